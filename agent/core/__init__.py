@@ -1,0 +1,1 @@
+"""The pure core: decode → measure → judge → decide. No clock, no I/O, no randomness."""

@@ -1,0 +1,485 @@
+"""Decode: bytes from a driver become typed events, tolerantly.
+
+Unknown fields are ignored. A bad event is refused by its index while the good ones are kept. In a
+progress body a number that is missing, negative (Spark's ``-1`` is "unknown"), not finite or of the
+wrong type is taken as missing, never as zero: progress is Spark's, and a future Spark must not
+silence a query.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+import msgspec
+
+from agent.core.kafka_offsets import admitted_rows, parse_offsets, remaining_rows
+from spark_listener.wire import UNITS, Unit, parse_time
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+MAX_TEXT: Final = 16 * 1024  # of any one text we keep
+
+EventKind = Literal["started", "progress", "heartbeat", "idle", "terminated"]
+
+
+class MalformedRequest(ValueError):  # noqa: N818 - the field's word for a 400
+    """The body as a whole cannot be used; the message says what and where."""
+
+
+class Application(msgspec.Struct, frozen=True):
+    id: str
+    name: str
+    spark_version: str = ""
+
+
+class Listener(msgspec.Struct, frozen=True):
+    """Who sends: its counters are its own totals since it started."""
+
+    instance: str
+    queue_length: int = 0
+    dropped_total: int = 0
+    callback_seconds_total: float = 0.0
+    callbacks_total: int = 0
+    host: str = ""
+    python_pid: int | None = None
+    jvm_pid: int | None = None
+
+
+class SourceLimit(msgspec.Struct, frozen=True):
+    """A source's limit and backlog in its own unit; see ``spark_listener.wire.SourceLimit``."""
+
+    source: int
+    unit: Unit
+    limit: int | None = None
+    configured: int | None = None
+    backlog: int | None = None
+    next_limit: int | None | msgspec.UnsetType = msgspec.UNSET
+    admitted: int | None = None
+    arrived: int | None = None
+    observed_time: float | None = None
+    backlog_bound: str = "exact"
+    control: str = "live"
+    source_class: str = ""
+    note: str = ""
+
+    @property
+    def in_force(self) -> int | None:
+        """The limit in force now, as far as the event tells."""
+        return self.limit if self.next_limit is msgspec.UNSET else self.next_limit
+
+
+class SourceProgress(msgspec.Struct, frozen=True):
+    """One source's part of a batch; offsets only where they are Kafka's (rows, per partition)."""
+
+    description: str
+    rows: int | None
+    admitted: int | None  # Kafka: end - start, summed over partitions
+    backlog: int | None  # Kafka: latest - end, summed over partitions
+    metrics: dict[str, str]
+
+
+class OperatorProgress(msgspec.Struct, frozen=True):
+    name: str
+    rows: int | None
+    bytes: int | None
+    commit_seconds: float | None
+    dropped_rows: int | None
+
+
+class Progress(msgspec.Struct, frozen=True):
+    """A micro-batch that ended. Durations in seconds, ``time`` is when it was triggered."""
+
+    id: str
+    run_id: str
+    name: str | None
+    batch_id: int | None
+    time: float
+    seconds: float | None  # of the whole trigger
+    phases: dict[str, float]
+    rows: int | None
+    sources: list[SourceProgress]
+    operators: list[OperatorProgress]
+    watermark_time: float | None
+    sink: str
+
+
+class StartedEvent(msgspec.Struct, frozen=True):
+    id: str
+    run_id: str
+    name: str | None
+    trigger: str
+    control: str
+    output_mode: str
+    sink: str
+    checkpoint_location: str
+    ui_url: str | None
+    conf: dict[str, str]
+
+
+class ProgressEvent(msgspec.Struct, frozen=True):
+    progress: Progress
+    limits: list[SourceLimit]
+
+
+class RunningQuery(msgspec.Struct, frozen=True):
+    """One query in a heartbeat; ``running_seconds`` None: no batch runs."""
+
+    id: str
+    run_id: str
+    name: str | None
+    batch_id: int | None
+    running_seconds: float | None
+    limits: list[SourceLimit]
+
+
+class HeartbeatEvent(msgspec.Struct, frozen=True):
+    queries: list[RunningQuery]
+
+
+class IdleEvent(msgspec.Struct, frozen=True):
+    id: str
+    run_id: str
+    name: str | None
+
+
+class TerminatedEvent(msgspec.Struct, frozen=True):
+    id: str
+    run_id: str
+    name: str | None
+    exception: str | None
+    error_class: str | None
+
+
+Body = StartedEvent | ProgressEvent | HeartbeatEvent | IdleEvent | TerminatedEvent
+
+
+class Event(msgspec.Struct, frozen=True):
+    sequence: int
+    kind: EventKind
+    time: float
+    body: Body
+
+
+class Refused(msgspec.Struct, frozen=True):
+    """An event that cannot be used. ``sequence`` None where even that is unreadable."""
+
+    index: int
+    sequence: int | None
+    error: str
+
+
+class Request(msgspec.Struct, frozen=True):
+    application: Application
+    listener: Listener
+    events: list[tuple[int, Event]]  # (index in the request, event)
+    refused: list[Refused]
+
+
+class _Envelope(msgspec.Struct):
+    application: Application
+    listener: Listener
+    events: list[msgspec.Raw]
+
+
+_envelope = msgspec.json.Decoder(_Envelope)
+_any = msgspec.json.Decoder()
+
+
+def decode_request(body: bytes) -> Request:
+    """A request's body as typed events.
+
+    Raises MalformedRequest where the envelope cannot be used (not JSON, not UTF-8, too deeply
+    nested, a missing or wrongly typed field of application or listener); one bad event only
+    lands in ``refused``.
+    """
+    try:
+        envelope = _envelope.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise MalformedRequest(str(error)) from None
+    except RecursionError:
+        raise MalformedRequest("nested too deeply") from None
+    for label, text in (
+        ("application.id", envelope.application.id),
+        ("application.name", envelope.application.name),
+        ("listener.instance", envelope.listener.instance),
+    ):
+        if not text:
+            raise MalformedRequest(f"{label} is empty")
+        if len(text) > MAX_TEXT:
+            raise MalformedRequest(f"{label} is longer than {MAX_TEXT} characters")
+    events: list[tuple[int, Event]] = []
+    refused: list[Refused] = []
+    for index, raw in enumerate(envelope.events):
+        sequence: int | None = None
+        try:
+            data = _any.decode(raw)
+            if not isinstance(data, dict):
+                raise ValueError(f"an event is an object, not {_kind_of(data)}")  # noqa: TRY301, TRY004
+            sequence = _sequence(data.get("sequence"))
+            events.append((index, decode_event(data, sequence)))
+        except (ValueError, RecursionError) as error:  # msgspec's errors are ValueErrors
+            refused.append(Refused(index, sequence, str(error)[:500]))
+    return Request(envelope.application, envelope.listener, events, refused)
+
+
+def decode_event(data: Mapping[str, Any], sequence: int) -> Event:
+    """One event object; raises ValueError saying which field is wrong and how."""
+    kind = data.get("type")
+    time = data.get("time")
+    if not isinstance(time, str):
+        raise ValueError(f"time: an ISO 8601 text is needed, not {_kind_of(time)}")
+    try:
+        moment = parse_time(time)
+    except (ValueError, OverflowError):
+        raise ValueError(
+            f"time: {time[:64]!r} is not an ISO 8601 time such as 2026-11-21T08:55:02.865Z"
+        ) from None
+    body = data.get("body")
+    if not isinstance(body, dict):
+        raise ValueError(f"body: an object is needed, not {_kind_of(body)}")  # noqa: TRY004
+    if kind == "started":
+        return Event(sequence, kind, moment, _started(body))
+    if kind == "progress":
+        progress = decode_progress(body)
+        limits = decode_limits(data.get("limits"), "limits")
+        return Event(sequence, kind, moment, ProgressEvent(progress, limits))
+    if kind == "heartbeat":
+        return Event(sequence, kind, moment, _heartbeat(body))
+    if kind == "idle":
+        ids = _ids(body)
+        return Event(sequence, kind, moment, IdleEvent(*ids, _name(body)))
+    if kind == "terminated":
+        return Event(
+            sequence,
+            kind,
+            moment,
+            TerminatedEvent(
+                *_ids(body),
+                _name(body),
+                _optional_text(body.get("exception")),
+                _optional_text(body.get("errorClassOnException")),
+            ),
+        )
+    raise ValueError(
+        f"type: {str(kind)[:40]!r} is none of started, progress, heartbeat, idle, terminated"
+    )
+
+
+def decode_progress(body: Mapping[str, Any]) -> Progress:
+    """A StreamingQueryProgress object; raises ValueError where id, runId or timestamp fail."""
+    query_id, run_id = _ids(body)
+    stamp = body.get("timestamp")
+    if not isinstance(stamp, str):
+        raise ValueError(f"body.timestamp: a text is needed, not {_kind_of(stamp)}")
+    try:
+        time = parse_time(stamp)
+    except (ValueError, OverflowError):
+        raise ValueError(f"body.timestamp: {stamp[:64]!r} is not an ISO 8601 time") from None
+    durations = {
+        str(key)[:64]: milliseconds / 1000.0
+        for key, value in _mapping(body.get("durationMs")).items()
+        if (milliseconds := _number(value)) is not None
+    }
+    seconds = durations.pop("triggerExecution", None)
+    if seconds is None:
+        duration = _number(body.get("batchDuration"))
+        seconds = None if duration is None else duration / 1000.0
+    sources = [_source(item) for item in _listing(body.get("sources"))]
+    rows = _count(body.get("numInputRows"))
+    if rows is None and sources and all(source.rows is not None for source in sources):
+        rows = sum(source.rows or 0 for source in sources)  # the event log has no top-level rows
+    watermark = _mapping(body.get("eventTime")).get("watermark")
+    sink = _mapping(body.get("sink")).get("description")
+    return Progress(
+        id=query_id,
+        run_id=run_id,
+        name=_name(body),
+        batch_id=_count(body.get("batchId")),
+        time=time,
+        seconds=seconds,
+        phases=durations,
+        rows=rows,
+        sources=sources,
+        operators=[_operator(item) for item in _listing(body.get("stateOperators"))],
+        watermark_time=_watermark(watermark),
+        sink=_text(sink),
+    )
+
+
+def decode_limits(value: object, where: str) -> list[SourceLimit]:
+    """The limits beside a progress; raises ValueError naming the entry and field."""
+    if value is None:
+        return []
+    if not isinstance(value, list):
+        raise ValueError(f"{where}: a list is needed, not {_kind_of(value)}")  # noqa: TRY004
+    limits: list[SourceLimit] = []
+    for position, item in enumerate(value):
+        place = f"{where}[{position}]"
+        if not isinstance(item, dict):
+            raise ValueError(f"{place}: an object is needed, not {_kind_of(item)}")  # noqa: TRY004
+        source = _count(item.get("source"))
+        if source is None:
+            raise ValueError(f"{place}.source: an index from 0 is needed")
+        unit = item.get("unit")
+        if unit not in UNITS:
+            raise ValueError(f"{place}.unit: {str(unit)[:20]!r} is none of rows, files, bytes")
+        observed = item.get("observed_time")
+        limits.append(
+            SourceLimit(
+                source=source,
+                unit=unit,
+                limit=_count(item.get("limit")),
+                configured=_count(item.get("configured")),
+                backlog=_count(item.get("backlog")),
+                next_limit=_count(item["next_limit"]) if "next_limit" in item else msgspec.UNSET,
+                admitted=_count(item.get("admitted")),
+                arrived=_count(item.get("arrived")),
+                observed_time=_time_or_none(observed),
+                backlog_bound="lower" if item.get("backlog_bound") == "lower" else "exact",
+                control=_text(item.get("control")) or "live",
+                source_class=_text(item.get("source_class"))[:200],
+                note=_text(item.get("note"))[:200],
+            )
+        )
+    return limits
+
+
+def _started(body: Mapping[str, Any]) -> StartedEvent:
+    conf = _mapping(body.get("conf"))
+    return StartedEvent(
+        *_ids(body),
+        _name(body),
+        trigger=_text(body.get("trigger"))[:200],
+        control=_text(body.get("control"))[:20],
+        output_mode=_text(body.get("outputMode"))[:40],
+        sink=_text(body.get("sink"))[:500],
+        checkpoint_location=_text(body.get("checkpointLocation"))[:1000],
+        ui_url=_optional_text(body.get("uiUrl")),
+        conf={str(key)[:200]: str(value)[:500] for key, value in list(conf.items())[:100]},
+    )
+
+
+def _heartbeat(body: Mapping[str, Any]) -> HeartbeatEvent:
+    queries = body.get("queries")
+    if not isinstance(queries, list):
+        raise ValueError(f"body.queries: a list is needed, not {_kind_of(queries)}")  # noqa: TRY004
+    running: list[RunningQuery] = []
+    for position, item in enumerate(queries):
+        place = f"body.queries[{position}]"
+        if not isinstance(item, dict):
+            raise ValueError(f"{place}: an object is needed, not {_kind_of(item)}")  # noqa: TRY004
+        running.append(
+            RunningQuery(
+                *_ids(item, place),
+                _name(item),
+                _count(item.get("batchId")),
+                _number(item.get("running_seconds")),
+                decode_limits(item.get("limits"), f"{place}.limits"),
+            )
+        )
+    return HeartbeatEvent(running)
+
+
+def _source(item: Mapping[str, Any]) -> SourceProgress:
+    start = parse_offsets(item.get("startOffset"))
+    end = parse_offsets(item.get("endOffset"))
+    latest = parse_offsets(item.get("latestOffset"))
+    metrics = _mapping(item.get("metrics"))
+    return SourceProgress(
+        description=_text(item.get("description"))[:500],
+        rows=_count(item.get("numInputRows")),
+        admitted=admitted_rows(start, end),
+        backlog=remaining_rows(end, latest),
+        metrics={str(k)[:100]: str(v)[:200] for k, v in list(metrics.items())[:50]},
+    )
+
+
+def _operator(item: Mapping[str, Any]) -> OperatorProgress:
+    commit = _number(item.get("commitTimeMs"))
+    return OperatorProgress(
+        name=_text(item.get("operatorName"))[:100],
+        rows=_count(item.get("numRowsTotal")),
+        bytes=_count(item.get("memoryUsedBytes")),
+        commit_seconds=None if commit is None else commit / 1000.0,
+        dropped_rows=_count(item.get("numRowsDroppedByWatermark")),
+    )
+
+
+def _ids(body: Mapping[str, Any], where: str = "body") -> tuple[str, str]:
+    found: list[str] = []
+    for key in ("id", "runId"):
+        value = body.get(key)
+        if not isinstance(value, str) or not value:
+            raise ValueError(f"{where}.{key}: a text is needed, not {_kind_of(value)}")
+        if len(value) > 200:
+            raise ValueError(f"{where}.{key}: longer than 200 characters")
+        found.append(value)
+    return found[0], found[1]
+
+
+def _name(body: Mapping[str, Any]) -> str | None:
+    name = body.get("name")
+    return name[:MAX_TEXT] if isinstance(name, str) and name else None
+
+
+def _sequence(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 < value < 2**63:
+        raise ValueError(f"sequence: a whole number from 1 is needed, not {_kind_of(value)}")
+    return value
+
+
+def _number(value: object) -> float | None:
+    """A finite number from 0, else None: missing is not zero."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    return number if math.isfinite(number) and number >= 0 else None
+
+
+def _count(value: object) -> int | None:
+    number = _number(value)
+    return None if number is None or number >= 2**63 else int(number)
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _listing(value: object) -> list[Mapping[str, Any]]:
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def _text(value: object) -> str:
+    return value[:MAX_TEXT] if isinstance(value, str) else ""
+
+
+def _optional_text(value: object) -> str | None:
+    return value[:MAX_TEXT] if isinstance(value, str) else None
+
+
+def _time_or_none(value: object) -> float | None:
+    if not isinstance(value, str):
+        return None
+    try:
+        return parse_time(value)
+    except (ValueError, OverflowError):
+        return None
+
+
+def _watermark(value: object) -> float | None:
+    time = _time_or_none(value)
+    return None if time is None or time <= 0 else time  # 1970 is Spark's "no watermark yet"
+
+
+def _kind_of(value: object) -> str:
+    if value is None:
+        return "nothing"
+    names = {bool: "a truth value", int: "a number", float: "a number", str: "a text"}
+    if type(value) in names:
+        return f"{names[type(value)]} ({str(value)[:40]!r})"
+    return {list: "a list", dict: "an object"}.get(type(value), type(value).__name__)

@@ -1,0 +1,239 @@
+"""What the core says of a query: one line per judged event, and one view for every exporter.
+
+Unknown is None throughout, never zero. Times are epoch seconds of the driver's clock unless a name
+says otherwise. Field names of ``Judgement`` are the contract of ``weir replay`` and the HTTP API.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+import msgspec
+
+QueryStateName = Literal["idle", "busy", "backpressured", "stalled", "terminated"]
+QUERY_STATES: Final[tuple[QueryStateName, ...]] = (
+    "idle",
+    "busy",
+    "backpressured",
+    "stalled",
+    "terminated",
+)
+Pressure = Literal["ok", "low", "high"]
+LagState = Literal["OK", "WARN", "ERR", "STOP", "STALL", "REWIND", "UNKNOWN"]
+SpiralPhase = Literal["none", "pressured", "spiralling", "timing_out", "dead"]
+Mode = Literal["off", "dry-run", "on"]
+MODES: Final[tuple[Mode, ...]] = ("off", "dry-run", "on")
+
+#: Every reason a decision can carry. ``raise`` and ``lower`` move the limit; ``bound:*`` and
+#: ``floor:*`` say which constraint set it; ``hold:*`` say why it stays.
+REASONS: Final = (
+    "raise",
+    "lower",
+    "bound:deadline",
+    "bound:doubling",
+    "bound:minimum",
+    "bound:maximum",
+    "bound:configured",
+    "floor:stability",
+    "floor:exclusive",
+    "first_batch",
+    "renew",
+    "manual",
+    "release",
+    "hold:operator",
+    "hold:deadband",
+    "hold:not_limited",
+    "hold:missing",
+    "hold:learning",
+    "hold:empty",
+    "hold:replayed",
+    "hold:in_flight",
+    "hold:no_control",
+    "mode:off",
+    "mode:dry-run",
+)
+
+
+class LimitView(msgspec.Struct, frozen=True):
+    """The query's limit: of its largest controlled source, in that source's unit."""
+
+    unit: str | None = None
+    current: int | None = None
+    next: int | None = None
+    reason: str = "hold:missing"
+    target_feasible: bool | None = None
+
+
+class CheckpointView(msgspec.Struct, frozen=True):
+    """The last micro-batch as a checkpoint, from its offset log to its commit log."""
+
+    seconds: float | None = None
+    phases: dict[str, float] = {}
+    deadline_seconds: float | None = None
+    eta_seconds: float | None = None
+    failures_consecutive: int = 0
+    interval_seconds: float | None = None
+
+
+class SpiralView(msgspec.Struct, frozen=True):
+    phase: SpiralPhase = "none"
+    gain: float | None = None
+    replay_amplification: float = 1.0
+
+
+class FailureView(msgspec.Struct, frozen=True):
+    cause: str
+    evidence: str
+
+
+class Judgement(msgspec.Struct, frozen=True):
+    """One judged event of one query: the line that ``weir replay`` prints."""
+
+    time: str
+    application: str
+    query: str
+    batch_id: int | None
+    event: str
+    backlog_rows: float | None
+    backlog_seconds: float | None
+    lag_state: LagState
+    state: QueryStateName
+    pressure: Pressure
+    throughput_rows_per_second: float | None
+    fixed_cost_seconds: float | None
+    arrival_rows_per_second: float | None
+    limit: LimitView
+    checkpoint: CheckpointView
+    spiral: SpiralView
+    failure: FailureView | None
+
+
+class Decision(msgspec.Struct, frozen=True):
+    """A decision worth telling: the limit moved, or the reason changed."""
+
+    time: float
+    batch_id: int | None
+    source: int
+    unit: str
+    before: int | None
+    after: int | None
+    reason: str
+    acted: bool  # false in dry-run
+    detail: str  # the figures behind it, one sentence
+
+
+class SourceView(msgspec.Struct, frozen=True):
+    """One source, in its own unit."""
+
+    index: int
+    description: str
+    unit: str | None
+    control: str
+    note: str
+    backlog: int | None
+    backlog_bound: str
+    limit: int | None  # in force now
+    limit_known: bool  # false: nothing was said of a limit (null above is then no statement)
+    configured: int | None
+    granted: int | None  # what the live grant says; None without one
+    grant_expires_time: float | None
+    exclusive_rows: float | None
+    floating_rows: float | None
+    rows: int | None  # of the last batch
+    rows_per_unit: float | None
+    arrival_rows_per_second: float | None
+
+
+class OperatorView(msgspec.Struct, frozen=True):
+    """One state operator, as of the last batch; ``index`` is its place in progress."""
+
+    index: int
+    name: str
+    rows: int | None
+    bytes: int | None
+    commit_seconds: float | None
+    dropped_rows_total: int
+
+
+class Totals(msgspec.Struct):
+    """Counters since this agent first heard of the query; they survive restarts."""
+
+    events: dict[str, int] = {}
+    batches: dict[str, int] = {}  # by result: completed, empty, failed, replayed
+    rows: int = 0
+    replayed_rows: int = 0
+    phase_seconds: dict[str, float] = {}
+    state_seconds: dict[str, float] = {}  # busy, idle, backpressured
+    duration_buckets: list[int] = []  # of core.query.DURATION_BUCKETS_SECONDS, not cumulative
+    duration_sum_seconds: float = 0.0
+    grants: dict[str, int] = {}  # by reason
+    watermark_dropped_rows: int = 0
+    failures: dict[str, int] = {}  # by cause
+
+
+class Point(msgspec.Struct, frozen=True):
+    """One batch in the short history that the page and the terminal draw."""
+
+    time: float
+    batch_seconds: float | None
+    rows: int
+    backlog_rows: float | None
+    limit: int | None
+    credit_rows: float | None
+    limited: bool
+
+
+class QueryView(msgspec.Struct, frozen=True):
+    """All that is known of one query at one moment; what every exporter reads."""
+
+    application: str
+    query: str
+    application_id: str
+    spark_version: str
+    query_id: str
+    run_id: str
+    trigger: str
+    control: str
+    output_mode: str
+    sink: str
+    checkpoint_location: str
+    ui_url: str | None
+    up: bool
+    gone_since_time: float | None
+    mode: Mode
+    held: bool
+    manual_limit: int | None
+    state: QueryStateName
+    pressure: Pressure
+    pressure_ratio: float  # share of the last minute in which a limit held back a backlog
+    lag_state: LagState
+    last_event_time: float | None
+    last_progress_time: float | None
+    batch_id: int | None
+    batch_seconds: float | None
+    batch_rows: int | None
+    batch_limited: bool
+    running_batch_id: int | None
+    running_seconds: float | None
+    target_seconds: float | None
+    deadline_seconds: float | None
+    target_feasible: bool | None
+    required_capacity_ratio: float | None
+    throughput_rows_per_second: float | None
+    fixed_cost_seconds: float | None
+    arrival_rows_per_second: float | None
+    processed_rows_per_second: float | None  # rows of the last batch over its duration
+    backlog_rows: float | None
+    backlog_seconds: float | None
+    estimated_time_to_consume_seconds: float | None
+    watermark_lag_seconds: float | None
+    limit: LimitView
+    checkpoint: CheckpointView
+    spiral: SpiralView
+    failure: FailureView | None
+    sources: list[SourceView]
+    operators: list[OperatorView]
+    totals: Totals
+    decisions: list[Decision]  # newest last, at most 20
+    history: list[Point]  # newest last
+    missing: list[str]  # what cannot be told, and why, for people

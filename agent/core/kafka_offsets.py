@@ -1,0 +1,49 @@
+"""Kafka's offsets in progress: ``{"topic": {"partition": offset}}``, as object or as text.
+
+The API gives an object, the event log the same as a text. Anything else (a file source's
+``logOffset``, a rate source's number) is not Kafka's and gives None: no guess.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+Offsets = dict[tuple[str, str], int]
+
+
+def parse_offsets(value: object) -> Offsets | None:
+    """Offsets by (topic, partition), or None where the value is not Kafka's."""
+    if isinstance(value, str):
+        if not value.startswith("{"):
+            return None
+        try:
+            value = msgspec.json.decode(value)
+        except (msgspec.DecodeError, RecursionError):
+            return None
+    if not isinstance(value, dict) or not value:
+        return None
+    offsets: Offsets = {}
+    for topic, partitions in value.items():
+        if not isinstance(partitions, dict) or not partitions:
+            return None
+        for partition, offset in partitions.items():
+            if isinstance(offset, bool) or not isinstance(offset, int):
+                return None
+            if not (isinstance(partition, str) and partition.isdigit()):
+                return None
+            offsets[topic, partition] = offset
+    return offsets
+
+
+def admitted_rows(start: Offsets | None, end: Offsets | None) -> int | None:
+    """Rows between two offsets; a partition seen first in ``end`` has no known start."""
+    if start is None or end is None:
+        return None
+    return sum(max(0, end[key] - start[key]) for key in end.keys() & start.keys())
+
+
+def remaining_rows(end: Offsets | None, latest: Offsets | None) -> int | None:
+    """Backlog in rows: latest minus end, summed over the partitions that both name."""
+    if end is None or latest is None:
+        return None
+    return sum(max(0, latest[key] - end[key]) for key in latest.keys() & end.keys())

@@ -1,0 +1,67 @@
+"""What the operator wants of each query: target, deadline, mode, bounds. Pure configuration."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
+
+import msgspec
+
+if TYPE_CHECKING:
+    from agent.core.judgement import Mode
+
+
+class QueryPolicy(msgspec.Struct, frozen=True, kw_only=True):
+    """The settings of one query; seconds, and limits in the source's own unit."""
+
+    mode: Mode = "on"
+    target_seconds: float = 5.0
+    deadline_seconds: float | None = None
+    minimum_limit: int = 1
+    maximum_limit: int | None = None
+    configured_is_ceiling: bool = False
+    #: m of design: the limit must digest arrivals times (1 + m).
+    stability_margin: float = 0.2
+    #: of the deadline, what a batch may take including its noise.
+    deadline_share: float = 0.8
+    #: of the smoothed size, how far it must move to be announced.
+    deadband: float = 0.25
+
+
+class Rule(msgspec.Struct, frozen=True, kw_only=True):
+    """Overrides for the queries whose ``application/query`` matches a shell pattern."""
+
+    match: str
+    mode: Mode | None = None
+    target_seconds: float | None = None
+    deadline_seconds: float | None = None
+    minimum_limit: int | None = None
+    maximum_limit: int | None = None
+    configured_is_ceiling: bool | None = None
+
+
+class Policy(msgspec.Struct, frozen=True, kw_only=True):
+    """Defaults and rules (a later rule wins), and the bounds of the whole agent."""
+
+    default: QueryPolicy = QueryPolicy()
+    rules: tuple[Rule, ...] = ()
+    grant_seconds: float = 60.0
+    forget_seconds: float = 3600.0  # series of a query that is gone stay this long
+    silent_seconds: float = 15.0  # no word of an application for this long: it is gone
+    max_queries: int = 2000
+    max_sources: int = 64  # per query
+    max_operators: int = 32  # per query
+
+    def of(self, application: str, query: str) -> QueryPolicy:
+        """The settings that hold for one query."""
+        chosen = self.default
+        name = f"{application}/{query}"
+        for rule in self.rules:
+            if fnmatchcase(name, rule.match) or fnmatchcase(query, rule.match):
+                set_ones = {
+                    key: value
+                    for key, value in msgspec.structs.asdict(rule).items()
+                    if key != "match" and value is not None
+                }
+                chosen = msgspec.structs.replace(chosen, **set_ones)
+        return chosen

@@ -1,0 +1,1 @@
+"""Where judgements go: Prometheus, the status page, the terminal."""

@@ -1,0 +1,95 @@
+"""The wire format between driver and agent: its names, limits, and how a time is written.
+
+The driver side owns it and imports nothing but the standard library; the agent imports it from
+here. ``docs/wire.md`` describes every field.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from typing import Any, Final, Literal, TypedDict
+
+EVENTS_PATH: Final = "/v1/events"
+HEARTBEAT_SECONDS: Final = 5.0
+MAX_EVENTS_PER_REQUEST: Final = 500
+MAX_REQUEST_BYTES: Final = 8 * 1024 * 1024
+
+Unit = Literal["rows", "files", "bytes"]
+UNITS: Final[tuple[Unit, ...]] = ("rows", "files", "bytes")
+
+#: ``live``: the limit of at least one source can be changed while the query runs.
+#: ``advice``: Weir sees the query but this Spark, trigger or source gives no live limit.
+#: ``none``: the query admits everything by design (``Trigger.Once``, continuous, real-time).
+Control = Literal["live", "advice", "none"]
+CONTROLS: Final[tuple[Control, ...]] = ("live", "advice", "none")
+
+EventType = Literal["started", "progress", "heartbeat", "idle", "terminated"]
+EVENT_TYPES: Final[tuple[EventType, ...]] = (
+    "started",
+    "progress",
+    "heartbeat",
+    "idle",
+    "terminated",
+)
+
+
+class _SourceLimitRequired(TypedDict):
+    source: int
+    unit: Unit
+    limit: int | None
+    configured: int | None
+    backlog: int | None
+
+
+class SourceLimit(_SourceLimitRequired, total=False):
+    """One source's limit and backlog, in the source's own unit.
+
+    ``limit`` was in force when the batch of this event was planned, ``next_limit`` is in force
+    now; null is unlimited. ``configured`` is what the user set; null where nothing was set.
+    ``backlog`` counts what is at the source and not admitted, at ``observed_time`` or, without
+    one, at the planning of the batch; null is unknown, which is not zero.
+    """
+
+    next_limit: int | None
+    admitted: int | None  # units taken into this event's batch
+    arrived: int | None  # units known to have arrived since the query started; never decreases
+    observed_time: str  # when backlog and arrived were seen
+    backlog_bound: Literal["exact", "lower"]
+    control: Control
+    source_class: str
+    note: str  # why control is not live, in a few words
+
+
+class Grant(TypedDict):
+    """What one source may admit to each next micro-batch. ``limit`` null: no limit."""
+
+    id: str
+    runId: str
+    source: int
+    unit: Unit
+    limit: int | None
+    expires_seconds: float
+    reason: str
+
+
+class Event(TypedDict):
+    """An event as sent; ``sequence`` counts up by one per listener instance, from 1."""
+
+    sequence: int
+    type: EventType
+    time: str
+    body: dict[str, Any]
+
+
+def format_time(epoch_seconds: float) -> str:
+    """ISO 8601 in UTC with milliseconds and ``Z``, as Spark writes its own timestamps."""
+    moment = datetime.fromtimestamp(epoch_seconds, timezone.utc)
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond // 1000:03d}Z"
+
+
+def parse_time(text: str) -> float:
+    """Epoch seconds of an ISO 8601 time with a zone; raises ValueError where it has none."""
+    moment = datetime.fromisoformat(text[:-1] + "+00:00" if text.endswith("Z") else text)
+    if moment.tzinfo is None:
+        raise ValueError(f"time without a zone: {text!r}")
+    return moment.timestamp()
