@@ -37,7 +37,14 @@ class Receipt(msgspec.Struct, frozen=True):
     refused: list[Refused]
     grants: list[Grant]
     judged: list[Judgement]
-    touched: set[Key]  # queries whose saved state changed
+    touched: set[Key]
+
+
+class Change(msgspec.Struct, frozen=True):
+    """One part of the saved state: a query, a listener, or the agent's own totals and orders."""
+
+    part: str  # a stable name, unique within the fleet: the key to store it under
+    data: bytes | None  # None: forget it
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,10 +107,7 @@ class Fleet:
 
     # -- the clock --------------------------------------------------------------------------
     def tick(self, now: float) -> set[Key]:
-        """Marks silent queries as gone, forgets those gone long enough; returns what changed.
-
-        A key that ``has`` no longer knows was forgotten: delete what was saved of it.
-        """
+        """Marks silent queries as gone, forgets those gone long enough; returns what changed."""
         ...
 
     # -- a hand at the wheel ----------------------------------------------------------------
@@ -132,18 +136,12 @@ class Fleet:
     def listeners(self, now: float) -> list[ListenerView]: ...
     def liveness(self, application: str, query: str, now: float) -> Liveness: ...
 
-    # -- saved state ------------------------------------------------------------------------
-    def save_query(self, key: Key) -> bytes:
-        """Everything learned and counted of one query."""
-        ...
-
-    def save_agent(self) -> bytes:
-        """Totals, acknowledged sequences, standing orders. Small: saved with every request."""
+    # -- saved state (CHANGED: replaces save_query / save_agent; parts keep each write small) ----
+    def changes(self) -> list[Change]:
+        """The saved form of every part that changed since the last call; write them atomically."""
         ...
 
     @classmethod
-    def restore(
-        cls, policy: Policy, agent: bytes | None, queries: Iterable[bytes], *, started_time: float
-    ) -> Fleet:
+    def restore(cls, policy: Policy, parts: Iterable[Change], *, started_time: float) -> Fleet:
         """A fleet as saved. Raises msgspec.DecodeError where a part is not a saved state."""
         ...
