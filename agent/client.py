@@ -1,0 +1,139 @@
+"""Talk to an agent over HTTP: what the command line and the terminal view use."""
+
+from __future__ import annotations
+
+import ssl
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote, urlsplit
+
+import msgspec
+
+from agent.core.names import first_line
+
+if TYPE_CHECKING:
+    import httpx
+    from typing_extensions import Self
+
+DEFAULT_URL: Final = "http://127.0.0.1:9655"
+
+
+class ClientSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the agent is and how to be let in."""
+
+    url: str = DEFAULT_URL
+    token_file: str | None = None
+    ca_file: str | None = None  # trusted instead of the system's certificates
+    timeout_seconds: float = 10.0
+
+
+class WrongUse(Exception):  # noqa: N818
+    """The settings or the order are wrong: the user must change something. One line."""
+
+
+class AgentUnavailable(Exception):  # noqa: N818
+    """The agent cannot be reached or could not do it now; trying again may help. One line."""
+
+
+class AgentClient:
+    """One agent. Close it, or use it in a ``with``."""
+
+    def __init__(self, settings: ClientSettings) -> None:
+        """Raises WrongUse where the address, token file or certificate file cannot be used."""
+        import httpx
+
+        address = urlsplit(settings.url)
+        if address.scheme not in ("http", "https") or not address.netloc:
+            raise WrongUse(
+                f"the agent's address {settings.url[:100]!r} is not of the form {DEFAULT_URL}"
+            )
+        self.url = settings.url.rstrip("/")
+        headers = {"accept": "application/json"}
+        if settings.token_file:
+            headers["authorization"] = "Bearer " + _read_token(settings.token_file)
+        verify: ssl.SSLContext | bool = True
+        if settings.ca_file:
+            try:
+                verify = ssl.create_default_context(cafile=settings.ca_file)
+            except OSError as error:
+                raise WrongUse(f"the CA file {settings.ca_file!r}: {error}") from None
+        try:
+            self._http: httpx.Client = httpx.Client(
+                base_url=self.url,
+                headers=headers,
+                verify=verify,
+                timeout=settings.timeout_seconds,
+                trust_env=False,  # an agent is near: a web proxy would only see the token
+            )
+        except (httpx.InvalidURL, ValueError) as error:
+            raise WrongUse(f"the agent's address {settings.url[:100]!r}: {error}") from None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        self._http.close()
+
+    def queries(self, *, history: int = 0) -> dict[str, Any]:
+        """``GET /v1/queries``: the agent and every query; ``history`` newest points of each."""
+        return self._request("GET", "/v1/queries", params={"history": history} if history else {})
+
+    def query(self, application: str, query: str) -> dict[str, Any]:
+        """``GET /v1/queries/{application}/{query}``, with history. Raises WrongUse if unknown."""
+        return self._request("GET", _path(application, query))
+
+    def control(self, application: str, query: str, order: dict[str, Any]) -> dict[str, Any]:
+        """``POST …/control``; see docs/http.md for the order's fields."""
+        return self._request("POST", _path(application, query) + "/control", json=order)
+
+    def _request(self, method: str, path: str, **arguments: Any) -> dict[str, Any]:
+        import httpx
+
+        try:
+            response = self._http.request(method, path, **arguments)
+        except httpx.TransportError as error:
+            cause = first_line(str(error)) or type(error).__name__
+            raise AgentUnavailable(f"no agent answers at {self.url}: {cause}") from None
+        if response.is_success:
+            try:
+                answer = response.json()
+            except ValueError:
+                answer = None
+            if not isinstance(answer, dict):
+                raise AgentUnavailable(f"what answers at {self.url} is not a Weir agent")
+            return answer
+        message = _message(response)
+        if response.status_code == 401:
+            raise WrongUse(f"the agent at {self.url} refuses the token: {message}")
+        if response.status_code == 404 or 400 <= response.status_code < 500:
+            raise WrongUse(message)
+        raise AgentUnavailable(f"the agent at {self.url} could not: {message}")
+
+
+def _path(application: str, query: str) -> str:
+    return f"/v1/queries/{quote(application, safe='')}/{quote(query, safe='')}"
+
+
+def _message(response: httpx.Response) -> str:
+    try:
+        return first_line(str(response.json()["error"]["message"]))
+    except (ValueError, KeyError, TypeError):
+        return f"HTTP {response.status_code}"
+
+
+def _read_token(path: str) -> str:
+    try:
+        token = Path(path).read_text("utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        cause = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
+        raise WrongUse(f"the token file {path!r}: {cause}") from None
+    token = token.splitlines()[0].strip() if token else ""
+    if not token:
+        raise WrongUse(f"the token file {path!r} is empty")
+    if not token.isascii() or not token.isprintable():
+        raise WrongUse(f"the token file {path!r}: a token is printable ASCII")
+    return token
