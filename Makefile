@@ -1,0 +1,47 @@
+# make          sets up .venv
+# make demo     a real Spark job, first as configured, then under Weir (SECONDS=90, KEEP=1)
+# make test     lint, types and every test
+# `make help` lists the rest.
+
+.DEFAULT_GOAL := setup
+.PHONY: setup setup-run demo test lint format lock clean help
+
+# A Python to build .venv with; one is looked for when this is empty.
+PYTHON ?=
+export PYTHON
+# How long the demo measures, both halves together.
+SECONDS ?= 90
+# Pass KEEP=1 to leave the demo's agent and job running after the summary, until Ctrl-C.
+KEEP ?=
+
+python := .venv/bin/python
+
+setup: ## set up .venv with all that the commands and the tests need
+	@sh scripts/setup.sh dev
+
+setup-run:
+	@sh scripts/setup.sh run
+
+demo: ## a real query in bursts: as configured, then under Weir
+	@sh scripts/check-java.sh --quiet
+	@sh scripts/setup.sh run
+	@$(python) -m examples.demo --seconds $(SECONDS) $(if $(KEEP),--keep)
+
+test: ## lint, types and every test
+	@sh scripts/test.sh
+
+lint: setup ## lint and types only
+	@sh scripts/test.sh lint
+
+format: setup ## put the code into its form
+	@$(python) -m ruff check --fix-only --quiet .
+	@$(python) -m ruff format .
+
+lock: ## pin requirements/*.in anew, with hashes
+	@sh scripts/lock.sh
+
+clean: ## remove what setup, tests and demo made
+	rm -rf .venv .demo .make build dist spark_listener/build *.egg-info spark_listener/*.egg-info
+
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 12

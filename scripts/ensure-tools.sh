@@ -1,0 +1,79 @@
+#!/bin/sh
+# Looks for the programs outside Python that the tests use, and gets what is missing: by apt where
+# this runs as root on Debian or Ubuntu, else it prints what to install. With CI=true a program
+# that is still missing fails the run; without, its tests are skipped, and it says so.
+set -u
+
+missing=''  # Debian packages
+lacks=''    # what that means, for people
+
+need() { # need PACKAGE "what for" COMMAND...: one of the commands is enough
+  package=$1 purpose=$2
+  shift 2
+  for name in "$@"; do
+    command -v "$name" >/dev/null 2>&1 && return 0
+  done
+  missing="$missing $package"
+  lacks="$lacks
+  - $1 ($package): $purpose"
+}
+
+look() {
+  missing='' lacks=''
+  sh scripts/check-java.sh --quiet 2>/dev/null || {
+    missing="$missing openjdk-17-jre-headless"
+    lacks="$lacks
+  - java 17 or newer (openjdk-17-jre-headless): Spark itself; nothing of it can be tested without"
+  }
+  sh scripts/find-python.sh >/dev/null 2>&1 || {
+    missing="$missing python3 python3-venv"
+    lacks="$lacks
+  - python 3.10 or newer with venv (python3 python3-venv)"
+  }
+  need chromium 'tests of the status page' chromium chromium-browser google-chrome
+  need prometheus 'tests of metrics and alert rules' promtool
+  need prometheus-alertmanager 'tests of the Alertmanager example' amtool
+}
+
+install() {
+  echo "weir: installing$missing"
+  # Packages may start what they bring; nothing of it is wanted as a service.
+  policy=/usr/sbin/policy-rc.d
+  ours=no
+  if [ ! -e "$policy" ]; then
+    printf '#!/bin/sh\nexit 101\n' >"$policy" && chmod +x "$policy" && ours=yes
+  fi
+  log=.make/apt.log
+  mkdir -p .make
+  # shellcheck disable=SC2086 # a list of package names
+  if { apt-get update -q && DEBIAN_FRONTEND=noninteractive \
+       apt-get install -q -y --no-install-recommends $missing; } >"$log" 2>&1; then
+    done=yes
+  else
+    done=no
+    echo "weir: apt-get failed; the end of $log:" >&2
+    tail -n 15 "$log" >&2
+  fi
+  [ "$ours" = yes ] && rm -f "$policy"
+  [ "$done" = yes ]
+}
+
+look
+if [ -n "$missing" ] && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
+  install
+  look
+fi
+[ -n "$missing" ] || exit 0
+
+{
+  echo "weir: missing here:$lacks"
+  echo "On Debian or Ubuntu: sudo apt-get install$missing"
+} >&2
+if [ "${CI:-}" = true ]; then
+  echo "weir: CI=true, so nothing may be missing" >&2
+  exit 2
+fi
+case $missing in
+  *openjdk* | *python3*) exit 2 ;;
+esac
+echo "weir: the tests that need them are skipped" >&2
