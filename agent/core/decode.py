@@ -29,6 +29,8 @@ class MalformedRequest(ValueError):  # noqa: N818 - the field's word for a 400
 
 
 class Application(msgspec.Struct, frozen=True):
+    """The Spark application that sends."""
+
     id: str
     name: str
     spark_version: str = ""
@@ -81,6 +83,8 @@ class SourceProgress(msgspec.Struct, frozen=True):
 
 
 class OperatorProgress(msgspec.Struct, frozen=True):
+    """One state operator's part of a batch."""
+
     name: str
     rows: int | None
     bytes: int | None
@@ -106,6 +110,8 @@ class Progress(msgspec.Struct, frozen=True):
 
 
 class StartedEvent(msgspec.Struct, frozen=True):
+    """A query starts, or was found running when Weir attached."""
+
     id: str
     run_id: str
     name: str | None
@@ -119,6 +125,8 @@ class StartedEvent(msgspec.Struct, frozen=True):
 
 
 class ProgressEvent(msgspec.Struct, frozen=True):
+    """A batch ended; beside Spark's own progress, the limits it ran under."""
+
     progress: Progress
     limits: list[SourceLimit]
 
@@ -135,16 +143,22 @@ class RunningQuery(msgspec.Struct, frozen=True):
 
 
 class HeartbeatEvent(msgspec.Struct, frozen=True):
+    """A sign of life, with what runs now."""
+
     queries: list[RunningQuery]
 
 
 class IdleEvent(msgspec.Struct, frozen=True):
+    """A trigger found no data."""
+
     id: str
     run_id: str
     name: str | None
 
 
 class TerminatedEvent(msgspec.Struct, frozen=True):
+    """A query ended, by itself or by an exception."""
+
     id: str
     run_id: str
     name: str | None
@@ -156,6 +170,8 @@ Body = StartedEvent | ProgressEvent | HeartbeatEvent | IdleEvent | TerminatedEve
 
 
 class Event(msgspec.Struct, frozen=True):
+    """One event; ``time`` in epoch seconds of the driver's clock."""
+
     sequence: int
     kind: EventKind
     time: float
@@ -171,6 +187,8 @@ class Refused(msgspec.Struct, frozen=True):
 
 
 class Request(msgspec.Struct, frozen=True):
+    """A request whose good events are typed and whose bad ones are named."""
+
     application: Application
     listener: Listener
     events: list[tuple[int, Event]]  # (index in the request, event)
@@ -216,7 +234,7 @@ def decode_request(body: bytes) -> Request:
         try:
             data = _any.decode(raw)
             if not isinstance(data, dict):
-                raise ValueError(f"an event is an object, not {_kind_of(data)}")  # noqa: TRY301, TRY004
+                raise ValueError(f"an event is an object, not {_kind_of(data)}")  # noqa: TRY301
             sequence = _sequence(data.get("sequence"))
             events.append((index, decode_event(data, sequence)))
         except (ValueError, RecursionError) as error:  # msgspec's errors are ValueErrors
@@ -238,7 +256,7 @@ def decode_event(data: Mapping[str, Any], sequence: int) -> Event:
         ) from None
     body = data.get("body")
     if not isinstance(body, dict):
-        raise ValueError(f"body: an object is needed, not {_kind_of(body)}")  # noqa: TRY004
+        raise ValueError(f"body: an object is needed, not {_kind_of(body)}")
     if kind == "started":
         return Event(sequence, kind, moment, _started(body))
     if kind == "progress":
@@ -313,12 +331,12 @@ def decode_limits(value: object, where: str) -> list[SourceLimit]:
     if value is None:
         return []
     if not isinstance(value, list):
-        raise ValueError(f"{where}: a list is needed, not {_kind_of(value)}")  # noqa: TRY004
+        raise ValueError(f"{where}: a list is needed, not {_kind_of(value)}")
     limits: list[SourceLimit] = []
     for position, item in enumerate(value):
         place = f"{where}[{position}]"
         if not isinstance(item, dict):
-            raise ValueError(f"{place}: an object is needed, not {_kind_of(item)}")  # noqa: TRY004
+            raise ValueError(f"{place}: an object is needed, not {_kind_of(item)}")
         source = _count(item.get("source"))
         if source is None:
             raise ValueError(f"{place}.source: an index from 0 is needed")
@@ -364,12 +382,12 @@ def _started(body: Mapping[str, Any]) -> StartedEvent:
 def _heartbeat(body: Mapping[str, Any]) -> HeartbeatEvent:
     queries = body.get("queries")
     if not isinstance(queries, list):
-        raise ValueError(f"body.queries: a list is needed, not {_kind_of(queries)}")  # noqa: TRY004
+        raise ValueError(f"body.queries: a list is needed, not {_kind_of(queries)}")
     running: list[RunningQuery] = []
     for position, item in enumerate(queries):
         place = f"body.queries[{position}]"
         if not isinstance(item, dict):
-            raise ValueError(f"{place}: an object is needed, not {_kind_of(item)}")  # noqa: TRY004
+            raise ValueError(f"{place}: an object is needed, not {_kind_of(item)}")
         running.append(
             RunningQuery(
                 *_ids(item, place),
@@ -479,7 +497,7 @@ def _watermark(value: object) -> float | None:
 def _kind_of(value: object) -> str:
     if value is None:
         return "nothing"
-    names = {bool: "a truth value", int: "a number", float: "a number", str: "a text"}
-    if type(value) in names:
-        return f"{names[type(value)]} ({str(value)[:40]!r})"
-    return {list: "a list", dict: "an object"}.get(type(value), type(value).__name__)
+    if isinstance(value, (bool, int, float, str)):
+        kinds: dict[type, str] = {bool: "a truth value", str: "a text"}
+        return f"{kinds.get(type(value), 'a number')} ({str(value)[:40]!r})"
+    return "a list" if isinstance(value, list) else "an object"

@@ -2,17 +2,36 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Final, Literal, Protocol
 
 import msgspec
 
-from agent.core.decode import Listener, Refused, Request
+from agent.core.decode import (
+    Event,
+    HeartbeatEvent,
+    Listener,
+    ProgressEvent,
+    Refused,
+    Request,
+    StartedEvent,
+    TerminatedEvent,
+)
 from agent.core.judgement import Judgement, Mode, QueryView
+from agent.core.names import label
+from agent.core.policy import matches
+from agent.core.query import Query
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from agent.core.decode import Application
     from agent.core.policy import Policy
+
+#: After its own start the agent calls nothing dead: heartbeats need time to find it again.
+GRACE_SECONDS: Final = 60.0
+LISTENER_SECONDS: Final = 86400.0  # an instance silent for so long has no tail to send again
+MOST_STANDING_ORDERS: Final = 100
 
 Key = tuple[str, str]  # (application label, query label): what series belong to
 
@@ -48,7 +67,7 @@ class Change(msgspec.Struct, frozen=True):
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):
-    """A hand at the wheel: exactly one of mode, hold, limit is set (``limit_set`` for the last)."""
+    """A hand at the wheel: exactly one of mode, hold, limit is set (``unit`` goes with limit)."""
 
     who: str
     reason: str = ""
@@ -97,51 +116,417 @@ class ListenerView(msgspec.Struct, frozen=True):
     last_heard_time: float
 
 
+class _Sender(msgspec.Struct):
+    """A listener instance: what it said of itself, and up to where its events were counted."""
+
+    application_id: str
+    application: str  # the name as a label
+    listener: Listener
+    last_sequence: int = 0
+    heard_time: float = 0.0
+
+
+class _Standing(msgspec.Struct, frozen=True):
+    """A mode that also holds for queries that come later."""
+
+    application: str
+    query: str
+    mode: Mode
+
+
+class _Agent(msgspec.Struct):
+    totals: AgentTotals = msgspec.field(default_factory=AgentTotals)
+    standing: list[_Standing] = []
+
+
+class _Named(Protocol):
+    @property
+    def id(self) -> str: ...
+    @property
+    def name(self) -> str | None: ...
+
+
+class _Full(Exception):  # noqa: N818
+    """No room for one more query."""
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode_query = msgspec.msgpack.Decoder(Query).decode
+_decode_sender = msgspec.msgpack.Decoder(_Sender).decode
+_decode_agent = msgspec.msgpack.Decoder(_Agent).decode
+
+
 class Fleet:
     """Every query's judgement. Not thread-safe: one thread owns it. Times are epoch seconds."""
 
-    def __init__(self, policy: Policy, *, started_time: float) -> None: ...
+    def __init__(self, policy: Policy, *, started_time: float) -> None:
+        self._policy = policy
+        self._started_time = started_time
+        self._agent = _Agent()
+        self._queries: dict[Key, Query] = {}
+        self._senders: dict[str, _Sender] = {}
+        self._keys: dict[str, dict[str, Key]] = {}  # application id → Spark query id → key
+        self._changed: set[str] = set()
+        self._forgotten: set[str] = set()
 
     # -- events in --------------------------------------------------------------------------
-    def receive(self, request: Request, now: float) -> Receipt: ...
+
+    def receive(self, request: Request, now: float) -> Receipt:
+        """Counts, measures, judges and decides on every event that is new; answers with grants."""
+        sender = self._sender(request, now)
+        judged: list[Judgement] = []
+        touched: set[Key] = set()
+        refused = list(request.refused)
+        accepted = 0
+        acknowledged = sender.last_sequence
+        totals = self._agent.totals
+        for index, event in request.events:
+            if event.sequence <= sender.last_sequence:
+                totals.duplicates += 1
+                accepted += 1
+                continue
+            try:
+                self._take(request.application, event, now, judged, touched)
+            except _Full:
+                error = f"the agent already follows {self._policy.max_queries} queries, its limit"
+                refused.append(Refused(index, event.sequence, error))
+                _count(totals.refused, "cardinality")
+            else:
+                accepted += 1
+                _count(totals.events, event.kind)
+            acknowledged = max(acknowledged, event.sequence)
+        for bad in request.refused:
+            if bad.sequence is None or bad.sequence > sender.last_sequence:
+                _count(totals.refused, "malformed")
+            if bad.sequence is not None:
+                acknowledged = max(acknowledged, bad.sequence)
+        sender.last_sequence = acknowledged
+        self._changed.update(("agent", f"listener:{request.listener.instance}"))
+        self._changed.update(_part(key) for key in touched)
+        refused.sort(key=lambda item: item.index)
+        grants = self._grants(request.application.id)
+        return Receipt(accepted, acknowledged, refused, grants, judged, touched)
+
+    def _sender(self, request: Request, now: float) -> _Sender:
+        instance = request.listener.instance
+        sender = self._senders.get(instance)
+        if sender is None:
+            sender = _Sender(request.application.id, "", request.listener)
+            self._senders[instance] = sender
+            self._forgotten.discard(f"listener:{instance}")
+        sender.application_id = request.application.id
+        sender.application = label(request.application.name)
+        sender.listener, sender.heard_time = request.listener, now
+        return sender
+
+    def _take(
+        self,
+        application: Application,
+        event: Event,
+        now: float,
+        judged: list[Judgement],
+        touched: set[Key],
+    ) -> None:
+        body, policy = event.body, self._policy
+        if isinstance(body, HeartbeatEvent):
+            for running in body.queries:
+                query = self._query(application, running, event, now, touched)
+                judged.append(query.heartbeat(running, event.time, policy))
+            return
+        subject = body.progress if isinstance(body, ProgressEvent) else body
+        query = self._query(application, subject, event, now, touched)
+        if isinstance(body, ProgressEvent):
+            judged.append(query.progress(body, event.time, policy))
+        elif isinstance(body, StartedEvent):
+            query.started(body, event.time, policy)
+        elif isinstance(body, TerminatedEvent):
+            judged.append(query.terminate(body, event.time, now, policy))
+        else:
+            query.idle(body, event.time)
+        _count(query.totals.events, event.kind)
+
+    def _query(
+        self, application: Application, subject: _Named, event: Event, now: float, touched: set[Key]
+    ) -> Query:
+        known = self._keys.setdefault(application.id, {})
+        key = known.get(subject.id)
+        query = None if key is None else self._queries.get(key)
+        # Idle and terminated events carry no name: what was learned of the id holds.
+        renamed = query is not None and subject.name and query.name_label != label(subject.name)
+        if query is None or renamed or query.application_id != application.id:
+            named = label(subject.name or subject.id)
+            query = self._claim(application, subject.id, named, now)
+            known[subject.id] = (query.application, query.query)
+        query.application_id, query.spark_version = application.id, application.spark_version
+        query.hear_time(event.time, now)
+        if query.gone_since_time is not None and not query.terminated:
+            query.gone_since_time = None  # it was only out of reach
+        touched.add((query.application, query.query))
+        return query
+
+    def _claim(self, application: Application, query_id: str, named: str, now: float) -> Query:
+        """The series for a query: its own name's, unless a second live application has that.
+
+        The same query id is the same checkpoint, which two live queries cannot share: that is a
+        restart, however soon. Another id beside a query heard of a moment ago is a second one.
+        """
+        wanted = (label(application.name), named)
+        present = self._queries.get(wanted)
+        if present is not None and present.application_id != application.id:
+            silence = now - present.heard_time
+            alive = not present.terminated and silence < self._policy.silent_seconds
+            if alive and present.query_id != query_id:
+                wanted = (label(f"{application.name}-{application.id}"), named)
+                self._agent.totals.name_collisions += 1
+                present = self._queries.get(wanted)
+        if present is None:
+            if len(self._queries) >= self._policy.max_queries:
+                raise _Full
+            present = Query(application=wanted[0], query=wanted[1], name_label=named)
+            for order in self._agent.standing:
+                if matches_names(order.application, order.query, present):
+                    present.mode_order = self._ordered_mode(order, present)
+            self._queries[wanted] = present
+            self._forgotten.discard(_part(wanted))
+        return present
+
+    def _grants(self, application_id: str) -> list[Grant]:
+        """All live grants of an application: every reply renews them."""
+        grants: list[Grant] = []
+        for key in self._keys.get(application_id, {}).values():
+            query = self._queries.get(key)
+            if query is None or query.terminated or query.application_id != application_id:
+                continue
+            grants.extend(
+                Grant(
+                    query.query_id,
+                    query.run_id,
+                    source.index,
+                    source.unit or "rows",
+                    source.grant_limit,
+                    self._policy.grant_seconds,
+                    source.grant_reason,
+                )
+                for source in query.sources
+                if source.granted
+            )
+        return grants
 
     # -- the clock --------------------------------------------------------------------------
+
     def tick(self, now: float) -> set[Key]:
         """Marks silent queries as gone, forgets those gone long enough; returns what changed."""
-        ...
+        changed: set[Key] = set()
+        forgotten: set[Key] = set()
+        for key, query in self._queries.items():
+            heard = max(query.heard_time, self._started_time)
+            if query.gone_since_time is None and now - heard > self._policy.silent_seconds:
+                query.gone_since_time = now
+                changed.add(key)
+            gone = query.gone_since_time
+            if gone is not None and now - gone > self._policy.forget_seconds:
+                forgotten.add(key)
+        for key in forgotten:
+            del self._queries[key]
+            self._forgotten.add(_part(key))
+        if forgotten:
+            for application_id, known in list(self._keys.items()):
+                left = {of: key for of, key in known.items() if key not in forgotten}
+                self._keys[application_id] = left
+                if not left:
+                    del self._keys[application_id]
+        for instance, sender in list(self._senders.items()):
+            if now - sender.heard_time > LISTENER_SECONDS:
+                del self._senders[instance]
+                self._forgotten.add(f"listener:{instance}")
+        self._changed.update(_part(key) for key in changed)
+        self._changed -= self._forgotten
+        return changed | forgotten
 
     # -- a hand at the wheel ----------------------------------------------------------------
+
     def control(self, application: str, query: str, order: Order, now: float) -> list[OrderRecord]:
         """Carries out an order; application or query may be ``*`` or a shell pattern.
 
         ``mode`` with a pattern also holds for queries that come later. Raises UnknownQuery where
         a name without pattern characters matches nothing, ValueError where the order is wrong.
         """
-        ...
+        what = _wording(order)
+        chosen = [q for q in self._queries.values() if matches_names(application, query, q)]
+        pattern = any(mark in application + query for mark in "*?[")
+        if not chosen and not (pattern and order.mode is not None):
+            raise UnknownQuery(self._unknown(application, query))
+        if order.limit is not None:
+            for one in chosen:
+                one.check_unit(order.unit)
+        if order.mode is not None and pattern:
+            self._stand(_Standing(application, query, order.mode))
+        for one in chosen:
+            time = now - one.clock_skew_seconds
+            if order.mode is not None:
+                standing = _Standing(application, query, order.mode)
+                one.order_mode(self._ordered_mode(standing, one), self._policy, time)
+            elif order.limit is not None:
+                one.order_limit(order.limit, order.unit, time, self._policy)
+            elif order.hold:
+                one.order_hold(time, self._policy)
+            else:
+                one.order_release()
+            self._changed.add(_part((one.application, one.query)))
+        self._changed.add("agent")
+        named = [(one.application, one.query) for one in chosen] or [(application, query)]
+        return [OrderRecord(now, order.who, *names, what, order.reason) for names in named]
+
+    def _stand(self, order: _Standing) -> None:
+        names = (order.application, order.query)
+        # The switch for all overrides whatever was said before it.
+        kept = [
+            old
+            for old in self._agent.standing
+            if names not in (("*", "*"), (old.application, old.query))
+        ]
+        self._agent.standing = [*kept, order][-MOST_STANDING_ORDERS:]
+
+    def _ordered_mode(self, order: _Standing, query: Query) -> Mode | None:
+        """``on`` for all means: on, but for the queries that a rule of the configuration names."""
+        if order.mode == "on" and (order.application, order.query) == ("*", "*"):
+            ruled = self._policy.ruled_mode(query.application, query.query)
+            return None if ruled is not None else "on"
+        return order.mode
+
+    def _unknown(self, application: str, query: str) -> str:
+        names = [f"{key[0]}/{key[1]}" for key in self._queries]
+        if not names:
+            return "no query is known yet"
+        near = get_close_matches(f"{application}/{query}", names, n=3, cutoff=0.4)
+        hint = f"; nearest: {', '.join(near)}" if near else ""
+        return f"no query {application}/{query}{hint}"
 
     # -- what exporters read ----------------------------------------------------------------
+
     @property
-    def totals(self) -> AgentTotals: ...
-    def __len__(self) -> int: ...
-    def has(self, key: Key) -> bool: ...
-    def keys(self) -> list[Key]: ...
+    def totals(self) -> AgentTotals:
+        """Counters of the agent as a whole."""
+        return self._agent.totals
+
+    @property
+    def mode(self) -> Mode:
+        """The mode of a query that nobody has named: the switch for all, else the default."""
+        for order in reversed(self._agent.standing):
+            if (order.application, order.query) == ("*", "*"):
+                return order.mode
+        return self._policy.default.mode
+
+    def __len__(self) -> int:
+        return len(self._queries)
+
+    def has(self, key: Key) -> bool:
+        """Whether the key names a query."""
+        return key in self._queries
+
+    def keys(self) -> list[Key]:
+        """The keys of all queries, in order."""
+        return sorted(self._queries)
+
     def view(self, key: Key, now: float) -> QueryView:
-        """Raises KeyError."""
-        ...
+        """One query at ``now``; raises KeyError where there is none."""
+        return self._queries[key].view(self._policy, now)
 
     def views(self, now: float) -> Iterator[QueryView]:
         """Every query, in the order of their keys. Built one at a time: views are large."""
-        ...
+        return (self.view(key, now) for key in self.keys())
 
-    def listeners(self, now: float) -> list[ListenerView]: ...
-    def liveness(self, application: str, query: str, now: float) -> Liveness: ...
+    def listeners(self, now: float) -> list[ListenerView]:
+        """The listeners heard of within the time after which series expire."""
+        return [
+            ListenerView(sender.application, sender.listener, sender.heard_time)
+            for sender in self._senders.values()
+            if now - sender.heard_time <= self._policy.forget_seconds
+        ]
 
-    # -- saved state (CHANGED: replaces save_query / save_agent; parts keep each write small) ----
+    def liveness(self, application: str, query: str, now: float) -> Liveness:
+        """Whether restarting the driver would help; slow, idle and unknown never say so."""
+        one = self._queries.get((application, query))
+        if one is None:
+            return Liveness(ok=True, why="unknown")
+        if one.terminated:
+            return Liveness(ok=True, why="gone")
+        if now - self._started_time < GRACE_SECONDS:
+            return Liveness(ok=True, why="starting")
+        if now - one.heard_time > self._policy.silent_seconds:
+            return Liveness(ok=False, why="silent")
+        age = one.running_age(now)
+        if age is None:
+            return Liveness(ok=True, why="idle")
+        settings = self._policy.of(application, query)
+        if settings.deadline_seconds is not None and age > settings.deadline_seconds:
+            return Liveness(ok=False, why="hung")
+        return Liveness(ok=True, why="slow" if age > settings.target_seconds else "progressing")
+
+    # -- saved state ------------------------------------------------------------------------
+
     def changes(self) -> list[Change]:
         """The saved form of every part that changed since the last call; write them atomically."""
-        ...
+        saved: list[Change] = []
+        for part in self._changed:
+            kind, _, rest = part.partition(":")
+            if kind == "query":
+                saved.append(Change(part, _encode(self._queries[_key(rest)])))
+            elif kind == "listener":
+                saved.append(Change(part, _encode(self._senders[rest])))
+            else:
+                saved.append(Change(part, _encode(self._agent)))
+        saved.extend(Change(part, None) for part in self._forgotten)
+        self._changed, self._forgotten = set(), set()
+        return saved
 
     @classmethod
     def restore(cls, policy: Policy, parts: Iterable[Change], *, started_time: float) -> Fleet:
         """A fleet as saved. Raises msgspec.DecodeError where a part is not a saved state."""
-        ...
+        fleet = cls(policy, started_time=started_time)
+        for change in parts:
+            kind, _, rest = change.part.partition(":")
+            if change.data is None:
+                continue
+            if kind == "query":
+                query = _decode_query(change.data)
+                key = (query.application, query.query)
+                fleet._queries[key] = query
+                fleet._keys.setdefault(query.application_id, {})[query.query_id] = key
+            elif kind == "listener":
+                fleet._senders[rest] = _decode_sender(change.data)
+            elif kind == "agent":
+                fleet._agent = _decode_agent(change.data)
+        return fleet
+
+
+def matches_names(application: str, query: str, one: Query) -> bool:
+    """Whether an order's two patterns name a query."""
+    return matches(f"{application}/{query}", one.application, one.query)
+
+
+def _wording(order: Order) -> str:
+    """What an order says; raises ValueError where it says nothing or two things at once."""
+    given = [name for name in ("mode", "hold", "limit") if getattr(order, name) is not None]
+    if len(given) != 1:
+        raise ValueError(f"exactly one of mode, hold, limit is needed, not {given or 'none'}")
+    if order.mode is not None:
+        return f"mode {order.mode}"
+    if order.limit is not None:
+        if order.limit < 1:
+            raise ValueError(f"limit: a whole number from 1 is needed, not {order.limit}")
+        return f"limit {order.limit} {order.unit or ''}".strip()
+    return "hold" if order.hold else "release"
+
+
+def _part(key: Key) -> str:
+    return f"query:{len(key[0])}:{key[0]}{key[1]}"
+
+
+def _key(text: str) -> Key:
+    length, _, names = text.partition(":")
+    return names[: int(length)], names[int(length) :]
+
+
+def _count(counts: dict[str, int], key: str) -> None:
+    counts[key] = counts.get(key, 0) + 1

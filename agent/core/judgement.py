@@ -76,12 +76,16 @@ class CheckpointView(msgspec.Struct, frozen=True):
 
 
 class SpiralView(msgspec.Struct, frozen=True):
+    """Where a query stands on the way into a checkpoint time-out spiral."""
+
     phase: SpiralPhase = "none"
     gain: float | None = None
     replay_amplification: float = 1.0
 
 
 class FailureView(msgspec.Struct, frozen=True):
+    """Why a query ended, and what shows it."""
+
     cause: str
     evidence: str
 

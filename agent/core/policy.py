@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING
 
 import msgspec
 
-if TYPE_CHECKING:
-    from agent.core.judgement import Mode
+from agent.core.judgement import Mode
 
 
 class QueryPolicy(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,13 +53,24 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     def of(self, application: str, query: str) -> QueryPolicy:
         """The settings that hold for one query."""
         chosen = self.default
-        name = f"{application}/{query}"
-        for rule in self.rules:
-            if fnmatchcase(name, rule.match) or fnmatchcase(query, rule.match):
-                set_ones = {
-                    key: value
-                    for key, value in msgspec.structs.asdict(rule).items()
-                    if key != "match" and value is not None
-                }
-                chosen = msgspec.structs.replace(chosen, **set_ones)
+        for rule in self._matching(application, query):
+            set_ones = {
+                key: value
+                for key, value in msgspec.structs.asdict(rule).items()
+                if key != "match" and value is not None
+            }
+            chosen = msgspec.structs.replace(chosen, **set_ones)
         return chosen
+
+    def ruled_mode(self, application: str, query: str) -> Mode | None:
+        """The mode that a rule gives this query by name; None where only the default holds."""
+        modes = [rule.mode for rule in self._matching(application, query) if rule.mode]
+        return modes[-1] if modes else None
+
+    def _matching(self, application: str, query: str) -> list[Rule]:
+        return [rule for rule in self.rules if matches(rule.match, application, query)]
+
+
+def matches(pattern: str, application: str, query: str) -> bool:
+    """Whether a shell pattern names a query, by ``query`` or by ``application/query``."""
+    return fnmatchcase(query, pattern) or fnmatchcase(f"{application}/{query}", pattern)

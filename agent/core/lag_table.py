@@ -1,0 +1,57 @@
+"""Backlog in time: how long ago what was just admitted arrived.
+
+Keeps (time, rows arrived until then) and reads it backwards: the rows admitted so far had arrived
+at some past moment, and the distance to it is the backlog in seconds. Kafka-lag-exporter's lookup
+table predicts the same from offsets and times.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+MOST_POINTS: Final = 48
+
+
+class LagTable(msgspec.Struct):
+    """Points in order of time; rows never decrease. Thinned to a constant size."""
+
+    times: list[float] = []
+    rows: list[float] = []
+
+    def add(self, time: float, arrived_rows: float) -> None:
+        """Rows arrived in all until this time. Out of order or decreasing: left out."""
+        if self.times and (time <= self.times[-1] or arrived_rows < self.rows[-1]):
+            return
+        if len(self.rows) > 1 and self.rows[-2] == self.rows[-1] == arrived_rows:
+            self.times[-1] = time  # nothing arrives: one flat piece is enough
+            return
+        self.times.append(time)
+        self.rows.append(arrived_rows)
+        if len(self.times) > MOST_POINTS:
+            # Every second point of the older half goes: old lags need less resolution.
+            half = MOST_POINTS // 2
+            del self.times[1:half:2]
+            del self.rows[1:half:2]
+
+    def age_seconds(self, admitted_rows: float, now: float, rate: float | None) -> float | None:
+        """Seconds since the last admitted row arrived, 0 where nothing is left.
+
+        Before the first point the arrival rate (rows per second) extends the table; without one
+        the answer is None: unknown.
+        """
+        if not self.times or admitted_rows >= self.rows[-1]:
+            return 0.0 if self.times else None
+        if admitted_rows < self.rows[0]:
+            if rate is None or rate <= 0.0:
+                return None
+            return max(0.0, now - self.times[0] + (self.rows[0] - admitted_rows) / rate)
+        # The last moment at which no more than the admitted rows had arrived.
+        index = len(self.rows) - 1
+        while self.rows[index] > admitted_rows:
+            index -= 1
+        span_rows = self.rows[index + 1] - self.rows[index]
+        span_seconds = self.times[index + 1] - self.times[index]
+        part = (admitted_rows - self.rows[index]) / span_rows
+        return max(0.0, now - self.times[index] - part * span_seconds)

@@ -1,0 +1,46 @@
+"""Names from outside, made fit for labels, terminals, pages and logs.
+
+Metrics and pages escape by themselves; what cannot be escaped is a name of ten kilobytes, a line
+break in a log, a terminal's escape sequence, or a right-to-left override that turns a line around.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import Final
+
+LONGEST_NAME: Final = 120
+#: Control characters, lone surrogates, and the invisible ones that change a text's direction.
+_UNFIT = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb\ud800-\udfff]"
+)
+_SECRETS = re.compile(
+    r"(?i)\b((?:[\w.-]*(?:password|passwd|secret|token|api[_-]?key|credential|accountkey|sas))"
+    r"[\"']?\s*[=:]\s*)(\"[^\"]*\"|'[^']*'|[^\s,;&\"']+)"
+)
+_USERINFO = re.compile(r"(?i)(\w[\w+.-]*://)[^/\s@]+@")
+
+
+def label(name: str) -> str:
+    """A name as a label: no control characters, at most 120 characters.
+
+    A name that had to be changed carries eight digits of its digest, so that two names never
+    become one series.
+    """
+    clean = _UNFIT.sub("\ufffd", name)
+    if clean == name and len(name) <= LONGEST_NAME:
+        return name
+    digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+    return f"{clean[: LONGEST_NAME - 9]}~{digest}"
+
+
+def first_line(text: str, longest: int = 300) -> str:
+    """The first line of an exception or description, fit to show, secrets struck out."""
+    line = text.strip().split("\n", 1)[0]
+    return redact(_UNFIT.sub("\ufffd", line))[:longest]
+
+
+def redact(text: str) -> str:
+    """Values behind names like password or token, and user names in addresses, struck out."""
+    return _USERINFO.sub(r"\1***@", _SECRETS.sub(r"\1***", text))

@@ -1,0 +1,202 @@
+"""Sizing: how many rows the next micro-batch should hold.
+
+FLIP-183 (buffer debloating) made safe for a plant where a batch has a fixed cost. Each limited
+batch gives one estimate of the size that takes the target, ``n (T - c0) / (B - c0)``: right at
+the target whatever error c0 has, and independent of earlier sizes, so averaging it cannot
+oscillate. The estimates are averaged on the log scale (noise is multiplicative); the average
+starts over when the capacity model notices a change. The model itself is asked only for what it
+alone can tell: whether the target is feasible, what the deadline allows, what stability needs.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+if TYPE_CHECKING:
+    from agent.core.capacity import Capacity
+    from agent.core.policy import QueryPolicy
+
+#: The least weight of a new estimate once many are in; FLIP-183 smooths with 0.3.
+STEADY_WEIGHT: Final = 0.15
+#: Estimates kept, to start the average over from those behind a change.
+RECENT: Final = 3
+#: A batch that is mostly fixed cost says little of how many rows fit.
+MOST_FIXED_SHARE: Final = 0.8
+#: Quantile of the noise that must stay below the deadline's share, in sigmas.
+DEADLINE_SIGMAS: Final = 2.0
+#: Without a deadline, the fixed cost is never spread over more than this many times itself:
+#: 95 % of the time is then spent on rows, and a larger batch buys almost nothing.
+MOST_FIXED_COSTS: Final = 20.0
+
+
+class SizeEstimate(msgspec.Struct):
+    """The running average of log sizes; ``count`` 0: nothing known."""
+
+    log_rows: float = 0.0
+    count: int = 0
+    recent: list[float] = []
+
+    @property
+    def rows(self) -> float | None:
+        """The size that takes the target; None while unknown."""
+        return None if self.count == 0 else math.exp(self.log_rows)
+
+    def learn(
+        self,
+        rows: float,
+        seconds: float,
+        *,
+        target_seconds: float,
+        capacity: Capacity,
+        changed: bool,
+    ) -> None:
+        """Takes in one batch of which the capacity model has learned already."""
+        fixed = min(capacity.fixed_cost or 0.0, MOST_FIXED_SHARE * seconds)
+        wanted = max(target_seconds - fixed, 0.05 * target_seconds)
+        # E[log B] lies sigma^2 / 2 below log E[B]: aim at the mean batch, not the median.
+        estimate = math.log(rows * wanted / (seconds - fixed)) - capacity.sigma**2 / 2.0
+        self.recent = [*self.recent[-(RECENT - 1) :], estimate]
+        if changed and self.count:
+            # What is behind the change lies on one side of the average: take only that.
+            side = estimate > self.log_rows
+            fresh = [value for value in self.recent if (value > self.log_rows) == side]
+            self.log_rows = sum(fresh) / len(fresh)
+            self.count = len(fresh)
+            return
+        self.count += 1
+        self.log_rows += max(1.0 / self.count, STEADY_WEIGHT) * (estimate - self.log_rows)
+
+    def retarget(self, factor: float) -> None:
+        """Scales what was learned when the user changes the target."""
+        if self.count and factor > 0.0:
+            self.log_rows += math.log(factor)
+            self.recent = [value + math.log(factor) for value in self.recent]
+
+
+class Bounds(msgspec.Struct, frozen=True):
+    """What each constraint asks of the rows of a batch; None: it asks nothing or is unknown."""
+
+    target_rows: float | None
+    deadline_rows: float | None  # at most
+    stability_rows: float | None  # at least; inf where nothing is stable
+    sustained_ratio: float | None  # capacity needed over capacity at the largest allowed batch
+
+
+class Size(msgspec.Struct, frozen=True):
+    """The wanted rows of a batch and which constraint set them."""
+
+    rows: float
+    reason: str  # "", "floor:stability" or "bound:deadline"
+    feasible: bool | None
+
+
+def bounds(
+    capacity: Capacity,
+    wanted_rows: float | None,
+    arrival_rows_per_second: float | None,
+    trigger_seconds: float,
+    policy: QueryPolicy,
+) -> Bounds:
+    """The three constraints (design: deadline, stability, target) in rows."""
+    throughput, fixed = capacity.throughput, capacity.fixed_cost
+    if throughput is None or fixed is None:
+        return Bounds(wanted_rows, None, None, None)
+    deadline_rows: float | None = None
+    if policy.deadline_seconds is not None:
+        allowed = policy.deadline_share * policy.deadline_seconds
+        noise = math.exp(DEADLINE_SIGMAS * capacity.sigma)
+        deadline_rows = max((allowed / noise - fixed) * throughput, 0.0)
+    stability_rows: float | None = None
+    ratio: float | None = None
+    if arrival_rows_per_second is not None:
+        needed = arrival_rows_per_second * (1.0 + policy.stability_margin)
+        if needed >= throughput:
+            stability_rows = math.inf
+        else:
+            stability_rows = max(
+                needed * trigger_seconds, needed * fixed / (1.0 - needed / throughput)
+            )
+        largest = deadline_rows
+        if largest is None:
+            largest = max(_cap_without_deadline(capacity, policy), wanted_rows or 0.0)
+        seconds = max(fixed + largest / throughput, trigger_seconds)
+        sustained = largest / seconds if seconds > 0.0 else 0.0
+        ratio = needed / sustained if sustained > 0.0 else None
+    return Bounds(wanted_rows, deadline_rows, stability_rows, ratio)
+
+
+def choose(limits: Bounds, capacity: Capacity, policy: QueryPolicy) -> Size | None:
+    """The size that the constraints leave: stability beats the target, never the deadline."""
+    if limits.target_rows is None:
+        return None
+    rows, reason = limits.target_rows, ""
+    fixed = capacity.fixed_cost
+    feasible = None if fixed is None else fixed < policy.target_seconds
+    if limits.stability_rows is not None and limits.stability_rows > rows:
+        rows, reason = limits.stability_rows, "floor:stability"
+        feasible = False
+        if limits.deadline_rows is None:
+            most = _cap_without_deadline(capacity, policy)
+            rows = max(min(rows, most), limits.target_rows)
+    if limits.deadline_rows is not None and limits.deadline_rows < rows:
+        rows, reason = limits.deadline_rows, "bound:deadline"
+        if limits.deadline_rows < limits.target_rows:
+            feasible = False
+    return Size(max(rows, 1.0), reason, feasible)
+
+
+def _cap_without_deadline(capacity: Capacity, policy: QueryPolicy) -> float:
+    fixed = capacity.fixed_cost or 0.0
+    seconds = max(policy.target_seconds, MOST_FIXED_COSTS * fixed)
+    return max(capacity.rows(seconds) or 0.0, 0.0)
+
+
+class Step(msgspec.Struct, frozen=True):
+    """The next limit in the source's own unit and why it is that."""
+
+    limit: int | None
+    reason: str
+
+
+def step(
+    current: int | None,
+    wanted: float,
+    *,
+    constraint: str,
+    limited: bool,
+    configured: int | None,
+    policy: QueryPolicy,
+) -> Step:
+    """From the limit in force to the next one: at most doubled, announced only when it matters.
+
+    ``wanted`` is in the source's unit. ``current`` None is unlimited. ``limited`` False: the batch
+    took all there was, so it may lower the limit and never raise it.
+    """
+    low = max(policy.minimum_limit, 1)
+    high = policy.maximum_limit
+    ceiling_reason = "bound:maximum"
+    if policy.configured_is_ceiling and configured is not None and configured < (high or math.inf):
+        high, ceiling_reason = configured, "bound:configured"
+    goal, bound = wanted, constraint
+    if current is not None and goal > 2.0 * current:
+        goal, bound = 2.0 * current, "bound:doubling"
+    if goal < low:
+        goal, bound = float(low), "bound:minimum"
+    if high is not None and goal > high:
+        goal, bound = float(high), ceiling_reason
+    limit = max(round(goal), 1)
+    if current is None:
+        return Step(limit, bound or "lower")
+    if limit == current:
+        return Step(current, bound if bound.startswith("bound:m") else "hold:deadband")
+    if limit > current and not limited and current >= low:
+        return Step(current, "hold:not_limited")
+    outside = current < low or (high is not None and current > high)
+    at_edge = bound.startswith("bound:") and bound != "bound:doubling"
+    moved = abs(limit - current) / current
+    if not outside and moved < policy.deadband and not (at_edge and moved >= policy.deadband / 5):
+        return Step(current, "hold:deadband")
+    return Step(limit, bound or ("raise" if limit > current else "lower"))

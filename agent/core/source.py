@@ -1,0 +1,217 @@
+"""One source of a query: its unit, its limit, its backlog, what arrives, and its live grant."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from agent.core.decaying import DecayingRate
+
+if TYPE_CHECKING:
+    from agent.core.decode import SourceLimit, SourceProgress
+
+ARRIVAL_SECONDS: Final = 60.0
+RATIO_GAIN: Final = 0.3
+
+
+class Source(msgspec.Struct):
+    """State of one source; counts are in its own unit unless a name says rows."""
+
+    index: int
+    description: str = ""
+    unit: str | None = None
+    control: str = "none"
+    note: str = ""
+    limit_known: bool = False
+    limit: int | None = None  # in force now
+    batch_limit: int | None = None  # in force for the last batch
+    configured: int | None = None
+    backlog: int | None = None
+    backlog_bound: str = "exact"
+    backlog_time: float | None = None
+    rows: int | None = None
+    admitted: int | None = None
+    rows_per_unit: float | None = None
+    limited: bool = False
+    arrived: float = 0.0
+    arrived_time: float | None = None
+    admitted_total: float = 0.0
+    arrival: DecayingRate = msgspec.field(default_factory=DecayingRate)
+    granted: bool = False
+    grant_limit: int | None = None
+    grant_reason: str = ""
+    grant_time: float | None = None
+    exclusive_rows: float | None = None
+    floating_rows: float | None = None
+
+    @property
+    def controllable(self) -> bool:
+        """Whether a limit can be set while the query runs."""
+        return self.control == "live" and self.unit is not None
+
+    @property
+    def current(self) -> int | None:
+        """The limit last decided, else the one in force; None is unlimited."""
+        return self.grant_limit if self.granted else self.limit
+
+    @property
+    def backlog_rows(self) -> float | None:
+        """The backlog in rows; None where it or the rows of a unit are unknown."""
+        if self.backlog is None:
+            return None
+        if self.backlog == 0:
+            return 0.0
+        ratio = self.ratio
+        return None if ratio is None else self.backlog * ratio
+
+    @property
+    def ratio(self) -> float | None:
+        """Rows per unit; one where the unit is rows and nothing else was learned."""
+        if self.rows_per_unit is not None:
+            return self.rows_per_unit
+        return 1.0 if self.unit == "rows" else None
+
+    @property
+    def arrival_rows(self) -> float | None:
+        """Rows that arrive per second; None while unknown."""
+        rate, ratio = self.arrival.value, self.ratio
+        return None if rate is None or ratio is None else rate * ratio
+
+    def hear(self, said: SourceLimit, planned_time: float | None) -> None:
+        """Takes in what is said of limit and backlog.
+
+        Beside a progress an undated backlog is of the batch's planning; in a heartbeat
+        (``planned_time`` None) it is of no known moment, and left out.
+        """
+        if self.unit is not None and said.unit != self.unit:
+            self._reset_unit()
+        self.unit = said.unit
+        self.control = said.control
+        self.note = said.note
+        self.configured = said.configured
+        self.limit = said.in_force
+        self.limit_known = True
+        seen = said.observed_time if said.observed_time is not None else planned_time
+        if seen is None:
+            return
+        if said.backlog is not None:
+            self.backlog, self.backlog_bound = said.backlog, said.backlog_bound
+            self.backlog_time = seen
+        elif said.observed_time is not None:
+            self.backlog = None  # looked, and could not tell
+        if said.arrived is not None:
+            self._arrive(float(said.arrived), seen)
+
+    def read(
+        self, progress: SourceProgress | None, said: SourceLimit | None, planned_time: float
+    ) -> float | None:
+        """Takes in a batch planned at a time; returns the rows newly known to have arrived."""
+        before = self.arrived
+        if progress is not None:
+            self.description = progress.description or self.description
+            self.rows = progress.rows
+        self.admitted = progress.admitted if progress is not None else None
+        from_progress = progress is not None and progress.backlog is not None
+        if said is not None:
+            self.hear(said, planned_time)
+            self.batch_limit = said.limit
+            if said.admitted is not None:
+                self.admitted = said.admitted
+        if from_progress and (said is None or said.backlog is None):
+            assert progress is not None
+            self.backlog, self.backlog_bound = progress.backlog, "exact"
+            self.backlog_time = planned_time
+            if self.unit is None:
+                self.unit = "rows"
+        elif said is None:
+            self.backlog = None  # nobody tells: last batch's figure would be stale
+        self._judge_limited(said)
+        if self.admitted is None and self.limited and self.batch_limit is not None:
+            self.admitted = self.batch_limit
+        if self.admitted is None and self.unit == "rows":
+            self.admitted = self.rows
+        self._learn_ratio()
+        if self.admitted is not None:
+            self.admitted_total += self.admitted
+        if said is None or said.arrived is None:
+            self._count_arrivals(said, planned_time)
+        ratio = self.ratio
+        return None if ratio is None else max(0.0, self.arrived - before) * ratio
+
+    def _judge_limited(self, said: SourceLimit | None) -> None:
+        """Limited: backlog was left after the batch was planned (design: not "rows = limit")."""
+        limit = self.batch_limit if said is not None else None
+        if said is not None and limit is None:
+            self.limited = False
+        elif self.backlog is None:
+            self.limited = limit is not None and (self.admitted or 0) >= limit
+        elif limit is not None and said is not None and said.observed_time is not None:
+            # Seen after planning, so new arrivals are in it: what was admitted decides.
+            full = self.admitted is None or self.admitted >= limit
+            self.limited = full and self.backlog > 0
+        else:
+            self.limited = self.backlog > 0
+
+    def _learn_ratio(self) -> None:
+        if not self.admitted or self.rows is None:
+            return
+        seen = self.rows / self.admitted
+        if seen <= 0.0:
+            return
+        if self.rows_per_unit is None:
+            self.rows_per_unit = seen
+        else:
+            self.rows_per_unit += RATIO_GAIN * (seen - self.rows_per_unit)
+
+    def _count_arrivals(self, said: SourceLimit | None, planned_time: float) -> None:
+        """Arrived = admitted so far + backlog, where both are known."""
+        if self.backlog is not None:
+            seen = planned_time
+            if said is not None and said.observed_time is not None:
+                seen = said.observed_time
+            self._arrive(self.admitted_total + self.backlog, seen)
+        elif said is not None and said.limit is None and self.admitted is not None:
+            # Unlimited: what was admitted is what had arrived.
+            self._arrive(self.admitted_total, planned_time)
+
+    def _arrive(self, arrived: float, time: float) -> None:
+        if self.arrived_time is None:
+            # The backlog found at first did not arrive in an instant: it starts the count.
+            self.arrived, self.arrived_time = arrived, time
+            return
+        seconds = time - self.arrived_time
+        if seconds <= 0.0:
+            return
+        self.arrival.add(max(0.0, arrived - self.arrived), seconds, ARRIVAL_SECONDS)
+        self.arrived, self.arrived_time = max(arrived, self.arrived), time
+
+    def nothing_arrived(self, time: float) -> None:
+        """An idle trigger at ``time``: looked for data and found none."""
+        self.backlog = 0 if self.backlog is not None else None
+        if self.arrived_time is not None:
+            self._arrive(self.arrived, time)
+
+    def begin_run(self) -> None:
+        """A new run counts its arrivals anew; rates and ratios learned stay."""
+        self.arrived, self.arrived_time, self.admitted_total = 0.0, None, 0.0
+        self.backlog, self.backlog_time = None, None
+        self.limit_known, self.limit, self.batch_limit = False, None, None
+        self.limited = False
+
+    def _reset_unit(self) -> None:
+        self.rows_per_unit = None
+        self.arrival = DecayingRate()
+        self.arrived, self.arrived_time, self.admitted_total = 0.0, None, 0.0
+        self.withdraw()
+
+    def grant(self, limit: int | None, reason: str, time: float) -> None:
+        """Decides the limit from now on."""
+        self.granted, self.grant_limit = True, limit
+        self.grant_reason, self.grant_time = reason, time
+
+    def withdraw(self) -> None:
+        """No grant from now on: the driver goes back to what the user configured."""
+        self.granted, self.grant_limit = False, None
+        self.grant_reason, self.grant_time = "", None
+        self.exclusive_rows = self.floating_rows = None
