@@ -61,6 +61,7 @@ PHASES: Final = (
     "queryPlanning",
     "walCommit",
     "addBatch",
+    "commitBatch",
     "commitOffsets",
     "runContinuous",
     OTHER,
@@ -68,7 +69,8 @@ PHASES: Final = (
 BATCH_RESULTS: Final = ("completed", "empty", "failed", "replayed")
 TIME_STATES: Final = ("busy", "idle", "backpressured")
 CREDIT_KINDS: Final = ("exclusive", "floating")
-REFUSAL_REASONS: Final = ("malformed", "cardinality", OTHER)
+EVENT_REFUSALS: Final = ("malformed", "cardinality", OTHER)
+REQUEST_REFUSALS: Final = ("malformed", "unauthorized", "too_large", "wrong_type", "full", OTHER)
 PROCESSES: Final = ("jvm", "python")
 
 
@@ -156,10 +158,18 @@ def _of_process(owner: str, process: str, labels: tuple[Label, ...], note: str) 
             "memory_limit_bytes",
             "gauge",
             "bytes",
-            "Memory that {} may use: the limit of its control group, else the machine's.",
+            "The tightest memory limit that holds for {}: of a control group, else the machine.",
         ),
+        (
+            "memory_limit_used_bytes",
+            "gauge",
+            "bytes",
+            "Memory in use under that limit by {} and all that share it, without cache.",
+        ),
+        ("oom_kills_total", "counter", "", "Processes killed under the memory limit of {}."),
         ("threads", "gauge", "", "Threads of {}."),
         ("open_files", "gauge", "", "Open file descriptors of {}."),
+        ("open_files_limit", "gauge", "", "Open file descriptors that {} may have."),
         ("start_time_seconds", "gauge", "seconds", "When {} started, in seconds since 1970."),
     )
     for what, kind, unit, text in kinds:
@@ -242,8 +252,8 @@ METRICS: Final[tuple[Metric, ...]] = (
         group="batches",
         help="Micro-batches by how they ended.",
         labels=(*BY_QUERY, Label("result", (*BATCH_RESULTS, OTHER))),
-        note="`replayed`: a batch that ran again under its old number. Rows of a failed batch are "
-        "not counted.",
+        note="A batch that ran again under its old number counts under `replayed` and under "
+        "`completed` or `empty` too. `failed` counts runs that ended with an exception.",
     ),
     Metric(
         name="weir_rows_total",
@@ -252,7 +262,8 @@ METRICS: Final[tuple[Metric, ...]] = (
         unit="rows",
         help="Input rows of finished batches.",
         labels=BY_QUERY,
-        note="As Spark counts them: a source that the plan reads twice counts twice.",
+        note="As Spark counts them: a source that the plan reads twice counts twice. Rows of a "
+        "failed batch are not known.",
     ),
     Metric(
         name="weir_replayed_rows_total",
@@ -335,8 +346,8 @@ METRICS: Final[tuple[Metric, ...]] = (
         unit="rows",
         help="Backlog of all sources together in rows, as of now.",
         labels=BY_QUERY,
-        note="Files and bytes turned into rows by what late batches held. Absent while one of the "
-        "sources tells nothing.",
+        note="Files and bytes turned into rows by what late batches held. A source that tells "
+        "nothing is left out; absent where none tells.",
     ),
     Metric(
         name="weir_backlog_seconds",
@@ -455,9 +466,11 @@ METRICS: Final[tuple[Metric, ...]] = (
         name="weir_grants_total",
         kind="counter",
         group="limit and credit",
-        help="Grants given, by the reason of the decision.",
+        help="Decisions on the limit of a source, by reason: those that move it and those that "
+        "hold it.",
         labels=(*BY_QUERY, Label("reason", (*REASONS, OTHER))),
-        note="A reason's series begins with its first grant.",
+        note="One for each batch and controlled source. A reason's series begins with its first "
+        "decision.",
     ),
     # -- checkpoint -------------------------------------------------------------------------
     Metric(
@@ -507,9 +520,10 @@ METRICS: Final[tuple[Metric, ...]] = (
         kind="gauge",
         group="event time and state",
         unit="seconds",
-        help="How far the watermark is behind the clock.",
+        help="How far the watermark was behind the end of the last batch.",
         labels=BY_QUERY,
-        note="Absent without a watermark.",
+        note="Absent without a watermark. An idle query's watermark stands still: join it with "
+        "`weir_query_state`.",
     ),
     Metric(
         name="weir_watermark_dropped_rows_total",
@@ -631,8 +645,16 @@ METRICS: Final[tuple[Metric, ...]] = (
         kind="counter",
         group="agent",
         help="Events refused.",
-        labels=(Label("reason", REFUSAL_REASONS),),
+        labels=(Label("reason", EVENT_REFUSALS),),
         note="`cardinality`: the agent already knows `max_queries` queries.",
+    ),
+    Metric(
+        name="weir_agent_refused_requests_total",
+        kind="counter",
+        group="agent",
+        help="Requests with events refused as a whole.",
+        labels=(Label("reason", REQUEST_REFUSALS),),
+        note="Since the agent started.",
     ),
     Metric(
         name="weir_agent_duplicate_events_total",
@@ -653,6 +675,48 @@ METRICS: Final[tuple[Metric, ...]] = (
         unit="seconds",
         help="Seconds to take in and judge an event.",
         buckets=EVENT_SECONDS_BUCKETS,
+        note="Since the agent started.",
+    ),
+    Metric(
+        name="weir_agent_start_time_seconds",
+        kind="gauge",
+        group="agent",
+        unit="seconds",
+        help="When the agent began to serve, in seconds since 1970.",
+    ),
+    Metric(
+        name="weir_agent_state_writable",
+        kind="gauge",
+        group="agent",
+        help="1 while the last write of saved state succeeded, else 0.",
+    ),
+    Metric(
+        name="weir_agent_state_write_failures_total",
+        kind="counter",
+        group="agent",
+        help="Writes of saved state that failed.",
+        note="Since the agent started.",
+    ),
+    Metric(
+        name="weir_agent_state_bytes",
+        kind="gauge",
+        group="agent",
+        unit="bytes",
+        help="Size of the saved state on disk.",
+        note="Absent where state is kept in memory only.",
+    ),
+    Metric(
+        name="weir_agent_recorded_events_total",
+        kind="counter",
+        group="agent",
+        help="Events written to the recording that `weir replay` reads.",
+        note="Since the agent started; 0 where nothing is recorded.",
+    ),
+    Metric(
+        name="weir_agent_record_failures_total",
+        kind="counter",
+        group="agent",
+        help="Writes to the recording that failed.",
         note="Since the agent started.",
     ),
     Metric(

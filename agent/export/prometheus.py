@@ -3,11 +3,13 @@
 The service makes one ``Exporter`` for its life and calls it for each scrape, on the thread that
 owns the fleet::
 
-    exporter = Exporter({"cluster": "eu-1"}, timer=time.perf_counter, on_error=log_it)
+    exporter = Exporter(timer=time.perf_counter, on_error=log_it)
     body, content_type = exporter.exposition(
         fleet.keys(),
         lambda key: fleet.view(key, now),
-        AgentSnapshot(totals=fleet.totals, listeners=fleet.listeners(now), ...),
+        totals=fleet.totals,
+        listeners=fleet.listeners(now),
+        extras=extras,  # agent.sources.host.Extras; its event_seconds from EventTimer.snapshot()
         accept=request.headers.get("accept", ""),
     )
 
@@ -26,69 +28,48 @@ import math
 import platform
 import re
 from bisect import bisect_left
-from collections.abc import Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, Final
 
-import msgspec
-
-from agent import __version__
 from agent.core import names
-from agent.core.fleet import AgentTotals, ListenerView
-from agent.export.catalogue import EVENT_SECONDS_BUCKETS, METRICS, OTHER, Label, Metric, metric
+from agent.export.catalogue import (
+    BATCH_SECONDS_BUCKETS,
+    EVENT_SECONDS_BUCKETS,
+    METRICS,
+    OTHER,
+    Label,
+    Metric,
+    metric,
+)
+from agent.sources.host import EventSeconds, Extras, ProcessSample
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from agent.core.fleet import Key
+    from agent.core.fleet import AgentTotals, Key, ListenerView
     from agent.core.judgement import OperatorView, QueryView, SourceView
 
 TEXT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 OPENMETRICS_TYPE: Final = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 
 
-class EventSeconds:
-    """Records how long events take: the histogram ``weir_agent_event_seconds``."""
+class EventTimer:
+    """Records how long events take: feeds the histogram ``weir_agent_event_seconds``."""
 
     def __init__(self) -> None:
-        self.counts = [0] * (len(EVENT_SECONDS_BUCKETS) + 1)
-        self.sum_seconds = 0.0
+        self._counts = [0] * (len(EVENT_SECONDS_BUCKETS) + 1)
+        self._sum_seconds = 0.0
 
     def observe(self, seconds: float, events: int = 1) -> None:
         """Notes that ``events`` events took ``seconds`` together; each counts as an equal part."""
         if events <= 0:
             return
-        self.counts[bisect_left(EVENT_SECONDS_BUCKETS, seconds / events)] += events
-        self.sum_seconds += seconds
+        self._counts[bisect_left(EVENT_SECONDS_BUCKETS, seconds / events)] += events
+        self._sum_seconds += seconds
 
-
-class ProcessView(msgspec.Struct, frozen=True, kw_only=True):
-    """A process as the host tells; None is unknown. Times are epoch seconds."""
-
-    cpu_seconds: float | None = None
-    resident_bytes: int | None = None
-    memory_limit_bytes: int | None = None
-    threads: int | None = None
-    open_files: int | None = None
-    start_time: float | None = None
-
-
-class DriverProcess(msgspec.Struct, frozen=True):
-    """A process of an application's driver; ``process`` is ``jvm`` or ``python``."""
-
-    application: str
-    process: str
-    view: ProcessView
-
-
-class AgentSnapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """What is told of the agent itself, besides its queries."""
-
-    totals: AgentTotals
-    event_seconds: EventSeconds
-    listeners: Sequence[ListenerView] = ()
-    process: ProcessView = ProcessView()
-    drivers: Sequence[DriverProcess] = ()
+    def snapshot(self) -> EventSeconds:
+        """What was recorded so far."""
+        return EventSeconds(EVENT_SECONDS_BUCKETS, tuple(self._counts), self._sum_seconds)
 
 
 class Exporter:
@@ -96,32 +77,33 @@ class Exporter:
 
     def __init__(
         self,
-        labels: Mapping[str, str] | None = None,
         *,
         timer: Callable[[], float],
         on_error: Callable[[Key, Exception], None] | None = None,
-        version: str = __version__,
         python_version: str | None = None,
     ) -> None:
-        """``labels`` stand on every series; ``timer`` gives seconds and never goes back.
-
-        Raises ValueError, naming the label, where one is not a label name or is already taken.
-        """
-        self._fixed = _fixed_labels(labels or {})
+        """``timer`` gives seconds and never goes back."""
         self._timer = timer
         self._on_error = on_error
-        self._build = (version, python_version or platform.python_version())
+        self._python_version = python_version or platform.python_version()
         self._errors = 0
 
     def exposition(
         self,
         keys: Iterable[Key],
         view_of: Callable[[Key], QueryView],
-        agent: AgentSnapshot,
+        *,
+        totals: AgentTotals,
+        listeners: Iterable[ListenerView],
+        extras: Extras,
         accept: str = "",
     ) -> tuple[bytes, str]:
-        """The body and its Content-Type, in the format that the Accept header asks for."""
+        """The body and its Content-Type, in the format that the Accept header asks for.
+
+        Raises ValueError where one of ``extras.labels`` is no label name or is already taken.
+        """
         started = self._timer()
+        fixed = fixed_labels(extras.labels)
         # One buffer a family: the formats want all series of a family together, while queries
         # come one by one.
         buffers = [bytearray() for _ in METRICS]
@@ -129,7 +111,7 @@ class Exporter:
         for key in keys:
             queries += 1
             try:
-                lines = self._query_lines(view_of(key))
+                lines = _query_lines(fixed, view_of(key))
             except Exception as error:  # noqa: BLE001 - one bad query never hides the others
                 self._errors += 1
                 if self._on_error is not None:
@@ -137,10 +119,14 @@ class Exporter:
                 continue
             for place, text in lines:
                 buffers[place] += text
-        for one, line in self._agent_lines(agent, queries):
-            buffers[_PLACE[one.name]] += line.encode()
-        took = metric("weir_agent_scrape_seconds")
-        buffers[_PLACE[took.name]] += self._line(took, "", self._timer() - started).encode()
+        for name, line in self._agent_lines(fixed, queries, totals, extras):
+            buffers[_PLACE[name]] += line.encode()
+        for name, line in _listener_lines(fixed, listeners):
+            buffers[_PLACE[name]] += line.encode()
+        for name, line in _processes_lines(fixed, extras):
+            buffers[_PLACE[name]] += line.encode()
+        name = "weir_agent_scrape_seconds"
+        buffers[_PLACE[name]] += _line(name, fixed, self._timer() - started).encode()
 
         openmetrics = _wants_openmetrics(accept)
         parts: list[bytes | bytearray] = []
@@ -153,126 +139,143 @@ class Exporter:
             parts.append(b"# EOF\n")
         return b"".join(parts), OPENMETRICS_TYPE if openmetrics else TEXT_TYPE
 
-    def _query_lines(self, view: QueryView) -> list[tuple[int, bytes]]:
-        """Every series of one query, by the place of its family. Raises on a view that is wrong."""
-        name_of_query = f"{_pair('application', view.application)},{_pair('query', view.query)}"
-        labels = self._fixed + name_of_query
-        lines: list[tuple[int, str]] = []
-        for place, name, read in _VALUES:
-            value = _number(read(view))
-            if value is not None:
-                lines.append((place, f"{name}{{{labels}}} {value}\n"))
-        for place, name, label, values, read_state in _STATES:
-            present = read_state(view)
-            if present not in values:
-                raise ValueError(f"{name}: {present!r} is none of {', '.join(values)}")
-            text = "".join(
-                f'{name}{{{labels},{label}="{value}"}} {int(value == present)}\n'
-                for value in values
-            )
-            lines.append((place, text))
-        for place, name, label, known, always, read_keyed in _KEYED:
-            text = "".join(
-                f'{name}{{{labels},{label}="{key}"}} {value}\n'
-                for key, value in _by_key(read_keyed(view), known, always)
-            )
-            lines.append((place, text))
-        place, one = _INFO
-        info = "".join(f",{_pair(label, read(view))}" for label, read in _INFO_LABELS)
-        lines.append((place, f"{one}{{{labels}{info}}} 1\n"))
-        totals = view.totals
-        lines.append(
-            (
-                _DURATION_PLACE,
-                _histogram(
-                    metric("weir_batch_duration_seconds"),
-                    labels,
-                    totals.duration_buckets,
-                    totals.duration_sum_seconds,
-                ),
-            )
-        )
-        for source in view.sources:
-            of_source = f'{labels},source="{source.index}"'
-            for place, name, extra, read_source in _SOURCE_VALUES:
-                value = _number(read_source(source))
-                if value is not None:
-                    lines.append((place, f"{name}{{{of_source}{extra}}} {value}\n"))
-        for operator in view.operators:
-            of_operator = f"{labels},{_pair('operator', f'{operator.index}:{operator.name}')}"
-            for place, name, read_operator in _OPERATOR_VALUES:
-                value = _number(read_operator(operator))
-                if value is not None:
-                    lines.append((place, f"{name}{{{of_operator}}} {value}\n"))
-        return [(place, text.encode()) for place, text in lines]
-
-    def _agent_lines(self, agent: AgentSnapshot, queries: int) -> Iterator[tuple[Metric, str]]:
-        totals = agent.totals
-        numbers: tuple[tuple[str, float], ...] = (
+    def _agent_lines(
+        self, fixed: str, queries: int, totals: AgentTotals, extras: Extras
+    ) -> Iterator[tuple[str, str]]:
+        numbers: tuple[tuple[str, float | None], ...] = (
             ("weir_agent_queries", queries),
             ("weir_agent_duplicate_events_total", totals.duplicates),
             ("weir_agent_name_collisions_total", totals.name_collisions),
             ("weir_agent_scrape_errors_total", self._errors),
+            ("weir_agent_start_time_seconds", extras.started_time),
+            ("weir_agent_state_writable", extras.state_writable),
+            ("weir_agent_state_write_failures_total", extras.state_write_failures_total),
+            ("weir_agent_state_bytes", extras.state_bytes),
+            ("weir_agent_recorded_events_total", extras.recorded_events_total),
+            ("weir_agent_record_failures_total", extras.record_failures_total),
         )
         for name, number in numbers:
-            yield metric(name), self._line(metric(name), "", number)
+            yield name, _line(name, fixed, number)
         for name, counts in (
             ("weir_agent_events_total", totals.events),
             ("weir_agent_rejected_events_total", totals.refused),
+            ("weir_agent_refused_requests_total", extras.refused_requests),
         ):
-            one = metric(name)
-            label = one.labels[0]
+            label = metric(name).labels[0]
             for key, count in _by_key(counts, frozenset(label.values), _without_other(label)):
-                line = f"{name}{{{self._fixed}{_pair(label.name, key)}}} {count}\n"
-                yield one, line
-        build = ",".join(map(_pair, ("version", "python_version"), self._build))
-        yield metric("weir_build_info"), self._line(metric("weir_build_info"), build, 1)
-        one = metric("weir_agent_event_seconds")
-        recorded = agent.event_seconds
-        yield one, _histogram(one, self._fixed, recorded.counts, recorded.sum_seconds)
-        # A restarted driver has a new listener: the one heard last speaks for the application.
-        newest: dict[str, ListenerView] = {}
-        for listener in agent.listeners:
-            other = newest.get(listener.application)
-            if other is None or listener.last_heard_time >= other.last_heard_time:
-                newest[listener.application] = listener
-        for application, heard in newest.items():
-            numbers = (
-                ("weir_listener_last_heard_timestamp_seconds", heard.last_heard_time),
-                ("weir_listener_queue_length", heard.listener.queue_length),
-                ("weir_listener_dropped_events_total", heard.listener.dropped_total),
-                ("weir_listener_callbacks_total", heard.listener.callbacks_total),
-                ("weir_listener_callback_seconds_total", heard.listener.callback_seconds_total),
-            )
-            labels = _pair("application", application)
-            for name, number in numbers:
-                yield metric(name), self._line(metric(name), labels, number)
-        yield from self._process_lines("weir_agent_process_", "", agent.process)
-        for driver in agent.drivers:
-            names_of = (driver.application, driver.process)
-            labels = ",".join(map(_pair, ("application", "process"), names_of))
-            yield from self._process_lines("weir_driver_process_", labels, driver.view)
+                yield name, f'{name}{{{fixed}{label.name}="{key}"}} {count}\n'
+        build = _pair("version", extras.version), _pair("python_version", self._python_version)
+        yield "weir_build_info", _line("weir_build_info", fixed + ",".join(build), 1)
+        name, recorded = "weir_agent_event_seconds", extras.event_seconds
+        yield (
+            name,
+            _histogram(name, fixed, recorded.bounds, recorded.counts, recorded.sum_seconds),
+        )
 
-    def _process_lines(
-        self, prefix: str, labels: str, view: ProcessView
-    ) -> Iterator[tuple[Metric, str]]:
-        for end, value in (
-            ("cpu_seconds_total", view.cpu_seconds),
-            ("resident_memory_bytes", view.resident_bytes),
-            ("memory_limit_bytes", view.memory_limit_bytes),
-            ("threads", view.threads),
-            ("open_files", view.open_files),
-            ("start_time_seconds", view.start_time),
-        ):
-            one = metric(prefix + end)
-            yield one, self._line(one, labels, value)
 
-    def _line(self, one: Metric, labels: str, value: float | None) -> str:
-        """One series of a family without more labels; nothing where the value is unknown."""
-        number = _number(value)
-        if number is None:
-            return ""
-        return f"{one.name}{_braces(self._fixed + labels)} {number}\n"
+def _listener_lines(fixed: str, listeners: Iterable[ListenerView]) -> Iterator[tuple[str, str]]:
+    # A restarted driver has a new listener: the one heard last speaks for the application.
+    newest: dict[str, ListenerView] = {}
+    for view in listeners:
+        other = newest.get(view.application)
+        if other is None or view.last_heard_time >= other.last_heard_time:
+            newest[view.application] = view
+    for application, view in newest.items():
+        labels = fixed + _pair("application", application)
+        numbers: tuple[tuple[str, float], ...] = (
+            ("weir_listener_last_heard_timestamp_seconds", view.last_heard_time),
+            ("weir_listener_queue_length", view.listener.queue_length),
+            ("weir_listener_dropped_events_total", view.listener.dropped_total),
+            ("weir_listener_callbacks_total", view.listener.callbacks_total),
+            ("weir_listener_callback_seconds_total", view.listener.callback_seconds_total),
+        )
+        for name, number in numbers:
+            yield name, _line(name, labels, number)
+
+
+def _processes_lines(fixed: str, extras: Extras) -> Iterator[tuple[str, str]]:
+    if extras.agent_process is not None:
+        yield from _process_lines("weir_agent_process_", fixed, extras.agent_process)
+    # Two processes of one name would be one series twice: the one started last stands.
+    newest: dict[tuple[str, str], ProcessSample] = {}
+    for sample in extras.driver_processes:
+        key = (sample.application, sample.role)
+        if key not in newest or sample.start_time >= newest[key].start_time:
+            newest[key] = sample
+    for (application, role), sample in newest.items():
+        labels = f"{fixed}{_pair('application', application)},{_pair('process', role)}"
+        yield from _process_lines("weir_driver_process_", labels, sample)
+
+
+def _process_lines(prefix: str, labels: str, sample: ProcessSample) -> Iterator[tuple[str, str]]:
+    memory = sample.memory
+    numbers: tuple[tuple[str, float | None], ...] = (
+        ("cpu_seconds_total", sample.cpu_seconds_total),
+        ("resident_memory_bytes", sample.resident_bytes),
+        ("memory_limit_bytes", memory.limit_bytes if memory else None),
+        ("memory_limit_used_bytes", memory.used_bytes if memory else None),
+        ("oom_kills_total", memory.oom_kills_total if memory else None),
+        ("threads", sample.threads),
+        ("open_files", sample.open_files),
+        ("open_files_limit", sample.open_files_limit),
+        ("start_time_seconds", sample.start_time),
+    )
+    for end, number in numbers:
+        yield prefix + end, _line(prefix + end, labels, number)
+
+
+def _query_lines(fixed: str, view: QueryView) -> list[tuple[int, bytes]]:
+    """Every series of one query, by the place of its family. Raises on a view that is wrong."""
+    name_of_query = f"{_pair('application', view.application)},{_pair('query', view.query)}"
+    labels = fixed + name_of_query
+    lines: list[tuple[int, str]] = []
+    for place, name, read in _VALUES:
+        value = _number(read(view))
+        if value is not None:
+            lines.append((place, f"{name}{{{labels}}} {value}\n"))
+    for place, name, label, values, read_state in _STATES:
+        present = read_state(view)
+        if present not in values:
+            raise ValueError(f"{name}: {present!r} is none of {', '.join(values)}")
+        text = "".join(
+            f'{name}{{{labels},{label}="{value}"}} {int(value == present)}\n' for value in values
+        )
+        lines.append((place, text))
+    for place, name, label, known, always, read_keyed in _KEYED:
+        text = "".join(
+            f'{name}{{{labels},{label}="{key}"}} {value}\n'
+            for key, value in _by_key(read_keyed(view), known, always)
+        )
+        lines.append((place, text))
+    place, one = _INFO
+    info = "".join(f",{_pair(label, read(view))}" for label, read in _INFO_LABELS)
+    lines.append((place, f"{one}{{{labels}{info}}} 1\n"))
+    totals = view.totals
+    lines.append(
+        (
+            _DURATION_PLACE,
+            _histogram(
+                "weir_batch_duration_seconds",
+                labels,
+                BATCH_SECONDS_BUCKETS,
+                totals.duration_buckets,
+                totals.duration_sum_seconds,
+            ),
+        )
+    )
+    for source in view.sources:
+        of_source = f'{labels},source="{source.index}"'
+        for place, name, extra, read_source in _SOURCE_VALUES:
+            value = _number(read_source(source))
+            if value is not None:
+                lines.append((place, f"{name}{{{of_source}{extra}}} {value}\n"))
+    for operator in view.operators:
+        of_operator = f"{labels},{_pair('operator', f'{operator.index}:{operator.name}')}"
+        for place, name, read_operator in _OPERATOR_VALUES:
+            value = _number(read_operator(operator))
+            if value is not None:
+                lines.append((place, f"{name}{{{of_operator}}} {value}\n"))
+    return [(place, text.encode()) for place, text in lines]
 
 
 # -- where each family's value stands in a view -------------------------------------------------
@@ -418,26 +421,35 @@ def _by_key(
             yield key, number
 
 
-def _histogram(one: Metric, labels: str, counts: Sequence[int], total_seconds: float) -> str:
+def _line(name: str, labels: str, value: float | None) -> str:
+    """One series; nothing where the value is unknown."""
+    number = _number(value)
+    return "" if number is None else f"{name}{_braces(labels)} {number}\n"
+
+
+def _histogram(
+    name: str,
+    labels: str,
+    bounds: Sequence[float],
+    counts: Sequence[int],
+    total_seconds: float,
+) -> str:
     """A histogram from the counts of its buckets, not cumulative, the last one without bound.
 
     Raises ValueError where there are more or fewer counts than buckets; none at all is zeros.
     """
-    buckets = one.buckets
-    if not counts:
-        counts = [0] * (len(buckets) + 1)
-    if len(counts) != len(buckets) + 1:
-        raise ValueError(f"{one.name}: {len(counts)} counts for {len(buckets) + 1} buckets")
+    counts = counts or [0] * (len(bounds) + 1)
+    if len(counts) != len(bounds) + 1:
+        raise ValueError(f"{name}: {len(counts)} counts for {len(bounds) + 1} buckets")
     labels = labels.rstrip(",")
     comma = "," if labels else ""
-    bounds = [*(repr(float(bucket)) for bucket in buckets), "+Inf"]
+    texts = [*(repr(float(bound)) for bound in bounds), "+Inf"]
     lines = [
-        f'{one.name}_bucket{{{labels}{comma}le="{bound}"}} {count}\n'
-        for bound, count in zip(bounds, accumulate(counts), strict=True)
+        f'{name}_bucket{{{labels}{comma}le="{text}"}} {count}\n'
+        for text, count in zip(texts, accumulate(counts), strict=True)
     ]
-    braces = _braces(labels)
-    lines.append(f"{one.name}_sum{braces} {_number(float(total_seconds)) or 0}\n")
-    lines.append(f"{one.name}_count{braces} {sum(counts)}\n")
+    lines.append(_line(f"{name}_sum", labels, float(total_seconds)))
+    lines.append(_line(f"{name}_count", labels, sum(counts)))
     return "".join(lines)
 
 
@@ -486,7 +498,7 @@ _TAKEN: Final = frozenset(
 )
 
 
-def _fixed_labels(labels: Mapping[str, str]) -> str:
+def fixed_labels(labels: Mapping[str, str]) -> str:
     """The configuration's labels as text that ends in a comma, or nothing."""
     for name in labels:
         if not _LABEL_NAME.fullmatch(name) or name.startswith("__"):
