@@ -1,0 +1,78 @@
+"""The catalogue: its own rules, the core's enumerations, and the page written from it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from agent.core.judgement import MODES, QUERY_STATES, REASONS
+from agent.core.occupancy import SPENT
+from agent.core.query import CHECKPOINT_PHASES
+from agent.export import catalogue
+from agent.export.catalogue import METRICS, metric
+from spark_listener.wire import CONTROLS, EVENT_TYPES
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "metrics.md"
+UNITS = {"", "seconds", "bytes", "rows", "files", "ratio", "rows_per_second"}
+
+
+@pytest.mark.parametrize("entry", METRICS, ids=lambda entry: entry.name)
+def test_an_entry_keeps_the_rules(entry: catalogue.Metric) -> None:
+    assert re.fullmatch(r"weir_[a-z][a-z0-9_]*", entry.name)
+    assert entry.name.endswith("_total") == (entry.kind == "counter")
+    assert entry.name.endswith("_info") == (entry.kind == "info")
+    assert bool(entry.buckets) == (entry.kind == "histogram")
+    assert list(entry.buckets) == sorted(set(entry.buckets))
+    assert entry.unit in UNITS
+    if entry.unit and entry.unit != "rows":
+        assert entry.family.endswith(f"_{entry.unit}")
+    for unit in ("seconds", "bytes", "ratio"):
+        assert entry.family.endswith(f"_{unit}") == (entry.unit == unit)
+    assert entry.help.endswith(".")
+    assert "\n" not in entry.help + entry.note
+    assert len(set(entry.label_names)) == len(entry.label_names)
+    for label in entry.labels:
+        assert re.fullmatch(r"[a-z][a-z_]*", label.name)
+        assert bool(label.values) != bool(label.bound), "its values, or what bounds them"
+        assert len(set(label.values)) == len(label.values)
+    if entry.kind == "state set":
+        assert entry.labels[-1].values
+
+
+def test_names_are_unique_in_both_formats() -> None:
+    assert len({entry.name for entry in METRICS}) == len(METRICS)
+    assert len({entry.family for entry in METRICS}) == len(METRICS)
+
+
+def test_labels_hold_every_value_of_the_core() -> None:
+    assert set(metric("weir_query_state").values_of("state")) == set(QUERY_STATES)
+    assert set(metric("weir_query_mode").values_of("mode")) == set(MODES)
+    assert set(REASONS) < set(metric("weir_grants_total").values_of("reason"))
+    assert set(SPENT) == set(metric("weir_time_seconds_total").values_of("state"))
+    assert set(EVENT_TYPES) < set(metric("weir_agent_events_total").values_of("type"))
+    assert set(CONTROLS) < set(metric("weir_query_info").values_of("control"))
+    assert set(CHECKPOINT_PHASES) < set(metric("weir_checkpoint_phase_seconds").values_of("phase"))
+
+
+def test_unknown_names_are_told() -> None:
+    with pytest.raises(KeyError, match="weir_nonsense"):
+        metric("weir_nonsense")
+    with pytest.raises(KeyError, match="nonsense"):
+        metric("weir_query_state").values_of("nonsense")
+
+
+def test_the_page_is_fresh() -> None:
+    assert PAGE.read_text(encoding="utf-8") == catalogue.as_markdown(), (
+        "docs/metrics.md is stale: run python -m agent.export.catalogue"
+    )
+
+
+def test_the_page_names_every_metric_and_value() -> None:
+    page = catalogue.as_markdown()
+    for entry in METRICS:
+        assert f"### `{entry.name}`" in page
+        assert entry.help in page
+        for label in entry.labels:
+            assert all(f"`{value}`" in page for value in label.values if value)
