@@ -1,0 +1,408 @@
+// One query of the list: its row, and what opens below it.
+
+import { h } from "./dom.js";
+import { clock, count, duration, isKnown, quantity, rate, visible } from "./format.js";
+import { flow } from "./flow.js";
+import { level } from "./order.js";
+import { areaPath, bar, batchTone, horizontal, linePath, niceMaximum, plot, sparkline, stepPath, timeSpan, within } from "./plot.js";
+import words from "./words.js";
+
+// `entry` is one of order.worstFirst; `now` the agent's time in epoch seconds; `hover` a time or null.
+export function card(entry, { now, open, hover }) {
+  const { view, key } = entry;
+  const { tone, label, symbol, means } = level(entry.level);
+  const id = domId(key);
+  return h(
+    "li",
+    { class: "query", key, id, "data-key": key, "data-tone": tone, "data-level": entry.level, "data-open": open ? "yes" : "no" },
+    h(
+      "div",
+      { class: "row", "data-action": "toggle" },
+      h("span", { class: "chip", "data-tone": tone, title: means }, h("span", { class: "symbol", "aria-hidden": "true" }, symbol), h("span", null, label)),
+      h(
+        "h2",
+        { class: "name" },
+        h(
+          "button",
+          { type: "button", class: "toggle", id: `${id}-toggle`, "aria-expanded": open ? "true" : "false", "aria-controls": open ? `${id}-detail` : null, title: `${visible(view.application, 500)} / ${visible(view.query, 500)}` },
+          h("bdi", { class: "query-name" }, visible(view.query, 120)),
+          h("bdi", { class: "application" }, visible(view.application, 120)),
+        ),
+        badges(view),
+      ),
+      h("span", { class: "cell cell-spark" }, sparkline(view, now)),
+      backlogCell(view),
+      cell("in → out", "rates", `${count(view.arrival_rows_per_second)} → ${count(view.processed_rows_per_second)}`, "rows/s"),
+      batchCell(view),
+      limitCell(view),
+      h("span", { class: "fold", "aria-hidden": "true" }),
+    ),
+    open && h("div", { class: "detail", id: `${id}-detail`, role: "region", "aria-label": `Details of ${visible(view.query, 80)}`, key: "detail" }, detail(entry, now, hover, key)),
+  );
+}
+
+export function domId(key) {
+  return `q-${key}`;
+}
+
+// A row that is out of sight: its name only, for search and for the height.
+export function shell(entry) {
+  const { view, key } = entry;
+  return h(
+    "li",
+    { class: "query shell", key, id: domId(key), "data-key": key, "data-open": "no", memo: `shell ${key}` },
+    h("div", { class: "row", "data-action": "toggle" }, h("h2", { class: "name" }, h("button", { type: "button", class: "toggle", id: `${domId(key)}-toggle`, "aria-expanded": "false" }, h("bdi", { class: "query-name" }, visible(view.query, 120)), h("bdi", { class: "application" }, visible(view.application, 120))))),
+  );
+}
+
+function cell(label, kind, main, rest) {
+  return h(
+    "span",
+    { class: `cell cell-${kind}` },
+    h("span", { class: "cell-label" }, label),
+    h("span", { class: "cell-main" }, main),
+    rest ? h("span", { class: "cell-rest" }, ` ${rest}`) : null,
+  );
+}
+
+function backlogCell(view) {
+  if (!isKnown(view.backlog_rows)) {
+    const other = view.sources.find((source) => isKnown(source.backlog));
+    if (other !== undefined) return cell("backlog", "backlog", count(other.backlog), other.unit ?? "");
+    return cell("backlog", "backlog", "–", "");
+  }
+  const behind = isKnown(view.backlog_seconds) && view.backlog_rows > 0 ? `rows · ${duration(view.backlog_seconds)}` : "rows";
+  return cell("backlog", "backlog", count(view.backlog_rows), behind);
+}
+
+function batchCell(view) {
+  const running = view.up && isKnown(view.running_seconds);
+  const seconds = running && view.running_seconds > (view.batch_seconds ?? 0) ? view.running_seconds : view.batch_seconds;
+  const tone = isKnown(seconds) ? (running && view.state === "stalled" ? "high" : batchTone(seconds, view)) : "idle";
+  return h(
+    "span",
+    { class: "cell cell-batch", "data-tone": tone },
+    h("span", { class: "cell-label" }, "batch / target"),
+    h("span", { class: "cell-main" }, `${duration(seconds)}${running && seconds === view.running_seconds ? "…" : ""}`),
+    h("span", { class: "cell-rest" }, ` / ${duration(view.target_seconds)}`),
+  );
+}
+
+function limitCell(view) {
+  const { unit, current, next } = view.limit;
+  if (current === null && next === null) {
+    const source = view.sources[0];
+    const unlimited = source !== undefined && source.limit_known && source.limit === null;
+    return cell("limit", "limit", unlimited ? "none" : "–", view.control === "live" ? "" : (words.controls[view.control] ?? ""));
+  }
+  const now = current === null ? "none" : count(current);
+  return cell("limit", "limit", next !== null && next !== current ? `${now} → ${count(next)}` : now, unit ?? "");
+}
+
+function badges(view) {
+  const list = [];
+  if (view.mode !== "on") list.push(["mode", view.mode === "dry-run" ? "dry run" : "off", "what Weir may do with this query"]);
+  if (view.held) list.push(["hold", "hold", "an operator holds the limit where it is"]);
+  if (isKnown(view.manual_limit)) list.push(["manual", `by hand: ${count(view.manual_limit)}`, "an operator set the limit"]);
+  if (view.control !== "live") list.push(["control", words.controls[view.control] ?? visible(view.control, 20), "whether the limit can be changed while the query runs"]);
+  return h("span", { class: "badges" }, list.map(([kind, text, title]) => h("span", { class: "badge", "data-badge": kind, title, key: kind }, text)));
+}
+
+function detail(entry, now, hover, key) {
+  const { view } = entry;
+  return [alarm(entry, now), flow(view, entry.level, now, key), plots(view, now, hover), h("div", { class: "panels", key: "panels" }, decisions(view, now), capacity(view), checkpoint(view)), operators(view), missing(view), facts(view, now)];
+}
+
+function alarm(entry, now) {
+  const { view } = entry;
+  const lines = [];
+  if (entry.level === "hung" && isKnown(view.running_seconds)) {
+    const times = isKnown(view.target_seconds) && view.target_seconds > 0 ? ` ${count(view.running_seconds / view.target_seconds)} times the target of ${duration(view.target_seconds)}.` : "";
+    const past = isKnown(view.deadline_seconds) && view.running_seconds > view.deadline_seconds ? ` Past the deadline of ${duration(view.deadline_seconds)}.` : "";
+    lines.push(["Batch ", String(view.running_batch_id ?? "?"), " has been running for ", h("strong", { class: "age" }, duration(view.running_seconds)), `.${times}${past}`]);
+  } else if (entry.level === "hung") {
+    lines.push(["The query stands still: data waits, and no batch runs."]);
+  } else if (entry.level === "late" && isKnown(view.running_seconds)) {
+    lines.push(["Batch ", String(view.running_batch_id ?? "?"), " has been running for ", h("strong", { class: "age" }, duration(view.running_seconds)), `, target ${duration(view.target_seconds)}.`]);
+  }
+  if (view.failure !== null) lines.push([h("strong", null, `Ended by ${words.causes[view.failure.cause] ?? "an unknown cause"}: `), h("bdi", null, visible(view.failure.evidence, 600))]);
+  if (entry.level === "lost") lines.push(["No word from the driver", isKnown(view.last_event_time) ? ` since ${clock(view.last_event_time)} (${duration(now - view.last_event_time)}). ` : ". ", "It was killed, or it cannot reach this agent. The figures below are the last ones known."]);
+  if (["spiralling", "timing_out", "dead"].includes(view.spiral.phase)) lines.push([h("strong", null, `Checkpoint spiral: ${words.spirals[view.spiral.phase]}. `), `Loop gain ${count(view.spiral.gain)}; rows attempted for each row committed: ${count(view.spiral.replay_amplification)}.`]);
+  if (lines.length === 0) return null;
+  return h("div", { class: "alarm", "data-tone": level(entry.level).tone, key: "alarm" }, lines.map((line, index) => h("p", { key: index }, line)));
+}
+
+function plots(view, now, hover) {
+  const span = timeSpan(view.history, now);
+  const points = within(view.history, span);
+  return h("section", { class: "plots", "aria-label": "The last minutes", key: "plots" }, batchPlot(view, points, span, now, hover), backlogPlot(view, points, span, hover), limitPlot(view, points, span, hover), ratePlot(view, points, span, hover));
+}
+
+// The last point that began at or before the time pointed at.
+function pointAt(points, hover) {
+  let found = null;
+  for (const point of points) if (point.time <= hover) found = point;
+  return found ?? points[0] ?? null;
+}
+
+function values(points, read) {
+  return points.map(read).filter(isKnown);
+}
+
+function highest(...lists) {
+  return lists.flat().reduce((top, value) => (isKnown(value) && value > top ? value : top), 0);
+}
+
+function spoken(title, list, format, more = "") {
+  if (list.length === 0) return `${title}: no figures yet${more}`;
+  return `${title}: last ${format(list[list.length - 1])}, highest ${format(highest(list))}, over ${list.length} batches${more}`;
+}
+
+function batchPlot(view, points, span, now, hover) {
+  const seconds = values(points, (point) => point.batch_seconds);
+  const running = view.up && isKnown(view.running_seconds) ? view.running_seconds : null;
+  const target = view.target_seconds;
+  const most = highest(seconds, [running ?? 0, 1.3 * (target ?? 0)]);
+  // A deadline far above would flatten everything else: then it is only named.
+  const deadline = isKnown(view.deadline_seconds) && view.deadline_seconds <= 3 * most ? view.deadline_seconds : null;
+  const top = niceMaximum(highest([most, 1.05 * (deadline ?? 0)]));
+  const at = hover === null ? null : pointAt(points, hover);
+  const last = seconds[seconds.length - 1];
+  const limits = `${isKnown(target) ? `, target ${duration(target)}` : ""}${isKnown(view.deadline_seconds) ? `, deadline ${duration(view.deadline_seconds)}` : ""}`;
+  return plot({
+    name: "batch",
+    title: "Batch time",
+    readout: at !== null ? duration(at.batch_seconds) : running !== null && running > (last ?? 0) ? `${duration(running)} and running` : duration(last ?? null),
+    summary: spoken("Batch time", seconds, duration, limits),
+    span,
+    top,
+    format: duration,
+    hover,
+    legend: [h("span", { class: "key target-key" }, `target ${duration(target)}`), isKnown(view.deadline_seconds) ? h("span", { class: "key deadline-key" }, `deadline ${duration(view.deadline_seconds)}${deadline === null ? " (above)" : ""}`) : null],
+    marks: (x, y) => [
+      ...points.filter((point) => isKnown(point.batch_seconds) && point.time >= span.from).map((point) => bar(x, y, point.time, point.time + point.batch_seconds, point.batch_seconds, `bar ${batchTone(point.batch_seconds, view)}`)),
+      running !== null && bar(x, y, now - running, now, running, `bar running ${batchTone(running, view)}`),
+      horizontal(y, target, top, "target"),
+      horizontal(y, deadline, top, "deadline"),
+    ],
+  });
+}
+
+function backlogPlot(view, points, span, hover) {
+  const backlog = values(points, (point) => point.backlog_rows);
+  const top = niceMaximum(highest(backlog));
+  const pairs = points.map((point) => [point.time, point.backlog_rows]);
+  if (isKnown(view.backlog_rows)) pairs.push([span.to, view.backlog_rows]);
+  const at = hover === null ? null : pointAt(points, hover);
+  return plot({
+    name: "backlog",
+    title: "Backlog",
+    readout: quantity(at !== null ? at.backlog_rows : view.backlog_rows, "rows"),
+    summary: spoken("Backlog", backlog, (value) => quantity(value, "rows")),
+    span,
+    top: Math.max(top, niceMaximum(view.backlog_rows ?? 0)),
+    format: count,
+    hover,
+    legend: isKnown(view.estimated_time_to_consume_seconds) && view.backlog_rows > 0 ? `consumed in ${duration(view.estimated_time_to_consume_seconds)}` : null,
+    marks: (x, y) => [h("path", { class: "area", d: areaPath(pairs, x, y) }), h("path", { class: "line", d: linePath(pairs, x, y) })],
+  });
+}
+
+function limitPlot(view, points, span, hover) {
+  const unit = view.limit.unit;
+  const limits = points.map((point) => [point.time, point.limit]);
+  if (isKnown(view.limit.current)) limits.push([span.to, view.limit.current]);
+  const credit = points.map((point) => [point.time, point.credit_rows]);
+  const inRows = unit === null || unit === "rows"; // credit is in rows: on one scale only with rows
+  const known = values(points, (point) => point.limit);
+  const top = niceMaximum(highest(known, [view.limit.current ?? 0], inRows ? values(points, (point) => point.credit_rows) : []));
+  const at = hover === null ? null : pointAt(points, hover);
+  const creditNow = at !== null ? at.credit_rows : (points[points.length - 1]?.credit_rows ?? null);
+  return plot({
+    name: "limit",
+    title: "Limit and credit",
+    readout: quantity(at !== null ? at.limit : view.limit.current, unit ?? "rows"),
+    summary: spoken("Limit", known, (value) => quantity(value, unit ?? "rows"), isKnown(creditNow) ? `, credit ${quantity(creditNow, "rows")}` : ""),
+    span,
+    top,
+    format: (value) => quantity(value, unit ?? "rows"),
+    hover,
+    legend: [h("span", { class: "key limit-key" }, "limit"), h("span", { class: "key credit-key" }, `credit ${quantity(creditNow, "rows")}`)],
+    marks: (x, y) => [inRows && h("path", { class: "line credit", d: stepPath(credit, x, y, span.to) }), h("path", { class: "line", d: stepPath(limits, x, y, span.to) })],
+  });
+}
+
+function ratePlot(view, points, span, hover) {
+  const speed = (point) => (isKnown(point.batch_seconds) && point.batch_seconds > 0 ? point.rows / point.batch_seconds : null);
+  const speeds = values(points, speed);
+  const top = niceMaximum(highest(speeds, [view.arrival_rows_per_second ?? 0]));
+  const at = hover === null ? null : pointAt(points, hover);
+  return plot({
+    name: "rate",
+    title: "Processed",
+    readout: rate(at !== null ? speed(at) : view.processed_rows_per_second),
+    summary: spoken("Processed rows per second", speeds, count, isKnown(view.arrival_rows_per_second) ? `, arriving ${rate(view.arrival_rows_per_second)}` : ""),
+    span,
+    top,
+    format: count,
+    hover,
+    legend: isKnown(view.arrival_rows_per_second) ? h("span", { class: "key target-key" }, `arriving ${count(view.arrival_rows_per_second)}`) : null,
+    marks: (x, y) => [h("path", { class: "line", d: stepPath(points.map((point) => [point.time, speed(point)]), x, y, span.to) }), horizontal(y, view.arrival_rows_per_second, top, "target")],
+  });
+}
+
+function decisions(view, now) {
+  const list = view.decisions.slice(-8).reverse();
+  const several = view.sources.length > 1;
+  return h(
+    "section",
+    { class: "panel", key: "decisions" },
+    h("h3", null, "Last decisions"),
+    list.length === 0
+      ? h("p", { class: "muted" }, words.reasons[view.limit.reason] ?? "none yet")
+      : h(
+          "ol",
+          { class: "decisions" },
+          list.map((decision, index) =>
+            h(
+              "li",
+              { key: `${decision.time}-${decision.source}-${index}` },
+              h("time", { title: `${clock(decision.time)}, batch ${decision.batch_id ?? "unknown"}` }, duration(Math.max(0, now - decision.time))),
+              h(
+                "div",
+                null,
+                h("span", { class: "change" }, change(decision), several ? ` at source ${decision.source}` : ""),
+                " ",
+                h("span", null, words.reasons[decision.reason] ?? visible(decision.reason, 40)),
+                decision.acted ? null : h("span", { class: "badge" }, "not acted on"),
+                decision.detail ? h("div", { class: "muted" }, visible(decision.detail, 300)) : null,
+              ),
+            ),
+          ),
+        ),
+  );
+}
+
+function change(decision) {
+  const to = (value) => (value === null ? "no limit" : count(value));
+  if (decision.before === decision.after) return decision.after === null ? "no limit" : quantity(decision.after, decision.unit);
+  return `${to(decision.before)} → ${decision.after === null ? "no limit" : quantity(decision.after, decision.unit)}`;
+}
+
+// Capacity in words: whether the target holds, and how much more it would take.
+export function capacityWords(view) {
+  const said = [];
+  const ratio = view.required_capacity_ratio;
+  const fill = (text, figures) => text.replace(/\{(\w+)\}/g, (_, name) => figures[name]);
+  if (!isKnown(ratio)) said.push(words.capacity.unknown);
+  else if (ratio > 1) said.push(fill(words.capacity.over, { ratio: count(ratio) }));
+  else said.push(fill(ratio > 0.8 ? words.capacity.near : words.capacity.within, { percent: String(Math.floor(ratio * 100 + 0.5)) }));
+  const target = duration(view.target_seconds);
+  if (view.target_feasible === null) said.push(words.capacity.target_unknown);
+  else said.push(fill(view.target_feasible ? words.capacity.feasible : words.capacity.infeasible, { target }));
+  return said;
+}
+
+function capacity(view) {
+  const tone = isKnown(view.required_capacity_ratio) && view.required_capacity_ratio > 1 ? "high" : view.target_feasible === false ? "low" : null;
+  const main = view.sources.filter((source) => isKnown(source.exclusive_rows) || isKnown(source.floating_rows));
+  return h(
+    "section",
+    { class: "panel", key: "capacity" },
+    h("h3", null, "Capacity"),
+    h("p", { class: "said", "data-tone": tone }, capacityWords(view).join(" ")),
+    figures([
+      ["throughput", rate(view.throughput_rows_per_second)],
+      ["fixed cost of a batch", duration(view.fixed_cost_seconds)],
+      ["time to consume", duration(view.estimated_time_to_consume_seconds)],
+      ["lag", `${view.lag_state === "UNKNOWN" ? "unknown" : view.lag_state}${isKnown(view.backlog_seconds) ? `, ${duration(view.backlog_seconds)} behind` : ""}`],
+      isKnown(view.watermark_lag_seconds) ? ["watermark lag", duration(view.watermark_lag_seconds)] : null,
+      ...main.map((source) => [`credit${view.sources.length > 1 ? ` of source ${source.index}` : ""}`, `${count(source.exclusive_rows)} own + ${count(source.floating_rows)} shared`]),
+    ]),
+  );
+}
+
+const PHASES = ["latestOffset", "getOffset", "setOffsetRange", "getBatch", "queryPlanning", "walCommit", "addBatch", "commitBatch", "commitOffsets"];
+
+function checkpoint(view) {
+  const { seconds, phases, deadline_seconds: deadline, eta_seconds: eta, failures_consecutive: failures, interval_seconds: interval } = view.checkpoint;
+  const rank = (name) => (PHASES.includes(name) ? PHASES.indexOf(name) : PHASES.length);
+  const list = Object.entries(phases).filter(([, value]) => isKnown(value)).sort((one, other) => rank(one[0]) - rank(other[0]) || (one[0] < other[0] ? -1 : 1)).slice(0, 12);
+  const total = list.reduce((sum, [, value]) => sum + value, 0);
+  return h(
+    "section",
+    { class: "panel", key: "checkpoint" },
+    h("h3", null, "Checkpoint"),
+    total > 0
+      ? [
+          h("div", { class: "phase-bar", role: "img", "aria-label": `Phases of the last batch: ${list.map(([name, value]) => `${visible(name, 40)} ${duration(value)}`).join(", ")}` }, list.map(([name, value]) => h("span", { class: `phase phase-${rank(name)}`, "--share": Math.round((value / total) * 1000) / 10, title: `${visible(name, 40)} ${duration(value)}`, key: `p-${name}` }))),
+          h("ul", { class: "phases" }, list.map(([name, value]) => h("li", { key: name }, h("i", { class: `phase-${rank(name)}` }), h("span", null, visible(name, 40)), h("b", null, duration(value))))),
+        ]
+      : h("p", { class: "muted" }, "No phases known yet."),
+    figures([
+      ["offset log to commit log", duration(seconds)],
+      isKnown(interval) ? ["interval", duration(interval)] : null,
+      ["deadline", isKnown(deadline) ? duration(deadline) : "none set"],
+      isKnown(eta) ? ["deadline reached in", duration(eta)] : null,
+      failures > 0 ? ["failures in a row", String(failures)] : null,
+    ]),
+  );
+}
+
+function figures(rows) {
+  return h("dl", { class: "figures" }, rows.filter(Boolean).map(([name, value]) => h("div", { key: name }, h("dt", null, name), h("dd", null, value))));
+}
+
+function operators(view) {
+  if (view.operators.length === 0) return null;
+  return h(
+    "section",
+    { class: "panel wide", key: "operators" },
+    h("h3", null, "State"),
+    h(
+      "ul",
+      { class: "operators" },
+      view.operators.slice(0, 8).map((operator) =>
+        h(
+          "li",
+          { key: operator.index },
+          h("span", { class: "operator-name" }, visible(operator.name, 60)),
+          h("span", null, quantity(operator.rows, "rows")),
+          h("span", null, quantity(operator.bytes, "bytes")),
+          h("span", null, `commit ${duration(operator.commit_seconds)}`),
+          operator.dropped_rows_total > 0 ? h("span", { class: "warn" }, `${quantity(operator.dropped_rows_total, "rows")} dropped as late`) : null,
+        ),
+      ),
+    ),
+  );
+}
+
+function missing(view) {
+  const notes = [...view.missing, ...view.sources.filter((source) => source.note).map((source) => `source ${source.index}: ${source.note}`)];
+  if (notes.length === 0) return null;
+  return h("section", { class: "panel wide", key: "missing" }, h("h3", null, "Not known, and why"), h("ul", { class: "missing" }, notes.slice(0, 12).map((note, index) => h("li", { key: index }, h("bdi", null, visible(note, 300))))));
+}
+
+function facts(view, now) {
+  const list = [
+    ["application", view.application_id],
+    ["query", view.query_id],
+    ["run", view.run_id],
+    ["trigger", view.trigger],
+    ["checkpoint", view.checkpoint_location],
+    ["Spark", view.spark_version],
+    ["last event", isKnown(view.last_event_time) ? `${duration(Math.max(0, now - view.last_event_time))} ago` : ""],
+  ].filter(([, value]) => value);
+  const link = safeLink(view.ui_url);
+  return h("footer", { class: "facts", key: "facts" }, list.map(([name, value]) => h("span", { key: name }, `${name} `, h("bdi", null, visible(value, 200)))), link !== null && h("a", { href: link, rel: "noopener noreferrer", target: "_blank", key: "ui" }, "Spark UI"));
+}
+
+// Only web addresses become links.
+export function safeLink(text) {
+  try {
+    const url = new URL(text);
+    return url.protocol === "http:" || url.protocol === "https:" ? url.href : null;
+  } catch {
+    return null;
+  }
+}

@@ -1,0 +1,63 @@
+// Asks the agent again and again: every two seconds, more slowly when an answer is costly or the
+// agent does not answer, and not at all while nobody looks.
+
+export const EVERY_SECONDS = 2;
+export const LONGEST_WAIT_SECONDS = 30;
+const TIMEOUT_SECONDS = 20;
+const FULL_HISTORY = 120;
+const SHORT_HISTORY = 24;
+const MANY_QUERIES = 40;
+const MOST_DETAILS = 6;
+
+// Seconds until the next try: doubled with each failure; after a success at least ten times what
+// the answer cost, so that a page never keeps an agent or a browser busy.
+export function waitSeconds(failures, costSeconds) {
+  if (failures > 0) return Math.min(LONGEST_WAIT_SECONDS, EVERY_SECONDS * 2 ** Math.min(failures - 1, 10));
+  return Math.min(LONGEST_WAIT_SECONDS, Math.max(EVERY_SECONDS, 10 * costSeconds));
+}
+
+// How many points of history to ask for: with many queries only what the list itself draws.
+export function historyWanted(queries) {
+  return queries > MANY_QUERIES ? SHORT_HISTORY : FULL_HISTORY;
+}
+
+// What went wrong, in words.
+export class Unanswered extends Error {}
+
+async function get(address) {
+  const stop = new AbortController();
+  const timer = setTimeout(() => stop.abort(), TIMEOUT_SECONDS * 1000);
+  try {
+    const response = await fetch(address, { signal: stop.signal, cache: "no-store", headers: { accept: "application/json" } });
+    if (response.status === 401) throw new Unanswered("the agent wants a token: reload the page and give it as password");
+    if (!response.ok) throw new Unanswered(`the agent answered ${response.status}`);
+    return await response.json();
+  } catch (error) {
+    if (error instanceof Unanswered) throw error;
+    if (stop.signal.aborted) throw new Unanswered(`no answer within ${TIMEOUT_SECONDS} s`);
+    throw new Unanswered(error instanceof SyntaxError ? "what answered is not a Weir agent" : "no connection");
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+// Everything for one refresh. `wanted` are keys of open queries, whose whole history is fetched one
+// by one where the list came with less.
+export async function snapshot(known, wanted) {
+  const history = historyWanted(known);
+  const answer = await get(`v1/queries?history=${history}`);
+  if (!Array.isArray(answer.queries)) throw new Unanswered("what answered is not a Weir agent");
+  const details = new Map();
+  if (history < FULL_HISTORY) {
+    await Promise.all(
+      wanted.slice(0, MOST_DETAILS).map(async (key) => {
+        try {
+          details.set(key, (await get(`v1/queries/${key}`)).query);
+        } catch {
+          // It may just have gone; the list's own short history will do.
+        }
+      }),
+    );
+  }
+  return { answer, details };
+}

@@ -1,0 +1,157 @@
+"""A real agent's address for the page: its routes, and a fleet made by hand behind them."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import pytest
+import uvicorn
+from playwright.sync_api import Browser, Page, sync_playwright
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from agent.core.judgement import QueryView
+from agent.export.page import routes
+from tests.page import views as made
+
+CHROMIUM = "/usr/bin/chromium"
+
+
+class FleetServer:
+    """Serves the page and ``views``; what it answers can be changed while it runs."""
+
+    def __init__(self) -> None:
+        self.views: list[QueryView] = made.everything()
+        self.now = made.NOW
+        self.status = 200
+        self.body: bytes | None = None
+        self.polls = 0
+        app = Starlette(
+            routes=[
+                *routes(),
+                Route("/v1/queries", self._queries),
+                Route("/v1/queries/{application}/{query}", self._query),
+            ]
+        )
+        config = uvicorn.Config(app, host="127.0.0.1", port=0, log_level="error", lifespan="off")
+        self._server = uvicorn.Server(config)
+        self._thread = threading.Thread(target=self._server.run, daemon=True)
+        self._thread.start()
+        until = time.monotonic() + 10
+        while not self._server.started:
+            assert time.monotonic() < until, "the test's server did not start"
+            time.sleep(0.01)
+        port = self._server.servers[0].sockets[0].getsockname()[1]
+        self.url = f"http://127.0.0.1:{port}"
+
+    def show(self, views: list[QueryView]) -> None:
+        self.views = views
+        self.body = None
+
+    async def _queries(self, request: Request) -> Response:
+        self.polls += 1
+        if self.status != 200:
+            return Response(b'{"error": {"message": "no"}}', self.status)
+        history = int(request.query_params.get("history", "0"))
+        if self.body is None or len(self.views) < 100:
+            self.body = made.answer(self.views, now=self.now, history=history)
+        return Response(self.body, media_type="application/json")
+
+    async def _query(self, request: Request) -> Response:
+        names = (request.path_params["application"], request.path_params["query"])
+        found: list[Any] = [v for v in self.views if (v.application, v.query) == names]
+        if not found:
+            return Response(b"{}", 404)
+        body = msgspec.json.encode({"time": self.now, "query": found[0]})
+        return Response(body, media_type="application/json")
+
+    def stop(self) -> None:
+        self._server.should_exit = True
+        self._thread.join(10)
+
+
+@pytest.fixture
+def fleet() -> Iterator[FleetServer]:
+    server = FleetServer()
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(
+            executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"]
+        )
+        yield chromium
+        chromium.close()
+
+
+class Watched:
+    """A page with everything it must not do written down."""
+
+    def __init__(self, page: Page) -> None:
+        self.page = page
+        self.console: list[str] = []
+        self.dialogs: list[str] = []
+        self.requests: list[str] = []
+        page.on("console", lambda m: self.console.append(f"{m.type}: {m.text}"))
+        page.on("pageerror", lambda e: self.console.append(f"error: {e}"))
+        page.on("request", lambda r: self.requests.append(r.url))
+
+        def dialog(box: Any) -> None:
+            self.dialogs.append(box.message)
+            box.dismiss()
+
+        page.on("dialog", dialog)
+        page.add_init_script(
+            "window.violations = [];"
+            "document.addEventListener('securitypolicyviolation',"
+            " (e) => window.violations.push(`${e.violatedDirective} ${e.blockedURI}`));"
+        )
+
+    def assert_clean(self, origin: str) -> None:
+        assert self.console == []
+        assert self.dialogs == []
+        assert self.page.evaluate("window.violations") == []
+        assert [u for u in self.requests if not u.startswith(origin + "/")] == []
+
+
+@pytest.fixture
+def open_page(browser: Browser, fleet: FleetServer) -> Iterator[Any]:
+    contexts = []
+
+    def opened(
+        path: str = "/",
+        *,
+        width: int = 1280,
+        height: int = 900,
+        dark: bool = False,
+        still: bool = False,
+        phone: bool = False,
+    ) -> Watched:
+        context = browser.new_context(
+            viewport={"width": width, "height": height},
+            color_scheme="dark" if dark else "light",
+            reduced_motion="reduce" if still else "no-preference",
+            is_mobile=phone,
+            has_touch=phone,
+        )
+        contexts.append(context)
+        context.set_default_timeout(10_000)
+        watched = Watched(context.new_page())
+        watched.page.goto(fleet.url + path)
+        watched.page.wait_for_selector(".query, .empty, .waiting >> nth=0")
+        return watched
+
+    yield opened
+    for context in contexts:
+        context.close()
