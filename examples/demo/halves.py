@@ -1,0 +1,197 @@
+"""The course of the demo: measure the machine, run the job as configured, run it under Weir."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from agent.client import AgentClient, ClientSettings
+from examples.demo import measure, plan, report
+from examples.demo.children import ROOT, WEIR, Agent, DemoFailed, Job
+from examples.demo.feed import Feed, Schedule
+from examples.demo.job import APPLICATION
+from examples.demo.screen import Plain, screen_for
+from examples.demo.watch import Watched
+
+if TYPE_CHECKING:
+    from contextlib import ExitStack
+    from pathlib import Path
+
+    from rich.console import Console
+
+    from examples.demo.feed import Arrival
+    from examples.demo.screen import Screen
+
+QUERY = "orders"
+LOOK_SECONDS = 0.5
+#: After a half's time, what has arrived may still be worked off for so long.
+PATIENCE_SECONDS = 60.0
+
+AS_CONFIGURED = (
+    "Weir only watches. No limit is configured, so Spark takes all that has arrived into one "
+    "batch: when a burst comes, no result comes out until the whole of it is done."
+)
+UNDER_WEIR = (
+    "The same files at the same moments, from an empty checkpoint. Weir now tells the query how "
+    f"much to take at a time, so that a result comes out about every {plan.TARGET_SECONDS:g} s."
+)
+
+
+@dataclass(frozen=True)
+class Half:
+    """What came of one half."""
+
+    arrivals: list[Arrival]
+    progress: list[dict[str, Any]]
+    watched: Watched
+    figures: measure.Figures
+
+
+class Demo:
+    """One run. Its children end with the stack that it was given."""
+
+    def __init__(self, stack: ExitStack, console: Console, work: Path, seconds: float) -> None:
+        self._stack = stack
+        self._console = console
+        self._work = work
+        self._half_seconds = seconds / 2
+        self._logs = work / "logs"
+        self._logs.mkdir(parents=True)
+        self._plain = Plain(console)
+
+    def run(self, *, keep: bool) -> None:
+        """All of it. Raises DemoFailed."""
+        say = self._plain.say
+        self._agent = Agent(self._work, self._logs, plan.TARGET_SECONDS)
+        self._stack.callback(self._agent.end)
+        self._url = self._agent.wait_until_ready()
+        say(f"Weir's agent is up. Status page, while this runs: {self._url}/")
+        say("Starting Spark on two cores ...")
+        self._job = Job(self._logs, self._url)
+        self._stack.callback(self._job.end)
+        say(f"Spark {self._job.wait_until_ready()} is up. Measuring what this machine can do ...")
+        self._feed = Feed(self._work)
+        capacity = self._calibrate()
+        self._course = plan.make(self._half_seconds, capacity)
+        self._feed.prepare(self._course.rows_per_file)
+        say(describe(capacity, self._course))
+        self._job.ask("attach")
+        self._client = self._stack.enter_context(AgentClient(ClientSettings(url=self._url)))
+
+        with screen_for(self._console, self._url + "/") as screen:
+            first = self._half("as-configured", screen, "1 of 2 · as configured", AS_CONFIGURED)
+            self._weir("mode", "on", QUERY)
+            second = self._half("under-weir", screen, "2 of 2 · under Weir", UNDER_WEIR)
+        self._console.print()
+        seen = (first.watched, second.watched)
+        self._console.print(report.table(first.figures, second.figures, seen, plan.TARGET_SECONDS))
+        for line in report.closing(first, second):
+            say(line)
+        if keep:
+            self._keep()
+
+    def _calibrate(self) -> plan.Capacity:
+        """Let Java compile what it will, then measure with the query that the halves run."""
+        folder = self._work / "warm-up"
+        folder.mkdir()
+        self._feed.prepare(plan.WARM_UP_ROWS_PER_FILE)
+        self._start("warm-up", folder)
+        largest = 0
+        for largest in plan.WARM_UP_FILES:
+            self._feed.drop(folder, largest)
+            if measure.batches_of(self._job.ask("catch up"))[-1].seconds > plan.TARGET_SECONDS:
+                break
+        warm = len(measure.batches_of(self._job.ask("progress")))
+        for share in plan.MEASURED_SHARES:
+            self._feed.drop(folder, max(round(largest * share), 1))
+            self._job.ask("catch up")
+        batches = measure.batches_of(self._job.ask("stop"))[warm:]
+        try:
+            return plan.fit([(batch.rows, batch.seconds) for batch in batches])
+        except ValueError as error:
+            raise self._job.failure(f"Could not measure this machine: {error}.") from None
+
+    def _half(self, name: str, screen: Screen, title: str, explanation: str) -> Half:
+        folder = self._work / name
+        folder.mkdir()
+        began = time.time()
+        watched = Watched(self._client, APPLICATION, QUERY, began)
+        screen.half(title, explanation, self._half_seconds)
+        self._start(QUERY, folder)
+        schedule = Schedule(self._feed, folder, self._course)
+        schedule.start()
+
+        def look() -> None:
+            self._agent.check()
+            if schedule.error is not None:
+                raise DemoFailed(f"Could not put a file into {folder}: {schedule.error}")
+            watched.look()
+            screen.show(watched)
+
+        try:
+            end = time.monotonic() + self._half_seconds
+            while (left := end - time.monotonic()) > 0:
+                look()
+                self._job.check()
+                time.sleep(min(LOOK_SECONDS, left))
+            schedule.stop()
+            self._job.ask("catch up", PATIENCE_SECONDS, meanwhile=look)
+        finally:
+            schedule.stop()
+        progress = self._job.ask("stop")
+        look()
+        arrivals = schedule.arrivals
+        try:
+            figures = measure.figures(arrivals, progress, plan.TARGET_SECONDS)
+        except ValueError as error:
+            raise self._job.failure(f"Nothing to show of {title}: {error}.") from None
+        return Half(arrivals, progress, watched, figures)
+
+    def _start(self, name: str, folder: Path) -> None:
+        checkpoint = self._work / "checkpoints" / folder.name
+        self._job.ask("start", name=name, folder=str(folder), checkpoint=str(checkpoint))
+
+    def _weir(self, *arguments: str) -> None:
+        """The command, as one would type it."""
+        done = subprocess.run(
+            [str(WEIR), *arguments, "--agent-url", self._url],
+            cwd=ROOT,
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=30,
+        )
+        if done.returncode != 0:
+            raise self._agent.failure(
+                f"`weir {' '.join(arguments)}` failed: {(done.stderr or done.stdout).strip()}"
+            )
+
+    def _keep(self) -> None:
+        """The job goes on under Weir, burst after burst, until Ctrl-C."""
+        self._plain.say(
+            f"\nGoing on until Ctrl-C (KEEP=1). Status page: {self._url}/ · terminal view: "
+            f".venv/bin/weir top --agent-url {self._url}"
+        )
+        folder = self._work / "kept"
+        folder.mkdir()
+        self._start(QUERY, folder)
+        schedule = Schedule(self._feed, folder, self._course, again=True)
+        schedule.start()
+        while True:
+            self._agent.check()
+            self._job.check()
+            time.sleep(1)
+
+
+def describe(capacity: plan.Capacity, course: plan.Plan) -> str:
+    """What the job is about to get, in words."""
+    burst_rows = course.burst_files * course.rows_per_file
+    bursts = len(course.burst_at_seconds)
+    return (
+        f"Here a batch takes {capacity.fixed_seconds:.1f} s plus 1 s for every "
+        f"{capacity.rows_per_second:,.0f} rows. So files of {course.rows_per_file:,} rows keep "
+        f"coming, and {'once' if bursts == 1 else f'{bursts} times'} in each half a burst of "
+        f"{burst_rows:,} rows: {capacity.batch_seconds(burst_rows):.0f} s of work at once."
+    )
