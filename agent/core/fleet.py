@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, Literal, Protocol
 
 import msgspec
 
+from agent.core import decide, judge, tell
 from agent.core.decode import (
     Event,
     HeartbeatEvent,
@@ -231,18 +232,18 @@ class Fleet:
         if isinstance(body, HeartbeatEvent):
             for running in body.queries:
                 query = self._query(application, running, event, now, touched)
-                judged.append(query.heartbeat(running, event.time, policy))
+                judged.append(judge.heartbeat(query, running, event.time, policy))
             return
         subject = body.progress if isinstance(body, ProgressEvent) else body
         query = self._query(application, subject, event, now, touched)
         if isinstance(body, ProgressEvent):
-            judged.append(query.progress(body, event.time, policy))
+            judged.append(judge.progress(query, body, event.time, policy))
         elif isinstance(body, StartedEvent):
-            query.started(body, event.time, policy)
+            judge.started(query, body, event.time, policy)
         elif isinstance(body, TerminatedEvent):
-            judged.append(query.terminate(body, event.time, now, policy))
+            judged.append(judge.terminate(query, body, event.time, now, policy))
         else:
-            query.idle(body, event.time)
+            judge.idle(query, body, event.time)
         _count(query.totals.events, event.kind)
 
     def _query(
@@ -295,20 +296,19 @@ class Fleet:
         grants: list[Grant] = []
         for key in self._keys.get(application_id, {}).values():
             query = self._queries.get(key)
-            if query is None or query.terminated or query.application_id != application_id:
+            if query is None or query.application_id != application_id:
                 continue
             grants.extend(
                 Grant(
                     query.query_id,
                     query.run_id,
-                    source.index,
-                    source.unit or "rows",
-                    source.grant_limit,
+                    one.source,
+                    one.unit,
+                    one.limit,
                     self._policy.grant_seconds,
-                    source.grant_reason,
+                    one.reason,
                 )
-                for source in query.sources
-                if source.granted
+                for one in decide.grants(query, self._policy)
             )
         return grants
 
@@ -358,20 +358,20 @@ class Fleet:
             raise UnknownQuery(self._unknown(application, query))
         if order.limit is not None:
             for one in chosen:
-                one.check_unit(order.unit)
+                decide.check_unit(one, order.unit)
         if order.mode is not None and pattern:
             self._stand(_Standing(application, query, order.mode))
         for one in chosen:
             time = now - one.clock_skew_seconds
             if order.mode is not None:
                 standing = _Standing(application, query, order.mode)
-                one.order_mode(self._ordered_mode(standing, one), self._policy, time)
+                decide.order_mode(one, self._ordered_mode(standing, one), self._policy, time)
             elif order.limit is not None:
-                one.order_limit(order.limit, order.unit, time, self._policy)
+                decide.order_limit(one, order.limit, order.unit, time, self._policy)
             elif order.hold:
-                one.order_hold(time, self._policy)
+                decide.order_hold(one, time)
             else:
-                one.order_release()
+                decide.order_release(one)
             self._changed.add(_part((one.application, one.query)))
         self._changed.add("agent")
         named = [(one.application, one.query) for one in chosen] or [(application, query)]
@@ -430,7 +430,7 @@ class Fleet:
 
     def view(self, key: Key, now: float) -> QueryView:
         """One query at ``now``; raises KeyError where there is none."""
-        return self._queries[key].view(self._policy, now)
+        return tell.view(self._queries[key], self._policy, now)
 
     def views(self, now: float) -> Iterator[QueryView]:
         """Every query, in the order of their keys. Built one at a time: views are large."""
@@ -455,7 +455,7 @@ class Fleet:
             return Liveness(ok=True, why="starting")
         if now - one.heard_time > self._policy.silent_seconds:
             return Liveness(ok=False, why="silent")
-        age = one.running_age(now)
+        age = tell.running_age(one, now)
         if age is None:
             return Liveness(ok=True, why="idle")
         settings = self._policy.of(application, query)

@@ -38,10 +38,10 @@ class Source(msgspec.Struct):
     arrived_time: float | None = None
     admitted_total: float = 0.0
     arrival: DecayingRate = msgspec.field(default_factory=DecayingRate)
-    granted: bool = False
-    grant_limit: int | None = None
-    grant_reason: str = ""
-    grant_time: float | None = None
+    decided: bool = False  # whether a limit was decided; None below is then "no limit"
+    decided_limit: int | None = None
+    decided_reason: str = ""
+    decided_time: float | None = None
     exclusive_rows: float | None = None
     floating_rows: float | None = None
 
@@ -53,7 +53,7 @@ class Source(msgspec.Struct):
     @property
     def current(self) -> int | None:
         """The limit last decided, else the one in force; None is unlimited."""
-        return self.grant_limit if self.granted else self.limit
+        return self.decided_limit if self.decided else self.limit
 
     @property
     def backlog_rows(self) -> float | None:
@@ -205,13 +205,13 @@ class Source(msgspec.Struct):
         self.arrived, self.arrived_time, self.admitted_total = 0.0, None, 0.0
         self.withdraw()
 
-    def grant(self, limit: int | None, reason: str, time: float) -> None:
-        """Decides the limit from now on."""
-        self.granted, self.grant_limit = True, limit
-        self.grant_reason, self.grant_time = reason, time
+    def decide(self, limit: int | None, reason: str, time: float) -> None:
+        """Sets the limit wanted from now on."""
+        self.decided, self.decided_limit = True, limit
+        self.decided_reason, self.decided_time = reason, time
 
     def withdraw(self) -> None:
-        """No grant from now on: the driver goes back to what the user configured."""
-        self.granted, self.grant_limit = False, None
-        self.grant_reason, self.grant_time = "", None
+        """Nothing is decided from now on."""
+        self.decided, self.decided_limit = False, None
+        self.decided_reason, self.decided_time = "", None
         self.exclusive_rows = self.floating_rows = None

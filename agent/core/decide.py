@@ -1,0 +1,283 @@
+"""Decide: what each source may admit to the next batch, and why.
+
+Holds come first, in a fixed order; then the size of a batch (``sizing``), shared out over the
+sources (``credit``), each step bounded and announced only when it matters. Nothing here acts: a
+decision becomes a grant, and the driver applies it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from agent.core import credit, measure, sizing
+from agent.core.judgement import Decision, Mode
+
+if TYPE_CHECKING:
+    from agent.core.decode import Progress
+    from agent.core.policy import Policy, QueryPolicy
+    from agent.core.query import Query
+    from agent.core.source import Source
+
+MOST_DECISIONS: Final = 20
+#: Batches learned before a configured limit is touched: Spark's first batch pays for code
+#: generation, JIT and the state store's start.
+LEARN_BATCHES: Final = 2
+
+
+class Grant(msgspec.Struct, frozen=True):
+    """What one source may admit; ``limit`` None is no limit."""
+
+    source: int
+    unit: str
+    limit: int | None
+    reason: str
+
+
+def grants(query: Query, policy: Policy) -> list[Grant]:
+    """All that is granted to a query now: every reply carries it, and so renews it.
+
+    Under control, what was last decided. Otherwise nothing of ours may stay in force: the
+    configured limit is granted until the driver says that it is back.
+    """
+    if query.terminated:
+        return []
+    mode = query.mode(policy)
+    granted: list[Grant] = []
+    for source in query.sources:
+        if not source.controllable or source.unit is None:
+            continue
+        if mode == "on":
+            if source.decided:
+                granted.append(
+                    Grant(source.index, source.unit, source.decided_limit, source.decided_reason)
+                )
+        elif source.limit_known and source.limit != source.configured:
+            granted.append(Grant(source.index, source.unit, source.configured, f"mode:{mode}"))
+    return granted
+
+
+def adopt(query: Query, time: float, policy: Policy) -> None:
+    """Renews a limit found in force that nobody here decided: an agent before this one did."""
+    if query.mode(policy) != "on":
+        return
+    for source in query.sources:
+        if source.decided or not source.controllable or not source.limit_known:
+            continue
+        if source.limit is not None and source.limit != source.configured:
+            source.decide(source.limit, "renew", time)
+
+
+def first_batch(query: Query, time: float, policy: Policy) -> None:
+    """Limits a run's first batch by what earlier runs taught, however much has piled up."""
+    if query.mode(policy) == "off" or query.held:
+        return
+    if query.manual_limit is not None:
+        _decide_manual(query, time, policy)
+        return
+    controlled = [source for source in query.sources if source.controllable]
+    settings = policy.of(query.application, query.query)
+    size = wanted_size(query, settings)
+    if size is None or any(source.ratio is None for source in controlled):
+        return
+    needs = [None if source.rows is None else float(source.rows) for source in controlled]
+    shares = credit.share(_free(query, size), needs)
+    for source, part in zip(controlled, shares, strict=True):
+        before = source.decided_limit if source.decided else None
+        most = [before, settings.maximum_limit]
+        if settings.configured_is_ceiling:
+            most.append(source.configured)
+        wanted = max(round(part.rows / (source.ratio or 1.0)), settings.minimum_limit, 1)
+        limit = min([wanted, *(bound for bound in most if bound is not None)])
+        _decide(query, source, sizing.Step(limit, "first_batch"), time, policy)
+
+
+def wanted_size(query: Query, settings: QueryPolicy) -> sizing.Size | None:
+    """The rows that the next batch should hold; None while too little is known."""
+    limits = sizing.bounds(
+        query.capacity,
+        query.size.rows,
+        query.arrival_rows(),
+        query.trigger_seconds,
+        settings,
+    )
+    query.required_capacity_ratio = limits.sustained_ratio
+    size = sizing.choose(limits, query.capacity, settings)
+    query.target_feasible = None if size is None else size.feasible
+    return size
+
+
+def after_batch(
+    query: Query, batch: Progress, policy: Policy, time: float, *, replayed: bool, changed: bool
+) -> None:
+    """Decides after a batch that was measured and learned from."""
+    settings = policy.of(query.application, query.query)
+    size = wanted_size(query, settings)
+    controlled = [source for source in query.sources if source.controllable]
+    hold = _reason_to_hold(query, batch, size, policy, replayed=replayed)
+    if hold is not None or size is None:
+        query.reason = hold or "hold:learning"
+        if hold == "mode:off":
+            for source in controlled:
+                source.withdraw()
+        elif hold == "manual":
+            _decide_manual(query, time, policy)
+        measure.add(query.totals.grants, query.reason)
+        return
+    shares = credit.share(_free(query, size), [_need(query, source) for source in controlled])
+    main = query.main_source()
+    for source, part in zip(controlled, shares, strict=True):
+        source.exclusive_rows, source.floating_rows = part.exclusive_rows, part.floating_rows
+        step = sizing.step(
+            source.current,
+            part.rows / (source.ratio or 1.0),
+            constraint=size.reason,
+            limited=source.limited,
+            configured=source.configured,
+            policy=settings,
+        )
+        measure.add(query.totals.grants, step.reason)
+        if source is main:
+            query.reason = step.reason
+        if step.limit != source.current:
+            detail = _explain(query, batch, size, changed=changed)
+            _decide(query, source, step, time, policy, detail=detail)
+
+
+def _reason_to_hold(
+    query: Query, batch: Progress, size: sizing.Size | None, policy: Policy, *, replayed: bool
+) -> str | None:
+    """Why this batch leads to no decision; None where it does. The first that holds."""
+    settings = policy.of(query.application, query.query)
+    controlled = [source for source in query.sources if source.controllable]
+    if query.mode(policy) == "off":
+        return "mode:off"
+    if not controlled:
+        return "hold:no_control"
+    if query.manual_limit is not None:
+        return "manual"
+    if query.held:
+        return "hold:operator"
+    if batch.rows is None or batch.seconds is None:
+        return "hold:missing"
+    if batch.rows == 0:
+        return "hold:empty"
+    if replayed:
+        return "hold:replayed"
+    slow = batch.seconds > 1.5 * settings.target_seconds
+    if size is None or (query.capacity.batches < LEARN_BATCHES and not slow):
+        return "hold:learning"
+    if any(source.ratio is None for source in controlled):
+        return "hold:missing"
+    return None
+
+
+def _free(query: Query, size: sizing.Size) -> float:
+    """What is left to share out: what sources out of reach take is not ours."""
+    return max(size.rows - sum(s.rows or 0 for s in query.sources if not s.controllable), 1.0)
+
+
+def _need(query: Query, source: Source) -> float | None:
+    """Rows a source could use in the next batch: its backlog and what arrives meanwhile."""
+    backlog = source.backlog_rows
+    if backlog is None:
+        return None
+    return backlog + (source.arrival_rows or 0.0) * (query.batch_seconds or 0.0)
+
+
+def _decide_manual(query: Query, time: float, policy: Policy) -> None:
+    for source in query.sources:
+        if source.controllable and query.manual_unit in (None, source.unit):
+            _decide(query, source, sizing.Step(query.manual_limit, "manual"), time, policy)
+    query.reason = "manual"
+
+
+def _decide(
+    query: Query,
+    source: Source,
+    step: sizing.Step,
+    time: float,
+    policy: Policy,
+    *,
+    detail: str = "",
+) -> None:
+    """Sets a source's limit from now on and, where that moves it, writes it down."""
+    before = source.current
+    source.decide(step.limit, step.reason, time)
+    if before == step.limit:
+        return
+    decision = Decision(
+        time,
+        query.batch_id,
+        source.index,
+        source.unit or "rows",
+        before,
+        step.limit,
+        step.reason,
+        query.mode(policy) == "on",
+        detail,
+    )
+    query.decisions = [*query.decisions[-(MOST_DECISIONS - 1) :], decision]
+
+
+def _explain(query: Query, batch: Progress, size: sizing.Size, *, changed: bool) -> str:
+    """The figures behind a decision, in one sentence."""
+    model = query.capacity
+    parts = [
+        f"{batch.rows} rows took {batch.seconds:.3g} s",
+        f"model {model.fixed_cost or 0.0:.3g} s + rows / {model.throughput or 0.0:.4g}/s",
+        f"{size.rows:.4g} rows wanted",
+    ]
+    arrival = query.arrival_rows()
+    if size.reason == "floor:stability" and arrival is not None:
+        parts.append(f"{arrival:.4g} rows arrive per second")
+    if changed:
+        parts.append("the cost of a batch has changed")
+    return "; ".join(parts)
+
+
+# -- a hand at the wheel ----------------------------------------------------------------------
+
+
+def order_mode(query: Query, mode: Mode | None, policy: Policy, time: float) -> None:
+    """A mode set by hand; None goes back to the configured one. The next reply acts on it."""
+    query.mode_order = mode
+    holds = query.mode(policy)
+    if holds == "off":
+        for source in query.sources:
+            source.withdraw()
+    if holds != "on":
+        query.reason = f"mode:{holds}"
+    elif query.manual_limit is not None:
+        _decide_manual(query, time, policy)
+
+
+def order_hold(query: Query, time: float) -> None:
+    """Whatever is in force now stays."""
+    query.held = True
+    for source in query.sources:
+        if source.controllable and source.limit_known and not source.decided:
+            source.decide(source.limit, "hold:operator", time)
+    query.reason = "hold:operator"
+
+
+def order_release(query: Query) -> None:
+    """The controller decides again, from the limit in force on."""
+    query.held, query.manual_limit, query.manual_unit = False, None, None
+    query.reason = "release"
+
+
+def order_limit(query: Query, limit: int, unit: str | None, time: float, policy: Policy) -> None:
+    """A limit set by hand, for each source of that unit."""
+    query.manual_limit, query.manual_unit = limit, unit
+    if query.mode(policy) != "off":
+        _decide_manual(query, time, policy)
+
+
+def check_unit(query: Query, unit: str | None) -> None:
+    """Raises ValueError where no source is limited in that unit."""
+    units = sorted({source.unit for source in query.sources if source.unit is not None})
+    if unit is not None and units and unit not in units:
+        known = ", ".join(units)
+        raise ValueError(f"unit: {query.query} has no source limited in {unit}, but in {known}")

@@ -1,0 +1,116 @@
+"""Judge: each event of a query, measured, learned from, decided on and told, in that order."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from agent.core import decide, measure, tell
+from agent.core.judgement import FailureView, Judgement, QueryStateName
+from agent.core.names import first_line
+
+if TYPE_CHECKING:
+    from agent.core.decode import (
+        IdleEvent,
+        ProgressEvent,
+        RunningQuery,
+        StartedEvent,
+        TerminatedEvent,
+    )
+    from agent.core.policy import Policy
+    from agent.core.query import Query
+
+
+def started(query: Query, event: StartedEvent, time: float, policy: Policy) -> None:
+    """A start, or the news of a query found running: limits its first batch if it can."""
+    if event.run_id in query.past_runs:
+        return
+    if event.run_id != query.run_id:
+        query.begin_run(event.id, event.run_id, time)
+    query.trigger = event.trigger
+    query.trigger_seconds = measure.trigger_seconds(event.trigger)
+    query.control = event.control
+    query.output_mode = event.output_mode
+    query.sink = event.sink or query.sink
+    query.checkpoint_location = event.checkpoint_location
+    query.ui_url = event.ui_url
+    decide.first_batch(query, time, policy)
+
+
+def idle(query: Query, event: IdleEvent, time: float) -> None:
+    """A trigger that found nothing to do."""
+    if event.run_id in query.past_runs:
+        return
+    if event.run_id != query.run_id:
+        query.begin_run(event.id, event.run_id, time)
+    measure.rest(query, time)
+
+
+def heartbeat(query: Query, running: RunningQuery, time: float, policy: Policy) -> Judgement:
+    """A sign of life between batches, with the running batch and its age."""
+    if running.run_id in query.past_runs:
+        return tell.judgement(query, "heartbeat", time, policy)
+    if running.run_id != query.run_id:
+        query.begin_run(running.id, running.run_id, time)
+    known = query.batch_id is not None and running.batch_id is not None
+    ended = known and (running.batch_id or 0) <= (query.batch_id or 0)
+    if running.running_seconds is None or ended:
+        query.nothing_runs()
+        if running.running_seconds is None:
+            query.occupancy.spend(time, "idle")
+    else:
+        query.running_batch_id = running.batch_id
+        query.running_seconds = running.running_seconds
+        query.running_heard_time = time
+        query.occupancy.spend(time - running.running_seconds, "idle")
+        query.occupancy.spend(time, "backpressured" if query.holds_back() else "busy")
+    measure.hear_limits(query, running.limits, None, policy)
+    decide.adopt(query, time, policy)
+    return tell.judgement(query, "heartbeat", time, policy)
+
+
+def progress(query: Query, event: ProgressEvent, time: float, policy: Policy) -> Judgement:
+    """A batch that ended: measure, learn, decide."""
+    batch = event.progress
+    if batch.run_id in query.past_runs:
+        return tell.judgement(query, "progress", time, policy)
+    if batch.run_id != query.run_id:
+        query.begin_run(batch.id, batch.run_id, batch.time)
+    settings = policy.of(query.application, query.query)
+    query.sink = batch.sink or query.sink
+    if batch.watermark_time is not None:
+        query.watermark_time = batch.watermark_time
+    if not measure.ran(batch):
+        # Spark reports a trigger without data as progress, with the id of the next batch.
+        measure.hear_limits(query, event.limits, batch.time, policy)
+        decide.adopt(query, time, policy)
+        measure.rest(query, time)
+        return tell.judgement(query, "progress", time, policy, "idle")
+    measure.flow(query, batch, event.limits, policy)
+    decide.adopt(query, time, policy)
+    replayed = measure.count(query, batch)
+    changed = measure.learn(query, batch, settings, replayed=replayed)
+    decide.after_batch(query, batch, policy, time, replayed=replayed, changed=changed)
+    spent: QueryStateName = "backpressured" if query.batch_limited else "busy"
+    return tell.judgement(query, "progress", time, policy, spent)
+
+
+def terminate(
+    query: Query, event: TerminatedEvent, time: float, now: float, policy: Policy
+) -> Judgement:
+    """The end of a run."""
+    if event.run_id in query.past_runs:
+        return tell.judgement(query, "terminated", time, policy)
+    if event.run_id != query.run_id:
+        query.begin_run(event.id, event.run_id, time)
+    query.occupancy.spend(time, "busy" if query.running_seconds is not None else "idle")
+    query.open_batch_id = query.running_batch_id
+    query.nothing_runs()
+    query.terminated, query.gone_since_time = True, now
+    if event.exception is not None:
+        query.failures_consecutive += 1
+        measure.add(query.totals.batches, "failed")
+        measure.add(query.totals.failures, "unknown")
+        if query.open_batch_id is None and query.batch_id is not None:
+            query.open_batch_id = query.batch_id + 1
+        query.failure = FailureView("unknown", first_line(event.exception))
+    return tell.judgement(query, "terminated", time, policy)

@@ -1,0 +1,192 @@
+"""Measure: what a batch, a heartbeat or an idle trigger says of a query's flow."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from agent.core import sizing
+from agent.core.capacity import fixed_phase_seconds
+from agent.core.query import Operator, Query
+
+if TYPE_CHECKING:
+    from agent.core.decode import Progress, SourceLimit
+    from agent.core.policy import Policy, QueryPolicy
+
+DURATION_BUCKETS_SECONDS: Final = (
+    0.1,
+    0.25,
+    0.5,
+    1.0,
+    2.5,
+    5.0,
+    10.0,
+    30.0,
+    60.0,
+    120.0,
+    300.0,
+    600.0,
+    1800.0,
+)
+#: Once so much is known, the first batch of a run teaches nothing: it pays for code generation,
+#: JIT and the state store's start again.
+KNOWN_BATCHES: Final = 3
+PROCESSED_SECONDS: Final = 60.0
+CHECKPOINT_PHASES: Final = (
+    "walCommit",
+    "getBatch",
+    "queryPlanning",
+    "addBatch",
+    "commitBatch",
+    "commitOffsets",
+)
+
+
+def rest(query: Query, time: float) -> None:
+    """Takes in that a trigger found nothing to do."""
+    query.occupancy.spend(time, "idle")
+    query.nothing_runs()
+    for source in query.sources:
+        source.nothing_arrived(time)
+    if query.backlog_rows() == 0.0:
+        query.lag.add(time, query.arrived_rows)
+
+
+def flow(query: Query, batch: Progress, limits: list[SourceLimit], policy: Policy) -> None:
+    """Takes in a batch: its sources, its time, its phases, its state."""
+    said = {item.source: item for item in limits}
+    query.grow_sources(max(len(batch.sources), 1 + max(said, default=-1)), policy)
+    fresh = 0.0
+    for source in query.sources:
+        part = batch.sources[source.index] if source.index < len(batch.sources) else None
+        arrived = source.read(part, said.get(source.index), batch.time)
+        fresh += arrived or 0.0
+    query.batch_limited = any(source.limited for source in query.sources)
+    query.arrived_rows += fresh
+    backlog = query.backlog_rows()
+    if backlog is not None:
+        seen = max((s.backlog_time or batch.time for s in query.sources), default=batch.time)
+        query.lag.add(seen, max(query.arrived_rows, backlog))
+        query.arrived_rows = max(query.arrived_rows, backlog)
+    seconds = batch.seconds or 0.0
+    query.occupancy.spend(batch.time, "idle")
+    end = batch.time + seconds
+    query.occupancy.spend(end, "backpressured" if query.batch_limited else "busy")
+    since = query.batch_end_time
+    if since is not None and end > since:
+        query.checkpoint_interval_seconds = end - since
+        if batch.rows is not None:
+            query.processed.add(batch.rows, end - since, PROCESSED_SECONDS)
+    query.batch_end_time = max(end, since or end)
+    if query.running_batch_id is None or (batch.batch_id or 0) >= query.running_batch_id:
+        query.nothing_runs()
+    query.last_progress_time = end
+    query.phases = batch.phases
+    parts = [batch.phases[name] for name in CHECKPOINT_PHASES if name in batch.phases]
+    query.checkpoint_seconds = sum(parts) if "walCommit" in batch.phases else None
+    _operators(query, batch, policy)
+
+
+def count(query: Query, batch: Progress) -> bool:
+    """Counts the batch; True where it ran before under another run."""
+    totals = query.totals
+    replayed = batch.batch_id is not None and (
+        batch.batch_id == query.open_batch_id
+        or (query.batch_id is not None and batch.batch_id <= query.batch_id)
+    )
+    if batch.batch_id is not None:
+        query.batch_id = batch.batch_id
+    query.open_batch_id = None
+    query.batches_of_run += 1
+    query.failures_consecutive, query.failure = 0, None
+    query.batch_seconds, query.batch_rows = batch.seconds, batch.rows
+    if replayed:
+        add(totals.batches, "replayed")
+        totals.replayed_rows += batch.rows or 0
+    add(totals.batches, "empty" if batch.rows == 0 else "completed")
+    totals.rows += batch.rows or 0
+    for phase, seconds in batch.phases.items():
+        totals.phase_seconds[phase] = totals.phase_seconds.get(phase, 0.0) + seconds
+    if batch.seconds is not None:
+        if not totals.duration_buckets:
+            totals.duration_buckets = [0] * (len(DURATION_BUCKETS_SECONDS) + 1)
+        totals.duration_buckets[bucket(batch.seconds)] += 1
+        totals.duration_sum_seconds += batch.seconds
+    return replayed
+
+
+def learn(query: Query, batch: Progress, settings: QueryPolicy, *, replayed: bool) -> bool:
+    """Learns capacity and size from a batch; True where it shows that its cost has changed.
+
+    Empty and replayed batches teach nothing, nor does one with its rows or time missing.
+    """
+    if query.size_target_seconds not in (None, settings.target_seconds):
+        query.size.retarget(settings.target_seconds / (query.size_target_seconds or 1.0))
+    query.size_target_seconds = settings.target_seconds
+    if not batch.rows or not batch.seconds or replayed:
+        return False
+    known = query.capacity.batches >= KNOWN_BATCHES
+    if known and query.batches_of_run == 1:
+        return False
+    changed = query.capacity.learn(
+        float(batch.rows), batch.seconds, fixed_phase_seconds(batch.phases)
+    )
+    fixed = query.capacity.fixed_cost or 0.0
+    if query.batch_limited or fixed <= sizing.MOST_FIXED_SHARE * batch.seconds:
+        query.size.learn(
+            float(batch.rows),
+            batch.seconds,
+            target_seconds=settings.target_seconds,
+            capacity=query.capacity,
+            changed=changed,
+        )
+    return changed
+
+
+def hear_limits(
+    query: Query, limits: list[SourceLimit], planned_time: float | None, policy: Policy
+) -> None:
+    """Takes in limits and backlogs; ``planned_time`` None where they come with a heartbeat."""
+    query.grow_sources(1 + max((item.source for item in limits), default=-1), policy)
+    for item in limits:
+        if item.source < len(query.sources):
+            query.sources[item.source].hear(item, planned_time)
+
+
+def _operators(query: Query, batch: Progress, policy: Policy) -> None:
+    for index, operator in enumerate(batch.operators[: policy.max_operators]):
+        if index == len(query.operators):
+            query.operators.append(Operator())
+        state = query.operators[index]
+        state.name, state.rows = operator.name, operator.rows
+        state.bytes, state.commit_seconds = operator.bytes, operator.commit_seconds
+        state.dropped_rows_total += operator.dropped_rows or 0
+        query.totals.watermark_dropped_rows += operator.dropped_rows or 0
+
+
+def trigger_seconds(trigger: str) -> float:
+    """The interval of ``ProcessingTimeTrigger(milliseconds)``; 0 for any other trigger."""
+    name, _, rest_of = trigger.partition("(")
+    milliseconds = rest_of.rstrip(") ")
+    if not name.startswith("ProcessingTime") or not milliseconds.isdecimal():
+        return 0.0
+    return int(milliseconds) / 1000.0
+
+
+def ran(batch: Progress) -> bool:
+    """Whether a batch ran at all, rather than a trigger that found nothing."""
+    if batch.rows:
+        return True
+    return not batch.phases or "addBatch" in batch.phases
+
+
+def bucket(seconds: float) -> int:
+    """Index of the duration bucket; the last one is for all that is longer."""
+    for index, bound in enumerate(DURATION_BUCKETS_SECONDS):
+        if seconds <= bound:
+            return index
+    return len(DURATION_BUCKETS_SECONDS)
+
+
+def add(counts: dict[str, int], key: str) -> None:
+    """Counts one."""
+    counts[key] = counts.get(key, 0) + 1

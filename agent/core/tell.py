@@ -1,0 +1,263 @@
+"""Tell: a query's state as one judged line, and as one view for every exporter."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from agent.core import decide
+from agent.core.judgement import (
+    CheckpointView,
+    Judgement,
+    LimitView,
+    OperatorView,
+    QueryStateName,
+    QueryView,
+    SourceView,
+    SpiralView,
+)
+from spark_listener.wire import format_time
+
+if TYPE_CHECKING:
+    from agent.core.policy import Policy
+    from agent.core.query import Query
+
+#: Without a deadline a batch counts as hung after this many times what it should take.
+HUNG_FACTOR: Final = 6.0
+HUNG_SECONDS: Final = 30.0
+
+
+def _backlog_at(query: Query, time: float) -> float | None:
+    """The backlog between events: while a batch runs, what arrives adds to it unseen."""
+    backlog = query.backlog_rows()
+    if backlog is None or query.running_seconds is None or query.last_event_time is None:
+        return backlog
+    return backlog + (query.arrival_rows() or 0.0) * max(0.0, time - query.last_event_time)
+
+
+def _backlog_seconds(query: Query, time: float) -> float | None:
+    backlog = query.backlog_rows()
+    if backlog is None:
+        return None
+    admitted = max(query.arrived_rows, backlog) - backlog
+    return query.lag.age_seconds(admitted, time, query.arrival_rows()) if backlog else 0.0
+
+
+def _state(query: Query, running_seconds: float | None, policy: Policy) -> QueryStateName:
+    if query.terminated:
+        return "terminated"
+    if running_seconds is None:
+        return "idle"
+    if running_seconds > hung_after_seconds(query, policy):
+        return "stalled"
+    return "backpressured" if query.holds_back() else "busy"
+
+
+def hung_after_seconds(query: Query, policy: Policy) -> float:
+    """The age at which a running batch counts as hung."""
+    settings = policy.of(query.application, query.query)
+    if settings.deadline_seconds is not None:
+        return settings.deadline_seconds
+    usual = max(settings.target_seconds, query.batch_seconds or 0.0)
+    return max(HUNG_SECONDS, HUNG_FACTOR * usual)
+
+
+def _limit_view(query: Query) -> LimitView:
+    main = query.main_source()
+    if main is None:
+        return LimitView(reason=query.reason, target_feasible=query.target_feasible)
+    return LimitView(main.unit, main.limit, main.current, query.reason, query.target_feasible)
+
+
+def _checkpoint_view(query: Query, deadline_seconds: float | None) -> CheckpointView:
+    return CheckpointView(
+        seconds=query.checkpoint_seconds,
+        phases=query.phases,
+        deadline_seconds=deadline_seconds,
+        failures_consecutive=query.failures_consecutive,
+        interval_seconds=query.checkpoint_interval_seconds,
+    )
+
+
+def _spiral_view(query: Query) -> SpiralView:
+    committed = query.totals.rows
+    attempted = committed + query.totals.replayed_rows
+    return SpiralView(replay_amplification=attempted / committed if committed else 1.0)
+
+
+def judgement(
+    query: Query, kind: str, time: float, policy: Policy, state: QueryStateName | None = None
+) -> Judgement:
+    """What is known right after an event at ``time``."""
+    return Judgement(
+        time=format_time(time),
+        application=query.application,
+        query=query.query,
+        batch_id=query.running_batch_id if kind == "heartbeat" else query.batch_id,
+        event=kind,
+        backlog_rows=query.backlog_rows(),
+        backlog_seconds=_backlog_seconds(query, time),
+        lag_state="UNKNOWN",
+        state=state or _state(query, query.running_seconds, policy),
+        pressure=query.occupancy.pressure,
+        throughput_rows_per_second=query.capacity.throughput,
+        fixed_cost_seconds=query.capacity.fixed_cost,
+        arrival_rows_per_second=query.arrival_rows(),
+        limit=_limit_view(query),
+        checkpoint=_checkpoint_view(
+            query, policy.of(query.application, query.query).deadline_seconds
+        ),
+        spiral=_spiral_view(query),
+        failure=query.failure if kind == "terminated" else None,
+    )
+
+
+def running_age(query: Query, now: float) -> float | None:
+    """Seconds the running batch has run at the agent's ``now``; None where none runs."""
+    if query.running_seconds is None or query.running_heard_time is None:
+        return None
+    return query.running_seconds + max(
+        0.0, now - query.clock_skew_seconds - query.running_heard_time
+    )
+
+
+def view(query: Query, policy: Policy, now: float) -> QueryView:
+    """Everything for the exporters, at the agent's ``now``."""
+    settings = policy.of(query.application, query.query)
+    driver_now = now - query.clock_skew_seconds
+    up = not query.terminated and query.gone_since_time is None
+    age = running_age(query, now) if up else None
+    arrival = query.arrival_rows()
+    backlog = _backlog_at(query, driver_now)
+    _fill_totals(query)
+    return QueryView(
+        application=query.application,
+        query=query.query,
+        application_id=query.application_id,
+        spark_version=query.spark_version,
+        query_id=query.query_id,
+        run_id=query.run_id,
+        trigger=query.trigger,
+        control=query.control,
+        output_mode=query.output_mode,
+        sink=query.sink,
+        checkpoint_location=query.checkpoint_location,
+        ui_url=query.ui_url,
+        up=up,
+        gone_since_time=query.gone_since_time,
+        mode=query.mode(policy),
+        held=query.held,
+        manual_limit=query.manual_limit,
+        state=_state(query, age, policy),
+        pressure=query.occupancy.pressure,
+        pressure_ratio=query.occupancy.ratio,
+        lag_state="UNKNOWN",
+        last_event_time=query.last_event_time,
+        last_progress_time=query.last_progress_time,
+        batch_id=query.batch_id,
+        batch_seconds=query.batch_seconds,
+        batch_rows=query.batch_rows,
+        batch_limited=query.batch_limited,
+        running_batch_id=query.running_batch_id if up else None,
+        running_seconds=age,
+        target_seconds=settings.target_seconds,
+        deadline_seconds=settings.deadline_seconds,
+        target_feasible=query.target_feasible,
+        required_capacity_ratio=query.required_capacity_ratio,
+        throughput_rows_per_second=query.capacity.throughput,
+        fixed_cost_seconds=query.capacity.fixed_cost,
+        arrival_rows_per_second=arrival,
+        processed_rows_per_second=query.processed.value,
+        backlog_rows=backlog,
+        backlog_seconds=_backlog_seconds(query, driver_now),
+        estimated_time_to_consume_seconds=_time_to_consume(query, backlog, arrival),
+        watermark_lag_seconds=(
+            None
+            if query.watermark_time is None or query.last_progress_time is None
+            else max(0.0, query.last_progress_time - query.watermark_time)
+        ),
+        limit=_limit_view(query),
+        checkpoint=_checkpoint_view(query, settings.deadline_seconds),
+        spiral=_spiral_view(query),
+        failure=query.failure,
+        sources=_source_views(query, policy),
+        operators=[
+            OperatorView(index, o.name, o.rows, o.bytes, o.commit_seconds, o.dropped_rows_total)
+            for index, o in enumerate(query.operators)
+        ],
+        totals=query.totals,
+        decisions=query.decisions,
+        history=[],
+        missing=_missing(query),
+    )
+
+
+def _fill_totals(query: Query) -> None:
+    query.totals.state_seconds = {
+        "busy": query.occupancy.busy_seconds,
+        "idle": query.occupancy.idle_seconds,
+        "backpressured": query.occupancy.backpressured_seconds,
+    }
+
+
+def _source_views(query: Query, policy: Policy) -> list[SourceView]:
+    granted = {grant.source: grant.limit for grant in decide.grants(query, policy)}
+    # Each reply renews what it carries, and each event has one.
+    expires = query.last_event_time
+    return [
+        SourceView(
+            index=source.index,
+            description=source.description,
+            unit=source.unit,
+            control=source.control,
+            note=source.note,
+            backlog=source.backlog,
+            backlog_bound=source.backlog_bound,
+            limit=source.limit,
+            limit_known=source.limit_known,
+            configured=source.configured,
+            granted=granted.get(source.index),
+            grant_expires_time=(
+                expires + policy.grant_seconds
+                if expires is not None and source.index in granted
+                else None
+            ),
+            exclusive_rows=source.exclusive_rows,
+            floating_rows=source.floating_rows,
+            rows=source.rows,
+            rows_per_unit=source.ratio,
+            arrival_rows_per_second=source.arrival_rows,
+        )
+        for source in query.sources
+    ]
+
+
+def _time_to_consume(query: Query, backlog: float | None, arrival: float | None) -> float | None:
+    """Seconds until the backlog is gone at the present rates; None: unknown or never."""
+    if backlog is None:
+        return None
+    if backlog == 0.0:
+        return 0.0
+    rows = query.size.rows
+    seconds = None if rows is None else query.capacity.seconds(rows)
+    if rows is None or not seconds:
+        return None
+    surplus = rows / max(seconds, query.trigger_seconds) - (arrival or 0.0)
+    return backlog / surplus if surplus > 0.0 else None
+
+
+def _missing(query: Query) -> list[str]:
+    """What cannot be told, and why, for people."""
+    if query.batch_id is None:
+        return ["no batch has ended since the agent first heard of this query"]
+    said: list[str] = []
+    said += [
+        f"source {s.index}: its backlog is unknown" for s in query.sources if s.backlog is None
+    ]
+    said += [
+        f"source {s.index}: its limit cannot be changed live" + (f" ({s.note})" if s.note else "")
+        for s in query.sources
+        if not s.controllable
+    ]
+    if query.capacity.batches < decide.LEARN_BATCHES:
+        said.append("too few batches with rows to know the capacity")
+    return said
