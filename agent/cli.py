@@ -1,0 +1,293 @@
+"""The command ``weir``.
+
+Exit codes: 0 done; 1 could not, such as an agent that does not answer; 2 wrong usage or input, such
+as an unknown query or option. What went wrong is one line on standard error. Parts are imported
+where they are used, so that each command starts quickly.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+
+import typer
+
+from agent import __version__
+
+if TYPE_CHECKING:
+    from agent.client import ClientSettings
+
+#: Where neither option nor WEIR_AGENT_URL names an agent; agent.client has the same.
+_DEFAULT_URL: Final = "http://127.0.0.1:9655"
+
+#: The base of all that typer raises for a wrong command line; some versions carry click inside.
+_CommandLineError: Final[Any] = next(
+    base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException"
+)
+
+
+class WrongUsage(Exception):  # noqa: N818
+    """The command line asks for what cannot be. One line."""
+
+
+app = typer.Typer(
+    name="weir",
+    help="Watch Spark Structured Streaming queries, and set how much each takes into a batch.",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+Url = Annotated[
+    str, typer.Option("--url", envvar="WEIR_AGENT_URL", help="Where the agent is.", metavar="URL")
+]
+TokenFile = Annotated[
+    str | None,
+    typer.Option(
+        "--token-file", envvar="WEIR_TOKEN_FILE", help="File with the token.", metavar="FILE"
+    ),
+]
+CaFile = Annotated[
+    str | None,
+    typer.Option(
+        "--ca-file",
+        envvar="WEIR_CA_FILE",
+        help="Certificates to trust instead of the system's.",
+        metavar="FILE",
+    ),
+]
+Why = Annotated[str, typer.Option("--reason", "-r", help="Why, for the log.", metavar="TEXT")]
+Who = Annotated[
+    str, typer.Option("--who", help="Who, for the log; else the user's name.", metavar="NAME")
+]
+Application = Annotated[
+    str | None,
+    typer.Option(
+        "--application",
+        "-a",
+        help="The application; QUERY is then the query's name alone, slashes and all.",
+        metavar="NAME",
+    ),
+]
+QueryArgument = Annotated[
+    str,
+    typer.Argument(metavar="QUERY", help="query, application/query, or a shell pattern of either."),
+]
+
+
+@app.callback(invoke_without_command=True)
+def _main(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+) -> None:
+    if version:
+        typer.echo(f"weir {__version__}")
+        raise typer.Exit
+    if context.invoked_subcommand is None:
+        raise WrongUsage("a command is needed; see weir --help")
+
+
+@app.command(
+    "agent",
+    add_help_option=False,
+    context_settings={"ignore_unknown_options": True, "allow_extra_args": True},
+)
+def _agent(context: typer.Context) -> None:
+    """Run the sidecar; `weir agent --help` lists its options."""
+    from agent.service.reference import parse
+
+    flags, config_file = parse(context.args)
+    from agent.service.config import ConfigError
+    from agent.service.run import run
+
+    try:
+        run(flags, os.environ, config_file)
+    except ConfigError as error:
+        _fail(str(error), 2)
+
+
+@app.command("top")
+def _top(
+    url: Url = _DEFAULT_URL,
+    token_file: TokenFile = None,
+    ca_file: CaFile = None,
+) -> None:
+    """Watch an agent in the terminal."""
+    from agent.client import AgentUnavailable, WrongUse
+    from agent.export.top import run_top
+
+    try:
+        run_top(_settings(url, token_file, ca_file))
+    except WrongUse as error:
+        _fail(str(error), 2)
+    except AgentUnavailable as error:
+        _fail(str(error), 1)
+
+
+@app.command("mode")
+def _mode(
+    *,
+    mode: Annotated[
+        str, typer.Argument(metavar="off|dry-run|on", help="What the agent may do to the query.")
+    ],
+    query: Annotated[
+        str, typer.Argument(metavar="[QUERY]", help="As with hold; without it every query.")
+    ] = "*",
+    application: Application = None,
+    reason: Why = "",
+    who: Who = "",
+    url: Url = _DEFAULT_URL,
+    token_file: TokenFile = None,
+    ca_file: CaFile = None,
+) -> None:
+    """Set the mode of a query, of those a pattern fits, or of all: the kill switch."""
+    if mode not in ("off", "dry-run", "on"):
+        raise WrongUsage(f"mode: {mode!r} is none of off, dry-run, on")
+    settings = _settings(url, token_file, ca_file)
+    _order(settings, application, query, order={"mode": mode}, reason=reason, who=who)
+
+
+@app.command("hold")
+def _hold(
+    *,
+    query: QueryArgument,
+    application: Application = None,
+    reason: Why = "",
+    who: Who = "",
+    url: Url = _DEFAULT_URL,
+    token_file: TokenFile = None,
+    ca_file: CaFile = None,
+) -> None:
+    """Leave the limit of a query as it is, until released."""
+    settings = _settings(url, token_file, ca_file)
+    _order(settings, application, query, order={"hold": True}, reason=reason, who=who)
+
+
+@app.command("release")
+def _release(
+    *,
+    query: QueryArgument,
+    application: Application = None,
+    reason: Why = "",
+    who: Who = "",
+    url: Url = _DEFAULT_URL,
+    token_file: TokenFile = None,
+    ca_file: CaFile = None,
+) -> None:
+    """End a hold, or a limit set by hand."""
+    settings = _settings(url, token_file, ca_file)
+    _order(settings, application, query, order={"hold": False}, reason=reason, who=who)
+
+
+@app.command("limit")
+def _limit(
+    *,
+    query: QueryArgument,
+    limit: Annotated[int, typer.Argument(metavar="N", min=1, help="Most of a batch.")],
+    unit: Annotated[
+        str | None,
+        typer.Option("--unit", "-u", metavar="rows|files|bytes", help="Else the source's own."),
+    ] = None,
+    application: Application = None,
+    reason: Why = "",
+    who: Who = "",
+    url: Url = _DEFAULT_URL,
+    token_file: TokenFile = None,
+    ca_file: CaFile = None,
+) -> None:
+    """Set a query's limit by hand, until released."""
+    if unit not in (None, "rows", "files", "bytes"):
+        raise WrongUsage(f"--unit: {unit!r} is none of rows, files, bytes")
+    order: dict[str, Any] = {"limit": limit} | ({"unit": unit} if unit else {})
+    settings = _settings(url, token_file, ca_file)
+    _order(settings, application, query, order=order, reason=reason, who=who)
+
+
+def main() -> None:
+    """Runs the command and exits with its code."""
+    try:
+        code = app(prog_name="weir", standalone_mode=False)
+    except typer.Exit as error:
+        code = error.exit_code
+    except WrongUsage as error:
+        _say(f"weir: {error}")
+        code = 2
+    except _CommandLineError as error:
+        context = getattr(error, "ctx", None)
+        _say(f"{context.command_path if context else 'weir'}: {error.format_message()}")
+        code = 2
+    except (typer.Abort, KeyboardInterrupt):
+        code = 130
+    except BrokenPipeError:
+        # The reader of our output has left, as `head` does; nothing more can be said to it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 0
+    raise SystemExit(code if isinstance(code, int) else 0)
+
+
+def _order(
+    settings: ClientSettings,
+    application: str | None,
+    query: str,
+    *,
+    order: dict[str, Any],
+    reason: str,
+    who: str,
+) -> None:
+    from agent.client import AgentClient, AgentUnavailable, WrongUse
+    from agent.core.names import label
+
+    if application is None:
+        application, query = _split(query)
+    try:
+        with AgentClient(settings) as client:
+            done = client.control(
+                application, query, {**order, "reason": reason, "who": who or _user()}
+            )
+    except WrongUse as error:
+        _fail(str(error), 2)
+    except AgentUnavailable as error:
+        _fail(str(error), 1)
+    for one in done.get("orders", []):
+        names = "/".join(label(str(one.get(key))) for key in ("application", "query"))
+        typer.echo(f"{names}: {label(str(one.get('what')))}")
+
+
+def _split(query: str) -> tuple[str, str]:
+    """``application/query``, or a query of any application."""
+    application, separator, name = query.partition("/")
+    if not separator:
+        return "*", query
+    if not application or not name:
+        raise WrongUsage(f"QUERY: {query!r} is neither query nor application/query")
+    return application, name
+
+
+def _settings(url: str, token_file: str | None, ca_file: str | None) -> ClientSettings:
+    from agent.client import ClientSettings
+
+    return ClientSettings(url=url, token_file=token_file, ca_file=ca_file)
+
+
+def _user() -> str:
+    import getpass
+
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError, ImportError):  # a container's user may have no name
+        return ""
+
+
+def _fail(message: str, code: Literal[1, 2]) -> None:
+    _say(f"weir: {message}")
+    raise typer.Exit(code)
+
+
+def _say(message: str) -> None:
+    sys.stderr.write(" ".join(message.split()) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""The process around the core: configuration, HTTP, persistence, timers."""

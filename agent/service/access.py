@@ -1,0 +1,159 @@
+"""Who may ask: tokens from a file, and what keeps a browser on another site out.
+
+Without a token the agent listens on loopback alone. A web page that a local browser shows can still
+reach loopback, by a name that resolves to it or by a cross-site request, so the ``Host`` must be a
+loopback name and an ``Origin`` the agent's own.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import ipaddress
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from agent.service.errors import HttpError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+MAX_TOKEN_FILE_BYTES: Final = 64 * 1024
+#: Two challenges: programs take the first, browsers the second.
+CHALLENGES: Final = (b'Bearer realm="weir"', b'Basic realm="weir", charset="UTF-8"')
+
+
+class Caller(msgspec.Struct, frozen=True):
+    """Who asks, as far as is known. The name is claimed, not proven: the token is shared."""
+
+    name: str
+    remote: str
+
+    def who(self, claimed: str = "") -> str:
+        """For the log of orders."""
+        name = claimed or self.name
+        return f"{name} ({self.remote})" if name else self.remote
+
+
+class TokenFileError(ValueError):
+    """The file holds no usable token; the message never quotes what it holds."""
+
+
+class Tokens:
+    """The tokens of a file, kept as digests. An unreadable file leaves the last good ones."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises TokenFileError."""
+        self._path = path
+        self._digests: tuple[bytes, ...] = ()
+        self._content = b""
+        self.reload()
+
+    def reload(self) -> bool:
+        """Reads the file again; True where it held something else. Raises TokenFileError."""
+        try:
+            with self._path.open("rb") as file:
+                content = file.read(MAX_TOKEN_FILE_BYTES + 1)
+        except OSError as error:
+            raise TokenFileError(f"{self._path}: {error.strerror}") from None
+        if len(content) > MAX_TOKEN_FILE_BYTES:
+            raise TokenFileError(f"{self._path}: longer than {MAX_TOKEN_FILE_BYTES} bytes")
+        mark = hashlib.sha256(content).digest()
+        if mark == self._content:
+            return False
+        tokens = [line.strip() for line in content.splitlines() if line.strip()]
+        if not tokens:
+            raise TokenFileError(f"{self._path}: holds no token")
+        if not all(token.isascii() and token.decode("ascii").isprintable() for token in tokens):
+            raise TokenFileError(f"{self._path}: a token is printable ASCII, one a line")
+        self._digests = tuple(hashlib.sha256(token).digest() for token in tokens)
+        self._content = mark
+        return True
+
+    def accept(self, token: bytes) -> bool:
+        """Takes as long for a wrong token as for a right one."""
+        given = hashlib.sha256(token).digest()
+        found = False
+        for digest in self._digests:
+            found |= hmac.compare_digest(given, digest)
+        return found
+
+
+class Gate:
+    """Lets a request in or raises HttpError 401 or 403."""
+
+    def __init__(self, tokens: Tokens | None, host: str) -> None:
+        self._tokens = tokens
+        self._host = host
+
+    def admit(self, headers: Mapping[bytes, bytes], remote: str) -> Caller:
+        """``headers`` by lower-case name, the last one where a name repeats."""
+        if self._tokens is None:
+            if not _loopback_address(remote):
+                raise HttpError(403, "without a token, requests are taken from this machine only")
+            if not _loopback_name(_host_of(headers.get(b"host", b"")), self._host):
+                raise HttpError(
+                    403, "Host is not a loopback name; ask for localhost, or set token_file", "Host"
+                )
+            return Caller("", remote)
+        scheme, _, rest = headers.get(b"authorization", b"").partition(b" ")
+        name = ""
+        if scheme.lower() == b"bearer":
+            token = rest.strip()
+        elif scheme.lower() == b"basic":
+            name, token = _basic(rest.strip())
+        else:
+            raise HttpError(401, "a token is needed: Authorization: Bearer …", "Authorization")
+        if not self._tokens.accept(token):
+            raise HttpError(401, "wrong token", "Authorization")
+        return Caller(name, remote)
+
+
+def refuse_other_sites(headers: Mapping[bytes, bytes]) -> None:
+    """Raises HttpError 403 where a browser says that another site's page sent this."""
+    site = headers.get(b"sec-fetch-site")
+    if site is not None and site not in (b"same-origin", b"none"):
+        raise HttpError(403, "orders are not taken from other sites' pages", "Sec-Fetch-Site")
+    origin = headers.get(b"origin")
+    if origin is not None:
+        # The scheme may differ: a proxy can end TLS before the agent.
+        _, separator, netloc = origin.partition(b"://")
+        if not separator or netloc.lower() != headers.get(b"host", b"").lower():
+            raise HttpError(403, "orders are not taken from other sites' pages", "Origin")
+
+
+def _basic(encoded: bytes) -> tuple[str, bytes]:
+    try:
+        user, separator, password = base64.b64decode(encoded, validate=True).partition(b":")
+    except (binascii.Error, ValueError):
+        raise HttpError(401, "the Basic credentials cannot be read", "Authorization") from None
+    if not separator:
+        raise HttpError(401, "the Basic credentials have no password", "Authorization")
+    return user.decode("utf-8", "replace")[:100], password
+
+
+def _host_of(header: bytes) -> str:
+    text = header.decode("latin-1").strip().lower()
+    if text.startswith("["):
+        return text[1:].partition("]")[0]
+    return text.rpartition(":")[0] if text.count(":") == 1 else text
+
+
+def _loopback_name(name: str, bound: str) -> bool:
+    plain = name.rstrip(".")
+    if plain == "localhost" or plain.endswith(".localhost") or (plain and plain == bound.lower()):
+        return True
+    return _loopback_address(name)
+
+
+def _loopback_address(text: str) -> bool:
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    mapped = getattr(address, "ipv4_mapped", None)
+    return bool((mapped or address).is_loopback)

@@ -1,0 +1,469 @@
+"""Every option of the agent, in one place: command line, then ``WEIR_*``, then the YAML file.
+
+The command's help and docs/configuration.md are made from this module. What is wrong is said in one
+line that names the key and where it was set; an unknown key is wrong too, since a misspelt deadline
+that is silently ignored helps nobody at night.
+"""
+
+from __future__ import annotations
+
+import difflib
+import ipaddress
+import json
+import re
+import socket
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+
+import yaml
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic_settings import BaseSettings, InitSettingsSource, SettingsConfigDict
+
+from agent.core.policy import Policy, QueryPolicy, Rule
+from spark_listener.wire import MAX_REQUEST_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pydantic_settings import PydanticBaseSettingsSource
+
+ENV_PREFIX: Final = "WEIR_"
+#: Variables of the same prefix that are not the agent's: the driver side and the other commands
+#: read them, often in the same environment.
+FOREIGN_VARIABLES: Final = frozenset(
+    {"WEIR_AGENT_URL", "WEIR_TOKEN_FILE", "WEIR_CA_FILE", "WEIR_CONFIG"}
+)
+#: The driver side's own options.
+FOREIGN_PREFIXES: Final = ("WEIR_LISTENER_", "WEIR_DEMO_", "WEIR_TEST_", "WEIR_BENCHMARK_")
+#: Kubernetes puts these into every container of a namespace that has a service "weir…".
+_SERVICE_LINK = re.compile(
+    r"^WEIR_(?:.+_)?(?:SERVICE_HOST|SERVICE_PORT(?:_.*)?|PORT_\d+_(?:TCP|UDP|SCTP)(?:_.*)?|PORT)$"
+)
+_LABEL_NAME = re.compile(r"^[a-zA-Z][a-zA-Z0-9_]*$")
+MAX_LABELS: Final = 10
+
+
+class ConfigError(Exception):
+    """The configuration cannot be used. One line: what, where, what to do."""
+
+
+def _not_a_truth_value(value: Any) -> Any:
+    if isinstance(value, bool):
+        raise ValueError("a number is needed, not a truth value")
+    return value
+
+
+def _yaml_word(value: Any) -> Any:
+    """YAML 1.1 reads a bare ``on`` and ``off`` as true and false; here they are words."""
+    return {True: "on", False: "off"}[value] if isinstance(value, bool) else value
+
+
+_Whole = Annotated[int, BeforeValidator(_not_a_truth_value)]
+_Number = Annotated[float, BeforeValidator(_not_a_truth_value)]
+_ModeWord = Annotated[Literal["off", "dry-run", "on"], BeforeValidator(_yaml_word)]
+_DriverProcess = Annotated[
+    Annotated[int, Field(gt=0)] | Literal["off", "auto"], BeforeValidator(_yaml_word)
+]
+_Text = Annotated[str, Field(min_length=1, max_length=4096)]
+
+
+def _option(group: str, default: Any, description: str, **constraints: Any) -> Any:
+    return Field(
+        default=default,
+        description=description,
+        json_schema_extra={"group": group},
+        **constraints,
+    )
+
+
+class RuleSettings(BaseModel):
+    """One entry of ``rules``: overrides for the queries that ``match`` fits."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    match: str = Field(min_length=1, max_length=500)
+    mode: _ModeWord | None = None
+    target_seconds: _Number | None = Field(default=None, gt=0)
+    deadline_seconds: _Number | None = Field(default=None, gt=0)
+    minimum_limit: _Whole | None = Field(default=None, ge=1)
+    maximum_limit: _Whole | None = Field(default=None, ge=1)
+    configured_is_ceiling: bool | None = None
+
+
+class Settings(BaseSettings):
+    """What the agent was told. Seconds, bytes; limits in each source's own unit."""
+
+    model_config = SettingsConfigDict(
+        extra="forbid", frozen=True, allow_inf_nan=False, protected_namespaces=()
+    )
+
+    host: _Text = _option(
+        "HTTP",
+        "127.0.0.1",
+        "Address to listen on. Beyond loopback a token file is a must.",
+    )
+    port: _Whole = _option("HTTP", 9655, "Port to listen on; 0 takes a free one.", ge=0, le=65535)
+    address_file: Path | None = _option(
+        "HTTP",
+        None,
+        "File to write the agent's address to once it listens, for scripts. Without it, "
+        "`agent.address` in the state directory.",
+    )
+    token_file: Path | None = _option(
+        "HTTP",
+        None,
+        "File with the tokens that clients must show, one a line; read again when it changes.",
+    )
+    metrics_need_token: bool = _option("HTTP", False, "Ask for the token at `/metrics` too.")
+    live_need_token: bool = _option("HTTP", False, "Ask for the token at `…/live` too.")
+    tls_cert_file: Path | None = _option(
+        "HTTP",
+        None,
+        "PEM file with the certificate and its chain: serve HTTPS. Read again when it changes.",
+    )
+    tls_key_file: Path | None = _option(
+        "HTTP", None, "PEM file with the certificate's key, without a passphrase."
+    )
+    max_request_bytes: _Whole = _option(
+        "HTTP",
+        MAX_REQUEST_BYTES,
+        "Longest request body, plain or unpacked; a longer one gets 413.",
+        ge=1024,
+        le=1024**3,
+    )
+
+    state_dir: Path | None = _option(
+        "State",
+        None,
+        "Directory that keeps counters and what was learned across restarts. Without it they are "
+        "in memory only.",
+    )
+    durability: Literal["normal", "full"] = _option(
+        "State",
+        "normal",
+        "`normal`: an acknowledged event survives a kill of the process; `full`: a power cut of "
+        "the machine too, at a disk flush per request.",
+    )
+    record_file: Path | None = _option(
+        "State", None, "Append every accepted event to this file, for `weir replay`."
+    )
+    record_max_bytes: _Whole = _option(
+        "State", 64 * 1024**2, "Size at which the record is put aside as `.1`.", ge=4096
+    )
+    record_keep: _Whole = _option("State", 5, "How many records put aside are kept.", ge=1, le=1000)
+
+    mode: _ModeWord = _option(
+        "Regulation",
+        "on",
+        "`on` regulates, `dry-run` decides without acting, `off` only measures.",
+    )
+    target_seconds: _Number = _option(
+        "Regulation", 5.0, "How long a micro-batch should take.", gt=0, le=86400
+    )
+    deadline_seconds: _Number | None = _option(
+        "Regulation",
+        None,
+        "How long a micro-batch may take at most before something kills it. Also what tells a "
+        "hung batch from a long one.",
+        gt=0,
+        le=7 * 86400,
+    )
+    minimum_limit: _Whole = _option(
+        "Regulation", 1, "Never grant less than this, in the source's unit.", ge=1, lt=2**63
+    )
+    maximum_limit: _Whole | None = _option(
+        "Regulation", None, "Never grant more than this, in the source's unit.", ge=1, lt=2**63
+    )
+    configured_is_ceiling: bool = _option(
+        "Regulation", False, "Never grant more than what the job itself configured."
+    )
+    stability_margin: _Number = _option(
+        "Regulation",
+        0.2,
+        "Share by which a limit must digest more than what arrives.",
+        ge=0,
+        le=10,
+    )
+    deadline_share: _Number = _option(
+        "Regulation", 0.8, "Share of the deadline that a batch may take.", gt=0, le=1
+    )
+    deadband: _Number = _option(
+        "Regulation", 0.25, "Share by which a limit must move to be changed.", ge=0, lt=1
+    )
+    grant_seconds: _Number = _option(
+        "Regulation",
+        60.0,
+        "How long a driver keeps a granted limit without hearing from the agent.",
+        ge=15,
+        le=86400,
+    )
+    rules: list[RuleSettings] = _option(
+        "Regulation",
+        [],
+        "Overrides for queries whose `query` or `application/query` fits a shell pattern; a later "
+        "one wins. Keys: `match`, `mode`, `target_seconds`, `deadline_seconds`, `minimum_limit`, "
+        "`maximum_limit`, `configured_is_ceiling`.",
+        max_length=1000,
+    )
+
+    silent_seconds: _Number = _option(
+        "Queries",
+        15.0,
+        "Without a word from a driver for this long its queries count as gone.",
+        ge=6,
+        le=86400,
+    )
+    forget_seconds: _Number = _option(
+        "Queries",
+        3600.0,
+        "How long the series of a query that is gone stay.",
+        ge=0,
+        le=30 * 86400,
+    )
+    max_queries: _Whole = _option(
+        "Queries", 2000, "Most queries known at once; more get 503.", ge=1, le=100_000
+    )
+    max_sources: _Whole = _option(
+        "Queries", 64, "Most sources per query that get series.", ge=1, le=10_000
+    )
+    max_operators: _Whole = _option(
+        "Queries", 32, "Most state operators per query that get series.", ge=1, le=10_000
+    )
+    labels: dict[str, str] = _option(
+        "Queries",
+        {},
+        "Fixed labels on every series, such as namespace and cluster; those of the file, the "
+        "environment and the command line add up.",
+        max_length=MAX_LABELS,
+    )
+
+    driver_process: _DriverProcess = _option(
+        "Process",
+        "off",
+        "Watch the driver's memory and CPU: `auto` takes the process ids that drivers on this "
+        "host tell, a number names one process.",
+    )
+    log_format: Literal["json", "text"] = _option("Process", "text", "Form of the log lines.")
+    log_level: Literal["debug", "info", "warning", "error"] = _option(
+        "Process", "info", "Least level that is logged."
+    )
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Settings:
+        if (self.tls_cert_file is None) != (self.tls_key_file is None):
+            missing = "tls_key_file" if self.tls_key_file is None else "tls_cert_file"
+            raise ValueError(f"{missing}: a certificate and its key belong together; set both")
+        if self.token_file is None:
+            for key in ("metrics_need_token", "live_need_token"):
+                if getattr(self, key):
+                    raise ValueError(f"{key}: there is no token to ask for; set token_file")
+        if self.maximum_limit is not None and self.maximum_limit < self.minimum_limit:
+            raise ValueError(
+                f"maximum_limit: {self.maximum_limit} is below minimum_limit {self.minimum_limit}"
+            )
+        for name in self.labels:
+            if not _LABEL_NAME.match(name):
+                raise ValueError(
+                    f"labels: {name[:60]!r} cannot be a label: letters, digits and _, "
+                    "a letter first"
+                )
+            if name in _reserved_labels():
+                raise ValueError(f"labels: {name!r} is a label that Weir sets itself; rename yours")
+        for value in self.labels.values():
+            if len(value) > 200 or not value.isprintable():
+                raise ValueError(
+                    f"labels: {value[:60]!r} cannot be a value: printable, at most 200 characters"
+                )
+        return self
+
+    def policy(self) -> Policy:
+        """The core's part of the settings."""
+        return Policy(
+            default=QueryPolicy(
+                mode=self.mode,
+                target_seconds=self.target_seconds,
+                deadline_seconds=self.deadline_seconds,
+                minimum_limit=self.minimum_limit,
+                maximum_limit=self.maximum_limit,
+                configured_is_ceiling=self.configured_is_ceiling,
+                stability_margin=self.stability_margin,
+                deadline_share=self.deadline_share,
+                deadband=self.deadband,
+            ),
+            rules=tuple(Rule(**rule.model_dump()) for rule in self.rules),
+            grant_seconds=self.grant_seconds,
+            forget_seconds=self.forget_seconds,
+            silent_seconds=self.silent_seconds,
+            max_queries=self.max_queries,
+            max_sources=self.max_sources,
+            max_operators=self.max_operators,
+        )
+
+
+def load(
+    flags: Mapping[str, str], environ: Mapping[str, str], config_file: str | None
+) -> tuple[Settings, list[str]]:
+    """The settings, and notices worth a log line.
+
+    ``flags`` are the command line's, by key (``target_seconds``), as text. ``config_file`` None:
+    ``WEIR_CONFIG`` may name one. Raises ConfigError.
+    """
+    path = config_file or environ.get("WEIR_CONFIG") or None
+    variables, notices = _variables(environ)
+    layers = [
+        {key: _structured(key, text, flag_of(key)) for key, text in flags.items()},
+        {key: _structured(key, text, ENV_PREFIX + key.upper()) for key, text in variables.items()},
+        {} if path is None else _file(Path(path)),
+    ]
+
+    class _Layered(Settings):
+        @classmethod
+        def settings_customise_sources(
+            cls, settings_cls: type[BaseSettings], *_: Any, **__: Any
+        ) -> tuple[PydanticBaseSettingsSource, ...]:
+            return tuple(InitSettingsSource(settings_cls, dict(layer)) for layer in layers)
+
+    def origin(key: str) -> str:
+        if key in layers[0]:
+            return flag_of(key)
+        if key in layers[1]:
+            return ENV_PREFIX + key.upper()
+        return f"{path}: {key}" if key in layers[2] else key
+
+    try:
+        settings = _Layered()
+    except ValidationError as error:
+        raise ConfigError(_one_line(error, origin)) from None
+    if settings.token_file is None and not is_loopback(settings.host):
+        raise ConfigError(
+            f"{origin('host')}: {settings.host!r} is reachable from other machines and there is "
+            "no token: set token_file (or WEIR_TOKEN_FILE), or listen on 127.0.0.1"
+        )
+    return settings, notices
+
+
+def flag_of(key: str) -> str:
+    """``target_seconds`` on the command line."""
+    return "--" + key.replace("_", "-")
+
+
+def is_loopback(host: str) -> bool:
+    """Whether every address of a host name is this machine's own."""
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        pass
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        return False
+    return all(ipaddress.ip_address(str(entry[4][0])).is_loopback for entry in found)
+
+
+def _variables(environ: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
+    variables: dict[str, str] = {}
+    notices: list[str] = []
+    for name, text in sorted(environ.items()):
+        if not name.startswith(ENV_PREFIX) or not text:
+            continue
+        if _SERVICE_LINK.match(name) and (name != "WEIR_PORT" or "://" in text):
+            notices.append(f"{name} is a Kubernetes service link, not an option; passed over")
+            continue
+        key = name[len(ENV_PREFIX) :].lower()
+        if key in Settings.model_fields:
+            variables[key] = text
+        elif name not in FOREIGN_VARIABLES and not name.startswith(FOREIGN_PREFIXES):
+            near = _near(key)
+            hint = f"; is {ENV_PREFIX}{near.upper()} meant?" if near else ""
+            raise ConfigError(f"{name[:100]}: no such option{hint}")
+    return variables, notices
+
+
+def _structured(key: str, text: str, where: str) -> Any:
+    """Texts of the command line and the environment, where an option is more than a text."""
+    if key == "labels" and not text.lstrip().startswith("{"):
+        pairs = [part.partition("=") for part in text.split(",") if part.strip()]
+        if not all(equals for _, equals, _ in pairs):
+            raise ConfigError(f"{where}: {text[:100]!r} is not of the form name=value,name=value")
+        return {name.strip(): value.strip() for name, _, value in pairs}
+    if key in {"labels", "rules"}:
+        try:
+            return json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise ConfigError(f"{where}: not JSON: {error}") from None
+    return text
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML in which a key that stands twice is an error."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode):
+                if key.value in seen:
+                    raise yaml.constructor.ConstructorError(
+                        None, None, f"the key {key.value[:60]!r} stands twice", key.start_mark
+                    )
+                seen.add(key.value)
+        return super().construct_mapping(node, deep)
+
+
+def _file(path: Path) -> dict[str, Any]:
+    try:
+        text = path.read_text("utf-8")
+    except OSError as error:
+        raise ConfigError(f"--config {path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"--config {path}: not UTF-8 text") from None
+    try:
+        data = yaml.load(text, _Loader)  # noqa: S506 - a SafeLoader
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        place = "" if mark is None else f", line {mark.line + 1}"
+        raise ConfigError(f"{path}{place}: not YAML: {error.problem or error.context}") from None
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        raise ConfigError(f"{path}: not YAML: {' '.join(str(error).split())[:200]}") from None
+    if data is None:
+        return {}
+    if not isinstance(data, dict):
+        raise ConfigError(f"{path}: a mapping of options is needed, such as `port: 9655`")
+    for key in data:
+        if not isinstance(key, str) or key not in Settings.model_fields:
+            near = _near(str(key))
+            hint = f"; is {near} meant?" if near else ""
+            raise ConfigError(f"{path}: {str(key)[:100]!r}: no such option{hint}")
+    # null in the file: as if it weren't there
+    return {key: value for key, value in data.items() if value is not None}
+
+
+def _near(key: str) -> str | None:
+    found: Sequence[str] = difflib.get_close_matches(
+        key.lower().replace("-", "_"), list(Settings.model_fields), n=1, cutoff=0.75
+    )
+    return found[0] if found else None
+
+
+def _one_line(error: ValidationError, origin: Any) -> str:
+    details = error.errors(include_url=False)
+    first = details[0]
+    message = str(first["msg"]).removeprefix("Value error, ")
+    place = [str(part) for part in first["loc"]]
+    if not place:  # of _fits_together: the message starts with the key
+        key, _, rest = message.partition(": ")
+        line = f"{origin(key)}: {rest}"
+    else:
+        inner = [part for part in place[1:] if part not in {"int", "constrained-int"}]
+        inner = [part for part in inner if not part.startswith(("literal[", "function-"))]
+        path = "".join(f"[{part}]" if part.isdigit() else f".{part}" for part in inner)
+        given = first.get("input")
+        shown = "" if isinstance(given, dict | list) else f", not {str(given)[:100]!r}"
+        line = f"{origin(place[0])}{path}: {message[:1].lower()}{message[1:]}{shown}"
+    others = len({str(detail["loc"][:1]) for detail in details}) - 1
+    return line + (f" (and {others} more)" if others else "")
+
+
+def _reserved_labels() -> frozenset[str]:
+    from agent.export.catalogue import METRICS
+
+    return frozenset(label.name for metric in METRICS for label in metric.labels) | {"le"}

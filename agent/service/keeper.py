@@ -1,0 +1,310 @@
+"""The fleet and its saved state as one: what was acknowledged is on disk, and nothing else counts.
+
+Every change is committed before it is answered for. Where the commit fails, the fleet is put back
+to what the disk holds, and nothing is taken in until writing works again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+import structlog
+
+from agent.core.decode import HeartbeatEvent, IdleEvent, ProgressEvent, Refused, TerminatedEvent
+from agent.core.fleet import Fleet, OrderRecord, Receipt
+from agent.core.judgement import Point, QueryView
+from agent.core.names import label
+from agent.service.history import POINTS, History
+from agent.service.log import Rarely
+from agent.service.store import Store, StoreFailed
+
+if TYPE_CHECKING:
+    from agent.core.decode import Progress, Request
+    from agent.core.fleet import Key, Order
+    from agent.core.policy import Policy
+
+ORDERS_KEPT: Final = 50
+#: Of one request, events that the core could not stand, before the rest is refused unseen.
+MAX_POISONED: Final = 8
+#: What reading a saved state can raise where it is not ours or not whole.
+UNUSABLE: Final = (StoreFailed, msgspec.MsgspecError, ValueError, LookupError, TypeError)
+_ORDERS_MARK: Final = "orders"
+_WRITE_TROUBLE: Final = "the state cannot be written"
+_log = structlog.get_logger("state")
+
+
+class StateUnavailable(Exception):  # noqa: N818
+    """Nothing can be taken in now: the state cannot be written."""
+
+
+class FleetFull(Exception):  # noqa: N818
+    """``max_queries`` are known already, and the request speaks of none of them."""
+
+
+class Keeper:
+    """One thread owns it. Times are epoch seconds."""
+
+    def __init__(self, policy: Policy, store: Store, *, started_time: float) -> None:
+        """Takes up what the store holds; sets it aside, with a log line, where it is unusable."""
+        self._policy = policy
+        self._store = store
+        self._started_time = started_time
+        self._behind = False  # the fleet may be ahead of the disk: restore before the next event
+        self._next_probe_time = 0.0
+        self._rarely = Rarely(30.0)
+        self.history = History()
+        self.writable = True
+        self.write_failures_total = 0
+        try:
+            parts = store.load()
+            self.fleet = Fleet.restore(policy, parts, started_time=started_time)
+            self.restored_parts = len(parts)
+        except UNUSABLE as error:
+            store.abandon_contents(str(error))
+            self.fleet = Fleet(policy, started_time=started_time)
+            self.restored_parts = 0
+        self.orders: deque[OrderRecord] = deque(self._saved_orders(), ORDERS_KEPT)
+
+    def receive(self, request: Request, now: float) -> Receipt:
+        """Judges a request's events and commits. Raises StateUnavailable, FleetFull."""
+        self._ready_to_write(now)
+        self._refuse_if_full(request)
+        try:
+            receipt = self.fleet.receive(request, now)
+            self._commit(now)
+        except StateUnavailable:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever the core trips over, the rest goes on
+            receipt = self._without_poison(request, error, now)
+        self._remember(request, receipt, now)
+        return receipt
+
+    def control(self, application: str, query: str, order: Order, now: float) -> list[OrderRecord]:
+        """Carries out an order and commits. Raises UnknownQuery, ValueError, StateUnavailable."""
+        self._ready_to_write(now)
+        records = self.fleet.control(application, query, order, now)
+        kept = deque((*self.orders, *records), ORDERS_KEPT)
+        self._commit(now, {_ORDERS_MARK: msgspec.json.encode(list(kept))})
+        self.orders = kept
+        return records
+
+    def tick(self, now: float) -> None:
+        """Lets the fleet notice the time, and commits what changed."""
+        try:
+            self._ready_to_write(now)
+        except StateUnavailable:
+            return
+        for key in self.fleet.tick(now):
+            if not self.fleet.has(key):
+                self.history.forget(key)
+        try:
+            self._commit(now)
+        except StateUnavailable:
+            return
+
+    def tidy(self, now: float) -> None:
+        """Housekeeping of the file."""
+        try:
+            self._store.tidy()
+        except StoreFailed as error:
+            self._rarely.warn(_log.warning, "the state file cannot be tidied", now, cause=error)
+
+    def view(self, key: Key, now: float, history: int = POINTS) -> QueryView:
+        """A query's view with its newest batches. Raises KeyError."""
+        view = self.fleet.view(key, now)
+        points = self.history.points(key, history)
+        return msgspec.structs.replace(view, history=points) if points else view
+
+    def state_bytes(self) -> int | None:
+        """On disk; None: in memory only."""
+        return self._store.size_bytes()
+
+    def close(self, now: float) -> None:
+        """The last commit."""
+        if self.writable:
+            with contextlib.suppress(StateUnavailable):
+                self._commit(now)
+        self._store.close()
+
+    def _commit(self, now: float, marks: dict[str, bytes] | None = None) -> None:
+        changes = self.fleet.changes()
+        if not changes and not marks:
+            return
+        try:
+            self._store.write(changes, marks or {})
+        except StoreFailed as error:
+            self.writable = False
+            self.write_failures_total += 1
+            self._next_probe_time = now + 1.0
+            self._rarely.warn(_log.error, _WRITE_TROUBLE, now, cause=error)
+            self._behind = True
+            self._put_back()
+            raise StateUnavailable(_WRITE_TROUBLE) from error
+
+    def _ready_to_write(self, now: float) -> None:
+        if self._behind:
+            self._put_back()
+        if self.writable and not self._behind:
+            return
+        if not self._behind and not 0 < self._next_probe_time - now <= 1.0:
+            self._next_probe_time = now + 1.0
+            try:
+                self._store.probe()
+            except StoreFailed as error:
+                self._rarely.warn(_log.error, _WRITE_TROUBLE, now, cause=error)
+            else:
+                self.writable = True
+                self._rarely.reset(_WRITE_TROUBLE)
+                _log.info("the state can be written again")
+                return
+        raise StateUnavailable(_WRITE_TROUBLE)
+
+    def _put_back(self) -> None:
+        """The fleet as the disk has it; stays behind where even reading fails."""
+        try:
+            self.fleet = Fleet.restore(
+                self._policy, self._store.load(), started_time=self._started_time
+            )
+        except UNUSABLE:
+            return
+        self._behind = False
+
+    def _refuse_if_full(self, request: Request) -> None:
+        if len(self.fleet) < self._policy.max_queries:
+            return
+        application = request.application
+        labels = (label(application.name), label(f"{application.name}-{application.id}"))
+        for _, event in request.events:
+            if isinstance(event.body, IdleEvent | TerminatedEvent | HeartbeatEvent):
+                return  # may come without the name: only the fleet can tell
+            subject = event.body.progress if isinstance(event.body, ProgressEvent) else event.body
+            named = label(subject.name or subject.id)
+            if any(self.fleet.has((one, named)) for one in labels):
+                return
+        if request.events:
+            raise FleetFull(f"{self._policy.max_queries} queries are known already (max_queries)")
+
+    def _without_poison(self, request: Request, error: Exception, now: float) -> Receipt:
+        """One event at a time, after the core failed on a request: refuses those it fails on.
+
+        Else the listener would send the same request for ever, and nothing behind it.
+        """
+        refused: list[Refused] = []
+        judged = []
+        touched: set[Key] = set()
+        accepted = 0
+        self._restore_or_fail(error)
+        for position, (index, event) in enumerate(request.events):
+            single = msgspec.structs.replace(request, events=[(index, event)], refused=[])
+            try:
+                receipt = self.fleet.receive(single, now)
+                self._commit(now)
+            except StateUnavailable:
+                raise
+            except Exception as failure:  # noqa: BLE001
+                _log.error("an event could not be judged", kind=event.kind, exc_info=failure)
+                self._restore_or_fail(failure)
+                refused.append(
+                    Refused(index, event.sequence, "the agent failed on this event; see its log")
+                )
+                if len(refused) >= MAX_POISONED:
+                    refused.extend(
+                        Refused(rest, later.sequence, "not judged: too many events failed")
+                        for rest, later in request.events[position + 1 :]
+                    )
+                    break
+            else:
+                accepted += receipt.accepted
+                judged.extend(receipt.judged)
+                touched |= receipt.touched
+        refused = sorted((*request.refused, *refused), key=lambda one: one.index)
+        last = self.fleet.receive(msgspec.structs.replace(request, events=[], refused=refused), now)
+        self._commit(now)
+        return msgspec.structs.replace(
+            last, accepted=accepted, refused=refused, judged=judged, touched=touched
+        )
+
+    def _restore_or_fail(self, error: Exception) -> None:
+        self._behind = True
+        self._put_back()
+        if self._behind:
+            self.writable = False
+            raise StateUnavailable("the state cannot be read") from error
+
+    def _remember(self, request: Request, receipt: Receipt, now: float) -> None:
+        """A point of history per judged progress. The newest of a query is told by its view."""
+        progresses = [
+            (event.time, event.body.progress)
+            for _, event in request.events
+            if isinstance(event.body, ProgressEvent)
+        ]
+        newest: set[Key] = set()
+        found: list[tuple[Key, Point]] = []
+        # From the end: events that were resent, and not judged again, come first.
+        for judgement in reversed(receipt.judged):
+            if judgement.event != "progress":
+                continue
+            key = (judgement.application, judgement.query)
+            if key not in newest:
+                newest.add(key)
+                if self.fleet.has(key):
+                    found.append((key, _point_of_view(self.fleet.view(key, now), now)))
+                _drop_matching(progresses, judgement.batch_id)
+                continue
+            matching = _drop_matching(progresses, judgement.batch_id)
+            if matching is None:
+                continue
+            event_time, progress = matching
+            found.append(
+                (
+                    key,
+                    Point(
+                        time=event_time,
+                        batch_seconds=progress.seconds,
+                        rows=progress.rows or 0,
+                        backlog_rows=judgement.backlog_rows,
+                        limit=judgement.limit.current,
+                        credit_rows=None,
+                        limited=judgement.state == "backpressured",
+                    ),
+                )
+            )
+        for key, point in reversed(found):
+            self.history.add(key, point)
+
+    def _saved_orders(self) -> list[OrderRecord]:
+        try:
+            saved = self._store.mark(_ORDERS_MARK)
+            return [] if saved is None else msgspec.json.decode(saved, type=list[OrderRecord])
+        except (StoreFailed, msgspec.MsgspecError):
+            return []
+
+
+def _point_of_view(view: QueryView, now: float) -> Point:
+    credits_rows = [
+        (source.exclusive_rows or 0.0) + (source.floating_rows or 0.0)
+        for source in view.sources
+        if source.exclusive_rows is not None or source.floating_rows is not None
+    ]
+    return Point(
+        time=view.last_progress_time or now,
+        batch_seconds=view.batch_seconds,
+        rows=view.batch_rows or 0,
+        backlog_rows=view.backlog_rows,
+        limit=view.limit.current,
+        credit_rows=sum(credits_rows) if credits_rows else None,
+        limited=view.batch_limited,
+    )
+
+
+def _drop_matching(
+    progresses: list[tuple[float, Progress]], batch_id: int | None
+) -> tuple[float, Progress] | None:
+    """Takes the last progress of that batch off the list."""
+    for place in range(len(progresses) - 1, -1, -1):
+        if progresses[place][1].batch_id == batch_id:
+            return progresses.pop(place)
+    return None

@@ -1,0 +1,101 @@
+"""Keeps every accepted event as a line of JSON, for ``weir replay``, in files of bounded size."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_any = msgspec.json.Decoder()
+_encode = msgspec.json.Encoder().encode
+
+
+class Recorder:
+    """Appends to one file; at its size it becomes ``.1``, and what was ``.1`` becomes ``.2``.
+
+    A line is the event as it came, with the application's and the listener's fields beside it. An
+    event that was sent again may stand twice after a restart: ``(listener.instance, sequence)``
+    tells them apart.
+    """
+
+    def __init__(self, path: Path, *, max_bytes: int, keep: int) -> None:
+        """Raises OSError where the file cannot be opened."""
+        self._path = path
+        self._max_bytes = max_bytes
+        self._keep = keep
+        self._written: dict[str, int] = {}  # newest sequence by listener instance
+        self.recorded_total = 0
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = path.open("ab", buffering=0)
+        self._cut_torn_line()
+
+    def record(self, body: bytes, refused: set[int]) -> None:
+        """Appends a request's events, but for those refused by index. Raises OSError.
+
+        ``body`` was decoded once already, so it is a sound request.
+        """
+        data = _any.decode(body)
+        application = data["application"]
+        listener = data["listener"]
+        instance = str(listener["instance"])
+        newest = self._written.get(instance, 0)
+        lines: list[bytes] = []
+        for index, event in enumerate(data["events"]):
+            if index in refused or event["sequence"] <= newest:
+                continue
+            newest = event["sequence"]
+            line: dict[str, Any] = {
+                **event,
+                "application": application,
+                "listener": {"instance": instance},
+            }
+            lines.append(_encode(line))
+        if not lines:
+            return
+        text = b"\n".join(lines) + b"\n"
+        size = self._file.tell()
+        if size and size + len(text) > self._max_bytes:
+            self._rotate()
+        start = self._file.tell()
+        try:
+            written = self._file.write(text)
+            if written != len(text):
+                raise OSError(28, "the record is cut short: no space left", str(self._path))  # noqa: TRY301
+        except OSError:
+            self._file.truncate(start)
+            raise
+        if len(self._written) >= 10_000:  # listeners long gone: their tails will not come again
+            self._written.clear()
+        self._written[instance] = newest
+        self.recorded_total += len(lines)
+
+    def close(self) -> None:
+        """Closes the file."""
+        self._file.close()
+
+    def _rotate(self) -> None:
+        self._file.close()
+        for number in range(self._keep, 0, -1):
+            older = self._path.with_name(f"{self._path.name}.{number}")
+            newer = (
+                self._path
+                if number == 1
+                else self._path.with_name(f"{self._path.name}.{number - 1}")
+            )
+            if newer.exists():
+                newer.replace(older)
+        self._file = self._path.open("ab", buffering=0)
+
+    def _cut_torn_line(self) -> None:
+        """A kill while writing leaves half a line; what follows must not join it."""
+        size = self._file.seek(0, os.SEEK_END)
+        if not size:
+            return
+        with self._path.open("rb") as file:
+            file.seek(size - 1)
+            if file.read(1) != b"\n":
+                self._file.write(b"\n")

@@ -1,0 +1,140 @@
+"""docs/configuration.md and the help of ``weir agent``, both from the settings.
+
+``python -m agent.service.reference`` rewrites the page.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+
+from agent.service.config import ENV_PREFIX, RuleSettings, Settings, flag_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pydantic.fields import FieldInfo
+
+PAGE: Final = Path(__file__).parents[2] / "docs" / "configuration.md"
+_METAVARS: Final = {
+    "address_file": "FILE",
+    "token_file": "FILE",
+    "tls_cert_file": "FILE",
+    "tls_key_file": "FILE",
+    "record_file": "FILE",
+    "state_dir": "DIR",
+    "host": "ADDRESS",
+    "labels": "NAME=VALUE,…",
+    "rules": "JSON",
+    "mode": "off|dry-run|on",
+    "durability": "normal|full",
+    "driver_process": "off|auto|PID",
+    "log_format": "json|text",
+    "log_level": "debug|info|warning|error",
+}
+_HEAD: Final = """\
+# Configuration of the agent
+
+<!-- Made by `python -m agent.service.reference`; do not edit. -->
+
+Every option can stand on the command line of `weir agent`, in the environment, or in a YAML file
+(`--config FILE` or `WEIR_CONFIG`). The command line wins over the environment, the environment over
+the file. In the file an option has its plain name:
+
+```yaml
+host: 0.0.0.0
+token_file: /run/secrets/weir/token
+state_dir: /var/lib/weir
+target_seconds: 5
+deadline_seconds: 60
+labels: {namespace: shop, cluster: a}
+rules:
+  - match: "orders/*"
+    target_seconds: 2
+  - match: "*-backfill"
+    mode: "off"
+```
+
+An unknown key, in the file or as a `WEIR_` variable, or a wrong value ends the agent at once with
+exit code 2 and one line that names it. Passed over are the variables of the driver side and of the
+other commands, and those that Kubernetes makes for a service named `weir…`. `labels` on the command
+line or in the environment is `name=value,name=value` or a JSON object, `rules` a JSON list. Flags
+that are true or false may stand without a value: `--metrics-need-token`.
+"""
+
+
+def markdown() -> str:
+    """The whole page."""
+    parts = [_HEAD]
+    for group, fields in groupby(Settings.model_fields.items(), key=lambda item: _group(item[1])):
+        parts.append(f"\n## {group}\n")
+        parts.append("| option | default | what it does | variable |")
+        parts.append("|---|---|---|---|")
+        for key, field in fields:
+            description = (field.description or "").replace("|", "\\|")
+            parts.append(
+                f"| `{flag_of(key)}` | {_default(field.default)} | {description} "
+                f"| `{ENV_PREFIX}{key.upper()}` |"
+            )
+    parts.append("\n## Rules\n")
+    parts.append(
+        "Each rule has `match`, a shell pattern for `query` or `application/query`, and any of "
+        + ", ".join(f"`{key}`" for key in RuleSettings.model_fields if key != "match")
+        + ". What a rule leaves out stays as it is."
+    )
+    return "\n".join(parts) + "\n"
+
+
+def parse(arguments: Sequence[str]) -> tuple[dict[str, str], str | None]:
+    """The command line of ``weir agent``: options by key, as text, and the configuration file.
+
+    Exits with 0 after ``--help`` and with 2 and one line where an option is unknown.
+    """
+    parser = _Parser(
+        prog="weir agent",
+        description="The sidecar: takes in events, judges, answers with grants, shows it all.",
+        epilog="Every option can also stand in the file, and in the environment as WEIR_OPTION.",
+        argument_default=argparse.SUPPRESS,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--config", metavar="FILE", help="YAML file with these options.")
+    for group, fields in groupby(Settings.model_fields.items(), key=lambda item: _group(item[1])):
+        section = parser.add_argument_group(group)
+        for key, field in fields:
+            help_text = f"{field.description} Default: {_default(field.default)}."
+            more: dict[str, Any] = {"metavar": _METAVARS.get(key, "N")}
+            if field.annotation is bool:
+                more = {"metavar": "true|false", "nargs": "?", "const": "true"}
+            section.add_argument(
+                flag_of(key), dest=key, help=help_text.replace("`", "").replace("%", "%%"), **more
+            )
+    found = vars(parser.parse_args(list(arguments)))
+    config_file = found.pop("config", None)
+    return found, config_file
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message}; see {self.prog} --help\n")
+
+
+def _group(field: FieldInfo) -> str:
+    extra = field.json_schema_extra
+    assert isinstance(extra, dict)
+    return str(extra["group"])
+
+
+def _default(value: Any) -> str:
+    if value is None or value in ([], {}):
+        return "none"
+    if isinstance(value, bool):
+        return f"`{str(value).lower()}`"
+    return f"`{value:g}`" if isinstance(value, float) else f"`{value}`"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(markdown(), "utf-8")
+    sys.stdout.write(f"{PAGE}\n")

@@ -1,0 +1,260 @@
+"""The agent as a process: starts everything in order, announces its address, ends in order."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import socket
+import ssl
+import time
+from typing import TYPE_CHECKING
+
+import structlog
+import uvicorn
+
+from agent import __version__
+from agent.service import log
+from agent.service.access import Gate, TokenFileError, Tokens
+from agent.service.app import Service
+from agent.service.config import ConfigError, load
+from agent.service.keeper import Keeper
+from agent.service.recorder import Recorder
+from agent.service.store import Store, StoreInUse, StoreUnusable
+from agent.service.timers import Certificate, Timers
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Mapping
+    from pathlib import Path
+
+    from agent.service.config import Settings
+
+GRACE_SECONDS = 5
+#: Connections at once, idle ones too; a driver keeps one.
+MAX_CONNECTIONS = 8192
+ADDRESS_FILE_NAME = "agent.address"
+_log = structlog.get_logger("agent")
+
+
+def run(flags: Mapping[str, str], environ: Mapping[str, str], config_file: str | None) -> None:
+    """Runs until SIGTERM or SIGINT. Raises ConfigError, in one line, where it cannot start."""
+    settings, notices = load(flags, environ, config_file)
+    log.configure(settings.log_format, settings.log_level)
+    for notice in notices:
+        _log.warning(notice)
+    tokens = _tokens(settings)
+    tls = _tls(settings)
+    listening = _bind(settings)
+    with contextlib.ExitStack() as held:
+        held.callback(listening.close)
+        store = _store(settings)
+        held.callback(store.close)
+        recorder = _recorder(settings)
+        if recorder is not None:
+            held.callback(recorder.close)
+        started_time = time.time()
+        keeper = Keeper(settings.policy(), store, started_time=started_time)
+        _say_state(store, keeper)
+        held.callback(lambda: keeper.close(time.time()))
+        service = Service(
+            keeper,
+            Gate(tokens, settings.host),
+            max_request_bytes=settings.max_request_bytes,
+            max_queries=settings.max_queries,
+            labels=dict(settings.labels),
+            started_time=started_time,
+            metrics_need_token=settings.metrics_need_token,
+            live_need_token=settings.live_need_token,
+            recorder=recorder,
+        )
+        config = uvicorn.Config(
+            service.application(),
+            log_config=None,
+            access_log=False,
+            lifespan="off",
+            http="h11",
+            ws="none",
+            loop="asyncio",
+            server_header=False,
+            proxy_headers=False,
+            backlog=1024,
+            limit_concurrency=MAX_CONNECTIONS,
+            timeout_keep_alive=75,  # beyond the heartbeat and Prometheus's usual interval
+            timeout_graceful_shutdown=GRACE_SECONDS,
+        )
+        config.load()
+        config.ssl = tls
+        certificate = None
+        if tls is not None and settings.tls_cert_file and settings.tls_key_file:
+            certificate = Certificate(tls, settings.tls_cert_file, settings.tls_key_file)
+        timers = Timers(
+            service,
+            tokens=tokens,
+            certificate=certificate,
+            driver_process=settings.driver_process,
+            clock=time.time,
+        )
+        _Server(config, timers, settings).run(sockets=[listening])
+    _log.info("stopped")
+
+
+class _Server(uvicorn.Server):
+    """Ends with success on a signal, and runs the timers while it serves."""
+
+    def __init__(self, config: uvicorn.Config, timers: Timers, settings: Settings) -> None:
+        super().__init__(config)
+        self._timers = timers
+        self._settings = settings
+        self._address_file: Path | None = None
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._timers.start()
+        assert sockets is not None
+        address = _address(sockets[0], secure=self.config.ssl is not None)
+        self._address_file = _write_address(self._settings, address)
+        _log.info(
+            "listening",
+            address=address,
+            version=__version__,
+            token="needed" if self._settings.token_file else "none: this machine only",
+            mode=self._settings.mode,
+        )
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        _log.info("stopping")
+        if self._address_file is not None:
+            self._address_file.unlink(missing_ok=True)
+        await super().shutdown(sockets)
+        self._timers.stop()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None, None, None]:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stop, number)
+        try:
+            yield
+        finally:
+            for number in (signal.SIGTERM, signal.SIGINT):
+                loop.remove_signal_handler(number)
+
+    def _stop(self, number: signal.Signals) -> None:
+        if self.should_exit and number == signal.SIGINT:
+            self.force_exit = True  # asked twice at the keyboard
+        self.should_exit = True
+
+
+def _tokens(settings: Settings) -> Tokens | None:
+    if settings.token_file is None:
+        return None
+    try:
+        return Tokens(settings.token_file)
+    except TokenFileError as error:
+        raise ConfigError(f"token_file: {error}") from None
+
+
+def _tls(settings: Settings) -> ssl.SSLContext | None:
+    if settings.tls_cert_file is None or settings.tls_key_file is None:
+        return None
+    _check_readable("tls_cert_file", settings.tls_cert_file)
+    _check_readable("tls_key_file", settings.tls_key_file)
+
+    def no_passphrase() -> str:
+        raise ConfigError(
+            f"tls_key_file: {settings.tls_key_file}: has a passphrase; it must have none"
+        )
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        context.load_cert_chain(settings.tls_cert_file, settings.tls_key_file, no_passphrase)
+    except (ssl.SSLError, OSError) as error:
+        raise ConfigError(
+            f"tls_cert_file: {settings.tls_cert_file} and {settings.tls_key_file} are not a PEM "
+            f"certificate and its key: {error}"
+        ) from None
+    return context
+
+
+def _check_readable(key: str, path: Path) -> None:
+    try:
+        path.open("rb").close()
+    except OSError as error:
+        raise ConfigError(f"{key}: {path}: {error.strerror}") from None
+
+
+def _bind(settings: Settings) -> socket.socket:
+    try:
+        found = socket.getaddrinfo(
+            settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+    except (OSError, UnicodeError) as error:
+        raise ConfigError(f"host: {settings.host!r}: {error}") from None
+    family, kind, protocol, _, address = found[0]
+    listening = socket.socket(family, kind, protocol)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6 and address[0] == "::":
+            listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        listening.bind(address)
+    except OSError as error:
+        listening.close()
+        raise ConfigError(
+            f"port: cannot listen on {settings.host}:{settings.port}: {error.strerror}"
+        ) from None
+    return listening
+
+
+def _store(settings: Settings) -> Store:
+    try:
+        return Store(settings.state_dir, durability=settings.durability)
+    except (StoreInUse, StoreUnusable) as error:
+        raise ConfigError(f"state_dir: {error}") from None
+
+
+def _recorder(settings: Settings) -> Recorder | None:
+    if settings.record_file is None:
+        return None
+    try:
+        return Recorder(
+            settings.record_file,
+            max_bytes=settings.record_max_bytes,
+            keep=settings.record_keep,
+        )
+    except OSError as error:
+        raise ConfigError(f"record_file: {error.filename}: {error.strerror}") from None
+
+
+def _say_state(store: Store, keeper: Keeper) -> None:
+    if store.path is None:
+        _log.warning("no state_dir: counters and what is learned are lost when the agent stops")
+        return
+    if store.set_aside is not None:
+        path, why = store.set_aside
+        _log.error("the saved state is unusable: set aside, starting anew", file=path, cause=why)
+    _log.info("state", file=store.path, queries=len(keeper.fleet), parts=keeper.restored_parts)
+
+
+def _address(listening: socket.socket, *, secure: bool) -> str:
+    host, port = listening.getsockname()[:2]
+    # To be of use to a script on this machine, an address of all interfaces becomes loopback.
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104
+    shown = f"[{host}]" if ":" in host else host
+    return f"{'https' if secure else 'http'}://{shown}:{port}"
+
+
+def _write_address(settings: Settings, address: str) -> Path | None:
+    path = settings.address_file
+    if path is None and settings.state_dir is not None:
+        path = settings.state_dir / ADDRESS_FILE_NAME
+    if path is None:
+        return None
+    partial = path.with_name(path.name + ".new")
+    try:
+        partial.write_text(address + "\n", "utf-8")
+        partial.replace(path)
+    except OSError as error:
+        _log.warning("the address file cannot be written", file=path, cause=error)
+        return None
+    return path

@@ -1,0 +1,248 @@
+"""The saved state on disk: named parts in one SQLite file, each request's in one transaction."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import sqlite3
+import time
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+from agent.core.fleet import Change
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+SCHEMA_VERSION: Final = 1
+#: "WEIR" in ASCII: tells our file from any other SQLite file.
+APPLICATION_ID: Final = 0x57454952
+FILE_NAME: Final = "state.sqlite"
+LOCK_NAME: Final = "agent.lock"
+NO_MARKS: Final[Mapping[str, bytes]] = MappingProxyType({})
+_SET_MARK: Final = (
+    "INSERT INTO marks (name, value) VALUES (?, ?)"
+    " ON CONFLICT (name) DO UPDATE SET value = excluded.value"
+)
+
+
+class StoreInUse(Exception):  # noqa: N818
+    """Another agent holds this state directory."""
+
+
+class StoreUnusable(Exception):  # noqa: N818
+    """The directory cannot be used: one line with the cause."""
+
+
+class StoreFailed(Exception):  # noqa: N818
+    """A write or read failed: nothing of it was kept."""
+
+
+class Store:
+    """One state directory, held alone; or a store in memory, which forgets with the process."""
+
+    def __init__(self, directory: Path | None, *, durability: str = "normal") -> None:
+        """Raises StoreInUse, StoreUnusable. ``set_aside`` says if an unreadable file was moved."""
+        self._directory = directory
+        self._durability = durability
+        self._lock: int | None = None
+        self.set_aside: tuple[Path, str] | None = None
+        if directory is None:
+            self.path: Path | None = None
+            self._database = self._open()
+            return
+        self.path = directory / FILE_NAME
+        try:
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._lock = _lock(directory / LOCK_NAME)
+        except OSError as error:
+            raise StoreUnusable(f"{error.filename or directory}: {error.strerror}") from None
+        try:
+            self._database = self._open_or_set_aside(self.path)
+        except (sqlite3.Error, OSError) as error:
+            self._unlock()
+            raise StoreUnusable(f"{self.path}: {error}") from None
+
+    def load(self) -> list[Change]:
+        """Every part as last committed. Raises StoreFailed."""
+        try:
+            rows = self._database.execute("SELECT part, data FROM parts ORDER BY part").fetchall()
+        except sqlite3.Error as error:
+            raise StoreFailed(str(error)) from None
+        return [Change(str(part), bytes(data)) for part, data in rows]
+
+    def write(self, changes: Iterable[Change], marks: Mapping[str, bytes] = NO_MARKS) -> None:
+        """Commits all changes and marks, or none of them and raises StoreFailed."""
+        database = self._database
+        try:
+            database.execute("BEGIN IMMEDIATE")
+            for change in changes:
+                if change.data is None:
+                    database.execute("DELETE FROM parts WHERE part = ?", (change.part,))
+                else:
+                    database.execute(
+                        "INSERT INTO parts (part, data) VALUES (?, ?)"
+                        " ON CONFLICT (part) DO UPDATE SET data = excluded.data",
+                        (change.part, change.data),
+                    )
+            for name, value in marks.items():
+                database.execute(_SET_MARK, (name, value))
+            database.execute("COMMIT")
+        except sqlite3.Error as error:
+            if database.in_transaction:
+                with contextlib.suppress(sqlite3.Error):
+                    database.execute("ROLLBACK")
+            raise StoreFailed(str(error)) from None
+
+    def mark(self, name: str) -> bytes | None:
+        """What the service itself keeps beside the fleet's parts. Raises StoreFailed."""
+        try:
+            row = self._database.execute(
+                "SELECT value FROM marks WHERE name = ?", (name,)
+            ).fetchone()
+        except sqlite3.Error as error:
+            raise StoreFailed(str(error)) from None
+        return None if row is None else bytes(row[0])
+
+    def probe(self) -> None:
+        """Writes one mark, to see whether writing works again. Raises StoreFailed."""
+        try:
+            self._database.execute(_SET_MARK, ("probe", str(time.time()).encode()))
+        except sqlite3.Error as error:
+            raise StoreFailed(str(error)) from None
+
+    def tidy(self) -> None:
+        """Moves the write-ahead log into the main file and cuts it. Raises StoreFailed."""
+        if self.path is None:
+            return
+        try:
+            self._database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        except sqlite3.Error as error:
+            raise StoreFailed(str(error)) from None
+
+    def size_bytes(self) -> int | None:
+        """On disk, with its log; None for a store in memory."""
+        if self.path is None:
+            return None
+        total = 0
+        for end in ("", "-wal"):
+            with contextlib.suppress(OSError):
+                total += Path(f"{self.path}{end}").stat().st_size
+        return total
+
+    def abandon_contents(self, why: str) -> None:
+        """Sets the file aside and starts an empty one: its parts cannot be used."""
+        if self.path is None:
+            return
+        self._database.close()
+        self._set_aside(self.path, why)
+        self._database = self._open()
+
+    def close(self) -> None:
+        """Tidies, closes, lets the directory go."""
+        with contextlib.suppress(StoreFailed):
+            self.tidy()
+        self._database.close()
+        self._unlock()
+
+    def _open_or_set_aside(self, path: Path) -> sqlite3.Connection:
+        try:
+            return self._open()
+        except (sqlite3.DatabaseError, _Foreign) as error:
+            if isinstance(error, sqlite3.OperationalError) and _passing(error):
+                raise
+            self._set_aside(path, str(error))
+            return self._open()
+
+    def _open(self) -> sqlite3.Connection:
+        # Looked at by name before SQLite does: for a directory it only says "unable to open".
+        if self.path is not None and self.path.exists() and not self.path.is_file():
+            raise OSError(f"{self.path} is not a file")
+        database = sqlite3.connect(
+            ":memory:" if self.path is None else self.path,
+            isolation_level=None,  # transactions are begun and ended by hand, above
+            timeout=5.0,
+            cached_statements=32,
+            check_same_thread=False,
+        )
+        try:
+            _prepare(database, self._durability)
+        except BaseException:
+            database.close()
+            raise
+        if self.path is not None:
+            os.chmod(self.path, 0o600)  # noqa: PTH101 - names of queries are the owner's
+        return database
+
+    def _set_aside(self, path: Path, why: str) -> None:
+        stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+        target = path.with_name(f"{path.name}.unreadable-{stamp}")
+        number = 1
+        while target.exists():
+            number += 1
+            target = path.with_name(f"{path.name}.unreadable-{stamp}-{number}")
+        path.rename(target)
+        for end in ("-wal", "-shm"):
+            side = Path(f"{path}{end}")
+            if side.exists():
+                side.rename(f"{target}{end}")
+        self.set_aside = (target, why)
+
+    def _unlock(self) -> None:
+        if self._lock is not None:
+            os.close(self._lock)  # the lock goes with it
+            self._lock = None
+
+
+class _Foreign(Exception):  # noqa: N818
+    """Some other program's or a later agent's file."""
+
+
+def _prepare(database: sqlite3.Connection, durability: str) -> None:
+    (application,) = database.execute("PRAGMA application_id").fetchone()
+    (version,) = database.execute("PRAGMA user_version").fetchone()
+    (tables,) = database.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    if tables and application != APPLICATION_ID:
+        raise _Foreign("another program's file")
+    if version > SCHEMA_VERSION:
+        raise _Foreign(f"written by a later version (schema {version}, here {SCHEMA_VERSION})")
+    if tables:
+        (found,) = database.execute("PRAGMA quick_check(1)").fetchone()
+        if found != "ok":
+            raise sqlite3.DatabaseError(str(found))
+    database.execute("PRAGMA journal_mode = WAL")
+    database.execute(f"PRAGMA synchronous = {'FULL' if durability == 'full' else 'NORMAL'}")
+    database.execute("PRAGMA cache_size = -2048")
+    database.execute("PRAGMA journal_size_limit = 16777216")
+    database.execute("BEGIN IMMEDIATE")
+    database.execute("CREATE TABLE IF NOT EXISTS parts (part TEXT PRIMARY KEY, data BLOB NOT NULL)")
+    database.execute("CREATE TABLE IF NOT EXISTS marks (name TEXT PRIMARY KEY, value BLOB)")
+    database.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+    database.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+    database.execute("COMMIT")
+
+
+def _lock(path: Path) -> int:
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        holder = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip()
+        os.close(descriptor)
+        who = f" (process {holder})" if holder.isdigit() else ""
+        raise StoreInUse(
+            f"{path.parent} is in use by another agent{who}; give each agent its own state_dir"
+        ) from None
+    os.ftruncate(descriptor, 0)
+    os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+    return descriptor
+
+
+def _passing(error: sqlite3.OperationalError) -> bool:
+    """Locked, full, read-only, no permission: trouble of the moment, not of the file."""
+    text = str(error)
+    return any(
+        word in text for word in ("locked", "readonly", "read-only", "full", "unable", "I/O")
+    )
