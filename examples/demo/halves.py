@@ -156,7 +156,7 @@ class Demo:
     def _weir(self, *arguments: str) -> None:
         """The command, as one would type it."""
         done = subprocess.run(
-            [str(WEIR), *arguments, "--agent-url", self._url],
+            [str(WEIR), *arguments, "--url", self._url, "--reason", "the demo's second half"],
             cwd=ROOT,
             check=False,
             capture_output=True,
@@ -172,7 +172,7 @@ class Demo:
         """The job goes on under Weir, burst after burst, until Ctrl-C."""
         self._plain.say(
             f"\nGoing on until Ctrl-C (KEEP=1). Status page: {self._url}/ · terminal view: "
-            f".venv/bin/weir top --agent-url {self._url}"
+            f".venv/bin/weir top --url {self._url}"
         )
         folder = self._work / "kept"
         folder.mkdir()

@@ -1,0 +1,131 @@
+"""What is committed: no addresses of registries, no paths of a machine, nothing generated."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+try:
+    import tomllib
+except ModuleNotFoundError:  # Python 3.10
+    import tomli as tomllib  # type: ignore[no-redef, import-not-found, unused-ignore]
+
+ROOT = Path(__file__).resolve().parents[2]
+MOST_BYTES = 2_000_000
+
+
+def git(*arguments: str) -> list[str]:
+    done = subprocess.run(
+        ["git", "-C", str(ROOT), *arguments], capture_output=True, text=True, check=False
+    )
+    if done.returncode != 0:
+        pytest.skip("not a git checkout, so nothing is committed")
+    return [line for line in done.stdout.split("\0") if line]
+
+
+def committed() -> list[Path]:
+    return [ROOT / name for name in git("ls-files", "-z") if (ROOT / name).is_file()]
+
+
+def texts() -> list[tuple[str, str]]:
+    found = []
+    for path in committed():
+        data = path.read_bytes()
+        if b"\0" not in data[:8192]:
+            found.append((str(path.relative_to(ROOT)), data.decode("utf-8", "replace")))
+    return found
+
+
+# In parts, so that this file doesn't hold what it looks for.
+REGISTRIES = [
+    "pythonhosted" + ".org",
+    "pypi" + ".org/simple",
+    "repo1." + "maven",
+    "repo." + "maven.apache",
+    "registry." + "npmjs",
+    "proxy." + "golang",
+    "deb." + "debian.org",
+    "static." + "crates.io",
+]
+
+
+def test_no_registry_hosts_and_no_resolved_addresses() -> None:
+    resolved = re.compile(r'"resolved"\s*:\s*"https?:')
+    found = [
+        (name, host)
+        for name, text in texts()
+        for host in [*REGISTRIES, *(["resolved"] if resolved.search(text) else [])]
+        if host == "resolved" or host in text
+    ]
+    assert found == []
+
+
+def test_no_paths_of_a_machine() -> None:
+    here = str(ROOT) + "/"
+    home = re.compile(r"(?<![\w.])/(?:home|Users)/[a-z][\w.-]+/|(?<![\w.])/root/\.")
+    assert [name for name, text in texts() if here in text or home.search(text)] == []
+
+
+def test_nothing_that_is_ignored_is_committed() -> None:
+    assert git("ls-files", "-z", "--cached", "--ignored", "--exclude-standard")[:5] == []
+
+
+def test_no_large_files() -> None:
+    assert [path for path in committed() if path.stat().st_size > MOST_BYTES] == []
+
+
+def test_locks_hold_hashes_and_no_addresses() -> None:
+    for name in ("run.txt", "dev.txt"):
+        text = (ROOT / "requirements" / name).read_text()
+        assert "://" not in text
+        entries = re.split(r"\n(?=[a-z0-9])", text.strip())
+        assert len(entries) > 20
+        for entry in entries:
+            assert re.match(r"[a-z0-9._-]+==\S+", entry), entry
+            assert "--hash=sha256:" in entry, entry
+
+
+def pins(name: str) -> set[str]:
+    text = (ROOT / "requirements" / name).read_text()
+    return set(re.findall(r"^[a-z0-9._-]+==[^ ;]+", text, re.MULTILINE))
+
+
+def test_the_tests_run_on_the_versions_that_the_demo_runs_on() -> None:
+    assert pins("run.txt") <= pins("dev.txt")
+
+
+def test_the_lock_covers_what_the_agent_needs() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    locked = {pin.partition("==")[0] for pin in pins("run.txt")}
+    needed = {re.split(r"[\[><=; ]", entry)[0] for entry in project["dependencies"]}
+    assert needed - {"weir-spark-listener"} <= locked
+
+
+def test_both_distributions_have_one_version() -> None:
+    agent = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    listener = tomllib.loads((ROOT / "spark_listener/pyproject.toml").read_text())["project"]
+    assert agent["version"] == listener["version"]
+    assert f"weir-spark-listener=={listener['version']}" in agent["dependencies"]
+    assert listener["dependencies"] == []
+    assert f"## {agent['version']}" in (ROOT / "CHANGELOG.md").read_text().replace("[", "").replace(
+        "]", ""
+    )
+
+
+def test_the_licence_is_whole_and_in_both() -> None:
+    licence = (ROOT / "LICENSE").read_text()
+    assert licence == (ROOT / "spark_listener/LICENSE").read_text()
+    assert "Apache License" in licence
+    assert "END OF TERMS AND CONDITIONS" in licence
+
+
+def test_links_of_the_readme_lead_somewhere() -> None:
+    for name in ("README.md", "CONTRIBUTING.md"):
+        text = (ROOT / name).read_text()
+        targets = re.findall(r"\]\(([^)#\s]+)", text)
+        for target in targets:
+            if "://" not in target:
+                assert (ROOT / target).exists(), f"{name}: {target}"
