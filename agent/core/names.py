@@ -16,8 +16,8 @@ _UNFIT = re.compile(
     "[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb\ud800-\udfff]"
 )
 _SECRETS = re.compile(
-    r"(?i)\b((?:[\w.-]*(?:password|passwd|secret|token|api[_-]?key|credential|accountkey|sas))"
-    r"[\"']?\s*[=:]\s*)(\"[^\"]*\"|'[^']*'|[^\s,;&\"']+)"
+    r"(?i)([\w.-]*(?:password|passwd|secret|token|api[_-]?key|access[_.-]?key|credential|accountkey)"
+    r"[\w.-]*[\"']?\s*[=:]\s*)(\"[^\"]*\"|'[^']*'|[^\s,;&\"']+)"
 )
 _USERINFO = re.compile(r"(?i)(\w[\w+.-]*://)[^/\s@]+@")
 

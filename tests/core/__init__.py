@@ -1,0 +1,1 @@
+"""The pure core: tables for rules, laws as properties."""

@@ -1,0 +1,181 @@
+"""Decoding: tolerant of Spark, exact about what is wrong."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.core.decode import (
+    MalformedRequest,
+    ProgressEvent,
+    decode_event,
+    decode_progress,
+    decode_request,
+)
+from agent.core.kafka_offsets import parse_offsets, remaining_rows
+from tests.core.events import Driver
+
+PROGRESS: dict[str, Any] = {
+    "id": "q",
+    "runId": "r",
+    "timestamp": "2026-11-21T08:55:02.865Z",
+    "batchId": 3,
+    "numInputRows": 10,
+    "durationMs": {"triggerExecution": 1500, "walCommit": 20},
+    "sources": [],
+}
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        (b"", "truncated"),
+        (b'{"application": {"id": "a"', "truncated"),
+        (b"null", "object"),
+        (b"[]", "object"),
+        (b"{}", "application"),
+        (b'{"application": 3}', "$.application"),
+        (b'{"application":{"id":"a","name":"b"},"listener":{},"events":[]}', "instance"),
+        (b'{"application":{"id":"","name":"b"},"listener":{"instance":"i"},"events":[]}', "id"),
+        (b'{"application":{"id":"a","name":"\xff"}}', "utf-8"),
+        (b"[" * 100_000, "object"),
+        (
+            b'{"application":{"id":"a","name":"b"},"listener":{"instance":"i"},"events":['
+            + b"[" * 100_000
+            + b"]" * 100_000
+            + b"]}",
+            "nested",
+        ),
+    ],
+)
+def test_an_envelope_that_cannot_be_used_says_what_and_where(body: bytes, says: str) -> None:
+    with pytest.raises(MalformedRequest, match=None) as error:
+        decode_request(body)
+    assert says in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"type": "nonsense"}, "type: 'nonsense'"),
+        ({"type": None}, "type"),
+        ({"time": None}, "time"),
+        ({"time": "yesterday"}, "time: 'yesterday'"),
+        ({"time": "2026-11-21T08:55:02.865"}, "time"),
+        ({"body": []}, "body"),
+        ({"body": {**PROGRESS, "id": 3}}, "body.id"),
+        ({"body": {**PROGRESS, "runId": None}}, "body.runId"),
+        ({"body": {**PROGRESS, "timestamp": "soon"}}, "body.timestamp"),
+        ({"limits": {}}, "limits"),
+        ({"limits": [{"source": -1, "unit": "rows"}]}, "limits[0].source"),
+        ({"limits": [{"source": 0, "unit": "cows"}]}, "limits[0].unit"),
+        ({"sequence": 0}, "sequence"),
+        ({"sequence": True}, "sequence"),
+        ({"sequence": 1.5}, "sequence"),
+        ({"sequence": 2**70}, "sequence"),
+    ],
+)
+def test_one_bad_event_is_refused_by_its_index_and_the_others_kept(
+    change: dict[str, Any], says: str
+) -> None:
+    driver = Driver()
+    good, bad, other = driver.progress(1, 1.0), driver.progress(1, 1.0), driver.progress(1, 1.0)
+    bad.update({"body": {**PROGRESS}, "time": "2026-11-21T08:55:02.865Z", **change})
+    request = decode_request(driver.body(good, bad, other))
+    assert [index for index, _ in request.events] == [0, 2]
+    (refused,) = request.refused
+    assert refused.index == 1
+    assert says in refused.error
+
+
+@pytest.mark.parametrize("value", [-1, None, "12", True, [], {}, 1e400, float("nan")])
+@pytest.mark.parametrize("key", ["numInputRows", "batchId"])
+def test_a_number_that_cannot_be_is_missing_and_never_zero(key: str, value: object) -> None:
+    progress = decode_progress({**PROGRESS, key: value})
+    assert getattr(progress, {"numInputRows": "rows", "batchId": "batch_id"}[key]) is None
+
+
+def test_durations_are_seconds_and_the_whole_is_not_a_phase() -> None:
+    progress = decode_progress({**PROGRESS, "durationMs": {"triggerExecution": 1500, "x": -1}})
+    assert progress.seconds == 1.5
+    assert progress.phases == {}
+
+
+def test_rows_come_from_the_sources_where_the_event_log_has_none_at_the_top() -> None:
+    body = {k: v for k, v in PROGRESS.items() if k != "numInputRows"}
+    body["sources"] = [{"numInputRows": 4}, {"numInputRows": 5}]
+    assert decode_progress(body).rows == 9
+    body["sources"] = [{"numInputRows": 4}, {"numInputRows": -1}]
+    assert decode_progress(body).rows is None
+
+
+@pytest.mark.parametrize(
+    ("end", "latest", "rows"),
+    [
+        ({"t": {"0": 10, "1": 5}}, {"t": {"0": 12, "1": 9}}, 6),
+        ('{"t":{"0":10}}', '{"t":{"0":12}}', 2),  # the event log's offsets are texts
+        ({"t": {"0": 10}}, {"t": {"0": 8}}, 0),  # the topic was made anew: not negative
+        ({"t": {"0": 10}}, {"t": {"0": 10, "1": 7}}, 0),  # a new partition has no known end yet
+        ({"logOffset": 3}, {"logOffset": 9}, None),
+        ("7", "9", None),
+        (None, {"t": {"0": 1}}, None),
+        ({"t": {"x": 1}}, {"t": {"x": 2}}, None),
+        ("{broken", "{broken", None),
+    ],
+)
+def test_kafka_backlog_is_latest_minus_end_over_the_partitions(
+    end: object, latest: object, rows: int | None
+) -> None:
+    assert remaining_rows(parse_offsets(end), parse_offsets(latest)) == rows
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4)
+    ),
+    max_leaves=20,
+)
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(
+            [*PROGRESS, "sources", "stateOperators", "eventTime", "sink", "name", "batchDuration"]
+        ),
+        json_values,
+    )
+)
+def test_whatever_a_future_spark_writes_never_breaks_more_than_its_event(
+    strange: dict[str, Any],
+) -> None:
+    event = {
+        "type": "progress",
+        "time": "2026-11-21T08:55:02.865Z",
+        "body": {**PROGRESS, **strange},
+    }
+    try:
+        decoded = decode_event(event, 1)
+    except ValueError as error:
+        assert str(error).startswith("body.")  # noqa: PT017
+    else:
+        assert isinstance(decoded.body, ProgressEvent)
+
+
+@given(st.binary(max_size=200))
+def test_no_bytes_raise_anything_but_a_malformed_request(body: bytes) -> None:
+    try:
+        decode_request(body)
+    except MalformedRequest as error:
+        assert str(error)  # noqa: PT017
+
+
+def test_unknown_fields_are_ignored() -> None:
+    driver = Driver()
+    data = json.loads(driver.body({**driver.idle(), "future": {"a": 1}}))
+    data["more"] = True
+    assert len(decode_request(json.dumps(data).encode()).events) == 1

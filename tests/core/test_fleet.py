@@ -1,0 +1,544 @@
+"""The fleet end to end, in the driver's own words: requests in, judgements and grants out."""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agent.core.decode import decode_request
+from agent.core.fleet import Change, Fleet, Order, Receipt, UnknownQuery
+from agent.core.policy import Policy, QueryPolicy, Rule
+from tests.core.events import START_TIME, Driver
+
+KEY = ("shop", "orders")
+
+
+class World:
+    """A fleet and one driver, on one clock."""
+
+    def __init__(self, policy: Policy | None = None, **driver: Any) -> None:
+        self.policy = policy or Policy()
+        self.fleet = Fleet(self.policy, started_time=START_TIME - 1000)
+        self.driver = Driver(**driver)
+
+    def send(self, *events: dict[str, Any]) -> Receipt:
+        return self.fleet.receive(decode_request(self.driver.body(*events)), self.now)
+
+    @property
+    def now(self) -> float:
+        return self.driver.time + 0.05
+
+    def view(self, key: tuple[str, str] = KEY):
+        return self.fleet.view(key, self.now)
+
+    def batches(
+        self,
+        count: int,
+        *,
+        fixed: float = 1.0,
+        throughput: float = 1000.0,
+        backlog: int = 10**6,
+        limit: int | None = 500,
+        configured: int | None = 500,
+        sigma: float = 0.0,
+    ) -> list[Receipt]:
+        """Limited batches of a plant that obeys the grants two batches later."""
+        noise = random.Random(1)
+        receipts: list[Receipt] = []
+        pending = [limit, limit]
+        for _ in range(count):
+            in_force = pending.pop(0)
+            rows = backlog if in_force is None else in_force
+            backlog -= rows  # nothing new arrives
+            seconds = (fixed + rows / throughput) * (1 + noise.uniform(-sigma, sigma))
+            receipts.append(
+                self.send(
+                    self.driver.progress(
+                        rows, seconds, limit=in_force, configured=configured, backlog=backlog
+                    )
+                )
+            )
+            granted = [grant.limit for grant in receipts[-1].grants]
+            pending.append(granted[0] if granted else configured)
+        return receipts
+
+
+def limits_of(receipts: list[Receipt]) -> list[int | None]:
+    return [judged.limit.next for receipt in receipts for judged in receipt.judged]
+
+
+# -- deciding -------------------------------------------------------------------------------------
+
+
+def test_a_limited_query_is_brought_to_its_target_and_rests_there() -> None:
+    world = World()
+    receipts = world.batches(60, sigma=0.05)
+    assert world.view().batch_seconds == pytest.approx(5.0, rel=0.3)
+    settled = limits_of(receipts)[-20:]
+    assert len(set(settled)) <= 2  # no oscillation at rest
+    assert receipts[-1].judged[0].limit.target_feasible is True
+
+
+def test_every_reply_carries_the_live_grant_a_heartbeats_too() -> None:
+    world = World()
+    world.batches(20)
+    granted = world.send(world.driver.heartbeat()).grants
+    (grant,) = granted
+    assert (grant.id, grant.runId, grant.source, grant.unit) == ("q-1", "r-1", 0, "rows")
+    assert grant.expires_seconds == 60.0
+    assert grant.limit == world.view().limit.next
+
+
+@pytest.mark.parametrize(
+    ("rows", "seconds", "more", "reason"),
+    [
+        (None, 3.0, {}, "hold:missing"),
+        (500, None, {}, "hold:missing"),
+        (0, 0.5, {}, "hold:empty"),
+        (500, 3.0, {"batch_id": 2}, "hold:replayed"),
+        (500, 0.4, {"backlog": 0}, "hold:not_limited"),
+    ],
+)
+def test_batches_that_teach_nothing_change_nothing(
+    rows: int | None, seconds: float | None, more: dict[str, Any], reason: str
+) -> None:
+    world = World()
+    world.batches(3)
+    before = world.view()
+    receipt = world.send(
+        world.driver.progress(
+            rows, seconds, **{"limit": 500, "configured": 500, "backlog": 10, **more}
+        )
+    )
+    (judged,) = receipt.judged
+    assert judged.limit.reason == reason
+    assert judged.limit.next == before.limit.next
+
+
+def test_an_unlimited_source_gets_a_limit_once_its_cost_is_known() -> None:
+    world = World()
+    world.send(world.driver.progress(2000, 3.0, limit=None))
+    receipt = world.send(world.driver.progress(30000, 31.0, limit=None))
+    (grant,) = receipt.grants
+    assert grant.limit is not None
+    assert 1500 < grant.limit < 7000  # about 4 s worth of 1000 rows/s
+
+
+def test_a_source_out_of_reach_is_never_granted_anything() -> None:
+    world = World()
+    said = [{"source": 0, "unit": "rows", "limit": 5, "configured": 5, "backlog": 9}]
+    said[0]["control"] = "advice"
+    receipts = [world.send(world.driver.progress(5, 2.0, limits=said)) for _ in range(6)]
+    assert all(not receipt.grants for receipt in receipts)
+    assert receipts[-1].judged[0].limit.reason == "hold:no_control"
+    assert "its limit cannot be changed live" in " ".join(world.view().missing)
+
+
+def test_files_are_limited_in_files() -> None:
+    world = World(unit="files")
+    in_force: int | None = 1
+    for _ in range(30):
+        said = {
+            "source": 0,
+            "unit": "files",
+            "limit": in_force,
+            "configured": 1,
+            "backlog": 500,
+            "admitted": in_force,
+        }
+        rows = 100 * (in_force or 0)
+        receipt = world.send(world.driver.progress(rows, 0.5 + rows / 1000, limits=[said]))
+        if receipt.grants:
+            assert receipt.grants[0].unit == "files"
+            in_force = receipt.grants[0].limit
+    assert in_force == pytest.approx(45, rel=0.3)  # 4.5 s of 1000 rows/s in files of 100
+    assert world.view().backlog_rows == pytest.approx(50_000)
+
+
+def test_two_sources_share_by_backlog_and_the_smaller_keeps_its_exclusive_credit() -> None:
+    world = World()
+    for _ in range(12):
+        said = [
+            {"source": i, "unit": "rows", "limit": 1000, "configured": 1000, "backlog": backlog}
+            for i, backlog in enumerate((10, 90_000))
+        ]
+        receipt = world.send(
+            world.driver.progress(
+                2000,
+                3.0,
+                limits=said,
+                sources=[{"numInputRows": 1000}, {"numInputRows": 1000}],
+            )
+        )
+    small, large = sorted(receipt.grants, key=lambda grant: grant.source)
+    assert small.limit is not None
+    assert large.limit is not None
+    assert 0 < small.limit < large.limit
+    view = world.view()
+    total = sum((s.exclusive_rows or 0) + (s.floating_rows or 0) for s in view.sources)
+    assert small.limit >= 0.05 * total
+
+
+def test_the_reason_floor_stability_is_given_when_the_target_cannot_hold() -> None:
+    world = World(Policy(default=QueryPolicy(target_seconds=2.0, deadline_seconds=300.0)))
+    # c0 of 4 s is above the target of 2 s, and 500 rows/s arrive.
+    in_force: int | None = 500
+    reasons = set()
+    backlog = 0.0
+    for _ in range(40):
+        rows = in_force or 0
+        seconds = 4.0 + rows / 1000
+        backlog = max(0.0, backlog + 500 * seconds - rows)
+        receipt = world.send(
+            world.driver.progress(
+                rows, seconds, limit=in_force, configured=500, backlog=int(backlog) + 1
+            )
+        )
+        reasons.add(receipt.judged[0].limit.reason)
+        if receipt.grants:
+            in_force = receipt.grants[0].limit
+    assert "floor:stability" in reasons or "bound:doubling" in reasons
+    assert receipt.judged[0].limit.target_feasible is False
+    assert (in_force or 0) / (4.0 + (in_force or 0) / 1000) > 500  # it keeps up
+
+
+# -- first batch, restarts ------------------------------------------------------------------------
+
+
+def test_the_first_batch_of_a_new_run_is_limited_from_what_was_learned() -> None:
+    world = World()
+    world.batches(30)
+    learned = world.view().limit.next
+    world.send(world.driver.terminated())
+    world.driver.run_id, world.driver.batch_id = "r-2", world.driver.batch_id
+    world.driver.time += 3600.0
+    receipt = world.send(world.driver.started())
+    (grant,) = receipt.grants
+    assert grant.runId == "r-2"
+    assert grant.reason == "first_batch"
+    assert grant.limit is not None
+    assert learned is not None
+    assert grant.limit <= learned
+
+
+def test_a_restarted_agent_without_its_state_renews_what_is_in_force() -> None:
+    world = World()
+    said = [{"source": 0, "unit": "rows", "limit": 700, "configured": 500, "backlog": 5000}]
+    receipt = world.send(world.driver.heartbeat(4, 2.0, limits=said))
+    (grant,) = receipt.grants
+    assert (grant.limit, grant.reason) == (700, "renew")
+
+
+def test_state_saved_and_restored_goes_on_as_if_nothing_had_happened() -> None:
+    whole, cut = World(), World()
+    saved: dict[str, bytes] = {}
+    for index in range(25):
+        rows, seconds = 400 + 37 * index, 1.0 + index * 0.1
+        args = {"limit": 500, "configured": 500, "backlog": 900 + index}
+        first = whole.send(whole.driver.progress(rows, seconds, **args))
+        second = cut.send(cut.driver.progress(rows, seconds, **args))
+        assert (first.judged, first.grants) == (second.judged, second.grants)
+        for change in cut.fleet.changes():
+            assert change.data is not None
+            saved[change.part] = change.data
+        parts = [Change(part, data) for part, data in saved.items()]
+        cut.fleet = Fleet.restore(cut.policy, parts, started_time=cut.now)
+    assert whole.view() == cut.view()
+    assert whole.fleet.totals == cut.fleet.totals
+
+
+def test_an_event_of_a_run_that_is_over_disturbs_nothing() -> None:
+    world = World()
+    world.batches(5)
+    late = world.driver.terminated()
+    world.driver.run_id = "r-2"
+    world.send(world.driver.started())
+    late["sequence"] = world.driver.sequence = world.driver.sequence + 1
+    world.send(late)
+    view = world.view()
+    assert (view.run_id, view.up, view.state) == ("r-2", True, "idle")
+
+
+# -- counting -------------------------------------------------------------------------------------
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.integers(min_value=1, max_value=7), min_size=1, max_size=30), st.randoms())
+def test_events_sent_again_are_counted_once(sizes: list[int], chance: random.Random) -> None:
+    world = World()
+    events = [world.driver.progress(10, 1.0, limit=5, backlog=3) for _ in range(sum(sizes))]
+    start = 0
+    for size in sizes:
+        # A reply was lost: the tail from some earlier event on comes again.
+        again = chance.randrange(0, start + 1)
+        receipt = world.send(*events[again : start + size])
+        start += size
+        assert receipt.acknowledged == start
+        assert receipt.accepted == start - again
+    view = world.view()
+    assert view.totals.batches == {"completed": len(events)}
+    assert view.totals.rows == 10 * len(events)
+    assert world.fleet.totals.events == {"progress": len(events)}
+
+
+def test_refused_events_are_acknowledged_and_named_by_index() -> None:
+    world = World()
+    bad = {**world.driver.idle(), "type": "odd"}
+    receipt = world.send(world.driver.idle(), bad, world.driver.idle())
+    assert receipt.accepted == 2
+    assert [(r.index, r.sequence) for r in receipt.refused] == [(1, bad["sequence"])]
+    assert receipt.acknowledged == 3
+    assert world.fleet.totals.refused == {"malformed": 1}
+
+
+def test_one_query_too_many_is_refused_and_the_others_go_on() -> None:
+    world = World(Policy(max_queries=2))
+    for number in range(3):
+        world.driver.query_id, world.driver.query = f"q-{number}", f"orders-{number}"
+        receipt = world.send(world.driver.progress(1, 1.0))
+    assert len(world.fleet) == 2
+    assert "2 queries" in receipt.refused[0].error
+    assert world.fleet.totals.refused == {"cardinality": 1}
+
+
+def test_time_adds_up_to_one_second_per_second() -> None:
+    world = World()
+    for number in range(20):
+        world.send(
+            world.driver.progress(10, 2.0, limit=10, backlog=number % 2, gap=1.0),
+            world.driver.heartbeat(),
+        )
+    world.send(world.driver.idle())
+    spent = world.view().totals.state_seconds
+    assert sum(spent.values()) == pytest.approx(world.driver.time - START_TIME, abs=1.1)
+    assert spent["backpressured"] == pytest.approx(20.0)
+    assert spent["busy"] == pytest.approx(20.0)
+
+
+def test_backlog_is_exactly_what_was_measured_and_grows_only_while_a_batch_runs() -> None:
+    world = World()
+    for number in range(10):
+        world.send(world.driver.progress(100, 1.0, limit=100, backlog=5000 + 100 * number))
+    assert world.view().backlog_rows == 5900
+    world.send(world.driver.heartbeat(11, 0.5))
+    world.driver.time += 4.0
+    assert world.view().backlog_rows == pytest.approx(5900 + 200 * 4.0, rel=0.1)
+
+
+# -- names ----------------------------------------------------------------------------------------
+
+
+def test_a_restarted_application_goes_on_in_the_same_series() -> None:
+    world = World()
+    world.batches(3)
+    world.driver.application_id, world.driver.run_id = "local-2", "r-2"
+    world.driver.instance = "listener-2"
+    world.driver.sequence = 0
+    world.send(world.driver.progress(10, 1.0))
+    assert world.fleet.keys() == [KEY]  # the same checkpoint (query id): a restart, however soon
+    assert world.view().totals.batches == {"completed": 4}
+
+
+def test_a_second_live_application_gets_its_id_appended_and_is_counted() -> None:
+    world = World()
+    world.batches(3)
+    other = Driver(application_id="local-2", instance="l-2", query_id="q-2", time=world.driver.time)
+    world.fleet.receive(decode_request(other.body(other.progress(10, 1.0))), world.now)
+    assert world.fleet.keys() == [KEY, ("shop-local-2", "orders")]
+    assert world.fleet.totals.name_collisions == 1
+    # The first one goes on in its own series.
+    world.batches(1)
+    assert world.view().totals.batches == {"completed": 4}
+
+
+def test_a_silent_query_is_gone_then_forgotten() -> None:
+    world = World()
+    world.batches(2)
+    world.fleet.changes()
+    assert world.fleet.tick(world.now + 10) == set()
+    assert world.fleet.tick(world.now + 20) == {KEY}
+    assert world.fleet.view(KEY, world.now + 21).up is False
+    assert world.fleet.tick(world.now + 20 + 3601) == {KEY}
+    assert len(world.fleet) == 0
+    assert Change("query:4:shoporders", None) in world.fleet.changes()
+
+
+# -- a hand at the wheel ---------------------------------------------------------------------------
+
+
+def order(**what: Any) -> Order:
+    return Order(who="test", **what)
+
+
+def test_the_kill_switch_brings_the_configured_limit_back_at_once() -> None:
+    world = World()
+    world.batches(20)
+    in_force = world.view().limit.next
+    assert in_force != 500
+    world.fleet.control("*", "*", order(mode="off"), world.now)
+    said = [{"source": 0, "unit": "rows", "limit": in_force, "configured": 500, "backlog": 9}]
+    (grant,) = world.send(world.driver.heartbeat(21, 1.0, limits=said)).grants
+    assert (grant.limit, grant.reason) == (500, "mode:off")
+    said[0]["limit"] = 500
+    assert world.send(world.driver.heartbeat(21, 2.0, limits=said)).grants == []
+    receipts = world.batches(5)
+    assert all(not receipt.grants for receipt in receipts)
+    assert world.view().mode == "off"
+
+
+def test_dry_run_decides_and_tells_and_does_not_act() -> None:
+    world = World(Policy(default=QueryPolicy(mode="dry-run")))
+    receipts = world.batches(15)
+    assert all(not receipt.grants for receipt in receipts)
+    limit = receipts[-1].judged[0].limit
+    assert limit.current == 500
+    assert limit.next is not None
+    assert limit.next > 1000
+    assert {decision.acted for decision in world.view().decisions} == {False}
+
+
+def test_hold_release_and_limit_by_hand() -> None:
+    world = World()
+    world.batches(20)
+    held = world.view().limit.next
+    world.fleet.control("shop", "orders", order(hold=True), world.now)
+    receipts = world.batches(5, throughput=100.0, limit=held)
+    assert {judged.limit.next for receipt in receipts for judged in receipt.judged} == {held}
+    assert receipts[-1].judged[0].limit.reason == "hold:operator"
+    world.fleet.control("shop", "orders", order(limit=123, unit="rows"), world.now)
+    (grant,) = world.send(world.driver.heartbeat()).grants
+    assert (grant.limit, grant.reason) == (123, "manual")
+    world.fleet.control("shop", "orders", order(hold=False), world.now)
+    receipts = world.batches(6, limit=123)
+    assert receipts[-1].grants[0].limit != 123
+
+
+def test_orders_outlive_the_agent_and_meet_queries_that_come_later() -> None:
+    world = World(Policy(rules=(Rule(match="careful", mode="dry-run"),)))
+    world.fleet.control("*", "*", order(mode="off"), world.now)
+    parts = world.fleet.changes()
+    world.fleet = Fleet.restore(world.policy, parts, started_time=world.now)
+    world.batches(2)
+    assert world.view().mode == "off"
+    world.fleet.control("*", "*", order(mode="on"), world.now)
+    assert world.view().mode == "on"
+    world.driver.query_id, world.driver.query = "q-9", "careful"
+    world.send(world.driver.progress(1, 1.0))
+    assert world.view(("shop", "careful")).mode == "dry-run"  # a rule named it
+
+
+@pytest.mark.parametrize(
+    ("application", "query", "what", "error", "says"),
+    [
+        ("shop", "ordres", {"hold": True}, UnknownQuery, "nearest: shop/orders"),
+        ("shop", "nope*", {"hold": True}, UnknownQuery, "no query"),
+        ("shop", "orders", {}, ValueError, "exactly one"),
+        ("shop", "orders", {"hold": True, "mode": "on"}, ValueError, "exactly one"),
+        ("shop", "orders", {"limit": 0}, ValueError, "limit"),
+        ("shop", "orders", {"limit": 5, "unit": "files"}, ValueError, "in rows"),
+    ],
+)
+def test_a_wrong_order_says_what_is_wrong(
+    application: str, query: str, what: dict[str, Any], error: type[Exception], says: str
+) -> None:
+    world = World()
+    world.batches(2)
+    with pytest.raises(error, match=None) as caught:
+        world.fleet.control(application, query, order(**what), world.now)
+    assert says in str(caught.value)
+
+
+# -- hung, liveness --------------------------------------------------------------------------------
+
+
+def test_a_hung_batch_grows_older_between_heartbeats() -> None:
+    world = World()
+    world.batches(5)
+    world.send(world.driver.heartbeat(5, 100.0))
+    view = world.fleet.view(KEY, world.now + 3.0)
+    assert view.running_batch_id == 5
+    assert view.running_seconds == pytest.approx(103.0)
+    assert view.state == "stalled"
+    world.send(world.driver.progress(10, 110.0))
+    assert world.view().running_seconds is None
+
+
+@pytest.mark.parametrize(
+    ("after", "event", "ok", "why"),
+    [
+        (1.0, None, True, "idle"),
+        (1.0, ("heartbeat", 4, 2.0), True, "progressing"),
+        (1.0, ("heartbeat", 4, 20.0), True, "slow"),
+        (1.0, ("heartbeat", 4, 61.0), False, "hung"),
+        (16.0, None, False, "silent"),
+        (1.0, ("terminated",), True, "gone"),
+    ],
+)
+def test_a_probe_kills_only_what_a_restart_would_help(
+    after: float, event: tuple[Any, ...] | None, ok: bool, why: str
+) -> None:
+    world = World(Policy(default=QueryPolicy(deadline_seconds=60.0)))
+    world.batches(3)
+    if event is not None and event[0] == "heartbeat":
+        world.send(world.driver.heartbeat(event[1], event[2]))
+    elif event is not None:
+        world.send(world.driver.terminated("boom"))
+    found = world.fleet.liveness("shop", "orders", world.now + after)
+    assert (found.ok, found.why) == (ok, why)
+    assert world.fleet.liveness("shop", "other", world.now).why == "unknown"
+
+
+def test_a_probe_waits_for_an_agent_that_just_started() -> None:
+    world = World()
+    world.batches(3)
+    parts = world.fleet.changes()
+    fleet = Fleet.restore(world.policy, parts, started_time=world.now + 500)
+    assert fleet.liveness("shop", "orders", world.now + 510).why == "starting"
+    assert fleet.liveness("shop", "orders", world.now + 561).why == "silent"
+
+
+def test_a_failed_run_is_counted_and_its_batch_known_as_replayed() -> None:
+    world = World()
+    world.batches(3)
+    world.send(world.driver.heartbeat(3, 2.0))
+    receipt = world.send(world.driver.terminated("java.lang.Boom: password=x\n at y"))
+    assert receipt.judged[0].failure is not None
+    assert receipt.judged[0].failure.evidence == "java.lang.Boom: password=***"
+    assert receipt.judged[0].checkpoint.failures_consecutive == 1
+    world.driver.run_id = "r-2"
+    world.send(world.driver.started(), world.driver.progress(500, 2.0))
+    view = world.view()
+    assert view.totals.batches["replayed"] == 1
+    assert view.totals.replayed_rows == 500
+    assert view.spiral.replay_amplification > 1.0
+    assert view.checkpoint.failures_consecutive == 0
+
+
+def test_judgements_are_the_contracts_lines() -> None:
+    world = World()
+    (receipt,) = world.batches(1)
+    line = json.loads(json.dumps(__import__("msgspec").to_builtins(receipt.judged[0])))
+    assert list(line) == [
+        "time",
+        "application",
+        "query",
+        "batch_id",
+        "event",
+        "backlog_rows",
+        "backlog_seconds",
+        "lag_state",
+        "state",
+        "pressure",
+        "throughput_rows_per_second",
+        "fixed_cost_seconds",
+        "arrival_rows_per_second",
+        "limit",
+        "checkpoint",
+        "spiral",
+        "failure",
+    ]

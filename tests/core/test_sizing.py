@@ -1,0 +1,153 @@
+"""Sizing: its constraints as a table, its laws as properties."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.core.capacity import Capacity
+from agent.core.policy import QueryPolicy
+from agent.core.sizing import Bounds, bounds, choose, step
+
+
+def model(fixed: float, throughput: float) -> Capacity:
+    capacity = Capacity()
+    for rows in [1000, 9000, 4000, 15000] * 8:
+        capacity.learn(rows, fixed + rows / throughput)
+    return capacity
+
+
+@pytest.mark.parametrize(
+    ("fixed", "arrival", "deadline", "reason", "feasible"),
+    [
+        (1.0, 1000.0, None, "", True),  # n = mu (T - c0) digests what arrives
+        (1.0, None, None, "", True),  # nothing known of arrivals: the target decides
+        (6.0, 500.0, None, "floor:stability", False),  # c0 above the target: FLIP-183's floor trap
+        (1.0, 3900.0, None, "floor:stability", False),  # close to mu: only large batches keep up
+        (1.0, 9000.0, 30.0, "bound:deadline", False),  # nothing is stable: as much as is allowed
+        (1.0, 1000.0, 4.0, "bound:deadline", False),  # the deadline lies below the target
+    ],
+)
+def test_stability_beats_the_target_and_never_the_deadline(
+    fixed: float, arrival: float | None, deadline: float | None, reason: str, feasible: bool
+) -> None:
+    capacity = model(fixed, 4000.0)
+    policy = QueryPolicy(target_seconds=5.0, deadline_seconds=deadline)
+    wanted = max((5.0 - fixed) * 4000.0, 200.0)
+    size = choose(bounds(capacity, wanted, arrival, 0.0, policy), capacity, policy)
+    assert size is not None
+    assert (size.reason, size.feasible) == (reason, feasible)
+    if deadline is not None:
+        seconds = capacity.seconds(size.rows)
+        assert seconds is not None
+        assert seconds <= 0.8 * deadline + 1e-6
+
+
+def test_the_trigger_interval_asks_for_what_arrives_between_batches() -> None:
+    capacity = model(0.1, 4000.0)
+    policy = QueryPolicy(target_seconds=5.0)
+    found = bounds(capacity, 1000.0, 1000.0, 30.0, policy)
+    assert found.stability_rows == pytest.approx(1000.0 * 1.2 * 30.0)
+
+
+def test_an_overloaded_query_says_how_much_capacity_is_missing() -> None:
+    capacity = model(1.0, 4000.0)
+    policy = QueryPolicy(target_seconds=5.0, deadline_seconds=20.0)
+    found = bounds(capacity, 16000.0, 8000.0, 0.0, policy)
+    assert found.stability_rows == math.inf
+    assert found.sustained_ratio is not None
+    assert 2.4 < found.sustained_ratio < 3.5  # 1.2 x 8000 over a little less than 4000
+
+
+def test_nothing_known_leads_to_no_size() -> None:
+    policy = QueryPolicy()
+    assert choose(bounds(Capacity(), None, None, 0.0, policy), Capacity(), policy) is None
+
+
+@pytest.mark.parametrize(
+    ("current", "wanted", "limited", "more", "limit", "reason"),
+    [
+        (1000, 1100.0, True, {}, 1000, "hold:deadband"),
+        (1000, 1500.0, True, {}, 1500, "raise"),
+        (1000, 600.0, True, {}, 600, "lower"),
+        (1000, 9000.0, True, {}, 2000, "bound:doubling"),
+        (1000, 1500.0, False, {}, 1000, "hold:not_limited"),
+        (1000, 600.0, False, {}, 600, "lower"),
+        (None, 600.0, False, {}, 600, "lower"),
+        (1000, 0.2, True, {}, 1, "bound:minimum"),
+        (1000, 5.0, True, {"minimum_limit": 50}, 50, "bound:minimum"),
+        (1000, 1900.0, True, {"maximum_limit": 1200}, 1200, "bound:maximum"),
+        (1000, 1900.0, True, {"configured_is_ceiling": True}, 1000, "hold:deadband"),
+        (3000, 2900.0, True, {"maximum_limit": 1200}, 1200, "bound:maximum"),
+        (1, 1.4, True, {}, 1, "hold:deadband"),
+        (1, 1.6, True, {}, 2, "raise"),
+    ],
+)
+def test_a_step_is_bounded_and_announced_only_when_it_matters(
+    current: int | None,
+    wanted: float,
+    limited: bool,
+    more: dict[str, object],
+    limit: int,
+    reason: str,
+) -> None:
+    policy = QueryPolicy(**more)  # type: ignore[arg-type]
+    taken = step(current, wanted, constraint="", limited=limited, configured=1000, policy=policy)
+    assert taken.limit == limit
+    if reason != "hold:deadband" or limit == current:
+        assert taken.reason == reason or taken.reason.startswith("bound:")
+
+
+@given(
+    st.one_of(st.none(), st.integers(min_value=1, max_value=10**9)),
+    st.floats(min_value=1e-3, max_value=1e12),
+    st.booleans(),
+    st.integers(min_value=1, max_value=1000),
+    st.one_of(st.none(), st.integers(min_value=1000, max_value=10**9)),
+)
+def test_laws_of_a_step(
+    current: int | None, wanted: float, limited: bool, low: int, high: int | None
+) -> None:
+    policy = QueryPolicy(minimum_limit=low, maximum_limit=high)
+    taken = step(current, wanted, constraint="", limited=limited, configured=None, policy=policy)
+    assert taken.limit is not None
+    assert taken.limit >= 1
+    inside = current is None or low <= current <= (high or math.inf)
+    if inside:
+        assert low <= taken.limit <= (high or math.inf)
+    if current is not None and taken.limit > current >= low:
+        assert limited
+        assert taken.limit <= 2 * current
+    # At rest nothing moves: deciding again from the new limit with the same wish stays there.
+    once_more = step(
+        taken.limit, wanted, constraint="", limited=False, configured=None, policy=policy
+    )
+    if wanted >= taken.limit >= low:
+        assert once_more.limit == taken.limit
+
+
+@given(
+    st.floats(min_value=0.0, max_value=20.0),
+    st.floats(min_value=1.0, max_value=1e6),
+    st.one_of(st.none(), st.floats(min_value=0.0, max_value=1e6)),
+    st.one_of(st.none(), st.floats(min_value=1.0, max_value=1e4)),
+    st.floats(min_value=1.0, max_value=1e8),
+)
+def test_the_chosen_size_keeps_the_deadline_whatever_else_is_asked(
+    fixed: float, throughput: float, arrival: float | None, deadline: float | None, wanted: float
+) -> None:
+    capacity = Capacity()
+    for rows in (100, 5000, 20000):
+        capacity.learn(rows, fixed + rows / throughput)
+    policy = QueryPolicy(target_seconds=5.0, deadline_seconds=deadline)
+    limits = bounds(capacity, wanted, arrival, 0.0, policy)
+    size = choose(limits, capacity, policy)
+    assert size is not None
+    assert size.rows >= 1.0
+    assert math.isfinite(size.rows)
+    if limits.deadline_rows is not None:
+        assert size.rows <= max(limits.deadline_rows, 1.0) * (1 + 1e-9)
+    assert isinstance(limits, Bounds)
