@@ -20,6 +20,7 @@ python=$venv/bin/python
 fingerprint() {
   { echo "$here"
     "$python" -c 'import sys; print(sys.version, sys.base_prefix)'
+    ls -d ./*/__init__.py || : # a new package must be made known to the editable installation
     cat "requirements/$1.txt" pyproject.toml spark_listener/pyproject.toml scripts/setup.sh
   } 2>/dev/null | cksum
 }
