@@ -36,8 +36,16 @@ HOSTILE_NAMES = (
 )
 
 
-def point(age: float, seconds: float | None, rows: int, backlog: float | None, limit: int | None,
-          *, limited: bool = True, credit: float | None = None) -> Point:
+def point(
+    age: float,
+    seconds: float | None,
+    rows: int,
+    backlog: float | None,
+    limit: int | None,
+    *,
+    limited: bool = True,
+    credit: float | None = None,
+) -> Point:
     return Point(
         time=NOW - age,
         batch_seconds=seconds,
@@ -143,11 +151,25 @@ def view(query: str, application: str = "orders", **changes: Any) -> QueryView:
         "totals": Totals(rows=22_000_000, state_seconds={"busy": 900.0, "idle": 300.0}),
         "decisions": [
             Decision(
-                NOW - 420, 1_760, 0, "rows", 10_000, 20_000, "bound:doubling", True,
+                NOW - 420,
+                1_760,
+                0,
+                "rows",
+                10_000,
+                20_000,
+                "bound:doubling",
+                True,
                 "wants 24,300 rows for 5 s at 6,200 rows/s and 1.1 s fixed cost",
             ),
             Decision(
-                NOW - 210, 1_800, 0, "rows", 20_000, 20_000, "hold:not_limited", True,
+                NOW - 210,
+                1_800,
+                0,
+                "rows",
+                20_000,
+                20_000,
+                "hold:not_limited",
+                True,
                 "the last batch left nothing behind",
             ),
         ],
@@ -189,7 +211,9 @@ def failed(**changes: Any) -> QueryView:
             "org.postgresql.util.PSQLException: Connection to warehouse:5432 refused. "
             "Check that the hostname and port are correct",
         ),
-        "history": [point(400 - 5.0 * n, 3.0, 9_000, 0.0, 20_000, limited=False) for n in range(60)],
+        "history": [
+            point(400 - 5.0 * n, 3.0, 9_000, 0.0, 20_000, limited=False) for n in range(60)
+        ],
         "sink": "ForeachBatchSink",
         "missing": ["running batch: the query has ended"],
     }
@@ -199,8 +223,11 @@ def failed(**changes: Any) -> QueryView:
 def overloaded(**changes: Any) -> QueryView:
     history = [
         point(
-            300 - 6.5 * n, 5.2 + 1.1 * math.sin(n), 24_000,
-            40_000.0 + 9_000 * n, 24_000 + 500 * (n // 6),
+            300 - 6.5 * n,
+            5.2 + 1.1 * math.sin(n),
+            24_000,
+            40_000.0 + 9_000 * n,
+            24_000 + 500 * (n // 6),
         )
         for n in range(46)
     ]
@@ -220,28 +247,81 @@ def overloaded(**changes: Any) -> QueryView:
         "limit": LimitView("rows", 27_500, 28_000, "bound:deadline", False),
         "history": history,
         "sources": [
-            source(0, backlog=402_000, limit=20_000, granted=24_000, arrival_rows_per_second=5_900.0),
             source(
-                1, description="FileStreamSource[s3://lake/landing/corrections]", unit="files",
-                backlog=310, backlog_bound="lower", limit=40, configured=40,
-                arrival_rows_per_second=1_100.0, exclusive_rows=None, floating_rows=None,
+                0, backlog=402_000, limit=20_000, granted=24_000, arrival_rows_per_second=5_900.0
             ),
             source(
-                2, description="RateStreamV2[rowsPerSecond=100]", unit=None, control="advice",
-                note="this source takes no limit", backlog=None, limit=None, limit_known=False,
-                configured=None, arrival_rows_per_second=100.0,
-                exclusive_rows=None, floating_rows=None,
+                1,
+                description="FileStreamSource[s3://lake/landing/corrections]",
+                unit="files",
+                backlog=310,
+                backlog_bound="lower",
+                limit=40,
+                configured=40,
+                arrival_rows_per_second=1_100.0,
+                exclusive_rows=None,
+                floating_rows=None,
+            ),
+            source(
+                2,
+                description="RateStreamV2[rowsPerSecond=100]",
+                unit=None,
+                control="advice",
+                note="this source takes no limit",
+                backlog=None,
+                limit=None,
+                limit_known=False,
+                configured=None,
+                arrival_rows_per_second=100.0,
+                exclusive_rows=None,
+                floating_rows=None,
             ),
         ],
         "decisions": [
-            Decision(NOW - 240, 801, 0, "rows", 10_000, 20_000, "bound:doubling", True,
-                     "wants 41,000 rows to keep up with 7,100 rows/s"),
-            Decision(NOW - 120, 822, 0, "rows", 20_000, 24_000, "floor:stability", True,
-                     "5 s would take 19,500 rows, arrivals need more than any batch can give"),
-            Decision(NOW - 31, 838, 1, "files", 60, 40, "lower", True,
-                     "split by backlog: 402,000 of 454,000 rows wait at source 0"),
-            Decision(NOW - 6, 841, 0, "rows", 24_000, 24_000, "bound:deadline", True,
-                     "a larger batch would take over 48 s, 0.8 of the deadline"),
+            Decision(
+                NOW - 240,
+                801,
+                0,
+                "rows",
+                10_000,
+                20_000,
+                "bound:doubling",
+                True,
+                "wants 41,000 rows to keep up with 7,100 rows/s",
+            ),
+            Decision(
+                NOW - 120,
+                822,
+                0,
+                "rows",
+                20_000,
+                24_000,
+                "floor:stability",
+                True,
+                "5 s would take 19,500 rows, arrivals need more than any batch can give",
+            ),
+            Decision(
+                NOW - 31,
+                838,
+                1,
+                "files",
+                60,
+                40,
+                "lower",
+                True,
+                "split by backlog: 402,000 of 454,000 rows wait at source 0",
+            ),
+            Decision(
+                NOW - 6,
+                841,
+                0,
+                "rows",
+                24_000,
+                24_000,
+                "bound:deadline",
+                True,
+                "a larger batch would take over 48 s, 0.8 of the deadline",
+            ),
         ],
         "missing": ["source 2: its backlog is unknown: rate sources do not tell"],
     }
@@ -251,8 +331,11 @@ def overloaded(**changes: Any) -> QueryView:
 def pressured(**changes: Any) -> QueryView:
     history = [
         point(
-            290 - 4.9 * n, 4.7 + 0.6 * math.sin(2.1 * n), 22_000 + 300 * (n % 7),
-            max(0.0, 260_000.0 - 3_900 * n), 14_000 if n < 12 else 22_000 if n < 30 else 26_000,
+            290 - 4.9 * n,
+            4.7 + 0.6 * math.sin(2.1 * n),
+            22_000 + 300 * (n % 7),
+            max(0.0, 260_000.0 - 3_900 * n),
+            14_000 if n < 12 else 22_000 if n < 30 else 26_000,
         )
         for n in range(59)
     ]
@@ -275,25 +358,65 @@ def everything() -> list[QueryView]:
     """One of each, the worst last."""
     growing = [point(300 - 5 * n, 4.0, 5_000, 2_000.0 + 700 * n, 20_000) for n in range(60)]
     return [
-        view("done", "backfill", up=False, state="terminated", running_seconds=None,
-             gone_since_time=NOW - 900),
-        view("nightly", "reports", state="idle", running_seconds=None, running_batch_id=None,
-             arrival_rows_per_second=0.0, processed_rows_per_second=None, backlog_rows=0.0,
-             sources=[source(backlog=0, limit=None, configured=None, arrival_rows_per_second=0.0)],
-             limit=LimitView(None, None, None, "hold:empty"), mode="dry-run",
-             history=[point(3000 - 300 * n, 2.0, 500, 0.0, None, limited=False) for n in range(9)]),
+        view(
+            "done",
+            "backfill",
+            up=False,
+            state="terminated",
+            running_seconds=None,
+            gone_since_time=NOW - 900,
+        ),
+        view(
+            "nightly",
+            "reports",
+            state="idle",
+            running_seconds=None,
+            running_batch_id=None,
+            arrival_rows_per_second=0.0,
+            processed_rows_per_second=None,
+            backlog_rows=0.0,
+            sources=[source(backlog=0, limit=None, configured=None, arrival_rows_per_second=0.0)],
+            limit=LimitView(None, None, None, "hold:empty"),
+            mode="dry-run",
+            history=[point(3000 - 300 * n, 2.0, 500, 0.0, None, limited=False) for n in range(9)],
+        ),
         view("enrich-eu", "orders", held=True),
-        view("fraud", "payments", pressure="low", pressure_ratio=0.31, manual_limit=8_000,
-             limit=LimitView("rows", 8_000, 8_000, "manual", True)),
+        view(
+            "fraud",
+            "payments",
+            pressure="low",
+            pressure_ratio=0.31,
+            manual_limit=8_000,
+            limit=LimitView("rows", 8_000, 8_000, "manual", True),
+        ),
         view("late-joins", "payments", batch_seconds=11.8, running_seconds=13.0),
-        view("audit", "payments", history=growing, backlog_rows=43_300.0, backlog_seconds=11.0,
-             control="advice", missing=["limit: this Spark gives no live limit, advice only"]),
-        view("slow-state", "ads", target_feasible=False, fixed_cost_seconds=6.4, batch_seconds=7.2,
-             required_capacity_ratio=0.71),
+        view(
+            "audit",
+            "payments",
+            history=growing,
+            backlog_rows=43_300.0,
+            backlog_seconds=11.0,
+            control="advice",
+            missing=["limit: this Spark gives no live limit, advice only"],
+        ),
+        view(
+            "slow-state",
+            "ads",
+            target_feasible=False,
+            fixed_cost_seconds=6.4,
+            batch_seconds=7.2,
+            required_capacity_ratio=0.71,
+        ),
         pressured(),
         overloaded(),
-        view("heatmap", "geo", up=False, gone_since_time=NOW - 31.0, running_seconds=None,
-             last_event_time=NOW - 46.0),
+        view(
+            "heatmap",
+            "geo",
+            up=False,
+            gone_since_time=NOW - 31.0,
+            running_seconds=None,
+            last_event_time=NOW - 46.0,
+        ),
         view("scores", "ads", spiral=SpiralView("timing_out", 1.7, 2.4), pressure="high"),
         failed(),
         hung(),
@@ -308,11 +431,18 @@ def many(number: int) -> list[QueryView]:
         base = 2.0 + rng.random() * 2.5
         views.append(
             view(
-                f"query-{n:04d}", f"application-{n % 37:02d}",
+                f"query-{n:04d}",
+                f"application-{n % 37:02d}",
                 batch_seconds=base,
                 history=[
-                    point(5.0 * (120 - k), base + 0.4 * rng.random(), 9_000 + n, 1_000.0, 20_000,
-                          limited=rng.random() < 0.05)
+                    point(
+                        5.0 * (120 - k),
+                        base + 0.4 * rng.random(),
+                        9_000 + n,
+                        1_000.0,
+                        20_000,
+                        limited=rng.random() < 0.05,
+                    )
                     for k in range(120)
                 ],
             )

@@ -242,7 +242,7 @@ function empty() {
     h("h2", null, "No query yet"),
     h("p", null, "Add this to a PySpark job, and its streaming queries appear here within seconds:"),
     h("pre", { tabindex: "0", "aria-label": "Code to add to a job" }, h("code", null, code)),
-    h("p", null, "The job finds this agent by ", h("code", null, `WEIR_AGENT_URL=${location.origin}`), " in its environment, or by ", h("code", null, `spark.weir.url`), " in its Spark configuration."),
+    h("p", null, "The job finds this agent by ", h("code", null, `WEIR_AGENT_URL=${location.origin}`), " in its environment, or by ", h("code", null, "spark.weir.agent.url"), " in its Spark configuration."),
   );
 }
 

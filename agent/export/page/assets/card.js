@@ -4,7 +4,7 @@ import { h } from "./dom.js";
 import { clock, count, duration, isKnown, quantity, rate, visible } from "./format.js";
 import { flow } from "./flow.js";
 import { level } from "./order.js";
-import { areaPath, bar, batchTone, horizontal, linePath, niceMaximum, plot, sparkline, stepPath, timeSpan, within } from "./plot.js";
+import { areaPath, bar, batchBar, batchTone, horizontal, linePath, niceMaximum, plot, sparkline, stepPath, timeSpan, within } from "./plot.js";
 import words from "./words.js";
 
 // `entry` is one of order.worstFirst; `now` the agent's time in epoch seconds; `hover` a time or null.
@@ -14,7 +14,7 @@ export function card(entry, { now, open, hover }) {
   const id = domId(key);
   return h(
     "li",
-    { class: "query", key, id, "data-key": key, "data-tone": tone, "data-level": entry.level, "data-open": open ? "yes" : "no" },
+    { class: "query", key, id, "data-key": key, "data-tone": tone, "data-level": entry.level, "data-up": view.up ? "yes" : "no", "data-open": open ? "yes" : "no" },
     h(
       "div",
       { class: "row", "data-action": "toggle" },
@@ -138,11 +138,9 @@ function plots(view, now, hover) {
   return h("section", { class: "plots", "aria-label": "The last minutes", key: "plots" }, batchPlot(view, points, span, now, hover), backlogPlot(view, points, span, hover), limitPlot(view, points, span, hover), ratePlot(view, points, span, hover));
 }
 
-// The last point that began at or before the time pointed at.
+// The batch that was running at the time pointed at, else the next one to end.
 function pointAt(points, hover) {
-  let found = null;
-  for (const point of points) if (point.time <= hover) found = point;
-  return found ?? points[0] ?? null;
+  return points.find((point) => point.time >= hover) ?? points[points.length - 1] ?? null;
 }
 
 function values(points, read) {
@@ -178,9 +176,9 @@ function batchPlot(view, points, span, now, hover) {
     top,
     format: duration,
     hover,
-    legend: [h("span", { class: "key target-key" }, `target ${duration(target)}`), isKnown(view.deadline_seconds) ? h("span", { class: "key deadline-key" }, `deadline ${duration(view.deadline_seconds)}${deadline === null ? " (above)" : ""}`) : null],
+    legend: [h("span", { class: "key target-key" }, `target ${duration(target)}`), isKnown(view.deadline_seconds) ? h("span", { class: "key deadline-key" }, `deadline ${duration(view.deadline_seconds)}${deadline === null ? " ↑" : ""}`) : null],
     marks: (x, y) => [
-      ...points.filter((point) => isKnown(point.batch_seconds) && point.time >= span.from).map((point) => bar(x, y, point.time, point.time + point.batch_seconds, point.batch_seconds, `bar ${batchTone(point.batch_seconds, view)}`)),
+      ...points.filter((point) => isKnown(point.batch_seconds) && point.time >= span.from).map((point) => batchBar(x, y, point, view)),
       running !== null && bar(x, y, now - running, now, running, `bar running ${batchTone(running, view)}`),
       horizontal(y, target, top, "target"),
       horizontal(y, deadline, top, "deadline"),
@@ -190,7 +188,7 @@ function batchPlot(view, points, span, now, hover) {
 
 function backlogPlot(view, points, span, hover) {
   const backlog = values(points, (point) => point.backlog_rows);
-  const top = niceMaximum(highest(backlog));
+  const top = niceMaximum(1.08 * highest(backlog, [view.backlog_rows ?? 0]));
   const pairs = points.map((point) => [point.time, point.backlog_rows]);
   if (isKnown(view.backlog_rows)) pairs.push([span.to, view.backlog_rows]);
   const at = hover === null ? null : pointAt(points, hover);
@@ -200,7 +198,7 @@ function backlogPlot(view, points, span, hover) {
     readout: quantity(at !== null ? at.backlog_rows : view.backlog_rows, "rows"),
     summary: spoken("Backlog", backlog, (value) => quantity(value, "rows")),
     span,
-    top: Math.max(top, niceMaximum(view.backlog_rows ?? 0)),
+    top,
     format: count,
     hover,
     legend: isKnown(view.estimated_time_to_consume_seconds) && view.backlog_rows > 0 ? `consumed in ${duration(view.estimated_time_to_consume_seconds)}` : null,
@@ -215,7 +213,7 @@ function limitPlot(view, points, span, hover) {
   const credit = points.map((point) => [point.time, point.credit_rows]);
   const inRows = unit === null || unit === "rows"; // credit is in rows: on one scale only with rows
   const known = values(points, (point) => point.limit);
-  const top = niceMaximum(highest(known, [view.limit.current ?? 0], inRows ? values(points, (point) => point.credit_rows) : []));
+  const top = niceMaximum(1.08 * highest(known, [view.limit.current ?? 0], inRows ? values(points, (point) => point.credit_rows) : []));
   const at = hover === null ? null : pointAt(points, hover);
   const creditNow = at !== null ? at.credit_rows : (points[points.length - 1]?.credit_rows ?? null);
   return plot({
@@ -235,7 +233,7 @@ function limitPlot(view, points, span, hover) {
 function ratePlot(view, points, span, hover) {
   const speed = (point) => (isKnown(point.batch_seconds) && point.batch_seconds > 0 ? point.rows / point.batch_seconds : null);
   const speeds = values(points, speed);
-  const top = niceMaximum(highest(speeds, [view.arrival_rows_per_second ?? 0]));
+  const top = niceMaximum(1.08 * highest(speeds, [view.arrival_rows_per_second ?? 0]));
   const at = hover === null ? null : pointAt(points, hover);
   return plot({
     name: "rate",

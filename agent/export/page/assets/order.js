@@ -112,12 +112,12 @@ export function byCodePoint(one, other) {
 }
 
 // Shares of the last minute by state: {busy, backpressured, idle}, adding up to 1; null where no
-// batch tells. A batch counts as backpressured when the limit left a backlog behind.
+// batch tells. A point's time is its batch's end. A batch counts as backpressured when the limit left a backlog behind.
 export function shares(view, nowSeconds) {
   const points = view.history;
   const running = view.up && isKnown(view.running_seconds) ? view.running_seconds : null;
   if (points.length === 0 && running === null) return null;
-  const first = points.length > 0 ? points[0].time : nowSeconds - running;
+  const first = points.length > 0 ? points[0].time - (points[0].batch_seconds ?? 0) : nowSeconds - running;
   const start = Math.max(nowSeconds - WINDOW_SECONDS, first);
   const length = nowSeconds - start;
   if (!(length > 0)) return null;
@@ -129,11 +129,16 @@ export function shares(view, nowSeconds) {
     else busy += seconds;
   };
   for (const point of points) {
-    if (isKnown(point.batch_seconds)) add(point.time, point.time + point.batch_seconds, point.limited);
+    if (isKnown(point.batch_seconds)) add(point.time - point.batch_seconds, point.time, point.limited);
   }
-  if (running !== null) add(nowSeconds - running, nowSeconds, false);
+  if (running !== null) add(nowSeconds - running, nowSeconds, holdsBack(view));
   const total = Math.max(length, busy + held); // clocks differ a little: never over the whole
   return { busy: busy / total, backpressured: held / total, idle: (total - busy - held) / total };
+}
+
+// Whether a limit holds back a backlog, as far as is known now.
+function holdsBack(view) {
+  return view.sources.some((source) => isKnown(source.limit) && isKnown(source.backlog) && source.backlog > 0);
 }
 
 // Every word must be found in the names, the state, the level, the mode or the sources.

@@ -150,18 +150,14 @@ export function bar(x, y, from, to, value, kind) {
 // A list row's own small plot: bars of batch seconds, and the target as a line.
 export function sparkline(view, nowSeconds) {
   const span = timeSpan(view.history, nowSeconds);
-  const points = within(view.history, span).filter((point) => isKnown(point.batch_seconds));
+  const points = view.history.filter((point) => point.time >= span.from && isKnown(point.batch_seconds));
   const target = view.target_seconds;
   const highest = points.reduce((top, point) => Math.max(top, point.batch_seconds), 0);
   const running = view.up && isKnown(view.running_seconds) ? view.running_seconds : 0;
   const top = Math.max(highest, running, 1.5 * (target ?? 0)) || 1;
   const x = linear(span.from, span.to, 0, WIDTH);
   const y = linear(0, top, HEIGHT, 4);
-  const bars = points
-    .filter((point) => point.time >= span.from)
-    .map((point) =>
-      bar(x, y, point.time, point.time + point.batch_seconds, point.batch_seconds, `bar ${batchTone(point.batch_seconds, view)}`),
-    );
+  const bars = points.map((point) => batchBar(x, y, point, view));
   if (running > 0) bars.push(bar(x, y, nowSeconds - running, nowSeconds, running, `bar running ${batchTone(running, view)}`));
   return h(
     "svg",
@@ -170,6 +166,12 @@ export function sparkline(view, nowSeconds) {
     ...bars,
     horizontal(y, target, top, "target"),
   );
+}
+
+// A batch as a bar from its start to its end (a point's time), as high as it was long.
+export function batchBar(x, y, point, view) {
+  const seconds = point.batch_seconds;
+  return bar(x, y, point.time - seconds, point.time, seconds, `bar ${batchTone(seconds, view)}`);
 }
 
 export function batchTone(seconds, view) {

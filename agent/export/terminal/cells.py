@@ -1,0 +1,121 @@
+"""Text in terminal cells: cutting, padding, and the small drawings made of block characters."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+import unicodedata
+from typing import TYPE_CHECKING, Final, Literal
+
+from rich.cells import cell_len, set_cell_size
+from rich.text import Text
+
+from agent.export.terminal.format import is_known, visible
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+Align = Literal["left", "right"]
+
+STYLES: Final = {
+    "high": "bold red",
+    "low": "yellow",
+    "ok": "green",
+    "idle": "bright_black",
+    "unknown": "bright_black",
+}
+_STEPS: Final = "▁▂▃▄▅▆▇█"
+_EIGHTHS: Final = " ▏▎▍▌▋▊▉"
+
+
+def name(text: str, length: int = 200) -> str:
+    """A name from outside whose cells can be counted: stacked marks and selectors are dropped."""
+    kept: list[str] = []
+    marks = 0
+    for mark in visible(text, length):
+        if mark == "\ufe0f" or unicodedata.category(mark) in ("Mn", "Me", "Mc"):
+            marks += 1
+            if marks > 1 or mark == "\ufe0f":
+                continue
+        else:
+            marks = 0
+        kept.append(mark)
+    return "".join(kept)
+
+
+def begin(text: str, style: str) -> Text:
+    """A line that begins in a style; what is appended doesn't inherit it."""
+    return Text().append(text, style)
+
+
+def fit(text: str, width: int, align: Align = "left") -> str:
+    """Exactly ``width`` cells; what is too long ends in an ellipsis."""
+    if width <= 0:
+        return ""
+    length = cell_len(text)
+    if length > width:
+        cut = set_cell_size(text, width - 1).rstrip()
+        text, length = f"{cut}…", cell_len(cut) + 1
+    space = " " * (width - length)
+    return space + text if align == "right" else text + space
+
+
+def crop(line: Text, width: int) -> Text:
+    """A line of at most ``width`` cells."""
+    line.no_wrap = True
+    line.truncate(max(0, width), overflow="ellipsis")
+    return line
+
+
+def wrap(text: str, width: int, *, indent: str = "") -> list[str]:
+    """Prose in lines of at most ``width`` characters."""
+    return textwrap.wrap(text, max(10, width), subsequent_indent=indent) or [""]
+
+
+def sparkline(values: Sequence[float | None], width: int, top: float) -> str:
+    """The last ``width`` values as blocks from 0 to ``top``; unknown ones are blank."""
+    shown = list(values)[-width:]
+    text = "".join(_step(value, top) for value in shown)
+    return " " * (width - len(shown)) + text
+
+
+def _step(value: float | None, top: float) -> str:
+    if value is None or not is_known(value):
+        return " "
+    share = min(1.0, max(0.0, value / top)) if top > 0 else 0.0
+    return _STEPS[min(len(_STEPS) - 1, math.floor(share * len(_STEPS)))]
+
+
+def target_bar(value: float | None, target: float | None, width: int, style: str) -> Text:
+    """A bar from 0 to twice the target, with the target marked in the middle."""
+    if value is None or target is None or target <= 0 or width < 4:
+        return Text(" " * width)
+    middle = width // 2
+    eighths = round(min(2.0, max(0.0, value / target)) * middle * 8)
+    text = Text()
+    for cell in range(width):
+        filled = min(8, max(0, eighths - 8 * cell))
+        if cell == middle:
+            text.append("│" if filled < 8 else "┃", "bold" if filled < 8 else f"{style} reverse")
+        elif filled == 8:
+            text.append("█", style)
+        else:
+            text.append(
+                _EIGHTHS[filled] if filled else "·" if cell < middle else " ",
+                style if filled else "bright_black",
+            )
+    return text
+
+
+def share_bar(parts: Sequence[tuple[float, str, str]], width: int) -> Text:
+    """Parts of 1 as (share, character, style), side by side; always ``width`` cells."""
+    text = Text()
+    used = 0
+    total = 0.0
+    for share, character, style in parts:
+        total += share
+        until = min(width, math.floor(total * width + 0.5))
+        text.append(character * (until - used), style)
+        used = until
+    text.append(" " * (width - used))
+    return text

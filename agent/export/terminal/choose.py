@@ -1,0 +1,70 @@
+"""What a key does to the reader's choice. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from agent.export.terminal.render import SORTS, Selection
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_PAGE: Final = 10
+_LONGEST_FILTER: Final = 80
+
+
+def press(key: str, selection: Selection, listed: Sequence[tuple[str, str]]) -> Selection | None:
+    """The choice after a key; None quits. ``listed`` are the queries as they stand on screen."""
+    replace = msgspec.structs.replace
+    if key == "interrupt":
+        return None
+    if selection.typing:
+        return _type(key, selection)
+    if selection.help:
+        return None if key == "q" else replace(selection, help=False)
+    if key in ("q", "Q"):
+        return None
+    moves = {
+        "up": -1,
+        "k": -1,
+        "down": 1,
+        "j": 1,
+        "page up": -_PAGE,
+        "page down": _PAGE,
+        "home": -len(listed),
+        "g": -len(listed),
+        "end": len(listed),
+        "G": len(listed),
+    }
+    if key in moves and listed:
+        at = listed.index(selection.key) if selection.key in listed else 0
+        return replace(selection, key=listed[min(max(0, at + moves[key]), len(listed) - 1)])
+    if key == "enter":
+        return replace(selection, open=not selection.open)
+    if key == "escape":
+        return replace(selection, open=False, filter="" if not selection.open else selection.filter)
+    if key == "s":
+        after = SORTS[(SORTS.index(selection.sort) + 1) % len(SORTS)]
+        return replace(selection, sort=after)
+    if key == "/":
+        return replace(selection, typing=True)
+    if key in ("p", " "):
+        return replace(selection, paused=not selection.paused)
+    if key in ("?", "h"):
+        return replace(selection, help=True)
+    return selection
+
+
+def _type(key: str, selection: Selection) -> Selection:
+    replace = msgspec.structs.replace
+    if key == "enter":
+        return replace(selection, typing=False)
+    if key == "escape":
+        return replace(selection, typing=False, filter="")
+    if key == "backspace":
+        return replace(selection, filter=selection.filter[:-1])
+    if len(key) == 1 and len(selection.filter) < _LONGEST_FILTER:
+        return replace(selection, filter=selection.filter + key)
+    return selection

@@ -1,0 +1,327 @@
+"""The details of one query: alarm, flow, plots, capacity, decisions, checkpoint, what is unknown."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from rich.text import Text
+
+from agent.export.terminal.cells import STYLES, begin, fit, name, share_bar, sparkline, wrap
+from agent.export.terminal.format import clock, count, duration, is_known, percent, quantity, rate
+from agent.export.terminal.order import Entry, batch_tone, shares
+from agent.export.terminal.words import words
+
+if TYPE_CHECKING:
+    from agent.core.judgement import Decision, QueryView, SourceView
+
+_SHOWN_SOURCES: Final = 4
+_DESCRIPTION = re.compile(r"([\w.$]+?)(?:V2)?\[(.*)\]", re.DOTALL)
+_SUBSCRIBE = re.compile(r"Subscribe(?:Pattern)?\[(.*)\]", re.DOTALL)
+
+
+def detail(entry: Entry, now: float, width: int, room: int) -> list[Text]:
+    """The pane of one query, at most ``room`` lines, what matters most first."""
+    if room <= 0:
+        return []
+    view = entry.view
+    title = begin("── ", "bright_black")
+    title.append(name(view.query, 100), "bold")
+    title.append(f" of {name(view.application, 80)} ", "bright_black")
+    title.append(f"{entry.level.symbol} {entry.level.label} ", STYLES[entry.level.tone])
+    title.append("─" * max(0, width - title.cell_len), "bright_black")
+    parts = [
+        *_alarm(entry, now, width),
+        *_flow(entry, now, width),
+        *_plots(view, width),
+        *_capacity(view, width),
+        *_decisions(view, now, width),
+        *_checkpoint(view, width),
+        *_missing(view, width),
+    ]
+    return [title, *parts][:room]
+
+
+def _alarm(entry: Entry, now: float, width: int) -> list[Text]:
+    view = entry.view
+    style = STYLES[entry.level.tone]
+    said: list[str] = []
+    running = view.running_seconds if view.up else None
+    if entry.level.name in ("hung", "late") and running is not None:
+        text = f"Batch {view.running_batch_id} has been running for {duration(running)}"
+        if view.target_seconds:
+            times = count(running / view.target_seconds)
+            text += f": {times} times the target of {duration(view.target_seconds)}"
+        if view.deadline_seconds is not None and running > view.deadline_seconds:
+            text += f", past the deadline of {duration(view.deadline_seconds)}"
+        said.append(text + ".")
+    elif entry.level.name == "hung":
+        said.append("The query stands still: data waits, and no batch runs.")
+    if view.failure is not None:
+        cause = words().causes.get(view.failure.cause, "an unknown cause")
+        said.append(f"Ended by {cause}: {name(view.failure.evidence, 400)}")
+    if entry.level.name == "lost":
+        since = ""
+        if view.last_event_time is not None:
+            since = f" since {clock(view.last_event_time)} ({duration(now - view.last_event_time)})"
+        said.append(
+            f"No word from the driver{since}. It was killed, or it cannot reach this agent."
+        )
+    if view.spiral.phase in ("spiralling", "timing_out", "dead"):
+        said.append(
+            f"Checkpoint spiral: {words().spirals[view.spiral.phase]}. Loop gain "
+            f"{count(view.spiral.gain)}, rows attempted for each row committed "
+            f"{count(view.spiral.replay_amplification)}."
+        )
+    return [Text(f" {line}", style) for text in said for line in wrap(text, width - 2)]
+
+
+def describe(description: str) -> tuple[str, str]:
+    """Kind and short name: ``KafkaV2[Subscribe[orders]]`` is ``("Kafka", "orders")``."""
+    found = _DESCRIPTION.fullmatch(description)
+    if found is None:
+        plain = description.split("@", maxsplit=1)[0].rsplit(".", 1)[-1]
+        return "", plain or description
+    last = found[1].rsplit(".", 1)[-1]
+    kind = re.sub(r"(Stream)?(Source|Sink)(Provider)?$", "", last) or found[1]
+    subscribed = _SUBSCRIBE.fullmatch(found[2])
+    inner = subscribed[1] if subscribed else found[2]
+    parts = [part for part in inner.split("/") if part]
+    return kind, "/".join(parts[-2:]) if len(parts) > 1 else inner or description
+
+
+def source_tone(source: SourceView, view: QueryView) -> str:
+    """A source is pressed as far as its limit holds back what waits there."""
+    if not view.up:
+        return "idle"
+    if source.backlog is None:
+        return "unknown"
+    if source.backlog == 0 or source.limit is None or source.backlog <= source.limit:
+        return "ok"
+    return "low" if view.pressure == "ok" else view.pressure
+
+
+_SYMBOLS: Final = {"ok": "●", "low": "◆", "high": "▲", "idle": "○", "unknown": "?"}
+
+
+def limit_text(source: SourceView, view: QueryView) -> str:
+    """The source's limit in force, and the one granted next where it differs."""
+    if not source.limit_known:
+        if source.control == "live":
+            return "limit unknown"
+        return words().controls.get(source.control, "limit unknown")
+    changes = view.up and source.granted is not None and source.granted != source.limit
+    if source.limit is None:
+        now = "no limit"
+    else:
+        now = f"limit {count(source.limit) if changes else quantity(source.limit, source.unit)}"
+    return f"{now} → {quantity(source.granted, source.unit)}" if changes else now
+
+
+def _flow(entry: Entry, now: float, width: int) -> list[Text]:
+    """Sources, then the query below them, then the sink below it."""
+    view = entry.view
+    drawn: list[Text] = []
+    sources = view.sources[:_SHOWN_SOURCES]
+    labels = []
+    for source in sources:
+        kind, short = describe(source.description)
+        labels.append(name(f"{short} ({kind})" if kind else short, 60))
+    wide = min(max((len(label) for label in labels), default=0), max(12, width // 3))
+    for source, label in zip(sources, labels, strict=True):
+        tone = source_tone(source, view)
+        line = Text(" ")
+        line.append(f"{_SYMBOLS[tone]} ", STYLES[tone])
+        line.append(fit(label, wide), "bold")
+        bound = "≥ " if source.backlog_bound == "lower" else ""
+        waiting = (
+            f"{bound}{quantity(source.backlog, source.unit)} waiting"
+            if source.backlog is not None
+            else "backlog unknown"
+        )
+        line.append(f"  {fit(waiting, 19)}", "" if tone in ("ok", "idle") else STYLES[tone])
+        line.append(f" {limit_text(source, view)}")
+        if source.arrival_rows_per_second is not None:
+            line.append(f"  {rate(source.arrival_rows_per_second)}", "bright_black")
+        drawn.append(line)
+    if len(view.sources) > len(sources):
+        drawn.append(
+            Text(f"   and {len(view.sources) - len(sources)} more sources", "bright_black")
+        )
+    query = begin(" └▶ ", "bright_black")
+    style = STYLES[entry.level.tone]
+    query.append(f"{entry.level.symbol} ", style)
+    query.append(words().states.get(view.state, view.state), f"{style} bold")
+    if view.up and view.running_seconds is not None:
+        query.append(f", batch {view.running_batch_id} for {duration(view.running_seconds)}")
+    part = shares(view, now) if view.up else None
+    if part is not None:
+        if width < 100:
+            drawn.append(query)
+            query = Text("     ")
+        else:
+            query.append("  ")
+        bar = share_bar(
+            [
+                (part.busy, "█", "cyan"),
+                (part.backpressured, "▓", "red"),
+                (part.idle, "░", "bright_black"),
+            ],
+            12,
+        )
+        query.append_text(bar)
+        query.append(f" busy {percent(part.busy)}", "cyan")
+        query.append(f" backpressured {percent(part.backpressured)}", "red")
+        query.append(f" idle {percent(part.idle)}", "bright_black")
+    drawn.append(query)
+    kind, short = describe(view.sink or "sink unknown")
+    broken = view.failure is not None and view.failure.cause == "external_sink"
+    tone = "high" if broken else "ok" if view.up else "idle"
+    sink = begin("    └▶ ", "bright_black")
+    sink.append(f"{_SYMBOLS[tone]} ", STYLES[tone])
+    sink.append(name(f"{short} ({kind})" if kind else short, 60), "bold")
+    sink.append(
+        f"  {rate(view.processed_rows_per_second)}, "
+        f"{quantity(view.batch_rows, 'rows')} in the last batch"
+    )
+    drawn.append(sink)
+    return drawn
+
+
+def _plots(view: QueryView, width: int) -> list[Text]:
+    room = max(10, min(60, width - 48, len(view.history) + 1))
+    seconds, running = batch_now(view)
+    batch = begin(" batch    ", "bright_black").append_text(batch_spark(view, room))
+    batch.append(f"  {duration(seconds)}{' and running' if running else ''}", "bold")
+    batch.append(f", target {duration(view.target_seconds)}")
+    if view.deadline_seconds is not None:
+        batch.append(f", deadline {duration(view.deadline_seconds)}")
+    waiting = [*(point.backlog_rows for point in view.history), view.backlog_rows]
+    backlog = begin(" backlog  ", "bright_black")
+    backlog.append(sparkline(waiting, room, max((v for v in waiting if v), default=1.0)), "cyan")
+    backlog.append(f"  {quantity(view.backlog_rows, 'rows')}", "bold")
+    if view.backlog_seconds is not None:
+        backlog.append(f", {duration(view.backlog_seconds)} behind")
+    if view.estimated_time_to_consume_seconds and view.backlog_rows:
+        backlog.append(f", consumed in {duration(view.estimated_time_to_consume_seconds)}")
+    unit = view.limit.unit or "rows"
+    steps: list[float | None] = [point.limit for point in view.history]
+    steps.append(view.limit.current)
+    limit = begin(" limit    ", "bright_black")
+    limit.append(sparkline(steps, room, 1.15 * max((v for v in steps if v), default=1.0)), "cyan")
+    limit.append(f"  {quantity(view.limit.current, unit)}", "bold")
+    if view.limit.next is not None and view.limit.next != view.limit.current:
+        limit.append(f" → {quantity(view.limit.next, unit)}")
+    for source in view.sources[:1]:
+        if source.exclusive_rows is not None or source.floating_rows is not None:
+            own, shared = count(source.exclusive_rows), count(source.floating_rows)
+            limit.append(f", credit {own} own + {shared} shared")
+    return [batch, backlog, limit]
+
+
+def capacity_words(view: QueryView) -> list[str]:
+    """Whether the target holds, and how much more capacity it would take; sentences."""
+    text = words().capacity
+    ratio = view.required_capacity_ratio
+    if ratio is None or not is_known(ratio):
+        said = [text["unknown"]]
+    elif ratio > 1:
+        said = [text["over"].format(ratio=count(ratio))]
+    else:
+        said = [text["near" if ratio > 0.8 else "within"].format(percent=int(ratio * 100 + 0.5))]
+    target = duration(view.target_seconds)
+    if view.target_feasible is None:
+        said.append(text["target_unknown"])
+    else:
+        said.append(
+            text["feasible" if view.target_feasible else "infeasible"].format(target=target)
+        )
+    return said
+
+
+def _capacity(view: QueryView, width: int) -> list[Text]:
+    over = view.required_capacity_ratio is not None and view.required_capacity_ratio > 1
+    style = STYLES["high"] if over else STYLES["low"] if view.target_feasible is False else ""
+    said = [Text(f" {line}", style) for line in wrap(" ".join(capacity_words(view)), width - 2)]
+    figures = begin(" capacity ", "bright_black")
+    figures.append(
+        f"{rate(view.throughput_rows_per_second)} throughput, "
+        f"{duration(view.fixed_cost_seconds)} fixed cost of a batch"
+    )
+    if view.watermark_lag_seconds is not None:
+        figures.append(f", watermark {duration(view.watermark_lag_seconds)} behind")
+    return [*said, figures]
+
+
+def _decisions(view: QueryView, now: float, width: int) -> list[Text]:
+    if not view.decisions:
+        reason = words().reasons.get(view.limit.reason, name(view.limit.reason, 40))
+        return [begin(" decision ", "bright_black").append(reason)]
+    drawn = []
+    for decision in reversed(view.decisions[-5:]):
+        age = fit(duration(max(0.0, now - decision.time)), 10, "right")
+        line = begin(f" {age} ago  ", "bright_black")
+        line.append(_change(decision), "bold")
+        if len(view.sources) > 1:
+            line.append(f" at source {decision.source}")
+        line.append(f"  {words().reasons.get(decision.reason, name(decision.reason, 40))}")
+        if not decision.acted:
+            line.append(" (not acted on)", "yellow")
+        if decision.detail and line.cell_len + 20 < width:
+            line.append(f"  {name(decision.detail, 300)}", "bright_black")
+        drawn.append(line)
+    return drawn
+
+
+def _change(decision: Decision) -> str:
+    after = "no limit" if decision.after is None else quantity(decision.after, decision.unit)
+    if decision.before == decision.after:
+        return after
+    before = "no limit" if decision.before is None else count(decision.before)
+    return f"{before} → {after}"
+
+
+def _checkpoint(view: QueryView, width: int) -> list[Text]:
+    checkpoint = view.checkpoint
+    line = begin(" checkpoint ", "bright_black").append(duration(checkpoint.seconds), "bold")
+    longest = sorted(checkpoint.phases.items(), key=lambda item: (-item[1], item[0]))
+    for phase, seconds in longest[: 3 if width < 100 else 6]:
+        line.append(f"  {name(phase, 30)} {duration(seconds)}")
+    if checkpoint.failures_consecutive:
+        line.append(f"  {checkpoint.failures_consecutive} failures in a row", STYLES["high"])
+    return [line]
+
+
+def _missing(view: QueryView, width: int) -> list[Text]:
+    notes = [
+        *view.missing,
+        *(f"source {s.index}: {s.note}" for s in view.sources if s.note),
+    ]
+    return [
+        Text(f" {line}", "bright_black")
+        for note in notes[:6]
+        for line in wrap(f"not known: {name(note, 300)}", width - 2, indent="  ")
+    ]
+
+
+def batch_now(view: QueryView) -> tuple[float | None, bool]:
+    """The running batch where it is the longer one, else the last; seconds."""
+    running = view.running_seconds if view.up else None
+    if running is not None and running > (view.batch_seconds or 0.0):
+        return running, True
+    return view.batch_seconds, False
+
+
+def batch_spark(view: QueryView, width: int) -> Text:
+    """Batch seconds, each in its tone; the running batch last."""
+    seconds = [point.batch_seconds for point in view.history]
+    if view.up and view.running_seconds is not None:
+        seconds.append(view.running_seconds)
+    seconds = seconds[-width:]
+    known = [s for s in seconds if s is not None]
+    top = max([*known, 1.5 * (view.target_seconds or 0.0)], default=1.0)
+    text = Text(" " * (width - len(seconds)))
+    for value in seconds:
+        tone = batch_tone(value, view)
+        text.append(sparkline([value], 1, top), "cyan" if tone == "ok" else STYLES[tone])
+    return text

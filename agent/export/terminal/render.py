@@ -1,0 +1,256 @@
+"""One frame of the terminal view. Pure: an answer, a time and a choice in, lines out."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+import msgspec
+from rich.console import Group
+from rich.text import Text
+
+from agent.export.terminal.cells import STYLES, crop, name, wrap
+from agent.export.terminal.columns import columns_for, row, titles
+from agent.export.terminal.detail import detail
+from agent.export.terminal.format import UNKNOWN, clock, duration
+from agent.export.terminal.order import Entry, matches, worst_first
+from agent.export.terminal.snapshot import NotAnAgent, Snapshot, read_answer
+from agent.export.terminal.words import words
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from rich.console import RenderableType
+
+    from agent.core.judgement import QueryView
+
+Sort = Literal["worst", "backlog", "batch", "rate", "name"]
+SORTS: Final[tuple[Sort, ...]] = ("worst", "backlog", "batch", "rate", "name")
+#: Between two answers a running batch grows older by at most this: then the answer is late.
+MOST_AGING_SECONDS: Final = 10.0
+
+
+class Selection(msgspec.Struct, frozen=True, kw_only=True):
+    """What the reader chose."""
+
+    key: tuple[str, str] | None = None  # None: the first of the list
+    open: bool = False  # the details fill the screen
+    sort: Sort = "worst"
+    filter: str = ""
+    typing: bool = False  # the filter is being typed
+    paused: bool = False
+    help: bool = False
+
+
+def render(
+    snapshot: Snapshot | Mapping[str, Any],
+    now: float,
+    selection: Selection | int,
+    width: int,
+    height: int,
+) -> RenderableType:
+    """One frame of exactly ``height`` lines, none longer than ``width`` cells.
+
+    ``snapshot`` may be the agent's JSON answer as a mapping; what does not fit is said in the
+    frame. ``now`` is epoch seconds on the agent's clock. ``selection`` may be a place in the list.
+    """
+    if not isinstance(snapshot, Snapshot):
+        try:
+            snapshot = read_answer(snapshot)
+        except NotAnAgent as error:
+            return Group(*[Text(line) for line in wrap(str(error), width)[:height]])
+    if isinstance(selection, int):
+        listed = arrange(snapshot, Selection())
+        place = min(max(0, selection), len(listed) - 1)
+        selection = Selection(key=listed[place].key if listed else None)
+    body = lines(snapshot, now, selection, width, height)
+    return Group(*body)
+
+
+def arrange(snapshot: Snapshot, selection: Selection) -> list[Entry]:
+    """The queries as listed: filtered and sorted."""
+    entries = worst_first(snapshot.views)
+    chosen = selection.filter.lower().split()
+    entries = [entry for entry in entries if matches(entry, chosen)]
+    if selection.sort == "name":
+        return sorted(entries, key=lambda e: e.key)
+    read: dict[str, Callable[[QueryView], float | None]] = {
+        "backlog": lambda v: v.backlog_rows,
+        "batch": lambda v: max(v.running_seconds or 0.0, v.batch_seconds or 0.0),
+        "rate": lambda v: v.arrival_rows_per_second,
+    }
+    value = read.get(selection.sort)
+    if value is None:
+        return entries
+    # sorted keeps the order of equals: worst first among them.
+    return sorted(entries, key=lambda e: -(value(e.view) or 0.0))
+
+
+def lines(
+    snapshot: Snapshot, now: float, selection: Selection, width: int, height: int
+) -> list[Text]:
+    """The frame's lines."""
+    snapshot = aged(snapshot, now)
+    entries = arrange(snapshot, selection)
+    top = [_head(snapshot, now, selection, width), _levels(snapshot)]
+    if snapshot.lost_since_time is not None:
+        top.append(_lost(snapshot))
+    foot = _foot(selection, width)
+    room = max(0, height - len(top) - 1)
+    if selection.help:
+        middle = _help(room)
+    elif not entries:
+        middle = _nothing(snapshot, selection, width)
+    else:
+        at = next((n for n, e in enumerate(entries) if e.key == selection.key), 0)
+        middle = _body(entries, at, now, alone=selection.open, width=width, room=room)
+    middle = middle[:room] + [Text() for _ in range(room - len(middle))]
+    return [crop(line, width) for line in [*top, *middle, foot]][:height]
+
+
+def aged(snapshot: Snapshot, now: float) -> Snapshot:
+    """Running batches as old as they are now, unless the answer itself is old."""
+    passed = now - snapshot.time
+    if snapshot.lost_since_time is not None or not 0 < passed < MOST_AGING_SECONDS:
+        return snapshot
+    views = [
+        msgspec.structs.replace(view, running_seconds=view.running_seconds + passed)
+        if view.up and view.running_seconds is not None
+        else view
+        for view in snapshot.views
+    ]
+    return msgspec.structs.replace(snapshot, views=views)
+
+
+# -- around the list ----------------------------------------------------------------------------
+
+
+def _head(snapshot: Snapshot, now: float, selection: Selection, width: int) -> Text:
+    number = len(snapshot.views)
+    left = Text()
+    left.append(" weir ", "bold reverse")
+    left.append(f"  mode {_modes(snapshot)}", "bold")
+    left.append(f"   {number} {'query' if number == 1 else 'queries'}")
+    if snapshot.url:
+        left.append(f"   {name(snapshot.url, 60)}", "bright_black")
+    for key, value in list(snapshot.labels.items())[:3]:
+        left.append(f"  {name(key, 30)}={name(value, 30)}", "bright_black")
+    right = Text()
+    if selection.paused:
+        right.append("paused  ", "bold yellow")
+    if snapshot.lost_since_time is None:
+        right.append("● live  ", "green")
+    else:
+        right.append("○ not reachable  ", "bold red")
+    right.append(clock(now))
+    crop(left, width - right.cell_len - 1)
+    left.append(" " * max(1, width - left.cell_len - right.cell_len))
+    return left.append_text(right)
+
+
+def _modes(snapshot: Snapshot) -> str:
+    modes = Counter(view.mode for view in snapshot.views)
+    if not modes:
+        return UNKNOWN
+    said = {"dry-run": "dry run"}
+    if len(modes) == 1:
+        only = next(iter(modes))
+        return said.get(only, only)
+    return ", ".join(f"{said.get(mode, mode)} {number}" for mode, number in modes.items())
+
+
+def _levels(snapshot: Snapshot) -> Text:
+    found = Counter(entry.level.name for entry in worst_first(snapshot.views))
+    line = Text(" ")
+    for level in words().levels:
+        if found[level.name]:
+            line.append(f"{level.symbol} {found[level.name]} {level.label}", STYLES[level.tone])
+            line.append("   ")
+    return line
+
+
+def _lost(snapshot: Snapshot) -> Text:
+    return Text(
+        f" Agent not reachable since {clock(snapshot.lost_since_time)}"
+        f" ({duration(snapshot.lost_seconds)}): {name(snapshot.problem, 200)}",
+        "bold red",
+    )
+
+
+def _foot(selection: Selection, width: int) -> Text:
+    if selection.typing:
+        return Text.assemble(("/", "bold"), name(selection.filter, 200), ("▏", "blink"))
+    keys = [
+        ("q", "quit"),
+        ("↑↓", "select"),
+        ("⏎", "list" if selection.open else "details"),
+        ("s", f"sort: {selection.sort}"),
+        ("/", f"filter: {name(selection.filter, 30)}" if selection.filter else "filter"),
+        ("p", "go on" if selection.paused else "pause"),
+        ("?", "help"),
+    ]
+    line = Text()
+    for key, does in keys:
+        part = Text.assemble((f" {key} ", "reverse"), f" {does}  ")
+        if line.cell_len + part.cell_len <= width:
+            line.append_text(part)
+    return line
+
+
+def _help(room: int) -> list[Text]:
+    keys = (
+        ("q, Ctrl-C", "quit"),
+        ("↑ ↓, j k", "select a query"),
+        ("Enter", "its details on the whole screen, and back"),
+        ("s", "sort: worst first, by backlog, by batch time, by rate, by name"),
+        ("/", "filter by any word; Enter keeps it, Esc drops it"),
+        ("p", "pause the picture"),
+        ("?", "this page"),
+    )
+    page = [Text(), *[Text.assemble((f"  {k:<11}", "bold"), d) for k, d in keys], Text()]
+    # The legend goes first where the screen is too low for both.
+    for level in words().levels:
+        line = Text.assemble((f"  {level.symbol} {level.label:<16}", STYLES[level.tone]))
+        page.append(line.append(level.means))
+    return page[:room]
+
+
+def _nothing(snapshot: Snapshot, selection: Selection, width: int) -> list[Text]:
+    if snapshot.views:
+        return [Text(), Text(f"  No query matches {name(selection.filter, 60)!r}.")]
+    if snapshot.time == 0.0:
+        return [Text(), Text("  No figures yet: the agent has not answered.")]
+    said = "No query yet. Add this to a PySpark job, and its streaming queries appear here:"
+    code = ("from spark_listener import attach", "attach(spark)")
+    return [
+        Text(),
+        *[Text(f"  {line}") for line in wrap(said, width - 4)],
+        Text(),
+        *[Text(f"    {line}", "bold") for line in code],
+    ]
+
+
+# -- the list -----------------------------------------------------------------------------------
+
+
+def _body(
+    entries: list[Entry], at: int, now: float, *, alone: bool, width: int, room: int
+) -> list[Text]:
+    if alone:
+        return detail(entries[at], now, width, room)
+    wanted = detail(entries[at], now, width, 100)
+    # At least half of the screen for the list, as far as it needs it; a pane below 6 lines says
+    # too little to be worth its place.
+    rows = min(len(entries), max(room // 2 - 1, room - 1 - len(wanted)))
+    if room - 1 - rows < 6:
+        rows = min(len(entries), room - 1)
+    first = min(max(0, at - rows // 2), max(0, len(entries) - rows))
+    if at < rows:
+        first = 0
+    columns = columns_for(entries, width)
+    listed = [titles(columns)]
+    listed += [
+        row(entries[n], columns, chosen=n == at)
+        for n in range(first, min(first + rows, len(entries)))
+    ]
+    return listed + detail(entries[at], now, width, room - len(listed))

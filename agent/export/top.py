@@ -1,0 +1,154 @@
+"""``weir top``: an agent's queries in the terminal, live, worst first.
+
+On a terminal it takes the whole screen and listens to keys; otherwise it prints plain frames.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from typing import TYPE_CHECKING, Any, Final, TextIO
+
+import msgspec
+from rich.console import Console, Group
+from rich.live import Live
+
+from agent.client import AgentClient, WrongUse
+from agent.export.terminal.choose import press
+from agent.export.terminal.keys import Keyboard
+from agent.export.terminal.poll import Poller, fetch
+from agent.export.terminal.render import Selection, aged, arrange, lines, render
+from agent.export.terminal.snapshot import NotAnAgent, Snapshot, read_answer
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+    from agent.client import ClientSettings
+
+__all__ = ["Selection", "Snapshot", "read_answer", "render", "run_top"]
+
+REFRESH_SECONDS: Final = 2.0
+_REDRAW_SECONDS: Final = 1.0
+_PLAIN_WIDTH: Final = 120
+_DETAIL_LINES: Final = 40
+
+
+def run_top(
+    settings: ClientSettings,
+    *,
+    refresh_seconds: float = REFRESH_SECONDS,
+    once: bool = False,
+    output: TextIO | None = None,
+) -> int:
+    """Shows an agent until the reader quits; returns the exit code, 0.
+
+    With ``once``, prints one frame. Where ``output`` (standard output) is no terminal, prints a
+    plain frame every ``refresh_seconds``.
+
+    Raises WrongUse where the settings are wrong or the token is refused, and, with ``once``,
+    AgentUnavailable where no agent answers. Otherwise a missing agent is shown, and tried again.
+    """
+    if not 0.1 <= refresh_seconds <= 3600:
+        raise WrongUse(f"the refresh of {refresh_seconds:g} s is not within 0.1 and 3600 seconds")
+    console = Console(file=output or sys.stdout, highlight=False)
+    screen = console.is_terminal and not console.is_dumb_terminal
+    with AgentClient(settings) as client:
+        try:
+            if once:
+                try:
+                    snapshot = fetch(client)
+                except NotAnAgent as error:
+                    raise WrongUse(str(error)) from None
+                _print(console, snapshot, snapshot.time)
+                return 0
+            with _quit_on_signals(), Poller(client, refresh_seconds) as poller:
+                if screen:
+                    return _live(console, poller)
+                return _plain(console, poller, refresh_seconds)
+        except KeyboardInterrupt:
+            return 0
+        except BrokenPipeError:  # whoever read the frames has gone, as `| head` does
+            return 0
+
+
+def _print(console: Console, snapshot: Snapshot, now: float) -> None:
+    """A frame as high as it needs to be, without the line of keys."""
+    width = console.width if console.is_terminal else _plain_width(console)
+    height = len(snapshot.views) + _DETAIL_LINES
+    frame = lines(snapshot, now, Selection(), width, height)[:-1]
+    while frame and not frame[-1].plain.strip():
+        frame.pop()
+    # Rich asks again how wide the terminal is, and would wrap where it finds less.
+    console.print(Group(*frame), width=width, no_wrap=True, crop=False, overflow="ignore")
+    console.file.flush()
+
+
+def _plain_width(console: Console) -> int:
+    """COLUMNS where it is set, else wide enough for all that matters."""
+    columns = console._environ.get("COLUMNS", "")  # noqa: SLF001 - rich's own copy of the environment
+    return max(40, int(columns)) if columns.isdigit() and int(columns) else _PLAIN_WIDTH
+
+
+def _plain(console: Console, poller: Poller, refresh_seconds: float) -> int:
+    with Keyboard(stream=object()) as nobody:  # never takes keys from a script's standard input
+        while True:
+            nobody.wait(refresh_seconds, poller.wake_fd)
+            latest = poller.latest()
+            if latest is None:
+                continue
+            _print(console, *latest)
+            console.print()
+            time.sleep(refresh_seconds)
+
+
+def _live(console: Console, poller: Poller) -> int:
+    selection = Selection()
+    shown: tuple[Snapshot, float] | None = None
+    with (
+        Keyboard() as keyboard,
+        Live(console=console, screen=True, auto_refresh=False, vertical_overflow="crop") as live,
+    ):
+        while True:
+            latest = poller.latest()
+            if latest is not None and not (selection.paused and shown is not None):
+                shown = latest
+            snapshot, now = shown or (Snapshot(time=time.time(), views=[]), time.time())
+            listed = [entry.key for entry in arrange(aged(snapshot, now), selection)]
+            if selection.key is None and listed and selection.open:
+                selection = msgspec.structs.replace(selection, key=listed[0])
+            poller.wanted = selection.key or (listed[0] if listed else None)
+            width, height = console.size
+            if shown is None:
+                live.update(Group("", "  Asking the agent."), refresh=True)
+            else:
+                live.update(Group(*lines(snapshot, now, selection, width, height)), refresh=True)
+            for key in keyboard.wait(_REDRAW_SECONDS, poller.wake_fd):
+                after = press(key, selection, listed)
+                if after is None:
+                    return 0
+                selection = after
+                listed = [entry.key for entry in arrange(snapshot, selection)]
+
+
+class _quit_on_signals:  # noqa: N801 - reads as what it does
+    """While it holds, a request to end is an interrupt: the screen is put back first."""
+
+    def __enter__(self) -> None:
+        self._before: dict[int, Any] = {}
+        for name in ("SIGTERM", "SIGHUP"):
+            number = getattr(signal, name, None)
+            if number is None:
+                continue
+            try:
+                self._before[number] = signal.signal(number, self._interrupt)
+            except ValueError:  # not the main thread
+                return
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    @staticmethod
+    def _interrupt(_number: int, _frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
