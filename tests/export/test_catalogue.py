@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from agent.core.judgement import MODES, QUERY_STATES, REASONS
+from agent.core.measure import CHECKPOINT_PHASES
 from agent.core.occupancy import SPENT
-from agent.core.query import CHECKPOINT_PHASES
 from agent.export import catalogue
 from agent.export.catalogue import METRICS, metric
 from spark_listener.wire import CONTROLS, EVENT_TYPES

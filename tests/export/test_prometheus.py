@@ -18,8 +18,8 @@ from prometheus_client.openmetrics import exposition as openmetrics_exposition
 from prometheus_client.openmetrics import parser as openmetrics_parser
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
+from agent.core.measure import DURATION_BUCKETS_SECONDS
 from agent.core.names import label as fit
-from agent.core.query import DURATION_BUCKETS_SECONDS
 from agent.export.catalogue import BATCH_SECONDS_BUCKETS, METRICS, metric
 from agent.export.prometheus import (
     OPENMETRICS_TYPE,

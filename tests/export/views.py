@@ -202,7 +202,7 @@ def process(role: Any = "agent", application: str = "", **changes: Any) -> Proce
     return msgspec.structs.replace(plain, **changes)
 
 
-def extras(**changes: Any) -> Extras:
+def extras(times: int = 1, **changes: Any) -> Extras:
     plain = Extras(
         version="0.1.0",
         started_time=NOW - 3_600,
@@ -210,7 +210,9 @@ def extras(**changes: Any) -> Extras:
         agent_process=process(),
         driver_processes=(process("jvm", "orders", resident_bytes=1_500_000_000),),
         event_seconds=EventSeconds(
-            EVENT_SECONDS_BUCKETS, (0, 0, 5, 40, 12, 3, 1, 0, 0, 0, 0, 0, 0, 0), 0.0125
+            EVENT_SECONDS_BUCKETS,
+            tuple(count * times for count in (0, 0, 5, 40, 12, 3, 1, 0, 0, 0, 0, 0, 0, 0)),
+            0.0125 * times,
         ),
         refused_requests={"malformed": 2, "teapot": 1},
         state_writable=True,
@@ -222,13 +224,13 @@ def extras(**changes: Any) -> Extras:
     return msgspec.structs.replace(plain, **changes)
 
 
-def listener(application: str = "orders", **changes: Any) -> ListenerView:
+def listener(application: str = "orders", times: int = 1, **changes: Any) -> ListenerView:
     said = Listener(
         instance="i-1",
         queue_length=2,
-        dropped_total=1,
-        callback_seconds_total=0.8,
-        callbacks_total=400,
+        dropped_total=times,
+        callback_seconds_total=0.8 * times,
+        callbacks_total=400 * times,
     )
     return msgspec.structs.replace(ListenerView(application, said, NOW - 0.5), **changes)
 
@@ -242,10 +244,24 @@ def agent_totals() -> AgentTotals:
     )
 
 
-def golden_fleet() -> list[QueryView]:
+def grown(times: int) -> Totals:
+    """The usual totals, that many times over: what a counter shows after as many scrapes."""
+    once = totals()
+    fields = msgspec.structs.asdict(once)
+    for name, value in fields.items():
+        if isinstance(value, dict):
+            fields[name] = {key: number * times for key, number in value.items()}
+        elif isinstance(value, list):
+            fields[name] = [number * times for number in value]
+        else:
+            fields[name] = value * times
+    return Totals(**fields)
+
+
+def golden_fleet(times: int = 1) -> list[QueryView]:
     """Every kind of source, a query that is gone, one unheard of, and one of a hostile name."""
     return [
-        view(),
+        view(totals=grown(times)),
         view(
             "archive",
             sources=[
@@ -278,16 +294,23 @@ class Clock:
 
 
 def scrape(
-    exporter: Exporter, views: Iterable[QueryView], accept: str = "", **changes: Any
+    exporter: Exporter,
+    views: Iterable[QueryView],
+    accept: str = "",
+    times: int = 1,
+    **changes: Any,
 ) -> tuple[str, str]:
-    """An exposition of these views as text, and its Content-Type."""
+    """An exposition of these views as text, and its Content-Type.
+
+    ``times`` multiplies what the listeners and the agent have counted.
+    """
     known: dict[Key, QueryView] = {(one.application, one.query): one for one in views}
     body, content_type = exporter.exposition(
         list(known),
         known.__getitem__,
         totals=agent_totals(),
-        listeners=[listener(), listener("idle-app")],
-        extras=extras(**changes),
+        listeners=[listener(times=times), listener("idle-app")],
+        extras=extras(times, **changes),
         accept=accept,
     )
     return body.decode("utf-8"), content_type

@@ -1,0 +1,126 @@
+"""What all dashboards share: variables, links between them, time range, and how they are built."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from grafana_foundation_sdk.builders import dashboard as builders
+from grafana_foundation_sdk.models import dashboard as models
+
+from dashboards import links
+from dashboards.panels import SOURCE
+from dashboards.promql import FIXED
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from grafana_foundation_sdk.cog.builder import Builder
+
+TAG: Final = "weir"
+#: Passed on by every link between dashboards.
+CHOSEN: Final = "${datasource:queryparam}&${cluster:queryparam}&${namespace:queryparam}"
+
+
+def frame(uid: str, title: str, description: str) -> builders.Dashboard:
+    """An empty dashboard with the variables and links that all have."""
+    board = (
+        builders.Dashboard(title)
+        .uid(uid)
+        .description(description)
+        .tags([TAG])
+        .timezone("browser")
+        .time("now-1h", "now")
+        .refresh("30s")
+        .editable()
+        .tooltip(models.DashboardCursorSync.CROSSHAIR)
+        .with_variable(
+            builders.DatasourceVariable("datasource").label("Data source").type("prometheus")
+        )
+    )
+    for label in FIXED:
+        board.with_variable(_all_of(label, f"label_values(weir_build_info, {label})"))
+    return board.links(
+        [
+            _to("Overview", links.OVERVIEW),
+            _to("Query", links.QUERY),
+            _to("Checkpoints & state", links.CHECKPOINTS),
+            _to("Agent", links.AGENT),
+        ]
+    )
+
+
+def choose_many(board: builders.Dashboard) -> builders.Dashboard:
+    """Variables for any number of applications and queries."""
+    chosen = 'cluster=~"$cluster",namespace=~"$namespace"'
+    return board.with_variable(
+        _all_of("application", f"label_values(weir_query_up{{{chosen}}}, application)")
+    ).with_variable(
+        _all_of(
+            "query",
+            f'label_values(weir_query_up{{{chosen},application=~"$application"}}, query)',
+        )
+    )
+
+
+def choose_one(board: builders.Dashboard) -> builders.Dashboard:
+    """Variables for one application and one of its queries."""
+    chosen = 'cluster=~"$cluster",namespace=~"$namespace"'
+    return board.with_variable(
+        _one_of("application", f"label_values(weir_query_up{{{chosen}}}, application)")
+    ).with_variable(
+        _one_of(
+            "query",
+            f'label_values(weir_query_up{{{chosen},application="$application"}}, query)',
+        )
+    )
+
+
+def lay_out(
+    board: builders.Dashboard, *rows: tuple[str, Sequence[Builder[models.Panel]]]
+) -> models.Dashboard:
+    """Puts rows of panels on the board, in order, and numbers the panels from 1."""
+    for title, panels in rows:
+        board.with_row(builders.Row(title))
+        for panel in panels:
+            board.with_panel(panel)
+    built = board.build()
+    for number, placed in enumerate(built.panels or [], start=1):
+        placed.id_val = number
+    return built
+
+
+def _all_of(name: str, query: str) -> builders.QueryVariable:
+    return (
+        _one_of(name, query)
+        .multi(True)
+        .include_all(True)
+        # Not the list of all values: a series without the label belongs to "all" too.
+        .all_value(".*")
+        .current(models.VariableOption(selected=True, text=["All"], value=["$__all"]))
+    )
+
+
+def _one_of(name: str, query: str) -> builders.QueryVariable:
+    return (
+        builders.QueryVariable(name)
+        .label(name.capitalize())
+        .datasource(SOURCE)
+        .query({"query": query, "refId": name})
+        .definition(query)
+        .refresh(models.VariableRefresh.ON_TIME_RANGE_CHANGED)
+        .sort(models.VariableSort.ALPHABETICAL_CASE_INSENSITIVE_ASC)
+    )
+
+
+def _to(title: str, uid: str) -> builders.DashboardLink:
+    return (
+        builders.DashboardLink(title)
+        .type(models.DashboardLinkType.LINK)
+        .url(f"/d/{uid}")
+        .icon("dashboard")
+        .tooltip(f"Weir: {title}")
+        .tags([])
+        .include_vars(True)
+        .keep_time(True)
+        .target_blank(False)
+    )

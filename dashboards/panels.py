@@ -1,0 +1,317 @@
+"""The few kinds of panel that the dashboards are made of, each always with a description."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Literal
+
+from grafana_foundation_sdk.builders import common as common_builders
+from grafana_foundation_sdk.builders import dashboard as builders
+from grafana_foundation_sdk.builders import prometheus, stat, statetimeline, table, timeseries
+from grafana_foundation_sdk.models import common
+from grafana_foundation_sdk.models import dashboard as models
+from grafana_foundation_sdk.models.prometheus import PromQueryFormat
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+SOURCE: Final = common.DataSourceRef(type_val="prometheus", uid="${datasource}")
+GRAPH_HEIGHT: Final = 8
+STAT_HEIGHT: Final = 4
+
+Unit = Literal["s", "bytes", "percentunit", "rowsps", "short", "cps", "none", "dateTimeFromNow"]
+Query = tuple[str, str]  # (PromQL, legend)
+#: (from this value on, colour); the first one holds from below.
+Steps = tuple[tuple[float | None, str], ...]
+
+GREEN: Final = "green"
+YELLOW: Final = "yellow"
+RED: Final = "red"
+GOOD_BELOW_ONE: Final[Steps] = ((None, GREEN), (1.0, RED))
+#: What the states are drawn in, the same everywhere.
+STATE_COLOURS: Final = {
+    "idle": "blue",
+    "busy": "green",
+    "backpressured": "orange",
+    "stalled": "red",
+    "terminated": "gray",
+}
+
+
+def graph(
+    title: str,
+    description: str,
+    *queries: Query,
+    unit: Unit,
+    span: int = 12,
+    stacked: bool = False,
+    colours: Mapping[str, str] | None = None,
+    thresholds: Steps | None = None,
+    dashed: Sequence[str] = (),
+    links: Sequence[builders.DashboardLink] = (),
+    maximum: float | None = None,
+) -> timeseries.Panel:
+    """Lines over time, from zero; ``dashed`` names series that are bounds, not measurements."""
+    panel = (
+        timeseries.Panel()
+        .title(title)
+        .description(description)
+        .datasource(SOURCE)
+        .span(span)
+        .height(GRAPH_HEIGHT)
+        .unit(unit)
+        .min(0)
+        .line_width(1)
+        .fill_opacity(40 if stacked else 8)
+        .show_points(common.VisibilityMode.NEVER)
+        .legend(
+            common_builders.VizLegendOptions()
+            .display_mode(common.LegendDisplayMode.TABLE)
+            .placement(common.LegendPlacement.BOTTOM)
+            .show_legend(True)
+            .calcs(["lastNotNull", "max"])
+        )
+        .tooltip(
+            common_builders.VizTooltipOptions()
+            .mode(common.TooltipDisplayMode.MULTI)
+            .sort(common.SortOrder.DESCENDING)
+        )
+        .links(list(links))
+    )
+    for query in _queries(queries):
+        panel.with_target(query)
+    if stacked:
+        panel.stacking(common_builders.StackingConfig().mode(common.StackingMode.NORMAL).group("A"))
+    if maximum is not None:
+        panel.max(maximum)
+    if thresholds is not None:
+        panel.thresholds(_thresholds(thresholds))
+        panel.thresholds_style(
+            common_builders.GraphThresholdsStyleConfig().mode(
+                common.GraphThresholdsStyleMode.DASHED
+            )
+        )
+    for name in dashed:
+        panel.override_by_name(
+            name,
+            [
+                models.DynamicConfigValue(
+                    id_val="custom.lineStyle", value={"fill": "dash", "dash": [8, 6]}
+                ),
+                models.DynamicConfigValue(id_val="custom.fillOpacity", value=0),
+            ],
+        )
+    for name, colour in (colours or {}).items():
+        panel.override_by_name(name, [_fixed_colour(colour)])
+    return panel
+
+
+def number(
+    title: str,
+    description: str,
+    expression: str,
+    *,
+    unit: Unit = "none",
+    span: int = 4,
+    thresholds: Steps = ((None, GREEN),),
+    links: Sequence[builders.DashboardLink] = (),
+    none: str = "unknown",
+    decimals: int | None = None,
+) -> stat.Panel:
+    """The latest value, large, its colour by thresholds; ``none`` stands where there is none."""
+    panel = (
+        stat.Panel()
+        .title(title)
+        .description(description)
+        .datasource(SOURCE)
+        .span(span)
+        .height(STAT_HEIGHT)
+        .unit(unit)
+        .no_value(none)
+        .thresholds(_thresholds(thresholds))
+        .color_mode(common.BigValueColorMode.VALUE)
+        .graph_mode(common.BigValueGraphMode.AREA)
+        .reduce_options(common_builders.ReduceDataOptions().calcs(["lastNotNull"]))
+        .with_target(_queries([(expression, title)])[0])
+        .links(list(links))
+    )
+    return panel if decimals is None else panel.decimals(decimals)
+
+
+def states(
+    title: str, description: str, *queries: Query, colours: Mapping[str, str], span: int = 24
+) -> statetimeline.Panel:
+    """State sets over time: a row for each state, coloured while it is the present one."""
+    panel = (
+        statetimeline.Panel()
+        .title(title)
+        .description(description)
+        .datasource(SOURCE)
+        .span(span)
+        .height(6)
+        .show_value(common.VisibilityMode.NEVER)
+        .merge_values(True)
+        .row_height(0.9)
+        .mappings(
+            [
+                models.ValueMap(
+                    options={
+                        "0": models.ValueMappingResult(text="no", color="transparent", index=0),
+                        "1": models.ValueMappingResult(text="yes", index=1),
+                    }
+                )
+            ]
+        )
+        .legend(
+            common_builders.VizLegendOptions()
+            .show_legend(False)
+            .display_mode(common.LegendDisplayMode.LIST)
+            .placement(common.LegendPlacement.BOTTOM)
+            .calcs([])
+        )
+    )
+    for query in _queries(queries):
+        panel.with_target(query)
+    for name, colour in colours.items():
+        panel.override_by_name(name, [_fixed_colour(colour)])
+    return panel
+
+
+class Column:
+    """A column of a table: what stands over it, its PromQL, and how it is shown."""
+
+    def __init__(
+        self,
+        title: str,
+        expression: str,
+        unit: Unit = "none",
+        *,
+        thresholds: Steps | None = None,
+        texts: Mapping[str, tuple[str, str]] | None = None,
+        decimals: int | None = None,
+    ) -> None:
+        """``texts`` gives (text, colour) for values such as ``"1"``."""
+        self.title = title
+        self.expression = expression
+        self.unit = unit
+        self.thresholds = thresholds
+        self.texts = texts
+        self.decimals = decimals
+
+
+def rows_of(
+    title: str,
+    description: str,
+    keys: Sequence[str],
+    columns: Sequence[Column],
+    *,
+    worst_first: str,
+    link: tuple[str, str, str] | None = None,
+    height: int = 12,
+) -> table.Panel:
+    """A table with a row for each set of ``keys``, sorted by one column, descending.
+
+    ``link`` is (column that carries it, title, address).
+    """
+    panel = (
+        table.Panel()
+        .title(title)
+        .description(description)
+        .datasource(SOURCE)
+        .span(24)
+        .height(height)
+        .filterable(True)
+        .sort_by([common_builders.TableSortByFieldState().display_name(worst_first).desc(True)])
+    )
+    names: dict[str, str] = {}
+    order: dict[str, int] = {key: place for place, key in enumerate(keys)}
+    for place, column in enumerate(columns):
+        ref = chr(ord("A") + place)
+        panel.with_target(
+            prometheus.Dataquery()
+            .expr(column.expression)
+            .ref_id(ref)
+            .instant()
+            .format(PromQueryFormat.TABLE)
+            .datasource(SOURCE)
+        )
+        names[f"Value #{ref}"] = column.title
+        order[f"Value #{ref}"] = len(keys) + place
+        panel.override_by_name(column.title, _column_properties(column))
+    panel.with_transformation(models.DataTransformerConfig(id_val="merge", options={}))
+    panel.with_transformation(
+        models.DataTransformerConfig(
+            id_val="organize",
+            options={
+                "excludeByName": {"Time": True},
+                "indexByName": order,
+                "renameByName": names,
+            },
+        )
+    )
+    if link is not None:
+        name, text, url = link
+        panel.override_by_name(
+            name,
+            [models.DynamicConfigValue(id_val="links", value=[{"title": text, "url": url}])],
+        )
+    return panel
+
+
+def link(title: str, url: str) -> builders.DashboardLink:
+    """A link in a panel's corner."""
+    return (
+        builders.DashboardLink(title)
+        .type(models.DashboardLinkType.LINK)
+        .url(url)
+        .target_blank(True)
+        .icon("")
+        .tooltip("")
+        .tags([])
+    )
+
+
+def _column_properties(column: Column) -> list[models.DynamicConfigValue]:
+    properties = [models.DynamicConfigValue(id_val="unit", value=column.unit)]
+    if column.decimals is not None:
+        properties.append(models.DynamicConfigValue(id_val="decimals", value=column.decimals))
+    if column.thresholds is not None:
+        properties += [
+            models.DynamicConfigValue(
+                id_val="thresholds", value=_thresholds(column.thresholds).build()
+            ),
+            models.DynamicConfigValue(id_val="custom.cellOptions", value={"type": "color-text"}),
+        ]
+    if column.texts is not None:
+        mapping = {
+            value: models.ValueMappingResult(text=text, color=colour, index=index)
+            for index, (value, (text, colour)) in enumerate(column.texts.items())
+        }
+        properties += [
+            models.DynamicConfigValue(id_val="mappings", value=[models.ValueMap(options=mapping)]),
+            models.DynamicConfigValue(id_val="custom.cellOptions", value={"type": "color-text"}),
+        ]
+    return properties
+
+
+def _queries(queries: Sequence[Query]) -> list[prometheus.Dataquery]:
+    return [
+        prometheus.Dataquery()
+        .expr(expression)
+        .legend_format(legend)
+        .ref_id(chr(ord("A") + place))
+        .range()
+        .datasource(SOURCE)
+        for place, (expression, legend) in enumerate(queries)
+    ]
+
+
+def _thresholds(steps: Steps) -> builders.ThresholdsConfig:
+    return (
+        builders.ThresholdsConfig()
+        .mode(models.ThresholdsMode.ABSOLUTE)
+        .steps([models.Threshold(value=value, color=colour) for value, colour in steps])
+    )
+
+
+def _fixed_colour(colour: str) -> models.DynamicConfigValue:
+    return models.DynamicConfigValue(id_val="color", value={"mode": "fixed", "fixedColor": colour})

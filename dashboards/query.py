@@ -1,0 +1,250 @@
+"""Query: one query's flow, backlog, limit, time, and batches."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from agent.export.catalogue import BY_NAME
+from dashboards import links
+from dashboards.frame import choose_one, frame, lay_out
+from dashboards.panels import (
+    GREEN,
+    RED,
+    STATE_COLOURS,
+    YELLOW,
+    graph,
+    link,
+    number,
+    states,
+)
+from dashboards.promql import ONE, by
+
+if TYPE_CHECKING:
+    from grafana_foundation_sdk.builders.dashboard import DashboardLink
+    from grafana_foundation_sdk.models.dashboard import Dashboard
+
+BATCHES = f"sum({ONE.rate('weir_batch_duration_seconds_count')})"
+STATES = BY_NAME["weir_query_state"].values_of("state")
+
+
+def query(runbooks: str) -> Dashboard:
+    """One query from its sources to its commits."""
+
+    def runbook(alert: str) -> list[DashboardLink]:
+        return [link("Runbook", links.runbook(alert, runbooks))]
+
+    return lay_out(
+        choose_one(
+            frame(
+                links.QUERY,
+                "Weir / Query",
+                "One streaming query: what arrives, what it may take, what it takes, and where its "
+                "time goes.",
+            )
+        ),
+        (
+            "Now",
+            [
+                number(
+                    "Up",
+                    "1 while the query runs.",
+                    f"max({ONE('weir_query_up')})",
+                    thresholds=((None, RED), (1, GREEN)),
+                    links=runbook("WeirQueryGone"),
+                ),
+                number(
+                    "Behind",
+                    "How old the oldest row is that no batch has admitted.",
+                    f"max({ONE('weir_backlog_seconds')})",
+                    unit="s",
+                    thresholds=((None, GREEN), (60, YELLOW), (600, RED)),
+                    links=runbook("WeirFallingBehind"),
+                ),
+                number(
+                    "Caught up in",
+                    "At the present rates. Unknown also means never: see the capacity needed.",
+                    f"max({ONE('weir_estimated_time_to_consume_seconds')})",
+                    unit="s",
+                ),
+                number(
+                    "Capacity needed",
+                    "What the arrivals need, over what there is. Above 100 % add capacity.",
+                    f"max({ONE('weir_required_capacity_ratio')})",
+                    unit="percentunit",
+                    thresholds=((None, GREEN), (0.9, YELLOW), (1, RED)),
+                    links=runbook("WeirNeedsCapacity"),
+                ),
+                number(
+                    "Batch running",
+                    "Age of the batch that runs now.",
+                    f"max({ONE('weir_batch_running_seconds')})",
+                    unit="s",
+                    none="none",
+                    links=runbook("WeirBatchHung"),
+                ),
+                number(
+                    "Target holds",
+                    "1 where a limit exists that keeps the target and digests what arrives.",
+                    f"max({ONE('weir_target_feasible')})",
+                    thresholds=((None, YELLOW), (1, GREEN)),
+                    links=runbook("WeirTargetInfeasible"),
+                ),
+                states(
+                    "State",
+                    "What the query did, and when.",
+                    *((f"max({ONE('weir_query_state', state=state)})", state) for state in STATES),
+                    colours=STATE_COLOURS,
+                ),
+            ],
+        ),
+        (
+            "Flow",
+            [
+                graph(
+                    "Rows per second",
+                    "Arriving above digested: the backlog grows. Throughput, what a batch digests "
+                    "beyond its fixed cost, is the ceiling.",
+                    (f"max({ONE('weir_arrival_rows_per_second')})", "arriving"),
+                    (f"sum({ONE.rate('weir_rows_total')})", "digested"),
+                    (f"max({ONE('weir_throughput_rows_per_second')})", "throughput"),
+                    unit="rowsps",
+                    dashed=["throughput"],
+                ),
+                graph(
+                    "Behind, in time",
+                    "How old the oldest unread row is, and how long it would take to catch up.",
+                    (f"max({ONE('weir_backlog_seconds')})", "behind"),
+                    (f"max({ONE('weir_estimated_time_to_consume_seconds')})", "caught up in"),
+                    unit="s",
+                    links=runbook("WeirFallingBehind"),
+                ),
+                graph(
+                    "Backlog by source",
+                    "What no batch has admitted yet, in each source's own unit. Files may be a "
+                    "lower bound.",
+                    (by("source", ONE("weir_backlog_rows"), "max"), "source {{source}}, rows"),
+                    (by("source", ONE("weir_backlog_files"), "max"), "source {{source}}, files"),
+                    unit="short",
+                ),
+                graph(
+                    "Backlog in bytes",
+                    "Of sources that count in bytes.",
+                    (by("source", ONE("weir_backlog_bytes"), "max"), "source {{source}}"),
+                    unit="bytes",
+                ),
+            ],
+        ),
+        (
+            "Limit",
+            [
+                graph(
+                    "Limit against what a batch took",
+                    "The limit in force, what the job configured, and rows per batch. A batch far "
+                    "below the limit was not limited.",
+                    (by("source", ONE("weir_limit_rows")), "limit, source {{source}}"),
+                    (
+                        by("source", ONE("weir_limit_configured_rows")),
+                        "configured, source {{source}}",
+                    ),
+                    (
+                        f"sum({ONE.rate('weir_rows_total')}) / {BATCHES}",
+                        "rows per batch",
+                    ),
+                    unit="short",
+                ),
+                graph(
+                    "Limit in files and bytes",
+                    "Of sources that are limited in files or bytes.",
+                    (by("source", ONE("weir_limit_files")), "files, source {{source}}"),
+                    (
+                        by("source", ONE("weir_limit_configured_files")),
+                        "files configured, source {{source}}",
+                    ),
+                    (by("source", ONE("weir_limit_bytes")), "bytes, source {{source}}"),
+                    (
+                        by("source", ONE("weir_limit_configured_bytes")),
+                        "bytes configured, source {{source}}",
+                    ),
+                    unit="short",
+                ),
+                graph(
+                    "Credit",
+                    "Rows each source may admit: its own exclusive credit, and what floats to it "
+                    "from the pool that all sources share.",
+                    (
+                        by("source, kind", ONE("weir_credit_rows")),
+                        "source {{source}}, {{kind}}",
+                    ),
+                    unit="short",
+                    stacked=True,
+                ),
+                graph(
+                    "Decisions",
+                    "Decisions per second, by reason. `hold:` left the limit as it was, `bound:` "
+                    "and `floor:` say which constraint set it.",
+                    (by("reason", ONE.rate("weir_grants_total")), "{{reason}}"),
+                    unit="cps",
+                    stacked=True,
+                ),
+            ],
+        ),
+        (
+            "Time and batches",
+            [
+                graph(
+                    "Time by state",
+                    "Where each second goes: waiting, running, or running while the limit holds "
+                    "back a backlog. They add up to one.",
+                    *(
+                        (f"sum({ONE.rate('weir_time_seconds_total', state=state)})", state)
+                        for state in BY_NAME["weir_time_seconds_total"].values_of("state")
+                    ),
+                    unit="percentunit",
+                    stacked=True,
+                    colours={
+                        name: STATE_COLOURS[name] for name in ("busy", "idle", "backpressured")
+                    },
+                    maximum=1,
+                ),
+                graph(
+                    "Batch time against target",
+                    "Quantiles of batch time, the target they should keep, and the deadline after "
+                    "which something kills a batch.",
+                    (ONE.quantile(0.5, "weir_batch_duration_seconds"), "p50"),
+                    (ONE.quantile(0.99, "weir_batch_duration_seconds"), "p99"),
+                    (f"max({ONE('weir_batch_running_seconds')})", "running"),
+                    (f"max({ONE('weir_target_batch_seconds')})", "target"),
+                    (f"max({ONE('weir_checkpoint_deadline_seconds')})", "deadline"),
+                    unit="s",
+                    dashed=["target", "deadline"],
+                    colours={"target": GREEN, "deadline": RED},
+                    links=runbook("WeirDeadlineNear"),
+                ),
+                graph(
+                    "Batch phases",
+                    "Seconds of each phase in a batch, on average.",
+                    (
+                        by("phase", ONE.rate("weir_batch_phase_seconds_total"))
+                        + f" / ignoring (phase) group_left {BATCHES}",
+                        "{{phase}}",
+                    ),
+                    unit="s",
+                    stacked=True,
+                ),
+                graph(
+                    "Batches",
+                    "Batches per second by how they ended. A replayed batch counts under what came "
+                    "of it too.",
+                    (by("result", ONE.rate("weir_batches_total")), "{{result}}"),
+                    unit="cps",
+                    colours={
+                        "failed": RED,
+                        "replayed": YELLOW,
+                        "completed": GREEN,
+                        "empty": "blue",
+                    },
+                    links=runbook("WeirBatchesFailing"),
+                ),
+            ],
+        ),
+    )

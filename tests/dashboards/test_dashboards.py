@@ -1,0 +1,284 @@
+"""The dashboards: committed files fresh, their structure sound, every expression asked for real."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from agent.export.catalogue import METRICS
+from agent.export.prometheus import Exporter
+from dashboards import links
+from dashboards.promql import MANY, Scope, trouble
+from tests.dashboards.live import exposed, prometheus, tool
+from tests.export import views
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.dashboards.live import LivePrometheus
+
+ROOT = Path(__file__).resolve().parents[2]
+GENERATED = ROOT / "dashboards" / "generated"
+RUNBOOKS = ROOT / "docs" / "runbooks"
+UIDS = (links.OVERVIEW, links.QUERY, links.CHECKPOINTS, links.AGENT)
+BOARDS: dict[str, dict[str, Any]] = {
+    path.stem: json.loads(path.read_text(encoding="utf-8")) for path in GENERATED.glob("*.json")
+}
+SERIES = {series: one for one in METRICS for series in one.sample_names}
+sdk = pytest.mark.skipif(sys.version_info < (3, 11), reason="the SDK needs Python 3.11")
+sdk_warns = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+
+
+def panels(uid: str) -> list[dict[str, Any]]:
+    return [panel for panel in BOARDS[uid]["panels"] if panel["type"] != "row"]
+
+
+def expressions() -> list[tuple[str, str, str]]:
+    """(dashboard, panel, PromQL as it stands) of every query."""
+    return [
+        (uid, panel["title"], target["expr"])
+        for uid in BOARDS
+        for panel in panels(uid)
+        for target in panel["targets"]
+    ]
+
+
+def filled(expression: str, application: str, query: str) -> str:
+    """The expression as Grafana would send it, with all of everything else chosen."""
+    for name, value in {
+        "$__rate_interval": "10s",
+        '=~"$application"': '=~".*"',
+        '=~"$query"': '=~".*"',
+        "$cluster": ".*",
+        "$namespace": ".*",
+        "$application": application,
+        "$query": query,
+    }.items():
+        expression = expression.replace(name, value)
+    assert "$" not in expression, expression
+    return expression
+
+
+@sdk
+@sdk_warns
+def test_committed_files_are_fresh_and_the_same_each_time() -> None:
+    from dashboards.generate import files
+
+    committed = {path.name: path.read_text(encoding="utf-8") for path in GENERATED.glob("*")}
+    assert committed == files(), "run python -m dashboards"
+    assert files() == files()
+
+
+@sdk
+@sdk_warns
+def test_the_command_writes_them_and_removes_what_is_no_more(tmp_path: Path) -> None:
+    (tmp_path / "old.json").write_text("{}")
+    done = subprocess.run(
+        [sys.executable, "-m", "dashboards", "--out", tmp_path, "--runbooks", "https://r.test/x/"],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        check=True,
+    )
+    assert sorted(done.stdout.split()) == sorted(map(str, tmp_path.glob("*.json")))
+    assert {path.stem for path in tmp_path.glob("*")} == set(UIDS)
+    assert "https://r.test/x/Weir" in (tmp_path / f"{links.QUERY}.json").read_text()
+
+
+@sdk
+@sdk_warns
+def test_parses_back_through_the_sdk() -> None:
+    from grafana_foundation_sdk.cog.encoder import JSONEncoder
+    from grafana_foundation_sdk.cog.plugins import register_default_plugins
+    from grafana_foundation_sdk.models.dashboard import Dashboard
+
+    register_default_plugins()
+    for board in BOARDS.values():
+        again = json.loads(json.dumps(Dashboard.from_json(board), cls=JSONEncoder))
+        for place in (again, *again["panels"]):
+            for link in place.get("links", []):
+                link.pop("placement", None)  # left out on purpose; the SDK puts it back
+        assert again == board
+
+
+def test_uids_are_the_fixed_ones() -> None:
+    assert set(BOARDS) == set(UIDS)
+    for uid, board in BOARDS.items():
+        assert board["uid"] == uid
+        assert re.fullmatch(r"[a-z-]{8,40}", uid)
+        assert board["title"].startswith("Weir / ")
+        assert board["description"]
+        assert {link["url"] for link in board["links"]} == {f"/d/{other}" for other in UIDS}
+
+
+@pytest.mark.parametrize("uid", UIDS)
+def test_structure(uid: str) -> None:
+    board = BOARDS[uid]
+    ids = [panel["id"] for panel in board["panels"]]
+    assert len(set(ids)) == len(ids)
+    titles = [panel["title"] for panel in board["panels"]]
+    assert len(set(titles)) == len(titles)
+    taken: set[tuple[int, int]] = set()
+    for panel in board["panels"]:
+        box = panel["gridPos"]
+        assert box["x"] + box["w"] <= 24
+        cells = {
+            (x, y)
+            for x in range(box["x"], box["x"] + box["w"])
+            for y in range(box["y"], box["y"] + box["h"])
+        }
+        assert not cells & taken, panel["title"]
+        taken |= cells
+    for panel in panels(uid):
+        assert panel["description"].endswith("."), panel["title"]
+        assert panel["datasource"] == {"type": "prometheus", "uid": "${datasource}"}
+        if panel["type"] == "table":
+            for override in panel["fieldConfig"]["overrides"]:
+                shown = {item["id"] for item in override["properties"]}
+                assert shown & {"unit", "links"}, override["matcher"]
+        elif panel["type"] != "state-timeline":
+            assert panel["fieldConfig"]["defaults"]["unit"], panel["title"]
+        references = [target["refId"] for target in panel["targets"]]
+        assert len(set(references)) == len(references)
+        named = {
+            override["matcher"]["options"]
+            for override in panel["fieldConfig"].get("overrides", [])
+            if override["matcher"]["id"] == "byName"
+        }
+        legends = {target.get("legendFormat") for target in panel["targets"]}
+        if panel["type"] != "table" and not any("{{" in str(legend) for legend in legends):
+            assert named <= legends, panel["title"]
+
+
+@pytest.mark.parametrize("uid", UIDS)
+def test_variables(uid: str) -> None:
+    variables = {item["name"]: item for item in BOARDS[uid]["templating"]["list"]}
+    wanted = ["datasource", "cluster", "namespace"]
+    if uid != links.AGENT:
+        wanted += ["application", "query"]
+    assert list(variables) == wanted
+    text = json.dumps(BOARDS[uid]["panels"])
+    used = set(re.findall(r"\$\{?(\w+)", text)) - {"__rate_interval", "__data", "__url_time_range"}
+    assert used <= set(variables)
+    many = uid == links.OVERVIEW
+    for name in ("cluster", "namespace") + (("application", "query") if many else ()):
+        assert variables[name]["allValue"] == ".*"
+        assert variables[name]["multi"]
+
+
+def test_only_metrics_and_labels_of_the_catalogue() -> None:
+    fixed = {"cluster", "namespace", "le"}
+    for uid, title, expression in expressions():
+        names = set(re.findall(r"\bweir_\w+", expression))
+        assert names, (uid, title)
+        assert names <= set(SERIES), (uid, title)
+        for name, matchers in re.findall(r"(weir_\w+)\{([^}]*)\}", expression):
+            for label, value in re.findall(r'(\w+)=~?"([^"]*)"', matchers):
+                assert label in fixed | set(SERIES[name].label_names), (uid, title, label)
+                known = () if label in fixed else SERIES[name].values_of(label)
+                assert value.startswith("$") or not known or value in known, (uid, title, value)
+        if "rate(" in expression or "increase(" in expression:
+            assert re.search(r"\[\$__rate_interval\]", expression)
+            assert not re.search(r"\[\d", expression)
+
+
+def test_promtool_parses_every_expression(tmp_path: Path) -> None:
+    rules = [
+        {"record": f"check:number_{number}", "expr": filled(expression, "orders", "enrich")}
+        for number, (_, _, expression) in enumerate(expressions())
+    ]
+    path = tmp_path / "rules.yml"
+    path.write_text(json.dumps({"groups": [{"name": "dashboards", "rules": rules}]}))
+    done = subprocess.run(
+        [tool("promtool"), "check", "rules", path], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"{len(rules)} rules found" in done.stdout
+
+
+def test_runbooks_that_panels_lead_to_are_there() -> None:
+    led = set()
+    for board in BOARDS.values():
+        for panel in board["panels"]:
+            for link in panel.get("links", []):
+                assert link["url"].startswith(f"{links.RUNBOOKS}/"), link
+                led.add(link["url"].removeprefix(f"{links.RUNBOOKS}/"))
+    assert led
+    assert {name for name in led if not (RUNBOOKS / name).is_file()} == set()
+
+
+@pytest.fixture(scope="module")
+def asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LivePrometheus]:
+    """A Prometheus that has scraped a fleet whose counters move."""
+    exporter = Exporter(timer=views.Clock(), python_version="3.11.9")
+
+    def text_of(scrape: int) -> bytes:
+        times = scrape + 1
+        return views.scrape(exporter, views.golden_fleet(times), times=times)[0].encode()
+
+    with (
+        exposed(text_of) as target,
+        prometheus(target, tmp_path_factory.mktemp("prometheus"), []) as live,
+    ):
+        live.wait_for("sum(rate(weir_rows_total[10s])) > 0")
+        yield live
+
+
+@pytest.mark.parametrize(
+    ("uid", "title", "expression"),
+    [pytest.param(*one, id=f"{one[0]}-{one[1]}-{at}") for at, one in enumerate(expressions())],
+)
+def test_every_expression_has_an_answer(
+    asked: LivePrometheus, uid: str, title: str, expression: str
+) -> None:
+    found = [
+        float(sample["value"][1])
+        for query in ("enrich", "archive")
+        for sample in asked.ask(filled(expression, "orders", query))
+    ]
+    assert any(math.isfinite(value) for value in found), f"{uid}: {title}: {found}"
+
+
+def test_worst_come_first_and_none_is_missing(asked: LivePrometheus) -> None:
+    order = {
+        sample["metric"]["query"]: float(sample["value"][1])
+        for sample in asked.ask(filled(trouble(), "", ""))
+    }
+    assert len(order) == len(views.golden_fleet())
+    assert max(order, key=order.__getitem__) == "gone"
+    assert order["archive"] > order["enrich"] > order["new"]  # short of capacity; behind; nothing
+    assert order["new"] == 0.0
+
+
+def test_series_without_the_fixed_labels_belong_to_all(asked: LivePrometheus) -> None:
+    assert asked.ask('weir_query_up{cluster=~".*",tenant=~".*"}')
+
+
+@pytest.mark.parametrize(
+    ("name", "labels", "error"),
+    [
+        ("weir_nonsense", {}, KeyError),
+        ("weir_rows_total_bucket", {}, KeyError),
+        ("weir_query_state", {"sate": "idle"}, KeyError),
+        ("weir_query_state", {"state": "idel"}, ValueError),
+    ],
+)
+def test_a_wrong_name_fails_while_the_dashboard_is_written(
+    name: str, labels: dict[str, str], error: type[Exception]
+) -> None:
+    with pytest.raises(error):
+        MANY(name, **labels)
+
+
+def test_only_counters_have_a_rate() -> None:
+    with pytest.raises(ValueError, match="no counter"):
+        Scope().rate("weir_backlog_seconds")
+    with pytest.raises(ValueError, match="no counter"):
+        Scope().increase("weir_backlog_seconds")
