@@ -1,0 +1,251 @@
+"""Which limit each source of one run should have now, and the swap that puts it in force.
+
+The decision is pure; ``Actuator`` alone touches the JVM, and writes only what ``limits.py`` allows.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from spark_listener import limits
+from spark_listener.complaints import LOGGER
+from spark_listener.limits import Handle, Limit, Refused
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from spark_listener.complaints import Complaints
+    from spark_listener.query import Query, SourceObject
+    from spark_listener.replies import Grant
+
+_HISTORY: Final = 64
+_ALWAYS: Final = float("-inf")
+
+
+@dataclass
+class SourceControl:
+    """One source's limits: configured, in force, granted, and which was in force when."""
+
+    index: int
+    source_class: str
+    handle: Handle
+    configured: Limit
+    present: Limit
+    #: (epoch seconds from which it held, maximum); oldest first.
+    changes: deque[tuple[float, int | None]] = field(default_factory=lambda: deque(maxlen=_HISTORY))
+    grant: Grant | None = None
+    grant_ends: float = 0.0  # monotonic seconds
+
+    def __post_init__(self) -> None:
+        if not self.changes:
+            self.changes.append((_ALWAYS, self.maximum))
+
+    @property
+    def maximum(self) -> int | None:
+        """In force now; None is unlimited."""
+        return limits.maximum_of(self.present, self.handle.unit)
+
+    @property
+    def configured_maximum(self) -> int | None:
+        """What the user set; None is unlimited."""
+        return limits.maximum_of(self.configured, self.handle.unit)
+
+    def in_force_at(self, epoch_seconds: float) -> int | None:
+        """The maximum that a batch planned at that moment obeyed."""
+        chosen = self.changes[0][1]
+        for moment, maximum in self.changes:
+            if moment > epoch_seconds:
+                break
+            chosen = maximum
+        return chosen
+
+    def changed(self, present: Limit, epoch_seconds: float) -> None:
+        """Notes that ``present`` is in force from this moment on."""
+        self.present = present
+        self.changes.append((epoch_seconds, self.maximum))
+
+    def settle_first_batch(self) -> None:
+        """What is in force now held before the first batch was planned."""
+        self.changes.clear()
+        self.changes.append((_ALWAYS, self.maximum))
+
+    def take(self, grant: Grant, now: float) -> bool:
+        """Keeps a grant, or renews the same one; false where its unit is not this source's."""
+        if grant.unit != self.handle.unit:
+            return False
+        self.grant = grant
+        self.grant_ends = now + grant.expires_seconds
+        return True
+
+    def wanted(self, now: float) -> Limit:
+        """The limit that should be in force at ``now`` (monotonic seconds).
+
+        Raises Refused where the grant asks for what this source must not be given.
+        """
+        grant = self.grant
+        if grant is None or grant.limit is None:
+            return self.configured
+        if now >= self.grant_ends and self.configured_maximum is not None:
+            return self.configured
+        # Past its life with nothing configured: everything at once would be worse than the grant.
+        return limits.replacement(self.configured, self.source_class, self.handle.unit, grant.limit)
+
+
+class Actuator:
+    """The limits of one run of one query. Used by one thread."""
+
+    def __init__(
+        self,
+        query: Query,
+        gateway: Any,
+        *,
+        allowed: bool,
+        complaints: Complaints,
+        clock: Callable[[], float],
+    ) -> None:
+        self._query = query
+        self._gateway = gateway
+        self._allowed = allowed
+        self._complaints = complaints
+        self._clock = clock  # epoch seconds
+        self._objects: dict[int, SourceObject] = {}
+        self._java_configured: dict[int, Any] = {}
+        self._early: list[tuple[Grant, float]] = []  # arrived before the sources were set up
+        self.sources: list[SourceControl] = []
+        self.ready = False
+
+    def prepare(self) -> bool:
+        """Reads the sources once the query has set them up; true when that is done."""
+        if self.ready:
+            return True
+        if not self._query.abilities.limits or not self._query.limits_known():
+            return False
+        all_at_once = self._query.takes_all_at_once()
+        present = self._query.execution.uniqueSources()
+        for item in self._query.sources():
+            java_limit = present.apply(item.key)
+            configured = limits.describe(java_limit)
+            handle = limits.handle_of(configured, item.class_name, all_at_once=all_at_once)
+            if handle.control == "live" and not self._allowed:
+                handle = Handle("advice", handle.unit, "spark.weir.control is false")
+            self._objects[item.index] = item
+            self._java_configured[item.index] = java_limit
+            self.sources.append(
+                SourceControl(item.index, item.class_name, handle, configured, configured)
+            )
+        self.ready = True
+        early, self._early = self._early, []
+        for grant, now in early:
+            self.take([grant], now)
+        return True
+
+    @property
+    def has_early_grants(self) -> bool:
+        """True while grants wait for the sources to be set up."""
+        return bool(self._early)
+
+    def object_of(self, index: int) -> SourceObject | None:
+        """The JVM's source at this place in progress."""
+        return self._objects.get(index)
+
+    def take(self, grants: Iterable[Grant], now: float) -> None:
+        """Keeps the grants of this run; ``apply`` puts them in force."""
+        for grant in grants:
+            if not self.ready:
+                self._early = [held for held in self._early if held[0].source != grant.source]
+                self._early.append((grant, now))
+                continue
+            source = next((item for item in self.sources if item.index == grant.source), None)
+            if source is None:
+                self._refuse(f"no source {grant.source}", grant.source)
+            elif source.handle.control == "live" and not source.take(grant, now):
+                self._refuse(
+                    f"its limit is in {source.handle.unit}, the grant in {grant.unit}", source.index
+                )
+
+    def apply(self, now: float) -> bool:
+        """Puts the wanted limits in force; true where something changed."""
+        if not self.ready:
+            return False
+        wanted: dict[int, Limit] = {}
+        for source in self.sources:
+            if source.handle.control != "live":
+                continue
+            try:
+                limit = source.wanted(now)
+            except Refused as reason:
+                self._refuse(str(reason), source.index)
+                continue
+            if limit != source.present:
+                wanted[source.index] = limit
+        return bool(wanted) and self._swap(wanted)
+
+    def restore(self) -> None:
+        """Puts every configured limit back and forgets the grants."""
+        wanted = {
+            source.index: source.configured
+            for source in self.sources
+            if source.handle.control == "live" and source.present != source.configured
+        }
+        for source in self.sources:
+            source.grant = None
+        if wanted:
+            self._swap(wanted)
+
+    def settle_first_batch(self) -> None:
+        """The limits in force now are those that the first batch will obey."""
+        for source in self.sources:
+            source.settle_first_batch()
+
+    def _swap(self, wanted: dict[int, Limit]) -> bool:
+        execution = self._query.execution
+        present = execution.uniqueSources()
+        updated = present
+        accepted: dict[int, Limit] = {}
+        for source in self.sources:
+            limit = wanted.get(source.index)
+            if limit is None:
+                continue
+            key = self._objects[source.index].key
+            found = limits.describe(present.apply(key))
+            unit = source.handle.unit
+            if not limits.may_follow(found, source.configured, source.source_class, unit):
+                source.handle = Handle("advice", unit, "something else has changed its limit")
+                source.changed(found, self._clock())
+                self._refuse("something else has changed its limit", source.index)
+                continue
+            try:
+                java_limit = limits.build(
+                    self._gateway, limit, source.configured, self._java_configured[source.index]
+                )
+            except Refused as reason:
+                self._refuse(str(reason), source.index)
+                continue
+            updated = updated.updated(key, java_limit)
+            accepted[source.index] = limit
+        if not accepted:
+            return False
+        getattr(execution, "uniqueSources_$eq")(updated)
+        moment = self._clock()
+        for source in self.sources:
+            if source.index in accepted:
+                before = source.maximum
+                source.changed(accepted[source.index], moment)
+                LOGGER.debug(
+                    "weir: %s source %d: limit %s -> %s %s",
+                    self._query.name or self._query.id,
+                    source.index,
+                    before,
+                    source.maximum,
+                    source.handle.unit,
+                )
+        return True
+
+    def _refuse(self, why: str, index: int) -> None:
+        name = self._query.name or self._query.id
+        self._complaints.warn(
+            f"refused:{self._query.run_id}:{index}",
+            f"weir: query {name!r}, source {index}: a granted limit was not set: {why}",
+        )

@@ -1,0 +1,291 @@
+"""Attaches Weir to a Spark session and takes it off again. Neither ever raises into the job."""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import socket
+import threading
+import uuid
+from typing import Any, Final
+
+from spark_listener.channel import Channel
+from spark_listener.complaints import LOGGER, Complaints
+from spark_listener.config import CONF_PREFIX, ConfigurationError, Settings, resolve
+from spark_listener.listener import CallbackTimes, RawListener
+from spark_listener.observer import Observer
+from spark_listener.outbox import Outbox
+from spark_listener.sender import LARGEST_EVENT_BYTES, Sender
+
+FLUSH_SECONDS: Final = 1.0
+_RESTORED_WITHIN_SECONDS: Final = 5.0
+
+_lock = threading.RLock()
+_drivers: dict[str, _Driver] = {}  # by Spark's application id
+_complaints = Complaints()
+
+
+class Attachment:
+    """What ``attach`` returns. ``active`` says whether Weir watches the session."""
+
+    def __init__(self, session: Any, driver: _Driver | None, reason: str) -> None:
+        self._session = session
+        self._driver = driver
+        self.reason = reason  # why it is not active; empty where it is
+
+    @property
+    def active(self) -> bool:
+        """True while the session is watched."""
+        return self._driver is not None and self._driver.watches(self._session)
+
+    def detach(self) -> None:
+        """Puts the configured limits back and stops watching this session."""
+        detach(self._session)
+
+    def __repr__(self) -> str:
+        return f"<weir {'attached' if self.active else 'off: ' + (self.reason or 'detached')}>"
+
+
+class _Driver:
+    """All of Weir in one Spark application: its threads, and the sessions it watches."""
+
+    def __init__(self, spark: Any, settings: Settings) -> None:
+        context = spark.sparkContext
+        self._context = context
+        self._gateway = context._gateway
+        self._settings = settings
+        self.application_id = str(context.applicationId)
+        self._application = {
+            "id": self.application_id,
+            "name": settings.application_name or str(context.appName),
+            "spark_version": str(context.version),
+        }
+        self._instance = str(uuid.uuid4())
+        self._process = self._process_report() if settings.process_report else {}
+        self._listeners: list[tuple[Any, Any]] = []  # (JVM session, wrapped listener)
+        self._times = CallbackTimes()
+        self._outbox = Outbox(settings.queue_size, largest_bytes=LARGEST_EVENT_BYTES)
+        self._observer = Observer(
+            settings,
+            self._gateway,
+            self._outbox,
+            spark_stopped=lambda: context._jsc is None,
+            complaints=_complaints,
+            on_lost=self._lost,
+        )
+        self._sender = Sender(
+            self._outbox,
+            Channel(
+                settings.agent_url,
+                token_file=settings.token_file,
+                ca_file=settings.ca_file,
+                timeout_seconds=settings.timeout_seconds,
+            ),
+            agent_url=settings.agent_url,
+            head=self._head,
+            on_reply=self._observer.mailbox.reply,
+            on_failure=self._observer.mailbox.wake,
+            complaints=_complaints,
+        )
+        self._sender.start()
+        self._observer.start(self._sender)
+
+    def _process_report(self) -> dict[str, Any]:
+        report: dict[str, Any] = {"host": socket.gethostname(), "python_pid": os.getpid()}
+        try:
+            report["jvm_pid"] = int(self._gateway.jvm.java.lang.ProcessHandle.current().pid())
+        except Exception as error:  # Java 8 has no ProcessHandle
+            LOGGER.debug("weir: the JVM's process id is unknown: %s", error)
+        return report
+
+    def _head(self) -> str:
+        listener = {
+            "instance": self._instance,
+            "queue_length": len(self._outbox) + len(self._observer.mailbox),
+            "dropped_total": self._outbox.dropped_total + self._observer.mailbox.dropped_total,
+            "callback_seconds_total": round(self._times.seconds_total, 6),
+            "callbacks_total": self._times.calls_total,
+            "rejected_total": self._sender.rejected_total,
+            "complaints_total": _complaints.total,
+            **self._process,
+        }
+        return f'{{"application":{json.dumps(self._application)},"listener":{json.dumps(listener)}'
+
+    def watches(self, session: Any) -> bool:
+        return any(_same(known, session) for known, _ in self._listeners)
+
+    def watch(self, session: Any) -> None:
+        from pyspark.java_gateway import ensure_callback_server_started
+
+        ensure_callback_server_started(self._gateway)
+        raw = RawListener(
+            session,
+            deliver=self._observer.mailbox.deliver,
+            open_gate=self._observer.open_gate,
+            times=self._times,
+            complaints=_complaints,
+        )
+        wrapper = self._gateway.jvm.org.apache.spark.sql.streaming
+        wrapped = wrapper.PythonStreamingQueryListenerWrapper(raw)
+        session.streams().addListener(wrapped)
+        self._listeners.append((session, wrapped))
+        self._observer.join_session(session)
+
+    def unwatch(self, session: Any) -> bool:
+        """Stops watching one session; true where it was watched."""
+        for known, wrapped in list(self._listeners):
+            if not _same(known, session):
+                continue
+            self._listeners.remove((known, wrapped))
+            try:
+                known.streams().removeListener(wrapped)
+            except Exception as error:
+                if self._context._jsc is not None:
+                    _complaints.error("removing the listener", error)
+            self._observer.leave_session(known, _RESTORED_WITHIN_SECONDS)
+            return True
+        return False
+
+    @property
+    def sessions(self) -> list[Any]:
+        return [session for session, _ in self._listeners]
+
+    def close(self, *, restore: bool) -> None:
+        """Ends the threads; what is queued is sent within a second if the agent answers."""
+        if restore:
+            for session in self.sessions:
+                self.unwatch(session)
+        self._listeners.clear()
+        self._observer.stop(FLUSH_SECONDS)
+        self._sender.stop(FLUSH_SECONDS)
+
+    def _lost(self) -> None:
+        """Spark has stopped; called from the observer's thread."""
+        with _lock:
+            _drivers.pop(self.application_id, None)
+        self._listeners.clear()
+        self._observer.stop(0.0)
+        self._sender.stop(FLUSH_SECONDS)
+
+
+def attach(spark: Any = None, **settings: Any) -> Attachment:
+    """Watches the streaming queries of ``spark`` (else of the active session) and steers them.
+
+    Settings are those of ``config.Settings``: an argument wins over ``spark.weir.*`` in Spark's
+    configuration, which wins over ``WEIR_*`` in the environment. Attaching twice is attaching
+    once. Never raises: what prevents it is logged once and stands in the result's ``reason``.
+    """
+    try:
+        with _lock:
+            return _attach(spark, settings)
+    except ConfigurationError as error:
+        return _off(f"weir is off: {error}")
+    except Exception as error:
+        LOGGER.debug("weir: attach failed", exc_info=error)
+        first_line = (str(error).strip().splitlines() or [""])[0][:300]
+        return _off(f"weir is off: attaching failed: {type(error).__name__}: {first_line}")
+
+
+def detach(spark: Any = None) -> None:
+    """Puts the configured limits back and stops watching: one session, or all without one."""
+    try:
+        session = None if spark is None else getattr(spark, "_jsparkSession", spark)
+        with _lock:
+            for driver in list(_drivers.values()):
+                for known in driver.sessions:
+                    if session is None or _same(known, session):
+                        driver.unwatch(known)
+                if not driver.sessions:
+                    _drivers.pop(driver.application_id, None)
+                    driver.close(restore=False)
+    except Exception as error:
+        _complaints.error("detaching", error)
+
+
+def _attach(spark: Any, arguments: dict[str, Any]) -> Attachment:
+    if spark is None:
+        from pyspark.sql import SparkSession
+
+        spark = SparkSession.getActiveSession()
+        if spark is None:
+            return _off("weir is off: there is no active Spark session; use attach(spark)")
+    if type(spark).__module__.startswith("pyspark.sql.connect"):
+        return _off(
+            "weir is off: this is a Spark Connect session, whose queries run in a server out of "
+            "reach; attach in that server's own driver, or let the agent read its event log"
+        )
+    context = spark.sparkContext
+    if context._jsc is None:
+        return _off("weir is off: the Spark session has been stopped")
+    conf = _conf(spark)
+    settings = resolve(arguments, conf, os.environ)
+    if not settings.enabled:
+        LOGGER.info("weir is off: enabled is false")
+        return Attachment(None, None, "enabled is false")
+    session = spark._jsparkSession
+    driver = _drivers.get(str(context.applicationId))
+    if driver is None:
+        driver = _Driver(spark, settings)
+        _drivers[driver.application_id] = driver
+        if settings.exposes_token:
+            _complaints.warn(
+                "token:plain",
+                f"weir: the token goes to {settings.agent_url} unencrypted; use https",
+            )
+    if not driver.watches(session):
+        try:
+            driver.watch(session)
+        except Exception:
+            if not driver.sessions:
+                _drivers.pop(driver.application_id, None)
+                driver.close(restore=False)
+            raise
+        LOGGER.info("weir watches %s, agent %s", driver.application_id, settings.agent_url)
+    return Attachment(session, driver, "")
+
+
+def _conf(spark: Any) -> dict[str, str]:
+    """``spark.weir.*`` of the application and, over it, of the session."""
+    found = {
+        key: value
+        for key, value in spark.sparkContext.getConf().getAll()
+        if key.startswith(CONF_PREFIX)
+    }
+    session = spark._jsparkSession.sessionState().conf().getAllConfs()
+    iterator = session.keysIterator()
+    while iterator.hasNext():
+        key = str(iterator.next())
+        if key.startswith(CONF_PREFIX):
+            found[key] = str(session.apply(key))
+    return found
+
+
+def _off(message: str) -> Attachment:
+    _complaints.warn(message, message)
+    return Attachment(None, None, message.removeprefix("weir is off: "))
+
+
+def _same(one: Any, other: Any) -> bool:
+    try:
+        return one is other or bool(one.equals(other))
+    except Exception:
+        return False
+
+
+def _close_all() -> None:
+    """At the interpreter's end: send what is left, touch the JVM no more."""
+    drivers, kept = list(_drivers.values()), _drivers
+    kept.clear()
+    for driver in drivers:
+        _close_quietly(driver)
+
+
+def _close_quietly(driver: _Driver) -> None:
+    try:
+        driver.close(restore=False)
+    except Exception as error:
+        LOGGER.debug("weir: closing", exc_info=error)
+
+
+atexit.register(_close_all)

@@ -1,0 +1,90 @@
+"""How much waits at a source, from what progress tells. Pure; unknown is None, never zero."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+from spark_listener.limits import KAFKA_CLASS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from spark_listener.wire import Unit
+
+#: What sources that know their backlog call it in ``sources[].metrics`` (Delta Lake's names).
+_METRIC: Final[Mapping[str, str]] = {
+    "files": "numFilesOutstanding",
+    "bytes": "numBytesOutstanding",
+    "rows": "numRowsOutstanding",
+}
+
+
+def backlog_of(source: Mapping[str, Any], source_class: str, unit: Unit) -> int | None:
+    """Units left at the source when the batch was planned, or None where progress is silent."""
+    if source_class == KAFKA_CLASS:
+        return offsets_between(source.get("endOffset"), source.get("latestOffset"))
+    metrics = source.get("metrics")
+    if isinstance(metrics, dict):
+        return _whole(metrics.get(_METRIC[unit]))
+    return None
+
+
+def admitted_of(source: Mapping[str, Any], source_class: str, unit: Unit) -> int | None:
+    """Units taken into the batch, or None where progress is silent."""
+    if source_class == KAFKA_CLASS:
+        return offsets_between(source.get("startOffset"), source.get("endOffset"))
+    if unit == "rows":
+        return _whole(source.get("numInputRows"))
+    return None
+
+
+def offsets_between(start: Any, end: Any) -> int | None:
+    """Records from ``start`` to ``end``, both Kafka offsets, over the partitions that both name.
+
+    A partition that runs backwards (a recreated topic) counts as nothing.
+    """
+    first, last = _offsets(start), _offsets(end)
+    if first is None or last is None:
+        return None
+    return sum(max(0, last[place] - first[place]) for place in last.keys() & first.keys())
+
+
+def log_offset(value: Any) -> int | None:
+    """The place in a file source's own log that an offset of progress names."""
+    parsed = _parsed(value)
+    return _whole(parsed.get("logOffset")) if isinstance(parsed, dict) else None
+
+
+def _offsets(value: Any) -> dict[tuple[str, str], int] | None:
+    parsed = _parsed(value)
+    if not isinstance(parsed, dict) or not parsed:
+        return None
+    found: dict[tuple[str, str], int] = {}
+    for topic, partitions in parsed.items():
+        if not isinstance(partitions, dict):
+            return None
+        for partition, offset in partitions.items():
+            if isinstance(offset, bool) or not isinstance(offset, int) or offset < 0:
+                return None
+            found[str(topic), str(partition)] = offset
+    return found
+
+
+def _parsed(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    try:
+        return json.loads(value)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _whole(value: Any) -> int | None:
+    if isinstance(value, bool):
+        return None
+    try:
+        number = int(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return number if number >= 0 else None

@@ -1,0 +1,227 @@
+"""One kept-alive HTTP connection to the agent, with every wait and every size bounded."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import socket
+import ssl
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
+
+from spark_listener.replies import MAX_REPLY_BYTES
+from spark_listener.wire import EVENTS_PATH
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_STALE: Final = (
+    http.client.RemoteDisconnected,
+    http.client.CannotSendRequest,
+    http.client.ResponseNotReady,
+    BrokenPipeError,
+    ConnectionResetError,
+    ConnectionAbortedError,
+)
+
+
+class ExchangeFailed(Exception):  # noqa: N818
+    """No usable answer. ``kind`` groups causes for rare warnings, the message names the cause."""
+
+    def __init__(
+        self, kind: str, message: str, *, status: int = 0, retry_after_seconds: float | None = None
+    ) -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.status = status
+        self.retry_after_seconds = retry_after_seconds
+
+
+class Channel:
+    """POSTs to the agent. One thread calls ``exchange``; any thread may ``cut``."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        token_file: str = "",
+        ca_file: str = "",
+        timeout_seconds: float = 5.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        parts = urlsplit(url)
+        self._url = url
+        self._secure = parts.scheme == "https"
+        self._host = parts.hostname or ""
+        self._port = parts.port or (443 if self._secure else 80)
+        self._path = parts.path.rstrip("/") + EVENTS_PATH
+        self._token_file = token_file
+        self._ca_file = ca_file
+        self._timeout_seconds = timeout_seconds
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._connection: http.client.HTTPConnection | None = None
+        self._deadline: float | None = None  # of the exchange under way
+
+    def exchange(self, body: bytes) -> bytes:
+        """Sends ``body`` and returns the body of a 200; raises ExchangeFailed otherwise."""
+        self._deadline = self._clock() + self._timeout_seconds
+        try:
+            reused = self._connection is not None
+            try:
+                return self._once(body)
+            except _STALE:
+                # The agent may close a quiet connection just as we use it again: that is no
+                # failure. The events are numbered, so sending them twice does no harm.
+                self.close()
+                if not reused:
+                    raise
+                return self._once(body)
+        except ExchangeFailed:
+            self.close()
+            raise
+        except Exception as error:
+            overdue = self._clock() >= self._deadline
+            self.close()
+            raise self._explained(error, overdue=overdue) from None
+        finally:
+            self._deadline = None
+
+    def cut_if_overdue(self) -> bool:
+        """Breaks an exchange that drips on past its time; true where it did."""
+        deadline = self._deadline
+        if deadline is None or self._clock() <= deadline:
+            return False
+        self._shut()
+        return True
+
+    def close(self) -> None:
+        """Closes the connection; the next exchange opens a new one."""
+        with self._lock:
+            connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    def _shut(self) -> None:
+        with self._lock:
+            connection = self._connection
+        live = None if connection is None else connection.sock
+        if live is not None:
+            with contextlib.suppress(OSError):  # it may be gone already
+                live.shutdown(socket.SHUT_RDWR)
+
+    def _once(self, body: bytes) -> bytes:
+        connection = self._connection or self._connect()
+        headers = {
+            "Content-Type": "application/json",
+            "Accept": "application/json",
+            "User-Agent": "weir-spark-listener",
+        }
+        if self._token_file:
+            headers["Authorization"] = f"Bearer {self._token()}"
+        connection.request("POST", self._path, body, headers)
+        response = connection.getresponse()
+        data = response.read(MAX_REPLY_BYTES + 1)
+        if len(data) > MAX_REPLY_BYTES:
+            raise ExchangeFailed("garbage", f"its reply is longer than {MAX_REPLY_BYTES} bytes")
+        if response.will_close:
+            self.close()
+        if response.status != http.client.OK:
+            raise self._refusal(response, data)
+        return data
+
+    def _connect(self) -> http.client.HTTPConnection:
+        connection: http.client.HTTPConnection
+        if self._secure:
+            try:
+                context = ssl.create_default_context(cafile=self._ca_file or None)
+            except (OSError, ssl.SSLError) as error:
+                raise ExchangeFailed(
+                    "certificates", f"the CA file {self._ca_file} cannot be used: {error}"
+                ) from None
+            connection = http.client.HTTPSConnection(
+                self._host, self._port, timeout=self._timeout_seconds, context=context
+            )
+        else:
+            connection = http.client.HTTPConnection(
+                self._host, self._port, timeout=self._timeout_seconds
+            )
+        connection.connect()
+        if connection.sock is not None:  # small requests, each waited for
+            connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        with self._lock:
+            self._connection = connection
+        return connection
+
+    def _token(self) -> str:
+        try:
+            token = Path(self._token_file).read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise ExchangeFailed(
+                "token", f"the token file {self._token_file} cannot be read: {_plain(error)}"
+            ) from None
+        if not token or not token.isascii() or not token.isprintable():
+            raise ExchangeFailed(
+                "token", f"the token file {self._token_file} holds no single printable word"
+            )
+        return token
+
+    def _refusal(self, response: http.client.HTTPResponse, data: bytes) -> ExchangeFailed:
+        status = response.status
+        said = " ".join(data[:200].decode("utf-8", "replace").split())
+        if status in (401, 403):
+            where = f"the token in {self._token_file}" if self._token_file else "no token was sent"
+            remedy = "" if self._token_file else "; set spark.weir.token.file"
+            return ExchangeFailed(
+                "token", f"it refuses us ({status}): {where}{remedy}", status=status
+            )
+        if status == 503:
+            return ExchangeFailed(
+                "full",
+                f"it is full (503): {said}",
+                status=status,
+                retry_after_seconds=_retry_after(response.headers.get("Retry-After")),
+            )
+        if 300 <= status < 400:
+            return ExchangeFailed(
+                "garbage", f"it redirects ({status}), which is not followed", status=status
+            )
+        return ExchangeFailed(f"status {status}", f"it answers {status}: {said}", status=status)
+
+    def _explained(self, error: Exception, *, overdue: bool) -> ExchangeFailed:
+        if isinstance(error, ssl.SSLCertVerificationError):
+            remedy = f"check {self._ca_file}" if self._ca_file else "set spark.weir.ca.file"
+            return ExchangeFailed(
+                "certificates",
+                f"its certificate is not trusted: {error.verify_message or _plain(error)}; "
+                f"{remedy}",
+            )
+        if isinstance(error, ssl.SSLError):
+            return ExchangeFailed("tls", f"no TLS with it: {error.reason or _plain(error)}")
+        if overdue or isinstance(error, TimeoutError):
+            return ExchangeFailed("timeout", f"no answer within {self._timeout_seconds:g} s")
+        if isinstance(error, socket.gaierror):
+            return ExchangeFailed("address", f"the host {self._host} is unknown: {_plain(error)}")
+        if isinstance(error, ConnectionRefusedError):
+            return ExchangeFailed("refused", "nothing listens there (connection refused)")
+        if isinstance(error, http.client.HTTPException) and not isinstance(error, _STALE):
+            return ExchangeFailed(
+                "garbage", f"what answers there does not speak HTTP: {type(error).__name__}"
+            )
+        return ExchangeFailed("connection", f"the connection broke: {_plain(error)}")
+
+
+def _retry_after(value: str | None) -> float | None:
+    try:
+        seconds = float(value or "")
+    except ValueError:
+        return None
+    return min(seconds, 60.0) if seconds >= 0 else None
+
+
+def _plain(error: BaseException) -> str:
+    text = getattr(error, "strerror", None) or str(error) or type(error).__name__
+    return str(text)[:200]

@@ -1,0 +1,58 @@
+"""Warnings said once and repeated rarely: a broken agent never floods a job's log."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+LOGGER: Final = logging.getLogger("weir")
+REPEAT_SECONDS: Final = 600.0
+
+
+class Complaints:
+    """Says each kind of complaint at once, then at most every ``repeat_seconds``. Thread-safe."""
+
+    def __init__(
+        self,
+        *,
+        repeat_seconds: float = REPEAT_SECONDS,
+        clock: Callable[[], float] = time.monotonic,
+        logger: logging.Logger = LOGGER,
+    ) -> None:
+        self._repeat_seconds = repeat_seconds
+        self._clock = clock
+        self._logger = logger
+        self._lock = threading.Lock()
+        self._said: dict[str, tuple[float, int]] = {}  # kind -> (last time, unsaid since)
+        self.total = 0
+
+    def warn(self, kind: str, message: str) -> bool:
+        """Logs a warning unless one of this kind was logged lately; true where it was logged."""
+        now = self._clock()
+        with self._lock:
+            self.total += 1
+            last = self._said.get(kind)
+            if last is not None and now - last[0] < self._repeat_seconds:
+                self._said[kind] = (last[0], last[1] + 1)
+                return False
+            unsaid = 0 if last is None else last[1]
+            self._said[kind] = (now, 0)
+        suffix = f" ({unsaid} more like this since the last message)" if unsaid else ""
+        self._logger.warning("%s%s", message, suffix)
+        return True
+
+    def error(self, where: str, error: BaseException) -> None:
+        """An error inside Weir itself: counted, said rarely, never raised."""
+        kind = f"internal:{where}:{type(error).__name__}"
+        first_line = (str(error).strip().splitlines() or [""])[0][:300]
+        self.warn(
+            kind,
+            f"weir: {where} failed and was skipped; the job is not affected: "
+            f"{type(error).__name__}: {first_line}",
+        )
+        self._logger.debug("weir: %s", where, exc_info=error)

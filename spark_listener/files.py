@@ -1,0 +1,366 @@
+"""What waits in a file source's directory, which progress does not tell.
+
+Spark's own list of unread files is a cache: new arrivals are missing from it until it is drained.
+So the directory is listed by a thread of its own, at a bounded rate, and what the source has seen
+is taken off. Every figure is a lower bound or better; the largest holds.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from spark_listener.wire import format_time
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from spark_listener.complaints import Complaints
+
+#: Of the time of the listing thread, at most this share goes into listing one directory.
+LISTING_SHARE: Final = 0.05
+_VISIBLE: Final = "[^._]*"  # Spark passes over names that start with a dot or an underscore
+_DEEPEST: Final = 4
+_SAMPLE: Final = 16
+_LOOK_FOR_FOLDERS_EVERY: Final = 20
+_GLOB_CHARACTERS: Final = frozenset("*?[{")
+
+
+@dataclass(frozen=True)
+class Listing:
+    """A directory as listed: files in it, and files the source had seen right after."""
+
+    files: int
+    seen: int
+    epoch_seconds: float
+    exact: bool
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """What a file source has before it."""
+
+    backlog: int | None
+    arrived: int | None
+    observed_time: str | None
+    bound: str  # exact, lower
+
+
+@dataclass
+class FileBacklog:
+    """Keeps the best known lower bound between listings; arrivals never decrease."""
+
+    deletes: bool = False  # the source removes files it has read, so a listing misses some
+    _purged: int = 0
+    _last_seen: int | None = None
+    _first_seen: int | None = None
+    _arrived: int = 0
+    _listing: Listing | None = None
+    _listed_total: int = 0  # seen and purged when listed
+
+    def listed(self, listing: Listing) -> None:
+        """Takes a newer listing; the source may have gone on since it was made."""
+        if self._first_seen is None:
+            self._first_seen = listing.seen
+        self._listing = listing
+        self._listed_total = listing.seen + self._purged
+
+    def waiting(self, seen: int, unread: int | None) -> Waiting:
+        """From the files that the source has seen by now and its own list of unread ones."""
+        self._track(seen)
+        total = seen + self._purged
+        listing = self._listing
+        listed: int | None = None
+        if listing is not None:
+            taken_since = total - self._listed_total
+            listed = max(0, listing.files - listing.seen - taken_since)
+        known = [count for count in (unread, listed) if count is not None]
+        if not known:
+            return Waiting(None, None, None, "lower")
+        backlog = max(known)
+        self._arrived = max(self._arrived, total - (self._first_seen or 0) + backlog)
+        from_listing = listing is not None and listed == backlog
+        exact = from_listing and listing is not None and listing.exact and not self.deletes
+        return Waiting(
+            backlog,
+            self._arrived,
+            format_time(listing.epoch_seconds) if from_listing and listing is not None else None,
+            "exact" if exact else "lower",
+        )
+
+    def _track(self, seen: int) -> None:
+        # The source forgets files past their age (`maxFileAge`); they have arrived all the same.
+        if self._first_seen is None:
+            self._first_seen = seen
+        if self._last_seen is not None and seen < self._last_seen:
+            self._purged += self._last_seen - seen
+        self._last_seen = seen
+
+
+class FileSource:
+    """Reads one JVM ``FileStreamSource`` by reflection; every method may raise what py4j raises."""
+
+    def __init__(self, gateway: Any, source: Any) -> None:
+        self._gateway = gateway
+        self._source = source
+        java_class = source.getClass()
+        self._unread = _field(java_class, "unreadFiles")
+        self._seen = source.seenFiles()
+        self._log = _field(java_class, "metadataLog").get(source)
+        self._file_system = _field(java_class, "fs").get(source)
+        self._base = str(_field(java_class, "qualifiedBasePath").get(source).toString())
+        self._purge_field = _field(self._seen.getClass(), "lastPurgeTimestamp")
+        options = _field(java_class, "sourceOptions").get(source)
+        given = options.optionMapWithoutPath()
+        pattern = given.get("pathglobfilter")
+        self._pattern = str(pattern.get()) if pattern.isDefined() else None
+        self.deletes = str(options.cleanSource().toString()).upper() != "OFF"
+        self._by_name_only = bool(options.fileNameOnly())
+        self._listings = 0
+        self._flat = False
+
+    def seen(self) -> int:
+        """Files that the source knows; those of the batch being planned are among them."""
+        return int(self._seen.size())
+
+    def unread(self) -> int | None:
+        """Files listed by Spark and left for later batches; None says nothing at all."""
+        kept = self._unread.get(self._source)
+        return None if kept is None else int(kept.size())
+
+    def admitted(self, start: int | None, end: int) -> int:
+        """Files in the batch that took the source's log from ``start`` (exclusive) to ``end``.
+
+        Reads the batch's entry of that log, as Spark did when it ran the batch.
+        """
+        first = 0 if start is None else start + 1
+        if end < first:
+            return 0
+        # Scala's Option[Long]: a boxed Long, which py4j alone cannot make.
+        ends = self._gateway.new_array(self._gateway.jvm.long, 2)
+        ends[0], ends[1] = first, end
+        boxed = self._gateway.jvm.scala.Predef.wrapLongArray(ends)
+        batches = self._log.get(boxed.headOption(), boxed.lastOption())
+        return sum(len(batch._2()) for batch in batches)
+
+    def list_files(self, clock: Callable[[], float]) -> Listing | None:
+        """Lists the directory; None where what it holds cannot be told from a listing."""
+        metadata = self._source.sourceHasMetadata()
+        if metadata.isDefined() and bool(metadata.get()):
+            return None  # the output of a Spark sink: its log says which files count
+        moment = clock()
+        files = self._count()
+        if files is None:
+            return None
+        return Listing(files, self.seen(), moment, exact=not self.deletes)
+
+    def _count(self) -> int | None:
+        base = self._base
+        if _GLOB_CHARACTERS & set(base):
+            found = self._glob(base)
+            if len(found) == 0:
+                return 0
+            if not found[0].isDirectory():  # the pattern names files, not directories
+                return None if self._aged(found) else len(found)
+        name = self._pattern or _VISIBLE
+        entries = self._glob(f"{base}/{_VISIBLE}" if self._pattern is None else f"{base}/{name}")
+        if self._aged(entries):
+            return None
+        if not _GLOB_CHARACTERS & set(base):
+            # Folders in folders are rare and looking for them costs as much as the listing.
+            if not self._flat or self._listings % _LOOK_FOR_FOLDERS_EVERY == 0:
+                summary = self._file_system.getContentSummary(self._path(base))
+                self._flat = int(summary.getDirectoryCount()) <= 1
+                if not self._flat:
+                    return self._count_nested(summary)
+            self._listings += 1
+        return len(entries)
+
+    def _count_nested(self, summary: Any) -> int | None:
+        """All files below; None where hidden ones are among them or names alone count."""
+        if self._pattern is not None or self._by_name_only:
+            return None
+        below = self._base
+        for _ in range(_DEEPEST):
+            if len(self._glob(f"{below}/[._]*")) > 0:
+                return None
+            below += "/*"
+        return int(summary.getFileCount())
+
+    def _aged(self, entries: Any) -> bool:
+        """True where files lie about that are too old for the source to look at."""
+        oldest = int(self._purge_field.get(self._seen))
+        count = len(entries)
+        if oldest <= 0 or count == 0:
+            return False
+        places = {round(step * (count - 1) / (_SAMPLE - 1)) for step in range(_SAMPLE)}
+        return any(int(entries[place].getModificationTime()) < oldest for place in places)
+
+    def _glob(self, pattern: str) -> Any:
+        found = self._file_system.globStatus(self._path(pattern))
+        return [] if found is None else found
+
+    def _path(self, text: str) -> Any:
+        return self._gateway.jvm.org.apache.hadoop.fs.Path(text)
+
+
+def _field(java_class: Any, name: str) -> Any:
+    found = java_class.getDeclaredField(name)
+    found.setAccessible(True)
+    return found
+
+
+Key = tuple[str, int]  # (run id, source's index)
+
+
+@dataclass
+class _Watched:
+    source: FileSource
+    due: float
+    listing: Listing | None = None
+
+
+@dataclass
+class _Question:
+    key: Key
+    start: int | None
+    end: int
+    answered: threading.Event = field(default_factory=threading.Event)
+    answer: int | None = None
+
+
+class FileWatcher:
+    """The thread ``weir-files``: what may be slow on a remote file system happens here."""
+
+    def __init__(
+        self,
+        *,
+        pause_seconds: float,
+        max_entries: int,
+        list_directories: bool,
+        complaints: Complaints,
+    ) -> None:
+        self._pause_seconds = pause_seconds
+        self._max_entries = max_entries
+        self._list_directories = list_directories
+        self._complaints = complaints
+        self._changed = threading.Condition()
+        self._watched: dict[Key, _Watched] = {}
+        self._questions: list[_Question] = []
+        self._stopping = False
+        self._thread: threading.Thread | None = None
+
+    def watch(self, key: Key, source: FileSource) -> None:
+        """Lists this source's directory from now on, first at once."""
+        with self._changed:
+            self._watched[key] = _Watched(source, due=time.monotonic())
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="weir-files", daemon=True)
+                self._thread.start()
+            self._changed.notify_all()
+
+    def forget(self, run_id: str) -> None:
+        """Stops listing for this run."""
+        with self._changed:
+            for key in [key for key in self._watched if key[0] == run_id]:
+                del self._watched[key]
+
+    def listing(self, key: Key) -> Listing | None:
+        """The newest listing, or None."""
+        watched = self._watched.get(key)
+        return None if watched is None else watched.listing
+
+    def admitted(
+        self, key: Key, start: int | None, end: int, *, timeout_seconds: float
+    ) -> int | None:
+        """Files in a batch; None where that is not known within ``timeout_seconds``."""
+        question = _Question(key, start, end)
+        with self._changed:
+            if key not in self._watched:
+                return None
+            self._questions.append(question)
+            self._changed.notify_all()
+        if not question.answered.wait(timeout_seconds):
+            with self._changed:
+                if question in self._questions:
+                    self._questions.remove(question)
+            return None
+        return question.answer
+
+    def stop(self) -> None:
+        """Ends the thread once it is done with what it does."""
+        with self._changed:
+            self._stopping = True
+            self._watched.clear()
+            self._questions.clear()
+            self._changed.notify_all()
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                if self._stopping:
+                    return
+                if self._questions:
+                    question, due = self._questions.pop(0), None
+                else:
+                    question, due = None, self._next_due()
+                    if due is None:
+                        continue
+            if question is not None:
+                self._answer(question)
+            elif due is not None:
+                self._list(*due)
+
+    def _next_due(self) -> tuple[Key, _Watched] | None:
+        """What to list now; waits, with the lock given up, where nothing is due."""
+        if self._watched and self._list_directories:
+            key, watched = min(self._watched.items(), key=lambda item: item[1].due)
+            wait = watched.due - time.monotonic()
+            if wait <= 0:
+                return key, watched
+            self._changed.wait(wait)
+        else:
+            self._changed.wait(60.0)
+        return None
+
+    def _answer(self, question: _Question) -> None:
+        watched = self._watched.get(question.key)
+        try:
+            if watched is not None:
+                question.answer = watched.source.admitted(question.start, question.end)
+        except Exception as error:
+            self._complaints.error("counting a batch's files", error)
+        question.answered.set()
+
+    def _list(self, key: Key, watched: _Watched) -> None:
+        begun = time.monotonic()
+        listing: Listing | None = None
+        stop = False
+        try:
+            # Listing costs memory in the driver's JVM: a directory that Spark already knows to
+            # be too large is left alone, and one that turns out to be is not listed again.
+            if watched.source.seen() + (watched.source.unread() or 0) > self._max_entries:
+                stop = True
+            else:
+                listing = watched.source.list_files(time.time)
+                stop = listing is not None and listing.files > self._max_entries
+        except Exception as error:
+            self._complaints.error("listing a source's directory", error)
+        ended = time.monotonic()
+        with self._changed:
+            if listing is not None:
+                watched.listing = listing
+            if stop:
+                self._complaints.warn(
+                    "files:large",
+                    f"weir: a source's directory holds more than {self._max_entries} entries and "
+                    "is not listed; its backlog is a lower bound (spark.weir.files.max.entries)",
+                )
+                watched.due = float("inf")
+            else:
+                rest = (ended - begun) * (1.0 / LISTING_SHARE - 1.0)
+                watched.due = ended + max(self._pause_seconds, rest)
+            if self._watched.get(key) is not watched and not self._stopping:
+                return

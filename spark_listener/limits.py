@@ -1,0 +1,232 @@
+"""What a source may admit to one micro-batch: describe Spark's ``ReadLimit``, replace it safely.
+
+A limit of a class that the source does not know ends the query. So a limit is only ever replaced
+by one of the same class as the one the user configured (inside a composite: only that part), and a
+source without one gets a limit only from ``GIVABLE``. Everything that decides is pure.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Literal, get_args
+
+from spark_listener.wire import Control, Unit
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+Kind = Literal["all", "rows", "files", "bytes", "min_rows", "composite", "other"]
+
+_PACKAGE: Final = "org.apache.spark.sql.connector.read.streaming."
+KIND_OF_CLASS: Final[Mapping[str, Kind]] = {
+    _PACKAGE + "ReadAllAvailable": "all",
+    _PACKAGE + "ReadMaxRows": "rows",
+    _PACKAGE + "ReadMaxFiles": "files",
+    _PACKAGE + "ReadMaxBytes": "bytes",
+    _PACKAGE + "ReadMinRows": "min_rows",
+    _PACKAGE + "CompositeReadLimit": "composite",
+}
+
+KAFKA_CLASS: Final = "org.apache.spark.sql.kafka010.KafkaMicroBatchStream"
+FILE_CLASSES: Final = (
+    "org.apache.spark.sql.execution.streaming.FileStreamSource",  # to 4.0
+    "org.apache.spark.sql.execution.streaming.runtime.FileStreamSource",  # from 4.1
+)
+#: Sources that obey a limit of this unit although none is configured.
+GIVABLE: Final[Mapping[str, Unit]] = {KAFKA_CLASS: "rows", **dict.fromkeys(FILE_CLASSES, "files")}
+#: Sources that accept a maximum beside their ``ReadMinRows``.
+MAXIMUM_BESIDE_MINIMUM: Final[Mapping[str, Unit]] = {KAFKA_CLASS: "rows"}
+#: Sources that hand out a limit of their own and then do not look at it.
+DEAF: Final = ("org.apache.spark.sql.execution.streaming.sources.RatePerMicroBatchStream",)
+
+#: What Java's parameter holds: ``maxFiles`` takes an int, the others a long.
+LARGEST: Final[Mapping[Unit, int]] = {
+    "rows": 2**63 - 1,
+    "files": 2**31 - 1,
+    "bytes": 2**63 - 1,
+}
+_MAXIMA: Final[tuple[Unit, ...]] = get_args(Unit)
+
+
+@dataclass(frozen=True)
+class Limit:
+    """A ``ReadLimit`` as a value. ``value`` is in the unit that ``kind`` names."""
+
+    kind: Kind
+    value: int | None = None
+    delay_milliseconds: int | None = None  # of min_rows
+    parts: tuple[Limit, ...] = ()
+    class_name: str = ""  # of kind other
+
+    def same_class(self, other: Limit) -> bool:
+        """Equal but for the numbers."""
+        return (
+            self.kind == other.kind
+            and self.class_name == other.class_name
+            and len(self.parts) == len(other.parts)
+            and all(mine.same_class(its) for mine, its in zip(self.parts, other.parts, strict=True))
+        )
+
+
+ALL: Final = Limit("all")
+
+
+class Refused(ValueError):  # noqa: N818 - a decision, not a fault
+    """A limit that must not be set; the message says why, in a few words."""
+
+
+@dataclass(frozen=True)
+class Handle:
+    """What can be done with one source's limit."""
+
+    control: Control
+    unit: Unit
+    note: str = ""
+
+
+def handle_of(configured: Limit, source_class: str, *, all_at_once: bool = False) -> Handle:
+    """How a source with this configured limit can be steered.
+
+    ``all_at_once``: the trigger admits everything by design, so no limit may be given.
+    """
+    unit = _unit_of(configured, source_class)
+    if all_at_once:
+        return Handle("none", unit, "the trigger takes everything at once")
+    if source_class in DEAF:
+        return Handle("advice", unit, "the source does not look at its limit")
+    if "AvailableNow" in source_class and "Wrapper" in source_class:
+        return Handle("advice", unit, "the source takes everything at once under AvailableNow")
+    try:
+        replacement(configured, source_class, unit, 1)
+    except Refused as reason:
+        return Handle("advice", unit, str(reason))
+    return Handle("live", unit)
+
+
+def maximum_of(limit: Limit, unit: Unit) -> int | None:
+    """The most that ``limit`` admits in ``unit``; None where it sets no such maximum."""
+    if limit.kind == unit:
+        return limit.value
+    found = [part.value for part in limit.parts if part.kind == unit and part.value is not None]
+    return min(found) if found else None
+
+
+def replacement(configured: Limit, source_class: str, unit: Unit, maximum: int) -> Limit:
+    """The limit that admits ``maximum`` units, of the class that this source is known to take.
+
+    Raises Refused where there is none.
+    """
+    if isinstance(maximum, bool) or maximum < 1:
+        raise Refused(f"a limit of {maximum} {unit} would stop the query")
+    new = Limit(unit, min(maximum, LARGEST[unit]))
+    if configured.kind == "all":
+        if GIVABLE.get(source_class) != unit:
+            raise Refused(
+                "the source has no limit and is not known to take one"
+                if source_class not in GIVABLE
+                else f"the source takes limits in {GIVABLE[source_class]}, not in {unit}"
+            )
+        return new
+    if configured.kind == "min_rows":
+        if MAXIMUM_BESIDE_MINIMUM.get(source_class) != unit:
+            raise Refused("the source has a minimum and is not known to take a maximum beside it")
+        return Limit("composite", parts=(configured, new))
+    if configured.kind in _MAXIMA:
+        if configured.kind != unit:
+            raise Refused(f"the source's limit is in {configured.kind}, not in {unit}")
+        return new
+    if configured.kind == "composite":
+        return _replaced_part(configured, source_class, unit, new)
+    name = configured.class_name.rpartition(".")[2] or "unknown"
+    raise Refused(f"the limit is of the source's own class {name[:80]}")
+
+
+def _replaced_part(configured: Limit, source_class: str, unit: Unit, new: Limit) -> Limit:
+    places = [index for index, part in enumerate(configured.parts) if part.kind == unit]
+    if len(places) > 1:
+        raise Refused(f"the composite limit has {len(places)} parts in {unit}")
+    if places:
+        parts = list(configured.parts)
+        parts[places[0]] = new
+        return Limit("composite", parts=tuple(parts))
+    only_minima = all(part.kind == "min_rows" for part in configured.parts)
+    if configured.parts and only_minima and MAXIMUM_BESIDE_MINIMUM.get(source_class) == unit:
+        return Limit("composite", parts=(*configured.parts, new))
+    raise Refused(f"the composite limit has no part in {unit}")
+
+
+def may_follow(present: Limit, configured: Limit, source_class: str, unit: Unit) -> bool:
+    """True where ``present`` is the configured limit or one that we could have set ourselves."""
+    if present == configured:
+        return True
+    maximum = maximum_of(present, unit)
+    if maximum is None or maximum < 1:
+        return False
+    try:
+        return replacement(configured, source_class, unit, maximum) == present
+    except Refused:
+        return False
+
+
+def _unit_of(configured: Limit, source_class: str) -> Unit:
+    for unit in _MAXIMA:  # in a composite of several maxima: rows before files before bytes
+        if configured.kind == unit or any(part.kind == unit for part in configured.parts):
+            return unit
+    return GIVABLE.get(source_class, "rows")
+
+
+# -- Java's side -----------------------------------------------------------------------------------
+
+
+def describe(java_limit: Any) -> Limit:
+    """A Java ``ReadLimit`` as a value; a class we do not know becomes ``other``, by its name."""
+    class_name = str(java_limit.getClass().getName())
+    kind = KIND_OF_CLASS.get(class_name, "other")
+    if kind == "rows":
+        return Limit(kind, int(java_limit.maxRows()))
+    if kind == "files":
+        return Limit(kind, int(java_limit.maxFiles()))
+    if kind == "bytes":
+        return Limit(kind, int(java_limit.maxBytes()))
+    if kind == "min_rows":
+        return Limit(kind, int(java_limit.minRows()), int(java_limit.maxTriggerDelayMs()))
+    if kind == "composite":
+        return Limit(kind, parts=tuple(describe(part) for part in java_limit.getReadLimits()))
+    if kind == "all":
+        return ALL
+    return Limit("other", class_name=class_name)
+
+
+def build(gateway: Any, wanted: Limit, configured: Limit, java_configured: Any) -> Any:
+    """The Java ``ReadLimit`` for ``wanted``; parts that stay are the configured objects themselves.
+
+    Raises Refused where what was built is not, class for class, what was wanted.
+    """
+    factory = gateway.jvm.org.apache.spark.sql.connector.read.streaming.ReadLimit
+    if wanted == configured:
+        return java_configured
+    if wanted.kind == "composite":
+        if configured.kind == "composite":
+            originals = list(zip(configured.parts, java_configured.getReadLimits(), strict=True))
+        else:
+            originals = [(configured, java_configured)]
+        array = gateway.new_array(factory, len(wanted.parts))
+        for index, part in enumerate(wanted.parts):
+            kept = [original for limit, original in originals if limit == part]
+            array[index] = kept[0] if kept else _maximum(factory, part)
+        built = factory.compositeLimit(array)
+    else:
+        built = _maximum(factory, wanted)
+    if describe(built) != wanted:
+        raise Refused("Spark built another limit than was asked for")
+    return built
+
+
+def _maximum(factory: Any, limit: Limit) -> Any:
+    if limit.kind == "rows":
+        return factory.maxRows(limit.value)
+    if limit.kind == "files":
+        return factory.maxFiles(limit.value)
+    if limit.kind == "bytes":
+        return factory.maxBytes(limit.value)
+    raise Refused(f"a limit of kind {limit.kind} cannot be built")

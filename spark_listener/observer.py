@@ -1,0 +1,545 @@
+"""The thread that owns all knowledge of the driver's queries: events in, limits out.
+
+Callbacks and replies land in its mailbox. It alone reads and writes the JVM's queries (but for the
+directory listings of ``files.py``), numbers the events, sends heartbeats and lets grants expire.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from spark_listener import backlog
+from spark_listener.actuator import Actuator, SourceControl
+from spark_listener.files import FileBacklog, FileSource, FileWatcher
+from spark_listener.first_batch import FirstBatchGate
+from spark_listener.limits import FILE_CLASSES
+from spark_listener.listener import Captured
+from spark_listener.progress import ProgressText, read_progress
+from spark_listener.query import Query, mode_note, takes_all_at_once
+from spark_listener.wire import Control, SourceLimit, format_time
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from spark_listener.complaints import Complaints
+    from spark_listener.config import Settings
+    from spark_listener.outbox import Outbox
+    from spark_listener.replies import Reply
+    from spark_listener.sender import Sender
+
+_TICK_SECONDS: Final = 0.5
+_GATE_TICK_SECONDS: Final = 0.005  # while a first batch is held
+_ADMITTED_WITHIN_SECONDS: Final = 0.2
+_LONGEST_TEXT: Final = 16_000
+_FORGOTTEN_AFTER_BEATS: Final = 12
+_LOST_AFTER: Final = 10  # failed rounds in a row before the JVM is given up
+
+
+@dataclass
+class Run:
+    """One run of one query."""
+
+    query: Query
+    actuator: Actuator
+    session: Any
+    file_sources: dict[int, FileSource] = field(default_factory=dict)
+    file_backlogs: dict[int, FileBacklog] = field(default_factory=dict)
+    files_looked_up: bool = False
+    gate: FirstBatchGate | None = None
+    silent_beats: int = 0  # heartbeats in a row that found it inactive
+
+
+class Mailbox:
+    """What waits for the observer. Bounded: the oldest progress goes first."""
+
+    def __init__(self, capacity: int) -> None:
+        self._capacity = capacity
+        self._changed = threading.Condition()
+        self._captured: deque[Captured] = deque()
+        self._replies: deque[Reply] = deque(maxlen=16)
+        self._woken = False
+        self.dropped_total = 0
+
+    def __len__(self) -> int:
+        return len(self._captured)
+
+    def deliver(self, item: Captured) -> None:
+        """Takes an event from a callback; never blocks."""
+        with self._changed:
+            if len(self._captured) >= self._capacity:
+                for index, waiting in enumerate(self._captured):
+                    if waiting.kind == "progress":
+                        del self._captured[index]
+                        break
+                else:
+                    self._captured.popleft()
+                self.dropped_total += 1
+            self._captured.append(item)
+            self._changed.notify()
+
+    def reply(self, reply: Reply) -> None:
+        """Takes the agent's reply from the sender."""
+        with self._changed:
+            self._replies.append(reply)
+            self._changed.notify()
+
+    def wake(self) -> None:
+        """Ends a wait in ``take``."""
+        with self._changed:
+            self._woken = True
+            self._changed.notify()
+
+    def take(self, timeout_seconds: float) -> tuple[list[Captured], list[Reply]]:
+        """Everything that waits, oldest first; waits for the first of it."""
+        with self._changed:
+            if not (self._captured or self._replies or self._woken):
+                self._changed.wait(timeout_seconds)
+            captured, replies = list(self._captured), list(self._replies)
+            self._captured.clear()
+            self._replies.clear()
+            self._woken = False
+            return captured, replies
+
+
+class Observer:
+    """Owns the thread ``weir-observer``."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        gateway: Any,
+        outbox: Outbox,
+        *,
+        spark_stopped: Callable[[], bool],
+        complaints: Complaints,
+        on_lost: Callable[[], None],
+    ) -> None:
+        self._settings = settings
+        self._gateway = gateway
+        self._outbox = outbox
+        self._spark_stopped = spark_stopped
+        self._complaints = complaints
+        self._on_lost = on_lost
+        self._runs: dict[str, Run] = {}  # by run id
+        self._sender: Sender | None = None
+        self._stopping = threading.Event()
+        self._quiesce: deque[tuple[Any, threading.Event]] = deque()
+        self._failed_rounds = 0
+        self._answered = 0  # the highest number whose reply has been taken in
+        self._sessions: list[Any] = []
+        self._thread = threading.Thread(target=self._loop, name="weir-observer", daemon=True)
+        self._files = FileWatcher(
+            pause_seconds=settings.files_pause_seconds,
+            max_entries=settings.files_max_entries,
+            list_directories=settings.files_list,
+            complaints=complaints,
+        )
+        self.mailbox = Mailbox(settings.queue_size)
+
+    def start(self, sender: Sender) -> None:
+        """Starts the thread."""
+        self._sender = sender
+        self._thread.start()
+
+    # -- from other threads ---------------------------------------------------------------------
+
+    def open_gate(self, session: Any, query_id: str) -> FirstBatchGate | None:
+        """A gate for a query that starts, held already or soon; None where waiting is no use."""
+        seconds = self._settings.first_batch_seconds
+        if (
+            seconds <= 0
+            or not self._settings.control
+            or self._stopping.is_set()
+            or self._sender is None
+            or not self._sender.link.worth_waiting_for
+            or not _pinned(self._gateway)
+        ):
+            return None
+
+        def find_lock() -> Any:
+            query = Query(session.streams().get(query_id))
+            if takes_all_at_once(query.trigger, query.class_name, ""):
+                return None
+            able = query.abilities.progress_lock and query.abilities.limits
+            return query.execution.awaitProgressLock() if able else None
+
+        gate = FirstBatchGate(find_lock, longest_seconds=seconds, complaints=self._complaints)
+        gate.start()
+        return gate
+
+    def join_session(self, session: Any) -> None:
+        """Watches this JVM session from now on, the queries that run in it included."""
+        self._sessions.append(session)
+        self.mailbox.deliver(Captured("started", time.time(), session=session))
+
+    def leave_session(self, session: Any, timeout_seconds: float) -> None:
+        """Puts the configured limits of a session's queries back and forgets them."""
+        done = threading.Event()
+        self._quiesce.append((session, done))
+        self.mailbox.wake()
+        if self._thread.is_alive() and threading.current_thread() is not self._thread:
+            done.wait(timeout_seconds)
+
+    def stop(self, timeout_seconds: float) -> None:
+        """Ends the threads; limits stay as they are."""
+        self._stopping.set()
+        self.mailbox.wake()
+        if threading.current_thread() is not self._thread and self._thread.is_alive():
+            self._thread.join(timeout_seconds)
+        self._files.stop()
+
+    # -- the thread -----------------------------------------------------------------------------
+
+    def _loop(self) -> None:
+        next_heartbeat = time.monotonic()  # at once: it tells whether the agent is there
+        while not self._stopping.is_set():
+            try:
+                wait = min(_TICK_SECONDS, max(0.0, next_heartbeat - time.monotonic()))
+                if any(run.gate is not None for run in self._runs.values()):
+                    wait = min(wait, _GATE_TICK_SECONDS)
+                captured, replies = self.mailbox.take(wait)
+                if self._spark_stopped():
+                    self._end_all(captured)
+                    self._on_lost()
+                    return
+                for item in captured:
+                    self._guarded(f"a {item.kind} event", self._take, item)
+                now = time.monotonic()
+                for reply in replies:
+                    self._answered = max(self._answered, reply.acknowledged)
+                    for run in list(self._runs.values()):
+                        mine = [grant for grant in reply.grants if grant.run_id == run.query.run_id]
+                        run.actuator.take(mine, now)
+                for run in list(self._runs.values()):
+                    self._guarded("a query's limits", self._steer, run)
+                self._leave_sessions()
+                if time.monotonic() >= next_heartbeat:
+                    next_heartbeat = time.monotonic() + self._settings.heartbeat_seconds
+                    self._guarded("a heartbeat", self._heartbeat)
+                if self._sender is not None:
+                    self._sender.cut_if_overdue()
+            except Exception as error:
+                self._complaints.error("observing", error)
+                self._stopping.wait(_TICK_SECONDS)
+
+    def _guarded(self, what: str, act: Callable[..., object], *arguments: Any) -> None:
+        try:
+            act(*arguments)
+        except Exception as error:
+            if not self._spark_stopped():
+                self._complaints.error(what, error)
+
+    def _take(self, item: Captured) -> None:
+        moment = format_time(item.epoch_seconds)
+        if item.kind == "started":
+            self._started(item)
+        elif item.kind == "progress":
+            progress = read_progress(item.text)
+            run = self._runs.get(progress.run_id) or self._found(item.session, progress.query_id)
+            entries = [] if run is None else self._limits(run, progress)
+            self._outbox.put("progress", moment, progress.text, {"limits": entries})
+        elif item.kind == "idle":
+            run = self._runs.get(item.run_id)
+            body = {"id": item.query_id, "runId": item.run_id}
+            if run is not None:
+                body["name"] = run.query.name or ""
+            self._outbox.put("idle", moment, _json(body))
+        else:
+            run = self._runs.get(item.run_id)
+            self._outbox.put(
+                "terminated",
+                moment,
+                _json(
+                    {
+                        "id": item.query_id,
+                        "runId": item.run_id,
+                        "name": None if run is None else run.query.name,
+                        "exception": _clipped(item.exception),
+                        "errorClassOnException": item.error_class,
+                    }
+                ),
+            )
+            self._forget(item.run_id)
+
+    # -- queries come and go --------------------------------------------------------------------
+
+    def _started(self, item: Captured) -> None:
+        if not item.run_id:
+            for java_query in item.session.streams().active():
+                self._guarded("a running query", self._adopt, java_query, item.session)
+            return
+        if item.run_id in self._runs:
+            if item.gate is not None:
+                item.gate.release()
+            return
+        try:
+            run = self._run(Query(item.session.streams().get(item.query_id)), item.session)
+        except Exception as error:
+            if item.gate is not None:
+                item.gate.release()
+            # Ended before we came to it, or this Spark hides it: tell what is known.
+            self._complaints.error("looking up a query that started", error)
+            body: dict[str, Any] = {"control": "advice", "trigger": "", "outputMode": ""}
+            body |= {"sink": "", "checkpointLocation": "", "uiUrl": None, "conf": {}}
+            body |= {"id": item.query_id, "runId": item.run_id, "name": item.name}
+            self._outbox.put("started", format_time(item.epoch_seconds), _json(body))
+            return
+        sequence = self._tell_started(run, item.epoch_seconds)
+        if item.gate is not None:
+            item.gate.sequence = sequence
+            run.gate = item.gate
+
+    def _adopt(self, java_query: Any, session: Any) -> Run | None:
+        query = Query(java_query)
+        if query.run_id in self._runs or not query.active():
+            return self._runs.get(query.run_id)
+        run = self._run(query, session)
+        self._guarded("a query's sources", self._prepare, run)
+        self._tell_started(run, time.time())
+        return run
+
+    def _found(self, session: Any, query_id: str) -> Run | None:
+        """A query whose start we missed."""
+        if not any(joined.equals(session) for joined in self._sessions):
+            return None  # detached meanwhile
+        try:
+            java_query = session.streams().get(query_id)
+            return None if java_query is None else self._adopt(java_query, session)
+        except Exception as error:
+            self._complaints.error("looking up a query", error)
+            return None
+
+    def _run(self, query: Query, session: Any) -> Run:
+        actuator = Actuator(
+            query,
+            self._gateway,
+            allowed=self._settings.control,
+            complaints=self._complaints,
+            clock=time.time,
+        )
+        run = Run(query, actuator, session)
+        self._runs[query.run_id] = run
+        return run
+
+    def _tell_started(self, run: Run, epoch_seconds: float) -> int:
+        query = run.query
+        control, note = self._control(run)
+        body = {
+            "id": query.id,
+            "runId": query.run_id,
+            "name": query.name,
+            "control": control,
+            **query.facts(),
+        }
+        if note:
+            body["note"] = note
+        extra = {"limits": self._entries(run)} if run.actuator.ready else None
+        return self._outbox.put("started", format_time(epoch_seconds), _json(body), extra)
+
+    def _control(self, run: Run) -> tuple[Control, str]:
+        query = run.query
+        if takes_all_at_once(query.trigger, query.class_name, ""):
+            return "none", mode_note(query.trigger, query.class_name)
+        if not query.abilities.limits:
+            return "advice", "this Spark does not let limits be changed while a query runs"
+        if not self._settings.control:
+            return "advice", "spark.weir.control is false"
+        if run.actuator.ready:
+            controls = [source.handle.control for source in run.actuator.sources]
+            if "live" not in controls:
+                first = run.actuator.sources[0].handle if controls else None
+                return (
+                    first.control if first is not None else "advice",
+                    first.note if first is not None else "",
+                )
+        return "live", ""  # until its sources are known: their entries say it source by source
+
+    def _forget(self, run_id: str) -> None:
+        run = self._runs.pop(run_id, None)
+        self._files.forget(run_id)
+        if run is not None and run.gate is not None:
+            run.gate.release()
+
+    def _leave_sessions(self) -> None:
+        while self._quiesce:
+            session, done = self._quiesce.popleft()
+            self._sessions = [item for item in self._sessions if not item.equals(session)]
+            for run_id, run in list(self._runs.items()):
+                if run.session.equals(session):
+                    self._guarded("restoring limits", run.actuator.restore)
+                    self._forget(run_id)
+            done.set()
+
+    def _end_all(self, captured: list[Captured]) -> None:
+        """Spark has stopped: its queries are over, whatever it still told of them."""
+        for item in captured:
+            if item.kind == "terminated":
+                self._guarded("a query's end", self._take, item)
+        for run_id, run in list(self._runs.items()):
+            body = {"id": run.query.id, "runId": run_id, "name": run.query.name}
+            body |= {"exception": None, "errorClassOnException": None}
+            self._outbox.put("terminated", format_time(time.time()), _json(body))
+            self._forget(run_id)
+        while self._quiesce:
+            self._quiesce.popleft()[1].set()
+
+    # -- limits ---------------------------------------------------------------------------------
+
+    def _prepare(self, run: Run) -> bool:
+        if not run.actuator.prepare():
+            return False
+        if not run.files_looked_up:
+            run.files_looked_up = True
+            for source in run.actuator.sources:
+                if source.source_class in FILE_CLASSES:
+                    self._guarded("a file source", self._watch_files, run, source)
+        return True
+
+    def _watch_files(self, run: Run, source: SourceControl) -> None:
+        item = run.actuator.object_of(source.index)
+        if item is None:
+            return
+        file_source = FileSource(self._gateway, item.source)
+        run.file_sources[source.index] = file_source
+        run.file_backlogs[source.index] = FileBacklog(deletes=file_source.deletes)
+        self._files.watch((run.query.run_id, source.index), file_source)
+
+    def _steer(self, run: Run) -> None:
+        gate = run.gate
+        if gate is None:
+            if self._prepare(run):
+                run.actuator.apply(time.monotonic())
+            return
+        try:
+            self._steer_first_batch(run, gate)
+        except Exception:
+            gate.release()
+            run.gate = None
+            raise
+
+    def _steer_first_batch(self, run: Run, gate: FirstBatchGate) -> None:
+        link = self._sender.link if self._sender is not None else None
+        answered = self._answered >= gate.sequence
+        prepared = run.actuator.prepare()
+        if answered and prepared:
+            changed = run.actuator.apply(time.monotonic())
+            if changed and gate.held and not gate.over:
+                run.actuator.settle_first_batch()
+        late = time.monotonic() >= gate.deadline
+        if late and gate.held and not answered and link is not None:
+            link.patient = False  # it cost a first batch its time: no other one waits for it
+        lost = link is None or link.failing
+        nothing_granted = answered and not prepared and not run.actuator.has_early_grants
+        if late or gate.over or lost or (answered and prepared) or nothing_granted:
+            gate.release()
+            run.gate = None
+
+    def _entries(self, run: Run) -> list[SourceLimit]:
+        return [self._entry(run, source, None) for source in run.actuator.sources]
+
+    def _limits(self, run: Run, progress: ProgressText) -> list[SourceLimit]:
+        """What goes beside a progress: per source the limit in force then, and the backlog."""
+        self._guarded("a query's sources", self._prepare, run)
+        return [self._entry(run, source, progress) for source in run.actuator.sources]
+
+    def _entry(self, run: Run, source: SourceControl, progress: ProgressText | None) -> SourceLimit:
+        handle = source.handle
+        said: dict[str, Any] = {}
+        if progress is not None and source.index < len(progress.sources):
+            said = progress.sources[source.index]
+        planned = progress.trigger_epoch_seconds if progress is not None else None
+        entry: SourceLimit = {
+            "source": source.index,
+            "unit": handle.unit,
+            "limit": source.maximum if planned is None else source.in_force_at(planned),
+            "next_limit": source.maximum,
+            "configured": source.configured_maximum,
+            "backlog": backlog.backlog_of(said, source.source_class, handle.unit),
+            "control": handle.control,
+            "source_class": source.source_class,
+        }
+        if handle.note:
+            entry["note"] = handle.note
+        if progress is not None:
+            entry["admitted"] = backlog.admitted_of(said, source.source_class, handle.unit)
+        if source.index in run.file_sources and handle.unit == "files":
+            self._guarded("a file source", self._add_files, run, source.index, said, entry)
+        return entry
+
+    def _add_files(self, run: Run, index: int, said: dict[str, Any], entry: SourceLimit) -> None:
+        file_source, state = run.file_sources[index], run.file_backlogs[index]
+        key = (run.query.run_id, index)
+        listing = self._files.listing(key)
+        if listing is not None:
+            state.listed(listing)
+        waiting = state.waiting(file_source.seen(), file_source.unread())
+        entry["backlog"] = waiting.backlog
+        entry["backlog_bound"] = "exact" if waiting.bound == "exact" else "lower"
+        entry["arrived"] = waiting.arrived
+        if waiting.observed_time is not None:
+            entry["observed_time"] = waiting.observed_time
+        end = backlog.log_offset(said.get("endOffset"))
+        if end is not None:
+            entry["admitted"] = self._files.admitted(
+                key,
+                backlog.log_offset(said.get("startOffset")),
+                end,
+                timeout_seconds=_ADMITTED_WITHIN_SECONDS,
+            )
+
+    # -- heartbeats -----------------------------------------------------------------------------
+
+    def _heartbeat(self) -> None:
+        queries: list[dict[str, Any]] = []
+        failures = 0
+        for run in list(self._runs.values()):
+            try:
+                if not run.query.active():
+                    # Its end comes as an event of its own; should that be lost, it is forgotten.
+                    run.silent_beats += 1
+                    if run.silent_beats > _FORGOTTEN_AFTER_BEATS:
+                        self._forget(run.query.run_id)
+                    continue
+                queries.append(self._pulse(run))
+            except Exception as error:
+                failures += 1
+                self._complaints.error("a query's heartbeat", error)
+        self._outbox.put("heartbeat", format_time(time.time()), _json({"queries": queries}))
+        self._failed_rounds = self._failed_rounds + 1 if failures and not queries else 0
+        if self._failed_rounds >= _LOST_AFTER:
+            self._complaints.warn("lost", "weir: Spark's JVM does not answer any more; stopping")
+            self._end_all([])
+            self._stopping.set()
+            self._on_lost()
+
+    def _pulse(self, run: Run) -> dict[str, Any]:
+        running = run.query.running()
+        seconds = None
+        if running.started_epoch_seconds is not None:
+            seconds = round(max(0.0, time.time() - running.started_epoch_seconds), 3)
+        return {
+            "id": run.query.id,
+            "runId": run.query.run_id,
+            "name": run.query.name,
+            "batchId": running.batch_id if running.batch_id >= 0 else None,
+            "running_seconds": seconds,
+            "limits": self._entries(run),
+        }
+
+
+def _pinned(gateway: Any) -> bool:
+    """True where py4j gives each Python thread a JVM thread of its own."""
+    return type(gateway).__name__ == "ClientServer"
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"))
+
+
+def _clipped(text: str | None) -> str | None:
+    return None if text is None else text[:_LONGEST_TEXT]

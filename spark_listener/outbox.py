@@ -1,0 +1,158 @@
+"""The bounded queue of numbered events that the agent has not acknowledged yet."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from spark_listener.wire import EventType
+
+#: What is given up first when the queue is full; a start or an end never before these.
+_EXPENDABLE: Final[tuple[EventType, ...]] = ("progress", "idle", "heartbeat")
+
+
+@dataclass(frozen=True)
+class Pending:
+    """One event as it will be sent: UTF-8 JSON."""
+
+    sequence: int
+    kind: EventType
+    data: bytes
+
+
+class Outbox:
+    """Events in the order of their numbers. Thread-safe; never blocks the one who puts."""
+
+    def __init__(self, capacity: int, *, largest_bytes: int) -> None:
+        self._capacity = capacity
+        self._largest_bytes = largest_bytes
+        self._changed = threading.Condition()
+        self._pending: deque[Pending] = deque()
+        self._sequence = 0
+        self._in_flight = 0  # the highest number in the request under way
+        self._acknowledged = 0
+        self._dropped_total = 0
+        self._closed = False
+
+    def __len__(self) -> int:
+        return len(self._pending)
+
+    @property
+    def dropped_total(self) -> int:
+        """Events given up since the start."""
+        return self._dropped_total
+
+    @property
+    def acknowledged(self) -> int:
+        """The highest number that need not be sent again."""
+        return self._acknowledged
+
+    def put(
+        self,
+        kind: EventType,
+        time: str,
+        body: str,
+        extra: Mapping[str, Any] | None = None,
+    ) -> int:
+        """Numbers an event and queues it; returns its number.
+
+        ``body`` is JSON text and goes out as it is. When full, the oldest progress is dropped and
+        counted. A heartbeat replaces the one that still waits: only the newest says anything.
+        """
+        beside = "".join(
+            f",{json.dumps(key)}:{json.dumps(value, separators=(',', ':'))}"
+            for key, value in (extra or {}).items()
+        )
+        with self._changed:
+            self._sequence += 1
+            sequence = self._sequence
+            text = (
+                f'{{"sequence":{sequence},"type":"{kind}","time":{json.dumps(time)},'
+                f'"body":{body}{beside}}}'
+            )
+            data = text.encode("utf-8", "replace")
+            if len(data) > self._largest_bytes:
+                self._dropped_total += 1
+                return sequence
+            if kind == "heartbeat":
+                self._forget_waiting_heartbeats()
+            if len(self._pending) >= self._capacity:
+                self._make_room()
+            self._pending.append(Pending(sequence, kind, data))
+            self._changed.notify_all()
+            return sequence
+
+    def _forget_waiting_heartbeats(self) -> None:
+        if any(item.kind == "heartbeat" for item in self._pending):
+            self._pending = deque(
+                item
+                for item in self._pending
+                if item.kind != "heartbeat" or item.sequence <= self._in_flight
+            )
+
+    def _make_room(self) -> None:
+        for kind in _EXPENDABLE:
+            for index, item in enumerate(self._pending):
+                if item.kind == kind:
+                    del self._pending[index]
+                    self._dropped_total += 1
+                    return
+        self._pending.popleft()
+        self._dropped_total += 1
+
+    def take(self, *, max_events: int, max_bytes: int, timeout_seconds: float) -> list[Pending]:
+        """The oldest events that fit one request, left in the queue until acknowledged.
+
+        Waits up to ``timeout_seconds`` for the first; an empty list means there is none.
+        """
+        with self._changed:
+            if not self._pending and not self._closed:
+                self._changed.wait(timeout_seconds)
+            batch: list[Pending] = []
+            size = 0
+            for item in self._pending:
+                if batch and (len(batch) >= max_events or size + len(item.data) > max_bytes):
+                    break
+                batch.append(item)
+                size += len(item.data) + 1
+            if batch:
+                self._in_flight = batch[-1].sequence
+            return batch
+
+    def settle(self, acknowledged: int) -> int:
+        """Forgets everything up to ``acknowledged``; returns how many events that were.
+
+        A number beyond what was sent counts only as far as it was sent.
+        """
+        with self._changed:
+            reached = min(acknowledged, self._in_flight)
+            settled = 0
+            while self._pending and self._pending[0].sequence <= reached:
+                self._pending.popleft()
+                settled += 1
+            self._acknowledged = max(self._acknowledged, reached)
+            return settled
+
+    def discard(self, sequence: int) -> None:
+        """Drops one event that the agent cannot take; counted."""
+        with self._changed:
+            before = len(self._pending)
+            self._pending = deque(item for item in self._pending if item.sequence != sequence)
+            self._dropped_total += before - len(self._pending)
+
+    def landed(self) -> None:
+        """The request under way is over, answered or not."""
+        with self._changed:
+            self._in_flight = 0
+
+    def close(self) -> None:
+        """Wakes whoever waits in ``take``; what is queued may still be taken."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()

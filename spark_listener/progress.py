@@ -1,0 +1,54 @@
+"""Reads what the driver side needs from a progress' JSON, and keeps the text fit for the wire."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from spark_listener.wire import parse_time
+
+
+@dataclass(frozen=True)
+class ProgressText:
+    """A progress: its text as it goes out, and the few fields that the driver side looks at."""
+
+    text: str
+    query_id: str
+    run_id: str
+    trigger_epoch_seconds: float | None
+    sources: tuple[dict[str, Any], ...]
+
+
+def read_progress(text: str) -> ProgressText:
+    """Raises ValueError where ``text`` is no progress of a query.
+
+    The text is passed on unchanged unless it holds NaN or Infinity, which JSON does not have: those
+    become null.
+    """
+    foreign: list[str] = []
+
+    def not_json(constant: str) -> None:
+        foreign.append(constant)
+
+    body = json.loads(text, parse_constant=not_json)
+    if not isinstance(body, dict):
+        raise ValueError("a progress is not a JSON object")
+    query_id, run_id = body.get("id"), body.get("runId")
+    if not isinstance(query_id, str) or not isinstance(run_id, str):
+        raise ValueError("a progress has no id and runId")
+    try:
+        moment: float | None = parse_time(str(body.get("timestamp")))
+    except ValueError:
+        moment = None
+    sources = body.get("sources")
+    return ProgressText(
+        text=json.dumps(body, separators=(",", ":")) if foreign else text,
+        query_id=query_id,
+        run_id=run_id,
+        trigger_epoch_seconds=moment,
+        sources=tuple(
+            item if isinstance(item, dict) else {}
+            for item in (sources if isinstance(sources, list) else [])
+        ),
+    )

@@ -1,0 +1,233 @@
+"""One running query as the JVM holds it: its execution, its sources, the batch it runs.
+
+All of it is Spark's private side, so it is probed: a missing method costs that one ability.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from spark_listener.redact import redact_addresses
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+_START_IN_REPORTER: Final = (
+    "org$apache$spark$sql$execution$streaming$ProgressReporter$$currentTriggerStartTimestamp"
+)
+#: Harmless settings that explain how a query behaves; nothing that may hold a secret or a path.
+CONF_KEYS: Final = (
+    "spark.sql.shuffle.partitions",
+    "spark.sql.adaptive.enabled",
+    "spark.sql.streaming.minBatchesToRetain",
+    "spark.sql.streaming.noDataMicroBatches.enabled",
+    "spark.sql.streaming.noDataProgressEventInterval",
+    "spark.sql.streaming.pollingDelay",
+    "spark.sql.streaming.maxBatchesToRetainInMemory",
+    "spark.sql.streaming.stateStore.providerClass",
+    "spark.sql.streaming.stateStore.minDeltasForSnapshot",
+    "spark.sql.streaming.stateStore.maintenanceInterval",
+    "spark.sql.streaming.stateStore.checkpointFormatVersion",
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled",
+    "spark.sql.streaming.stateStore.rocksdb.compactOnCommit",
+    "spark.sql.streaming.stateStore.rocksdb.boundedMemoryUsage",
+    "spark.dynamicAllocation.enabled",
+    "spark.streaming.dynamicAllocation.enabled",
+    "spark.task.maxFailures",
+    "spark.executor.instances",
+    "spark.executor.cores",
+    "spark.executor.memory",
+    "spark.driver.memory",
+    "spark.master",
+)
+_TEXT: Final = 500
+
+
+@dataclass(frozen=True)
+class Abilities:
+    """What this Spark's ``StreamExecution`` lets us do; found by the names of its methods."""
+
+    limits: bool = False  # read and write the map of limits
+    progress_lock: bool = False  # hold the first batch back
+    context: bool = False  # 4.x: batch id and age from the latest execution context
+    batch_id: bool = False  # 3.5: batch id from the execution itself
+    start_in_reporter: bool = False  # 3.5: when the running trigger started
+    trigger_executor: bool = False
+
+
+def abilities(method_names: Iterable[str]) -> Abilities:
+    """The abilities behind these public method names."""
+    names = set(method_names)
+    return Abilities(
+        limits={"uniqueSources", "uniqueSources_$eq", "sources"} <= names,
+        progress_lock="awaitProgressLock" in names,
+        context="getLatestExecutionContext" in names,
+        batch_id="currentBatchId" in names,
+        start_in_reporter=_START_IN_REPORTER in names,
+        trigger_executor="triggerExecutor" in names,
+    )
+
+
+def takes_all_at_once(trigger: str, execution_class: str, executor_class: str) -> bool:
+    """True where a limit would break what the trigger promises.
+
+    ``trigger`` is the text of Spark's trigger. ``executor_class`` is empty where unknown:
+    AvailableNow falls back to a single batch where a source cannot do more.
+    """
+    if "MicroBatchExecution" not in execution_class:
+        return True
+    if any(name in trigger for name in ("OneTimeTrigger", "ContinuousTrigger", "RealTime")):
+        return True
+    return any(name in executor_class for name in ("SingleBatch", "RealTime"))
+
+
+def mode_note(trigger: str, execution_class: str) -> str:
+    """Why such a query takes no limit, in a few words."""
+    if "Continuous" in execution_class or "ContinuousTrigger" in trigger:
+        return "continuous processing has no micro-batches"
+    if "RealTime" in trigger:
+        return "real-time mode takes rows as they come"
+    return "the trigger takes everything at once"
+
+
+@dataclass(frozen=True)
+class SourceObject:
+    """One source: its place in progress, its key in the map of limits, what it is."""
+
+    index: int
+    key: Any  # Java: what the map of limits is keyed by
+    source: Any  # Java: the source itself; the key may wrap it
+    class_name: str
+
+
+@dataclass(frozen=True)
+class RunningBatch:
+    """The batch in hand; between batches, the last one."""
+
+    batch_id: int
+    started_epoch_seconds: float | None  # None: no batch runs
+
+
+class Query:
+    """A handle on one run of one query. Every method may raise what py4j raises."""
+
+    _known_abilities: Final[dict[str, Abilities]] = {}
+
+    def __init__(self, java_query: Any) -> None:
+        self.execution = _unwrapped(java_query)
+        self.class_name = str(self.execution.getClass().getName())
+        found = self._known_abilities.get(self.class_name)
+        if found is None:
+            found = abilities(dir(self.execution))
+            self._known_abilities[self.class_name] = found
+        self.abilities = found
+        self.id = str(self.execution.id().toString())
+        self.run_id = str(self.execution.runId().toString())
+        name = self.execution.name()
+        self.name: str | None = None if name is None else str(name)
+        self.trigger = str(self.execution.trigger().toString())
+
+    def active(self) -> bool:
+        """False once the query has ended."""
+        return bool(self.execution.isActive())
+
+    def limits_known(self) -> bool:
+        """False until the query has set up its sources."""
+        return int(self.execution.uniqueSources().size()) > 0
+
+    def takes_all_at_once(self) -> bool:
+        """True where this run's trigger admits everything by design."""
+        executor = ""
+        if self.abilities.trigger_executor:
+            found = self.execution.triggerExecutor()
+            executor = "" if found is None else str(found.getClass().getName())
+        return takes_all_at_once(self.trigger, self.class_name, executor)
+
+    def sources(self) -> list[SourceObject]:
+        """The sources in the order of progress, which is not the order of the map of limits."""
+        ordered = self.execution.sources().distinct()
+        objects = [ordered.apply(index) for index in range(int(ordered.size()))]
+        keys: list[Any] = []
+        iterator = self.execution.uniqueSources().keysIterator()
+        while iterator.hasNext():
+            keys.append(iterator.next())
+        found: list[SourceObject] = []
+        for key in keys:
+            class_name = str(key.getClass().getName())
+            wrapped = "AvailableNow" in class_name and class_name.endswith("Wrapper")
+            source = key.delegate() if wrapped else key
+            for index, candidate in enumerate(objects):
+                if candidate.equals(source):
+                    found.append(SourceObject(index, key, source, class_name))
+                    break
+        return sorted(found, key=lambda item: item.index)
+
+    def running(self) -> RunningBatch:
+        """The batch in hand and when its trigger fired."""
+        execution = self.execution
+        active = bool(execution.status().isTriggerActive())
+        started: int | None = None
+        if self.abilities.context:
+            context = execution.getLatestExecutionContext()
+            batch_id = int(context.batchId())
+            if active:
+                started = int(context.currentTriggerStartTimestamp())
+        else:
+            batch_id = int(execution.currentBatchId()) if self.abilities.batch_id else -1
+            if active and self.abilities.start_in_reporter:
+                started = int(getattr(execution, _START_IN_REPORTER)())
+        known = started is not None and started > 0
+        return RunningBatch(batch_id, started / 1000.0 if known and started is not None else None)
+
+    def facts(self) -> dict[str, Any]:
+        """What ``started`` tells beside ids and control; a part that fails is left empty."""
+        execution = self.execution
+        session = execution.sparkSessionForStream()
+
+        def conf() -> dict[str, str]:
+            settings = session.conf()
+            found = {}
+            for key in CONF_KEYS:
+                value = settings.getOption(key)
+                if value.isDefined():
+                    found[key] = redact_addresses(str(value.get()))[:_TEXT]
+            if "AsyncProgressTracking" in self.class_name:
+                found["asyncProgressTrackingEnabled"] = "true"
+            return found
+
+        def user_interface() -> str | None:
+            address = session.sparkContext().uiWebUrl()
+            return redact_addresses(str(address.get())) if address.isDefined() else None
+
+        return {
+            "trigger": self.trigger,
+            "outputMode": _attempt(lambda: str(execution.outputMode().toString()).lower(), ""),
+            "sink": _attempt(lambda: _sink_text(execution.sink()), ""),
+            "checkpointLocation": _attempt(
+                lambda: redact_addresses(str(execution.resolvedCheckpointRoot())), ""
+            ),
+            "uiUrl": _attempt(user_interface, None),
+            "conf": _attempt(conf, {}),
+        }
+
+
+def _unwrapped(java_query: Any) -> Any:
+    """The execution behind Spark's ``StreamingQueryWrapper``, or what was given."""
+    class_name = str(java_query.getClass().getName())
+    return java_query.streamingQuery() if class_name.endswith("Wrapper") else java_query
+
+
+def _sink_text(sink: Any) -> str:
+    """The sink without an object's address: that would differ with every start."""
+    text = (
+        str(sink.toString()).split("@", 1)[0] if "$@" in str(sink.toString()) else sink.toString()
+    )
+    return redact_addresses(str(text))[:_TEXT]
+
+
+def _attempt(read: Callable[[], Any], otherwise: Any) -> Any:
+    try:
+        return read()
+    except Exception:
+        return otherwise

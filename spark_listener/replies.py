@@ -1,0 +1,102 @@
+"""Reads the agent's reply. An agent may lie: whatever does not fit the contract is left out."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from spark_listener.wire import UNITS, Unit
+
+if TYPE_CHECKING:
+    from typing import TypeGuard
+
+MAX_REPLY_BYTES: Final = 4 * 1024 * 1024
+_LONGEST_LIFE_SECONDS: Final = 3600.0
+_LARGEST: Final = 2**63 - 1
+
+
+@dataclass(frozen=True)
+class Grant:
+    """What one source of one run may admit to each next micro-batch; see ``wire.Grant``."""
+
+    run_id: str
+    source: int
+    unit: Unit
+    limit: int | None  # None: no limit beyond the configured one
+    expires_seconds: float
+    reason: str
+
+
+@dataclass(frozen=True)
+class Reply:
+    """The agent's answer to one request."""
+
+    acknowledged: int
+    grants: tuple[Grant, ...]
+    rejected: tuple[str, ...]  # what the agent said of each event it refused
+
+
+class BadReply(ValueError):  # noqa: N818
+    """What answered does not speak the agent's language; the message says how."""
+
+
+def parse_reply(data: bytes) -> Reply:
+    """The reply in ``data``; a grant that makes no sense is left out, the others are kept.
+
+    Raises BadReply where the whole is no reply.
+    """
+    try:
+        reply = json.loads(data)
+    except (ValueError, RecursionError):
+        raise BadReply(f"the reply is not JSON: {data[:60]!r}") from None
+    if not isinstance(reply, dict):
+        raise BadReply("the reply is not a JSON object")
+    acknowledged = reply.get("acknowledged")
+    if not _whole(acknowledged) or acknowledged < 0:
+        raise BadReply("the reply has no number 'acknowledged'")
+    grants = reply.get("grants", [])
+    rejected = reply.get("rejected", [])
+    if not isinstance(grants, list) or not isinstance(rejected, list):
+        raise BadReply("'grants' or 'rejected' of the reply is not a list")
+    return Reply(
+        acknowledged=acknowledged,
+        grants=tuple(grant for item in grants if (grant := _grant(item)) is not None),
+        rejected=tuple(_complaint(item) for item in rejected),
+    )
+
+
+def _grant(item: Any) -> Grant | None:
+    if not isinstance(item, dict):
+        return None
+    run_id, source, unit = item.get("runId"), item.get("source"), item.get("unit")
+    limit, life = item.get("limit"), item.get("expires_seconds")
+    if not isinstance(run_id, str) or not run_id or not _whole(source) or source < 0:
+        return None
+    if unit not in UNITS or "limit" not in item:
+        return None
+    if limit is not None and (not _whole(limit) or not 1 <= limit <= _LARGEST):
+        return None
+    if isinstance(life, bool) or not isinstance(life, (int, float)):
+        return None
+    if not math.isfinite(life) or life <= 0:
+        return None
+    reason = item.get("reason")
+    return Grant(
+        run_id=run_id,
+        source=source,
+        unit=unit,
+        limit=limit,
+        expires_seconds=min(float(life), _LONGEST_LIFE_SECONDS),
+        reason=reason[:100] if isinstance(reason, str) else "",
+    )
+
+
+def _complaint(item: Any) -> str:
+    error = item.get("error") if isinstance(item, dict) else None
+    return str(error)[:200] if error is not None else "no reason given"
+
+
+def _whole(value: Any) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool)

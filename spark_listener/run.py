@@ -1,0 +1,122 @@
+"""``weir-run JOB.py ARG…``: runs a PySpark job with Weir attached to every session it makes.
+
+The job is not changed and does not notice: it is ``__main__``, has its own arguments, its exit code
+and tracebacks are its own.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+import types
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from spark_listener import __version__
+from spark_listener.attachment import attach
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+USAGE: Final = """\
+usage: weir-run JOB.py [ARG ...]
+
+Runs the PySpark job JOB.py with its arguments, Weir attached. Configure by WEIR_* in the
+environment (WEIR_AGENT_URL, WEIR_TOKEN_FILE, ...) or spark.weir.* in Spark's configuration.
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command. Exit code 2 where there is no job to run; else the job's own."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if not given or given[0] in ("-h", "--help"):
+        stream = sys.stdout if given else sys.stderr
+        stream.write(USAGE)
+        return 0 if given else 2
+    if given[0] == "--version":
+        sys.stdout.write(f"weir-run {__version__}\n")
+        return 0
+    job = Path(given[0])
+    try:
+        code = compile(job.read_bytes(), str(job), "exec", dont_inherit=True)
+    except OSError as error:
+        sys.stderr.write(f"weir-run: {job} cannot be read: {error.strerror or error}\n")
+        return 2
+    except (SyntaxError, ValueError):
+        # As Python itself would: the traceback of the job's own error, exit code 1.
+        sys.excepthook(*_own_error(drop_frames=0))
+        return 1
+    sys.argv = [str(job), *given[1:]]
+    _set_import_path(job)
+    install_hooks()
+    return _run(code, str(job))
+
+
+def _run(code: types.CodeType, path: str) -> int:
+    module = types.ModuleType("__main__")
+    module.__file__ = path
+    module.__dict__["__builtins__"] = __builtins__
+    module.__dict__["__cached__"] = None
+    sys.modules["__main__"] = module
+    try:
+        exec(code, module.__dict__)  # noqa: S102 - running it is what was asked for
+    except SystemExit:
+        raise
+    except BaseException as error:
+        if isinstance(error, KeyboardInterrupt):
+            raise
+        sys.excepthook(*_own_error(drop_frames=1))
+        return 1
+    return 0
+
+
+def _own_error(*, drop_frames: int) -> tuple[Any, Any, Any]:
+    """The error being handled, without the frames that are ours."""
+    kind, error, trace = sys.exc_info()
+    for _ in range(drop_frames):
+        trace = trace.tb_next if trace is not None else None
+    if error is not None:
+        error.__traceback__ = trace
+    return kind, error, trace
+
+
+def _set_import_path(job: Path) -> None:
+    """The job's folder stands first, as when Python runs it."""
+    folder = str(job.resolve().parent)
+    own = Path(sys.argv[0]).name
+    first = sys.path[0] if sys.path else ""
+    # `weir-run` puts its own bin folder first, `python -m` the working directory: neither is
+    # the job's. Where it is anything else, it stays.
+    launched_from = {"", str(Path.cwd()), str(Path(sys.executable).parent)}
+    if own and first in launched_from:
+        sys.path[0] = folder
+    else:
+        sys.path.insert(0, folder)
+
+
+def install_hooks() -> None:
+    """Makes every session that the job creates an attached one."""
+    from pyspark.sql import SparkSession
+
+    builder: Any = SparkSession.Builder
+    _after(builder, "getOrCreate", lambda session, _arguments: attach(session))
+    _after(SparkSession, "newSession", lambda session, _arguments: attach(session))
+
+
+def _after(owner: Any, name: str, act: Callable[[Any, tuple[Any, ...]], object]) -> None:
+    original = getattr(owner, name, None)
+    if original is None or getattr(original, "weir_hook", False):
+        return
+
+    @functools.wraps(original)
+    def hooked(*arguments: Any, **options: Any) -> Any:
+        result = original(*arguments, **options)
+        act(result, arguments)
+        return result
+
+    hooked.weir_hook = True  # type: ignore[attr-defined]
+    setattr(owner, name, hooked)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

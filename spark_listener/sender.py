@@ -1,0 +1,171 @@
+"""The one thread that talks to the agent: sends what is queued, hands replies on, backs off."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from typing import TYPE_CHECKING, Final
+
+from spark_listener.channel import Channel, ExchangeFailed
+from spark_listener.complaints import LOGGER
+from spark_listener.replies import BadReply, parse_reply
+from spark_listener.wire import MAX_EVENTS_PER_REQUEST, MAX_REQUEST_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from spark_listener.complaints import Complaints
+    from spark_listener.outbox import Outbox, Pending
+    from spark_listener.replies import Reply
+
+BACKOFF_BASE_SECONDS: Final = 0.5
+#: Well below a grant's life, so that a restarted agent renews grants before they end.
+BACKOFF_LARGEST_SECONDS: Final = 10.0
+_ENVELOPE_BYTES: Final = 64 * 1024  # kept free for what stands around the events
+LARGEST_EVENT_BYTES: Final = MAX_REQUEST_BYTES - _ENVELOPE_BYTES
+
+
+def backoff_seconds(failures: int, draw: Callable[[], float]) -> float:
+    """The pause after the n-th failure in a row: exponential, capped, with full jitter.
+
+    ``draw`` gives a number in [0, 1). Full jitter spreads many drivers evenly over the pause, so a
+    returning agent is not met by all at once (Brooker, "Exponential Backoff and Jitter", 2015).
+    """
+    ceiling = min(BACKOFF_LARGEST_SECONDS, BACKOFF_BASE_SECONDS * 2.0 ** min(failures - 1, 30))
+    return ceiling * draw()
+
+
+class Link:
+    """What is known of the agent; written by the sender, read by anyone."""
+
+    def __init__(self) -> None:
+        self.ever_answered = False
+        self.failing = False  # the last attempt failed
+        self.patient = True  # False: it made a first batch wait in vain and has not answered since
+
+    @property
+    def worth_waiting_for(self) -> bool:
+        """False where a first batch would wait in vain."""
+        return self.patient and not self.failing
+
+
+class Sender:
+    """Owns the connection and the thread ``weir-sender``."""
+
+    def __init__(
+        self,
+        outbox: Outbox,
+        channel: Channel,
+        *,
+        agent_url: str,
+        head: Callable[[], str],
+        on_reply: Callable[[Reply], None],
+        on_failure: Callable[[], None],
+        complaints: Complaints,
+        draw: Callable[[], float] = random.random,
+    ) -> None:
+        self._outbox = outbox
+        self._channel = channel
+        self._agent_url = agent_url
+        self._head = head  # the request's JSON up to the events: '{"application":…,"listener":…'
+        self._on_reply = on_reply
+        self._on_failure = on_failure
+        self._complaints = complaints
+        self._draw = draw
+        self._stopping = threading.Event()
+        self._failures = 0
+        self._max_events = MAX_EVENTS_PER_REQUEST
+        self._thread = threading.Thread(target=self._run, name="weir-sender", daemon=True)
+        self.link = Link()
+        self.rejected_total = 0
+
+    def start(self) -> None:
+        """Starts the thread."""
+        self._thread.start()
+
+    def cut_if_overdue(self) -> None:
+        """For another thread's clock: ends an exchange that outlived its time."""
+        self._channel.cut_if_overdue()
+
+    def stop(self, flush_seconds: float) -> None:
+        """Ends the thread; a reachable agent is given up to ``flush_seconds`` to take the rest."""
+        self._outbox.close()
+        until = time.monotonic() + flush_seconds
+        if self.link.ever_answered:
+            while len(self._outbox) and not self.link.failing and time.monotonic() < until:
+                time.sleep(0.01)
+        self._stopping.set()
+        self._thread.join(max(0.0, until - time.monotonic()) + 0.1)
+        self._channel.close()
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                pause = self.step()
+            except Exception as error:
+                self._complaints.error("sending", error)
+                pause = BACKOFF_LARGEST_SECONDS
+            if pause > 0:
+                self._stopping.wait(pause)
+
+    def step(self) -> float:
+        """Sends one request if anything is queued; returns how long to pause, in seconds."""
+        batch = self._outbox.take(
+            max_events=self._max_events, max_bytes=LARGEST_EVENT_BYTES, timeout_seconds=1.0
+        )
+        if not batch:
+            return 0.05 if self._stopping.is_set() else 0.0
+        try:
+            data = b",".join(item.data for item in batch)
+            body = self._head().encode("utf-8", "replace") + b',"events":[' + data + b"]}"
+            reply = parse_reply(self._channel.exchange(body))
+            self._settle(reply, batch)
+        except ExchangeFailed as failure:
+            return self._failed(failure, batch)
+        except BadReply as failure:
+            self._channel.close()
+            return self._failed(ExchangeFailed("garbage", str(failure)), batch)
+        finally:
+            self._outbox.landed()
+        self._succeeded(reply)
+        return 0.0
+
+    def _settle(self, reply: Reply, batch: list[Pending]) -> None:
+        if not self._outbox.settle(reply.acknowledged):
+            raise BadReply(
+                f"it acknowledges up to {reply.acknowledged}, but "
+                f"{batch[0].sequence} to {batch[-1].sequence} were sent"
+            )
+
+    def _succeeded(self, reply: Reply) -> None:
+        if self._failures:
+            LOGGER.info("weir: the agent at %s answers again", self._agent_url)
+        self._failures = 0
+        self._max_events = MAX_EVENTS_PER_REQUEST
+        self.link.ever_answered = True
+        self.link.failing = False
+        self.link.patient = True
+        if reply.rejected:
+            self.rejected_total += len(reply.rejected)
+            self._complaints.warn(
+                "rejected", f"weir: the agent refused an event: {reply.rejected[0]}"
+            )
+        self._on_reply(reply)
+
+    def _failed(self, failure: ExchangeFailed, batch: list[Pending]) -> float:
+        self._failures += 1
+        self.link.failing = True
+        self._on_failure()
+        self._complaints.warn(
+            f"agent:{failure.kind}",
+            f"weir: the agent at {self._agent_url} cannot be used: {failure}. The job is not "
+            "affected and keeps its configured limits; trying again quietly",
+        )
+        if failure.status in (400, 413):
+            # One event may spoil a request: send fewer, then give up the one that spoils it.
+            if len(batch) == 1:
+                self._outbox.discard(batch[0].sequence)
+            self._max_events = max(1, len(batch) // 2)
+        pause = backoff_seconds(self._failures, self._draw)
+        return max(pause, failure.retry_after_seconds or 0.0)

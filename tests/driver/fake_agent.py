@@ -1,0 +1,229 @@
+"""A small real HTTP server that speaks the agent's side of the wire, and can misbehave at will.
+
+For tests of the driver's protocol: agents that hang, lie, refuse or vanish on command.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import ssl
+import threading
+import time
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Grants = list[dict[str, Any]]
+
+
+@dataclass
+class FakeAgent:
+    """Modes: answer, hang, drip, garbage, html, huge, refuse (401), full (503), broken (500),
+    deaf (acknowledges nothing), spoiled (400 for any request with an event named in ``poison``).
+    """
+
+    token: str | None = None
+    port: int = 0
+    certificate: tuple[str, str] | None = None
+    mode: str = "answer"
+    poison: set[int] = field(default_factory=set)
+    requests: list[dict[str, Any]] = field(default_factory=list)
+    events: list[dict[str, Any]] = field(default_factory=list)  # each sequence once, as counted
+    acknowledged: dict[str, int] = field(default_factory=dict)
+    attempts: int = 0
+    decide: Callable[[list[dict[str, Any]]], Grants] | None = None
+    grants: Grants = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.changed = threading.Condition()
+        self._release = threading.Event()
+        self._server: ThreadingHTTPServer | None = None
+
+    # -- life -----------------------------------------------------------------------------------
+
+    def start(self) -> FakeAgent:
+        agent = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_POST(self) -> None:
+                agent._answer(self)
+
+            def log_message(self, *_: Any) -> None:
+                pass
+
+        class Server(ThreadingHTTPServer):
+            daemon_threads = True
+            allow_reuse_address = True
+
+            def handle_error(self, *_: Any) -> None:
+                pass  # a client that gave up is part of the test
+
+        self._release.clear()
+        self._server = Server(("127.0.0.1", self.port), Handler)
+        self._connections: set[socket.socket] = set()
+        if self.certificate:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(*self.certificate)
+            self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
+        self.port = self._server.server_address[1]
+        threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
+        return self
+
+    def stop(self) -> None:
+        """Gone: the port refuses, connections break."""
+        self._release.set()
+        if self._server is not None:
+            self._server.shutdown()
+            self._server.server_close()
+            for connection in list(self._connections):
+                try:
+                    connection.shutdown(socket.SHUT_RDWR)
+                except OSError:
+                    pass
+            self._server = None
+
+    def __enter__(self) -> FakeAgent:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    @property
+    def url(self) -> str:
+        return f"{'https' if self.certificate else 'http'}://127.0.0.1:{self.port}"
+
+    # -- what a test asks -----------------------------------------------------------------------
+
+    def of(self, kind: str, run_id: str | None = None) -> list[dict[str, Any]]:
+        with self.changed:
+            return [
+                event
+                for event in self.events
+                if event["type"] == kind
+                and (run_id is None or event["body"].get("runId") == run_id)
+            ]
+
+    def wait(self, ready: Callable[[FakeAgent], Any], seconds: float = 30.0) -> Any:
+        """The first true value of ``ready(self)``; fails the test when that takes too long."""
+        until = time.monotonic() + seconds
+        with self.changed:
+            while not (value := ready(self)):
+                left = until - time.monotonic()
+                assert left > 0, (
+                    f"waited {seconds} s in vain; events: "
+                    f"{[(e['sequence'], e['type']) for e in self.events][-20:]}"
+                )
+                self.changed.wait(min(left, 0.1))
+            return value
+
+    def grant(
+        self,
+        run_id: str,
+        limit: int | None,
+        *,
+        source: int = 0,
+        unit: str = "files",
+        life: float = 60.0,
+    ) -> None:
+        """Every reply carries this grant from now on."""
+        with self.changed:
+            self.grants = [
+                held for held in self.grants if (held["runId"], held["source"]) != (run_id, source)
+            ]
+            self.grants.append(
+                {
+                    "id": "any",
+                    "runId": run_id,
+                    "source": source,
+                    "unit": unit,
+                    "limit": limit,
+                    "expires_seconds": life,
+                    "reason": "raise",
+                }
+            )
+
+    # -- the wire -------------------------------------------------------------------------------
+
+    def _answer(self, handler: BaseHTTPRequestHandler) -> None:
+        self._connections.add(handler.connection)
+        length = int(handler.headers.get("Content-Length", "0"))
+        data = handler.rfile.read(length)
+        with self.changed:
+            self.attempts += 1
+            mode = self.mode
+            self.changed.notify_all()
+        if mode == "hang":
+            self._release.wait(60)
+            return
+        if mode == "drip":
+            handler.wfile.write(b"HTTP/1.1 200 OK\r\n")
+            while not self._release.wait(0.2):
+                handler.wfile.write(b"X-Drip: 1\r\n")
+            return
+        if mode == "garbage":
+            handler.wfile.write(b"\x00\xff this is no HTTP at all \x80\r\n\r\n")
+            handler.close_connection = True
+            return
+        if mode == "html":
+            self._send(handler, 200, b"<html>hello</html>")
+            return
+        if mode == "huge":
+            self._send(handler, 200, b" " * (5 * 1024 * 1024))
+            return
+        if mode == "full":
+            self._send(handler, 503, b'{"error":"full"}', {"Retry-After": "1"})
+            return
+        if mode == "broken":
+            self._send(handler, 500, b'{"error":"oops"}')
+            return
+        sent = handler.headers.get("Authorization")
+        if mode == "refuse" or (self.token is not None and sent != f"Bearer {self.token}"):
+            self._send(handler, 401, b'{"error":"token"}')
+            return
+        request = json.loads(data)
+        if self.poison & {event["sequence"] for event in request["events"]}:
+            self._send(handler, 400, b'{"error":"malformed"}')
+            return
+        instance = request["listener"]["instance"]
+        if mode == "deaf":
+            self._send(handler, 200, b'{"accepted":0,"acknowledged":0,"grants":[]}')
+            return
+        with self.changed:
+            self.requests.append(request)
+            fresh = []
+            for event in request["events"]:
+                if event["sequence"] > self.acknowledged.get(instance, 0):
+                    self.acknowledged[instance] = event["sequence"]
+                    fresh.append(event)
+            self.events.extend(fresh)
+            if self.decide is not None:
+                self.grants = self.decide(fresh) or self.grants
+            reply = {
+                "accepted": len(request["events"]),
+                "acknowledged": self.acknowledged.get(instance, 0),
+                "rejected": [],
+                "grants": list(self.grants),
+            }
+            self.changed.notify_all()
+        self._send(handler, 200, json.dumps(reply).encode())
+
+    def _send(
+        self,
+        handler: BaseHTTPRequestHandler,
+        status: int,
+        body: bytes,
+        headers: dict[str, str] | None = None,
+    ) -> None:
+        handler.send_response(status)
+        handler.send_header("Content-Type", "application/json")
+        handler.send_header("Content-Length", str(len(body)))
+        for name, value in (headers or {}).items():
+            handler.send_header(name, value)
+        handler.end_headers()
+        handler.wfile.write(body)
