@@ -1,0 +1,1 @@
+"""Figures that README and the notes quote; each prints its own conditions."""

@@ -1,0 +1,1 @@
+"""The agent as a process: HTTP, configuration, persistence, the command line."""
