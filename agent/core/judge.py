@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from agent.core import decide, measure, tell
 from agent.core.judgement import FailureView, Judgement, QueryStateName
 from agent.core.names import first_line
+from spark_listener.wire import HEARTBEAT_SECONDS
 
 if TYPE_CHECKING:
     from agent.core.decode import (
@@ -57,6 +58,8 @@ def heartbeat(query: Query, running: RunningQuery, time: float, policy: Policy) 
         query.nothing_runs()
         if running.running_seconds is None:
             query.occupancy.spend(time, "idle")
+            since = time - (query.batch_end_time or 0.0)
+            query.between = query.between if since < HEARTBEAT_SECONDS else "idle"
     else:
         query.running_batch_id = running.batch_id
         query.running_seconds = running.running_seconds

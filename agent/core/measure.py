@@ -10,6 +10,7 @@ from agent.core.query import Operator, Query
 
 if TYPE_CHECKING:
     from agent.core.decode import Progress, SourceLimit
+    from agent.core.occupancy import Spent
     from agent.core.policy import Policy, QueryPolicy
 
 DURATION_BUCKETS_SECONDS: Final = (
@@ -44,6 +45,7 @@ CHECKPOINT_PHASES: Final = (
 def rest(query: Query, time: float) -> None:
     """Takes in that a trigger found nothing to do."""
     query.occupancy.spend(time, "idle")
+    query.between = "idle"
     query.nothing_runs()
     for source in query.sources:
         source.nothing_arrived(time)
@@ -70,7 +72,11 @@ def flow(query: Query, batch: Progress, limits: list[SourceLimit], policy: Polic
     seconds = batch.seconds or 0.0
     query.occupancy.spend(batch.time, "idle")
     end = batch.time + seconds
-    query.occupancy.spend(end, "backpressured" if query.batch_limited else "busy")
+    spent: Spent = "backpressured" if query.batch_limited else "busy"
+    query.occupancy.spend(end, spent)
+    # Heartbeats come every few seconds, short batches more often: where one batch follows the
+    # other, the next is taken to run although nobody has said so yet.
+    query.between = spent if 2.0 * seconds >= end - (query.batch_end_time or batch.time) else "idle"
     since = query.batch_end_time
     if since is not None and end > since:
         query.checkpoint_interval_seconds = end - since

@@ -13,7 +13,7 @@ from agent.core.capacity import Capacity
 from agent.core.decaying import DecayingRate
 from agent.core.judgement import Decision, FailureView, Mode, Totals
 from agent.core.lag_table import LagTable
-from agent.core.occupancy import Occupancy
+from agent.core.occupancy import Occupancy, Spent
 from agent.core.sizing import SizeEstimate
 from agent.core.source import Source
 
@@ -86,6 +86,7 @@ class Query(msgspec.Struct):
     occupancy: Occupancy = msgspec.field(default_factory=Occupancy)
     lag: LagTable = msgspec.field(default_factory=LagTable)
     arrived_rows: float = 0.0
+    between: Spent = "idle"  # what to call the time after a batch until the next word
     processed: DecayingRate = msgspec.field(default_factory=DecayingRate)
     watermark_time: float | None = None
     sources: list[Source] = []
@@ -116,7 +117,7 @@ class Query(msgspec.Struct):
         self.terminated, self.gone_since_time = False, None
         self.batches_of_run = 0
         self.nothing_runs()
-        self.batch_end_time = None
+        self.batch_end_time, self.between = None, "idle"
         self.occupancy.begin(time)
         self.lag = LagTable()
         self.arrived_rows = 0.0

@@ -46,7 +46,7 @@ def _state(query: Query, running_seconds: float | None, policy: Policy) -> Query
     if query.terminated:
         return "terminated"
     if running_seconds is None:
-        return "idle"
+        return query.between
     if running_seconds > hung_after_seconds(query, policy):
         return "stalled"
     return "backpressured" if query.holds_back() else "busy"
