@@ -1,0 +1,1 @@
+"""Simulation: a controller against a synthetic plant, before it touches a job."""

@@ -1,0 +1,169 @@
+"""The live core as a controller: wire events into a fleet, its grants out.
+
+Nothing is decided here. What the plant does is written as the events a driver would send, decoded
+as a request's are, and handed to the same ``Fleet`` that the agent runs; so a recording of these
+events replays to the same decisions.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from agent.core.decode import Application, Listener, Request, decode_event
+from agent.core.fleet import Fleet
+from agent.core.policy import Policy, QueryPolicy
+from spark_listener.wire import HEARTBEAT_SECONDS, format_time
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from agent.core.judgement import Judgement
+    from agent.simulation.plant import Attempt
+    from agent.simulation.scenario import Scenario
+
+#: A simulated second 0, so that a run of a seed is the same whenever it runs.
+EPOCH_SECONDS: Final = 1_767_225_600
+#: How often Spark says that a trigger found nothing.
+IDLE_SECONDS: Final = 10.0
+QUERY_ID: Final = "00000000-0000-4000-8000-000000000000"
+APPLICATION: Final = Application(id="simulation", name="simulation", spark_version="")
+LISTENER: Final = Listener(instance="simulation")
+ALARMS: Final = ("spiralling", "timing_out", "dead")
+
+
+def policy_of(scenario: Scenario) -> QueryPolicy:
+    """What the user of this query would configure: its target, and what kills it."""
+    return QueryPolicy(
+        target_seconds=scenario.target_seconds, deadline_seconds=scenario.batch_timeout_seconds
+    )
+
+
+class Live:
+    """The agent's core behind ``plant.Controller``; ``steer`` False: it only watches."""
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        *,
+        steer: bool = True,
+        on_event: Callable[[dict[str, Any]], None] | None = None,
+        on_judgement: Callable[[Judgement], None] | None = None,
+    ) -> None:
+        self._scenario = scenario
+        settings = msgspec.structs.replace(policy_of(scenario), mode="on" if steer else "dry-run")
+        self._fleet = Fleet(Policy(default=settings), started_time=float(EPOCH_SECONDS))
+        self._on_event = on_event
+        self._on_judgement = on_judgement
+        self._sequence = 0
+        self._runs = 0
+        self.limit_rows: int | None = scenario.initial_limit_rows
+        self.first_alarm_seconds: float | None = None
+
+    def started(self, second: float) -> None:
+        """A run begins."""
+        self._runs += 1
+        interval = round(self._scenario.trigger_seconds * 1000)
+        self._send(
+            "started",
+            second,
+            {
+                **self._ids(),
+                "name": self._scenario.name,
+                "trigger": f"ProcessingTimeTrigger({interval})",
+                "control": "live",
+                "outputMode": "append",
+                "sink": "simulation",
+                "checkpointLocation": "",
+                "uiUrl": None,
+                "conf": {},
+            },
+        )
+
+    def ended(self, attempt: Attempt) -> None:
+        """A batch that ran; one that is killed takes its run with it."""
+        self._beat(attempt)
+        end = attempt.end_seconds
+        if attempt.killed:
+            body = {
+                **self._ids(),
+                "exception": f"batch {attempt.batch_id} timed out after {attempt.seconds:g} s",
+                "errorClassOnException": None,
+            }
+            self._send("terminated", end, body)
+            return
+        milliseconds = round(attempt.seconds * 1000)
+        body = {
+            **self._ids(),
+            "name": self._scenario.name,
+            "timestamp": _time(attempt.start_seconds),
+            "batchId": attempt.batch_id,
+            "durationMs": {"addBatch": milliseconds, "triggerExecution": milliseconds},
+            "numInputRows": attempt.rows,
+            "sources": [{"description": "simulation", "numInputRows": attempt.rows}],
+            "stateOperators": [],
+            "sink": {"description": "simulation"},
+        }
+        limits = [
+            {
+                "source": 0,
+                "unit": "rows",
+                "limit": attempt.limit_rows,
+                "next_limit": attempt.next_limit_rows,
+                "configured": self._scenario.initial_limit_rows,
+                "backlog": attempt.backlog_rows,
+            }
+        ]
+        self._send("progress", end, body, limits)
+
+    def idle(self, second: float, until: float) -> None:
+        """Nothing to read: Spark says so now and then."""
+        said = second + IDLE_SECONDS
+        while said <= until:
+            self._send("idle", said, self._ids())
+            said += IDLE_SECONDS
+
+    def _beat(self, attempt: Attempt) -> None:
+        age = HEARTBEAT_SECONDS
+        while age < attempt.seconds:
+            running = {
+                **self._ids(),
+                "name": self._scenario.name,
+                "batchId": attempt.batch_id,
+                "running_seconds": age,
+            }
+            self._send("heartbeat", attempt.start_seconds + age, {"queries": [running]})
+            age += HEARTBEAT_SECONDS
+
+    def _ids(self) -> dict[str, Any]:
+        return {"id": QUERY_ID, "runId": f"00000000-0000-4000-8000-{self._runs:012d}"}
+
+    def _send(
+        self,
+        kind: str,
+        second: float,
+        body: dict[str, Any],
+        limits: list[dict[str, Any]] | None = None,
+    ) -> None:
+        self._sequence += 1
+        event = {"sequence": self._sequence, "type": kind, "time": _time(second), "body": body}
+        if limits is not None:
+            event["limits"] = limits
+        if self._on_event is not None:
+            self._on_event(event)
+        typed = decode_event(event, self._sequence)
+        receipt = self._fleet.receive(
+            Request(APPLICATION, LISTENER, [(0, typed)], []), now=typed.time
+        )
+        for judgement in receipt.judged:
+            if self._on_judgement is not None:
+                self._on_judgement(judgement)
+            if self.first_alarm_seconds is None and judgement.spiral.phase in ALARMS:
+                self.first_alarm_seconds = second
+        granted = [grant.limit for grant in receipt.grants if grant.source == 0]
+        self.limit_rows = granted[0] if granted else self._scenario.initial_limit_rows
+
+
+def _time(second: float) -> str:
+    return format_time(EPOCH_SECONDS + second)

@@ -1,0 +1,78 @@
+"""The oracle: design's sizing rule, told what the plant is at the moment it decides.
+
+It knows c0, mu, congestion, noise and arrivals of that moment, not of the future, and its decision
+acts as late as any other. Whether the target is feasible is what it says.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from agent.core.sizing import DEADLINE_SIGMAS, MOST_FIXED_COSTS
+
+if TYPE_CHECKING:
+    from agent.core.policy import QueryPolicy
+    from agent.simulation.plant import Attempt
+    from agent.simulation.scenario import Scenario
+
+
+class Oracle:
+    """Limits by the true costs; see ``plant.Controller``."""
+
+    def __init__(self, scenario: Scenario, policy: QueryPolicy) -> None:
+        self._scenario = scenario
+        self._policy = policy
+        self.limit_rows: int | None = scenario.initial_limit_rows
+        self.always_feasible = true_size(scenario, policy, 0.0)[1]
+
+    def started(self, second: float) -> None:
+        """Nothing to learn."""
+
+    def idle(self, second: float, until: float) -> None:
+        """Nothing to learn."""
+
+    def ended(self, attempt: Attempt) -> None:
+        """Decides at the end of each attempt."""
+        rows, feasible = true_size(self._scenario, self._policy, attempt.end_seconds)
+        self.limit_rows = max(1, round(rows))
+        self.always_feasible = self.always_feasible and feasible
+
+
+def true_size(scenario: Scenario, policy: QueryPolicy, second: float) -> tuple[float, bool]:
+    """The rows that the three constraints leave with the true costs, and if the target holds.
+
+    Deadline beats stability, stability beats the target. Where nothing is stable: the most the
+    deadline allows, but never beyond the size of the highest throughput under congestion.
+    """
+    fixed = scenario.fixed_cost_seconds.at(second)
+    throughput = scenario.throughput_rows_per_second.at(second)
+    congestion = scenario.congestion_rows
+    needed = scenario.arrival_rows_per_second.at(second) * (1.0 + policy.stability_margin)
+
+    def rows_in(seconds: float) -> float:
+        linear = throughput * max(seconds - fixed, 0.0)
+        if congestion is None:
+            return linear
+        return congestion / 2.0 * (math.sqrt(1.0 + 4.0 * linear / congestion) - 1.0)
+
+    target = rows_in(policy.target_seconds)
+    fastest = math.inf if congestion is None else math.sqrt(fixed * throughput * congestion)
+    most = max(target, min(rows_in(MOST_FIXED_COSTS * fixed), fastest))
+    deadline = math.inf
+    if policy.deadline_seconds is not None:
+        noise = math.exp(DEADLINE_SIGMAS * scenario.noise_sigma)
+        deadline = rows_in(policy.deadline_share * policy.deadline_seconds / noise)
+        most = max(target, min(deadline, fastest))
+    # n >= needed * B(n): curve * n^2 - slope * n + needed * fixed <= 0
+    slope = 1.0 - needed / throughput
+    curve = 0.0 if congestion is None else needed / (throughput * congestion)
+    inside = slope * slope - 4.0 * curve * needed * fixed
+    if slope <= 0.0 or inside < 0.0:
+        stable = math.inf
+    else:
+        # The smaller root, written so that it also holds for curve = 0.
+        stable = 2.0 * needed * fixed / (slope + math.sqrt(inside))
+        stable = max(stable, needed * scenario.trigger_seconds)
+    rows = max(target, min(stable, most))
+    return max(min(rows, deadline), 1.0), target >= max(stable, 1.0) and deadline >= target

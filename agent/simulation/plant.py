@@ -1,0 +1,239 @@
+"""The synthetic plant: one streaming query whose batches cost what a scenario says.
+
+A batch of n rows takes ``(c0 + n / mu * (1 + n / congestion)) * exp(N(-sigma^2 / 2, sigma))``, with
+c0 and mu of the second it starts. A limit decided from batch k acts on batch k + 2. Rows arrive
+evenly between the points of the series. A batch that has not ended when the scenario does is not
+counted; its rows are backlog.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from bisect import bisect_left, bisect_right
+from typing import TYPE_CHECKING, Final, Protocol
+
+import msgspec
+
+if TYPE_CHECKING:
+    from agent.simulation.scenario import Scenario, Series
+
+#: Spark asks a source that had nothing again after 10 ms (spark.sql.streaming.pollingDelay).
+POLL_SECONDS: Final = 0.01
+#: A run of more attempts than this is no simulation any more but a slip in the scenario.
+MOST_ATTEMPTS: Final = 5_000_000
+
+
+class TooManyBatches(ValueError):  # noqa: N818
+    """The scenario asks for more batches than a run may have."""
+
+
+class Attempt(msgspec.Struct, frozen=True, gc=False):
+    """One attempt at a batch, as an observer of the query sees it. Seconds from the start."""
+
+    batch_id: int
+    rows: int
+    start_seconds: float
+    seconds: float
+    limit_rows: int | None  # in force when it was planned
+    next_limit_rows: int | None  # in force for the batch after it
+    backlog_rows: int  # left at the source when it was planned
+    killed: bool
+    replayed: bool
+
+    @property
+    def limited(self) -> bool:
+        """Whether the limit held a backlog back."""
+        return self.backlog_rows > 0
+
+    @property
+    def end_seconds(self) -> float:
+        """When it ended or was killed."""
+        return self.start_seconds + self.seconds
+
+
+class Trace(msgspec.Struct, frozen=True):
+    """What a run left behind."""
+
+    attempts: list[Attempt]
+    arrived_rows: int  # during the run, without the initial backlog
+    committed_rows: int
+    max_backlog_rows: int  # of rows not committed, as the final one
+    final_backlog_rows: int
+    drain_seconds: float | None  # from the largest backlog to the first batch that took all
+
+
+class Controller(Protocol):
+    """Sets the limit from what it sees of a query; ``limit_rows`` None is no limit."""
+
+    @property
+    def limit_rows(self) -> int | None:
+        """The limit last decided."""
+
+    def started(self, second: float) -> None:
+        """The query starts, or starts again after it was killed."""
+
+    def ended(self, attempt: Attempt) -> None:
+        """An attempt ended, or was killed."""
+
+    def idle(self, second: float, until: float) -> None:
+        """From second to second there was nothing to read."""
+
+
+class Noise:
+    """The factors exp(N(-sigma^2/2, sigma)) of the attempts in order: the same for every run."""
+
+    def __init__(self, sigma: float, seed: int) -> None:
+        self._sigma = sigma
+        self._random = random.Random(seed)  # noqa: S311 - a plant, not a secret
+        self._factors: list[float] = []
+
+    def factor(self, index: int) -> float:
+        """The factor of one attempt. Raises TooManyBatches."""
+        drawn = self._factors
+        while len(drawn) <= index:
+            if index >= MOST_ATTEMPTS:
+                raise TooManyBatches(f"more than {MOST_ATTEMPTS} batches")
+            sigma = self._sigma
+            drawn.append(math.exp(self._random.normalvariate(-sigma * sigma / 2.0, sigma)))
+        return drawn[index]
+
+
+class Arrivals:
+    """Rows arrived until a second, and when so many had arrived."""
+
+    def __init__(self, rates: Series, initial_rows: int) -> None:
+        self._times, self._rates = rates.times, rates.values
+        sums = [float(initial_rows)]
+        for index in range(1, len(self._times)):
+            seconds = self._times[index] - self._times[index - 1]
+            sums.append(sums[-1] + seconds * self._rates[index - 1])
+        self._sums = sums
+
+    def until(self, second: float) -> float:
+        """Rows arrived until a second, with the initial backlog."""
+        piece = bisect_right(self._times, second) - 1
+        return self._sums[piece] + (second - self._times[piece]) * self._rates[piece]
+
+    def when(self, rows: float) -> float:
+        """The second by which so many rows have arrived; inf where they never do."""
+        piece = max(bisect_left(self._sums, rows) - 1, 0)
+        while self._rates[piece] <= 0.0:
+            piece += 1
+            if piece == len(self._rates):
+                return math.inf
+        return self._times[piece] + (rows - self._sums[piece]) / self._rates[piece]
+
+
+def run(scenario: Scenario, noise: Noise, controller: Controller) -> Trace:
+    """Runs a scenario to its end under a controller. Raises TooManyBatches."""
+    return _Run(scenario, noise, controller).trace()
+
+
+class _Run:
+    """One run in progress."""
+
+    def __init__(self, scenario: Scenario, noise: Noise, controller: Controller) -> None:
+        self._scenario = scenario
+        self._noise = noise
+        self._controller = controller
+        self._arrivals = Arrivals(scenario.arrival_rows_per_second, scenario.initial_backlog_rows)
+        self._attempts: list[Attempt] = []
+        self._committed = 0
+        self._most_backlog = scenario.initial_backlog_rows
+        self._most_seconds = 0.0
+        self._drained: float | None = None
+
+    def trace(self) -> Trace:
+        """Everything from the first second to the last."""
+        scenario, controller, arrivals = self._scenario, self._controller, self._arrivals
+        end, interval = scenario.duration_seconds, scenario.trigger_seconds
+        in_force: int | None = scenario.initial_limit_rows
+        upcoming = in_force
+        now, batch_id = 0.0, 0
+        controller.started(now)
+        while True:
+            there = _next_start(arrivals, self._committed, now, interval)
+            if there > now:
+                controller.idle(now, min(there, end))
+                now = there
+            if now >= end:
+                break
+            available = self._arrived(now) - self._committed
+            rows = available if in_force is None else min(available, in_force)
+            if rows == available and self._drained is None:
+                self._drained = now
+            ended = self._batch(batch_id, rows, now, (in_force, upcoming), available - rows)
+            self._note_backlog(end if ended is None else ended)
+            if ended is None:
+                break
+            self._committed += rows
+            batch_id += 1
+            in_force, upcoming = upcoming, controller.limit_rows
+            if interval > 0.0:
+                now = max(ended, (math.floor(now / interval + 1e-9) + 1) * interval)
+            else:
+                now = ended
+        self._note_backlog(end)
+        return Trace(
+            attempts=self._attempts,
+            arrived_rows=self._arrived(end) - scenario.initial_backlog_rows,
+            committed_rows=self._committed,
+            max_backlog_rows=self._most_backlog,
+            final_backlog_rows=self._arrived(end) - self._committed,
+            drain_seconds=None if self._drained is None else self._drained - self._most_seconds,
+        )
+
+    def _arrived(self, second: float) -> int:
+        return math.floor(self._arrivals.until(second) + 1e-6)
+
+    def _note_backlog(self, second: float) -> None:
+        backlog = self._arrived(second) - self._committed
+        if backlog > self._most_backlog:
+            self._most_backlog, self._most_seconds, self._drained = backlog, second, None
+
+    def _batch(
+        self,
+        batch_id: int,
+        rows: int,
+        start: float,
+        limits: tuple[int | None, int | None],
+        left: int,
+    ) -> float | None:
+        """Attempts a batch until it is through; returns when, None where the scenario ends first.
+
+        ``limits``: in force for this batch and for the next.
+        """
+        scenario, attempts = self._scenario, self._attempts
+        timeout = scenario.batch_timeout_seconds
+        replayed = False
+        while True:
+            seconds = scenario.seconds(rows, start) * self._noise.factor(len(attempts))
+            killed = timeout is not None and seconds > timeout
+            if killed and timeout is not None:
+                seconds = timeout
+            if start + seconds > scenario.duration_seconds:
+                return None
+            attempt = Attempt(batch_id, rows, start, seconds, *limits, left, killed, replayed)
+            attempts.append(attempt)
+            self._controller.ended(attempt)
+            start += seconds
+            if not killed:
+                return start
+            start += scenario.restart_seconds
+            if start >= scenario.duration_seconds:
+                return None
+            self._controller.started(start)
+            replayed = True
+
+
+def _next_start(arrivals: Arrivals, committed: int, now: float, interval: float) -> float:
+    """When the next batch can start: at ``now``, or as soon as a row is there and is looked for."""
+    if arrivals.until(now) + 1e-6 >= committed + 1:
+        return now
+    there = arrivals.when(committed + 1)
+    if there == math.inf:
+        return math.inf
+    if interval > 0.0:
+        return max(now, math.ceil(there / interval - 1e-9) * interval)
+    return max(now + POLL_SECONDS, math.ceil(there / POLL_SECONDS - 1e-6) * POLL_SECONDS)

@@ -1,0 +1,202 @@
+"""A scenario: what the synthetic plant does over time, read strictly from its JSON file.
+
+Series are ``[[second, value], ...]``, each value holding until the next. Every complaint names the
+file, the line and the field.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from bisect import bisect_right
+from typing import Any, Final, NoReturn
+
+import msgspec
+
+#: Longer than a year of seconds is a slip of units, and would run for minutes.
+MOST_SECONDS: Final = 366 * 86400.0
+
+
+class ScenarioError(ValueError):
+    """The scenario cannot be used; the message is one line: file, line, field, what is wrong."""
+
+
+class Series(msgspec.Struct, frozen=True):
+    """A piecewise constant function of time in seconds."""
+
+    times: tuple[float, ...]
+    values: tuple[float, ...]
+
+    def at(self, second: float) -> float:
+        """The value that holds at a second from 0."""
+        return self.values[bisect_right(self.times, second) - 1]
+
+
+class Scenario(msgspec.Struct, frozen=True, kw_only=True):
+    """The plant and its load; names and units as in the file."""
+
+    name: str
+    duration_seconds: float
+    trigger_seconds: float
+    target_seconds: float
+    initial_limit_rows: int
+    initial_backlog_rows: int
+    arrival_rows_per_second: Series
+    fixed_cost_seconds: Series
+    throughput_rows_per_second: Series
+    congestion_rows: float | None
+    noise_sigma: float
+    batch_timeout_seconds: float | None
+    restart_seconds: float
+
+    def seconds(self, rows: float, second: float) -> float:
+        """What a batch of so many rows takes when started at a second, but for its noise."""
+        share = rows / self.throughput_rows_per_second.at(second)
+        if self.congestion_rows is not None:
+            share *= 1.0 + rows / self.congestion_rows
+        return self.fixed_cost_seconds.at(second) + share
+
+
+def read_scenario(text: str, file: str) -> Scenario:
+    """A scenario from its JSON text; raises ScenarioError naming ``file``, line and field."""
+    return _Reader(text, file).scenario()
+
+
+class _Reader:
+    """Knows text and file, so that a complaint can say where."""
+
+    def __init__(self, text: str, file: str) -> None:
+        self._text = text
+        self._file = file
+        self._data: dict[str, Any] = {}
+
+    def scenario(self) -> Scenario:
+        self._parse()
+        duration = self._number("duration_seconds", above_zero=True)
+        if duration > MOST_SECONDS:
+            self._fail("duration_seconds", f"at most {MOST_SECONDS:.0f}, not {duration:.10g}")
+        name = self._data.get("name", "scenario")
+        if not isinstance(name, str):
+            self._fail("name", f"a text is needed, not {_kind(name)}")
+        scenario = Scenario(
+            name=name,
+            duration_seconds=duration,
+            trigger_seconds=self._number("trigger_seconds"),
+            target_seconds=self._number("target_seconds", above_zero=True),
+            initial_limit_rows=self._whole("initial_limit_rows", least=1),
+            initial_backlog_rows=self._whole("initial_backlog_rows", least=0),
+            arrival_rows_per_second=self._series("arrival_rows_per_second"),
+            fixed_cost_seconds=self._series("fixed_cost_seconds"),
+            throughput_rows_per_second=self._series("throughput_rows_per_second", above_zero=True),
+            congestion_rows=self._optional("congestion_rows"),
+            noise_sigma=self._number("noise_sigma"),
+            batch_timeout_seconds=self._optional("batch_timeout_seconds"),
+            restart_seconds=self._number("restart_seconds"),
+        )
+        if scenario.noise_sigma > 5.0:
+            self._fail("noise_sigma", f"of the log of a duration, at most 5, not {name!r}"[:80])
+        timeout = scenario.batch_timeout_seconds
+        if timeout is not None and min(scenario.fixed_cost_seconds.values) > timeout:
+            self._fail(
+                "batch_timeout_seconds",
+                f"contradicts fixed_cost_seconds: no batch ever ends within {timeout:g} s",
+            )
+        return scenario
+
+    def _parse(self) -> None:
+        try:
+            data = json.loads(
+                self._text, object_pairs_hook=self._pairs, parse_constant=self._constant
+            )
+        except json.JSONDecodeError as error:
+            where = f"{self._file}:{error.lineno}: column {error.colno}"
+            raise ScenarioError(f"{where}: not JSON: {error.msg}") from None
+        except RecursionError:
+            raise ScenarioError(f"{self._file}:1: nested too deeply") from None
+        if not isinstance(data, dict):
+            raise ScenarioError(f"{self._file}:1: an object is needed, not {_kind(data)}")
+        self._data = data
+
+    def _pairs(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for key, value in pairs:
+            if key in found:
+                self._fail(key, "stands there twice", last=True)
+            found[key] = value
+        return found
+
+    def _constant(self, word: str) -> NoReturn:
+        line = self._text[: self._text.find(word)].count("\n") + 1
+        raise ScenarioError(f"{self._file}:{line}: {word} is no JSON number")
+
+    def _fail(self, field: str, what: str, *, last: bool = False) -> NoReturn:
+        key = field.partition("[")[0]
+        places = list(re.finditer(re.escape(json.dumps(key)) + r"\s*:", self._text))
+        place = places[-1 if last else 0].start() if places else 0
+        line = self._text.count("\n", 0, place) + 1
+        raise ScenarioError(f"{self._file}:{line}: {field}: {what}")
+
+    def _get(self, field: str) -> Any:
+        if field not in self._data:
+            self._fail(field, "is missing")
+        return self._data[field]
+
+    def _check(self, field: str, value: Any, *, above_zero: bool = False) -> float:
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            self._fail(field, f"a number is needed, not {_kind(value)}")
+        try:
+            number = float(value)
+        except OverflowError:
+            number = math.inf
+        if not math.isfinite(number) or abs(number) > 1e18:
+            self._fail(field, "a number below 1e18 is needed")
+        if number < 0.0 or (above_zero and number == 0.0):
+            least = "above 0" if above_zero else "from 0"
+            self._fail(field, f"a number {least} is needed, not {number:.10g}")
+        return number
+
+    def _number(self, field: str, *, above_zero: bool = False) -> float:
+        return self._check(field, self._get(field), above_zero=above_zero)
+
+    def _whole(self, field: str, *, least: int) -> int:
+        number = self._number(field)
+        if number != int(number) or number < least:
+            self._fail(field, f"a whole number from {least} is needed, not {number:.10g}")
+        return int(number)
+
+    def _optional(self, field: str) -> float | None:
+        return None if self._get(field) is None else self._number(field, above_zero=True)
+
+    def _series(self, field: str, *, above_zero: bool = False) -> Series:
+        value = self._get(field)
+        if not isinstance(value, list) or not value:
+            self._fail(field, f"[[second, value], ...] is needed, not {_kind(value)}")
+        times: list[float] = []
+        values: list[float] = []
+        for index, item in enumerate(value):
+            place = f"{field}[{index}]"
+            if not isinstance(item, list) or len(item) != 2:
+                self._fail(place, f"[second, value] is needed, not {_kind(item)}")
+            time = self._check(f"{place}[0]", item[0])
+            if not times and time != 0.0:
+                self._fail(f"{place}[0]", f"a series begins at second 0, not {time:.10g}")
+            if times and time <= times[-1]:
+                self._fail(f"{place}[0]", f"second {time:.10g} is not after {times[-1]:.10g}")
+            times.append(time)
+            values.append(self._check(f"{place}[1]", item[1], above_zero=above_zero))
+        return Series(tuple(times), tuple(values))
+
+
+def _kind(value: Any) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "a truth value"
+    if isinstance(value, str):
+        return f"the text {value[:40]!r}"
+    if isinstance(value, (int, float)):
+        return f"the number {value}"
+    if isinstance(value, list):
+        return "an empty list" if not value else "a list"
+    return "an object"

@@ -1,0 +1,198 @@
+"""The scenario families on which controllers are compared."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NamedTuple
+
+from agent.simulation.scenario import Scenario, read_scenario
+
+BASE: dict[str, Any] = {
+    "duration_seconds": 900,
+    "trigger_seconds": 0,
+    "target_seconds": 5,
+    "initial_limit_rows": 20_000,
+    "initial_backlog_rows": 0,
+    "arrival_rows_per_second": [[0, 5000]],
+    "fixed_cost_seconds": [[0, 1.2]],
+    "throughput_rows_per_second": [[0, 10_000]],
+    "congestion_rows": None,
+    "noise_sigma": 0.15,
+    "batch_timeout_seconds": None,
+    "restart_seconds": 30,
+}
+#: More rows than a run can read: every batch is limited.
+DRAIN: dict[str, Any] = {
+    "initial_backlog_rows": 9_000_000,
+    "arrival_rows_per_second": [[0, 2000]],
+}
+
+
+class Family(NamedTuple):
+    """A scenario and the seconds at which its cost changes while batches are limited."""
+
+    scenario: Scenario
+    changes: tuple[float, ...] = ()
+
+
+def _ramp(begin: float, end: float, first: float, last: float) -> list[list[float]]:
+    steps = 20
+    held = [[0, first]] if begin > 0 else []
+    return held + [
+        [begin + (end - begin) * k / steps, first + (last - first) * k / steps]
+        for k in range(steps + 1)
+    ]
+
+
+def _family(name: str, *changes: float, **fields: Any) -> Family:
+    return Family(read_scenario(json.dumps({**BASE, "name": name, **fields}), name), changes)
+
+
+FAMILIES: tuple[Family, ...] = (
+    _family("steady"),
+    _family("step-up", arrival_rows_per_second=[[0, 2000], [300, 6000]]),
+    _family("step-down", arrival_rows_per_second=[[0, 6000], [300, 1500]]),
+    _family("ramp", arrival_rows_per_second=_ramp(0, 900, 1000, 6200)),
+    _family("spike", arrival_rows_per_second=[[0, 3000], [300, 40_000], [330, 3000]]),
+    _family(
+        "sawtooth-day",
+        duration_seconds=3600,
+        arrival_rows_per_second=[
+            [k * 900 + at, rate] for k in range(4) for at, rate in _ramp(0, 855, 500, 9000)
+        ],
+    ),
+    _family("slower-rows", throughput_rows_per_second=[[0, 20_000], [300, 10_000]]),
+    _family("faster-rows", throughput_rows_per_second=[[0, 10_000], [300, 20_000]]),
+    _family("growing-state", fixed_cost_seconds=_ramp(200, 700, 1.2, 2.4)),
+    _family("fixed-above-target", fixed_cost_seconds=[[0, 7]]),
+    _family("fixed-just-under", fixed_cost_seconds=[[0, 4.5]]),
+    _family(
+        "fixed-just-under-light",
+        0,
+        fixed_cost_seconds=[[0, 4.5]],
+        **{**DRAIN, "arrival_rows_per_second": [[0, 500]]},
+    ),
+    _family("overload", arrival_rows_per_second=[[0, 12_000]]),
+    _family("drain", 0, **DRAIN),
+    _family("drain-arrivals-up", **{**DRAIN, "arrival_rows_per_second": [[0, 2000], [450, 6000]]}),
+    _family(
+        "drain-arrivals-down", **{**DRAIN, "arrival_rows_per_second": [[0, 6000], [450, 1000]]}
+    ),
+    _family(
+        "drain-slower-rows", 450, throughput_rows_per_second=[[0, 10_000], [450, 5000]], **DRAIN
+    ),
+    _family(
+        "drain-faster-rows", 450, throughput_rows_per_second=[[0, 10_000], [450, 20_000]], **DRAIN
+    ),
+    _family(
+        "drain-much-slower-rows",
+        450,
+        throughput_rows_per_second=[[0, 10_000], [450, 2500]],
+        **{**DRAIN, "arrival_rows_per_second": [[0, 1000]]},
+    ),
+    _family("drain-fixed-doubles", 450, fixed_cost_seconds=[[0, 1.2], [450, 2.4]], **DRAIN),
+    _family("drain-growing-state", fixed_cost_seconds=_ramp(200, 700, 1.2, 2.4), **DRAIN),
+    _family("drain-fixed-passes-target", fixed_cost_seconds=[[0, 1.2], [450, 6]], **DRAIN),
+    _family(
+        "drain-both-change",
+        300,
+        600,
+        throughput_rows_per_second=[[0, 10_000], [300, 4000], [600, 10_000]],
+        **DRAIN,
+    ),
+    _family(
+        "drain-heavy-noise",
+        0,
+        450,
+        noise_sigma=0.5,
+        throughput_rows_per_second=[[0, 10_000], [450, 5000]],
+        **DRAIN,
+    ),
+    _family("heavy-noise", 0, noise_sigma=0.5, **DRAIN),
+    _family("noise-0.45", 0, noise_sigma=0.45, **DRAIN),
+    _family(
+        "no-noise",
+        0,
+        450,
+        noise_sigma=0,
+        throughput_rows_per_second=[[0, 10_000], [450, 5000]],
+        **DRAIN,
+    ),
+    _family("start-400-too-small", initial_limit_rows=95, **DRAIN),
+    _family("start-30-too-big", 0, initial_limit_rows=1_140_000, **DRAIN),
+    _family("congestion", 0, congestion_rows=40_000, **DRAIN),
+    _family("congestion-steady", congestion_rows=40_000, arrival_rows_per_second=[[0, 3500]]),
+    _family(
+        "congestion-start-too-big",
+        0,
+        congestion_rows=40_000,
+        initial_limit_rows=300_000,
+        duration_seconds=1800,
+        **DRAIN,
+    ),
+    _family(
+        "idle-nights",
+        duration_seconds=7200,
+        arrival_rows_per_second=[
+            [0, 0],
+            [1200, 9000],
+            [2400, 0],
+            [3600, 6000],
+            [4800, 0],
+            [6000, 11_000],
+            [6300, 3000],
+        ],
+    ),
+    _family("cold-start", initial_backlog_rows=3_000_000, arrival_rows_per_second=[[0, 5000]]),
+    _family(
+        "cold-start-unlimited",
+        initial_backlog_rows=3_000_000,
+        initial_limit_rows=3_000_000,
+        arrival_rows_per_second=[[0, 5000]],
+    ),
+    _family(
+        "time-out",
+        batch_timeout_seconds=20,
+        duration_seconds=1800,
+        initial_limit_rows=150_000,
+        initial_backlog_rows=3_000_000,
+        throughput_rows_per_second=[[0, 10_000], [900, 6000]],
+        arrival_rows_per_second=[[0, 3000]],
+    ),
+    _family(
+        "time-out-noise",
+        batch_timeout_seconds=15,
+        noise_sigma=0.45,
+        duration_seconds=1800,
+        initial_limit_rows=60_000,
+        **DRAIN,
+    ),
+    _family(
+        "trigger-interval",
+        trigger_seconds=10,
+        arrival_rows_per_second=[[0, 3000]],
+        initial_backlog_rows=400_000,
+    ),
+    _family("trigger-interval-drain", 0, trigger_seconds=5, target_seconds=4, **DRAIN),
+    _family(
+        "tiny-rows",
+        0,
+        target_seconds=2,
+        fixed_cost_seconds=[[0, 0.3]],
+        throughput_rows_per_second=[[0, 2_000_000]],
+        initial_limit_rows=500_000,
+        initial_backlog_rows=2_000_000_000,
+        arrival_rows_per_second=[[0, 400_000]],
+    ),
+    _family(
+        "huge-rows",
+        0,
+        target_seconds=30,
+        fixed_cost_seconds=[[0, 5]],
+        throughput_rows_per_second=[[0, 3]],
+        initial_limit_rows=20,
+        initial_backlog_rows=20_000,
+        arrival_rows_per_second=[[0, 1]],
+        duration_seconds=7200,
+    ),
+)
