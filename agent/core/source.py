@@ -187,9 +187,12 @@ class Source(msgspec.Struct):
         self.arrived, self.arrived_time = max(arrived, self.arrived), time
 
     def nothing_arrived(self, time: float) -> None:
-        """An idle trigger at ``time``: looked for data and found none."""
-        self.backlog = 0 if self.backlog is not None else None
-        if self.arrived_time is not None:
+        """An idle trigger at ``time``: it found too little for a batch.
+
+        A backlog that is known stays what it is: a query whose source waits for a minimum of rows
+        is idle with a backlog.
+        """
+        if self.backlog == 0 and self.arrived_time is not None:
             self._arrive(self.arrived, time)
 
     def begin_run(self) -> None:

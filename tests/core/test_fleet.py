@@ -330,6 +330,15 @@ def test_backlog_is_exactly_what_was_measured_and_grows_only_while_a_batch_runs(
     assert world.view().backlog_rows == pytest.approx(5900 + 200 * 4.0, rel=0.1)
 
 
+def test_an_idle_query_with_a_minimum_of_rows_keeps_its_backlog() -> None:
+    world = World()
+    world.send(world.driver.progress(100, 1.0, limit=100, backlog=40))
+    world.driver.time += 10.0
+    world.send(world.driver.idle())
+    assert world.view().backlog_rows == 40
+    assert world.view().state == "idle"
+
+
 # -- names ----------------------------------------------------------------------------------------
 
 
