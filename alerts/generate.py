@@ -1,0 +1,120 @@
+"""The rules and the Alertmanager example as the YAML that is committed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from textwrap import wrap
+from typing import TYPE_CHECKING, Any, Final
+
+import yaml
+
+from alerts.inhibitions import INHIBITIONS
+from alerts.rules import ALERTS, RECORDINGS
+from dashboards.links import RUNBOOKS, runbook
+
+if TYPE_CHECKING:
+    from alerts.model import Alert, Subject
+
+DIRECTORY: Final = Path(__file__).resolve().parent / "generated"
+RULES: Final = "weir.rules.yml"
+ALERTMANAGER: Final = "alertmanager.example.yml"
+_HEADER: Final = "# Written by `python -m alerts`; edit alerts/*.py.\n"
+
+#: Which labels of an alert choose what its dashboard shows.
+_CHOICES: Final[dict[Subject, tuple[str, ...]]] = {
+    "query": ("application", "query"),
+    "application": (),
+    "agent": (),
+}
+
+
+def dashboard_path(alert: Alert) -> str:
+    """Where in Grafana the alert's subject is shown, from the server's root on."""
+    choices = "&".join(
+        f"var-{label}={{{{ $labels.{label} | urlquery }}}}" for label in _CHOICES[alert.subject]
+    )
+    return f"/d/{alert.dashboard}" + (f"?{choices}" if choices else "")
+
+
+def rules(runbooks: str = RUNBOOKS) -> str:
+    """The Prometheus rule file; the reason of each rule stands over it."""
+    lines = [_HEADER, "groups:\n", "- name: weir-recordings\n", "  rules:\n"]
+    for recording in RECORDINGS:
+        lines.append(_item({"record": recording.name, "expr": recording.expression}, recording.why))
+    lines += ["- name: weir-alerts\n", "  rules:\n"]
+    for alert in ALERTS:
+        rule: dict[str, Any] = {"alert": alert.name, "expr": alert.expression}
+        if alert.hold != "0s":
+            rule["for"] = alert.hold
+        rule["labels"] = {"severity": alert.severity, "component": "weir"}
+        rule["annotations"] = {
+            "summary": alert.summary,
+            "description": alert.description,
+            "runbook_url": runbook(alert.name, runbooks),
+            "dashboard_path": dashboard_path(alert),
+        }
+        lines.append(_item(rule, alert.why))
+    return "".join(lines)
+
+
+def alertmanager() -> str:
+    """An Alertmanager configuration to take the routes and inhibitions from."""
+    routes = [
+        {"matchers": ['severity="critical"'], "receiver": "page", "repeat_interval": "1h"},
+        {"matchers": ['severity="warning"'], "receiver": "day", "repeat_interval": "12h"},
+        {"matchers": ['severity="info"'], "receiver": "log", "repeat_interval": "3d"},
+    ]
+    route = {
+        "receiver": "day",
+        "group_by": ["alertname", "cluster", "namespace", "application"],
+        "group_wait": "30s",
+        "group_interval": "5m",
+        "repeat_interval": "12h",
+        "routes": [{"matchers": ['component="weir"'], "receiver": "day", "routes": routes}],
+    }
+    receivers = [
+        {"name": name, "webhook_configs": [{"url": f"http://127.0.0.1:9099/{name}"}]}
+        for name in ("page", "day", "log")
+    ]
+    lines = [
+        _HEADER,
+        "# An example: put your own receivers in place of the web hooks; keep the inhibitions.\n",
+        _plain({"route": route, "receivers": receivers}),
+        "inhibit_rules:\n",
+    ]
+    for one in INHIBITIONS:
+        written = {
+            "source_matchers": [_any_of(one.sources)],
+            "target_matchers": [_any_of(one.targets)],
+            "equal": list(one.equal),
+        }
+        lines.append(_item(written, one.why, indent=""))
+    return "".join(lines)
+
+
+def files(runbooks: str = RUNBOOKS) -> dict[str, str]:
+    """Content by file name."""
+    return {RULES: rules(runbooks), ALERTMANAGER: alertmanager()}
+
+
+def write(directory: Path = DIRECTORY, runbooks: str = RUNBOOKS) -> list[Path]:
+    """Writes every file."""
+    directory.mkdir(parents=True, exist_ok=True)
+    for name, text in files(runbooks).items():
+        (directory / name).write_text(text, encoding="utf-8")
+    return [directory / name for name in files(runbooks)]
+
+
+def _any_of(names: tuple[str, ...]) -> str:
+    return f'alertname=~"{"|".join(names)}"'
+
+
+def _item(content: dict[str, Any], why: str, indent: str = "  ") -> str:
+    """A list item with its reason as a comment over it."""
+    comment = "".join(f"{indent}# {line}\n" for line in wrap(why, 92))
+    first, *others = _plain(content).splitlines(keepends=True)
+    return comment + f"{indent}- {first}" + "".join(f"{indent}  {line}" for line in others)
+
+
+def _plain(content: dict[str, Any]) -> str:
+    return yaml.safe_dump(content, sort_keys=False, width=1000, allow_unicode=True)

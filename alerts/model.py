@@ -1,0 +1,45 @@
+"""What an alert, a recording rule and an inhibition are."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+Severity = Literal["critical", "warning", "info"]
+#: Whom an alert is about: it says which labels name the thing, and which dashboard shows it.
+Subject = Literal["query", "application", "agent"]
+
+
+class Alert(msgspec.Struct, frozen=True, kw_only=True):
+    """An alert. ``why`` gives the reasons of its threshold and of ``hold``, how long it must last.
+
+    ``summary`` and ``description`` are Prometheus templates.
+    """
+
+    name: str
+    severity: Severity
+    subject: Subject
+    expression: str
+    hold: str  # a Prometheus duration; "0s" fires at once
+    why: str
+    summary: str
+    description: str
+    dashboard: str  # uid
+
+
+class Recording(msgspec.Struct, frozen=True, kw_only=True):
+    """A recording rule: ``level:metric:operation``."""
+
+    name: str
+    expression: str
+    why: str
+
+
+class Inhibition(msgspec.Struct, frozen=True, kw_only=True):
+    """While one of ``sources`` fires, ``targets`` with equal labels page nobody."""
+
+    sources: tuple[str, ...]
+    targets: tuple[str, ...]
+    equal: tuple[str, ...]
+    why: str

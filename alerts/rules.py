@@ -1,0 +1,281 @@
+"""The rules: what wakes people, why at that threshold, and what is recorded for them.
+
+Critical wakes somebody: data is not flowing, or nobody would see it. Warning is for the working
+day: it will become critical if left. Info is to know, not to act on.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from alerts.expressions import of_query, series
+from alerts.model import Alert, Recording
+from dashboards import links
+
+BACKLOG_GROWTH: Final = "query:weir_backlog_seconds:deriv15m"
+ROWS_RATE: Final = "query:weir_rows:rate5m"
+BATCH_P99: Final = "query:weir_batch_duration_seconds:p99_15m"
+
+RECORDINGS: Final[tuple[Recording, ...]] = (
+    Recording(
+        name=BACKLOG_GROWTH,
+        expression=f"deriv({series('weir_backlog_seconds')}[15m])",
+        why="Seconds of backlog gained per second. 15 minutes smooth the saw-tooth of batches.",
+    ),
+    Recording(
+        name=ROWS_RATE,
+        expression=f"rate({series('weir_rows_total')}[5m])",
+        why="Rows digested per second, for long ranges.",
+    ),
+    Recording(
+        name=BATCH_P99,
+        expression="histogram_quantile(0.99, sum without (instance, pod) "
+        "(rate(weir_batch_duration_seconds_bucket[15m])))",
+        why="For long ranges; 15 minutes hold enough batches of a slow query.",
+    ),
+)
+
+_UP = series("weir_query_up")
+_GONE = f"{_UP} == 0"
+_SINGLE_RUN = series("weir_query_info", matchers='trigger=~"(AvailableNow|OneTime).*"')
+_TERMINATED = f"{series('weir_query_state', state='terminated')} == 1"
+_SILENT = f"({_GONE} unless {of_query('weir_query_state')} {_TERMINATED})"
+_FAILING = series("weir_checkpoint_failures_consecutive")
+_RUNNING = series("weir_batch_running_seconds")
+_DEADLINE = series("weir_checkpoint_deadline_seconds")
+_NEEDED = series("weir_required_capacity_ratio")
+_ALIVE = f"and ({_UP} == 1)"
+_QUERY = "{{ $labels.application }}/{{ $labels.query }}"
+
+ALERTS: Final[tuple[Alert, ...]] = (
+    # -- a query ----------------------------------------------------------------------------
+    Alert(
+        name="WeirQueryGone",
+        severity="critical",
+        subject="query",
+        expression=f"({_GONE} unless {of_query('weir_query_info')} {_SINGLE_RUN})"
+        f" or ({_GONE} and {_FAILING} > 0)",
+        hold="3m",
+        why="A restart under a supervisor takes one to two minutes; three say that it does not "
+        "come back by itself. A query that was to end by itself (available now, once) counts "
+        "only when it ended with an exception. Ends by itself after an hour, with the series.",
+        summary=f"{_QUERY} does not run",
+        description="It ended or its driver fell silent, and it has not come back for 3 minutes. "
+        "Nothing of its input is processed.",
+        dashboard=links.QUERY,
+    ),
+    Alert(
+        name="WeirBatchHung",
+        severity="critical",
+        subject="query",
+        expression=f"{series('weir_query_state', state='stalled')} == 1",
+        hold="2m",
+        why="Stalled already means past the deadline, or without one longer than 30 s and six "
+        "times what batches take. Two minutes more let a first batch after a start warm up.",
+        summary=f"{_QUERY}: a batch hangs",
+        description="The running batch is far older than its batches ever were. Heartbeats still "
+        "come, so the driver lives; the batch makes no visible progress.",
+        dashboard=links.QUERY,
+    ),
+    Alert(
+        name="WeirBatchesFailing",
+        severity="critical",
+        subject="query",
+        expression=f"{_FAILING} >= 2",
+        hold="0s",
+        why="One failure may be a lost executor, and the restart mends it. A second without a "
+        "commit between is the same batch failing again: restarts will not help.",
+        summary=f"{_QUERY}: {{{{ $value }}}} failures in a row",
+        description="The query ended with an exception again before it committed a batch. Each "
+        "restart runs the same batch into the same fault.",
+        dashboard=links.CHECKPOINTS,
+    ),
+    Alert(
+        name="WeirDeadlineNear",
+        severity="warning",
+        subject="query",
+        expression=f"({_RUNNING} > 0.8 * {_DEADLINE})"
+        f" or ({series('weir_checkpoint_seconds')} > 0.8 * {_DEADLINE} {_ALIVE})",
+        hold="0s",
+        why="0.8 of the deadline is what sizing keeps below, noise included: beyond it the limit "
+        "no longer protects the batch. Waiting would use up the time that is left.",
+        summary=f"{_QUERY}: a batch nears its deadline",
+        description="A batch took {{ $value | humanizeDuration }}, more than 80 % of the deadline "
+        "after which something kills it. A killed batch runs again from its start.",
+        dashboard=links.CHECKPOINTS,
+    ),
+    Alert(
+        name="WeirFallingBehind",
+        severity="warning",
+        subject="query",
+        expression=f"({series('weir_backlog_seconds')} > 300 and {BACKLOG_GROWTH} > 0.01"
+        f" unless {series('weir_estimated_time_to_consume_seconds')} < 3600) {_ALIVE}",
+        hold="10m",
+        why="Below five minutes a backlog is a burst at work. Growth over 15 minutes and ten more "
+        "minutes leave out spikes that drain; a query that will have caught up within the hour "
+        "needs nobody.",
+        summary=f"{_QUERY} falls behind and will not catch up",
+        description="It is {{ $value | humanizeDuration }} behind, and that still grows.",
+        dashboard=links.QUERY,
+    ),
+    Alert(
+        name="WeirNeedsCapacity",
+        severity="warning",
+        subject="query",
+        expression=f"{_NEEDED} > 1 {_ALIVE}",
+        hold="10m",
+        why="Above 1 the arrivals exceed what the largest allowed batches can digest: no limit is "
+        "stable. Arrival and capacity are smoothed over minutes; ten minutes leave out bursts.",
+        summary=f"{_QUERY} needs {{{{ $value | humanizePercentage }}}} of its capacity",
+        description="More arrives than it can digest with any limit. The backlog grows until there "
+        "are more cores, less work per row, or fewer rows.",
+        dashboard=links.QUERY,
+    ),
+    Alert(
+        name="WeirTargetInfeasible",
+        severity="info",
+        subject="query",
+        expression=f"{series('weir_target_feasible')} == 0 unless {_NEEDED} > 1",
+        hold="30m",
+        why="The target cannot hold, yet the arrivals can be digested: nothing is lost, so nobody "
+        "is in a hurry. Half an hour leaves out the daily peak's edges.",
+        summary=f"{_QUERY}: no limit keeps the target",
+        description="Batches must be larger than the target allows, to digest what arrives beside "
+        "their fixed cost. Weir lets them be, up to the deadline.",
+        dashboard=links.QUERY,
+    ),
+    Alert(
+        name="WeirLateRowsDropped",
+        severity="info",
+        subject="query",
+        expression=f"increase({series('weir_watermark_dropped_rows_total')}[15m])"
+        f" > 0.01 * increase({series('weir_rows_total')}[15m])",
+        hold="15m",
+        why="A few late rows are what a watermark is for. One in a hundred, for half an hour in "
+        "all, means that the watermark no longer fits the data.",
+        summary=f"{_QUERY} drops late rows",
+        description="{{ $value | humanize }} rows of the last 15 minutes came after the watermark "
+        "and were dropped: they are missing from the result.",
+        dashboard=links.CHECKPOINTS,
+    ),
+    Alert(
+        name="WeirLimitHeldLong",
+        severity="info",
+        subject="query",
+        expression=f"{series('weir_query_held')} == 1 {_ALIVE}",
+        hold="12h",
+        why="A hold or a limit by hand is for an incident. Twelve hours later it was forgotten.",
+        summary=f"{_QUERY}: its limit has been held by hand for 12 hours",
+        description="Weir does not adapt the limit until the hold is released.",
+        dashboard=links.QUERY,
+    ),
+    # -- an application ---------------------------------------------------------------------
+    Alert(
+        name="WeirListenerDropping",
+        severity="warning",
+        subject="application",
+        expression=f"increase({series('weir_listener_dropped_events_total')}[10m]) > 0",
+        hold="0s",
+        why="The driver's queue drops only when the agent took nothing for long: what was dropped "
+        "is lost to the counters for good, so the first one matters.",
+        summary="{{ $labels.application }}: the listener drops events",
+        description="The queue in the driver is full, so the judgement of its queries has holes. "
+        "The job itself is not affected.",
+        dashboard=links.AGENT,
+    ),
+    Alert(
+        name="WeirDriverMemoryNearLimit",
+        severity="warning",
+        subject="application",
+        expression=f"{series('weir_driver_process_resident_memory_bytes')}"
+        f" > 0.9 * {series('weir_driver_process_memory_limit_bytes')}",
+        hold="10m",
+        why="At the limit the kernel kills the driver, and all its queries with it. A heap that "
+        "fills up to its maximum stays below 90 % of a limit that leaves room for the rest.",
+        summary="{{ $labels.application }}: the driver nears its memory limit",
+        description="The {{ $labels.process }} process holds {{ $value | humanize1024 }}B, more "
+        "than 90 % of what it may have.",
+        dashboard=links.AGENT,
+    ),
+    # -- the agent --------------------------------------------------------------------------
+    Alert(
+        name="WeirAgentDown",
+        severity="critical",
+        subject="agent",
+        expression=f"absent({series('weir_build_info')})",
+        hold="5m",
+        why="Without the agent every other alert is silent. Five minutes cover a rollout and "
+        "Prometheus's own look-back.",
+        summary="No Weir agent is scraped",
+        description="Grants expire and drivers go back to their configured limits; jobs run on. "
+        "Nobody sees their backlog meanwhile.",
+        dashboard=links.AGENT,
+    ),
+    Alert(
+        name="WeirAgentBlind",
+        severity="critical",
+        subject="agent",
+        expression=f"count without (application, query) {_SILENT} >= 2"
+        f" unless count without (application, query) ({_UP} == 1)",
+        hold="2m",
+        why="Two or more queries fell silent without a word of their end, and none is left: one "
+        "cause, so one page. Two minutes let a driver that restarts come back.",
+        summary="A Weir agent hears of none of its {{ $value }} queries",
+        description="They fell silent together: their drivers died, or cannot reach the agent. If "
+        "they still run, nobody sees how.",
+        dashboard=links.AGENT,
+    ),
+    Alert(
+        name="WeirAgentFull",
+        severity="warning",
+        subject="agent",
+        expression=f"increase({series('weir_agent_rejected_events_total', reason='cardinality')}"
+        "[10m]) > 0",
+        hold="0s",
+        why="The first refused query is one that nobody watches.",
+        summary="A Weir agent knows as many queries as it may",
+        description="Events of further queries are refused, so those are not watched.",
+        dashboard=links.AGENT,
+    ),
+    Alert(
+        name="WeirAgentRejectsEvents",
+        severity="warning",
+        subject="agent",
+        expression="sum without (reason) (increase("
+        f"{series('weir_agent_refused_requests_total')}[10m])) > 0"
+        " or sum without (reason) (increase("
+        f"{series('weir_agent_rejected_events_total', reason='malformed')}[10m])) > 0",
+        hold="5m",
+        why="A single refused request may be a probe or a scanner. Five minutes of them are a "
+        "driver with a wrong token, or one that speaks another version.",
+        summary="A Weir agent refuses what drivers send",
+        description="{{ $value | humanize }} requests or events in the last 10 minutes. Queries "
+        "behind them are not judged, or with holes.",
+        dashboard=links.AGENT,
+    ),
+    Alert(
+        name="WeirAgentStateNotSaved",
+        severity="warning",
+        subject="agent",
+        expression=f"{series('weir_agent_state_writable')} == 0",
+        hold="5m",
+        why="The agent tries again with every request. Five minutes say that the disk is full or "
+        "gone, not busy.",
+        summary="A Weir agent cannot save its state",
+        description="It goes on from memory. A restart now would lose what it learned and counted "
+        "since the last write.",
+        dashboard=links.AGENT,
+    ),
+    Alert(
+        name="WeirAgentScrapeErrors",
+        severity="warning",
+        subject="agent",
+        expression=f"increase({series('weir_agent_scrape_errors_total')}[15m]) > 0",
+        hold="0s",
+        why="A query left out of a scrape has no series, so none of its alerts can fire.",
+        summary="A Weir agent leaves queries out of its metrics",
+        description="The view of at least one query fails. Its series are missing, and with them "
+        "its alerts.",
+        dashboard=links.AGENT,
+    ),
+)
