@@ -9,7 +9,7 @@
 # A Python to build .venv with; one is looked for when this is empty.
 PYTHON ?=
 export PYTHON
-# How long the demo measures, both halves together.
+# How long the demo takes, all in all.
 SECONDS ?= 90
 # Pass KEEP=1 to leave the demo's agent and job running after the summary, until Ctrl-C.
 KEEP ?=

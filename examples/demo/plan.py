@@ -39,6 +39,8 @@ class Capacity:
 #: Java's compiler time to do its work before anything is measured.
 WARM_UP_ROWS_PER_FILE = 2000
 WARM_UP_FILES = (1, 2, 4, 8, 16, 32, 64, 96, 120)
+#: The first batches of a cold Java take seconds whatever their size; they don't end the warm-up.
+WARM_UP_LEAST_FILES = 16
 #: Then these, as shares of the largest of them, measured.
 MEASURED_SHARES = (0.02, 1.0, 0.02, 1.0, 0.02, 1.0)
 

@@ -10,6 +10,8 @@ from rich.live import Live
 from rich.panel import Panel
 from rich.text import Text
 
+from agent.export.top import Selection, read_answer, render
+
 if TYPE_CHECKING:
     from typing_extensions import Self
 
@@ -97,8 +99,6 @@ class Terminal:
         """Draw anew."""
         if self._live is None:
             return
-        from agent.export.top import render
-
         passed = time.monotonic() - self._began
         left = max(self._seconds - passed, 0.0)
         banner = Panel(
@@ -113,7 +113,9 @@ class Terminal:
         above = len(self._console.render_lines(banner))
         parts: list[Any] = [banner]
         if watched.answer is not None:
-            parts.append(render(watched.answer, time.time(), 0, width, max(height - above, 5)))
+            snapshot = read_answer(watched.answer, url=self._page_url)
+            room = max(height - above, 5)
+            parts.append(render(snapshot, time.time(), Selection(), width, room))
         self._live.update(Group(*parts), refresh=True)
 
     def _end(self) -> None:
