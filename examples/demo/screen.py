@@ -115,7 +115,9 @@ class Terminal:
         if watched.answer is not None:
             snapshot = read_answer(watched.answer, url=self._page_url)
             room = max(height - above, 5)
-            parts.append(render(snapshot, time.time(), Selection(), width, room))
+            frame = render(snapshot, time.time(), Selection(), width, room + 1)
+            # Its last line tells the keys of `weir top`, which nobody listens to here.
+            parts += frame.renderables[:-1] if isinstance(frame, Group) else [frame]
         self._live.update(Group(*parts), refresh=True)
 
     def _end(self) -> None:
