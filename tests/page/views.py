@@ -452,7 +452,14 @@ def many(number: int) -> list[QueryView]:
 
 def answer(views: list[QueryView], *, now: float = NOW, history: int = 120) -> bytes:
     """``GET /v1/queries`` as the agent writes it."""
-    trimmed = [msgspec.structs.replace(v, history=v.history[-history:]) for v in views]
+    trimmed = [
+        msgspec.structs.replace(
+            v,
+            history=v.history[-history:] if history else [],
+            running_seconds=None if v.running_seconds is None else v.running_seconds + now - NOW,
+        )
+        for v in views
+    ]
     return msgspec.json.encode(
         {
             "time": now,

@@ -1,4 +1,4 @@
-"""The details of one query: alarm, flow, plots, capacity, decisions, checkpoint, what is unknown."""
+"""The details of one query: alarm, flow, plots, capacity, decisions, checkpoint, gaps."""
 
 from __future__ import annotations
 

@@ -118,7 +118,11 @@ def visible(text: str, length: int = 200) -> str:
     Control and direction characters are shown by their code, since a name that hides what it
     holds is worse than an ugly one.
     """
+    if not text:
+        return "(no name)"
     shown = _UNSEEN.sub(_by_code, text[:length])
+    if not shown.strip():
+        return "␣" * min(len(shown), 20)
     return f"{shown}…" if len(text) > length else shown
 
 

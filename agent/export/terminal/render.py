@@ -92,7 +92,7 @@ def lines(
     """The frame's lines."""
     snapshot = aged(snapshot, now)
     entries = arrange(snapshot, selection)
-    top = [_head(snapshot, now, selection, width), _levels(snapshot)]
+    top = [_head(snapshot, now, selection, width), _levels(snapshot, width)]
     if snapshot.lost_since_time is not None:
         top.append(_lost(snapshot))
     foot = _foot(selection, width)
@@ -159,13 +159,19 @@ def _modes(snapshot: Snapshot) -> str:
     return ", ".join(f"{said.get(mode, mode)} {number}" for mode, number in modes.items())
 
 
-def _levels(snapshot: Snapshot) -> Text:
+def _levels(snapshot: Snapshot, width: int) -> Text:
+    """How many queries are how bad; in words as far as they fit."""
     found = Counter(entry.level.name for entry in worst_first(snapshot.views))
-    line = Text(" ")
-    for level in words().levels:
-        if found[level.name]:
-            line.append(f"{level.symbol} {found[level.name]} {level.label}", STYLES[level.tone])
-            line.append("   ")
+    line = Text()
+    for tones in (("high", "low", "ok", "idle"), ("high", "low"), ("high",), ()):
+        line = Text()
+        for level in words().levels:
+            if found[level.name]:
+                label = f" {level.label}" if level.tone in tones else ""
+                text = f" {level.symbol} {found[level.name]}{label} "
+                line.append(text, STYLES[level.tone])
+        if line.cell_len <= width:
+            break
     return line
 
 

@@ -131,7 +131,7 @@ function header() {
       answer !== null && h("span", { class: "queries-count" }, `${answer.queries.length} ${answer.queries.length === 1 ? "query" : "queries"}`),
       answer !== null && labels(answer.agent?.labels),
       h("span", { class: "spring" }),
-      answer !== null &&
+      state.entries.length > 0 &&
         h(
           "label",
           { class: "filter" },
@@ -235,7 +235,7 @@ function ordered(entries) {
 }
 
 function empty() {
-  const code = `from spark_listener import attach\n\nattach(spark)`;
+  const code = `from spark_listener import attach\nattach(spark)`;
   return h(
     "section",
     { class: "empty", key: "empty" },

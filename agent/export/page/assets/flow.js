@@ -6,7 +6,7 @@ import { level, shares } from "./order.js";
 import words from "./words.js";
 
 const SHOWN_SOURCES = 6;
-const ROW = 92; // height of a source's row; style.css has the same
+const ROW = 100; // height of a source's row; style.css has the same
 
 // "KafkaV2[Subscribe[orders]]" is a Kafka source called orders.
 export function describe(description) {
@@ -71,7 +71,7 @@ function sourceBox(source, tone, view) {
     h(
       "div",
       { class: "box-head" },
-      h("span", { class: "kind" }, visible(kind || "Source", 24)),
+      h("span", { class: "kind" }, kind ? `${visible(kind, 24)} source` : "Source"),
       h("span", { class: "tone-word" }, TONE_WORDS[tone]),
     ),
     h("bdi", { class: "box-name" }, visible(name, 120)),
@@ -191,7 +191,7 @@ function sinkBox(view) {
   return h(
     "div",
     { class: "box sink", "data-tone": broken ? "high" : view.up ? "ok" : "idle", title: visible(view.sink, 500) },
-    h("div", { class: "box-head" }, h("span", { class: "kind" }, "Sink"), h("span", { class: "tone-word" }, broken ? "failed" : kind ? visible(kind, 24) : "")),
+    h("div", { class: "box-head" }, h("span", { class: "kind" }, kind ? `${visible(kind, 24)} sink` : "Sink"), h("span", { class: "tone-word" }, broken ? "failed" : view.up ? "ok" : "ended")),
     h("bdi", { class: "box-name" }, visible(name, 120)),
     h("div", { class: "box-line strong" }, `${quantity(view.batch_rows, "rows")} in the last batch`),
     h("div", { class: "box-line" }, view.output_mode ? `output mode ${visible(view.output_mode, 20)}` : "output mode unknown"),

@@ -86,11 +86,13 @@ const NAMED = { "\n": "␊", "\r": "␍", "\t": "␉", "\u0000": "␀", "\u001b"
 
 // A name as it can be shown: nothing invisible, at most `length` characters.
 export function visible(text, length = 200) {
+  if (text === "") return "(no name)";
   const all = Array.from(String(text).slice(0, 2 * length + 2));
   const shown = all
     .slice(0, length)
     .join("")
     .replace(UNSEEN, (mark) => NAMED[mark] ?? `‹${codeOf(mark)}›`);
+  if (shown.trim() === "") return "␣".repeat(Math.min(shown.length, 20));
   return all.length > length ? `${shown}…` : shown;
 }
 

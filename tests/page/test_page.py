@@ -1,0 +1,489 @@
+"""The page as a reader meets it: in Chromium, against the real routes."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+
+from agent.core.judgement import FailureView
+from tests.page import views as made
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from playwright.sync_api import Page
+
+    from tests.page.conftest import FleetServer, Watched
+
+pytestmark = pytest.mark.browser
+
+ORDER = [
+    "hung",
+    "failed",
+    "spiralling",
+    "lost",
+    "overloaded",
+    "pressured",
+    "infeasible",
+    "growing",
+    "late",
+    "low",
+    "ok",
+    "idle",
+    "ended",
+]
+
+
+def levels(page: Page) -> list[str]:
+    """Every level as listed; rows out of sight show none, so scroll first."""
+    page.evaluate(
+        """async () => {
+          for (let y = 0; y < document.body.scrollHeight; y += 400) {
+            scrollTo(0, y); await new Promise((done) => setTimeout(done, 60));
+          }
+          scrollTo(0, 0);
+        }"""
+    )
+    shown: list[str] = page.eval_on_selector_all(
+        ".query", "all => all.map((one) => one.dataset.level ?? 'shell')"
+    )
+    return shown
+
+
+def names(page: Page) -> list[str]:
+    return page.locator(".query .query-name").all_inner_texts()
+
+
+def open_query(page: Page, name: str) -> Any:
+    row = page.locator(".query", has=page.locator(".query-name", has_text=re.compile(f"^{name}$")))
+    row.scroll_into_view_if_needed()
+    if row.get_attribute("data-open") != "yes":
+        row.locator(".toggle").click()
+    row.locator(".detail").wait_for()
+    return row
+
+
+def test_worst_first_and_clean(open_page: Callable[..., Watched], fleet: FleetServer) -> None:
+    watched = open_page(height=2600)
+    page = watched.page
+    page.wait_for_selector('.query[data-level="ended"]')
+    assert levels(page) == ORDER
+    assert page.locator(".query[data-open=yes]").count() == 1, "the worst query is open at first"
+    page.wait_for_timeout(2500)
+    assert fleet.polls >= 2, "the page asks again by itself"
+    watched.assert_clean(fleet.url)
+    asked = {url.removeprefix(fleet.url) for url in watched.requests}
+    assert "/v1/queries?history=120" in asked
+
+
+def test_a_query_is_told_in_full(open_page: Callable[..., Watched], fleet: FleetServer) -> None:
+    watched = open_page()
+    row = open_query(watched.page, "enrich")
+    text = row.inner_text()
+    for said in (
+        "402k rows waiting",
+        "limit 20k → 24k rows",
+        "≥ 310 files waiting",
+        "backlog unknown",
+        "5.9k rows/s",
+        "4.7k rows/s",
+        "7.1k rows/s in all",
+        "Arrivals need 1.4 times the present capacity",
+        "The target of 5 s cannot be kept",
+        "raise: a smaller batch would not keep up with arrivals",
+        "a larger batch would take over 48 s, 0.8 of the deadline",
+        "fixed cost of a batch",
+        "addBatch",
+        "source 2: this source takes no limit",
+        "98 MB",
+        "orders/enriched",
+    ):
+        assert said in text, said
+    tones = row.locator(".box.source").evaluate_all("all => all.map((one) => one.dataset.tone)")
+    assert tones == ["high", "high", "unknown"]
+    words = row.locator(".box .tone-word").all_inner_texts()
+    assert words[:3] == ["high pressure", "high pressure", "unknown"]
+    assert row.locator(".shares").get_attribute("aria-label").startswith("Last minute: busy")
+    watched.assert_clean(fleet.url)
+
+
+def test_plots_speak_for_themselves(open_page: Callable[..., Watched]) -> None:
+    page = open_page().page
+    row = open_query(page, "enrich")
+    spoken = row.locator(".plot svg").evaluate_all("all => all.map((o) => o.ariaLabel)")
+    assert len(spoken) == 4
+    assert spoken[0].startswith("Batch time: last ")
+    assert spoken[0].endswith(", target 5 s, deadline 1 min")
+    assert "over 46 batches" in spoken[0]
+    assert spoken[1] == "Backlog: last 445k rows, highest 445k rows, over 46 batches"
+    assert spoken[2].startswith("Limit: last 27.5k rows")
+    assert row.locator('[data-plot="batch"] rect.bar').count() >= 46
+    assert row.locator('[data-plot="batch"] line.target').count() == 1
+
+
+def test_pointing_at_a_plot_reads_that_batch(open_page: Callable[..., Watched]) -> None:
+    page = open_page().page
+    row = open_query(page, "enrich")
+    area = row.locator('[data-plot="backlog"] .plot-area')
+    area.scroll_into_view_if_needed()
+    before = row.locator('[data-plot="backlog"] .plot-now').inner_text()
+    box = area.bounding_box()
+    page.mouse.move(box["x"] + 2, box["y"] + 20)
+    page.wait_for_selector('[data-plot="backlog"] .cross', state="attached")
+    assert row.locator('[data-plot="backlog"] .plot-now').inner_text() == "49k rows"
+    assert row.locator('[data-plot="limit"] .cross').count() == 1, "all plots show the moment"
+    page.mouse.move(5, 5)
+    page.wait_for_selector('[data-plot="backlog"] .cross', state="detached")
+    assert row.locator('[data-plot="backlog"] .plot-now').inner_text() == before
+
+
+def test_a_hung_batch_grows_old_on_screen(
+    open_page: Callable[..., Watched], fleet: FleetServer
+) -> None:
+    watched = open_page()
+    page = watched.page
+    age = page.locator('.query[data-level="hung"] .alarm .age')
+    age.wait_for()
+    ages = []
+    for _ in range(5):
+        ages.append(age.inner_text())
+        page.wait_for_timeout(1100)
+    seconds = [60 * int(m) + int(s) for m, s in (re.findall(r"\d+", text) for text in ages)]
+    assert seconds[0] >= 252
+    assert seconds == sorted(set(seconds)), f"the age must grow: {ages}"
+    text = page.locator('.query[data-level="hung"]').inner_text()
+    assert "Batch 913 has been running for" in text
+    assert "Past the deadline of 1 min." in text
+    assert page.title() == "(6) Weir", "queries in red are counted in the title"
+    watched.assert_clean(fleet.url)
+
+
+def test_a_failed_query_says_why(open_page: Callable[..., Watched]) -> None:
+    row = open_query(open_page().page, "to-warehouse")
+    alarm = row.locator(".alarm").inner_text()
+    assert alarm.startswith("Ended by external sink: org.postgresql.util.PSQLException")
+    assert row.locator(".box.sink").get_attribute("data-tone") == "high"
+
+
+def test_hostile_names_are_only_text(
+    open_page: Callable[..., Watched], fleet: FleetServer
+) -> None:
+    fleet.show(
+        [
+            made.view(
+                name,
+                name,
+                sink=name,
+                trigger=name,
+                checkpoint_location=name,
+                ui_url=f"javascript:alert('{name}')",
+                failure=FailureView("user_code", name),
+                sources=[made.source(description=name, note=name)],
+                missing=[name],
+            )
+            for name in made.HOSTILE_NAMES
+        ]
+    )
+    for width in (1280, 360):
+        watched = open_page(width=width, height=3000)
+        page = watched.page
+        for _ in range(len(made.HOSTILE_NAMES)):
+            closed = page.locator(".toggle[aria-expanded=false]")
+            if closed.count():
+                closed.first.click()
+        page.wait_for_timeout(300)
+        assert page.locator(".detail").count() == len(made.HOSTILE_NAMES)
+        scripts = page.eval_on_selector_all("script", "all => all.map((s) => s.src)")
+        assert len(scripts) == 1, "only the page's own module"
+        assert page.locator("img, iframe, object, embed").count() == 0
+        assert page.locator('a[href^="javascript"]').count() == 0
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        text = page.locator("main").inner_text()
+        assert made.HOSTILE in text, "the name is shown as it is"
+        assert "‹202E›" in text, "what turns text around is shown by its code"
+        assert "two␊lines" in text
+        assert "\u202e" not in text
+        assert "␣" in text, "a blank name can be seen"
+        assert "long" * 200 not in text
+        tall = page.eval_on_selector_all(".row", "all => all.map((r) => r.offsetHeight)")
+        assert max(tall) < 260, "a name never stretches its row"
+        watched.assert_clean(fleet.url)
+
+
+def test_the_agent_gone_is_said_and_seen(
+    open_page: Callable[..., Watched], fleet: FleetServer
+) -> None:
+    watched = open_page()
+    page = watched.page
+    page.wait_for_selector(".query")
+    fleet.status = 500
+    page.wait_for_selector(".lost")
+    said = page.locator(".lost").inner_text()
+    assert re.search(r"Agent not reachable since \d\d:\d\d:\d\d", said)
+    assert "the agent answered 500" in said
+    assert re.search(r"The figures below are .* old", said)
+    assert page.locator(".connection").inner_text() == "not reachable"
+    assert page.evaluate("getComputedStyle(document.querySelector('main')).filter") != "none"
+    assert page.title() == "Weir: agent not reachable"
+    assert page.locator("#spoken").inner_text().startswith("Agent not reachable")
+    ages = []
+    for _ in range(2):
+        ages.append(page.locator(".lost").inner_text())
+        page.wait_for_timeout(1200)
+    assert ages[0] != ages[1], "since when is counted on"
+    hung = page.locator('.query[data-level="hung"] .alarm .age').inner_text()
+    page.wait_for_timeout(1500)
+    assert page.locator('.query[data-level="hung"] .alarm .age').inner_text() == hung, (
+        "old figures must not pretend to be live"
+    )
+    fleet.status = 200
+    page.locator("#retry").click()
+    page.wait_for_selector(".lost", state="detached")
+    assert page.locator(".connection").inner_text() == "live"
+
+
+def test_a_dead_agent_and_back_off(open_page: Callable[..., Watched], fleet: FleetServer) -> None:
+    page = open_page().page
+    page.wait_for_selector(".query")
+    fleet.stop()
+    page.wait_for_selector(".lost", timeout=15_000)
+    assert "no connection" in page.locator(".lost").inner_text()
+    assert page.locator(".query").count() == 13, "the last figures stay"
+
+
+def test_a_wrong_token_says_what_to_do(
+    open_page: Callable[..., Watched], fleet: FleetServer
+) -> None:
+    fleet.status = 401
+    page = open_page().page
+    page.wait_for_selector(".lost")
+    assert "wants a token" in page.locator(".lost").inner_text()
+
+
+def test_without_queries_it_tells_the_line_to_add(
+    open_page: Callable[..., Watched], fleet: FleetServer
+) -> None:
+    fleet.show([])
+    watched = open_page()
+    text = watched.page.locator(".empty").inner_text()
+    assert "from spark_listener import attach\nattach(spark)" in text
+    assert f"WEIR_AGENT_URL={fleet.url}" in text
+    watched.assert_clean(fleet.url)
+    fleet.show(made.everything())
+    watched.page.wait_for_selector(".query", timeout=10_000)
+
+
+def test_filter_and_levels(open_page: Callable[..., Watched], fleet: FleetServer) -> None:
+    page = open_page(height=2600).page
+    page.keyboard.press("/")
+    page.keyboard.type("PAYMENTS lat")
+    page.wait_for_function("() => document.querySelectorAll('.query').length === 1")
+    assert names(page) == ["late-joins"]
+    page.keyboard.press("Escape")
+    page.wait_for_function("() => document.querySelectorAll('.query').length === 13")
+    page.locator("#level-pressured").click()
+    assert names(page) == ["dedupe"]
+    assert page.locator("#level-pressured").get_attribute("aria-pressed") == "true"
+    page.locator("#filter").fill("nothing like this")
+    assert "No query matches." in page.locator(".waiting").inner_text()
+    page.locator("#show-all").click()
+    assert len(names(page)) == 13
+
+
+def test_keyboard_alone(open_page: Callable[..., Watched]) -> None:
+    page = open_page(height=1400).page
+    page.wait_for_selector(".query[data-level]")
+    page.locator("body").press("j")
+    page.keyboard.press("j")
+    focused = "document.activeElement.querySelector('.query-name')?.textContent"
+    assert page.evaluate(focused) == "to-warehouse"
+    page.keyboard.press("Enter")
+    page.wait_for_selector('.query[data-level="failed"] .detail')
+    assert page.evaluate(focused) == "to-warehouse", "focus stays where it was"
+    assert page.locator(".toggle:focus").get_attribute("aria-expanded") == "true"
+    page.wait_for_timeout(2500)
+    assert page.evaluate(focused) == "to-warehouse", "a refresh does not take the focus away"
+    page.keyboard.press("Enter")
+    page.wait_for_selector('.query[data-level="failed"] .detail', state="detached")
+
+
+def test_a_link_opens_its_query(open_page: Callable[..., Watched], fleet: FleetServer) -> None:
+    fleet.show([*made.everything(), made.view("a/b c#d", "sl/ash")])
+    watched = open_page("/#sl%2Fash/a%2Fb%20c%23d", height=700)
+    page = watched.page
+    page.wait_for_selector(".query[data-open=yes]")
+    row = page.locator(".query[data-open=yes]")
+    assert row.locator(".query-name").inner_text() == "a/b c#d"
+    assert row.bounding_box()["y"] < 700, "it is scrolled to"
+    row.locator(".toggle").click()
+    assert page.evaluate("location.hash") == ""
+    page.locator(".toggle").first.scroll_into_view_if_needed()
+    page.locator('.query[data-level="hung"] .toggle').click()
+    assert page.evaluate("location.hash") == "#clicks/sessions"
+    watched.assert_clean(fleet.url)
+
+
+@pytest.mark.parametrize("width", [360, 412, 768, 1024, 1600])
+def test_no_width_scrolls_sideways(
+    open_page: Callable[..., Watched], fleet: FleetServer, width: int
+) -> None:
+    watched = open_page(width=width, height=900, phone=width < 500)
+    page = watched.page
+    open_query(page, "enrich")
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    outside = page.evaluate(
+        """(width) => [...document.querySelectorAll('main *')].filter((node) => {
+             const box = node.getBoundingClientRect();
+             return box.width > 0 && (box.right > width + 1 || box.left < -1)
+               && getComputedStyle(node).position !== 'absolute';
+           }).map((node) => node.className?.baseVal ?? node.className)""",
+        width,
+    )
+    assert outside == []
+    watched.assert_clean(fleet.url)
+
+
+CONTRAST = """() => {
+  const canvas = document.createElement('canvas').getContext('2d', { willReadFrequently: true });
+  const rgba = (colour) => {
+    canvas.clearRect(0, 0, 1, 1); canvas.fillStyle = colour; canvas.fillRect(0, 0, 1, 1);
+    return [...canvas.getImageData(0, 0, 1, 1).data];
+  };
+  const light = ([r, g, b]) => {
+    const part = (v) => { v /= 255; return v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4; };
+    return 0.2126 * part(r) + 0.7152 * part(g) + 0.0722 * part(b);
+  };
+  const behind = (node) => {
+    for (let at = node; at; at = at.parentElement) {
+      const fill = rgba(getComputedStyle(at).backgroundColor);
+      if (fill[3] === 255) return fill;
+    }
+    return [255, 255, 255, 255];
+  };
+  const weak = [];
+  let checked = 0;
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (walker.nextNode()) {
+    const node = walker.currentNode.parentElement;
+    if (!walker.currentNode.data.trim() || !node.checkVisibility()) continue;
+    if (node.closest('.unseen, noscript, title')) continue;
+    const style = getComputedStyle(node);
+    const [one, other] = [light(rgba(style.color)), light(behind(node))];
+    const ratio = (Math.max(one, other) + 0.05) / (Math.min(one, other) + 0.05);
+    checked += 1;
+    if (ratio < 4.5) weak.push(`${ratio.toFixed(2)} ${node.className}: ${walker.currentNode.data}`);
+  }
+  return { weak, checked };
+}"""
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_every_text_has_enough_contrast(open_page: Callable[..., Watched], dark: bool) -> None:
+    page = open_page(height=6000, dark=dark).page
+    for name in ("enrich", "to-warehouse", "heatmap", "slow-state", "nightly", "fraud"):
+        open_query(page, name)
+    found = page.evaluate(CONTRAST)
+    assert found["checked"] > 400
+    assert found["weak"] == []
+
+
+def test_dark_is_dark(open_page: Callable[..., Watched]) -> None:
+    seen = []
+    for dark in (False, True):
+        page = open_page(dark=dark).page
+        page.wait_for_selector(".alarm")
+        seen.append(
+            page.evaluate(
+                "['body', '.alarm', '.box'].map((s) =>"
+                " getComputedStyle(document.querySelector(s)).backgroundColor)"
+            )
+        )
+    assert all(light != dark for light, dark in zip(*seen, strict=True)), seen
+    assert sum(map(int, re.findall(r"\d+", seen[1][0])[:3])) < 120
+
+
+def test_motion_only_where_wanted(open_page: Callable[..., Watched]) -> None:
+    moving = "getComputedStyle(document.querySelector('.alarm')).animationName"
+    page = open_page().page
+    page.wait_for_selector(".alarm")
+    assert page.evaluate(moving) == "breathe"
+    page = open_page(still=True).page
+    page.wait_for_selector(".alarm")
+    assert page.evaluate(moving) == "none"
+
+
+def test_rows_hold_still_under_the_hand(
+    open_page: Callable[..., Watched], fleet: FleetServer
+) -> None:
+    fleet.show([made.view(name, "shop") for name in ("alpha", "beta", "gamma")])
+    page = open_page().page
+    page.wait_for_selector(".query >> nth=2")
+    assert names(page) == ["alpha", "beta", "gamma"]
+    box = page.locator(".query .row").nth(2).bounding_box()
+    worse = msgspec.structs.replace(made.pressured(), application="shop", query="gamma")
+    fleet.show([*(made.view(name, "shop") for name in ("alpha", "beta")), worse])
+    polls = fleet.polls
+    for step in range(8):
+        page.mouse.move(box["x"] + 40 + step, box["y"] + 10)
+        page.wait_for_timeout(400)
+    assert fleet.polls > polls
+    assert page.locator('.query[data-level="pressured"]').count() == 1, "the figures are fresh"
+    assert names(page) == ["alpha", "beta", "gamma"], "but the rows stay"
+    page.mouse.move(2, 2)
+    page.wait_for_function(
+        "() => document.querySelector('.query .query-name').textContent === 'gamma'", timeout=15_000
+    )
+
+
+def test_nobody_looking_nothing_asked(
+    open_page: Callable[..., Watched], fleet: FleetServer
+) -> None:
+    page = open_page().page
+    page.wait_for_selector(".query")
+    page.evaluate(
+        "Object.defineProperty(document, 'hidden', {get: () => window.away, configurable: true});"
+        "window.away = true; document.dispatchEvent(new Event('visibilitychange'));"
+    )
+    page.wait_for_timeout(2500)
+    polls = fleet.polls
+    page.wait_for_timeout(4500)
+    assert fleet.polls == polls
+    page.evaluate("window.away = false; document.dispatchEvent(new Event('visibilitychange'));")
+    page.wait_for_timeout(1000)
+    assert fleet.polls > polls
+
+
+def test_a_thousand_queries(open_page: Callable[..., Watched], fleet: FleetServer) -> None:
+    fleet.show(made.many(1000))
+    watched = open_page(height=900)
+    page = watched.page
+    page.wait_for_function("() => document.querySelectorAll('.query').length === 1000")
+    drawn = page.locator(".query:not(.shell)").count()
+    assert drawn < 60, "only what is near the screen is drawn"
+    session = page.context.new_cdp_session(page)
+    session.send("Performance.enable")
+
+    def scripting_seconds() -> float:
+        metrics = session.send("Performance.getMetrics")["metrics"]
+        return next(m["value"] for m in metrics if m["name"] == "ScriptDuration")
+
+    page.wait_for_timeout(500)
+    polls, before = fleet.polls, scripting_seconds()
+    page.wait_for_timeout(12_000)
+    polls, spent = fleet.polls - polls, scripting_seconds() - before
+    assert polls >= 1
+    print(f"1000 queries: {1000 * spent / polls:.0f} ms of script a refresh, {polls} refreshes")
+    assert spent / polls < 0.2
+    page.evaluate("scrollTo(0, document.body.scrollHeight)")
+    page.wait_for_function("() => !document.querySelector('.query:last-child').matches('.shell')")
+    page.locator("#filter").fill("query-0777")
+    page.wait_for_function("() => document.querySelectorAll('.query').length === 1")
+    page.locator(".query .toggle").click()
+    page.locator('.plot[data-plot="batch"]').wait_for()
+    page.wait_for_function(
+        "() => document.querySelectorAll('[data-plot=\"batch\"] rect.bar').length >= 115", timeout=30_000
+    )
+    watched.assert_clean(fleet.url)
