@@ -205,6 +205,75 @@ def _limit(
     _order(settings, application, query, order=order, reason=reason, who=who)
 
 
+@app.command("replay")
+def _replay(
+    *,
+    files: Annotated[
+        list[str], typer.Argument(metavar="FILE...", help="Recorded events; - is standard input.")
+    ],
+    target: Annotated[
+        float | None, typer.Option("--target", metavar="SECONDS", help="What a batch should take.")
+    ] = None,
+    deadline: Annotated[
+        float | None, typer.Option("--deadline", metavar="SECONDS", help="What kills a slow batch.")
+    ] = None,
+) -> None:
+    """Judge recorded events, plain or compressed: one line of JSON each."""
+    from agent.core.policy import QueryPolicy
+    from agent.replay import replay_files
+    from agent.sources.recording import RecordingError
+
+    for option, seconds in (("--target", target), ("--deadline", deadline)):
+        if seconds is not None and not 0.0 < seconds < float("inf"):
+            raise WrongUsage(f"{option}: {seconds:g}: a number of seconds above 0 is needed")
+    settings = QueryPolicy(deadline_seconds=deadline)
+    if target is not None:
+        settings = QueryPolicy(target_seconds=target, deadline_seconds=deadline)
+    try:
+        broken = replay_files(files, settings, sys.stdout.buffer)
+    except RecordingError as error:
+        _fail(str(error), 2)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        _fail(f"{error.filename or 'recording'}: {error.strerror or error}", 2)
+    else:
+        if broken:
+            _fail("; ".join(broken), 1)
+
+
+@app.command("simulate")
+def _simulate(
+    *,
+    scenario: Annotated[str, typer.Argument(metavar="SCENARIO.json", help="What the plant does.")],
+    controller: Annotated[
+        str,
+        typer.Option(
+            "--controller", metavar="weir|static|pid|flip183|oracle", help="Who sets the limit."
+        ),
+    ] = "weir",
+    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Of the noise.")] = 0,
+    events_out: Annotated[
+        str | None,
+        typer.Option(
+            "--events-out", metavar="FILE", help="Write the events as a driver would send them."
+        ),
+    ] = None,
+) -> None:
+    """Try a controller on a synthetic query; prints a summary as JSON."""
+    from agent.simulation.run import CONTROLLERS, CannotSimulate, simulate_file
+
+    if controller not in CONTROLLERS:
+        known = ", ".join(CONTROLLERS)
+        raise WrongUsage(f"--controller: {controller!r} is none of {known}")
+    try:
+        summary = simulate_file(scenario, controller, seed, events_out)
+    except CannotSimulate as error:
+        _fail(str(error), 2)
+    else:
+        sys.stdout.write(summary + "\n")
+
+
 def main() -> None:
     """Runs the command and exits with its code."""
     try:

@@ -48,8 +48,8 @@ class Live:
         scenario: Scenario,
         *,
         steer: bool = True,
-        on_event: Callable[[dict[str, Any]], None] | None = None,
-        on_judgement: Callable[[Judgement], None] | None = None,
+        on_event: Callable[[dict[str, Any]], object] | None = None,
+        on_judgement: Callable[[Judgement], object] | None = None,
     ) -> None:
         self._scenario = scenario
         settings = msgspec.structs.replace(policy_of(scenario), mode="on" if steer else "dry-run")

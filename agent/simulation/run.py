@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
+
+import msgspec
 
 from agent.simulation import best_static, plant, summary
 from agent.simulation.live import Live, policy_of
 from agent.simulation.oracle import Oracle
+from agent.simulation.scenario import ScenarioError, read_scenario
 from agent.simulation.yardsticks import Flip183, Pid, Static
 
 if TYPE_CHECKING:
@@ -17,6 +21,10 @@ if TYPE_CHECKING:
 
 ControllerName = Literal["weir", "static", "pid", "flip183", "oracle"]
 CONTROLLERS: Final[tuple[ControllerName, ...]] = ("weir", "static", "pid", "flip183", "oracle")
+
+
+class CannotSimulate(ValueError):  # noqa: N818
+    """The scenario or a file cannot be used; one line that says which and why."""
 
 
 class Watched:
@@ -64,7 +72,7 @@ def simulate(
     scenario: Scenario,
     name: ControllerName,
     seed: int,
-    on_event: Callable[[dict[str, Any]], None] | None = None,
+    on_event: Callable[[dict[str, Any]], object] | None = None,
 ) -> summary.Summary:
     """Runs a controller and both references on the same noise.
 
@@ -85,3 +93,30 @@ def simulate(
         oracle=oracle,
         first_alarm_seconds=live.first_alarm_seconds,
     )
+
+
+def simulate_file(path: str, name: str, seed: int, events_path: str | None = None) -> str:
+    """Simulates a scenario's file; the summary as JSON. Raises CannotSimulate.
+
+    With ``events_path`` the events of the run are written there, one a line.
+    """
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+        scenario = read_scenario(text, path)
+        chosen = next(one for one in CONTROLLERS if one == name)
+        if events_path is None:
+            done = simulate(scenario, chosen, seed)
+        else:
+            with Path(events_path).open("wb") as out:
+                encode = msgspec.json.Encoder().encode
+                done = simulate(
+                    scenario, chosen, seed, lambda event: out.write(encode(event) + b"\n")
+                )
+    except UnicodeDecodeError as error:
+        raise CannotSimulate(f"{path}: not UTF-8 at byte {error.start}") from None
+    except OSError as error:
+        raise CannotSimulate(f"{error.filename or path}: {error.strerror or error}") from None
+    except (ScenarioError, plant.TooManyBatches) as error:
+        where = "" if isinstance(error, ScenarioError) else f"{path}: duration_seconds: "
+        raise CannotSimulate(f"{where}{error}") from None
+    return msgspec.json.encode(done).decode()

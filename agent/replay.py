@@ -1,0 +1,82 @@
+"""``weir replay``: the live core over recorded events, one line of JSON per judged event.
+
+The events go through the same ``Fleet`` as in the agent, with their own times for a clock, so the
+same recording always gives the same lines, and those are what the live agent decided.
+"""
+
+from __future__ import annotations
+
+import sys
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, BinaryIO, Final
+
+import msgspec
+
+from agent.core.decode import Listener, Request
+from agent.core.fleet import Fleet
+from agent.core.policy import Policy
+from agent.sources import recording
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from agent.core.judgement import Judgement
+    from agent.core.policy import QueryPolicy
+
+_LISTENER: Final = Listener(instance="replay")
+#: A recording may name many; each takes memory.
+MOST_QUERIES: Final = 20_000
+
+
+class Replay:
+    """A fleet fed from recordings."""
+
+    def __init__(self, settings: QueryPolicy) -> None:
+        self._policy = Policy(default=settings, max_queries=MOST_QUERIES)
+        self._fleet: Fleet | None = None
+        self._sequence = 0
+        self._application = recording.RECORDED
+
+    def judge(self, raw: BinaryIO, file: str) -> Iterator[Judgement]:
+        """Judges a file's events. Raises RecordingError, RecordingBroken."""
+        for recorded in recording.read_events(raw, file, self._application):
+            self._application = recorded.application
+            time = recorded.event.time
+            if self._fleet is None:
+                self._fleet = Fleet(self._policy, started_time=time)
+            # The fleet counts each number once; recordings number their events by listener, if
+            # at all, so they are numbered anew here.
+            self._sequence += 1
+            event = msgspec.structs.replace(recorded.event, sequence=self._sequence)
+            request = Request(recorded.application, _LISTENER, [(0, event)], [])
+            receipt = self._fleet.receive(request, now=time)
+            if receipt.refused:
+                raise recording.RecordingError(f"{file}: {receipt.refused[0].error}")
+            yield from receipt.judged
+
+
+def replay_files(files: Iterable[str], settings: QueryPolicy, out: BinaryIO) -> list[str]:
+    """Writes a line per judged event of all files in order; ``-`` is standard input.
+
+    Returns where files broke off, if any. Raises OSError where one cannot be read, RecordingError
+    at a line that cannot be used, with all before it written.
+    """
+    replay = Replay(settings)
+    encoder = msgspec.json.Encoder()
+    broken: list[str] = []
+    try:
+        for file in files:
+            with ExitStack() as stack:
+                raw: BinaryIO = (
+                    sys.stdin.buffer if file == "-" else stack.enter_context(open(file, "rb"))  # noqa: PTH123
+                )
+                name = "standard input" if file == "-" else file
+                try:
+                    out.writelines(
+                        encoder.encode(judgement) + b"\n" for judgement in replay.judge(raw, name)
+                    )
+                except recording.RecordingBroken as error:
+                    broken.append(str(error))
+    finally:
+        out.flush()
+    return broken

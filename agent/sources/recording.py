@@ -1,0 +1,262 @@
+"""Recorded events: files of JSON lines, plain, gzip or zstd, as typed events in constant memory.
+
+A line is an event as a driver sends it, a bare StreamingQueryProgress, or a line of a Spark event
+log, whose other lines are passed over. A file that breaks off gives all that stands before the
+break; a line that cannot be used is named by file, line and field.
+"""
+
+from __future__ import annotations
+
+import zlib
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, Protocol
+
+import msgspec
+
+from agent.core.decode import Application, Event, decode_event
+from spark_listener.wire import format_time
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+CHUNK_BYTES: Final = 64 * 1024
+#: Decompressed at once: what a damaged step would have given is lost.
+STEP_BYTES: Final = 1024
+MOST_LINE_BYTES: Final = 64 * 1024 * 1024
+GZIP: Final = b"\x1f\x8b"
+ZSTD: Final = b"\x28\xb5\x2f\xfd"
+_LISTENER: Final = "org.apache.spark.sql.streaming.StreamingQueryListener$"
+_APPLICATION: Final = "SparkListenerApplicationStart"
+#: Bare progress and events name no application.
+RECORDED: Final = Application(id="recorded", name="recorded")
+#: Spark writes this for a number it does not know.
+UNKNOWN: Final = -1
+
+_decode = msgspec.json.Decoder().decode
+
+
+class RecordingError(ValueError):
+    """A line that cannot be used; the message says file, line and field."""
+
+
+class RecordingBroken(ValueError):  # noqa: N818
+    """The file breaks off here; the message says where. All before it was given."""
+
+
+class Recorded(msgspec.Struct, frozen=True):
+    """An event and whose it is."""
+
+    application: Application
+    event: Event
+
+
+class _Decompressor(Protocol):
+    """What zlib and zstandard have in common."""
+
+    @property
+    def eof(self) -> bool: ...
+    @property
+    def unused_data(self) -> bytes: ...
+    def decompress(self, data: bytes, /) -> bytes: ...
+
+
+def read_lines(raw: BinaryIO, file: str) -> Iterator[tuple[int, bytes]]:
+    """Numbered lines of a file, decompressed. Raises RecordingBroken where it breaks off."""
+    number, pending = 0, b""
+    try:
+        for chunk in _decompressed(raw):
+            *lines, pending = (pending + chunk).split(b"\n")
+            for line in lines:
+                number += 1
+                yield number, line
+            if len(pending) > MOST_LINE_BYTES:
+                limit = f"longer than {MOST_LINE_BYTES} bytes"
+                raise RecordingError(f"{file}:{number + 1}: a line {limit}: is this JSON lines?")
+    except _Broken as broken:
+        raise RecordingBroken(f"{file}: breaks off after line {number}: {broken}") from None
+    if pending.strip():
+        try:
+            _decode(pending)
+        except (ValueError, RecursionError):
+            where = f"{file}: breaks off in line {number + 1}"
+            raise RecordingBroken(f"{where}: the last line is not whole") from None
+        yield number + 1, pending
+
+
+class _Broken(Exception):  # noqa: N818
+    """The compressed stream is cut or damaged."""
+
+
+def _decompressed(raw: BinaryIO) -> Iterator[bytes]:
+    head = raw.read(CHUNK_BYTES)
+    if head.startswith(GZIP):
+        yield from _inflate(raw, head, _gzip)
+    elif head.startswith(ZSTD):
+        yield from _inflate(raw, head, _zstd)
+    else:
+        while head:
+            yield head
+            head = raw.read(CHUNK_BYTES)
+
+
+def _gzip() -> _Decompressor:
+    return zlib.decompressobj(wbits=31)
+
+
+def _zstd() -> _Decompressor:
+    import zstandard
+
+    return zstandard.ZstdDecompressor().decompressobj()
+
+
+def _inflate(raw: BinaryIO, data: bytes, begin: Callable[[], _Decompressor]) -> Iterator[bytes]:
+    """All members or frames of a compressed stream, one after the other."""
+    current = begin()
+    begun = False
+    while True:
+        if not data:
+            data = raw.read(CHUNK_BYTES)
+            if not data:
+                break
+        if current.eof:
+            current = begin()
+        step, data = data[:STEP_BYTES], data[STEP_BYTES:]
+        try:
+            yield current.decompress(step)
+        except Exception as error:  # zlib.error or zstandard.ZstdError
+            if isinstance(error, (zlib.error, ValueError)) or "Zstd" in type(error).__name__:
+                raise _Broken(f"damaged compression: {error}") from None
+            raise
+        begun = True
+        if current.eof:
+            data = current.unused_data + data
+    if begun and not current.eof:
+        raise _Broken("the compressed file is not whole")
+
+
+def read_events(raw: BinaryIO, file: str, application: Application) -> Iterator[Recorded]:
+    """The events of a file in order; ``application`` is whose they are until the file says.
+
+    Raises RecordingError on a line that cannot be used, RecordingBroken where the file breaks off.
+    """
+    reader = _Events(application)
+    for number, line in read_lines(raw, file):
+        if not line.strip():
+            continue
+        try:
+            recorded = reader.read(line)
+        except RecursionError:
+            raise RecordingError(f"{file}:{number}: nested too deeply") from None
+        except ValueError as error:  # of msgspec too
+            raise RecordingError(f"{file}:{number}: {error}") from None
+        if recorded is not None:
+            yield recorded
+
+
+class _Events:
+    """Lines to events; remembers the time and whose file it is."""
+
+    def __init__(self, application: Application) -> None:
+        self._application = application
+        self._sequence = 0
+        self._time = 0.0
+
+    def read(self, line: bytes) -> Recorded | None:
+        """One line; None for what is passed over. Raises ValueError."""
+        if line.startswith(b'{"Event":"') and not (
+            b"StreamingQueryListener$" in line or b"SparkListenerApplicationStart" in line
+        ):
+            return None  # most of an event log
+        data = _decode(line)
+        if not isinstance(data, dict):
+            raise ValueError("an object is needed on each line")
+        if "Event" in data:
+            shaped = self._of_event_log(data)
+        elif "type" in data:
+            shaped = data
+        elif "runId" in data and "timestamp" in data:
+            shaped = _progress(data)
+        else:
+            raise ValueError(
+                "type: neither an event (type, time, body), nor a StreamingQueryProgress "
+                "(id, runId, timestamp), nor a line of a Spark event log (Event)"
+            )
+        if shaped is None:
+            return None
+        self._sequence += 1
+        if shaped.get("type") == "progress" and isinstance(shaped.get("body"), dict):
+            _check_progress(shaped["body"], shaped.get("limits"))
+        event = decode_event(shaped, self._sequence)
+        self._time = max(self._time, event.time)
+        return Recorded(self._application, event)
+
+    def _of_event_log(self, data: dict[str, Any]) -> dict[str, Any] | None:
+        name = data["Event"]
+        if not isinstance(name, str):
+            raise ValueError("Event: a text is needed")
+        if name == _APPLICATION:
+            app_id, app_name = data.get("App ID"), data.get("App Name")
+            if isinstance(app_name, str) and app_name:
+                self._application = Application(id=str(app_id or app_name), name=app_name)
+            return None
+        if not name.startswith(_LISTENER):
+            return None
+        kind = name[len(_LISTENER) :]
+        if kind == "QueryProgressEvent":
+            body = data.get("progress")
+            if not isinstance(body, dict):
+                raise ValueError("progress: an object is needed")
+            return _progress(body)
+        if kind == "QueryStartedEvent":
+            return {"type": "started", "time": data.get("timestamp"), "body": data}
+        if kind == "QueryIdleEvent":
+            return {"type": "idle", "time": data.get("timestamp"), "body": data}
+        if kind == "QueryTerminatedEvent":
+            # Spark writes no time: it ended after all that stands before it.
+            return {"type": "terminated", "time": format_time(self._time), "body": data}
+        return None
+
+
+def _progress(body: dict[str, Any]) -> dict[str, Any]:
+    """A bare progress as an event: its time is when the batch ended, as a driver would say."""
+    started = {"type": "progress", "time": body.get("timestamp"), "body": body}
+    _check_progress(body, None)
+    event = decode_event(started, 1)
+    seconds = getattr(getattr(event.body, "progress", None), "seconds", None) or 0.0
+    return {**started, "time": format_time(event.time + seconds)}
+
+
+def _check_progress(body: dict[str, Any], limits: object) -> None:
+    """A live query outlives a bad number; a recording with one is not what was recorded."""
+    _check_number(body, "batchId", "body.batchId")
+    _check_number(body, "numInputRows", "body.numInputRows")
+    _check_number(body, "batchDuration", "body.batchDuration")
+    durations = body.get("durationMs")
+    if durations is not None and not isinstance(durations, dict):
+        raise ValueError("body.durationMs: an object is needed")
+    for phase in durations or {}:
+        _check_number(durations or {}, phase, f"body.durationMs.{phase}")
+    for name, field in (("sources", "numInputRows"), ("stateOperators", "numRowsTotal")):
+        items = body.get(name)
+        if items is not None and not isinstance(items, list):
+            raise ValueError(f"body.{name}: a list is needed")
+        for index, item in enumerate(items or ()):
+            if not isinstance(item, dict):
+                raise ValueError(f"body.{name}[{index}]: an object is needed")
+            _check_number(item, field, f"body.{name}[{index}].{field}")
+    if isinstance(limits, list):
+        for index, item in enumerate(limits):
+            if isinstance(item, dict):
+                for field in ("limit", "next_limit", "configured", "backlog", "admitted"):
+                    _check_number(item, field, f"limits[{index}].{field}", unknown=None)
+
+
+def _check_number(
+    holder: dict[str, Any], key: str, where: str, *, unknown: int | None = UNKNOWN
+) -> None:
+    value = holder.get(key)
+    if value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise ValueError(f"{where}: a number is needed, not {str(value)[:40]!r}")
+    if value < 0 and value != unknown:
+        raise ValueError(f"{where}: a number from 0 is needed, not {value}")

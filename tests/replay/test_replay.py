@@ -1,0 +1,283 @@
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import subprocess
+import sys
+import zlib
+
+import msgspec
+import pytest
+import zstandard
+
+from agent.core.policy import QueryPolicy
+from agent.replay import replay_files
+from agent.simulation import plant
+from agent.simulation.live import Live, policy_of
+from tests.simulation.scenarios import scenario_of, text_of
+
+CHANGES = {
+    "step": {},
+    "drain": {"initial_backlog_rows": 5_000_000},
+    "killed": {
+        "batch_timeout_seconds": 8,
+        "noise_sigma": 0.4,
+        "initial_limit_rows": 60_000,
+        "initial_backlog_rows": 5_000_000,
+    },
+    "trigger": {
+        "trigger_seconds": 7,
+        "arrival_rows_per_second": [[0, 3000], [200, 0], [600, 9000]],
+    },
+}
+
+
+def recorded(**changes) -> tuple[list[bytes], list[bytes], QueryPolicy]:
+    """Events of a run and what the live core judged meanwhile."""
+    scenario = scenario_of(**changes)
+    events: list[bytes] = []
+    judged: list[bytes] = []
+    live = Live(
+        scenario,
+        on_event=lambda event: events.append(msgspec.json.encode(event)),
+        on_judgement=lambda one: judged.append(msgspec.json.encode(one)),
+    )
+    plant.run(scenario, plant.Noise(scenario.noise_sigma, 1), live)
+    return events, judged, policy_of(scenario)
+
+
+def replayed(data: bytes, tmp_path, settings: QueryPolicy) -> tuple[list[bytes], list[str]]:
+    path = tmp_path / "events"
+    path.write_bytes(data)
+    out = io.BytesIO()
+    broken = replay_files([str(path)], settings, out)
+    return out.getvalue().splitlines(), broken
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_recording_replays_to_the_decisions_of_the_live_core(name, tmp_path):
+    events, judged, settings = recorded(**CHANGES[name])
+    lines, broken = replayed(b"\n".join(events), tmp_path, settings)
+    assert broken == []
+    assert len(lines) == len(judged) > 50
+    for mine, theirs in zip(map(json.loads, lines), map(json.loads, judged), strict=True):
+        mine["application"] = theirs["application"]  # a bare event names none
+        assert mine == theirs
+
+
+@pytest.mark.parametrize(
+    "pack",
+    [
+        lambda data: data,
+        gzip.compress,
+        lambda data: gzip.compress(data[:5000]) + gzip.compress(data[5000:]),
+        zstandard.compress,
+        lambda data: zstandard.compress(data[:5000]) + zstandard.compress(data[5000:]),
+    ],
+    ids=["plain", "gzip", "gzip members", "zstd", "zstd frames"],
+)
+def test_compression_changes_nothing(pack, tmp_path):
+    events, judged, settings = recorded()
+    lines, broken = replayed(pack(b"\n".join(events) + b"\n"), tmp_path, settings)
+    assert (len(lines), broken) == (len(judged), [])
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, zstandard.compress], ids=["gzip", "zstd"])
+@pytest.mark.parametrize("share", [0.3, 0.9])
+def test_all_before_a_break_is_judged_and_the_break_reported(pack, share, tmp_path):
+    events, judged, settings = recorded(initial_backlog_rows=10**7, duration_seconds=7200)
+    packed = pack(b"\n".join(events) + b"\n")
+    lines, broken = replayed(packed[: int(share * len(packed))], tmp_path, settings)
+    assert 0 < len(lines) < len(judged)
+    whole, _ = replayed(b"\n".join(events), tmp_path, settings)
+    assert lines == whole[: len(lines)]
+    # Nothing that could be decompressed is left out.
+    stream = (
+        zlib.decompressobj(wbits=31)
+        if pack is gzip.compress
+        else zstandard.ZstdDecompressor().decompressobj()
+    )
+    text = stream.decompress(packed[: int(share * len(packed))])
+    assert len(lines) == sum(b'"type":"progress"' in one for one in text.split(b"\n")[:-1]) + sum(
+        b'"type":"heartbeat"' in one for one in text.split(b"\n")[:-1]
+    )
+    assert len(broken) == 1
+    assert "breaks off after line" in broken[0]
+
+
+def test_damage_inside_a_compressed_file_is_a_break(tmp_path):
+    events, _, settings = recorded(initial_backlog_rows=10**7, duration_seconds=7200)
+    packed = bytearray(gzip.compress(b"\n".join(events)))
+    middle = len(packed) // 2
+    packed[middle : middle + 4000] = b"\xff" * 4000  # no valid deflate block
+    lines, broken = replayed(bytes(packed), tmp_path, settings)
+    assert lines
+    assert "damaged" in broken[0]
+
+
+def weir(*arguments: str, data: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(
+        [sys.executable, "-m", "agent.cli", *arguments],
+        input=data,
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+
+
+GOOD = {
+    "type": "progress",
+    "time": "2026-11-21T08:55:02.865Z",
+    "body": {
+        "id": "q",
+        "runId": "r",
+        "timestamp": "2026-11-21T08:55:00.000Z",
+        "batchId": 3,
+        "numInputRows": 10,
+        "durationMs": {"addBatch": 2000, "triggerExecution": 2865},
+        "sources": [{"description": "s", "numInputRows": 10}],
+    },
+}
+
+
+def line_with(path: str, value) -> bytes:
+    event = json.loads(json.dumps(GOOD))
+    holder = event
+    *parents, last = path.split(".")
+    for key in parents:
+        holder = holder[int(key)] if isinstance(holder, list) else holder[key]
+    if value is None:
+        del holder[last]
+    else:
+        holder[last] = value
+    return json.dumps(event).encode()
+
+
+@pytest.mark.parametrize(
+    ("line", "field"),
+    [
+        (b"nonsense", ""),
+        (b"[1]", "an object"),
+        (b"{}", "type:"),
+        (b"\xff\xfe{}", ""),
+        (b'{"a":' * 5000, ""),
+        (line_with("time", None), "time:"),
+        (line_with("time", "yesterday"), "time:"),
+        (line_with("type", "progressive"), "type:"),
+        (line_with("body", 5), "body:"),
+        (line_with("body.id", None), "body.id:"),
+        (line_with("body.timestamp", None), "body.timestamp:"),
+        (line_with("body.batchId", "three"), "body.batchId:"),
+        (line_with("body.numInputRows", -5), "body.numInputRows:"),
+        (line_with("body.durationMs.addBatch", "fast"), "body.durationMs.addBatch:"),
+        (line_with("body.durationMs", []), "body.durationMs:"),
+        (line_with("body.sources.0.numInputRows", True), "body.sources[0].numInputRows:"),
+        (line_with("limits", [{"source": 0, "unit": "rows", "limit": -3}]), "limits[0].limit:"),
+        (line_with("limits", [{"source": 0, "unit": "cats"}]), "limits[0].unit:"),
+        (
+            b'{"Event":"org.apache.spark.sql.streaming.StreamingQueryListener$QueryProgressEvent"}',
+            "progress:",
+        ),
+    ],
+)
+def test_a_bad_line_is_named_by_file_line_and_field(line, field, tmp_path):
+    path = tmp_path / "recorded.jsonl"
+    good = json.dumps(GOOD).encode()
+    path.write_bytes(good + b"\n" + line + b"\n" + good + b"\n")
+    done = weir("replay", str(path))
+    assert done.returncode == 2
+    assert len(done.stdout.splitlines()) == 1
+    message = done.stderr.decode()
+    assert message.count("\n") == 1
+    assert f"{path}:2: {field}" in message
+
+
+def test_minus_one_and_missing_numbers_are_unknown_not_bad(tmp_path):
+    lines = [line_with("body.numInputRows", -1), line_with("body.durationMs", None)]
+    done = weir("replay", "-", data=b"\n".join(lines))
+    assert done.returncode == 0
+    assert len(done.stdout.splitlines()) == 2
+
+
+def test_a_break_is_exit_1_and_a_missing_file_exit_2(tmp_path):
+    path = tmp_path / "cut.gz"
+    path.write_bytes(gzip.compress(json.dumps(GOOD).encode() + b"\n")[:-9])
+    done = weir("replay", str(path))
+    assert done.returncode == 1
+    assert b"breaks off" in done.stderr
+    plain = tmp_path / "cut.jsonl"
+    plain.write_bytes(json.dumps(GOOD).encode() + b"\n" + b'{"type": "prog')
+    done = weir("replay", str(plain))
+    assert (done.returncode, len(done.stdout.splitlines())) == (1, 1)
+    assert b"in line 2" in done.stderr
+    done = weir("replay", str(tmp_path / "none"))
+    assert (done.returncode, done.stderr.count(b"\n")) == (2, 1)
+    assert str(tmp_path / "none").encode() in done.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("replay",),
+        ("replay", "-", "--target", "0"),
+        ("replay", "-", "--deadline", "nan"),
+        ("replay", "-", "--target", "soon"),
+        ("simulate",),
+        ("simulate", "none.json"),
+        ("simulate", "none.json", "--controller", "luck"),
+        ("simulate", "none.json", "--seed", "x"),
+    ],
+)
+def test_wrong_usage_is_exit_2_and_one_line(arguments):
+    done = weir(*arguments)
+    assert done.returncode == 2
+    assert done.stdout == b""
+    assert done.stderr.count(b"\n") == 1
+    assert b"Traceback" not in done.stderr
+
+
+def test_a_bad_scenario_is_exit_2_and_one_line(tmp_path):
+    path = tmp_path / "s.json"
+    text = text_of(noise_sigma=-1)
+    path.write_text(text)
+    number = text[: text.index("noise_sigma")].count("\n") + 1
+    done = weir("simulate", str(path))
+    assert done.returncode == 2
+    assert done.stderr.decode() == (
+        f"weir: {path}:{number}: noise_sigma: a number from 0 is needed, not -1\n"
+    )
+
+
+EVENT_LOG = """\
+{"Event":"SparkListenerLogStart","Spark Version":"4.2.0"}
+{"Event":"SparkListenerApplicationStart","App Name":"orders","App ID":"local-1","Timestamp":1}
+{"Event":"org.apache.spark.sql.streaming.StreamingQueryListener$QueryStartedEvent","id":"q",\
+"runId":"r","name":"enrich","timestamp":"2026-11-21T08:55:00.000Z"}
+{"Event":"SparkListenerJobStart","Job ID":0}
+{"Event":"org.apache.spark.sql.streaming.StreamingQueryListener$QueryProgressEvent","progress":\
+{"id":"q","runId":"r","name":"enrich","timestamp":"2026-11-21T08:55:01.000Z","batchId":0,\
+"durationMs":{"addBatch":1500,"triggerExecution":2000},"stateOperators":[],"sources":[{\
+"description":"KafkaV2[Subscribe[a]]","startOffset":"{\\"a\\":{\\"0\\":10}}",\
+"endOffset":"{\\"a\\":{\\"0\\":110}}","latestOffset":"{\\"a\\":{\\"0\\":400}}",\
+"numInputRows":100}],"sink":{"description":"d"}}}
+{"Event":"org.apache.spark.sql.streaming.StreamingQueryListener$QueryTerminatedEvent","id":"q",\
+"runId":"r","exception":null}
+"""
+
+
+def test_a_spark_event_log_is_judged(tmp_path):
+    lines, broken = replayed(zstandard.compress(EVENT_LOG.encode()), tmp_path, QueryPolicy())
+    progress, terminated = map(json.loads, lines)
+    assert broken == []
+    assert (progress["application"], progress["query"]) == ("orders", "enrich")
+    assert progress["backlog_rows"] == 290
+    assert progress["time"] == "2026-11-21T08:55:03.000Z"
+    assert (terminated["event"], terminated["state"]) == ("terminated", "terminated")
+
+
+def test_bare_progress_is_judged(tmp_path):
+    lines, _ = replayed(json.dumps(GOOD["body"]).encode(), tmp_path, QueryPolicy())
+    (line,) = map(json.loads, lines)
+    assert (line["batch_id"], line["event"]) == (3, "progress")
+    assert line["time"] == "2026-11-21T08:55:02.865Z"

@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from agent.simulation.scenario import ScenarioError, read_scenario
+from tests.simulation.scenarios import STEP, scenario_of, text_of
+
+
+def complaint(text: str) -> str:
+    with pytest.raises(ScenarioError) as caught:
+        read_scenario(text, "plant.json")
+    message = str(caught.value)
+    assert "\n" not in message
+    return message
+
+
+def line_of(text: str, field: str) -> int:
+    return next(n for n, line in enumerate(text.split("\n"), 1) if f'"{field}"' in line)
+
+
+def test_the_contracts_example_is_read():
+    scenario = scenario_of()
+    assert scenario.arrival_rows_per_second.at(0) == 2000
+    assert scenario.arrival_rows_per_second.at(299.9) == 2000
+    assert scenario.arrival_rows_per_second.at(300) == 6000
+    assert scenario.congestion_rows is None
+
+
+@pytest.mark.parametrize("field", [key for key in STEP if key != "name"])
+def test_a_missing_field_is_named(field):
+    text = json.dumps({key: value for key, value in STEP.items() if key != field})
+    assert complaint(text) == f"plant.json:1: {field}: is missing"
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "what"),
+    [
+        ("duration_seconds", 0, "above 0"),
+        ("duration_seconds", 1e12, "at most"),
+        ("trigger_seconds", -1, "from 0"),
+        ("target_seconds", "5", "the text '5'"),
+        ("target_seconds", True, "truth value"),
+        ("initial_limit_rows", 0, "from 1"),
+        ("initial_limit_rows", 1.5, "whole number"),
+        ("initial_limit_rows", None, "null"),
+        ("initial_backlog_rows", -1, "from 0"),
+        ("arrival_rows_per_second", [], "empty list"),
+        ("arrival_rows_per_second", 5, "the number 5"),
+        ("arrival_rows_per_second", [[5, 1]], "begins at second 0"),
+        ("arrival_rows_per_second", [[0, 1], [5, 2], [5, 3]], "not after 5"),
+        ("arrival_rows_per_second", [[0, 1], [5, -2]], "from 0"),
+        ("arrival_rows_per_second", [[0, 1], [5]], "[second, value]"),
+        ("fixed_cost_seconds", [[0, "x"]], "the text 'x'"),
+        ("throughput_rows_per_second", [[0, 0]], "above 0"),
+        ("congestion_rows", 0, "above 0"),
+        ("noise_sigma", -0.1, "from 0"),
+        ("noise_sigma", 50, "at most 5"),
+        ("batch_timeout_seconds", 1, "contradicts fixed_cost_seconds"),
+        ("restart_seconds", None, "null"),
+        ("name", 5, "a text"),
+    ],
+)
+def test_a_bad_value_is_named_with_file_line_and_field(field, value, what):
+    text = text_of(**{field: value})
+    message = complaint(text)
+    assert message.startswith(f"plant.json:{line_of(text, field)}: {field}")
+    assert what in message
+
+
+@pytest.mark.parametrize(
+    ("text", "where", "what"),
+    [
+        ("{", "plant.json:1: column 2", "not JSON"),
+        ('{"name": "x",\n "a": }', "plant.json:2: column 7", "not JSON"),
+        ("[]", "plant.json:1", "an object is needed"),
+        ("", "plant.json:1", "not JSON"),
+        ('{\n"noise_sigma": NaN}', "plant.json:2", "NaN"),
+        ('{"name": "a",\n"name": "b"}', "plant.json:2: name", "twice"),
+        ("[" * 100_000, "plant.json:1", "nested too deeply"),
+        (text_of().replace("0.15", "1e999"), "noise_sigma", "below 1e18"),
+    ],
+)
+def test_broken_text_is_located(text, where, what):
+    message = complaint(text)
+    assert where in message
+    assert what in message
