@@ -115,7 +115,12 @@ class AgentClient:
 
 
 def _path(application: str, query: str) -> str:
-    return f"/v1/queries/{quote(application, safe='')}/{quote(query, safe='')}"
+    return f"/v1/queries/{_segment(application)}/{_segment(query)}"
+
+
+def _segment(name: str) -> str:
+    # "." and ".." would be resolved as steps of the path before they are sent.
+    return quote(name, safe="").replace(".", "%2E") if set(name) == {"."} else quote(name, safe="")
 
 
 def _message(response: httpx.Response) -> str:

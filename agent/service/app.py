@@ -23,6 +23,7 @@ from agent.core.names import label
 from agent.export import page
 from agent.export.catalogue import OTHER, REQUEST_REFUSALS
 from agent.export.prometheus import EventTimer, Exporter
+from agent.service import memory
 from agent.service.access import CHALLENGES, Caller, Gate, refuse_other_sites
 from agent.service.body import BodyReader, ClientGone
 from agent.service.errors import HttpError
@@ -153,6 +154,12 @@ class Service:
         """The fleet has changed: what was scraped before is old."""
         self._scrapes.changed()
 
+    def tick(self, now: float) -> None:
+        """A second has passed."""
+        self._scrapes.drop_old()
+        self.keeper.tick(now)
+        self.changed()
+
     # -- endpoints --------------------------------------------------------------------------
     async def _events(self, request: Request) -> Response:
         headers = dict(request.scope["headers"])
@@ -271,7 +278,7 @@ class Service:
         order = _order(body, caller)
         try:
             records = self.keeper.control(
-                _name_or_pattern(application), _name_or_pattern(query), order, self.clock()
+                *self._names_or_patterns(application, query), order, self.clock()
             )
         except UnknownQuery as error:
             raise HttpError(404, str(error.args[0] if error.args else error), "path") from None
@@ -331,6 +338,20 @@ class Service:
         names = {f"{application}/{query}" for application, query in self._known()}
         near = difflib.get_close_matches("/".join(key), names, n=3, cutoff=0.5)
         return "no such query" + (f"; known and similar: {', '.join(near)}" if near else "")
+
+    def _names_or_patterns(self, application: str, query: str) -> tuple[str, str]:
+        """Names as their series have them; a pattern stays as it is.
+
+        A bracket may be part of a name that is known; ``*`` and ``?`` are always a pattern's, so
+        that no query can, by its name, draw an order for all upon itself alone.
+        """
+        names = label(application), label(query)
+        if not any(mark in one for one in names for mark in "*?") and self.fleet.has(names):
+            return names[0].replace("[", "[[]"), names[1].replace("[", "[[]")
+        return (
+            application if any(mark in application for mark in "*?[") else names[0],
+            query if any(mark in query for mark in "*?[") else names[1],
+        )
 
     def _known(self) -> list[Key]:
         return self.fleet.keys()
@@ -395,6 +416,15 @@ class _Scrapes:
     def changed(self) -> None:
         self._fresh = False
 
+    def drop_old(self) -> None:
+        """An exposition is megabytes; what is too old to be given out is let go."""
+        now = self._timer()
+        for kind, (made, cost, _) in list(self._last.items()):
+            if now - made >= max(2 * cost, self.LONGEST_SECONDS):
+                del self._last[kind]
+                if cost > self.CHEAP_SECONDS:
+                    memory.trim()
+
     def get(self, accept: str, make: Callable[[], tuple[bytes, str]]) -> tuple[bytes, str]:
         kind = "openmetrics" in accept
         now = self._timer()
@@ -430,6 +460,9 @@ class _Edge:
             await send(message)
 
         service = self._service
+        # Routed, like admitted, by the path as it came: a decoded name may hold anything.
+        raw: bytes = scope.get("raw_path") or scope["path"].encode()
+        scope["path"] = raw.partition(b"?")[0].decode("latin-1")
         if service.needs_token(scope["path"]):
             remote = scope["client"][0] if scope.get("client") else ""
             try:
@@ -452,22 +485,14 @@ def _json(body: bytes, status: int = 200) -> Response:
 
 def _segments(scope: Scope, prefix: str) -> list[str]:
     """The path's segments after a prefix, each decoded by itself: a name may hold a slash."""
-    raw: bytes = scope.get("raw_path") or scope["path"].encode()
-    text = raw.partition(b"?")[0].decode("latin-1")
-    if not text.startswith(prefix):
-        raise HttpError(404, "no such path", "path")
+    rest: str = scope["path"][len(prefix) :]
     try:
-        segments = [unquote(part, errors="strict") for part in text[len(prefix) :].split("/")]
+        segments = [unquote(part, errors="strict") for part in rest.split("/")]
     except UnicodeDecodeError:
         raise HttpError(400, "the path's percent-encoding is not UTF-8", "path") from None
     if not all(segments):
         raise HttpError(404, "a name in the path is empty", "path")
     return segments
-
-
-def _name_or_pattern(text: str) -> str:
-    """Names as their series have them; a pattern stays as it is."""
-    return text if any(char in text for char in "*?[") else label(text)
 
 
 def _order(body: bytes, caller: Caller) -> Order:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import sys
@@ -20,7 +21,7 @@ LEVELS: Final = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 
 def configure(log_format: str, log_level: str, stream: TextIO | None = None) -> None:
     """Sends structlog's and the standard library's records to ``stream`` (standard error)."""
-    out = sys.stderr if stream is None else stream
+    out = _Unfailing(sys.stderr if stream is None else stream)
     render = _json_line if log_format == "json" else _text_line
     structlog.configure(
         processors=[
@@ -31,7 +32,7 @@ def configure(log_format: str, log_level: str, stream: TextIO | None = None) -> 
             render,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(LEVELS[log_level]),
-        logger_factory=structlog.WriteLoggerFactory(out),
+        logger_factory=lambda *_: structlog.WriteLogger(out),  # type: ignore[arg-type]
         cache_logger_on_first_use=False,
     )
     root = logging.getLogger()
@@ -82,6 +83,22 @@ class Rarely:
         """The trouble is over: the next time is news again."""
         self._last.pop(what, None)
         self._held.pop(what, None)
+
+
+class _Unfailing:
+    """A log that cannot be written, on a full disk or a closed pipe, must not end the work."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        with contextlib.suppress(OSError, ValueError):
+            return self._stream.write(text)
+        return 0
+
+    def flush(self) -> None:
+        with contextlib.suppress(OSError, ValueError):
+            self._stream.flush()
 
 
 class _ToStructlog(logging.Handler):

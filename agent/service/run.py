@@ -14,7 +14,7 @@ import structlog
 import uvicorn
 
 from agent import __version__
-from agent.service import log
+from agent.service import log, memory
 from agent.service.access import Gate, TokenFileError, Tokens
 from agent.service.app import Service
 from agent.service.config import ConfigError, load
@@ -38,6 +38,7 @@ _log = structlog.get_logger("agent")
 
 def run(flags: Mapping[str, str], environ: Mapping[str, str], config_file: str | None) -> None:
     """Runs until SIGTERM or SIGINT. Raises ConfigError, in one line, where it cannot start."""
+    memory.tune()
     settings, notices = load(flags, environ, config_file)
     log.configure(settings.log_format, settings.log_level)
     for notice in notices:

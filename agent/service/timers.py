@@ -98,10 +98,9 @@ class Timers:
     async def _tick(self) -> None:
         now = self._clock()
         try:
-            self._service.keeper.tick(now)
+            self._service.tick(now)
         except Exception as error:  # noqa: BLE001 - the next second may be better
             self._rarely.warn(_log.error, "the tick failed", now, exc_info=error)
-        self._service.changed()
 
     async def _tidy(self) -> None:
         self._service.keeper.tidy(self._clock())

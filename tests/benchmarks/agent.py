@@ -175,6 +175,8 @@ def thousand_queries(folder: Path, pin: tuple[str, ...]) -> dict[str, Any]:
             began = time.perf_counter()
             size = len(connection.get("/metrics"))
             scrapes.append(time.perf_counter() - began)
+        peak = peak_bytes(agent.process.pid)
+        time.sleep(2.5)
         resident = resident_bytes(agent.process.pid)
         state = sum(path.stat().st_size for path in (folder / "state").glob("state.sqlite*"))
         agent.stop()
@@ -188,6 +190,7 @@ def thousand_queries(folder: Path, pin: tuple[str, ...]) -> dict[str, Any]:
         "base_bytes": base,
         "resident_bytes": resident,
         "resident_before_scrapes_bytes": before_scrape,
+        "resident_peak_bytes": peak,
         "bytes_per_query": round((resident - base) / queries),
         "scrape_seconds": [round(value, 3) for value in scrapes],
         "scrape_seconds_median": round(statistics.median(scrapes), 3),
@@ -200,6 +203,12 @@ def thousand_queries(folder: Path, pin: tuple[str, ...]) -> dict[str, Any]:
 def resident_bytes(pid: int) -> int:
     text = Path(f"/proc/{pid}/statm").read_text()
     return int(text.split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def peak_bytes(pid: int) -> int:
+    text = Path(f"/proc/{pid}/status").read_text()
+    line = next(line for line in text.splitlines() if line.startswith("VmHWM"))
+    return int(line.split()[1]) * 1024
 
 
 def cpu_seconds(pid: int) -> float:

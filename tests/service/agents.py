@@ -16,6 +16,8 @@ import httpx
 if TYPE_CHECKING:
     from types import TracebackType
 
+    from typing_extensions import Self
+
 ROOT = Path(__file__).parents[2]
 START_SECONDS = 30.0
 
@@ -92,7 +94,7 @@ class AgentProcess:
             verify=verify,
         )
 
-    def __enter__(self) -> AgentProcess:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(

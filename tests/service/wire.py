@@ -33,9 +33,8 @@ def progress(
     query_id, run_id = query_ids(query)
     moment = BASE_TIME + sequence if time is None else time
     milliseconds = int(seconds * 1000)
-    rocksdb = {
-        key: 17
-        for key in (
+    rocksdb = dict.fromkeys(
+        (
             "rocksdbBytesCopied",
             "rocksdbCommitCheckpointLatency",
             "rocksdbCommitCompactLatency",
@@ -56,8 +55,9 @@ def progress(
             "rocksdbTotalBytesWritten",
             "rocksdbWriterStallLatencyMs",
             "rocksdbZipFileBytesUncompressed",
-        )
-    }
+        ),
+        17,
+    )
     body = {
         "id": query_id,
         "runId": run_id,
@@ -158,18 +158,18 @@ def request(
     events: list[dict[str, Any]],
     *,
     application: str = "orders",
-    application_id: str = "local-1",
-    instance: str = "listener-1",
+    application_id: str | None = None,
+    instance: str | None = None,
     **listener: Any,
 ) -> dict[str, Any]:
     return {
         "application": {
-            "id": application_id,
+            "id": f"local-{application}" if application_id is None else application_id,
             "name": application,
             "spark_version": "4.2.0",
         },
         "listener": {
-            "instance": instance,
+            "instance": f"listener-{application}" if instance is None else instance,
             "queue_length": 0,
             "dropped_total": 0,
             "callback_seconds_total": 0.8,
