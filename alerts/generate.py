@@ -39,8 +39,10 @@ def dashboard_path(alert: Alert) -> str:
 def rules(runbooks: str = RUNBOOKS) -> str:
     """The Prometheus rule file; the reason of each rule stands over it."""
     lines = [_HEADER, "groups:\n", "- name: weir-recordings\n", "  rules:\n"]
-    for recording in RECORDINGS:
-        lines.append(_item({"record": recording.name, "expr": recording.expression}, recording.why))
+    lines += [
+        _item({"record": recording.name, "expr": recording.expression}, recording.why)
+        for recording in RECORDINGS
+    ]
     lines += ["- name: weir-alerts\n", "  rules:\n"]
     for alert in ALERTS:
         rule: dict[str, Any] = {"alert": alert.name, "expr": alert.expression}

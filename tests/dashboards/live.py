@@ -53,7 +53,7 @@ class LivePrometheus:
         result: list[dict[str, Any]] = answer["data"]["result"]
         return result
 
-    def wait_for(self, expression: str, seconds: float = 30.0) -> None:
+    def wait_for(self, expression: str, seconds: float = 90.0) -> None:
         """Until the expression has a result."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:

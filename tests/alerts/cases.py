@@ -1,0 +1,388 @@
+"""For each alert: series under which it stays silent, and series under which it fires, and when.
+
+Minutes count from the first sample; there is one a minute. A series is written as promtool does:
+``1+2x10`` starts at 1 and adds 2 ten times, ``_`` is a missing sample.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+WHERE: Final = 'cluster="eu",namespace="streams",instance="agent:9655"'
+LABELS: Final = {"cluster": "eu", "namespace": "streams", "instance": "agent:9655"}
+Q: Final = f'{{{WHERE},application="orders",query="enrich"}}'
+A: Final = f'{{{WHERE},application="orders"}}'
+AGENT: Final = f"{{{WHERE}}}"
+
+
+def q(name: str, **labels: str) -> str:
+    """A series of the one query."""
+    more = "".join(f',{label}="{value}"' for label, value in labels.items())
+    return f'{name}{{{WHERE},application="orders",query="enrich"{more}}}'
+
+
+def other(name: str, **labels: str) -> str:
+    """A series of another query of the same agent."""
+    return q(name, **labels).replace('"enrich"', '"archive"')
+
+
+class Case(msgspec.Struct, frozen=True, kw_only=True):
+    """``fires`` maps series to samples; it must be silent at ``silent_at`` and fire at ``at``.
+
+    Each of ``quiet`` is a set of series, just on the other side of the threshold or rightly
+    excused, under which it never fires up to minute ``at`` + 60.
+    """
+
+    alert: str
+    fires: dict[str, str]
+    at: int  # minute from which on it fires
+    labels: dict[str, str]
+    summary: str
+    description: str
+    quiet: tuple[dict[str, str], ...]
+    silent_at: int | None = None  # the minute before, unless it can fire from the start
+
+    @property
+    def last_silent(self) -> int:
+        return self.at - 1 if self.silent_at is None else self.silent_at
+
+
+_OF_QUERY: Final = {**LABELS, "application": "orders", "query": "enrich"}
+_UP: Final = {q("weir_query_up"): "1x120"}
+_INFO: Final = {"query_id": "i", "run_id": "r", "spark_version": "4.2.0", "control": "live"}
+
+
+def _info(trigger: str) -> str:
+    return q("weir_query_info", trigger=trigger, **_INFO)
+
+
+CASES: Final[tuple[Case, ...]] = (
+    Case(
+        alert="WeirQueryGone",
+        fires={
+            q("weir_query_up"): "1x9 0x120",
+            _info("ProcessingTimeTrigger(500)"): "1x130",
+            q("weir_checkpoint_failures_consecutive"): "0x130",
+        },
+        at=13,  # down from minute 10, held for 3
+        labels=_OF_QUERY,
+        summary="orders/enrich does not run",
+        description="It ended or its driver fell silent, and it has not come back for 3 minutes. "
+        "Nothing of its input is processed.",
+        quiet=(
+            {q("weir_query_up"): "1x9 0x2 1x120"},  # a restart
+            {
+                q("weir_query_up"): "1x9 0x120",
+                _info("AvailableNowTrigger"): "1x130",  # done, and rightly so
+                q("weir_checkpoint_failures_consecutive"): "0x130",
+            },
+        ),
+    ),
+    Case(
+        alert="WeirQueryGone",  # was to end by itself, but failed
+        fires={
+            q("weir_query_up"): "1x9 0x120",
+            _info("AvailableNowTrigger"): "1x130",
+            q("weir_checkpoint_failures_consecutive"): "0x9 1x120",
+        },
+        at=13,
+        labels=_OF_QUERY,
+        summary="orders/enrich does not run",
+        description="It ended or its driver fell silent, and it has not come back for 3 minutes. "
+        "Nothing of its input is processed.",
+        quiet=(_UP,),
+    ),
+    Case(
+        alert="WeirBatchHung",
+        fires={q("weir_query_state", state="stalled"): "0x9 1x120"},
+        at=12,
+        labels={**_OF_QUERY, "state": "stalled"},
+        summary="orders/enrich: a batch hangs",
+        description="The running batch is far older than its batches ever were. Heartbeats still "
+        "come, so the driver lives; the batch makes no visible progress.",
+        quiet=(
+            {q("weir_query_state", state="stalled"): "0x9 1x1 0x120"},  # the first batch's warm-up
+            {q("weir_query_state", state="busy"): "1x120"},
+        ),
+    ),
+    Case(
+        alert="WeirBatchesFailing",
+        fires={q("weir_checkpoint_failures_consecutive"): "0x4 1x4 2x120"},
+        at=10,
+        labels=_OF_QUERY,
+        summary="orders/enrich: 2 failures in a row",
+        description="The query ended with an exception again before it committed a batch. Each "
+        "restart runs the same batch into the same fault.",
+        quiet=({q("weir_checkpoint_failures_consecutive"): "0x4 1x4 0x4 1x120"},),
+    ),
+    Case(
+        alert="WeirDeadlineNear",
+        fires={
+            q("weir_batch_running_seconds"): "0+60x30",  # 480 s at minute 8, 540 at 9
+            q("weir_checkpoint_deadline_seconds"): "600x120",
+        },
+        at=9,
+        labels=_OF_QUERY,
+        summary="orders/enrich: a batch nears its deadline",
+        description="A batch took 9m 0s, more than 80 % of the deadline after which something "
+        "kills it. A killed batch runs again from its start.",
+        quiet=(
+            {
+                q("weir_batch_running_seconds"): "480x120",
+                q("weir_checkpoint_seconds"): "480x120",
+                q("weir_checkpoint_deadline_seconds"): "600x120",
+                **_UP,
+            },
+            {q("weir_batch_running_seconds"): "0+60x120"},  # no deadline is configured
+        ),
+    ),
+    Case(
+        alert="WeirDeadlineNear",  # the batch that just ended; none runs now
+        fires={
+            q("weir_checkpoint_seconds"): "100x4 481x120",
+            q("weir_checkpoint_deadline_seconds"): "600x130",
+            **_UP,
+        },
+        at=5,
+        labels=_OF_QUERY,
+        summary="orders/enrich: a batch nears its deadline",
+        description="A batch took 8m 1s, more than 80 % of the deadline after which something "
+        "kills it. A killed batch runs again from its start.",
+        quiet=(
+            {
+                q("weir_checkpoint_seconds"): "590x120",
+                q("weir_checkpoint_deadline_seconds"): "600x120",
+                q("weir_query_up"): "0x120",  # gone: that is another alert
+            },
+        ),
+    ),
+    Case(
+        alert="WeirFallingBehind",
+        # Behind by 60 s a minute: 300 s at minute 5, above it from 6 on; growth known by then.
+        fires={q("weir_backlog_seconds"): "0+60x120", **_UP},
+        at=16,
+        labels=_OF_QUERY,
+        summary="orders/enrich falls behind and will not catch up",
+        description="It is 16m 0s behind, and that still grows.",
+        quiet=(
+            {q("weir_backlog_seconds"): "300x120", **_UP},
+            {q("weir_backlog_seconds"): "9000-60x120", **_UP},  # far behind, and draining
+            {q("weir_backlog_seconds"): "0+60x10 600-60x10 0x100", **_UP},  # a spike that drains
+            {
+                q("weir_backlog_seconds"): "0+60x120",
+                q("weir_estimated_time_to_consume_seconds"): "3599x120",
+                **_UP,
+            },
+            {q("weir_backlog_seconds"): "0+60x120", q("weir_query_up"): "0x120"},
+        ),
+    ),
+    Case(
+        alert="WeirNeedsCapacity",
+        fires={q("weir_required_capacity_ratio"): "1x4 1.5x120", **_UP},
+        at=15,
+        labels=_OF_QUERY,
+        summary="orders/enrich needs 150% of its capacity",
+        description="More arrives than it can digest with any limit. The backlog grows until there "
+        "are more cores, less work per row, or fewer rows.",
+        quiet=(
+            {q("weir_required_capacity_ratio"): "1x120", **_UP},
+            {q("weir_required_capacity_ratio"): "1x4 3x9 0.9x100", **_UP},  # a burst
+            {q("weir_required_capacity_ratio"): "1.5x120", q("weir_query_up"): "0x120"},
+        ),
+    ),
+    Case(
+        alert="WeirTargetInfeasible",
+        fires={
+            q("weir_target_feasible"): "1x4 0x120",
+            q("weir_required_capacity_ratio"): "0.7x120",
+        },
+        at=35,
+        labels=_OF_QUERY,
+        summary="orders/enrich: no limit keeps the target",
+        description="Batches must be larger than the target allows, to digest what arrives beside "
+        "their fixed cost. Weir lets them be, up to the deadline.",
+        quiet=(
+            {q("weir_target_feasible"): "1x120"},
+            {
+                q("weir_target_feasible"): "0x120",
+                q("weir_required_capacity_ratio"): "1.1x120",  # then it needs capacity
+            },
+        ),
+    ),
+    Case(
+        alert="WeirLateRowsDropped",
+        # Two in a hundred from the first increase on: minute 1, held for 15.
+        fires={
+            q("weir_watermark_dropped_rows_total"): "0+20x120",
+            q("weir_rows_total"): "0+1000x120",
+        },
+        at=16,
+        labels=_OF_QUERY,
+        summary="orders/enrich drops late rows",
+        description="300 rows of the last 15 minutes came after the watermark and were dropped: "
+        "they are missing from the result.",
+        quiet=(
+            {
+                q("weir_watermark_dropped_rows_total"): "0+10x120",
+                q("weir_rows_total"): "0+1000x120",
+            },
+            {
+                q("weir_watermark_dropped_rows_total"): "0x4 1000x120",  # once, and no more
+                q("weir_rows_total"): "0+1000x120",
+            },
+        ),
+    ),
+    Case(
+        alert="WeirLimitHeldLong",
+        fires={q("weir_query_held"): "0x9 1x800", q("weir_query_up"): "1x900"},
+        at=730,
+        labels=_OF_QUERY,
+        summary="orders/enrich: its limit has been held by hand for 12 hours",
+        description="Weir does not adapt the limit until the hold is released.",
+        quiet=(
+            {q("weir_query_held"): "0x9 1x710 0x200", q("weir_query_up"): "1x900"},
+            {q("weir_query_held"): "1x900", q("weir_query_up"): "0x900"},
+        ),
+    ),
+    Case(
+        alert="WeirListenerDropping",
+        fires={f"weir_listener_dropped_events_total{A}": "0x4 3x120"},
+        at=5,
+        labels={**LABELS, "application": "orders"},
+        summary="orders: the listener drops events",
+        description="The queue in the driver is full, so the judgement of its queries has holes. "
+        "The job itself is not affected.",
+        quiet=({f"weir_listener_dropped_events_total{A}": "7x120"},),  # long ago
+    ),
+    Case(
+        alert="WeirDriverMemoryNearLimit",
+        fires={
+            f'weir_driver_process_resident_memory_bytes{{{WHERE},application="orders",'
+            'process="jvm"}': "1000000000x4 3865470567x120",
+            f'weir_driver_process_memory_limit_bytes{{{WHERE},application="orders",'
+            'process="jvm"}': "4294967296x130",
+        },
+        at=15,
+        labels={**LABELS, "application": "orders", "process": "jvm"},
+        summary="orders: the driver nears its memory limit",
+        description="The jvm process holds 3.6GiB, more than 90 % of what it may have.",
+        quiet=(
+            {
+                f'weir_driver_process_resident_memory_bytes{{{WHERE},application="orders",'
+                'process="jvm"}': "3865470566x120",
+                f'weir_driver_process_memory_limit_bytes{{{WHERE},application="orders",'
+                'process="jvm"}': "4294967296x120",
+            },
+        ),
+    ),
+    Case(
+        alert="WeirAgentDown",
+        fires={"weir_build_info" + AGENT: "1x4 _x120"},
+        at=15,  # the last sample, at 4, looks alive for 5 minutes; held for 5
+        labels={},
+        summary="No Weir agent is scraped",
+        description="Grants expire and drivers go back to their configured limits; jobs run on. "
+        "Nobody sees their backlog meanwhile.",
+        quiet=(
+            {"weir_build_info" + AGENT: "1x4 _x6 1x120"},  # a rollout
+            {"weir_build_info" + AGENT: "1x120"},
+        ),
+    ),
+    Case(
+        alert="WeirAgentBlind",
+        fires={
+            q("weir_query_up"): "1x4 0x120",
+            q("weir_query_state", state="terminated"): "0x120",
+            other("weir_query_up"): "1x5 0x120",
+            other("weir_query_state", state="terminated"): "0x120",
+        },
+        at=8,  # the second falls silent at minute 6
+        labels=LABELS,
+        summary="A Weir agent hears of none of its 2 queries",
+        description="They fell silent together: their drivers died, or cannot reach the agent. If "
+        "they still run, nobody sees how.",
+        quiet=(
+            {  # one is left
+                q("weir_query_up"): "1x4 0x120",
+                q("weir_query_state", state="terminated"): "0x120",
+                other("weir_query_up"): "1x120",
+                other("weir_query_state", state="terminated"): "0x120",
+            },
+            {  # they said that they end
+                q("weir_query_up"): "1x4 0x120",
+                q("weir_query_state", state="terminated"): "0x4 1x120",
+                other("weir_query_up"): "1x5 0x120",
+                other("weir_query_state", state="terminated"): "0x5 1x120",
+            },
+            {  # a single query: that is WeirQueryGone
+                q("weir_query_up"): "1x4 0x120",
+                q("weir_query_state", state="terminated"): "0x120",
+            },
+        ),
+    ),
+    Case(
+        alert="WeirAgentFull",
+        fires={
+            f'weir_agent_rejected_events_total{{{WHERE},reason="cardinality"}}': "0x4 9x120",
+        },
+        at=5,
+        labels={**LABELS, "reason": "cardinality"},
+        summary="A Weir agent knows as many queries as it may",
+        description="Events of further queries are refused, so those are not watched.",
+        quiet=(
+            {f'weir_agent_rejected_events_total{{{WHERE},reason="cardinality"}}': "9x120"},
+            {f'weir_agent_rejected_events_total{{{WHERE},reason="malformed"}}': "0+1x120"},
+        ),
+    ),
+    Case(
+        alert="WeirAgentRejectsEvents",
+        fires={
+            f'weir_agent_refused_requests_total{{{WHERE},reason="unauthorized"}}': "0x4 1+1x120",
+            f'weir_agent_refused_requests_total{{{WHERE},reason="malformed"}}': "0x130",
+        },
+        at=10,
+        labels=LABELS,
+        summary="A Weir agent refuses what drivers send",
+        description="6 requests or events in the last 10 minutes. Queries behind them are not "
+        "judged, or with holes.",
+        quiet=(
+            {f'weir_agent_refused_requests_total{{{WHERE},reason="unauthorized"}}': "5x120"},
+            {f'weir_agent_rejected_events_total{{{WHERE},reason="cardinality"}}': "0+1x120"},
+        ),
+    ),
+    Case(
+        alert="WeirAgentRejectsEvents",  # whole requests are fine, events in them are not
+        fires={
+            f'weir_agent_refused_requests_total{{{WHERE},reason="malformed"}}': "0x130",
+            f'weir_agent_rejected_events_total{{{WHERE},reason="malformed"}}': "0x4 1+1x120",
+        },
+        at=10,
+        labels=LABELS,
+        summary="A Weir agent refuses what drivers send",
+        description="6 requests or events in the last 10 minutes. Queries behind them are not "
+        "judged, or with holes.",
+        quiet=({f'weir_agent_rejected_events_total{{{WHERE},reason="malformed"}}': "5x120"},),
+    ),
+    Case(
+        alert="WeirAgentStateNotSaved",
+        fires={"weir_agent_state_writable" + AGENT: "1x4 0x120"},
+        at=10,
+        labels=LABELS,
+        summary="A Weir agent cannot save its state",
+        description="It goes on from memory. A restart now would lose what it learned and counted "
+        "since the last write.",
+        quiet=({"weir_agent_state_writable" + AGENT: "1x4 0x4 1x120"},),
+    ),
+    Case(
+        alert="WeirAgentScrapeErrors",
+        fires={"weir_agent_scrape_errors_total" + AGENT: "0x4 1x120"},
+        at=5,
+        labels=LABELS,
+        summary="A Weir agent leaves queries out of its metrics",
+        description="The view of at least one query fails. Its series are missing, and with them "
+        "its alerts.",
+        quiet=({"weir_agent_scrape_errors_total" + AGENT: "4x120"},),
+    ),
+)

@@ -1,0 +1,208 @@
+"""The alerts: committed files fresh, each silent just before and firing just after, by promtool."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from agent.export.catalogue import METRICS
+from alerts import generate
+from alerts.expressions import series
+from alerts.rules import ALERTS, RECORDINGS
+from dashboards.links import runbook
+from tests.alerts.cases import CASES, Case
+from tests.dashboards.live import tool
+
+if TYPE_CHECKING:
+    from alerts.model import Alert, Recording
+
+ROOT = Path(__file__).resolve().parents[2]
+RULES = generate.DIRECTORY / generate.RULES
+SERIES = {name: one for one in METRICS for name in one.sample_names}
+BY_NAME = {alert.name: alert for alert in ALERTS}
+
+
+def test_committed_files_are_fresh() -> None:
+    committed = {
+        path.name: path.read_text(encoding="utf-8") for path in generate.DIRECTORY.glob("*")
+    }
+    assert committed == generate.files(), "run python -m alerts"
+
+
+def test_the_command_writes_them(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "alerts", "--out", tmp_path, "--runbooks", "https://r.test/x/"],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        check=True,
+    )
+    assert sorted(done.stdout.split()) == sorted(map(str, tmp_path.glob("*")))
+    assert "https://r.test/x/WeirQueryGone.md" in (tmp_path / generate.RULES).read_text()
+
+
+def test_promtool_takes_the_rules() -> None:
+    done = subprocess.run(
+        [tool("promtool"), "check", "rules", "--lint-fatal", RULES],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"{len(ALERTS) + len(RECORDINGS)} rules found" in done.stdout
+
+
+def test_names_and_texts() -> None:
+    assert len(BY_NAME) == len(ALERTS)
+    for alert in ALERTS:
+        assert re.fullmatch(r"Weir[A-Z]\w+", alert.name)
+        assert alert.why.endswith(".")
+        assert alert.description.endswith(".")
+        assert not alert.summary.endswith(".")
+    written = yaml.safe_load(RULES.read_text())["groups"][1]["rules"]
+    assert [rule["alert"] for rule in written] == [alert.name for alert in ALERTS]
+    for rule, alert in zip(written, ALERTS, strict=True):
+        assert rule["labels"] == {"severity": alert.severity, "component": "weir"}
+        assert rule["annotations"]["runbook_url"] == runbook(alert.name)
+        assert (
+            (generate.DIRECTORY.parents[1] / "dashboards" / "generated")
+            .joinpath(f"{alert.dashboard}.json")
+            .is_file()
+        )
+
+
+def test_only_metrics_and_labels_of_the_catalogue() -> None:
+    recorded = {recording.name for recording in RECORDINGS}
+    rules: tuple[Alert | Recording, ...] = (*ALERTS, *RECORDINGS)
+    for rule in rules:
+        text = rule.expression
+        for name in recorded:
+            text = text.replace(name, "")
+        names = set(re.findall(r"\bweir_\w+", text))
+        assert names
+        assert names <= set(SERIES), rule.name
+        for name, matchers in re.findall(r"(weir_\w+)\{([^}]*)\}", text):
+            for label in re.findall(r"(\w+)=~?\"", matchers):
+                assert label in SERIES[name].label_names, (rule.name, label)
+    with pytest.raises(KeyError):
+        series("weir_nonsense")
+    with pytest.raises(ValueError, match="never"):
+        series("weir_query_state", state="nonsense")
+
+
+def test_every_alert_has_a_case() -> None:
+    assert {case.alert for case in CASES} == set(BY_NAME)
+
+
+def _unit_tests(case: Case) -> list[dict[str, Any]]:
+    """promtool's tests: silent before, firing after with these words, never under quiet series."""
+    alert = BY_NAME[case.alert]
+    annotations = {
+        "summary": case.summary,
+        "description": case.description,
+        "runbook_url": runbook(case.alert),
+        "dashboard_path": generate.dashboard_path(alert),
+    }
+    for label, value in case.labels.items():
+        annotations["dashboard_path"] = annotations["dashboard_path"].replace(
+            f"{{{{ $labels.{label} | urlquery }}}}", value
+        )
+    labels = {**case.labels, "severity": alert.severity, "component": "weir"}
+
+    def at(minute: int, *expected: dict[str, Any]) -> dict[str, Any]:
+        return {"eval_time": f"{minute}m", "alertname": case.alert, "exp_alerts": list(expected)}
+
+    def given(wanted: dict[str, str]) -> list[dict[str, str]]:
+        return [{"series": name, "values": values} for name, values in wanted.items()]
+
+    tests = [
+        {
+            "interval": "1m",
+            "input_series": given(case.fires),
+            "alert_rule_test": [
+                *(at(minute) for minute in range(case.last_silent + 1)),
+                at(case.at, {"exp_labels": labels, "exp_annotations": annotations}),
+            ],
+        }
+    ]
+    tests += [
+        {
+            "interval": "1m",
+            "input_series": given(wanted),
+            "alert_rule_test": [at(minute) for minute in range(case.at + 60)],
+        }
+        for wanted in case.quiet
+    ]
+    return tests
+
+
+@pytest.mark.parametrize("case", CASES, ids=[f"{case.alert}-{at}" for at, case in enumerate(CASES)])
+def test_silent_just_before_and_firing_just_after(case: Case, tmp_path: Path) -> None:
+    path = tmp_path / "tests.json"
+    path.write_text(
+        json.dumps(
+            {
+                "rule_files": [str(RULES)],
+                "evaluation_interval": "1m",
+                "tests": _unit_tests(case),
+            }
+        )
+    )
+    done = subprocess.run(
+        [tool("promtool"), "test", "rules", path], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "SUCCESS" in done.stdout
+
+
+def test_a_wrong_expectation_fails(tmp_path: Path) -> None:
+    """That the test above can fail at all: the same tests, asked a minute early."""
+    case = CASES[0]
+    tests = _unit_tests(case)
+    tests[0]["alert_rule_test"][-1]["eval_time"] = f"{case.at - 1}m"
+    path = tmp_path / "tests.json"
+    path.write_text(json.dumps({"rule_files": [str(RULES)], "tests": tests}))
+    done = subprocess.run(
+        [tool("promtool"), "test", "rules", path], capture_output=True, text=True, check=False
+    )
+    assert done.returncode != 0
+
+
+def test_recordings_are_what_they_say(tmp_path: Path) -> None:
+    path = tmp_path / "tests.json"
+    bucket = 'weir_batch_duration_seconds_bucket{application="a",query="q",instance="i",le="%s"}'
+    asked = [
+        ("query:weir_backlog_seconds:deriv15m", 0.5),
+        ("query:weir_rows:rate5m", 100),
+        ("query:weir_batch_duration_seconds:p99_15m", 4.95),
+    ]
+    test = {
+        "interval": "1m",
+        "input_series": [
+            {"series": 'weir_backlog_seconds{application="a",query="q"}', "values": "0+30x30"},
+            {"series": 'weir_rows_total{application="a",query="q"}', "values": "0+6000x30"},
+            {"series": bucket % "2.5", "values": "0+10x30"},
+            {"series": bucket % "5.0", "values": "0+20x30"},
+            {"series": bucket % "+Inf", "values": "0+20x30"},
+        ],
+        "promql_expr_test": [
+            {
+                "expr": f"round({name}, 0.01)",
+                "eval_time": "20m",
+                "exp_samples": [{"labels": '{application="a",query="q"}', "value": value}],
+            }
+            for name, value in asked
+        ],
+    }
+    path.write_text(json.dumps({"rule_files": [str(RULES)], "tests": [test]}))
+    done = subprocess.run(
+        [tool("promtool"), "test", "rules", path], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -1,0 +1,90 @@
+"""The runbooks: one for each alert and none besides, and what they tell to do exists."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from agent.export.catalogue import METRICS
+from alerts.rules import ALERTS
+
+ROOT = Path(__file__).resolve().parents[2]
+RUNBOOKS = ROOT / "docs" / "runbooks"
+PAGES = {path.stem: path.read_text(encoding="utf-8") for path in RUNBOOKS.glob("*.md")}
+BOARDS = {
+    board["title"]: {panel["title"] for panel in board["panels"]}
+    for board in (
+        json.loads(path.read_text(encoding="utf-8"))
+        for path in (ROOT / "dashboards" / "generated").glob("*.json")
+    )
+}
+SERIES = {name for one in METRICS for name in one.sample_names}
+
+
+def section(page: str, name: str) -> str:
+    return PAGES[page].split(f"\n## {name}\n", 1)[1].split("\n## ", 1)[0]
+
+
+def test_one_for_each_alert_and_none_besides() -> None:
+    assert set(PAGES) == {alert.name for alert in ALERTS}
+
+
+@pytest.mark.parametrize("page", sorted(PAGES))
+def test_parts(page: str) -> None:
+    text = PAGES[page]
+    assert text.startswith(f"# {page}\n")
+    headings = re.findall(r"^## (.+)$", text, re.MULTILINE)
+    assert headings == ["Meaning", "Impact", "Diagnosis", "Mitigation"]
+    for heading in headings:
+        assert len(section(page, heading).strip()) > 20
+    assert max(map(len, text.splitlines())) <= 120
+
+
+@pytest.mark.parametrize("page", sorted(PAGES))
+def test_diagnosis_names_a_command_and_panels_that_exist(page: str) -> None:
+    text = section(page, "Diagnosis")
+    assert re.search(r"`weir \w+", text)
+    boards = re.findall(r"[Dd]ashboard \*(Weir / [^*]+)\*", text)
+    assert boards
+    assert set(boards) <= set(BOARDS)
+    panels = set(re.findall(r"\*([A-Z][^*]+)\*", text)) - set(boards)
+    shown = set().union(*(BOARDS[board] for board in boards))
+    # A page may speak of Spark's own UI too.
+    elsewhere = {"Stages", "Executors", "Thread dump"}
+    assert panels & shown, "no panel is named"
+    assert panels <= shown | elsewhere
+
+
+@pytest.mark.parametrize("page", sorted(PAGES))
+def test_metrics_and_links_exist(page: str) -> None:
+    text = PAGES[page]
+    assert set(re.findall(r"\bweir_\w+", text)) <= SERIES
+    for target in re.findall(r"\]\(([^)]+)\)", text):
+        assert (RUNBOOKS / target).is_file(), target
+
+
+def test_commands_exist() -> None:
+    """Every ``weir …`` of every page is a command of the program, with as many words."""
+    told = {
+        tuple(one.split()) for text in PAGES.values() for one in re.findall(r"`weir ([^`]+)`", text)
+    }
+    assert told
+    for name in sorted({words[0] for words in told}):
+        done = subprocess.run(
+            [sys.executable, "-c", "from agent.cli import main; main()", name, "--help"],
+            capture_output=True,
+            text=True,
+            cwd=ROOT,
+            env={"COLUMNS": "200", "PATH": "/usr/bin:/bin"},
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        usage = done.stdout.split("\n\n", 1)[0]
+        for words in told:
+            if words[0] == name:
+                assert usage.count("{") >= len(words) - 1 - usage.count("[["), (words, usage)
