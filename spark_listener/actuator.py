@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from spark_listener.replies import Grant
 
 _HISTORY: Final = 64
+_EARLY: Final = 63  # grants kept until the sources are known
 _ALWAYS: Final = float("-inf")
 
 
@@ -155,7 +156,7 @@ class Actuator:
         for grant in grants:
             if not self.ready:
                 self._early = [held for held in self._early if held[0].source != grant.source]
-                self._early.append((grant, now))
+                self._early = [*self._early[-_EARLY:], (grant, now)]
                 continue
             source = next((item for item in self.sources if item.index == grant.source), None)
             if source is None:
@@ -246,6 +247,6 @@ class Actuator:
     def _refuse(self, why: str, index: int) -> None:
         name = self._query.name or self._query.id
         self._complaints.warn(
-            f"refused:{self._query.run_id}:{index}",
+            f"refused:{self._query.run_id}",
             f"weir: query {name!r}, source {index}: a granted limit was not set: {why}",
         )

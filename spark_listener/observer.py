@@ -19,6 +19,7 @@ from spark_listener.files import FileBacklog, FileSource, FileWatcher
 from spark_listener.first_batch import FirstBatchGate
 from spark_listener.limits import FILE_CLASSES
 from spark_listener.listener import Captured
+from spark_listener.mailbox import Mailbox
 from spark_listener.progress import ProgressText, read_progress
 from spark_listener.query import Query, mode_note, takes_all_at_once
 from spark_listener.wire import Control, SourceLimit, format_time
@@ -54,58 +55,6 @@ class Run:
     silent_beats: int = 0  # heartbeats in a row that found it inactive
 
 
-class Mailbox:
-    """What waits for the observer. Bounded: the oldest progress goes first."""
-
-    def __init__(self, capacity: int) -> None:
-        self._capacity = capacity
-        self._changed = threading.Condition()
-        self._captured: deque[Captured] = deque()
-        self._replies: deque[Reply] = deque(maxlen=16)
-        self._woken = False
-        self.dropped_total = 0
-
-    def __len__(self) -> int:
-        return len(self._captured)
-
-    def deliver(self, item: Captured) -> None:
-        """Takes an event from a callback; never blocks."""
-        with self._changed:
-            if len(self._captured) >= self._capacity:
-                for index, waiting in enumerate(self._captured):
-                    if waiting.kind == "progress":
-                        del self._captured[index]
-                        break
-                else:
-                    self._captured.popleft()
-                self.dropped_total += 1
-            self._captured.append(item)
-            self._changed.notify()
-
-    def reply(self, reply: Reply) -> None:
-        """Takes the agent's reply from the sender."""
-        with self._changed:
-            self._replies.append(reply)
-            self._changed.notify()
-
-    def wake(self) -> None:
-        """Ends a wait in ``take``."""
-        with self._changed:
-            self._woken = True
-            self._changed.notify()
-
-    def take(self, timeout_seconds: float) -> tuple[list[Captured], list[Reply]]:
-        """Everything that waits, oldest first; waits for the first of it."""
-        with self._changed:
-            if not (self._captured or self._replies or self._woken):
-                self._changed.wait(timeout_seconds)
-            captured, replies = list(self._captured), list(self._replies)
-            self._captured.clear()
-            self._replies.clear()
-            self._woken = False
-            return captured, replies
-
-
 class Observer:
     """Owns the thread ``weir-observer``."""
 
@@ -130,6 +79,7 @@ class Observer:
         self._stopping = threading.Event()
         self._quiesce: deque[tuple[Any, threading.Event]] = deque()
         self._failed_rounds = 0
+        self._next_heartbeat = time.monotonic()  # at once: it tells whether the agent is there
         self._answered = 0  # the highest number whose reply has been taken in
         self._sessions: list[Any] = []
         self._thread = threading.Thread(target=self._loop, name="weir-observer", daemon=True)
@@ -196,36 +146,46 @@ class Observer:
     # -- the thread -----------------------------------------------------------------------------
 
     def _loop(self) -> None:
-        next_heartbeat = time.monotonic()  # at once: it tells whether the agent is there
         while not self._stopping.is_set():
-            try:
-                wait = min(_TICK_SECONDS, max(0.0, next_heartbeat - time.monotonic()))
-                if any(run.gate is not None for run in self._runs.values()):
-                    wait = min(wait, _GATE_TICK_SECONDS)
-                captured, replies = self.mailbox.take(wait)
-                if self._spark_stopped():
-                    self._end_all(captured)
-                    self._on_lost()
-                    return
-                for item in captured:
-                    self._guarded(f"a {item.kind} event", self._take, item)
-                now = time.monotonic()
-                for reply in replies:
-                    self._answered = max(self._answered, reply.acknowledged)
-                    for run in list(self._runs.values()):
-                        mine = [grant for grant in reply.grants if grant.run_id == run.query.run_id]
-                        run.actuator.take(mine, now)
-                for run in list(self._runs.values()):
-                    self._guarded("a query's limits", self._steer, run)
-                self._leave_sessions()
-                if time.monotonic() >= next_heartbeat:
-                    next_heartbeat = time.monotonic() + self._settings.heartbeat_seconds
-                    self._guarded("a heartbeat", self._heartbeat)
-                if self._sender is not None:
-                    self._sender.cut_if_overdue()
-            except Exception as error:
-                self._complaints.error("observing", error)
-                self._stopping.wait(_TICK_SECONDS)
+            self._round_guarded()
+
+    def _round_guarded(self) -> None:
+        try:
+            self._round()
+        except Exception as error:
+            self._complaints.error("observing", error)
+            self._stopping.wait(_TICK_SECONDS)
+
+    def _round(self) -> None:
+        captured, replies = self.mailbox.take(self._wait_seconds())
+        if self._spark_stopped():
+            self._end_all(captured)
+            self._stopping.set()
+            self._on_lost()
+            return
+        for item in captured:
+            self._guarded(f"a {item.kind} event", self._take, item)
+        for reply in replies:
+            self._answered = max(self._answered, reply.acknowledged)
+            self._hand_out(reply)
+        for run in list(self._runs.values()):
+            self._guarded("a query's limits", self._steer, run)
+        self._leave_sessions()
+        if time.monotonic() >= self._next_heartbeat:
+            self._next_heartbeat = time.monotonic() + self._settings.heartbeat_seconds
+            self._guarded("a heartbeat", self._heartbeat)
+        if self._sender is not None:
+            self._sender.cut_if_overdue()
+
+    def _wait_seconds(self) -> float:
+        until_heartbeat = max(0.0, self._next_heartbeat - time.monotonic())
+        held = any(run.gate is not None for run in self._runs.values())
+        return min(_GATE_TICK_SECONDS if held else _TICK_SECONDS, until_heartbeat)
+
+    def _hand_out(self, reply: Reply) -> None:
+        now = time.monotonic()
+        for run_id, run in self._runs.items():
+            run.actuator.take([grant for grant in reply.grants if grant.run_id == run_id], now)
 
     def _guarded(self, what: str, act: Callable[..., object], *arguments: Any) -> None:
         try:

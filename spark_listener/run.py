@@ -44,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     except (SyntaxError, ValueError):
         # As Python itself would: the traceback of the job's own error, exit code 1.
-        sys.excepthook(*_own_error(drop_frames=0))
+        sys.excepthook(*_own_error())
         return 1
     sys.argv = [str(job), *given[1:]]
     _set_import_path(job)
@@ -65,16 +65,15 @@ def _run(code: types.CodeType, path: str) -> int:
     except BaseException as error:
         if isinstance(error, KeyboardInterrupt):
             raise
-        sys.excepthook(*_own_error(drop_frames=1))
+        sys.excepthook(*_own_error())
         return 1
     return 0
 
 
-def _own_error(*, drop_frames: int) -> tuple[Any, Any, Any]:
-    """The error being handled, without the frames that are ours."""
+def _own_error() -> tuple[Any, Any, Any]:
+    """The error being handled, without the frame of ours that stands first in its traceback."""
     kind, error, trace = sys.exc_info()
-    for _ in range(drop_frames):
-        trace = trace.tb_next if trace is not None else None
+    trace = trace.tb_next if trace is not None else None
     if error is not None:
         error.__traceback__ = trace
     return kind, error, trace

@@ -5,6 +5,7 @@ For tests of the driver's protocol: agents that hang, lie, refuse or vanish on c
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 import ssl
@@ -16,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from typing_extensions import Self
 
 Grants = list[dict[str, Any]]
 
@@ -82,14 +85,13 @@ class FakeAgent:
             self._server.shutdown()
             self._server.server_close()
             for connection in list(self._connections):
-                try:
+                with contextlib.suppress(OSError):
                     connection.shutdown(socket.SHUT_RDWR)
-                except OSError:
-                    pass
             self._server = None
 
-    def __enter__(self) -> FakeAgent:
-        return self.start()
+    def __enter__(self) -> Self:
+        self.start()
+        return self
 
     def __exit__(self, *_: object) -> None:
         self.stop()

@@ -1,0 +1,128 @@
+"""Which limit is wanted when, and which was in force when: grants live, expire, are given back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from spark_listener.actuator import Actuator, SourceControl
+from spark_listener.complaints import Complaints
+from spark_listener.limits import ALL, FILE_CLASSES, KAFKA_CLASS, Limit, Refused, handle_of
+from spark_listener.replies import Grant
+
+FILES = FILE_CLASSES[1]
+
+
+def source(configured: Limit, source_class: str = FILES) -> SourceControl:
+    handle = handle_of(configured, source_class)
+    return SourceControl(0, source_class, handle, configured, configured)
+
+
+def grant(limit: int | None, *, unit: Any = "files", life: float = 60.0) -> Grant:
+    return Grant("run", 0, unit, limit, life, "raise")
+
+
+@pytest.mark.parametrize(
+    ("configured", "granted", "at", "wanted"),
+    [
+        (Limit("files", 5), None, 0.0, Limit("files", 5)),
+        (Limit("files", 5), grant(9), 0.0, Limit("files", 9)),
+        (Limit("files", 5), grant(9), 59.9, Limit("files", 9)),
+        (Limit("files", 5), grant(9), 60.0, Limit("files", 5)),  # past its life: the user's own
+        (Limit("files", 5), grant(None), 0.0, Limit("files", 5)),  # no limit: the user's still
+        (ALL, grant(9), 0.0, Limit("files", 9)),
+        (ALL, grant(9), 1e6, Limit("files", 9)),  # nothing configured: the last grant stays
+        (ALL, grant(None), 0.0, ALL),
+    ],
+)
+def test_wanted(configured: Limit, granted: Grant | None, at: float, wanted: Limit) -> None:
+    control = source(configured)
+    if granted is not None:
+        assert control.take(granted, 0.0)
+    assert control.wanted(at) == wanted
+
+
+def test_every_reply_that_names_it_renews_a_grant() -> None:
+    control = source(Limit("files", 5))
+    for moment in range(0, 600, 50):
+        control.take(grant(9), float(moment))
+        assert control.wanted(float(moment + 50)) == Limit("files", 9)
+    assert control.wanted(550.0 + 60.0) == Limit("files", 5)
+
+
+def test_kafkas_minimum_stays_beside_the_grant_after_its_life() -> None:
+    minimum = Limit("min_rows", 100, 5000)
+    control = source(minimum, KAFKA_CLASS)
+    control.take(grant(7, unit="rows"), 0.0)
+    expected = Limit("composite", parts=(minimum, Limit("rows", 7)))
+    assert control.wanted(0.0) == control.wanted(1e6) == expected
+
+
+def test_a_grant_in_another_unit_is_not_taken() -> None:
+    control = source(Limit("files", 5))
+    assert not control.take(grant(9, unit="rows"), 0.0)
+    assert control.wanted(0.0) == Limit("files", 5)
+
+
+def test_which_limit_was_in_force_when() -> None:
+    control = source(Limit("files", 5))
+    control.changed(Limit("files", 9), 100.0)
+    control.changed(Limit("files", 20), 200.0)
+    assert [control.in_force_at(t) for t in (0.0, 99.9, 100.0, 150.0, 200.0, 1e12)] == [
+        5, 5, 9, 9, 20, 20,
+    ]  # fmt: skip
+
+
+def test_a_first_batch_obeys_the_limit_set_while_it_was_held() -> None:
+    control = source(Limit("files", 5))
+    control.changed(Limit("files", 2), 100.0)
+    control.settle_first_batch()
+    assert control.in_force_at(99.0) == 2
+
+
+def test_history_is_bounded() -> None:
+    control = source(Limit("files", 5))
+    for moment in range(1000):
+        control.changed(Limit("files", moment + 1), float(moment))
+    assert len(control.changes) <= 64
+    assert control.in_force_at(998.5) == 999
+    assert control.in_force_at(0.0) == control.changes[0][1]
+
+
+class NoQuery:
+    """A query whose sources are not set up yet."""
+
+    id, run_id, name = "q", "run", "n"
+
+    class abilities:  # noqa: N801
+        limits = True
+
+    @staticmethod
+    def limits_known() -> bool:
+        return False
+
+
+def test_a_grant_that_comes_before_the_sources_is_kept_the_newest_per_source() -> None:
+    actuator = Actuator(
+        NoQuery(),  # type: ignore[arg-type]
+        None,
+        allowed=True,
+        complaints=Complaints(),
+        clock=lambda: 0.0,
+    )
+    assert not actuator.prepare()
+    actuator.take([grant(3), grant(4)], 0.0)
+    assert actuator.has_early_grants
+    assert [held.limit for held, _ in actuator._early] == [4]
+    assert not actuator.apply(0.0)
+
+
+def test_wanted_never_leaves_the_class() -> None:
+    control = source(Limit("files", 5))
+    control.grant = grant(9, unit="rows")  # as if the check of the unit were not there
+    control.grant_ends = 60.0
+    assert control.wanted(0.0) == Limit("files", 9)
+    control.grant = grant(0)
+    with pytest.raises(Refused):
+        control.wanted(0.0)

@@ -1,0 +1,137 @@
+"""Backlog from progress and from directories: unknown is None, a lower bound stays below."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spark_listener.backlog import admitted_of, backlog_of, log_offset, offsets_between
+from spark_listener.files import FileBacklog, Listing
+from spark_listener.limits import FILE_CLASSES, KAFKA_CLASS
+
+DELTA = "org.apache.spark.sql.delta.sources.DeltaSource"
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "expected"),
+    [
+        ({"t": {"0": 5, "1": 7}}, {"t": {"0": 9, "1": 7}}, 4),
+        ('{"t":{"0":5}}', '{"t":{"0":9}}', 4),
+        ({"t": {"0": 5}}, {"t": {"0": 9, "1": 100}}, 4),  # where a new partition began: unknown
+        ({"t": {"0": 50}}, {"t": {"0": 9}}, 0),  # a topic made anew
+        (None, {"t": {"0": 9}}, None),
+        ({"t": {"0": 9}}, None, None),
+        ({"logOffset": 3}, {"logOffset": 4}, None),
+        ({"t": {"0": -1}}, {"t": {"0": 9}}, None),
+        ({"t": {"0": True}}, {"t": {"0": 9}}, None),
+        ("not json", {"t": {"0": 9}}, None),
+        ({}, {}, None),
+    ],
+)
+def test_offsets(start: Any, end: Any, expected: int | None) -> None:
+    assert offsets_between(start, end) == expected
+
+
+@pytest.mark.parametrize(
+    ("source", "class_name", "unit", "expected"),
+    [
+        ({"endOffset": {"t": {"0": 5}}, "latestOffset": {"t": {"0": 8}}}, KAFKA_CLASS, "rows", 3),
+        ({"endOffset": {"t": {"0": 5}}, "latestOffset": None}, KAFKA_CLASS, "rows", None),
+        ({"metrics": {"numFilesOutstanding": "12"}}, DELTA, "files", 12),
+        ({"metrics": {"numBytesOutstanding": "9000"}}, DELTA, "bytes", 9000),
+        ({"metrics": {"numFilesOutstanding": "many"}}, DELTA, "files", None),
+        ({"metrics": {"numFilesOutstanding": "-1"}}, DELTA, "files", None),
+        ({"metrics": None}, DELTA, "files", None),
+        ({}, FILE_CLASSES[0], "files", None),
+    ],
+)
+def test_backlog(source: Any, class_name: str, unit: Any, expected: int | None) -> None:
+    assert backlog_of(source, class_name, unit) == expected
+
+
+def test_admitted() -> None:
+    kafka = {"startOffset": {"t": {"0": 1}}, "endOffset": {"t": {"0": 5}}, "numInputRows": 8}
+    assert admitted_of(kafka, KAFKA_CLASS, "rows") == 4  # a self-join reads each row twice
+    assert admitted_of({"numInputRows": 8}, "x", "rows") == 8
+    assert admitted_of({"numInputRows": -1}, "x", "rows") is None
+    assert admitted_of({"numInputRows": 8}, DELTA, "files") is None
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [({"logOffset": 3}, 3), ('{"logOffset": 3}', 3), (None, None), ({"logOffset": -1}, None),
+     ({}, None), (3, None), ("x", None)],
+)  # fmt: skip
+def test_log_offset(value: Any, expected: int | None) -> None:
+    assert log_offset(value) == expected
+
+
+def listing(files: int, seen: int, *, exact: bool = True) -> Listing:
+    return Listing(files, seen, 1000.0, exact=exact)
+
+
+def test_nothing_known_is_none() -> None:
+    assert FileBacklog().waiting(5, None).backlog is None
+
+
+def test_the_unread_list_is_a_lower_bound() -> None:
+    waiting = FileBacklog().waiting(5, 10)
+    assert (waiting.backlog, waiting.bound, waiting.observed_time) == (10, "lower", None)
+
+
+def test_a_listing_sees_what_the_unread_list_misses() -> None:
+    state = FileBacklog()
+    state.listed(listing(files=100, seen=5))
+    waiting = state.waiting(5, 10)
+    assert (waiting.backlog, waiting.bound) == (95, "exact")
+    assert waiting.observed_time == "1970-01-01T00:16:40.000Z"
+
+
+def test_what_was_taken_since_the_listing_is_taken_off() -> None:
+    state = FileBacklog()
+    state.listed(listing(files=100, seen=5))
+    assert state.waiting(25, None).backlog == 75
+    assert state.waiting(200, None).backlog == 0  # new ones came and went unseen
+
+
+def test_drained_is_zero_not_unknown() -> None:
+    state = FileBacklog()
+    state.listed(listing(files=100, seen=100))
+    assert state.waiting(100, None).backlog == 0
+
+
+def test_files_that_the_source_forgets_by_age_do_not_come_back_as_backlog() -> None:
+    state = FileBacklog()
+    state.listed(listing(files=100, seen=80))
+    assert state.waiting(80, None).backlog == 20
+    assert state.waiting(30, None).backlog == 20  # 50 forgotten, none taken
+    assert state.waiting(40, None).backlog == 10
+
+
+def test_where_read_files_are_deleted_a_listing_is_a_lower_bound() -> None:
+    state = FileBacklog(deletes=True)
+    state.listed(listing(files=10, seen=500))
+    waiting = state.waiting(500, 3)
+    assert (waiting.backlog, waiting.bound) == (3, "lower")
+
+
+@given(st.data())
+def test_never_more_than_the_truth_and_arrivals_never_decrease(data: st.DataObject) -> None:
+    """A directory that only grows: every backlog told is at most the true one."""
+    state = FileBacklog()
+    files, seen, arrived = 0, 0, 0
+    for _ in range(data.draw(st.integers(1, 30))):
+        files += data.draw(st.integers(0, 5))
+        if data.draw(st.booleans()):
+            state.listed(listing(files, seen))
+        seen += data.draw(st.integers(0, files - seen))
+        unread = data.draw(st.none() | st.integers(0, files - seen))
+        waiting = state.waiting(seen, unread)
+        if waiting.backlog is not None and waiting.arrived is not None:
+            assert 0 <= waiting.backlog <= files - seen
+            assert waiting.backlog >= (unread or 0)
+            assert waiting.arrived >= arrived
+            arrived = waiting.arrived

@@ -1,0 +1,183 @@
+"""A limit is never replaced by one of another class: by table, and for anything else."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spark_listener.limits import (
+    ALL,
+    FILE_CLASSES,
+    GIVABLE,
+    KAFKA_CLASS,
+    LARGEST,
+    Limit,
+    Refused,
+    handle_of,
+    maximum_of,
+    may_follow,
+    replacement,
+)
+from spark_listener.wire import UNITS
+
+FILES = FILE_CLASSES[1]
+RATE = "org.apache.spark.sql.execution.streaming.sources.RateStreamMicroBatchStream"
+RATE_MICRO_BATCH = "org.apache.spark.sql.execution.streaming.sources.RatePerMicroBatchStream"
+SOCKET = "org.apache.spark.sql.execution.streaming.sources.TextSocketMicroBatchStream"
+DELTA = "org.apache.spark.sql.delta.sources.DeltaSource"
+WRAPPER = "org.apache.spark.sql.execution.streaming.AvailableNowMicroBatchStreamWrapper"
+MINIMUM = Limit("min_rows", 100, 5000)
+OWN = Limit("other", class_name="org.apache.spark.sql.delta.sources.CompositeLimit")
+
+
+def composite(*parts: Limit) -> Limit:
+    return Limit("composite", parts=parts)
+
+
+GIVEN = [
+    # configured, source, unit, what comes of a grant of 7
+    (Limit("files", 2), FILES, "files", Limit("files", 7)),
+    (Limit("files", 2), FILE_CLASSES[0], "files", Limit("files", 7)),
+    (Limit("bytes", 2), FILES, "bytes", Limit("bytes", 7)),
+    (ALL, FILES, "files", Limit("files", 7)),
+    (ALL, FILE_CLASSES[0], "files", Limit("files", 7)),
+    (Limit("rows", 2), KAFKA_CLASS, "rows", Limit("rows", 7)),
+    (ALL, KAFKA_CLASS, "rows", Limit("rows", 7)),
+    (MINIMUM, KAFKA_CLASS, "rows", composite(MINIMUM, Limit("rows", 7))),
+    (composite(MINIMUM), KAFKA_CLASS, "rows", composite(MINIMUM, Limit("rows", 7))),
+    (
+        composite(MINIMUM, Limit("rows", 500)),
+        KAFKA_CLASS,
+        "rows",
+        composite(MINIMUM, Limit("rows", 7)),
+    ),
+    (Limit("files", 1000), DELTA, "files", Limit("files", 7)),
+    (
+        composite(Limit("files", 5), Limit("rows", 9)),
+        "org.apache.iceberg.spark.source.SparkMicroBatchStream",
+        "rows",
+        composite(Limit("files", 5), Limit("rows", 7)),
+    ),
+    (composite(OWN, Limit("files", 5)), DELTA, "files", composite(OWN, Limit("files", 7))),
+]
+
+REFUSED = [
+    (Limit("files", 2), FILES, "rows"),  # seen: maxRows on a file source ends the query
+    (Limit("files", 2), FILES, "bytes"),
+    (Limit("bytes", 2), FILES, "files"),
+    (ALL, FILES, "rows"),
+    (ALL, FILES, "bytes"),
+    (ALL, KAFKA_CLASS, "files"),
+    (Limit("rows", 2), KAFKA_CLASS, "bytes"),
+    (MINIMUM, KAFKA_CLASS, "files"),
+    (MINIMUM, "some.other.Stream", "rows"),
+    (composite(MINIMUM), "some.other.Stream", "rows"),
+    (composite(), KAFKA_CLASS, "rows"),
+    (composite(Limit("files", 1), Limit("files", 2)), DELTA, "files"),
+    (composite(OWN), DELTA, "files"),
+    (ALL, RATE, "rows"),
+    (ALL, SOCKET, "rows"),
+    (ALL, DELTA, "files"),
+    (OWN, DELTA, "files"),
+    (OWN, KAFKA_CLASS, "rows"),
+]
+
+
+@pytest.mark.parametrize(("configured", "source", "unit", "expected"), GIVEN)
+def test_replaced_within_its_class(
+    configured: Limit, source: str, unit: str, expected: Limit
+) -> None:
+    assert replacement(configured, source, unit, 7) == expected
+    assert may_follow(expected, configured, source, unit)
+    assert handle_of(configured, source).control == "live"
+    assert handle_of(configured, source).unit == unit
+
+
+@pytest.mark.parametrize(("configured", "source", "unit"), REFUSED)
+def test_refused(configured: Limit, source: str, unit: str) -> None:
+    with pytest.raises(Refused):
+        replacement(configured, source, unit, 7)
+
+
+@pytest.mark.parametrize(
+    ("configured", "source", "control"),
+    [
+        (ALL, RATE, "advice"),
+        (Limit("rows", 10), RATE_MICRO_BATCH, "advice"),
+        (ALL, SOCKET, "advice"),
+        (ALL, WRAPPER, "advice"),
+        (Limit("rows", 10), WRAPPER, "advice"),
+        (ALL, DELTA, "advice"),
+        (OWN, DELTA, "advice"),
+        (MINIMUM, "some.other.Stream", "advice"),
+    ],
+)
+def test_what_cannot_be_steered_says_why(configured: Limit, source: str, control: str) -> None:
+    handle = handle_of(configured, source)
+    assert handle.control == control
+    assert handle.note
+
+
+def test_a_trigger_that_takes_everything_gets_no_limit() -> None:
+    assert handle_of(Limit("files", 2), FILES, all_at_once=True).control == "none"
+
+
+@pytest.mark.parametrize("maximum", [0, -1, -(2**70)])
+def test_a_limit_that_stops_the_query_is_refused(maximum: int) -> None:
+    with pytest.raises(Refused):
+        replacement(Limit("files", 2), FILES, "files", maximum)
+
+
+def test_a_limit_beyond_javas_type_is_cut_to_it() -> None:
+    assert replacement(ALL, FILES, "files", 2**40) == Limit("files", 2**31 - 1)
+    assert replacement(Limit("rows", 1), KAFKA_CLASS, "rows", 2**80) == Limit("rows", 2**63 - 1)
+
+
+simple = st.one_of(
+    st.just(ALL),
+    st.builds(Limit, st.sampled_from(UNITS), st.integers(1, 2**31 - 1)),
+    st.builds(Limit, st.just("min_rows"), st.integers(1, 10**9), st.integers(0, 10**6)),
+    st.builds(Limit, st.just("other"), class_name=st.sampled_from(["a.B", "c.D"])),
+)
+any_limit = st.one_of(
+    simple,
+    st.lists(simple, max_size=4).map(lambda parts: Limit("composite", parts=tuple(parts))),
+)
+any_source = st.sampled_from([*GIVABLE, RATE, RATE_MICRO_BATCH, SOCKET, DELTA, WRAPPER, "x.Y"])
+
+
+@given(any_limit, any_source, st.sampled_from(UNITS), st.integers(-5, 2**70))
+def test_whatever_is_configured_the_class_stays(
+    configured: Limit, source: str, unit: str, maximum: int
+) -> None:
+    try:
+        new = replacement(configured, source, unit, maximum)
+    except Refused:
+        return
+    assert maximum_of(new, unit) is not None
+    assert 1 <= (maximum_of(new, unit) or 0) <= LARGEST[unit]
+    if new.same_class(configured):
+        # Nothing but the one number has moved.
+        pairs = zip(new.parts or (new,), configured.parts or (configured,), strict=True)
+        assert sum(mine != its for mine, its in pairs) <= 1
+        return
+    # Another class only where the source is on the list of those that take it.
+    assert GIVABLE[source] == unit
+    if configured.kind == "all":
+        assert new == Limit(unit, min(maximum, LARGEST[unit]))
+    else:
+        kept = configured.parts or (configured,)
+        assert all(part.kind == "min_rows" for part in kept)
+        assert new.parts[:-1] == kept
+        assert new.parts[-1].kind == unit
+
+
+@given(any_limit, any_limit, any_source, st.sampled_from(UNITS))
+def test_a_strangers_limit_is_left_alone(
+    present: Limit, configured: Limit, source: str, unit: str
+) -> None:
+    if may_follow(present, configured, source, unit) and present != configured:
+        maximum = maximum_of(present, unit)
+        assert maximum is not None
+        assert replacement(configured, source, unit, maximum) == present

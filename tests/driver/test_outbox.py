@@ -1,0 +1,152 @@
+"""The queue of unacknowledged events: numbered, bounded, resent, never lost uncounted."""
+
+from __future__ import annotations
+
+import json
+
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from spark_listener.outbox import Outbox, Pending
+
+
+def take(outbox: Outbox, events: int = 500) -> list[Pending]:
+    return outbox.take(max_events=events, max_bytes=1 << 20, timeout_seconds=0.0)
+
+
+def put(outbox: Outbox, kind: str = "progress", body: str = "{}") -> int:
+    return outbox.put(kind, "2026-11-21T08:55:02.865Z", body)
+
+
+def test_an_event_goes_out_as_the_contract_says_and_its_body_unchanged() -> None:
+    outbox = Outbox(10, largest_bytes=1000)
+    body = '{"id": "a",  "rate":1.0E7}'
+    outbox.put("progress", "2026-11-21T08:55:02.865Z", body, {"limits": [{"source": 0}]})
+    [pending] = take(outbox)
+    assert body.encode() in pending.data
+    assert json.loads(pending.data) == {
+        "sequence": 1,
+        "type": "progress",
+        "time": "2026-11-21T08:55:02.865Z",
+        "body": {"id": "a", "rate": 1.0e7},
+        "limits": [{"source": 0}],
+    }
+
+
+def test_unacknowledged_events_are_taken_again() -> None:
+    outbox = Outbox(10, largest_bytes=1000)
+    for _ in range(3):
+        put(outbox)
+    assert [item.sequence for item in take(outbox)] == [1, 2, 3]
+    outbox.landed()
+    assert [item.sequence for item in take(outbox)] == [1, 2, 3]
+    assert outbox.settle(2) == 2
+    outbox.landed()
+    put(outbox)
+    assert [item.sequence for item in take(outbox)] == [3, 4]
+
+
+def test_an_acknowledgement_beyond_what_was_sent_counts_as_far_as_sent() -> None:
+    outbox = Outbox(10, largest_bytes=1000)
+    put(outbox)
+    take(outbox)
+    put(outbox)
+    outbox.settle(10**9)
+    outbox.landed()
+    assert outbox.acknowledged == 1
+    assert [item.sequence for item in take(outbox)] == [2]
+
+
+def test_the_oldest_progress_goes_first_starts_and_ends_stay() -> None:
+    outbox = Outbox(3, largest_bytes=1000)
+    put(outbox, "started")
+    put(outbox)
+    put(outbox, "terminated")
+    put(outbox)
+    assert [item.sequence for item in take(outbox)] == [1, 3, 4]
+    assert outbox.dropped_total == 1
+
+
+def test_only_the_newest_waiting_heartbeat_is_kept_and_that_is_no_loss() -> None:
+    outbox = Outbox(10, largest_bytes=1000)
+    put(outbox, "heartbeat")
+    take(outbox)  # under way
+    put(outbox, "heartbeat")
+    put(outbox, "heartbeat")
+    assert [item.sequence for item in take(outbox)] == [1, 3]
+    assert outbox.dropped_total == 0
+
+
+def test_an_event_too_large_for_any_request_is_dropped_and_counted() -> None:
+    outbox = Outbox(10, largest_bytes=200)
+    put(outbox, body='{"a":"' + "x" * 300 + '"}')
+    assert take(outbox) == []
+    assert outbox.dropped_total == 1
+
+
+def test_a_request_is_bounded_in_events_and_bytes_but_never_empty() -> None:
+    outbox = Outbox(100, largest_bytes=10_000)
+    for _ in range(10):
+        put(outbox, body='{"a":"' + "x" * 100 + '"}')
+    assert len(take(outbox, events=4)) == 4
+    assert len(outbox.take(max_events=100, max_bytes=450, timeout_seconds=0.0)) == 2
+    assert len(outbox.take(max_events=100, max_bytes=1, timeout_seconds=0.0)) == 1
+
+
+def test_half_a_surrogate_pair_still_goes_out() -> None:
+    outbox = Outbox(10, largest_bytes=1000)
+    put(outbox, body='{"a":"\ud800"}')
+    assert json.loads(take(outbox)[0].data)["body"] == {"a": "?"}
+
+
+class ExactlyOnce(RuleBasedStateMachine):
+    """However requests fail and are repeated, a receiver that counts numbers counts each once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.outbox = Outbox(5, largest_bytes=1000)
+        self.put: list[int] = []
+        self.received: list[int] = []
+
+    @rule(kind=st.sampled_from(["progress", "idle", "started", "terminated"]))
+    def add(self, kind: str) -> None:
+        self.put.append(put(self.outbox, kind))
+
+    @rule(events=st.integers(1, 4), arrives=st.booleans(), reply_arrives=st.booleans())
+    def exchange(self, events: int, arrives: bool, reply_arrives: bool) -> None:
+        batch = take(self.outbox, events)
+        if batch and arrives:
+            known = max(self.received, default=0)
+            self.received += [item.sequence for item in batch if item.sequence > known]
+            if reply_arrives:
+                self.outbox.settle(max(self.received))
+        self.outbox.landed()
+
+    @invariant()
+    def numbers_count_up_by_one(self) -> None:
+        assert self.put == list(range(1, len(self.put) + 1))
+
+    @invariant()
+    def each_is_received_once_in_order(self) -> None:
+        assert self.received == sorted(set(self.received))
+
+    @invariant()
+    def nothing_is_lost_without_a_count(self) -> None:
+        waiting = {item.sequence for item in self.outbox._pending}
+        gone = set(self.put) - waiting - set(self.received)
+        assert len(gone) <= self.outbox.dropped_total
+        assert len(self.outbox) <= 5
+
+
+TestExactlyOnce = ExactlyOnce.TestCase
+
+
+@given(st.lists(st.sampled_from(["progress", "heartbeat", "started", "idle"]), max_size=60))
+def test_it_is_always_in_order_and_bounded(kinds: list[str]) -> None:
+    outbox = Outbox(7, largest_bytes=1000)
+    for kind in kinds:
+        put(outbox, kind)
+    numbers = [item.sequence for item in take(outbox)]
+    assert numbers == sorted(numbers)
+    assert len(numbers) <= 7

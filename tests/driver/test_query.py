@@ -1,0 +1,105 @@
+"""What is read of a query: abilities by Spark version, triggers, redaction, progress text."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spark_listener.progress import read_progress
+from spark_listener.query import Abilities, abilities, takes_all_at_once
+from spark_listener.redact import redact_addresses
+
+START = "org$apache$spark$sql$execution$streaming$ProgressReporter$$currentTriggerStartTimestamp"
+COMMON = ["uniqueSources", "uniqueSources_$eq", "sources", "awaitProgressLock", "status"]
+SPARK_35 = [*COMMON, "currentBatchId", START]
+SPARK_42 = [*COMMON, "getLatestExecutionContext", "triggerExecutor"]
+MICRO_BATCH = "org.apache.spark.sql.execution.streaming.runtime.MicroBatchExecution"
+ASYNC = "org.apache.spark.sql.execution.streaming.AsyncProgressTrackingMicroBatchExecution"
+CONTINUOUS = "org.apache.spark.sql.execution.streaming.continuous.ContinuousExecution"
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        (SPARK_35, Abilities(True, True, False, True, True, False)),
+        (SPARK_42, Abilities(True, True, True, False, False, True)),
+        ([], Abilities()),
+        (["uniqueSources", "sources"], Abilities()),  # readable, not writable: no limits
+        ([*SPARK_42, "somethingNew"], Abilities(True, True, True, False, False, True)),
+    ],
+)
+def test_abilities_by_version(names: list[str], expected: Abilities) -> None:
+    assert abilities(names) == expected
+
+
+@pytest.mark.parametrize(
+    ("trigger", "execution", "executor", "expected"),
+    [
+        ("ProcessingTimeTrigger(500)", MICRO_BATCH, "a.ProcessingTimeExecutor", False),
+        ("ProcessingTimeTrigger(0)", ASYNC, "", False),
+        ("AvailableNowTrigger", MICRO_BATCH, "a.MultiBatchExecutor", False),
+        ("AvailableNowTrigger", MICRO_BATCH, "a.SingleBatchExecutor", True),
+        ("OneTimeTrigger", MICRO_BATCH, "a.SingleBatchExecutor", True),
+        ("OneTimeTrigger", MICRO_BATCH, "", True),
+        ("ContinuousTrigger(1000)", CONTINUOUS, "", True),
+        ("RealTimeTrigger(300000)", MICRO_BATCH, "", True),
+        ("Anything", "some.new.Execution", "", True),
+    ],
+)
+def test_triggers_that_take_everything(
+    trigger: str, execution: str, executor: str, expected: bool
+) -> None:
+    assert takes_all_at_once(trigger, execution, executor) is expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("s3a://KEY:SECRET@bucket/path?x=y#z", "s3a://bucket/path"),
+        ("http://user@host:4040/a?token=t", "http://host:4040/a"),
+        ("https://a:p@ss@host/x", "https://host/x"),
+        ("abfss://container@account.dfs/x", "abfss://container@account.dfs/x"),
+        ("abfss://c:secret@account.dfs/x", "abfss://account.dfs/x"),
+        ("file:/tmp/checkpoint", "file:/tmp/checkpoint"),
+        ("hdfs://nn:8020/x", "hdfs://nn:8020/x"),
+        ("FileSink[s3a://K:S@b/x?q=1] done", "FileSink[s3a://b/x] done"),
+        ("local[2]", "local[2]"),
+        ("me@example.org", "me@example.org"),
+    ],
+)
+def test_redaction(text: str, expected: str) -> None:
+    assert redact_addresses(text) == expected
+
+
+@given(st.text(alphabet="abc:/@?#[] ", max_size=40))
+def test_redaction_leaves_no_password(middle: str) -> None:
+    assert "hunter2" not in redact_addresses(f"{middle} s3a://key:hunter2@bucket/{middle}")
+
+
+def test_progress_goes_out_unchanged() -> None:
+    text = '{"id":"q","runId":"r","timestamp":"2026-11-21T08:55:02.865Z", "x": 1.0E7}'
+    progress = read_progress(text)
+    assert progress.text is text
+    assert progress.trigger_epoch_seconds == pytest.approx(1795251302.865)
+    assert progress.sources == ()
+
+
+def test_what_is_not_json_becomes_null() -> None:
+    progress = read_progress('{"id":"q","runId":"r","rate":NaN,"sources":[{"a":-Infinity},3]}')
+    assert json.loads(progress.text) == {
+        "id": "q",
+        "runId": "r",
+        "rate": None,
+        "sources": [{"a": None}, 3],
+    }
+    assert progress.sources == ({"a": None}, {})
+    assert progress.trigger_epoch_seconds is None
+
+
+@pytest.mark.parametrize("text", ["", "[]", "null", "{}", '{"id":1,"runId":"r"}', "{"])
+def test_what_is_no_progress_is_refused(text: str) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011 - json's own errors among them
+        read_progress(text)

@@ -1,0 +1,79 @@
+"""weir-run without a Spark session: the job's arguments, exit code and traceback are its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+def weir_run(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "spark_listener.run", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        cwd=cwd,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        check=False,
+    )
+
+
+def job(folder: Path, text: str) -> str:
+    path = folder / "job.py"
+    path.write_text(text)
+    return str(path)
+
+
+def test_the_job_is_main_with_its_own_arguments_and_folder(tmp_path: Path) -> None:
+    (tmp_path / "beside.py").write_text("WORD = 'found'\n")
+    path = job(
+        tmp_path,
+        "import sys, beside, __main__\n"
+        "def f(): return beside.WORD\n"
+        "print(__name__, __file__ == sys.argv[0], sys.argv[1:], __main__.f())\n",
+    )
+    done = weir_run(path, "--flag", "a b", cwd=Path("/"))
+    assert done.stdout.split("\n")[0] == "__main__ True ['--flag', 'a b'] found"
+    assert done.returncode == 0
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [("import sys; sys.exit(7)", 7), ("raise SystemExit('bye')", 1), ("pass", 0)],
+)
+def test_the_exit_code_is_the_jobs(tmp_path: Path, text: str, code: int) -> None:
+    assert weir_run(job(tmp_path, text)).returncode == code
+
+
+@pytest.mark.parametrize("text", ["def f():\n    return 1 / 0\nf()\n", "x = = 3\n"])
+def test_a_traceback_is_the_one_python_itself_would_give(tmp_path: Path, text: str) -> None:
+    path = job(tmp_path, text)
+    plain = subprocess.run(
+        [sys.executable, path], capture_output=True, text=True, timeout=60, check=False
+    )
+    ours = weir_run(path)
+    assert ours.returncode == plain.returncode == 1
+    assert ours.stderr == plain.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        ((), 2, "usage: weir-run JOB.py"),
+        (("/no/such/job.py",), 2, "weir-run: /no/such/job.py cannot be read"),
+        (("--help",), 0, ""),
+        (("--version",), 0, ""),
+    ],
+)
+def test_usage(arguments: tuple[str, ...], code: int, said: str) -> None:
+    done = weir_run(*arguments)
+    assert done.returncode == code
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,373 @@
+"""The sender against a real HTTP server that hangs, lies, refuses, vanishes and comes back."""
+
+from __future__ import annotations
+
+import json
+import logging
+import socket
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from spark_listener.channel import Channel
+from spark_listener.complaints import Complaints
+from spark_listener.outbox import Outbox
+from spark_listener.sender import BACKOFF_LARGEST_SECONDS, Sender, backoff_seconds
+from tests.driver.fake_agent import FakeAgent
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from spark_listener.replies import Reply
+
+CERTIFICATES = Path(__file__).parent / "certificates"
+HEAD = '{"application":{"id":"a","name":"n"},"listener":{"instance":"i"}'
+
+
+class Driver:
+    """A sender with all it needs, and what it said."""
+
+    def __init__(self, url: str, *, timeout: float = 0.5, **channel: Any) -> None:
+        self.outbox = Outbox(1000, largest_bytes=100_000)
+        self.replies: list[Reply] = []
+        self.failures = 0
+        self.sender = Sender(
+            self.outbox,
+            Channel(url, timeout_seconds=timeout, **channel),
+            agent_url=url,
+            head=lambda: HEAD,
+            on_reply=self.replies.append,
+            on_failure=self._failed,
+            complaints=Complaints(),
+            draw=lambda: 0.02,  # short pauses
+        )
+
+    def _failed(self) -> None:
+        self.failures += 1
+
+    def put(self, count: int = 1) -> None:
+        for _ in range(count):
+            self.outbox.put("progress", "2026-11-21T08:55:02.865Z", '{"id":"q","runId":"r"}')
+
+    def wait(self, ready: Any, seconds: float = 15.0) -> None:
+        until = time.monotonic() + seconds
+        while not ready():
+            assert time.monotonic() < until, "waited in vain"
+            time.sleep(0.01)
+
+
+@pytest.fixture
+def agent() -> Iterator[FakeAgent]:
+    with FakeAgent() as running:
+        yield running
+
+
+@pytest.fixture
+def warnings(caplog: pytest.LogCaptureFixture) -> Any:
+    caplog.set_level(logging.WARNING, "weir")
+    return lambda: [
+        record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING
+    ]
+
+
+def run_against(url: str, *, failures: int = 4, timeout: float = 0.3, **channel: Any) -> Driver:
+    """Lets a sender fail some times in a row."""
+    driver = Driver(url, timeout=timeout, **channel)
+    driver.put(3)
+    driver.sender.start()
+    driver.wait(lambda: driver.failures >= failures)
+    driver.sender.stop(0.2)
+    assert driver.sender.link.failing
+    assert len(driver.outbox) == 3
+    return driver
+
+
+def test_events_arrive_in_order_over_one_connection(agent: FakeAgent) -> None:
+    driver = Driver(agent.url)
+    driver.put(3)
+    driver.sender.start()
+    agent.wait(lambda a: len(a.events) == 3)
+    driver.put(2)
+    agent.wait(lambda a: len(a.events) == 5)
+    driver.sender.stop(1.0)
+    assert [event["sequence"] for event in agent.events] == [1, 2, 3, 4, 5]
+    assert len(agent._connections) == 1
+    assert len(driver.outbox) == 0
+    assert agent.requests[0]["application"] == {"id": "a", "name": "n"}
+
+
+def test_grants_are_handed_on(agent: FakeAgent) -> None:
+    driver = Driver(agent.url)
+    agent.grant("r", 7, unit="rows")
+    driver.put()
+    driver.sender.start()
+    driver.wait(lambda: driver.replies)
+    driver.sender.stop(1.0)
+    assert [(grant.run_id, grant.limit) for grant in driver.replies[0].grants] == [("r", 7)]
+
+
+def test_after_a_reconnect_each_event_is_counted_once(agent: FakeAgent, warnings: Any) -> None:
+    driver = Driver(agent.url)
+    driver.put(3)
+    driver.sender.start()
+    agent.wait(lambda a: len(a.events) == 3)
+    agent.stop()
+    driver.put(5)
+    driver.wait(lambda: driver.failures >= 3)
+    assert driver.sender.link.failing
+    driver.put(2)
+    agent.start()
+    agent.wait(lambda a: len(a.events) == 10)
+    assert [event["sequence"] for event in agent.events] == list(range(1, 11))
+    driver.wait(lambda: not driver.sender.link.failing)
+    driver.sender.stop(1.0)
+    assert len(warnings()) == 1
+
+
+def test_a_reply_that_is_lost_means_sending_again_and_counting_once(agent: FakeAgent) -> None:
+    """The agent counts, its reply never comes: the same numbers come once more."""
+    driver = Driver(agent.url, timeout=0.3)
+    original, lost = agent._send, []
+
+    def lose_first(handler: Any, *arguments: Any) -> None:
+        if not lost:
+            lost.append(True)
+            handler.connection.shutdown(socket.SHUT_RDWR)
+            return
+        original(handler, *arguments)
+
+    agent._send = lose_first  # type: ignore[method-assign]
+    driver.put(4)
+    driver.sender.start()
+    driver.wait(lambda: len(driver.outbox) == 0)
+    driver.sender.stop(1.0)
+    assert [event["sequence"] for event in agent.events] == [1, 2, 3, 4]
+    assert sum(len(request["events"]) for request in agent.requests) >= 8
+
+
+def test_a_connection_that_the_agent_closed_while_quiet_is_no_failure(agent: FakeAgent) -> None:
+    driver = Driver(agent.url)
+    driver.put()
+    driver.sender.start()
+    agent.wait(lambda a: len(a.events) == 1)
+    for connection in list(agent._connections):
+        connection.shutdown(socket.SHUT_RDWR)
+    time.sleep(0.05)
+    driver.put()
+    agent.wait(lambda a: len(a.events) == 2)
+    driver.sender.stop(1.0)
+    assert driver.failures == 0
+
+
+@pytest.mark.parametrize(
+    ("mode", "cause"),
+    [
+        ("hang", "no answer within 0.3 s"),
+        ("garbage", "does not speak HTTP"),
+        ("html", "not JSON"),
+        ("huge", "longer than"),
+        ("refuse", "refuses us (401)"),
+        ("broken", "answers 500"),
+        ("deaf", "acknowledges up to 0"),
+    ],
+)
+def test_a_misbehaving_agent_costs_one_warning_with_the_cause(
+    agent: FakeAgent, warnings: Any, mode: str, cause: str
+) -> None:
+    agent.mode = mode
+    run_against(agent.url)
+    assert len(warnings()) == 1, warnings()
+    assert cause in warnings()[0]
+    assert agent.url in warnings()[0]
+
+
+def test_a_full_agent_is_given_the_time_it_asks_for(agent: FakeAgent, warnings: Any) -> None:
+    agent.mode = "full"
+    driver = Driver(agent.url)
+    driver.put()
+    assert driver.sender.step() == 1.0
+    assert "full (503)" in warnings()[0]
+
+
+def test_nothing_listens(warnings: Any) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    run_against(f"http://127.0.0.1:{port}")
+    assert len(warnings()) == 1
+    assert "connection refused" in warnings()[0]
+
+
+def test_an_unknown_host(warnings: Any) -> None:
+    driver = Driver("http://no-such-host.invalid:9655")
+    driver.put()
+    driver.sender.step()
+    assert "no-such-host.invalid" in warnings()[0]
+
+
+def test_an_agent_that_drips_is_cut_off_by_the_clock(agent: FakeAgent, warnings: Any) -> None:
+    """Each byte comes within the socket's time-out; only the whole is too slow."""
+    agent.mode = "drip"
+    driver = Driver(agent.url, timeout=0.6)
+    driver.put()
+    driver.sender.start()
+    until = time.monotonic() + 10
+    while not driver.failures and time.monotonic() < until:
+        driver.sender.cut_if_overdue()  # the observer's part
+        time.sleep(0.05)
+    agent.mode = "answer"
+    agent.wait(lambda a: len(a.events) == 1)
+    driver.sender.stop(1.0)
+    assert "no answer within" in warnings()[0]
+
+
+def test_the_token_goes_along_and_is_read_again_when_it_changes(
+    tmp_path: Path, warnings: Any
+) -> None:
+    token = tmp_path / "token"
+    token.write_text("old-secret\n")
+    with FakeAgent(token="new-secret") as agent:
+        driver = Driver(agent.url, token_file=str(token))
+        driver.put()
+        driver.sender.start()
+        driver.wait(lambda: driver.failures >= 3)
+        assert not agent.events
+        token.write_text("new-secret\n")
+        agent.wait(lambda a: len(a.events) == 1)
+        driver.sender.stop(1.0)
+    assert len(warnings()) == 1
+    assert str(token) in warnings()[0]
+    assert "secret" not in warnings()[0].replace(str(token), "")
+
+
+@pytest.mark.parametrize("content", [None, b"", b"two\nlines\x00", b"\xff\xfe"])
+def test_a_token_file_of_no_use(
+    agent: FakeAgent, tmp_path: Path, warnings: Any, content: bytes | None
+) -> None:
+    token = tmp_path / "token"
+    if content is not None:
+        token.write_bytes(content)
+    run_against(agent.url, token_file=str(token))
+    assert len(warnings()) == 1
+    assert str(token) in warnings()[0]
+    assert agent.attempts == 0
+
+
+CERTIFICATE = (str(CERTIFICATES / "agent.pem"), str(CERTIFICATES / "agent.key"))
+
+
+def test_tls_with_the_right_authority(warnings: Any) -> None:
+    with FakeAgent(certificate=CERTIFICATE) as agent:
+        driver = Driver(agent.url, ca_file=CERTIFICATE[0], timeout=3.0)
+        driver.put()
+        driver.sender.start()
+        agent.wait(lambda a: len(a.events) == 1)
+        driver.sender.stop(1.0)
+    assert warnings() == []
+
+
+@pytest.mark.parametrize(
+    ("ca_file", "cause"),
+    [
+        (str(CERTIFICATES / "stranger.pem"), "not trusted"),
+        ("", "not trusted"),
+        ("/no/such/file.pem", "/no/such/file.pem"),
+    ],
+)
+def test_a_certificate_that_does_not_match(warnings: Any, ca_file: str, cause: str) -> None:
+    with FakeAgent(certificate=CERTIFICATE) as agent:
+        run_against(agent.url, ca_file=ca_file, timeout=3.0)
+        assert not agent.events
+    assert len(warnings()) == 1, warnings()
+    assert cause in warnings()[0]
+
+
+def test_plain_http_to_a_tls_agent_and_the_reverse(agent: FakeAgent, warnings: Any) -> None:
+    run_against(agent.url.replace("http:", "https:"), timeout=2.0)
+    assert len(warnings()) == 1
+    assert "TLS" in warnings()[0]
+
+
+def test_one_event_that_spoils_every_request_is_given_up_alone(agent: FakeAgent) -> None:
+    agent.poison = {5}
+    driver = Driver(agent.url)
+    driver.put(9)
+    driver.sender.start()
+    agent.wait(lambda a: len(a.events) == 8)
+    driver.sender.stop(1.0)
+    assert [event["sequence"] for event in agent.events] == [1, 2, 3, 4, 6, 7, 8, 9]
+    assert driver.outbox.dropped_total == 1
+
+
+def test_stopping_sends_what_is_left_but_never_waits_for_a_dead_agent(agent: FakeAgent) -> None:
+    driver = Driver(agent.url)
+    driver.put()
+    driver.sender.start()
+    agent.wait(lambda a: len(a.events) == 1)
+    driver.put(50)
+    driver.sender.stop(2.0)
+    assert len(agent.events) == 51
+    agent.stop()
+    dead = Driver(agent.url)
+    dead.put()
+    dead.sender.start()
+    dead.wait(lambda: dead.failures >= 1)
+    begun = time.monotonic()
+    dead.sender.stop(1.0)
+    assert time.monotonic() - begun < 1.5
+
+
+def test_large_queues_go_in_requests_within_the_contracts_bounds(agent: FakeAgent) -> None:
+    driver = Driver(agent.url, timeout=5.0)
+    driver.put(1000)
+    driver.sender.start()
+    agent.wait(lambda a: len(a.events) == 1000)
+    driver.sender.stop(1.0)
+    assert max(len(request["events"]) for request in agent.requests) <= 500
+
+
+def test_backoff_grows_to_its_ceiling_with_full_jitter() -> None:
+    ceilings = [backoff_seconds(n, lambda: 1.0) for n in range(1, 9)]
+    assert ceilings[:4] == [0.5, 1.0, 2.0, 4.0]
+    assert ceilings[-1] == BACKOFF_LARGEST_SECONDS
+    assert backoff_seconds(10_000, lambda: 1.0) == BACKOFF_LARGEST_SECONDS
+    assert backoff_seconds(3, lambda: 0.0) == 0.0
+
+
+def test_complaints_are_repeated_rarely_with_a_count(caplog: pytest.LogCaptureFixture) -> None:
+    now = [0.0]
+    complaints = Complaints(clock=lambda: now[0])
+    for _ in range(100):
+        complaints.warn("a", "the agent is gone")
+    complaints.warn("b", "something else")
+    now[0] = 601.0
+    complaints.warn("a", "the agent is gone")
+    said = [record.getMessage() for record in caplog.records]
+    assert said == [
+        "the agent is gone",
+        "something else",
+        "the agent is gone (99 more like this since the last message)",
+    ]
+    assert complaints.total == 102
+
+
+def test_the_request_is_what_the_contract_says(agent: FakeAgent) -> None:
+    received: list[tuple[str, dict[str, str]]] = []
+    original = agent._answer
+
+    def note(handler: Any) -> None:
+        received.append((handler.path, dict(handler.headers)))
+        original(handler)
+
+    agent._answer = note  # type: ignore[method-assign]
+    driver = Driver(agent.url + "/behind/a/proxy/")
+    driver.put()
+    driver.sender.step()
+    path, headers = received[0]
+    assert path == "/behind/a/proxy/v1/events"
+    assert headers["Content-Type"] == "application/json"
+    assert json.dumps(agent.requests[0]["events"][0]["body"]) == '{"id": "q", "runId": "r"}'
+    assert threading.active_count() < 50

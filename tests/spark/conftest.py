@@ -1,0 +1,182 @@
+"""One real Spark for all of these tests, directories of small files, and an agent per test."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import spark_listener
+from spark_listener import attachment
+from spark_listener.complaints import Complaints
+from tests.driver.fake_agent import FakeAgent
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+ROWS_PER_FILE = 10
+#: Short, so that tests need not wait; the contract's is 5 s.
+HEARTBEAT_SECONDS = 0.3
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[Any]:
+    from pyspark.sql import SparkSession
+
+    session = (
+        SparkSession.builder.master("local[2]")
+        .appName("weir tests")
+        .config("spark.ui.enabled", "false")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.streaming.noDataProgressEventInterval", "500ms")
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("OFF")
+    yield session
+    spark_listener.detach()
+    session.stop()
+
+
+@pytest.fixture
+def agent() -> Iterator[FakeAgent]:
+    with FakeAgent() as running:
+        yield running
+
+
+@pytest.fixture
+def attached(
+    spark: Any, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[..., attachment.Attachment]]:
+    """Attaches the shared session; afterwards stops its queries and detaches."""
+    monkeypatch.setattr(attachment, "_complaints", Complaints())
+
+    def attach(agent: FakeAgent | str, **settings: Any) -> attachment.Attachment:
+        url = agent if isinstance(agent, str) else agent.url
+        made = spark_listener.attach(
+            spark,
+            **{"agent_url": url, "heartbeat_seconds": HEARTBEAT_SECONDS, **settings},
+        )
+        assert made.active
+        if isinstance(agent, FakeAgent) and agent.mode == "answer":
+            agent.wait(lambda a: a.events)  # it answers, as after a job's first moments
+        return made
+
+    yield attach
+    for query in spark.streams.active:
+        query.stop()
+    spark_listener.detach()
+
+
+@pytest.fixture
+def warnings(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
+    caplog.set_level(logging.WARNING, "weir")
+    return lambda: [
+        record.getMessage()
+        for record in caplog.records
+        if record.name == "weir" and record.levelno >= logging.WARNING
+    ]
+
+
+class Folder:
+    """A directory that files arrive in."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.count = 0
+        path.mkdir(parents=True, exist_ok=True)
+
+    def add(self, files: int) -> None:
+        for _ in range(files):
+            rows = [json.dumps({"k": n % 3, "v": self.count}) for n in range(ROWS_PER_FILE)]
+            arriving = self.path / f".{self.count:05d}.json"
+            arriving.write_text("\n".join(rows))
+            os.rename(arriving, self.path / f"{self.count:05d}.json")  # noqa: PTH104
+            self.count += 1
+
+    def read(self, spark: Any, limit: int | None = None, **options: Any) -> Any:
+        reader = spark.readStream.schema("k int, v int")
+        if limit is not None:
+            reader = reader.option("maxFilesPerTrigger", str(limit))
+        for name, value in options.items():
+            reader = reader.option(name, str(value))
+        return reader.json(str(self.path))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Callable[..., Folder]:
+    def make(name: str = "in", files: int = 0) -> Folder:
+        made = Folder(tmp_path / name)
+        made.add(files)
+        return made
+
+    return make
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., Any]]:
+    """Starts a query into nowhere (or ``batch``) with a checkpoint of its own; stops it later."""
+    started: list[Any] = []
+
+    def begin(
+        frame: Any,
+        *,
+        seconds: float = 0.3,
+        trigger: dict[str, Any] | None = None,
+        batch: Callable[[Any, int], None] | None = None,
+        name: str | None = None,
+        checkpoint: str | None = None,
+    ) -> Any:
+        place = checkpoint or str(tmp_path / f"checkpoint{len(started)}")
+        writer = frame.writeStream.option("checkpointLocation", place)
+        writer = writer.foreachBatch(batch) if batch else writer.format("noop")
+        if name:
+            writer = writer.queryName(name)
+        writer = writer.trigger(
+            **(trigger or {"processingTime": f"{int(seconds * 1000)} milliseconds"})
+        )
+        query = writer.start()
+        started.append(query)
+        return query
+
+    yield begin
+    for query in started:
+        query.stop()
+
+
+def progresses(agent: FakeAgent, query: Any) -> list[dict[str, Any]]:
+    """Progress events of one run that admitted something."""
+    return [
+        event
+        for event in agent.of("progress", str(query.runId))
+        if event["body"]["numInputRows"] > 0
+    ]
+
+
+def files_per_batch(agent: FakeAgent, query: Any, source: int = 0) -> list[int]:
+    return [
+        event["body"]["sources"][source]["numInputRows"] // ROWS_PER_FILE
+        for event in progresses(agent, query)
+    ]
+
+
+def in_force(query: Any) -> list[str]:
+    """The limits as the JVM holds them."""
+    execution = query._jsq.streamingQuery()
+    iterator = execution.uniqueSources().valuesIterator()
+    found = []
+    while iterator.hasNext():
+        found.append(iterator.next().toString())
+    return sorted(found)
+
+
+def eventually(ready: Callable[[], Any], seconds: float = 20.0) -> Any:
+    until = time.monotonic() + seconds
+    while not (value := ready()):
+        assert time.monotonic() < until, f"waited {seconds} s in vain"
+        time.sleep(0.05)
+    return value
