@@ -16,6 +16,8 @@ import typer
 from agent import __version__
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from agent.client import ClientSettings
 
 #: Where neither option nor WEIR_AGENT_URL names an agent; agent.client has the same.
@@ -272,6 +274,41 @@ def _simulate(
         _fail(str(error), 2)
     else:
         sys.stdout.write(summary + "\n")
+
+
+checkpoint_app = typer.Typer(help="Look into a query's checkpoint.", add_completion=False)
+app.add_typer(checkpoint_app, name="checkpoint")
+
+CheckpointArgument = Annotated[
+    str, typer.Argument(metavar="DIR", help="The query's checkpoint location.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+
+
+@checkpoint_app.command("inspect")
+def _checkpoint_inspect(
+    *,
+    directory: CheckpointArgument,
+    as_json: AsJson = False,
+    deep: Annotated[
+        bool, typer.Option("--deep", help="Compare the checksums of the state's files too.")
+    ] = False,
+) -> None:
+    """Tell what a checkpoint holds, whether it is sound, and what a restart does next."""
+    from agent.checkpoint.commands import inspect
+
+    _on_checkpoint(lambda: inspect(directory, as_json=as_json, deep=deep))
+
+
+def _on_checkpoint(act: Callable[[], int]) -> None:
+    from agent.checkpoint.folder import CheckpointError
+
+    try:
+        code = act()
+    except CheckpointError as error:
+        _fail(str(error), 2)
+    else:
+        raise typer.Exit(code)
 
 
 def main() -> None:

@@ -1,0 +1,230 @@
+"""Which files a version of the state needs, store by store: no more, and none missing.
+
+A store at version V needs the newest snapshot at or below V and every change file after it; a
+RocksDB snapshot (``V.zip``) needs the SST files and logs that its own list names. In checkpoint
+format v2 the commit names the id of each store's version, and a changelog's header its lineage.
+"""
+
+from __future__ import annotations
+
+import re
+import zipfile
+from io import BytesIO
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from agent.checkpoint.layout import Checkpoint, StateFile, StoreKey
+from agent.checkpoint.lz4 import decode_frames
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from agent.checkpoint.folder import Folder
+
+_LINEAGE = re.compile(rb'\[(?:\{"version":\d+,"checkpointUniqueId":"[^"]+"\},?)*\]')
+_CHANGES: Final = ("delta", "changelog")
+_SNAPSHOTS: Final = ("snapshot", "zip")
+#: A changelog's header is at its very beginning.
+_HEADER_BYTES: Final = 1 << 20
+
+
+class StoreClosure(msgspec.Struct, frozen=True):
+    """What one store needs for one version; ``missing`` is empty where all of it is there."""
+
+    key: StoreKey
+    version: int
+    files: list[str]
+    bytes: int
+    snapshot_version: int | None  # None: rebuilt from the first change on
+    changes: int  # change files to replay at a start
+    missing: list[str]
+
+
+class Closure(msgspec.Struct, frozen=True):
+    """What all stores need for one version."""
+
+    version: int
+    stores: list[StoreClosure]
+
+    @property
+    def missing(self) -> list[str]:
+        """What is missing, each with its store."""
+        return [what for store in self.stores for what in store.missing]
+
+    @property
+    def files(self) -> list[str]:
+        """All files, by path, each once."""
+        return sorted({path for store in self.stores for path in store.files})
+
+
+def state_closure(checkpoint: Checkpoint, folder: Folder, version: int) -> Closure:
+    """What the state after batch ``version - 1`` needs. Reads the lists inside snapshots.
+
+    Version 0 is the empty state: it needs nothing. Raises OSError only where a file that exists
+    cannot be read for another reason than having vanished.
+    """
+    if version == 0:
+        return Closure(version=0, stores=[])
+    committed = checkpoint.commits.get(version - 1)
+    stores = []
+    for key in expected_stores(checkpoint):
+        ids = None
+        if committed is not None and committed.state_ids is not None:
+            partitions = committed.state_ids.get(key.operator, [])
+            ids = set(partitions[key.partition]) if key.partition < len(partitions) else set()
+        stores.append(_store(checkpoint, folder, key, version, ids))
+    return Closure(version=version, stores=stores)
+
+
+def expected_stores(checkpoint: Checkpoint) -> list[StoreKey]:
+    """Every store that the operators' metadata names, and every one with files."""
+    keys = {key for key in checkpoint.layout.state if checkpoint.layout.state[key]}
+    for info in checkpoint.operators.values():
+        for name, partitions in info.stores.items():
+            keys |= {StoreKey(info.operator, partition, name) for partition in range(partitions)}
+    return sorted(keys)
+
+
+def _store(
+    checkpoint: Checkpoint, folder: Folder, key: StoreKey, version: int, ids: set[str] | None
+) -> StoreClosure:
+    files = checkpoint.layout.state.get(key, [])
+    if ids is None:
+        chosen, missing, snapshot = _plain_chain(key, files, version)
+    else:
+        chosen, missing, snapshot = _lineage_chain(folder, key, files, version, ids)
+    shared = {file.path: file.size for file in checkpoint.layout.shared.get(key, [])}
+    paths = [file.path for file in chosen]
+    size = sum(file.size for file in chosen)
+    for file in chosen:
+        if file.kind != "zip":
+            continue
+        named, problem = snapshot_contents(folder, file)
+        if problem:
+            missing.append(problem)
+        for path, expected in named:
+            if path not in shared:
+                missing.append(f"{path}, which {file.path} names")
+            elif expected is not None and shared[path] != expected:
+                missing.append(f"{path}: {shared[path]} bytes, {file.path} says {expected}")
+            else:
+                paths.append(path)
+                size += shared[path]
+    for path in list(paths):
+        for companion in checkpoint.layout.companions(path):
+            paths.append(companion.path)
+            size += companion.size
+    return StoreClosure(
+        key=key,
+        version=version,
+        files=sorted(set(paths)),
+        bytes=size,
+        snapshot_version=snapshot,
+        changes=sum(file.kind in _CHANGES for file in chosen),
+        missing=missing,
+    )
+
+
+def _plain_chain(
+    key: StoreKey, files: Iterable[StateFile], version: int
+) -> tuple[list[StateFile], list[str], int | None]:
+    """Format v1: the newest snapshot at or below the version, then every change after it."""
+    by_kind = {
+        kind: {f.version: f for f in files if f.kind in kind} for kind in (_SNAPSHOTS, _CHANGES)
+    }
+    snapshots, changes = by_kind[_SNAPSHOTS], by_kind[_CHANGES]
+    base = max((v for v in snapshots if v <= version), default=None)
+    chosen = [snapshots[base]] if base is not None else []
+    gaps = []
+    for wanted in range((base or 0) + 1, version + 1):
+        if wanted in changes:
+            chosen.append(changes[wanted])
+        else:
+            gaps.append(wanted)
+    missing = []
+    if gaps:
+        since = f"snapshot {base}" if base is not None else "the first version (no snapshot)"
+        span = f"{gaps[0]}" if len(gaps) == 1 else f"{gaps[0]} to {gaps[-1]} ({len(gaps)} of them)"
+        missing.append(
+            f"{key.folder}: version {version} needs the changes since {since}; missing: {span}"
+        )
+    return chosen, missing, base
+
+
+def _lineage_chain(
+    folder: Folder, key: StoreKey, files: list[StateFile], version: int, ids: set[str]
+) -> tuple[list[StateFile], list[str], int | None]:
+    """Format v2: from the version's own id back along its lineage to a snapshot."""
+    table = {(f.version, f.unique_id, f.kind): f for f in files}
+    own = next(
+        (i for i in ids if any((version, i, k) in table for k in ("zip", "changelog"))), None
+    )
+    if own is None:
+        named = ", ".join(sorted(ids)) or "none"
+        return [], [f"{key.folder}: no file of version {version} under its id ({named})"], None
+    if zipped := table.get((version, own, "zip")):
+        return [zipped], [], version
+    last = table[version, own, "changelog"]
+    try:
+        lineage = read_lineage(folder.read(last.path, _HEADER_BYTES))
+    except FileNotFoundError:
+        return [last], [f"{last.path} vanished while it was read"], None
+    if lineage is None:
+        # Its compression is not LZ4: keep every file up to the version rather than guess.
+        kept = [file for file in files if file.version <= version]
+        snapshot = max((file.version for file in kept if file.kind == "zip"), default=None)
+        return kept, [], snapshot
+    chain = [*lineage, (version, own)]
+    start = max((i for i, (v, u) in enumerate(chain) if (v, u, "zip") in table), default=None)
+    if start is None and chain[0][0] > 1:
+        return [last], [f"{key.folder}: no snapshot along the lineage of version {version}"], None
+    chosen, missing = [], []
+    if start is not None:
+        chosen.append(table[chain[start][0], chain[start][1], "zip"])
+    for number, unique_id in chain[0 if start is None else start + 1 :]:
+        file = table.get((number, unique_id, "changelog"))
+        if file is None:
+            missing.append(f"{key.folder}/{number}_{unique_id}.changelog")
+        else:
+            chosen.append(file)
+    return chosen, missing, None if start is None else chain[start][0]
+
+
+def read_lineage(head: bytes) -> list[tuple[int, str]] | None:
+    """The (version, id) pairs in a changelog's header; None where it cannot be read."""
+    text = decode_frames(head, limit=_HEADER_BYTES)
+    if text is None:
+        return None
+    match = _LINEAGE.search(text[:_HEADER_BYTES])
+    if match is None:
+        return None
+    pairs = msgspec.json.decode(match[0])
+    return [(int(pair["version"]), str(pair["checkpointUniqueId"])) for pair in pairs]
+
+
+def snapshot_contents(
+    folder: Folder, snapshot: StateFile
+) -> tuple[list[tuple[str, int | None]], str | None]:
+    """The shared files a RocksDB snapshot names, as (path, bytes); and what is wrong with it."""
+    base = snapshot.path.rsplit("/", 1)[0]
+    try:
+        with zipfile.ZipFile(BytesIO(folder.read(snapshot.path))) as archive:
+            text = archive.read("metadata").decode("utf-8")
+    except FileNotFoundError:
+        return [], f"{snapshot.path} vanished while it was read"
+    except (zipfile.BadZipFile, KeyError, UnicodeDecodeError, EOFError):
+        return [], f"{snapshot.path}: not a whole RocksDB snapshot (truncated or damaged)"
+    try:
+        listed: Any = msgspec.json.decode(text.partition("\n")[2])
+        named: list[tuple[str, int | None]] = [
+            (f"{base}/SSTs/{file['dfsSstFileName']}", int(file["sizeBytes"]))
+            for file in listed.get("sstFiles") or ()
+        ]
+        named += [
+            (f"{base}/logs/{file['dfsLogFileName']}", int(file["sizeBytes"]))
+            for file in listed.get("logFiles") or ()
+        ]
+    except (msgspec.DecodeError, KeyError, TypeError, ValueError, AttributeError):
+        return [], f"{snapshot.path}: its list of files is of unknown form"
+    return named, None

@@ -1,0 +1,57 @@
+"""The commands on checkpoints, as the command line calls them: text or JSON out, a code back.
+
+Codes: 0 done; 1 the check found something, or it was refused; 2 wrong usage or input, raised as
+CheckpointError.
+"""
+
+from __future__ import annotations
+
+import sys
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from rich.console import Console
+
+from agent.checkpoint.folder import open_folder, reported
+from agent.checkpoint.layout import read_checkpoint
+from agent.checkpoint.render import show_report
+from agent.checkpoint.report import build_report
+from agent.checkpoint.soundness import judge
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+
+def inspect(address: str, *, as_json: bool, deep: bool) -> int:
+    """Prints what a checkpoint holds and whether it is sound. Raises CheckpointError."""
+    folder = open_folder(address)
+    with counting() as count, reported(address):
+        checkpoint = read_checkpoint(folder, count)
+        soundness = judge(checkpoint, folder, deep=deep)
+    report = build_report(checkpoint, soundness)
+    if as_json:
+        print_json(report)
+    else:
+        show_report(Console(), report)
+    return 0 if report.sound else 1
+
+
+def print_json(value: Any) -> None:
+    """One JSON object on standard output."""
+    sys.stdout.write(msgspec.json.format(msgspec.json.encode(value), indent=2).decode() + "\n")
+
+
+@contextmanager
+def counting() -> Iterator[Callable[[int], None]]:
+    """A counter of files on a terminal's standard error; silent elsewhere."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield lambda _: None
+        return
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("reading"), BarColumn(), TextColumn("{task.completed:,} files"))
+    with Progress(*columns, TimeElapsedColumn(), console=console, transient=True) as progress:
+        task = progress.add_task("", total=None)
+        yield lambda found: progress.update(task, completed=found)

@@ -1,0 +1,202 @@
+"""Where a checkpoint's files are: a local folder, or any file system that fsspec opens.
+
+Reading works on both. Whatever changes a checkpoint wants a local folder, because only there a
+file moves in one step and the move is on the disk when fsync returns.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, Protocol
+from urllib.parse import unquote, urlsplit
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+_REPORT_EVERY = 500
+_MISSING = (FileNotFoundError, NotADirectoryError)
+
+
+class CheckpointError(Exception):
+    """The folder cannot be used as asked. One line: what, where, what to do."""
+
+
+class FileEntry(msgspec.Struct, frozen=True):
+    """One file below the folder: its path with slashes, bytes, and epoch seconds of change."""
+
+    path: str
+    size: int
+    modified: float
+
+
+class Folder(Protocol):
+    """What reading a checkpoint needs of its file system."""
+
+    @property
+    def name(self) -> str:
+        """The folder as the user named it."""
+
+    def files(self, on_count: Callable[[int], None] | None = None) -> Iterator[FileEntry]:
+        """Every file below, in no order; names that begin with ``.weir-`` are passed over."""
+
+    def read(self, path: str, limit: int = -1) -> bytes:
+        """A file's bytes, at most ``limit`` of them. Raises OSError."""
+
+    def open(self, path: str) -> BinaryIO:
+        """A file to read from. Raises OSError."""
+
+
+class LocalFolder:
+    """A folder of this machine's file systems."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    @property
+    def name(self) -> str:
+        """The folder's path."""
+        return str(self.root)
+
+    def files(self, on_count: Callable[[int], None] | None = None) -> Iterator[FileEntry]:
+        """Every file below; one that vanishes meanwhile is passed over."""
+        found = 0
+        pending = [("", str(self.root))]
+        while pending:
+            prefix, folder = pending.pop()
+            try:
+                entries = os.scandir(folder)
+            except _MISSING:
+                if not prefix:
+                    raise
+                continue
+            with entries:
+                for entry in entries:
+                    if entry.name.startswith(".weir-"):
+                        continue
+                    path = prefix + entry.name
+                    try:
+                        if entry.is_dir(follow_symlinks=False):
+                            pending.append((path + "/", entry.path))
+                            continue
+                        status = entry.stat()
+                    except _MISSING:
+                        continue
+                    if stat.S_ISDIR(status.st_mode):
+                        pending.append((path + "/", entry.path))
+                        continue
+                    found += 1
+                    if on_count is not None and found % _REPORT_EVERY == 0:
+                        on_count(found)
+                    yield FileEntry(path, status.st_size, status.st_mtime)
+        if on_count is not None:
+            on_count(found)
+
+    def read(self, path: str, limit: int = -1) -> bytes:
+        """A file's bytes."""
+        with self.open(path) as file:
+            return file.read(limit)
+
+    def open(self, path: str) -> BinaryIO:
+        """A file to read from."""
+        return (self.root / path).open("rb")
+
+
+class RemoteFolder:
+    """A folder of another file system, through fsspec."""
+
+    def __init__(self, url: str) -> None:
+        """Raises CheckpointError where fsspec, or its driver for this address, is missing."""
+        try:
+            import fsspec  # type: ignore[import-not-found,unused-ignore]
+        except ImportError:
+            raise CheckpointError(
+                f"{url}: only local folders can be read; for others install fsspec"
+                " and its driver for this kind of address"
+            ) from None
+        try:
+            self._system, self._root = fsspec.core.url_to_fs(url)
+        except (ImportError, ValueError) as error:
+            raise CheckpointError(f"{url}: {error}") from None
+        self._url = url
+
+    @property
+    def name(self) -> str:
+        """The address as given."""
+        return self._url
+
+    def files(self, on_count: Callable[[int], None] | None = None) -> Iterator[FileEntry]:
+        """Every file below."""
+        base = self._root.rstrip("/") + "/"
+        if not self._system.exists(self._root):
+            raise FileNotFoundError(self._url)
+        found = 0
+        for folder, _, files in self._system.walk(self._root, detail=True):
+            if any(part.startswith(".weir-") for part in folder[len(base) :].split("/")):
+                continue
+            for name, status in files.items():
+                path = f"{folder.rstrip('/')}/{name}"
+                found += 1
+                if on_count is not None and found % _REPORT_EVERY == 0:
+                    on_count(found)
+                yield FileEntry(path.removeprefix(base), int(status["size"]), _modified(status))
+        if on_count is not None:
+            on_count(found)
+
+    def read(self, path: str, limit: int = -1) -> bytes:
+        """A file's bytes."""
+        with self.open(path) as file:
+            return file.read(limit)
+
+    def open(self, path: str) -> BinaryIO:
+        """A file to read from."""
+        file: BinaryIO = self._system.open(f"{self._root.rstrip('/')}/{path}", "rb")
+        return file
+
+
+def open_folder(address: str) -> Folder:
+    """The folder at a path or address. Raises CheckpointError where it cannot be one."""
+    local = local_path(address)
+    if local is None:
+        return RemoteFolder(address)
+    if not local.exists():
+        raise CheckpointError(f"{address}: there is no such folder")
+    if not local.is_dir():
+        raise CheckpointError(f"{address}: not a folder")
+    if not os.access(local, os.R_OK | os.X_OK):
+        raise CheckpointError(f"{address}: this user may not read it")
+    return LocalFolder(local)
+
+
+def local_path(address: str) -> Path | None:
+    """The local path that an address means; None where it is another file system's."""
+    if "://" not in address and not address.startswith("file:"):
+        return Path(address).expanduser()
+    parts = urlsplit(address)
+    if parts.scheme == "file" and parts.netloc in ("", "localhost"):
+        return Path(unquote(parts.path))
+    return None
+
+
+@contextmanager
+def reported(address: str) -> Iterator[None]:
+    """What the system refuses inside becomes a CheckpointError that names the folder."""
+    try:
+        yield
+    except OSError as error:
+        where = error.filename or address
+        raise CheckpointError(f"{where}: {error.strerror or error}") from None
+
+
+def _modified(status: dict[str, object]) -> float:
+    for key in ("mtime", "LastModified", "last_modified", "updated", "modified", "created"):
+        value = status.get(key)
+        if isinstance(value, int | float):
+            return float(value)
+        if value is not None and hasattr(value, "timestamp"):
+            return float(value.timestamp())
+    return 0.0

@@ -1,0 +1,535 @@
+"""Reading a checkpoint: which file is what, and what the small ones say.
+
+Spark's layout, as written by 3.5 to 4.3: ``metadata`` (the query's id), ``offsets/N`` (planned
+batches), ``commits/N`` (finished ones), ``sources/i/`` (a source's own log), and
+``state/operator/partition[/store]/`` with ``V.delta`` and ``V.snapshot`` of the HDFS store or
+``V.changelog``, ``V.zip`` and shared ``SSTs/`` of RocksDB. Version V is the state after batch
+V - 1. Checkpoint format v2 names state files ``V_id`` and keeps the ids of a batch in its commit.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+import msgspec
+
+from agent.checkpoint.folder import CheckpointError, FileEntry, Folder, reported
+from agent.core.kafka_offsets import parse_offsets
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+StateKind = Literal["delta", "snapshot", "changelog", "zip"]
+SourceKind = Literal["file", "kafka", "delta", "numbered", "other", "unknown"]
+StoreKind = Literal["HDFS", "RocksDB", "RocksDB + changelog", "none"]
+
+_NUMBER = re.compile(r"\d{1,18}\Z")
+_LOG_NAME = re.compile(r"(\d{1,18})(\.compact)?\Z")
+_STATE_NAME = re.compile(r"(\d{1,18})(?:_([0-9A-Za-z-]+))?\.(delta|snapshot|changelog|zip)\Z")
+_SCHEMA_NAME = re.compile(r"(\d{1,18})(?:_.*)?\Z")
+_CHECKSUM = re.compile(r"\.?(?P<name>.+?)(?:\.crc)+\Z")
+_TEMPORARY = re.compile(r"\..+\.tmp\Z")
+#: Versions of the offset and commit logs whose form is known.
+_KNOWN_LOG_VERSIONS: Final = ("v1", "v2")
+
+
+class LogFile(msgspec.Struct, frozen=True):
+    """An entry of the offset log, the commit log, or a source's log."""
+
+    path: str
+    batch_id: int
+    compact: bool
+    size: int
+    modified: float
+
+
+class StateFile(msgspec.Struct, frozen=True):
+    """A file that holds state of one version, or the changes that lead to it."""
+
+    path: str
+    operator: int
+    partition: int
+    store: str
+    version: int
+    kind: StateKind
+    unique_id: str | None  # checkpoint format v2
+    size: int
+    modified: float
+
+
+class StoreKey(msgspec.Struct, frozen=True, order=True):
+    """One state store: an operator's partition, and which of the operator's stores."""
+
+    operator: int
+    partition: int
+    store: str
+
+    @property
+    def folder(self) -> str:
+        """Its folder below the checkpoint."""
+        base = f"state/{self.operator}/{self.partition}"
+        return base if self.store == "default" else f"{base}/{self.store}"
+
+
+class Layout(msgspec.Struct):
+    """Every file of a checkpoint under what it is."""
+
+    metadata: FileEntry | None = None
+    offsets: dict[int, LogFile] = {}
+    commits: dict[int, LogFile] = {}
+    sources: dict[int, list[LogFile]] = {}
+    state: dict[StoreKey, list[StateFile]] = {}
+    shared: dict[StoreKey, list[FileEntry]] = {}  # SST files and RocksDB's logs
+    schemas: list[FileEntry] = []  # state/…/_metadata, state/…/_stateSchema
+    others: list[FileEntry] = []  # sources' own files and whatever Spark did not write
+    temporary: list[FileEntry] = []
+    checksums: dict[str, list[FileEntry]] = {}  # by the file they belong to
+    newest: float = 0.0  # epoch seconds of the last change
+    count: int = 0
+    bytes: int = 0
+
+    @property
+    def latest_offset(self) -> int:
+        """The newest planned batch; -1 without one."""
+        return max(self.offsets, default=-1)
+
+    @property
+    def latest_commit(self) -> int:
+        """The newest finished batch; -1 without one."""
+        return max(self.commits, default=-1)
+
+    def companions(self, path: str) -> list[FileEntry]:
+        """The checksum files of a file."""
+        return self.checksums.get(path, [])
+
+
+class Offsets(msgspec.Struct, frozen=True):
+    """What ``offsets/N`` says: each source's end, the watermark, and what Spark fixed."""
+
+    batch_id: int
+    log_version: str
+    sources: list[Any]  # decoded JSON; None where a source had nothing yet
+    names: list[str]  # of the sources: their place, or the names that log version 2 keeps
+    watermark_ms: int | None
+    timestamp_ms: int | None
+    conf: dict[str, str]
+
+
+class Commit(msgspec.Struct, frozen=True):
+    """What ``commits/N`` says; ``state_ids`` is operator → partition → ids of its stores."""
+
+    batch_id: int
+    log_version: str
+    next_watermark_ms: int | None
+    state_ids: dict[int, list[list[str]]] | None
+
+
+class OperatorInfo(msgspec.Struct, frozen=True):
+    """What ``state/N/_metadata`` says of a stateful operator."""
+
+    operator: int
+    name: str
+    stores: dict[str, int]  # name → partitions
+
+
+class SourceInfo(msgspec.Struct, frozen=True):
+    """One source: its kind by the form of its offsets, and where its own log ends."""
+
+    index: int
+    kind: SourceKind
+    log_end: int | None  # the newest entry of its own log
+    offset: Any  # of the newest planned batch
+
+
+class Checkpoint(msgspec.Struct, frozen=True):
+    """A checkpoint as read: its layout, and its small files decoded.
+
+    ``unreadable`` names files that should have been readable, and why they were not.
+    """
+
+    name: str
+    layout: Layout
+    query_id: str | None
+    offsets: dict[int, Offsets]
+    commits: dict[int, Commit]
+    operators: dict[int, OperatorInfo]
+    sources: list[SourceInfo]
+    unreadable: dict[str, str]
+
+    @property
+    def conf(self) -> dict[str, str]:
+        """The settings that Spark fixed in the newest readable offsets."""
+        return self.offsets[max(self.offsets)].conf if self.offsets else {}
+
+    @property
+    def partitions(self) -> int | None:
+        """Partitions of the state, as fixed at the query's first start."""
+        value = self.conf.get("spark.sql.shuffle.partitions", "")
+        return int(value) if _NUMBER.match(value) else None
+
+    @property
+    def store_kind(self) -> StoreKind:
+        """Which state store wrote the state."""
+        kinds = {file.kind for files in self.layout.state.values() for file in files}
+        if kinds & {"changelog"}:
+            return "RocksDB + changelog"
+        if kinds & {"zip"}:
+            return "RocksDB"
+        return "HDFS" if kinds else "none"
+
+    @property
+    def state_format(self) -> int | None:
+        """Checkpoint format of the state: 1, or 2 with ids; None without state."""
+        ids = [file.unique_id for files in self.layout.state.values() for file in files]
+        if not ids:
+            return None
+        return 2 if any(ids) else 1
+
+    @property
+    def source_kinds(self) -> list[SourceKind]:
+        """Kinds in the order of the sources."""
+        return [source.kind for source in self.sources]
+
+
+def classify(files: Iterable[FileEntry]) -> Layout:
+    """Sorts a folder's files by what they are. Pure."""
+    layout = Layout()
+    for file in files:
+        layout.count += 1
+        layout.bytes += file.size
+        layout.newest = max(layout.newest, file.modified)
+        _place(layout, file)
+    for entries in layout.sources.values():
+        entries.sort(key=lambda entry: (entry.batch_id, entry.compact))
+    for stored in layout.state.values():
+        stored.sort(key=lambda entry: (entry.version, entry.kind, entry.unique_id or ""))
+    return layout
+
+
+def _place(layout: Layout, file: FileEntry) -> None:
+    parts = file.path.split("/")
+    folder, name = parts[:-1], parts[-1]
+    if _TEMPORARY.match(name):
+        layout.temporary.append(file)
+        return
+    if name.endswith(".crc") and (match := _CHECKSUM.match(name)):
+        owner = "/".join([*folder, match["name"]])
+        layout.checksums.setdefault(owner, []).append(file)
+        return
+    if parts == ["metadata"]:
+        layout.metadata = file
+        return
+    log = _LOG_NAME.match(name)
+    if folder in (["offsets"], ["commits"]) and log and not log[2]:
+        entries = layout.offsets if folder == ["offsets"] else layout.commits
+        entries[int(log[1])] = _log_file(file, log)
+        return
+    if len(folder) == 2 and folder[0] == "sources" and _NUMBER.match(folder[1]) and log:
+        layout.sources.setdefault(int(folder[1]), []).append(_log_file(file, log))
+        return
+    if len(folder) >= 2 and folder[0] == "state" and _NUMBER.match(folder[1]):
+        _place_state(layout, file, folder[2:], int(folder[1]))
+        return
+    layout.others.append(file)
+
+
+def _place_state(layout: Layout, file: FileEntry, below: list[str], operator: int) -> None:
+    if "_metadata" in below or "_stateSchema" in below:
+        layout.schemas.append(file)
+        return
+    if not below or not _NUMBER.match(below[0]):
+        layout.others.append(file)
+        return
+    shared = below[-1] in ("SSTs", "logs")
+    stores = below[1:-1] if shared else below[1:]
+    key = StoreKey(operator, int(below[0]), "/".join(stores) or "default")
+    if shared:
+        layout.shared.setdefault(key, []).append(file)
+        return
+    match = _STATE_NAME.match(file.path.rsplit("/", 1)[-1])
+    if match is None:
+        layout.others.append(file)
+        return
+    kind: StateKind = match[3]  # type: ignore[assignment]
+    layout.state.setdefault(key, []).append(
+        StateFile(
+            path=file.path,
+            operator=operator,
+            partition=key.partition,
+            store=key.store,
+            version=int(match[1]),
+            kind=kind,
+            unique_id=match[2],
+            size=file.size,
+            modified=file.modified,
+        )
+    )
+
+
+def _log_file(file: FileEntry, match: re.Match[str]) -> LogFile:
+    return LogFile(
+        path=file.path,
+        batch_id=int(match[1]),
+        compact=match[2] is not None,
+        size=file.size,
+        modified=file.modified,
+    )
+
+
+def schema_batch(path: str) -> int | None:
+    """The batch that wrote an operator's metadata or schema; None where the name has none."""
+    parts = path.split("/")
+    if "_stateSchema" not in parts and parts[-2:-1] != ["v2"]:
+        return None
+    match = _SCHEMA_NAME.match(parts[-1])
+    return int(match[1]) if match else None
+
+
+def read_checkpoint(
+    folder: Folder, on_count: Callable[[int], None] | None = None, *, history: int = 200
+) -> Checkpoint:
+    """Lists a checkpoint and reads its logs, the newest ``history`` entries of them.
+
+    Raises CheckpointError where the folder is empty, is no checkpoint, or cannot be listed.
+    """
+    with reported(folder.name):
+        layout = classify(folder.files(on_count))
+    if layout.count == 0:
+        raise CheckpointError(f"{folder.name}: the folder is empty")
+    if not (layout.metadata or layout.offsets or layout.commits or layout.state):
+        raise CheckpointError(
+            f"{folder.name}: not a checkpoint of Spark Structured Streaming"
+            " (no metadata, offsets, commits or state in it)"
+        )
+    unreadable: dict[str, str] = {}
+
+    def take(path: str) -> str | None:
+        try:
+            return folder.read(path).decode("utf-8")
+        except FileNotFoundError:
+            unreadable[path] = "vanished while it was read: the checkpoint is being written"
+        except OSError as error:
+            unreadable[path] = error.strerror or type(error).__name__
+        except UnicodeDecodeError:
+            unreadable[path] = "not text: truncated, damaged or foreign"
+        return None
+
+    def parse(path: str, parser: Callable[[int, str], Any], number: int) -> Any:
+        text = take(path)
+        if text is None:
+            return None
+        try:
+            return parser(number, text)
+        except (ValueError, msgspec.MsgspecError) as error:
+            unreadable[path] = f"{error}"
+            return None
+
+    query_id = None
+    if layout.metadata is not None:
+        query_id = parse(layout.metadata.path, lambda _, text: _query_id(text), 0)
+    offsets: dict[int, Offsets] = {}
+    for batch_id in sorted(layout.offsets)[-history:]:
+        entry = parse(layout.offsets[batch_id].path, parse_offset_log, batch_id)
+        if entry is not None:
+            offsets[batch_id] = entry
+    commits: dict[int, Commit] = {}
+    for batch_id in sorted(layout.commits)[-2:]:
+        committed = parse(layout.commits[batch_id].path, parse_commit, batch_id)
+        if committed is not None:
+            commits[batch_id] = committed
+    operators: dict[int, OperatorInfo] = {}
+    for schema in sorted(layout.schemas, key=lambda file: _metadata_order(file.path)):
+        if re.match(r"state/\d+/_metadata/(metadata|v2/\d+)\Z", schema.path):
+            info = parse(schema.path, lambda _, text: _operator(text), 0)
+            if info is not None:
+                operators[info.operator] = info
+    return Checkpoint(
+        name=folder.name,
+        layout=layout,
+        query_id=query_id,
+        offsets=offsets,
+        commits=commits,
+        operators=operators,
+        sources=_sources(layout, offsets, take),
+        unreadable=unreadable,
+    )
+
+
+def parse_offset_log(batch_id: int, text: str) -> Offsets:
+    """Decodes ``offsets/N``. Raises ValueError where it is truncated or of unknown form."""
+    version, lines = _versioned(text)
+    if not lines:
+        raise ValueError("truncated: it ends before the metadata")
+    metadata = _object(lines[0]) if lines[0].strip() else {}
+    names: list[str]
+    sources: list[Any]
+    if version == "v1":
+        sources = [_offset(line) for line in lines[1:]]
+        names = [str(index) for index in range(len(sources))]
+    else:
+        if len(lines) < 2:
+            raise ValueError("truncated: it ends before the offsets")
+        named: dict[str, Any] = {}
+        for line in lines[1:]:
+            named.update(_object(line))
+        names = list(named)
+        sources = [
+            msgspec.json.decode(value) if isinstance(value, str) and value != "-" else None
+            for value in named.values()
+        ]
+    if not sources:
+        raise ValueError("truncated: it ends before the offsets")
+    conf = metadata.get("conf")
+    return Offsets(
+        batch_id=batch_id,
+        log_version=version,
+        sources=sources,
+        names=names,
+        watermark_ms=_integer(metadata.get("batchWatermarkMs")),
+        timestamp_ms=_integer(metadata.get("batchTimestampMs")),
+        conf={str(k): str(v) for k, v in conf.items()} if isinstance(conf, dict) else {},
+    )
+
+
+def parse_commit(batch_id: int, text: str) -> Commit:
+    """Decodes ``commits/N``. Raises ValueError where it is truncated or of unknown form."""
+    version, lines = _versioned(text)
+    metadata = _object(lines[0]) if lines and lines[0].strip() else {}
+    ids = metadata.get("stateUniqueIds")
+    state_ids: dict[int, list[list[str]]] | None = None
+    if isinstance(ids, dict) and ids:
+        state_ids = msgspec.convert(
+            {int(operator): partitions for operator, partitions in ids.items()},
+            dict[int, list[list[str]]],
+        )
+    return Commit(
+        batch_id=batch_id,
+        log_version=version,
+        next_watermark_ms=_integer(metadata.get("nextBatchWatermarkMs")),
+        state_ids=state_ids,
+    )
+
+
+def source_kind(offset: Any) -> SourceKind:
+    """The kind of a source, by the form of its offsets."""
+    if offset is None:
+        return "unknown"
+    if isinstance(offset, int):
+        return "numbered"
+    if isinstance(offset, dict):
+        if set(offset) == {"logOffset"}:
+            return "file"
+        if "reservoirId" in offset:
+            return "delta"
+        if parse_offsets(offset) is not None:
+            return "kafka"
+        if all(key.isdigit() and isinstance(value, dict) for key, value in offset.items()):
+            return "numbered"  # rate source: {"0": {"value": …, "runTimeMs": …}}
+    return "other"
+
+
+def log_offset(offset: Any) -> int:
+    """Where a file source's log stands at an offset; -1 before its first entry."""
+    if isinstance(offset, dict) and isinstance(offset.get("logOffset"), int):
+        return int(offset["logOffset"])
+    return -1
+
+
+def _sources(
+    layout: Layout, offsets: dict[int, Offsets], take: Callable[[str], str | None]
+) -> list[SourceInfo]:
+    newest = offsets[max(offsets)].sources if offsets else []
+    count = max(len(newest), max(layout.sources, default=-1) + 1)
+    found = []
+    for index in range(count):
+        offset = newest[index] if index < len(newest) else None
+        log = layout.sources.get(index, [])
+        kind = source_kind(offset)
+        if kind == "unknown" and log and _is_file_log(take(log[0].path) or ""):
+            kind = "file"
+        end = max((entry.batch_id for entry in log), default=None)
+        found.append(SourceInfo(index=index, kind=kind, log_end=end, offset=offset))
+    return found
+
+
+def _is_file_log(text: str) -> bool:
+    version, _, rest = text.partition("\n")
+    first = rest.partition("\n")[0]
+    if version != "v1" or not first.startswith("{"):
+        return False
+    try:
+        entry = _object(first)
+    except (ValueError, msgspec.MsgspecError):
+        return False
+    return {"path", "timestamp", "batchId"} <= entry.keys()
+
+
+def file_log_entries(text: str) -> list[dict[str, Any]]:
+    """The files that an entry of a file source's log names. Raises ValueError if it is none."""
+    lines = text.split("\n")
+    if lines[0] != "v1":
+        raise ValueError(f"its first line is {lines[0][:20]!r}, not v1")
+    return [_object(line) for line in lines[1:] if line.strip()]
+
+
+def _metadata_order(path: str) -> tuple[int, int]:
+    name = path.rsplit("/", 1)[-1]
+    return (0, 0) if not name.isdigit() else (1, int(name))
+
+
+def _operator(text: str) -> OperatorInfo:
+    _, lines = _versioned(text)
+    body = _object(lines[0] if lines else "")
+    info, stores = body.get("operatorInfo"), body.get("stateStoreInfo")
+    if not isinstance(info, dict) or not isinstance(stores, list):
+        raise ValueError("operatorInfo or stateStoreInfo is missing")
+    return OperatorInfo(
+        operator=int(info["operatorId"]),
+        name=str(info.get("operatorName", "")),
+        stores={str(store["storeName"]): int(store["numPartitions"]) for store in stores},
+    )
+
+
+def _query_id(text: str) -> str:
+    value = _object(text).get("id")
+    if not isinstance(value, str):
+        raise ValueError("it names no id")
+    return value
+
+
+def _versioned(text: str) -> tuple[str, list[str]]:
+    version, newline, rest = text.partition("\n")
+    if not text:
+        raise ValueError("empty: truncated or still being written")
+    if not re.fullmatch(r"v\d+", version):
+        raise ValueError(f"its first line is {version[:20]!r}, not a version such as v1")
+    if version not in _KNOWN_LOG_VERSIONS:
+        raise ValueError(f"log version {version} is newer than Weir knows: update Weir")
+    lines = rest.split("\n") if newline else []
+    while lines and not lines[-1]:
+        lines.pop()
+    return version, lines
+
+
+def _offset(line: str) -> Any:
+    if line == "-":
+        return None
+    try:
+        return msgspec.json.decode(line)
+    except (msgspec.DecodeError, RecursionError):
+        raise ValueError(f"an offset is no JSON: {line[:40]!r}") from None
+
+
+def _object(text: str) -> dict[str, Any]:
+    try:
+        value = msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError):
+        raise ValueError(f"not JSON: truncated or damaged: {text[:40]!r}") from None
+    if not isinstance(value, dict):
+        raise ValueError("not a JSON object")
+    return value
+
+
+def _integer(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None

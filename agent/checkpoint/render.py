@@ -1,0 +1,141 @@
+"""Checkpoints on a terminal: rich tables of what the other modules found."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+from rich import box
+from rich.markup import escape
+from rich.table import Table
+
+from agent.core.names import label
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from rich.console import Console
+
+    from agent.checkpoint.report import Report
+    from agent.checkpoint.soundness import Finding
+
+_COLOURS: Final = {"error": "red", "warning": "yellow", "info": "cyan"}
+
+
+def show_report(console: Console, report: Report) -> None:
+    """Prints what a checkpoint holds."""
+    verdict = "[green]sound[/]" if report.sound else "[red]not sound[/]"
+    console.print(f"[bold]{_text(report.checkpoint)}[/]: {verdict}: {_text(report.reason)}")
+    console.print(f"A restart {_text(report.restart.detail)}.")
+    table = _table("checkpoint", ["", ""])
+    table.add_row("query id", _text(report.query_id))
+    table.add_row("newest offsets", _batch(report.latest_offset, report.retained_offsets))
+    table.add_row("newest commit", _batch(report.latest_commit, report.retained_commits))
+    table.add_row("open batches", ", ".join(map(str, report.open_batches)) or "none")
+    table.add_row("watermark", _text(report.watermark))
+    table.add_row(
+        "log versions",
+        f"offsets {report.offset_log_version or '-'}, commits {report.commit_log_version or '-'}",
+    )
+    state = report.state
+    if state.operators:
+        table.add_row("state store", f"{state.store}, checkpoint format v{state.format}")
+        table.add_row("state version", f"{state.version}: {size(state.bytes)} to load")
+    table.add_row("files", f"{report.files:,}, {size(report.bytes)}")
+    table.add_row("last change", report.last_change)
+    console.print(table)
+    if report.sources:
+        sources = _table(
+            "sources", ["source", "kind", "newest offset", "own log to", "open batch takes"]
+        )
+        for source in report.sources:
+            offset = (
+                msgspec.json.encode(source.offset).decode() if source.offset is not None else "-"
+            )
+            sources.add_row(
+                str(source.index),
+                source.kind,
+                _text(offset if len(offset) <= 60 else offset[:57] + "..."),
+                _number(source.log_end),
+                _number(source.open_batch_takes),
+            )
+        console.print(sources)
+    if state.operators:
+        columns = [
+            "operator",
+            "store",
+            "parts",
+            "bytes",
+            "largest",
+            "skew",
+            "snapshot",
+            "changes",
+        ]
+        stores = _table("state", columns)
+        for store in state.operators:
+            stores.add_row(
+                _text(f"{store.operator} {store.operator_name}"),
+                _text(store.store),
+                str(store.partitions),
+                size(store.bytes),
+                f"{store.largest_partition}: {size(store.largest_bytes)}",
+                "-" if store.skew is None else f"{store.skew:.2f}",
+                _number(store.snapshot_version),
+                str(store.changes),
+            )
+        console.print(stores)
+    show_findings(console, report.findings)
+
+
+def show_findings(console: Console, findings: Iterable[Finding]) -> None:
+    """Prints findings, the worst first."""
+    order = list(_COLOURS)
+    for finding in sorted(findings, key=lambda finding: order.index(finding.severity)):
+        colour = _COLOURS[finding.severity]
+        console.print(
+            f"[{colour}]{finding.severity}[/] {finding.check}: {_text(finding.evidence)}"
+            f"\n  → {_text(finding.remedy)}"
+        )
+
+
+def size(count: float) -> str:
+    """Bytes in a unit that people read."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if count < 1024:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1024
+    return f"{count:.1f} TiB"
+
+
+def _table(title: str, columns: list[str]) -> Table:
+    table = Table(
+        title=title,
+        title_justify="left",
+        title_style="bold",
+        show_header=any(columns),
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        padding=(0, 1),
+    )
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    return table
+
+
+def _text(value: str | None) -> str:
+    """Text from outside, fit for a terminal."""
+    if value is None:
+        return "-"
+    return escape("".join(label(part) for part in _pieces(value)))
+
+
+def _pieces(value: str) -> list[str]:
+    return [value[at : at + 100] for at in range(0, len(value), 100)]
+
+
+def _batch(newest: int | None, retained: int) -> str:
+    return "none" if newest is None else f"{newest} ({retained} kept)"
+
+
+def _number(value: int | None) -> str:
+    return "-" if value is None else f"{value:,}"

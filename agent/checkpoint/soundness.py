@@ -1,0 +1,486 @@
+"""Tells whether a checkpoint is sound, and what a restart would do with it next.
+
+Follows what Spark's micro-batch execution reads at a start: the newest offsets and the ones before
+them, the newest commit, each file source's own log, and the state that the next batch loads.
+"""
+
+from __future__ import annotations
+
+import zlib
+from typing import TYPE_CHECKING, Final, Literal
+
+import msgspec
+
+from agent.checkpoint.closure import Closure, expected_stores, state_closure
+from agent.checkpoint.layout import Checkpoint, LogFile, log_offset
+from agent.checkpoint.lz4 import is_whole
+from agent.core.kafka_offsets import admitted_rows, parse_offsets
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from agent.checkpoint.folder import Folder
+
+Severity = Literal["error", "warning", "info"]
+Action = Literal["start", "plan", "replay", "fail"]
+#: Hadoop's checksum files: magic, then the bytes per CRC32.
+_CRC_MAGIC: Final = b"crc\x00"
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """Something that was checked and is worth telling; ``check`` is a fixed name, for metrics."""
+
+    check: str
+    severity: Severity
+    evidence: str
+    remedy: str
+
+
+class Restart(msgspec.Struct, frozen=True):
+    """What Spark would do when the query starts on this checkpoint."""
+
+    action: Action
+    batch_id: int | None
+    state_version: int | None
+    detail: str
+
+
+class StoreSize(msgspec.Struct, frozen=True):
+    """One operator's store over its partitions; bytes are what a start must load."""
+
+    operator: int
+    operator_name: str
+    store: str
+    partitions: int
+    bytes: int
+    largest_partition: int
+    largest_bytes: int
+    skew: float | None  # largest over mean; None where it is all empty
+    changes: int  # most change files that one partition replays at a start
+    snapshot_version: int | None  # the oldest that a partition starts from
+
+
+class Soundness(msgspec.Struct, frozen=True):
+    """The verdict: sound unless a finding is an error."""
+
+    findings: list[Finding]
+    restart: Restart
+    closure: Closure
+    stores: list[StoreSize]
+
+    @property
+    def sound(self) -> bool:
+        """Whether a restart goes on with nothing lost."""
+        return not self.errors
+
+    @property
+    def errors(self) -> list[Finding]:
+        """What makes it unsound."""
+        return [finding for finding in self.findings if finding.severity == "error"]
+
+
+def judge(
+    checkpoint: Checkpoint,
+    folder: Folder,
+    *,
+    deep: bool = False,
+    on_step: Callable[[str], None] | None = None,
+) -> Soundness:
+    """Checks a checkpoint; ``deep`` compares checksums of all that a start reads, too."""
+    say = on_step or (lambda _: None)
+    findings: list[Finding] = []
+    say("logs")
+    findings += _logs(checkpoint)
+    for source in checkpoint.sources:
+        if source.kind == "file":
+            findings += _file_source(checkpoint, source.index)
+    say("state")
+    version = checkpoint.layout.latest_commit + 1
+    closure = state_closure(checkpoint, folder, version)
+    findings += _state(checkpoint, closure)
+    say("checksums")
+    findings += _checksums(checkpoint, folder, closure, deep=deep)
+    if checkpoint.layout.temporary:
+        findings.append(_temporary(checkpoint))
+    restart = _restart(checkpoint, failed=[f for f in findings if f.severity == "error"])
+    return Soundness(
+        findings=findings, restart=restart, closure=closure, stores=_sizes(checkpoint, closure)
+    )
+
+
+def open_batches(checkpoint: Checkpoint) -> list[int]:
+    """Batches planned after the newest commit."""
+    last = checkpoint.layout.latest_commit
+    return sorted(batch for batch in checkpoint.layout.offsets if batch > last)
+
+
+def looks_asynchronous(checkpoint: Checkpoint) -> bool:
+    """Whether both logs have holes, as asynchronous progress tracking leaves them.
+
+    Where each batch took longer than its interval there are none, and it cannot be seen. A hole
+    in one of the logs alone is a file that somebody removed.
+    """
+    layout = checkpoint.layout
+    return all(
+        ids and ids[-1] - ids[0] + 1 != len(ids)
+        for ids in (sorted(layout.offsets), sorted(layout.commits))
+    )
+
+
+def _logs(checkpoint: Checkpoint) -> list[Finding]:
+    layout, findings = checkpoint.layout, []
+    needed = _needed_logs(checkpoint)
+    for path, why in checkpoint.unreadable.items():
+        severity: Severity = "error" if path in needed else "warning"
+        findings.append(
+            Finding(
+                check="log_unreadable",
+                severity=severity,
+                evidence=f"{path}: {why}",
+                remedy="restore this file from a savepoint, or start from one"
+                if severity == "error"
+                else "a restart does not read it",
+            )
+        )
+    if layout.metadata is None:
+        findings.append(
+            Finding(
+                check="metadata_missing",
+                severity="error" if layout.offsets or layout.commits else "warning",
+                evidence="the file metadata, which holds the query's id, is missing",
+                remedy="restore it from a savepoint; without it newer versions of Spark refuse to"
+                " start, and older ones start under a new id, which idempotent sinks take for"
+                " another query",
+            )
+        )
+    latest, commit = layout.latest_offset, layout.latest_commit
+    if commit > latest:
+        findings.append(
+            Finding(
+                check="commit_without_offsets",
+                severity="error",
+                evidence=f"batch {commit} is committed, but the newest offsets are"
+                f" {latest if latest >= 0 else 'none'}",
+                remedy="files of offsets/ were removed: restore them, or start from a savepoint",
+            )
+        )
+    if latest > 0 and latest - 1 not in layout.offsets and not looks_asynchronous(checkpoint):
+        findings.append(
+            Finding(
+                check="offsets_missing",
+                severity="error",
+                evidence=f"offsets/{latest - 1} is missing; a restart at batch {latest} reads it",
+                remedy="restore the file from a savepoint",
+            )
+        )
+    opened = open_batches(checkpoint)
+    if len(opened) > 1:
+        asynchronous = looks_asynchronous(checkpoint)
+        findings.append(
+            Finding(
+                check="offsets_without_commits",
+                severity="warning" if asynchronous else "error",
+                evidence=f"{len(opened)} batches planned after commit"
+                f" {commit if commit >= 0 else '(none)'}: {_ids(opened)}",
+                remedy="normal under asynchronous progress tracking"
+                if asynchronous
+                else "a restart replays only the newest and passes over the others: restore the"
+                " missing commits, or start from a savepoint",
+            )
+        )
+    elif looks_asynchronous(checkpoint):
+        findings.append(
+            Finding(
+                check="asynchronous_progress",
+                severity="info",
+                evidence="the logs have holes, as asynchronous progress tracking leaves them",
+                remedy="its delivery is at-least-once; make the sink tolerate repeats",
+            )
+        )
+    return findings
+
+
+def _needed_logs(checkpoint: Checkpoint) -> set[str]:
+    layout = checkpoint.layout
+    latest, commit = layout.latest_offset, layout.latest_commit
+    needed = {"metadata", f"offsets/{latest}", f"offsets/{latest - 1}", f"commits/{commit}"}
+    return needed | {file.path for file in layout.schemas}
+
+
+def chain_end(entries: Iterable[LogFile], end: int) -> tuple[list[LogFile], list[int]]:
+    """The entries of a source log that give it as of ``end``, and the numbers that are missing.
+
+    The newest compacted entry at or below the end stands for all before it.
+    """
+    known = [entry for entry in entries if entry.batch_id <= end]
+    compacted = [entry for entry in known if entry.compact]
+    base = max(compacted, key=lambda entry: entry.batch_id) if compacted else None
+    first = base.batch_id + 1 if base else 0
+    later = {entry.batch_id: entry for entry in known if entry.batch_id >= first}
+    chain = ([base] if base else []) + [later[number] for number in sorted(later)]
+    return chain, [number for number in range(first, end + 1) if number not in later]
+
+
+def _file_source(checkpoint: Checkpoint, index: int) -> list[Finding]:
+    layout = checkpoint.layout
+    entries = layout.sources.get(index, [])
+    newest = checkpoint.offsets.get(layout.latest_offset)
+    offset = newest.sources[index] if newest and index < len(newest.sources) else None
+    end = log_offset(offset)
+    findings = []
+    _, missing = chain_end(entries, end)
+    if missing:
+        findings.append(
+            Finding(
+                check="source_log_incomplete",
+                severity="error",
+                evidence=f"sources/{index}: offsets/{layout.latest_offset} stands at entry {end};"
+                f" missing: {_ids(missing)}",
+                remedy="restore the entries from a savepoint: without them files are read again"
+                " or never",
+            )
+        )
+    ahead = sorted({entry.batch_id for entry in entries if entry.batch_id > end})
+    if ahead:
+        findings.append(
+            Finding(
+                check="source_log_ahead",
+                severity="info",
+                evidence=f"sources/{index}: planned past offsets/{layout.latest_offset}:"
+                f" {_ids(ahead)}",
+                remedy="left by a planning that did not finish; the next batch takes these files"
+                " besides new ones",
+            )
+        )
+    return findings
+
+
+def _state(checkpoint: Checkpoint, closure: Closure) -> list[Finding]:
+    findings = [
+        Finding(
+            check="state_incomplete",
+            severity="error",
+            evidence=missing,
+            remedy="start from a savepoint; the state of this version cannot be read",
+        )
+        for missing in closure.missing
+    ]
+    limit = closure.version
+    beyond = sorted(
+        {
+            file.version
+            for files in checkpoint.layout.state.values()
+            for file in files
+            if file.version > limit
+        }
+    )
+    if beyond and beyond[-1] > limit + 1:
+        findings.append(
+            Finding(
+                check="state_ahead",
+                severity="error",
+                evidence=f"state of versions {_ids(beyond)} exists, but batch"
+                f" {checkpoint.layout.latest_commit} is the newest commit",
+                remedy="files of commits/ or offsets/ were removed, or two queries write here;"
+                " a restart would mix states: start from a savepoint",
+            )
+        )
+    elif beyond:
+        findings.append(
+            Finding(
+                check="state_ahead",
+                severity="info",
+                evidence=f"state of version {beyond[0]} exists before its commit: some partitions"
+                " of the open batch have finished",
+                remedy="a restart with the same offsets writes it anew",
+            )
+        )
+    deepest = max((store.changes for store in closure.stores), default=0)
+    if deepest > 100:
+        findings.append(
+            Finding(
+                check="snapshot_lag",
+                severity="warning",
+                evidence=f"a partition replays {deepest} changes at a start",
+                remedy="snapshots fall behind: lower"
+                " spark.sql.streaming.stateStore.minDeltasForSnapshot or"
+                " maintenanceInterval, and look for failing maintenance in the executors' logs",
+            )
+        )
+    return findings
+
+
+def _checksums(
+    checkpoint: Checkpoint, folder: Folder, closure: Closure, *, deep: bool
+) -> list[Finding]:
+    layout = checkpoint.layout
+    needed = _needed_logs(checkpoint)
+    wanted = [path for path in needed if path not in checkpoint.unreadable]
+    for index, entries in layout.sources.items():
+        newest = checkpoint.offsets.get(layout.latest_offset)
+        offset = newest.sources[index] if newest and index < len(newest.sources) else None
+        wanted += [entry.path for entry in chain_end(entries, log_offset(offset))[0]]
+    if deep:
+        wanted += [path for path in closure.files if not path.endswith(".crc")]
+    empty = {
+        file.path for files in layout.state.values() for file in files if file.size == 0
+    } & set(closure.files)
+    findings = [
+        Finding(
+            check="file_damaged",
+            severity="error",
+            evidence=f"{path}: {why}",
+            remedy="restore this file from a savepoint, or start from one",
+        )
+        for path in sorted(set(wanted))
+        if (why := damage(checkpoint, folder, path)) is not None
+    ]
+    findings += [
+        Finding(
+            check="file_damaged",
+            severity="error",
+            evidence=f"{path}: empty",
+            remedy="restore this file from a savepoint, or start from one",
+        )
+        for path in sorted(empty)
+    ]
+    return findings
+
+
+def damage(checkpoint: Checkpoint, folder: Folder, path: str) -> str | None:
+    """What is wrong with a file by its Hadoop checksums or its end; None where nothing is.
+
+    A file without checksums, or one that vanished, is not damaged.
+    """
+    base, _, name = path.rpartition("/")
+    hadoop = f"{base}/.{name}.crc" if base else f".{name}.crc"
+    try:
+        data = folder.read(path)
+        if any(file.path == hadoop for file in checkpoint.layout.companions(path)):
+            sums = folder.read(hadoop)
+            if not checksums_match(data, sums):
+                return "its bytes do not match its checksums (.crc): damaged or truncated"
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        return error.strerror or type(error).__name__
+    if path.endswith((".delta", ".snapshot", ".changelog")) and is_whole(data) is False:
+        return "truncated: its compressed stream has no end"
+    return None
+
+
+def checksums_match(data: bytes, sums: bytes) -> bool:
+    """Whether data fits Hadoop's checksum file: a CRC32 for each run of bytes."""
+    if not sums.startswith(_CRC_MAGIC) or len(sums) < 8:
+        return False
+    span = int.from_bytes(sums[4:8], "big")
+    if span <= 0:
+        return False
+    expected = [int.from_bytes(sums[at : at + 4], "big") for at in range(8, len(sums), 4)]
+    actual = [zlib.crc32(data[at : at + span]) for at in range(0, len(data), span)]
+    return actual == expected
+
+
+def _temporary(checkpoint: Checkpoint) -> Finding:
+    files = checkpoint.layout.temporary
+    return Finding(
+        check="temporary_files",
+        severity="info",
+        evidence=f"{len(files)} files of unfinished writes, such as {files[0].path}",
+        remedy="none: Spark passes over them",
+    )
+
+
+def _restart(checkpoint: Checkpoint, failed: list[Finding]) -> Restart:
+    layout = checkpoint.layout
+    latest, commit = layout.latest_offset, layout.latest_commit
+    if failed:
+        return Restart(
+            action="fail",
+            batch_id=None,
+            state_version=None,
+            detail=f"fails, or goes on with something lost: {failed[0].evidence}",
+        )
+    if latest < 0:
+        return Restart(
+            action="start", batch_id=0, state_version=0, detail="plans batch 0 from the start"
+        )
+    if latest == commit:
+        return Restart(
+            action="plan",
+            batch_id=latest + 1,
+            state_version=latest + 1,
+            detail=f"plans batch {latest + 1} after the committed batch {commit}",
+        )
+    return Restart(
+        action="replay",
+        batch_id=latest,
+        state_version=latest,
+        detail=f"runs batch {latest} with the offsets it was planned with"
+        f" ({describe_batch(checkpoint, latest)})",
+    )
+
+
+def describe_batch(checkpoint: Checkpoint, batch_id: int) -> str:
+    """How much a batch takes from each source, in words."""
+    parts = []
+    for index, source in enumerate(checkpoint.sources):
+        amount = admitted(checkpoint, batch_id, index)
+        unit = {"kafka": "rows", "file": "entries of its log"}.get(source.kind, "")
+        known = f"{amount:,} {unit}" if amount is not None and unit else "unknown"
+        parts.append(f"source {index} ({source.kind}): {known}")
+    return "; ".join(parts) or "no source"
+
+
+def admitted(checkpoint: Checkpoint, batch_id: int, source: int) -> int | None:
+    """Rows (Kafka) or log entries (files) that a batch takes from a source; None if unknown."""
+    this = checkpoint.offsets.get(batch_id)
+    before = checkpoint.offsets.get(batch_id - 1)
+    if this is None or source >= len(this.sources) or (before is None and batch_id > 0):
+        return None
+    end = this.sources[source]
+    start = before.sources[source] if before and source < len(before.sources) else None
+    if checkpoint.sources[source].kind == "file":
+        return log_offset(end) - log_offset(start)
+    if checkpoint.sources[source].kind == "kafka":
+        return admitted_rows(parse_offsets(start), parse_offsets(end))
+    return None
+
+
+def _sizes(checkpoint: Checkpoint, closure: Closure) -> list[StoreSize]:
+    groups: dict[tuple[int, str], list[tuple[int, int, int, int | None]]] = {}
+    for store in closure.stores:
+        groups.setdefault((store.key.operator, store.key.store), []).append(
+            (store.key.partition, store.bytes, store.changes, store.snapshot_version)
+        )
+    if not closure.stores:
+        for key in expected_stores(checkpoint):
+            size = sum(file.size for file in checkpoint.layout.state.get(key, []))
+            groups.setdefault((key.operator, key.store), []).append((key.partition, size, 0, None))
+    found = []
+    for (operator, store_name), partitions in sorted(groups.items()):
+        total = sum(size for _, size, _, _ in partitions)
+        largest = max(partitions, key=lambda partition: partition[1])
+        snapshots = [snapshot for *_, snapshot in partitions if snapshot is not None]
+        info = checkpoint.operators.get(operator)
+        found.append(
+            StoreSize(
+                operator=operator,
+                operator_name=info.name if info else "",
+                store=store_name,
+                partitions=len(partitions),
+                bytes=total,
+                largest_partition=largest[0],
+                largest_bytes=largest[1],
+                skew=largest[1] * len(partitions) / total if total else None,
+                changes=max(changes for _, _, changes, _ in partitions),
+                snapshot_version=min(snapshots, default=None),
+            )
+        )
+    return found
+
+
+def _ids(numbers: list[int]) -> str:
+    if len(numbers) <= 6:
+        return ", ".join(map(str, numbers))
+    return f"{numbers[0]} to {numbers[-1]} ({len(numbers)} of them)"
