@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import subprocess
 import time
+import tracemalloc
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -290,6 +292,21 @@ def test_any_name_reads_back_in_both_formats(application: str, query: str) -> No
     assert found == [{"application": fit(application), "query": fit(query)}]
 
 
+@given(st.one_of(st.floats(), st.integers(-(2**70), 2**70), st.booleans()))
+@settings(max_examples=300, deadline=None)
+def test_any_number_reads_back_and_nan_is_absent(value: float) -> None:
+    one = views.view(backlog_seconds=value, sources=[], operators=[])
+    for parse, accept in ((parse_text, ""), (parse_openmetrics, "application/openmetrics-text")):
+        text, _ = views.scrape(exporter(), [one], accept, labels={})
+        told = [
+            float(sample.value)
+            for family in parse(text)
+            for sample in family.samples
+            if sample.name == "weir_backlog_seconds"
+        ]
+        assert told == ([] if math.isnan(value) else [float(value)])
+
+
 def test_a_name_of_ten_kilobytes_is_cut() -> None:
     text, _ = views.scrape(exporter(), [views.view(views.HOSTILE)])
     assert max(map(len, text.splitlines())) < 1_000
@@ -357,6 +374,25 @@ def test_event_timer() -> None:
     assert taken.sum_seconds == pytest.approx(5.0042)
     text, _ = views.scrape(exporter(), [], labels={}, event_seconds=taken)
     assert series(text, "weir_agent_event_seconds_count") == {(): 42.0}
+
+
+def test_memory_is_bounded_by_the_text() -> None:
+    """Views come one at a time and are let go: what stays is the text, twice while it is joined."""
+    out = exporter()
+    keys = [("orders", f"query-{number}") for number in range(500)]
+    tracemalloc.start()
+    try:
+        body, _ = out.exposition(
+            keys,
+            lambda key: views.view(key[1], totals=views.grown(2)),
+            totals=views.agent_totals(),
+            listeners=[],
+            extras=views.extras(),
+        )
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 2.5 * len(body)
 
 
 def test_a_thousand_queries_in_half_a_second() -> None:
