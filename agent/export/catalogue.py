@@ -219,7 +219,8 @@ METRICS: Final[tuple[Metric, ...]] = (
         help="What the query does now.",
         labels=(*BY_QUERY, Label("state", QUERY_STATES)),
         note="Exactly one is 1. `backpressured`: a batch runs while the limit holds back a "
-        "backlog. `stalled`: there is work and no progress.",
+        "backlog. `stalled`: a batch has run past the deadline or, without one, far longer than "
+        "batches do.",
     ),
     Metric(
         name="weir_query_mode",
