@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from agent.core.judgement import Decision, QueryView, SourceView
 
 _SHOWN_SOURCES: Final = 4
-_DESCRIPTION = re.compile(r"([\w.$]+?)(?:V2)?\[(.*)\]", re.DOTALL)
+_DESCRIPTION = re.compile(r"([\w.$]+?)(?:V2)?\[(.*)\]", re.ASCII | re.DOTALL)
 _SUBSCRIBE = re.compile(r"Subscribe(?:Pattern)?\[(.*)\]", re.DOTALL)
 
 

@@ -4,7 +4,7 @@ import { card, domId, shell } from "./card.js";
 import { h, patch } from "./dom.js";
 import { clock, duration, isKnown, visible } from "./format.js";
 import { filterWords, keyOf, level, matches, worstFirst } from "./order.js";
-import { snapshot, waitSeconds } from "./poll.js";
+import { historyWanted, snapshot, waitSeconds } from "./poll.js";
 import words from "./words.js";
 
 const ORDER_HELD_SECONDS = 4; // rows don't move under a hand that is about to click
@@ -57,10 +57,13 @@ async function ask() {
   if (asking || document.hidden) return;
   asking = true;
   const began = steady();
+  let again = false;
   try {
+    const known = state.answer?.queries.length ?? null;
     const wanted = [...state.open].filter((key) => state.visible.has(key));
-    const { answer, details } = await snapshot(state.answer?.queries.length ?? 0, wanted);
+    const { answer, details } = await snapshot(known, wanted);
     take(answer, details);
+    again = historyWanted(answer.queries.length) > historyWanted(known);
     if (state.failedSince !== null) say("The agent answers again.");
     state.failures = 0;
     state.failedSince = null;
@@ -73,7 +76,7 @@ async function ask() {
     }
   }
   asking = false;
-  const wait = waitSeconds(state.failures, steady() - began);
+  const wait = again ? 0 : waitSeconds(state.failures, steady() - began);
   state.retryAt = steady() + wait;
   draw();
   timer = setTimeout(ask, wait * 1000);

@@ -21,7 +21,7 @@ export function card(entry, { now, open, hover }) {
       h("span", { class: "chip", "data-tone": tone, title: means }, h("span", { class: "symbol", "aria-hidden": "true" }, symbol), h("span", null, label)),
       h(
         "h2",
-        { class: "name" },
+        { class: "name", key: "name" },
         h(
           "button",
           { type: "button", class: "toggle", id: `${id}-toggle`, "aria-expanded": open ? "true" : "false", "aria-controls": open ? `${id}-detail` : null, title: `${visible(view.application, 500)} / ${visible(view.query, 500)}` },
@@ -51,7 +51,7 @@ export function shell(entry) {
   return h(
     "li",
     { class: "query shell", key, id: domId(key), "data-key": key, "data-open": "no", memo: `shell ${key}` },
-    h("div", { class: "row", "data-action": "toggle" }, h("h2", { class: "name" }, h("button", { type: "button", class: "toggle", id: `${domId(key)}-toggle`, "aria-expanded": "false" }, h("bdi", { class: "query-name" }, visible(view.query, 120)), h("bdi", { class: "application" }, visible(view.application, 120))))),
+    h("div", { class: "row", "data-action": "toggle" }, h("h2", { class: "name", key: "name" }, h("button", { type: "button", class: "toggle", id: `${domId(key)}-toggle`, "aria-expanded": "false" }, h("bdi", { class: "query-name" }, visible(view.query, 120)), h("bdi", { class: "application" }, visible(view.application, 120))))),
   );
 }
 

@@ -9,16 +9,17 @@ const SHORT_HISTORY = 24;
 const MANY_QUERIES = 40;
 const MOST_DETAILS = 6;
 
-// Seconds until the next try: doubled with each failure; after a success at least ten times what
+// Seconds until the next try: doubled with each failure; after a success at least four times what
 // the answer cost, so that a page never keeps an agent or a browser busy.
 export function waitSeconds(failures, costSeconds) {
   if (failures > 0) return Math.min(LONGEST_WAIT_SECONDS, EVERY_SECONDS * 2 ** Math.min(failures - 1, 10));
-  return Math.min(LONGEST_WAIT_SECONDS, Math.max(EVERY_SECONDS, 10 * costSeconds));
+  return Math.min(LONGEST_WAIT_SECONDS, Math.max(EVERY_SECONDS, 4 * costSeconds));
 }
 
-// How many points of history to ask for: with many queries only what the list itself draws.
+// How many points of history to ask for: with many queries (or none known yet) only what the list
+// itself draws.
 export function historyWanted(queries) {
-  return queries > MANY_QUERIES ? SHORT_HISTORY : FULL_HISTORY;
+  return queries === null || queries > MANY_QUERIES ? SHORT_HISTORY : FULL_HISTORY;
 }
 
 // What went wrong, in words.
