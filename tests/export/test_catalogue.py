@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from agent.core.judgement import MODES, QUERY_STATES, REASONS
-from agent.core.measure import CHECKPOINT_PHASES
 from agent.core.occupancy import SPENT
 from agent.export import catalogue
 from agent.export.catalogue import METRICS, metric
@@ -53,7 +52,6 @@ def test_labels_hold_every_value_of_the_core() -> None:
     assert set(SPENT) == set(metric("weir_time_seconds_total").values_of("state"))
     assert set(EVENT_TYPES) < set(metric("weir_agent_events_total").values_of("type"))
     assert set(CONTROLS) < set(metric("weir_query_info").values_of("control"))
-    assert set(CHECKPOINT_PHASES) < set(metric("weir_checkpoint_phase_seconds").values_of("phase"))
 
 
 def test_unknown_names_are_told() -> None:

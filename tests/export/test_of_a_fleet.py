@@ -60,7 +60,8 @@ class Driver:
                     "getBatch": 1,
                     "queryPlanning": 20,
                     "walCommit": 30,
-                    "addBatch": milliseconds - 100,
+                    "addBatch": milliseconds - 110,
+                    "commitBatch": 10,
                     "commitOffsets": 40,
                 },
                 "eventTime": {"watermark": format_time(time - 12)},
@@ -161,6 +162,16 @@ def test_a_query_from_start_to_forgotten() -> None:
     assert value("weir_query_state", state="backpressured") == 1
     assert value("weir_agent_events_total", type="progress") == 12
     assert value("weir_listener_callbacks_total") == 14
+    phases = {has["phase"] for has, _ in expose(fleet, now)["weir_checkpoint_phase_seconds"]}
+    assert phases == {  # none of Spark's own falls under "other"
+        "latestOffset",
+        "getBatch",
+        "queryPlanning",
+        "walCommit",
+        "addBatch",
+        "commitBatch",
+        "commitOffsets",
+    }
     spent = [v for _, v in expose(fleet, now)["weir_time_seconds_total"]]
     assert abs(sum(spent) - (now - START)) < 1.5
 
