@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
 
-from agent.core.kafka_offsets import admitted_rows, parse_offsets, remaining_rows
+from agent.core.kafka_offsets import admitted_rows, parse_offsets, position_of, remaining_rows
 from spark_listener.wire import UNITS, Unit, parse_time
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 MAX_TEXT: Final = 16 * 1024  # of any one text we keep
+MOST_METRICS: Final = 400  # of one state operator: there are some per partition
 
 EventKind = Literal["started", "progress", "heartbeat", "idle", "terminated"]
 
@@ -80,6 +81,8 @@ class SourceProgress(msgspec.Struct, frozen=True):
     admitted: int | None  # Kafka: end - start, summed over partitions
     backlog: int | None  # Kafka: latest - end, summed over partitions
     metrics: dict[str, str]
+    start: int | None = None  # Kafka: summed over the partitions that start and end both name
+    end: int | None = None
 
 
 class OperatorProgress(msgspec.Struct, frozen=True):
@@ -90,6 +93,13 @@ class OperatorProgress(msgspec.Struct, frozen=True):
     bytes: int | None
     commit_seconds: float | None
     dropped_rows: int | None
+    metrics: dict[str, float] = {}  # Spark's own further ones, as it names them
+
+    @property
+    def copied_bytes(self) -> int | None:
+        """Bytes that the commit wrote to the checkpoint; None where the store does not tell."""
+        told = self.metrics.get("rocksdbBytesCopied")
+        return None if told is None else int(told)
 
 
 class Progress(msgspec.Struct, frozen=True):
@@ -276,7 +286,7 @@ def decode_event(data: Mapping[str, Any], sequence: int) -> Event:
             TerminatedEvent(
                 *_ids(body),
                 _name(body),
-                _optional_text(body.get("exception")),
+                _exception(body.get("exception")),
                 _optional_text(body.get("errorClassOnException")),
             ),
         )
@@ -411,6 +421,8 @@ def _source(item: Mapping[str, Any]) -> SourceProgress:
         admitted=admitted_rows(start, end),
         backlog=remaining_rows(end, latest),
         metrics={str(k)[:100]: str(v)[:200] for k, v in list(metrics.items())[:50]},
+        start=position_of(start, end),
+        end=position_of(end, start),
     )
 
 
@@ -422,6 +434,11 @@ def _operator(item: Mapping[str, Any]) -> OperatorProgress:
         bytes=_count(item.get("memoryUsedBytes")),
         commit_seconds=None if commit is None else commit / 1000.0,
         dropped_rows=_count(item.get("numRowsDroppedByWatermark")),
+        metrics={
+            str(key)[:100]: number
+            for key, value in list(_mapping(item.get("customMetrics")).items())[:MOST_METRICS]
+            if (number := _number(value)) is not None
+        },
     )
 
 
@@ -478,6 +495,13 @@ def _text(value: object) -> str:
 
 def _optional_text(value: object) -> str | None:
     return value[:MAX_TEXT] if isinstance(value, str) else None
+
+
+def _exception(value: object) -> str | None:
+    """An exception's text; of one too long, its beginning and its end: the root cause is there."""
+    if not isinstance(value, str) or len(value) <= MAX_TEXT:
+        return _optional_text(value)
+    return f"{value[: MAX_TEXT // 2]}\n[...]\n{value[-MAX_TEXT // 2 + 7 :]}"
 
 
 def _time_or_none(value: object) -> float | None:

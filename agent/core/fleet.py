@@ -243,7 +243,7 @@ class Fleet:
         elif isinstance(body, TerminatedEvent):
             judged.append(judge.terminate(query, body, event.time, now, policy))
         else:
-            judge.idle(query, body, event.time)
+            judge.idle(query, body, event.time, policy)
         _count(query.totals.events, event.kind)
 
     def _query(

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from agent.core import decide, measure, tell
-from agent.core.judgement import FailureView, Judgement, QueryStateName
-from agent.core.names import first_line
+from agent.core import decide, measure, tell, watch
 from spark_listener.wire import HEARTBEAT_SECONDS
 
 if TYPE_CHECKING:
@@ -17,6 +15,7 @@ if TYPE_CHECKING:
         StartedEvent,
         TerminatedEvent,
     )
+    from agent.core.judgement import Judgement, QueryStateName
     from agent.core.policy import Policy
     from agent.core.query import Query
 
@@ -26,7 +25,7 @@ def started(query: Query, event: StartedEvent, time: float, policy: Policy) -> N
     if event.run_id in query.past_runs:
         return
     if event.run_id != query.run_id:
-        query.begin_run(event.id, event.run_id, time)
+        watch.begins(query, event.id, event.run_id, time, policy)
     query.trigger = event.trigger
     query.trigger_seconds = measure.trigger_seconds(event.trigger)
     query.control = event.control
@@ -34,16 +33,18 @@ def started(query: Query, event: StartedEvent, time: float, policy: Policy) -> N
     query.sink = event.sink or query.sink
     query.checkpoint_location = event.checkpoint_location
     query.ui_url = event.ui_url
+    watch.started(query, event)
     decide.first_batch(query, time, policy)
 
 
-def idle(query: Query, event: IdleEvent, time: float) -> None:
+def idle(query: Query, event: IdleEvent, time: float, policy: Policy) -> None:
     """A trigger that found nothing to do."""
     if event.run_id in query.past_runs:
         return
     if event.run_id != query.run_id:
-        query.begin_run(event.id, event.run_id, time)
+        watch.begins(query, event.id, event.run_id, time, policy)
     measure.rest(query, time)
+    watch.rests(query, time)
 
 
 def heartbeat(query: Query, running: RunningQuery, time: float, policy: Policy) -> Judgement:
@@ -51,13 +52,14 @@ def heartbeat(query: Query, running: RunningQuery, time: float, policy: Policy) 
     if running.run_id in query.past_runs:
         return tell.judgement(query, "heartbeat", time, policy)
     if running.run_id != query.run_id:
-        query.begin_run(running.id, running.run_id, time)
+        watch.begins(query, running.id, running.run_id, time, policy)
     known = query.batch_id is not None and running.batch_id is not None
     ended = known and (running.batch_id or 0) <= (query.batch_id or 0)
     if running.running_seconds is None or ended:
         query.nothing_runs()
         if running.running_seconds is None:
             query.occupancy.spend(time, "idle")
+            watch.rests(query, time)
             since = time - (query.batch_end_time or 0.0)
             query.between = query.between if since < HEARTBEAT_SECONDS else "idle"
     else:
@@ -77,7 +79,7 @@ def progress(query: Query, event: ProgressEvent, time: float, policy: Policy) ->
     if batch.run_id in query.past_runs:
         return tell.judgement(query, "progress", time, policy)
     if batch.run_id != query.run_id:
-        query.begin_run(batch.id, batch.run_id, batch.time)
+        watch.begins(query, batch.id, batch.run_id, batch.time, policy)
     settings = policy.of(query.application, query.query)
     query.sink = batch.sink or query.sink
     if batch.watermark_time is not None:
@@ -87,11 +89,14 @@ def progress(query: Query, event: ProgressEvent, time: float, policy: Policy) ->
         measure.hear_limits(query, event.limits, batch.time, policy)
         decide.adopt(query, time, policy)
         measure.rest(query, time)
+        watch.rests(query, time)
         return tell.judgement(query, "progress", time, policy, "idle")
+    watch.reads(query, batch)
     measure.flow(query, batch, event.limits, policy)
     decide.adopt(query, time, policy)
     replayed = measure.count(query, batch)
     changed = measure.learn(query, batch, settings, replayed=replayed)
+    watch.commits(query, batch, policy)
     decide.after_batch(query, batch, policy, time, replayed=replayed, changed=changed)
     spent: QueryStateName = "backpressured" if query.batch_limited else "busy"
     return tell.judgement(query, "progress", time, policy, spent)
@@ -104,16 +109,12 @@ def terminate(
     if event.run_id in query.past_runs:
         return tell.judgement(query, "terminated", time, policy)
     if event.run_id != query.run_id:
-        query.begin_run(event.id, event.run_id, time)
+        watch.begins(query, event.id, event.run_id, time, policy)
     query.occupancy.spend(time, "busy" if query.running_seconds is not None else "idle")
+    watch.ends(query, event, time, policy)
     query.open_batch_id = query.running_batch_id
+    if event.exception is not None and query.open_batch_id is None and query.batch_id is not None:
+        query.open_batch_id = query.batch_id + 1
     query.nothing_runs()
     query.terminated, query.gone_since_time = True, now
-    if event.exception is not None:
-        query.failures_consecutive += 1
-        measure.add(query.totals.batches, "failed")
-        measure.add(query.totals.failures, "unknown")
-        if query.open_batch_id is None and query.batch_id is not None:
-            query.open_batch_id = query.batch_id + 1
-        query.failure = FailureView("unknown", first_line(event.exception))
     return tell.judgement(query, "terminated", time, policy)

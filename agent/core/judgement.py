@@ -20,7 +20,23 @@ QUERY_STATES: Final[tuple[QueryStateName, ...]] = (
 )
 Pressure = Literal["ok", "low", "high"]
 LagState = Literal["OK", "WARN", "ERR", "STOP", "STALL", "REWIND", "UNKNOWN"]
+LAG_STATES: Final[tuple[LagState, ...]] = (
+    "OK",
+    "WARN",
+    "ERR",
+    "STOP",
+    "STALL",
+    "REWIND",
+    "UNKNOWN",
+)
 SpiralPhase = Literal["none", "pressured", "spiralling", "timing_out", "dead"]
+SPIRAL_PHASES: Final[tuple[SpiralPhase, ...]] = (
+    "none",
+    "pressured",
+    "spiralling",
+    "timing_out",
+    "dead",
+)
 Mode = Literal["off", "dry-run", "on"]
 MODES: Final[tuple[Mode, ...]] = ("off", "dry-run", "on")
 
@@ -73,6 +89,11 @@ class CheckpointView(msgspec.Struct, frozen=True):
     eta_seconds: float | None = None
     failures_consecutive: int = 0
     interval_seconds: float | None = None
+    pause_seconds: float | None = None  # between the end of one and the start of the next
+    bytes: int | None = None  # written to the checkpoint by the state stores
+    deadline_learned: bool = False  # from the ages at which batches were ended
+    in_progress_batch_id: int | None = None
+    in_progress_seconds: float | None = None
 
 
 class SpiralView(msgspec.Struct, frozen=True):
@@ -81,6 +102,8 @@ class SpiralView(msgspec.Struct, frozen=True):
     phase: SpiralPhase = "none"
     gain: float | None = None
     replay_amplification: float = 1.0
+    evidence: str = ""  # one sentence with the figures
+    lead_batches: int | None = None  # foreseen until a batch passes the deadline
 
 
 class FailureView(msgspec.Struct, frozen=True):
@@ -173,6 +196,7 @@ class Totals(msgspec.Struct):
     grants: dict[str, int] = {}  # by reason
     watermark_dropped_rows: int = 0
     failures: dict[str, int] = {}  # by cause
+    checkpoints: dict[str, int] = {}  # by result: completed, failed, replayed
 
 
 class Point(msgspec.Struct, frozen=True):

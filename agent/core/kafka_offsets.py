@@ -47,3 +47,10 @@ def remaining_rows(end: Offsets | None, latest: Offsets | None) -> int | None:
     if end is None or latest is None:
         return None
     return sum(max(0, latest[key] - end[key]) for key in latest.keys() & end.keys())
+
+
+def position_of(offsets: Offsets | None, other: Offsets | None) -> int | None:
+    """How far a query has read: offsets summed over the partitions that ``other`` names too."""
+    if offsets is None or other is None:
+        return None
+    return sum(offset for key, offset in offsets.items() if key in other)

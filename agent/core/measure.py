@@ -32,14 +32,6 @@ DURATION_BUCKETS_SECONDS: Final = (
 #: JIT and the state store's start again.
 KNOWN_BATCHES: Final = 3
 PROCESSED_SECONDS: Final = 60.0
-CHECKPOINT_PHASES: Final = (
-    "walCommit",
-    "getBatch",
-    "queryPlanning",
-    "addBatch",
-    "commitBatch",
-    "commitOffsets",
-)
 
 
 def rest(query: Query, time: float) -> None:
@@ -78,17 +70,13 @@ def flow(query: Query, batch: Progress, limits: list[SourceLimit], policy: Polic
     # other, the next is taken to run although nobody has said so yet.
     query.between = spent if 2.0 * seconds >= end - (query.batch_end_time or batch.time) else "idle"
     since = query.batch_end_time
-    if since is not None and end > since:
-        query.checkpoint_interval_seconds = end - since
-        if batch.rows is not None:
-            query.processed.add(batch.rows, end - since, PROCESSED_SECONDS)
+    if since is not None and end > since and batch.rows is not None:
+        query.processed.add(batch.rows, end - since, PROCESSED_SECONDS)
     query.batch_end_time = max(end, since or end)
     if query.running_batch_id is None or (batch.batch_id or 0) >= query.running_batch_id:
         query.nothing_runs()
     query.last_progress_time = end
     query.phases = batch.phases
-    parts = [batch.phases[name] for name in CHECKPOINT_PHASES if name in batch.phases]
-    query.checkpoint_seconds = sum(parts) if "walCommit" in batch.phases else None
     _operators(query, batch, policy)
 
 
@@ -103,7 +91,7 @@ def count(query: Query, batch: Progress) -> bool:
         query.batch_id = batch.batch_id
     query.open_batch_id = None
     query.batches_of_run += 1
-    query.failures_consecutive, query.failure = 0, None
+    query.failure = None
     query.batch_seconds, query.batch_rows = batch.seconds, batch.rows
     if replayed:
         add(totals.batches, "replayed")

@@ -10,12 +10,15 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from agent.core.capacity import Capacity
+from agent.core.checkpoint import Monitor
 from agent.core.decaying import DecayingRate
 from agent.core.judgement import Decision, FailureView, Mode, Totals
+from agent.core.lag_state import LagWindow
 from agent.core.lag_table import LagTable
 from agent.core.occupancy import Occupancy, Spent
 from agent.core.sizing import SizeEstimate
 from agent.core.source import Source
+from agent.core.spiral import Spiral
 
 if TYPE_CHECKING:
     from agent.core.policy import Policy
@@ -71,13 +74,12 @@ class Query(msgspec.Struct):
     batch_end_time: float | None = None
     batches_of_run: int = 0
     phases: dict[str, float] = {}
-    checkpoint_seconds: float | None = None
-    checkpoint_interval_seconds: float | None = None
     running_batch_id: int | None = None
     running_seconds: float | None = None
     running_heard_time: float | None = None  # driver's clock
+    free_time: float | None = None  # since when no batch is known to run; driver's clock
+    last_planned_time: float | None = None
     open_batch_id: int | None = None  # begun by a run that ended before committing it
-    failures_consecutive: int = 0
     failure: FailureView | None = None
 
     capacity: Capacity = msgspec.field(default_factory=Capacity)
@@ -86,6 +88,9 @@ class Query(msgspec.Struct):
     occupancy: Occupancy = msgspec.field(default_factory=Occupancy)
     lag: LagTable = msgspec.field(default_factory=LagTable)
     arrived_rows: float = 0.0
+    lag_window: LagWindow = msgspec.field(default_factory=LagWindow)
+    monitor: Monitor = msgspec.field(default_factory=Monitor)
+    spiral: Spiral = msgspec.field(default_factory=Spiral)
     between: Spent = "idle"  # what to call the time after a batch until the next word
     processed: DecayingRate = msgspec.field(default_factory=DecayingRate)
     watermark_time: float | None = None

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from agent.core import decide
+from agent.core import decide, watch
 from agent.core.judgement import (
     CheckpointView,
     Judgement,
+    LagState,
     LimitView,
     OperatorView,
     QueryStateName,
@@ -68,26 +69,43 @@ def _limit_view(query: Query) -> LimitView:
     return LimitView(main.unit, main.limit, main.current, query.reason, query.target_feasible)
 
 
-def _checkpoint_view(query: Query, deadline_seconds: float | None) -> CheckpointView:
+def _checkpoint_view(query: Query, policy: Policy, age: float | None) -> CheckpointView:
+    monitor = query.monitor
+    configured = policy.of(query.application, query.query).deadline_seconds
+    deadline = monitor.deadline(configured)
     return CheckpointView(
-        seconds=query.checkpoint_seconds,
+        seconds=monitor.seconds,
         phases=query.phases,
-        deadline_seconds=deadline_seconds,
-        failures_consecutive=query.failures_consecutive,
-        interval_seconds=query.checkpoint_interval_seconds,
+        deadline_seconds=deadline,
+        eta_seconds=monitor.eta_seconds(age, deadline, query.spiral.eta_seconds),
+        failures_consecutive=monitor.failures_consecutive,
+        interval_seconds=monitor.interval_seconds,
+        pause_seconds=monitor.pause_seconds,
+        bytes=monitor.bytes,
+        deadline_learned=configured is None and deadline is not None,
+        in_progress_batch_id=None if age is None else query.running_batch_id,
+        in_progress_seconds=age,
     )
 
 
-def _spiral_view(query: Query) -> SpiralView:
-    committed = query.totals.rows
-    attempted = committed + query.totals.replayed_rows
-    return SpiralView(replay_amplification=attempted / committed if committed else 1.0)
+def _spiral_view(query: Query, lag: LagState) -> SpiralView:
+    phase = watch.spiral_phase(query, lag)
+    return SpiralView(
+        phase=phase,
+        gain=watch.spiral_gain(query, phase),
+        replay_amplification=query.spiral.replay_amplification,
+        evidence=watch.spiral_evidence(query, phase),
+        lead_batches=query.spiral.eta_batches if phase == "spiralling" else None,
+    )
 
 
 def judgement(
     query: Query, kind: str, time: float, policy: Policy, state: QueryStateName | None = None
 ) -> Judgement:
     """What is known right after an event at ``time``."""
+    told = state or _state(query, query.running_seconds, policy)
+    backlog_seconds = _backlog_seconds(query, time)
+    lag = watch.lag(query, backlog_seconds, policy, stalled=told == "stalled")
     return Judgement(
         time=format_time(time),
         application=query.application,
@@ -95,18 +113,16 @@ def judgement(
         batch_id=query.running_batch_id if kind == "heartbeat" else query.batch_id,
         event=kind,
         backlog_rows=query.backlog_rows(),
-        backlog_seconds=_backlog_seconds(query, time),
-        lag_state="UNKNOWN",
-        state=state or _state(query, query.running_seconds, policy),
+        backlog_seconds=backlog_seconds,
+        lag_state=lag,
+        state=told,
         pressure=query.occupancy.pressure,
         throughput_rows_per_second=query.capacity.throughput,
         fixed_cost_seconds=query.capacity.fixed_cost,
         arrival_rows_per_second=query.arrival_rows(),
         limit=_limit_view(query),
-        checkpoint=_checkpoint_view(
-            query, policy.of(query.application, query.query).deadline_seconds
-        ),
-        spiral=_spiral_view(query),
+        checkpoint=_checkpoint_view(query, policy, query.running_seconds),
+        spiral=_spiral_view(query, lag),
         failure=query.failure if kind == "terminated" else None,
     )
 
@@ -128,6 +144,9 @@ def view(query: Query, policy: Policy, now: float) -> QueryView:
     age = running_age(query, now) if up else None
     arrival = query.arrival_rows()
     backlog = _backlog_at(query, driver_now)
+    state = _state(query, age, policy)
+    backlog_seconds = _backlog_seconds(query, driver_now)
+    lag = watch.lag(query, backlog_seconds, policy, stalled=state == "stalled")
     _fill_totals(query)
     return QueryView(
         application=query.application,
@@ -147,10 +166,10 @@ def view(query: Query, policy: Policy, now: float) -> QueryView:
         mode=query.mode(policy),
         held=query.held,
         manual_limit=query.manual_limit,
-        state=_state(query, age, policy),
+        state=state,
         pressure=query.occupancy.pressure,
         pressure_ratio=query.occupancy.ratio,
-        lag_state="UNKNOWN",
+        lag_state=lag,
         last_event_time=query.last_event_time,
         last_progress_time=query.last_progress_time,
         batch_id=query.batch_id,
@@ -168,7 +187,7 @@ def view(query: Query, policy: Policy, now: float) -> QueryView:
         arrival_rows_per_second=arrival,
         processed_rows_per_second=query.processed.value,
         backlog_rows=backlog,
-        backlog_seconds=_backlog_seconds(query, driver_now),
+        backlog_seconds=backlog_seconds,
         estimated_time_to_consume_seconds=_time_to_consume(query, backlog, arrival),
         watermark_lag_seconds=(
             None
@@ -176,8 +195,8 @@ def view(query: Query, policy: Policy, now: float) -> QueryView:
             else max(0.0, query.last_progress_time - query.watermark_time)
         ),
         limit=_limit_view(query),
-        checkpoint=_checkpoint_view(query, settings.deadline_seconds),
-        spiral=_spiral_view(query),
+        checkpoint=_checkpoint_view(query, policy, age),
+        spiral=_spiral_view(query, lag),
         failure=query.failure,
         sources=_source_views(query, policy),
         operators=[
@@ -196,6 +215,12 @@ def _fill_totals(query: Query) -> None:
         "busy": query.occupancy.busy_seconds,
         "idle": query.occupancy.idle_seconds,
         "backpressured": query.occupancy.backpressured_seconds,
+    }
+    batches = query.totals.batches
+    query.totals.checkpoints = {
+        "completed": batches.get("completed", 0) + batches.get("empty", 0),
+        "failed": batches.get("failed", 0),
+        "replayed": batches.get("replayed", 0),
     }
 
 

@@ -1,0 +1,130 @@
+"""The checkpoint monitor: a micro-batch as Flink's checkpoint, from offset log to commit log.
+
+A checkpoint starts when the offset log is written (``walCommit``) and completes when the commit log
+is (``commitOffsets``). Whoever ends a batch that takes too long sets its deadline: configured, or
+learned from the ages at which batches were ended. A failure in a row is a batch that was begun and
+not committed, by an exception or a time-out; stopping a query is none, nor is a configuration that
+let no batch begin. A committed batch resets the count.
+"""
+
+from __future__ import annotations
+
+from statistics import median
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+#: Ages at which batches were ended, kept to learn the deadline from.
+MOST_AGES: Final = 8
+#: Two of them this close say the same deadline.
+SAME_AGE: Final = 0.15
+#: A batch this many times its usual age counts as on its way to the deadline.
+LATE: Final = 1.5
+#: ... or one that has used up this share of it.
+LATE_SHARE: Final = 0.5
+USUAL_BATCHES: Final = 8
+#: Failures of these causes count only once a batch had begun.
+COUNTED_ONCE_BEGUN: Final = ("configuration",)
+
+#: The phases from the offset log to the commit log, in order.
+PHASES: Final = (
+    "walCommit",
+    "getBatch",
+    "queryPlanning",
+    "addBatch",
+    "commitBatch",
+    "commitOffsets",
+)
+
+
+class Monitor(msgspec.Struct):
+    """What is kept of a query's checkpoints. Seconds; times of the driver's clock."""
+
+    seconds: float | None = None
+    started_time: float | None = None
+    ended_time: float | None = None
+    interval_seconds: float | None = None
+    pause_seconds: float | None = None
+    bytes: int | None = None
+    usual: list[float] = []  # durations of the last batches
+    ended_ages: list[float] = []  # of batches that were ended from outside
+    learned_deadline_seconds: float | None = None
+    failures_consecutive: int = 0
+    asynchronous: bool = False  # asynchronous progress tracking: logs are written behind
+
+    def complete(
+        self,
+        time: float,
+        seconds: float | None,
+        phases: Mapping[str, float],
+        bytes_: int | None,
+    ) -> None:
+        """A batch planned at ``time`` was committed after ``seconds``."""
+        self.seconds = checkpoint_seconds(phases)
+        self.bytes = bytes_
+        self.failures_consecutive = 0
+        if seconds is None:
+            return
+        end = time + seconds
+        started = time + _before(phases)
+        if self.ended_time is not None and end > self.ended_time:
+            self.interval_seconds = end - self.ended_time
+            self.pause_seconds = max(0.0, started - self.ended_time)
+        self.started_time, self.ended_time = started, end
+        self.usual = [*self.usual[-(USUAL_BATCHES - 1) :], seconds]
+        learned = self.learned_deadline_seconds
+        if learned is not None and seconds > learned * (1.0 + SAME_AGE):
+            self.learned_deadline_seconds, self.ended_ages = None, []  # it was none
+
+    def timed_out(self, age_seconds: float) -> None:
+        """A batch was ended for its age: learns the deadline where ages agree."""
+        self.ended_ages = [*self.ended_ages[-(MOST_AGES - 1) :], age_seconds]
+        least = min(self.ended_ages)
+        alike = [age for age in self.ended_ages if age <= least * (1.0 + SAME_AGE)]
+        longest = max(self.usual, default=0.0)
+        if least > longest and (len(alike) >= 2 or least >= 2.0 * longest > 0.0):
+            self.learned_deadline_seconds = least
+
+    def fail(self, cause: str, *, began: bool) -> None:
+        """A run ended with a cause; ``began``: a batch was under way."""
+        if began or cause not in COUNTED_ONCE_BEGUN:
+            self.failures_consecutive += 1
+
+    def deadline(self, configured_seconds: float | None) -> float | None:
+        """The configured deadline, else the learned one."""
+        return self.learned_deadline_seconds if configured_seconds is None else configured_seconds
+
+    def eta_seconds(
+        self,
+        age_seconds: float | None,
+        deadline_seconds: float | None,
+        foreseen_seconds: float | None,
+    ) -> float | None:
+        """Seconds until a batch passes the deadline, where one is on its way there; else None.
+
+        The running batch, once it is late; else what the spiral's projection foresees, counted
+        from the end of the last batch.
+        """
+        if deadline_seconds is None:
+            return None
+        if age_seconds is not None:
+            usual = median(self.usual) if self.usual else None
+            late = usual is not None and age_seconds > LATE * usual
+            if late or age_seconds > LATE_SHARE * deadline_seconds:
+                return max(0.0, deadline_seconds - age_seconds)
+        return foreseen_seconds
+
+
+def checkpoint_seconds(phases: Mapping[str, float]) -> float | None:
+    """From ``walCommit`` to ``commitOffsets``; None where its start is not told."""
+    if "walCommit" not in phases:
+        return None
+    return sum(phases[name] for name in PHASES if name in phases)
+
+
+def _before(phases: Mapping[str, float]) -> float:
+    """What passes between the trigger and the offset log: finding out what there is to read."""
+    return phases.get("latestOffset", 0.0) + phases.get("getOffset", 0.0)

@@ -1,0 +1,220 @@
+"""Watch: what each event says of checkpoints, lag, the spiral and failures.
+
+The judgements stand in modules of their own (``checkpoint``, ``lag_state``, ``spiral``,
+``failure``) and know nothing of events; here events become their observations.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from agent.core import failure, spiral
+from agent.core.checkpoint import Monitor
+from agent.core.judgement import FailureView
+from agent.core.lag_state import LagNow, LagPoint, LagWindow, floor_seconds, lag_state
+from agent.core.spiral import Batch, Spiral, Surroundings
+from spark_listener.wire import HEARTBEAT_SECONDS
+
+if TYPE_CHECKING:
+    from agent.core.decode import Progress, StartedEvent, TerminatedEvent
+    from agent.core.judgement import LagState, SpiralPhase
+    from agent.core.policy import Policy
+    from agent.core.query import Query
+
+#: An end this long after the deadline was not the supervisor's: nothing ran, or nobody heard.
+LATEST_SHARE: Final = 1.5
+
+
+def begins(query: Query, query_id: str, run_id: str, time: float, policy: Policy) -> None:
+    """A run that is not known begins; the one before it may have ended without a word."""
+    if query_id != query.query_id:
+        query.spiral, query.monitor, query.lag_window = Spiral(), Monitor(), LagWindow()
+    elif not query.terminated and query.running_batch_id is not None:
+        age = _running_age(query, time, most=HEARTBEAT_SECONDS)
+        _attempt_ended(query, query.running_batch_id, age, policy)
+    query.begin_run(query_id, run_id, time)
+    query.lag_window.begin_run()
+    query.free_time = time
+
+
+def started(query: Query, event: StartedEvent) -> None:
+    """What a start says of how checkpoints are written."""
+    query.monitor.asynchronous = event.conf.get("asyncProgressTrackingEnabled") == "true"
+
+
+def rests(query: Query, time: float) -> None:
+    """No batch runs at ``time``."""
+    query.free_time = max(time, query.free_time or time)
+
+
+def reads(query: Query, batch: Progress) -> None:
+    """Before a batch is counted: whether the query went back behind what it had committed."""
+    seen = query.lag_window.positions
+    for index, source in enumerate(batch.sources):
+        before = seen.get(index)
+        if before is not None and source.start is not None and source.start < before:
+            query.lag_window.rewind()
+        if source.end is not None:
+            seen[index] = source.end
+    last = query.batch_id
+    if batch.batch_id is None or last is None or query.batches_of_run:
+        return
+    if batch.batch_id < last:
+        query.lag_window.rewind()
+    elif batch.batch_id == last and query.spiral.open_batch_id != last:
+        # Reported, and yet begun again: its commit was lost with the run that reported it.
+        late = spiral.timed_out(query.batch_seconds, query.monitor.deadline(None), ())
+        query.spiral.end_attempt(last, timed_out=late)
+
+
+def commits(query: Query, batch: Progress, policy: Policy) -> None:
+    """A batch ended well, was counted and learned from."""
+    settings = policy.of(query.application, query.query)
+    end = batch.time + (batch.seconds or 0.0)
+    query.last_planned_time = batch.time
+    query.free_time = end
+    copied = [operator.copied_bytes for operator in batch.operators]
+    told = [amount for amount in copied if amount is not None]
+    query.monitor.complete(batch.time, batch.seconds, batch.phases, sum(told) if told else None)
+    backlog = query.backlog_rows()
+    query.lag_window.add(LagPoint(batch.time, batch.rows, backlog))
+    main = query.main_source()
+    limit = None if main is None or main.batch_limit is None else main.batch_limit
+    ratio = None if main is None else main.ratio
+    limit_rows = None if limit is None or ratio is None else limit * ratio
+    if batch.rows and batch.seconds:
+        query.spiral.commit(
+            Batch(batch.time, batch.seconds, float(batch.rows), limit_rows, backlog)
+        )
+    else:
+        query.spiral.replay_timed_out = False
+        if batch.batch_id is not None and batch.batch_id == query.spiral.open_batch_id:
+            query.spiral.forget_open()
+        return
+    upcoming = None if main is None or ratio is None or main.limit is None else main.limit * ratio
+    spiral.judge(
+        query.spiral,
+        Surroundings(
+            deadline_seconds=query.monitor.deadline(settings.deadline_seconds),
+            target_seconds=settings.target_seconds,
+            trigger_seconds=query.trigger_seconds,
+            limit_rows=upcoming,
+        ),
+    )
+
+
+def ends(query: Query, event: TerminatedEvent, time: float, policy: Policy) -> None:
+    """A run ended, and said so. Before the query forgets what was running."""
+    settings = policy.of(query.application, query.query)
+    began = query.running_batch_id is not None
+    age = _running_age(query, time, most=None)
+    batch_id = query.running_batch_id
+    if not began:
+        since = query.free_time
+        if query.trigger_seconds and query.last_planned_time is not None:
+            since = max(since or 0.0, query.last_planned_time + query.trigger_seconds)
+        age = None if since is None else max(0.0, time - since)
+        deadline = query.monitor.deadline(settings.deadline_seconds)
+        near = age is not None and deadline is not None and age < LATEST_SHARE * deadline
+        if event.exception is None and not near:
+            age = None  # idle as well as not: nothing says that a batch ran
+        batch_id = None if query.batch_id is None else query.batch_id + 1
+    failed = event.exception is not None
+    late = _is_late(query, age, policy)
+    if failed:
+        view = failure.cause_of(
+            event.exception,
+            event.error_class,
+            failure.Context(query.checkpoint_location, age if late else None),
+        )
+        query.failure = view
+        query.monitor.fail(view.cause, began=began)
+        _count(query, view.cause)
+    if began or failed or late:
+        _attempt_ended(query, batch_id, age, policy, told=failed)
+
+
+def _attempt_ended(
+    query: Query, batch_id: int | None, age: float | None, policy: Policy, *, told: bool = False
+) -> None:
+    """A batch was begun and not committed; ``told``: by an exception, counted already."""
+    late = _is_late(query, age, policy)
+    query.spiral.end_attempt(batch_id, timed_out=late)
+    if not late or age is None:
+        return
+    query.monitor.timed_out(age)
+    if not told:
+        said = f"ended from outside after batch {batch_id} had run {age:.0f} s"
+        query.failure = FailureView("unknown", said)
+        query.monitor.fail("unknown", began=True)
+        _count(query, "unknown")
+
+
+def _is_late(query: Query, age: float | None, policy: Policy) -> bool:
+    settings = policy.of(query.application, query.query)
+    deadline = query.monitor.deadline(settings.deadline_seconds)
+    return spiral.timed_out(age, deadline, query.spiral.batches)
+
+
+def _count(query: Query, cause: str) -> None:
+    totals = query.totals
+    totals.batches["failed"] = totals.batches.get("failed", 0) + 1
+    totals.failures[cause] = totals.failures.get(cause, 0) + 1
+
+
+def _running_age(query: Query, time: float, most: float | None) -> float | None:
+    """Age of the running batch at ``time``, at most so long after it was last heard of."""
+    if query.running_seconds is None or query.running_heard_time is None:
+        return None
+    since = max(0.0, time - query.running_heard_time)
+    return query.running_seconds + (since if most is None else min(since, most))
+
+
+def spiral_phase(query: Query, lag: LagState) -> SpiralPhase:
+    """The worst that holds."""
+    state = query.spiral
+    if state.dead:
+        return "dead"
+    if state.timing_out or state.replay_timed_out:
+        return "timing_out"
+    if state.spiralling:
+        return "spiralling"
+    return "pressured" if lag in ("WARN", "ERR") else "none"
+
+
+def spiral_gain(query: Query, phase: SpiralPhase) -> float | None:
+    """The loop's gain: of its arrivals, or, where its cost drifts, of one batch over the last."""
+    gain, growth = query.spiral.gain, query.spiral.growth
+    if phase == "spiralling" and gain is not None and growth is not None:
+        return max(gain, growth)
+    return gain
+
+
+def spiral_evidence(query: Query, phase: SpiralPhase) -> str:
+    """One sentence on what shows the phase."""
+    state = query.spiral
+    if phase in ("dead", "timing_out"):
+        if state.open_ends:
+            return (
+                f"batch {state.open_batch_id} was begun {state.open_ends} times and not committed"
+                + (f", {state.open_timeouts} times timed out" if state.open_timeouts else "")
+            )
+        return "the batch just committed had been timed out before"
+    if phase == "spiralling":
+        return state.evidence
+    return "the backlog grows, batches do not" if phase == "pressured" else ""
+
+
+def lag(query: Query, backlog_seconds: float | None, policy: Policy, *, stalled: bool) -> LagState:
+    """The query's lag state now."""
+    settings = policy.of(query.application, query.query)
+    return lag_state(
+        query.lag_window,
+        LagNow(
+            backlog_rows=query.backlog_rows(),
+            backlog_seconds=backlog_seconds,
+            stopped=stalled or query.terminated,
+            floor_seconds=floor_seconds(settings.target_seconds),
+            arrival_rows_per_second=query.arrival_rows(),
+        ),
+    )
