@@ -5,10 +5,12 @@ On a terminal it takes the whole screen and listens to keys; otherwise it prints
 
 from __future__ import annotations
 
+import contextlib
+import os
 import signal
 import sys
 import time
-from typing import TYPE_CHECKING, Any, Final, TextIO
+from typing import IO, TYPE_CHECKING, Any, Final
 
 import msgspec
 from rich.console import Console, Group
@@ -39,7 +41,7 @@ def run_top(
     *,
     refresh_seconds: float = REFRESH_SECONDS,
     once: bool = False,
-    output: TextIO | None = None,
+    output: IO[str] | None = None,
 ) -> int:
     """Shows an agent until the reader quits; returns the exit code, 0.
 
@@ -51,7 +53,7 @@ def run_top(
     """
     if not 0.1 <= refresh_seconds <= 3600:
         raise WrongUse(f"the refresh of {refresh_seconds:g} s is not within 0.1 and 3600 seconds")
-    console = Console(file=output or sys.stdout, highlight=False)
+    console = _PipeConsole(file=output or sys.stdout, highlight=False)
     screen = console.is_terminal and not console.is_dumb_terminal
     with AgentClient(settings) as client:
         try:
@@ -69,7 +71,23 @@ def run_top(
         except KeyboardInterrupt:
             return 0
         except BrokenPipeError:  # whoever read the frames has gone, as `| head` does
+            _let_go_of(console.file)
             return 0
+
+
+class _PipeConsole(Console):
+    """Leaves it to us what a closed pipe means; rich would exit with 1."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
+
+
+def _let_go_of(output: IO[str]) -> None:
+    """Points a broken standard output at nothing, so that closing it at exit is quiet."""
+    with contextlib.suppress(OSError, ValueError):
+        nothing = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nothing, output.fileno())
+        os.close(nothing)
 
 
 def _print(console: Console, snapshot: Snapshot, now: float) -> None:

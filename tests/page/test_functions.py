@@ -1,5 +1,6 @@
 """The page's pure functions, in the browser; and that the terminal's say the same."""
 
+# ruff: noqa: RUF001 - what is shown holds dashes and quotation marks on purpose
 from __future__ import annotations
 
 import json
@@ -142,7 +143,7 @@ def test_page_and_terminal_write_every_number_alike(call: Callable[..., Any]) ->
 def test_names_are_made_visible_alike(call: Callable[..., Any]) -> None:
     rng = random.Random(3)
     names = [*made.HOSTILE_NAMES, "", "plain", "\x00\x1b[2J", "a" * 200, "a" * 201, "😀" * 300]
-    alphabet = [chr(c) for c in (*range(0x00, 0x250), *range(0x2000, 0x2100), 0xFEFF, 0x1F600)]
+    alphabet = [chr(c) for c in (*range(0x250), *range(0x2000, 0x2100), 0xFEFF, 0x1F600)]
     names += ["".join(rng.choices(alphabet, k=rng.randrange(1, 40))) for _ in range(300)]
     shown = call("format.js", "visible", *[[name] for name in names])
     assert shown == [terminal_format.visible(name) for name in names]

@@ -1,5 +1,6 @@
 """The page as a reader meets it: in Chromium, against the real routes."""
 
+# ruff: noqa: RUF001 - what is shown holds dashes and quotation marks on purpose
 from __future__ import annotations
 
 import re
@@ -168,9 +169,7 @@ def test_a_failed_query_says_why(open_page: Callable[..., Watched]) -> None:
     assert row.locator(".box.sink").get_attribute("data-tone") == "high"
 
 
-def test_hostile_names_are_only_text(
-    open_page: Callable[..., Watched], fleet: FleetServer
-) -> None:
+def test_hostile_names_are_only_text(open_page: Callable[..., Watched], fleet: FleetServer) -> None:
     fleet.show(
         [
             made.view(
@@ -353,7 +352,8 @@ CONTRAST = """() => {
     return [...canvas.getImageData(0, 0, 1, 1).data];
   };
   const light = ([r, g, b]) => {
-    const part = (v) => { v /= 255; return v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4; };
+    const part = (v) =>
+      v / 255 <= 0.03928 ? v / 255 / 12.92 : ((v / 255 + 0.055) / 1.055) ** 2.4;
     return 0.2126 * part(r) + 0.7152 * part(g) + 0.0722 * part(b);
   };
   const behind = (node) => {
@@ -484,6 +484,7 @@ def test_a_thousand_queries(open_page: Callable[..., Watched], fleet: FleetServe
     page.locator(".query .toggle").click()
     page.locator('.plot[data-plot="batch"]').wait_for()
     page.wait_for_function(
-        "() => document.querySelectorAll('[data-plot=\"batch\"] rect.bar').length >= 115", timeout=30_000
+        "() => document.querySelectorAll('[data-plot=\"batch\"] rect.bar').length >= 115",
+        timeout=30_000,
     )
     watched.assert_clean(fleet.url)

@@ -5,16 +5,18 @@ from __future__ import annotations
 import http.client
 import json
 import re
-from collections.abc import Iterator
 from fnmatch import fnmatch
 from importlib import resources
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
 from agent.export.page import bundle
 from tests.page.conftest import FleetServer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 ASSETS = sorted(bundle().assets)
 
@@ -152,7 +154,9 @@ def test_every_asset_goes_into_the_wheel() -> None:
     assert found is not None
     patterns = json.loads(found[1])
     for file in (resources.files("agent.export.page") / "assets").iterdir():
-        assert any(fnmatch(f"export/page/assets/{file.name}", pattern) for pattern in patterns), file.name
+        assert any(fnmatch(f"export/page/assets/{file.name}", pattern) for pattern in patterns), (
+            file.name
+        )
 
 
 def test_the_page_is_small() -> None:

@@ -1,0 +1,245 @@
+"""Frames of the terminal view: golden files, hostile names, every size.
+
+``UPDATE_GOLDEN=1 python -m pytest tests/top/test_render.py`` writes the golden files anew.
+"""
+
+# ruff: noqa: RUF001 - what is shown holds dashes and quotation marks on purpose
+from __future__ import annotations
+
+import io
+import os
+import random
+import time
+from pathlib import Path
+
+import msgspec
+import pytest
+from rich.cells import cell_len
+from rich.console import Console
+
+from agent.export.terminal.cells import fit, share_bar, sparkline, target_bar
+from agent.export.terminal.choose import press
+from agent.export.terminal.render import SORTS, Selection, arrange, lines, render
+from agent.export.terminal.snapshot import NotAnAgent, Snapshot, read_answer
+from tests.page import views as made
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+@pytest.fixture(autouse=True)
+def _utc(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+
+
+def snapshot(views: list | None = None, **changes: object) -> Snapshot:
+    answer = msgspec.json.decode(made.answer(made.everything() if views is None else views))
+    read = read_answer(answer, url="http://127.0.0.1:9655")
+    return msgspec.structs.replace(read, **changes)
+
+
+def frame(
+    width: int,
+    height: int,
+    *,
+    of: Snapshot | None = None,
+    selection: Selection | int = 0,
+    now: float = made.NOW + 1.0,
+) -> list[str]:
+    out = io.StringIO()
+    console = Console(file=out, width=width, height=height, color_system=None)
+    console.print(render(of or snapshot(), now, selection, width, height))
+    text = out.getvalue()
+    assert "\x1b" not in text
+    assert text.endswith("\n")
+    shown = text[:-1].split("\n")
+    assert len(shown) == height, "a frame is exactly as high as asked"
+    for line in shown:
+        assert cell_len(line) <= width, line
+    return [line.rstrip() for line in shown]
+
+
+SCENES = {
+    "80x24": (80, 24, 0),
+    "120x40": (120, 40, 4),
+    "60x24": (60, 24, 0),
+    "160x50": (160, 50, 5),
+    "120x40-details": (120, 40, Selection(key=("orders", "enrich"), open=True)),
+    "80x24-failed": (80, 24, Selection(key=("billing", "to-warehouse"))),
+    "80x24-help": (80, 24, Selection(help=True)),
+    "80x24-filter": (80, 24, Selection(filter="pay late", typing=True)),
+}
+
+
+@pytest.mark.parametrize("name", SCENES)
+def test_golden(name: str) -> None:
+    width, height, selection = SCENES[name]
+    shown = "\n".join(frame(width, height, selection=selection)) + "\n"
+    file = GOLDEN / f"{name}.txt"
+    if os.environ.get("UPDATE_GOLDEN"):
+        file.write_text(shown, "utf-8")
+    assert shown == file.read_text("utf-8")
+
+
+def test_empty_lost_and_unknown() -> None:
+    empty = "\n".join(frame(80, 24, of=snapshot([])))
+    assert "from spark_listener import attach" in empty
+    assert "attach(spark)" in empty
+    lost = snapshot(lost_since_time=made.NOW - 95, lost_seconds=95.0, problem="connection refused")
+    text = "\n".join(frame(80, 24, of=lost))
+    assert "Agent not reachable since 08:53:27 (1 min 35 s): connection refused" in text
+    assert "○ not reachable" in text
+    assert "4m12s…" in text, "a lost agent's running batch does not grow older"
+    none = "\n".join(frame(60, 20, selection=Selection(filter="nothing like it")))
+    assert "No query matches" in none
+
+
+def test_a_hung_batch_grows_older_between_answers() -> None:
+    ages = [frame(120, 30, now=made.NOW + passed)[3] for passed in (0, 3, 9)]
+    assert ["4m12s…" in ages[0], "4m15s…" in ages[1], "4m21s…" in ages[2]] == [True] * 3
+    late = frame(120, 30, now=made.NOW + 500)[3]
+    assert "4m12s…" in late, "a stale answer is not made up further"
+
+
+def test_what_the_agent_answers_can_be_given_as_it_is() -> None:
+    answer = msgspec.json.decode(made.answer(made.everything()))
+    out = io.StringIO()
+    Console(file=out, width=100).print(render(answer, made.NOW, 0, 100, 30))
+    assert "sessions" in out.getvalue()
+    out = io.StringIO()
+    Console(file=out, width=100).print(render({"queries": 7}, made.NOW, 0, 100, 30))
+    assert "does not fit this version of weir" in out.getvalue()
+    with pytest.raises(NotAnAgent, match=r"agent 9\.9 does not fit .* `time`"):
+        read_answer({"agent": {"version": "9.9"}, "queries": []})
+
+
+def test_unknown_fields_of_a_newer_agent_are_ignored() -> None:
+    answer = msgspec.json.decode(made.answer(made.everything()))
+    answer["new"] = 1
+    answer["agent"]["new"] = {}
+    answer["queries"][0]["new"] = [1]
+    assert len(read_answer(answer).views) == 13
+
+
+def test_hostile_names_neither_steer_nor_shift() -> None:
+    views = [
+        made.view(name, name, sink=name, sources=[made.source(description=name, note=name)],
+                  missing=[name])
+        for name in made.HOSTILE_NAMES
+    ]  # fmt: skip
+    for width, height in ((60, 24), (80, 24), (120, 60)):
+        for place in range(len(views)):
+            shown = frame(width, height, of=snapshot(views), selection=place)
+            for line in shown:
+                assert not any(ord(mark) < 32 or mark in "\x7f\x9b\u202e\u200b" for mark in line)
+    shown = frame(120, 60, of=snapshot(views))
+    rows = [line for line in shown if line[1:].startswith("● ok")]
+    assert len(rows) == len(views)
+    # The backlog ends in the same cell in each row, however wide the name before it is.
+    ends = {cell_len(row[: row.index(" 4k ") + 3]) for row in rows}
+    assert len(ends) == 1, rows
+    assert any("🔥" in row for row in rows)
+    assert any("two␊lines" in row for row in rows)
+    assert any("‹202E›" in row for row in rows)
+
+
+def test_no_size_breaks_it() -> None:
+    rng = random.Random(2)
+    for width in (1, 5, 20, 39, 40, 59, 61, 72, 99, 100, 200, 400):
+        for height in (1, 2, 3, 4, 5, 8, 13, 24, 70):
+            shown = lines(
+                snapshot(),
+                made.NOW,
+                Selection(key=("orders", "enrich"), open=rng.random() < 0.3),
+                width,
+                height,
+            )
+            assert len(shown) == height
+            assert all(line.cell_len <= width for line in shown)
+
+
+def test_the_chosen_row_stays_in_sight() -> None:
+    many = snapshot(made.many(200))
+    listed = [entry.key for entry in arrange(many, Selection())]
+    for place in (0, 20, 100, 199):
+        shown = frame(100, 30, of=many, selection=Selection(key=listed[place]))
+        chosen = [line for line in shown if line.startswith("▌")]
+        assert len(chosen) == 1
+        assert listed[place][1] in chosen[0]
+
+
+def test_sorting() -> None:
+    read = {
+        "backlog": lambda v: v.backlog_rows,
+        "batch": lambda v: max(v.running_seconds or 0, v.batch_seconds or 0),
+        "rate": lambda v: v.arrival_rows_per_second,
+    }
+    for sort in SORTS:
+        entries = arrange(snapshot(), Selection(sort=sort))
+        assert len(entries) == 13
+        if sort in read:
+            values = [read[sort](entry.view) or 0 for entry in entries]
+            assert values == sorted(values, reverse=True)
+    names = [entry.key for entry in arrange(snapshot(), Selection(sort="name"))]
+    assert names == sorted(names)
+
+
+LISTED = [("a", "one"), ("a", "two"), ("b", "three")]
+
+
+@pytest.mark.parametrize(
+    ("keys", "wanted"),
+    [
+        (["down"], {"key": ("a", "two")}),
+        (["j", "j", "j", "j"], {"key": ("b", "three")}),
+        (["end", "k"], {"key": ("a", "two")}),
+        (["G", "home", "up"], {"key": ("a", "one")}),
+        (["page down"], {"key": ("b", "three")}),
+        (["enter"], {"open": True}),
+        (["enter", "escape"], {"open": False}),
+        (["s"], {"sort": "backlog"}),
+        (["s"] * len(SORTS), {"sort": "worst"}),
+        (["p"], {"paused": True}),
+        (["p", "p"], {"paused": False}),
+        (["?"], {"help": True}),
+        (["?", "x"], {"help": False}),
+        (["/", "q", "j", "é"], {"filter": "qjé", "typing": True}),
+        (["/", "a", "b", "backspace", "enter"], {"filter": "a", "typing": False}),
+        (["/", "a", "escape"], {"filter": "", "typing": False}),
+        (["/", "a", "up", "enter"], {"filter": "a", "typing": False}),
+        (["ä", "f1"], {}),
+    ],
+)
+def test_keys_choose(keys: list[str], wanted: dict) -> None:
+    selection = Selection()
+    for key in keys:
+        after = press(key, selection, LISTED)
+        assert after is not None
+        selection = after
+    assert selection == msgspec.structs.replace(Selection(), **wanted)
+
+
+@pytest.mark.parametrize("keys", [["q"], ["interrupt"], ["/", "interrupt"], ["?", "q"]])
+def test_keys_quit(keys: list[str]) -> None:
+    selection: Selection | None = Selection()
+    for key in keys:
+        assert selection is not None
+        selection = press(key, selection, [])
+    assert selection is None
+
+
+def test_drawings() -> None:
+    assert fit("数据流", 5) == "数据…"
+    assert fit("数据流", 4) == "数… "[: len(fit("数据流", 4))]
+    assert cell_len(fit("数据流", 4)) == 4
+    assert fit("ab", 4, "right") == "  ab"
+    assert fit("abc", 0) == ""
+    assert sparkline([0, 1, None, 2, 4], 6, 4) == " ▁▃ ▅█"
+    assert sparkline([1, 2, 3], 2, 3) == "▆█"
+    assert sparkline([0.0, 0.0], 2, 0) == "▁▁"
+    assert target_bar(5, 5, 8, "").plain == "████│   "
+    assert target_bar(50, 5, 8, "").plain == "████┃███"
+    assert target_bar(0, 5, 8, "").plain == "····│   "
+    assert target_bar(None, 5, 8, "").plain == " " * 8
+    assert share_bar([(0.5, "#", ""), (0.25, "=", ""), (0.25, ".", "")], 8).plain == "####==.."
+    assert share_bar([(1 / 3, "#", "")] * 3, 10).plain == "#" * 10
