@@ -198,9 +198,10 @@ def test_listener_wheel_by_py_files_reports_a_real_query(
     (tmp_path / "job.py").write_text(JOB)
     python, environ = alone(cwd=tmp_path)
     environ |= {"PYSPARK_PYTHON": python[0], "WEIR_AGENT_URL": agent, "SPARK_LOCAL_IP": "127.0.0.1"}
+    environ["SPARK_HOME"] = str(SITE / "pyspark")
     done = subprocess.run(
         [
-            *("sh", str(SITE / "pyspark" / "bin" / "spark-submit")),
+            *("bash", str(SITE / "pyspark" / "bin" / "spark-submit")),
             *("--py-files", str(listener_wheel), str(tmp_path / "job.py")),
             str(tmp_path / "checkpoint"),
         ],
@@ -213,7 +214,9 @@ def test_listener_wheel_by_py_files_reports_a_real_query(
     )
     assert done.returncode == 0, done.stderr[-4000:]
     assert f"{listener_wheel.name}/spark_listener/__init__.py" in done.stdout
-    (view,) = json.loads(get(f"{agent}/v1/queries"))["queries"]
+    views = json.loads(get(f"{agent}/v1/queries"))["queries"]
+    assert views, done.stderr[-4000:]
+    (view,) = views
     assert (view["application"], view["query"]) == ("py-files", "shipped")
     assert view["totals"]["rows"] >= 30
 
