@@ -41,7 +41,7 @@ class Attachment:
 
     def detach(self) -> None:
         """Puts the configured limits back and stops watching this session."""
-        detach(self._session)
+        _detach(self._session)
 
     def __repr__(self) -> str:
         return f"<weir {'attached' if self.active else 'off: ' + (self.reason or 'detached')}>"
@@ -189,12 +189,15 @@ def attach(spark: Any = None, **settings: Any) -> Attachment:
 
 def detach(spark: Any = None) -> None:
     """Puts the configured limits back and stops watching: one session, or all without one."""
+    _detach(None if spark is None else getattr(spark, "_jsparkSession", None), every=spark is None)
+
+
+def _detach(session: Any, *, every: bool = False) -> None:
     try:
-        session = None if spark is None else getattr(spark, "_jsparkSession", spark)
         with _lock:
             for driver in list(_drivers.values()):
                 for known in driver.sessions:
-                    if session is None or _same(known, session):
+                    if every or (session is not None and _same(known, session)):
                         driver.unwatch(known)
                 if not driver.sessions:
                     _drivers.pop(driver.application_id, None)

@@ -24,7 +24,9 @@ LISTING_SHARE: Final = 0.05
 _VISIBLE: Final = "[^._]*"  # Spark passes over names that start with a dot or an underscore
 _DEEPEST: Final = 4
 _SAMPLE: Final = 16
+_LONGEST_WAIT_SECONDS: Final = 60.0
 _LOOK_FOR_FOLDERS_EVERY: Final = 20
+_MOST_HIDDEN: Final = 100
 _GLOB_CHARACTERS: Final = frozenset("*?[{")
 
 
@@ -164,9 +166,11 @@ class FileSource:
                 return 0
             if not found[0].isDirectory():  # the pattern names files, not directories
                 return None if self._aged(found) else len(found)
-        name = self._pattern or _VISIBLE
-        entries = self._glob(f"{base}/{_VISIBLE}" if self._pattern is None else f"{base}/{name}")
+        entries = self._glob(f"{base}/{self._pattern or _VISIBLE}")
         if self._aged(entries):
+            return None
+        hidden = self._hidden_matches(base)
+        if hidden is None:
             return None
         if not _GLOB_CHARACTERS & set(base):
             # Folders in folders are rare and looking for them costs as much as the listing.
@@ -176,7 +180,17 @@ class FileSource:
                 if not self._flat:
                     return self._count_nested(summary)
             self._listings += 1
-        return len(entries)
+        return len(entries) - hidden
+
+    def _hidden_matches(self, base: str) -> int | None:
+        """Hidden files that the pattern matches too, which Spark does not read; None: too many."""
+        if self._pattern is None:
+            return 0
+        hidden = self._glob(f"{base}/[._]*")
+        if len(hidden) > _MOST_HIDDEN:
+            return None
+        matches = self._gateway.jvm.org.apache.hadoop.fs.GlobFilter(self._pattern)
+        return sum(bool(matches.accept(status.getPath())) for status in hidden)
 
     def _count_nested(self, summary: Any) -> int | None:
         """All files below; None where hidden ones are among them or names alone count."""
@@ -320,9 +334,9 @@ class FileWatcher:
             wait = watched.due - time.monotonic()
             if wait <= 0:
                 return key, watched
-            self._changed.wait(wait)
+            self._changed.wait(min(wait, _LONGEST_WAIT_SECONDS))
         else:
-            self._changed.wait(60.0)
+            self._changed.wait(_LONGEST_WAIT_SECONDS)
         return None
 
     def _answer(self, question: _Question) -> None:

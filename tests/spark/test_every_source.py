@@ -205,5 +205,5 @@ def test_the_next_batch_of_a_source_by_bytes_obeys(
     query = start(source.read(spark, maxBytesPerTrigger=size))
     agent.grant(str(query.runId), size * 5, unit="bytes")
     eventually(lambda: in_force(query) == [f"MaxBytes: {size * 5}"])
-    eventually(lambda: query.lastProgress["numInputRows"] >= 40)
+    eventually(lambda: query.lastProgress and query.lastProgress["numInputRows"] >= 40)
     assert query.isActive

@@ -77,7 +77,8 @@ def test_a_batch_that_outlasts_a_grant_does_not_end_it(
 ) -> None:
     attached(agent)
 
-    def slow(_: Any, batch_id: int) -> None:
+    def slow(frame: Any, batch_id: int) -> None:
+        frame.count()
         if batch_id == 1:
             time.sleep(3.5)
 

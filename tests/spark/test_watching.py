@@ -32,7 +32,8 @@ def test_a_hung_batch_shows_its_growing_age(
     attached(agent)
     hang = threading.Event()
 
-    def batch(_: Any, batch_id: int) -> None:
+    def batch(frame: Any, batch_id: int) -> None:
+        frame.count()
         if batch_id == 1:
             hang.wait(30)
 
@@ -175,7 +176,8 @@ def test_backlog_of_files_sees_what_arrives_and_what_is_read(
     attached(agent, files_pause_seconds=0.2)
     hang = threading.Event()
 
-    def batch(_: Any, batch_id: int) -> None:
+    def batch(frame: Any, batch_id: int) -> None:
+        frame.count()
         if batch_id == 1:
             hang.wait(30)
 
