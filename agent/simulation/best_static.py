@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from agent.simulation import plant, summary
+from agent.simulation.live import policy_of
+from agent.simulation.oracle import true_size
 from agent.simulation.yardsticks import Static
 
 if TYPE_CHECKING:
@@ -17,25 +19,29 @@ if TYPE_CHECKING:
 CANDIDATES: Final = 60
 #: The best may be slower than the oracle at the 95th percentile by so much.
 P95_ALLOWANCE: Final = 1.1
-#: The smallest candidate: the rows of this share of a target in the plant's slowest moment, but
-#: not so few that a run has more than ``MOST_BATCHES`` batches.
-SMALLEST_SHARE: Final = 0.05
-MOST_BATCHES: Final = 50_000.0
+#: Of the oracle's smallest and largest size in the scenario, where the candidates begin and end.
+#: Not farther up: a limit that takes the whole backlog in one batch of minutes commits most, and
+#: the 95th percentile of the many small batches after it does not show that.
+SMALLEST_SHARE: Final = 1.0 / 30.0
+LARGEST_SHARE: Final = 3.0
 
 
 def candidates(scenario: Scenario) -> list[int]:
-    """Limits from far too small to unlimited, evenly spaced on the log scale."""
-    rates = scenario.arrival_rows_per_second
-    arrived = plant.Arrivals(rates, scenario.initial_backlog_rows).until(scenario.duration_seconds)
-    slowest = min(scenario.throughput_rows_per_second.values)
-    fastest = max(scenario.throughput_rows_per_second.values)
-    low = max(
-        1.0,
-        SMALLEST_SHARE * scenario.target_seconds * slowest,
-        scenario.duration_seconds * fastest / MOST_BATCHES,
-    )
-    # Beyond what a run can process in all, a larger limit is no other limit.
-    high = max(min(arrived, 2.0 * scenario.duration_seconds * fastest), low + 1.0)
+    """Limits from far too small to too large, evenly spaced on the log scale."""
+    policy = policy_of(scenario)
+    moments = {
+        time
+        for series in (
+            scenario.arrival_rows_per_second,
+            scenario.fixed_cost_seconds,
+            scenario.throughput_rows_per_second,
+        )
+        for time in series.times
+        if time < scenario.duration_seconds
+    }
+    sizes = [true_size(scenario, policy, moment)[0] for moment in moments]
+    low = max(1.0, SMALLEST_SHARE * min(sizes))
+    high = max(LARGEST_SHARE * max(sizes), low + CANDIDATES)
     step = math.log(high / low) / (CANDIDATES - 1)
     return [max(1, round(low * math.exp(step * index))) for index in range(CANDIDATES)]
 
@@ -50,7 +56,8 @@ def search(
     allowed = math.inf if oracle_p95_seconds is None else P95_ALLOWANCE * oracle_p95_seconds
     tried: list[summary.StaticReference] = []
     for limit in dict.fromkeys(candidates(scenario)):
-        found = summary.reference(plant.run(scenario, noise, Static(limit)))
+        fixed = msgspec.structs.replace(scenario, initial_limit_rows=limit)
+        found = summary.reference(plant.run(fixed, noise, Static(limit)))
         tried.append(summary.StaticReference(**msgspec.structs.asdict(found), limit_rows=limit))
     calm = [one for one in tried if (one.p95_batch_seconds or 0.0) <= allowed]
     return max(
