@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, cast
 
 import typer
 
@@ -298,6 +298,73 @@ def _checkpoint_inspect(
     from agent.checkpoint.commands import inspect
 
     _on_checkpoint(lambda: inspect(directory, as_json=as_json, deep=deep))
+
+
+@app.command("rescue")
+def _rescue(
+    *,
+    directory: CheckpointArgument,
+    apply: Annotated[bool, typer.Option("--apply", help="Do it; else a dry run.")] = False,
+    undo: Annotated[bool, typer.Option("--undo", help="Take the last rescue back.")] = False,
+    sink: Annotated[
+        str | None,
+        typer.Option(
+            "--sink",
+            metavar="upsert|file|none|append",
+            help="What the query writes to: rows by key, Spark's file sink, nothing that lasts,"
+            " or anything else.",
+        ),
+    ] = None,
+    sink_path: Annotated[
+        str | None,
+        typer.Option("--sink-path", metavar="DIR", help="A file sink's folder, to be asked."),
+    ] = None,
+    accept_duplicates: Annotated[
+        bool,
+        typer.Option(
+            "--accept-duplicates",
+            help="Go on although the sink may hold part of the batch: those rows come twice.",
+        ),
+    ] = False,
+    quiet: Annotated[
+        float,
+        typer.Option(
+            "--quiet", metavar="SECONDS", min=0, help="Refuse if files changed this recently."
+        ),
+    ] = 60.0,
+    deadline: Annotated[
+        float | None,
+        typer.Option(
+            "--deadline", metavar="SECONDS", min=0.001, help="What the next batch must fit into."
+        ),
+    ] = None,
+    agent: Annotated[
+        str | None,
+        typer.Option("--agent", metavar="URL", help="An agent that knows the query."),
+    ] = None,
+    token_file: TokenFile = None,
+    ca_file: CaFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Re-plan a batch that cannot finish, with the query stopped."""
+    from agent.checkpoint.sink import SINK_KINDS
+
+    if sink is not None and sink not in SINK_KINDS:
+        raise WrongUsage(f"--sink: {sink!r} is none of {', '.join(SINK_KINDS)}")
+    from agent.checkpoint.rescue_command import RescueOptions, rescue
+
+    options = RescueOptions(
+        apply=apply,
+        undo=undo,
+        sink=cast("Any", sink or "unknown"),
+        sink_path=sink_path,
+        accept_duplicates=accept_duplicates,
+        quiet_seconds=quiet,
+        deadline_seconds=deadline,
+        agent=_settings(agent, token_file, ca_file) if agent else None,
+        as_json=as_json,
+    )
+    _on_checkpoint(lambda: rescue(directory, options))
 
 
 def _on_checkpoint(act: Callable[[], int]) -> None:

@@ -429,6 +429,20 @@ def source_kind(offset: Any) -> SourceKind:
     return "other"
 
 
+def chain_of(entries: Iterable[LogFile], end: int) -> tuple[list[LogFile], list[int]]:
+    """The entries of a source log that give it as of ``end``, and the numbers that are missing.
+
+    The newest compacted entry at or below the end stands for all before it.
+    """
+    known = [entry for entry in entries if entry.batch_id <= end]
+    compacted = [entry for entry in known if entry.compact]
+    base = max(compacted, key=lambda entry: entry.batch_id) if compacted else None
+    first = base.batch_id + 1 if base else 0
+    later = {entry.batch_id: entry for entry in known if entry.batch_id >= first}
+    chain = ([base] if base else []) + [later[number] for number in sorted(later)]
+    return chain, [number for number in range(first, end + 1) if number not in later]
+
+
 def log_offset(offset: Any) -> int:
     """Where a file source's log stands at an offset; -1 before its first entry."""
     if isinstance(offset, dict) and isinstance(offset.get("logOffset"), int):

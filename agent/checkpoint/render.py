@@ -9,6 +9,7 @@ from rich import box
 from rich.markup import escape
 from rich.table import Table
 
+from agent.checkpoint.rescue import GROUPS
 from agent.core.names import label
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from agent.checkpoint.report import Report
+    from agent.checkpoint.rescue_command import RescueReport
     from agent.checkpoint.soundness import Finding
 
 _COLOURS: Final = {"error": "red", "warning": "yellow", "info": "cyan"}
@@ -85,6 +87,45 @@ def show_report(console: Console, report: Report) -> None:
             )
         console.print(stores)
     show_findings(console, report.findings)
+
+
+def show_rescue(console: Console, report: RescueReport) -> None:
+    """Prints what a rescue would move or has moved, why it is safe or not, and what comes next."""
+    plan = report.plan
+    name = _text(plan.checkpoint)
+    if not plan.moves:
+        console.print(f"[bold]{name}[/]: nothing to rescue: no batch is open, and nothing is left")
+        return
+    what = f"batch {plan.open_batch}" if plan.open_batch is not None else "what no batch has taken"
+    since = f"commit {plan.base_batch}" if plan.base_batch >= 0 else "the very start"
+    console.print(f"[bold]{name}[/]: {what} is to be planned anew from {since}")
+    table = _table("moves", ["what", "files", "bytes", "such as"])
+    for group in GROUPS:
+        moves = [move for move in plan.moves if move.group == group]
+        if moves:
+            total = size(sum(move.size for move in moves))
+            table.add_row(group, f"{len(moves):,}", total, _text(moves[-1].path))
+    console.print(table)
+    for note in plan.notes:
+        console.print(f"note: {_text(note)}", highlight=False)
+    show_findings(console, plan.refusals)
+    if plan.refusals:
+        console.print("[red]Refused[/]: nothing was moved.")
+        return
+    if report.applied:
+        console.print(
+            f"[green]Moved[/] {len(plan.moves):,} files to {_text(report.moved_to)};"
+            " --undo brings them back as long as the query has not run.",
+            highlight=False,
+        )
+    else:
+        console.print("[green]Safe[/]. Dry run: nothing was moved; --apply does it.")
+    for advice in report.limits:
+        limit = "no limit known" if advice.limit is None else f"{advice.option} = {advice.limit}"
+        console.print(
+            f"Restart source {advice.source} with: [bold]{limit}[/] ({_text(advice.detail)})",
+            highlight=False,
+        )
 
 
 def show_findings(console: Console, findings: Iterable[Finding]) -> None:

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Final, Literal
 import msgspec
 
 from agent.checkpoint.closure import Closure, expected_stores, state_closure
-from agent.checkpoint.layout import Checkpoint, LogFile, log_offset
+from agent.checkpoint.layout import Checkpoint, chain_of, log_offset
 from agent.checkpoint.lz4 import is_whole
 from agent.core.kafka_offsets import admitted_rows, parse_offsets
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from agent.checkpoint.folder import Folder
 
@@ -207,20 +207,6 @@ def _needed_logs(checkpoint: Checkpoint) -> set[str]:
     return needed | {file.path for file in layout.schemas}
 
 
-def chain_end(entries: Iterable[LogFile], end: int) -> tuple[list[LogFile], list[int]]:
-    """The entries of a source log that give it as of ``end``, and the numbers that are missing.
-
-    The newest compacted entry at or below the end stands for all before it.
-    """
-    known = [entry for entry in entries if entry.batch_id <= end]
-    compacted = [entry for entry in known if entry.compact]
-    base = max(compacted, key=lambda entry: entry.batch_id) if compacted else None
-    first = base.batch_id + 1 if base else 0
-    later = {entry.batch_id: entry for entry in known if entry.batch_id >= first}
-    chain = ([base] if base else []) + [later[number] for number in sorted(later)]
-    return chain, [number for number in range(first, end + 1) if number not in later]
-
-
 def _file_source(checkpoint: Checkpoint, index: int) -> list[Finding]:
     layout = checkpoint.layout
     entries = layout.sources.get(index, [])
@@ -228,7 +214,7 @@ def _file_source(checkpoint: Checkpoint, index: int) -> list[Finding]:
     offset = newest.sources[index] if newest and index < len(newest.sources) else None
     end = log_offset(offset)
     findings = []
-    _, missing = chain_end(entries, end)
+    _, missing = chain_of(entries, end)
     if missing:
         findings.append(
             Finding(
@@ -319,7 +305,7 @@ def _checksums(
     for index, entries in layout.sources.items():
         newest = checkpoint.offsets.get(layout.latest_offset)
         offset = newest.sources[index] if newest and index < len(newest.sources) else None
-        wanted += [entry.path for entry in chain_end(entries, log_offset(offset))[0]]
+        wanted += [entry.path for entry in chain_of(entries, log_offset(offset))[0]]
     if deep:
         wanted += [path for path in closure.files if not path.endswith(".crc")]
     empty = {

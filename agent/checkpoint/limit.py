@@ -1,0 +1,205 @@
+"""The limit to restart with, so that the next batch fits the deadline.
+
+Learned as the agent learns it (agent.core.capacity), from the checkpoint alone: the offset log
+tells what each batch took, and the times of ``offsets/N`` and ``commits/N`` how long it ran.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Final, Literal
+
+import msgspec
+
+from agent.checkpoint.layout import Checkpoint, chain_of, file_log_entries, log_offset
+from agent.checkpoint.soundness import admitted
+from agent.core.capacity import PRIOR_SIGMA, Capacity
+from agent.core.policy import QueryPolicy
+from agent.core.sizing import DEADLINE_SIGMAS, bounds
+
+if TYPE_CHECKING:
+    from agent.checkpoint.folder import Folder
+    from agent.checkpoint.watched import Watched
+
+#: Below this many batches that took something, the fit is worth nothing.
+LEAST_BATCHES: Final = 3
+#: A checkpoint that was copied has all its times within this; they say nothing of batches.
+COPIED_SECONDS: Final = 0.001
+_OPTIONS: Final = {"kafka": "maxOffsetsPerTrigger", "file": "maxFilesPerTrigger"}
+_UNITS: Final = {"kafka": "rows", "file": "files"}
+
+
+class LimitAdvice(msgspec.Struct, frozen=True):
+    """What to restart a source with; ``limit`` is None where too little is known."""
+
+    source: int
+    option: str
+    unit: str
+    limit: int | None
+    learned_from: Literal["agent", "checkpoint", "nothing"]
+    detail: str
+
+
+class Observation(msgspec.Struct, frozen=True):
+    """What one committed batch took, and how long it ran."""
+
+    batch_id: int
+    amount: int
+    seconds: float
+
+
+def observe(checkpoint: Checkpoint, folder: Folder, source: int) -> list[Observation]:
+    """Committed batches that took something from a source, oldest first."""
+    layout = checkpoint.layout
+    files = _files_by_entry(checkpoint, folder, source)
+    found = []
+    for batch_id in sorted(checkpoint.offsets):
+        planned, committed = layout.offsets.get(batch_id), layout.commits.get(batch_id)
+        amount = _amount(checkpoint, batch_id, source, files)
+        if planned is None or committed is None or not amount:
+            continue
+        seconds = committed.modified - planned.modified
+        if seconds > COPIED_SECONDS:
+            found.append(Observation(batch_id=batch_id, amount=amount, seconds=seconds))
+    return found
+
+
+def open_amount(checkpoint: Checkpoint, folder: Folder, batch_id: int, source: int) -> int | None:
+    """What an open batch takes from a source, in the unit of its limit; None if unknown."""
+    return _amount(checkpoint, batch_id, source, _files_by_entry(checkpoint, folder, source))
+
+
+def advise(
+    checkpoint: Checkpoint,
+    folder: Folder,
+    *,
+    open_batch: int | None,
+    deadline_seconds: float | None,
+    watched: Watched | None = None,
+) -> list[LimitAdvice]:
+    """A limit for each source that has one: by the agent's model, else by the own history."""
+    able = [source for source in checkpoint.sources if source.kind in _OPTIONS]
+    advice = []
+    for source in able:
+        option, unit = _OPTIONS[source.kind], _UNITS[source.kind]
+        learned: Literal["agent", "checkpoint", "nothing"] = "agent"
+        limit: int | None
+        known = _of_agent(watched, source.index, unit, deadline_seconds, shared_by=len(able))
+        if known is not None:
+            limit, detail = known
+        else:
+            seen = observe(checkpoint, folder, source.index)
+            limit, learned, detail = _limit(seen, unit, deadline_seconds, shared_by=len(able))
+        amount = (
+            open_amount(checkpoint, folder, open_batch, source.index)
+            if open_batch is not None
+            else None
+        )
+        if amount is not None and limit is not None and limit >= amount:
+            detail += f"; the batch that did not finish took {amount:,}: it may have failed for"
+            detail += " another reason than its size"
+        elif amount is not None:
+            detail += f"; the batch that did not finish took {amount:,} {unit}"
+        advice.append(
+            LimitAdvice(
+                source=source.index,
+                option=option,
+                unit=unit,
+                limit=limit,
+                learned_from=learned,
+                detail=detail,
+            )
+        )
+    return advice
+
+
+def _of_agent(
+    watched: Watched | None,
+    source: int,
+    unit: str,
+    deadline_seconds: float | None,
+    *,
+    shared_by: int,
+) -> tuple[int, str] | None:
+    if watched is None or deadline_seconds is None:
+        return None
+    throughput, fixed = watched.throughput_rows_per_second, watched.fixed_cost_seconds
+    rows_per_unit = 1.0 if unit == "rows" else watched.rows_per_unit.get(source)
+    if not throughput or fixed is None or not rows_per_unit:
+        return None
+    # The agent tells no noise: believe what is believed before anything was seen.
+    noise = math.exp(DEADLINE_SIGMAS * PRIOR_SIGMA)
+    share = QueryPolicy().deadline_share
+    most = max((share * deadline_seconds / noise - fixed) * throughput / rows_per_unit, 0.0)
+    detail = (
+        f"the agent learned {fixed:.2g} s + {rows_per_unit / throughput:.2g} s for each of {unit}"
+    )
+    detail += f"; with noise within {share:.0%} of {deadline_seconds:g} s"
+    if most < 1:
+        detail += "; not even one fits: it will take a longer deadline or more capacity"
+    return max(int(most / shared_by), 1), detail
+
+
+def _limit(
+    seen: list[Observation], unit: str, deadline_seconds: float | None, *, shared_by: int
+) -> tuple[int | None, Literal["checkpoint", "nothing"], str]:
+    if len(seen) < LEAST_BATCHES:
+        return None, "nothing", f"only {len(seen)} finished batches to learn from"
+    capacity = Capacity()
+    for one in seen:
+        capacity.learn(one.amount, one.seconds)
+    throughput, fixed = capacity.throughput, capacity.fixed_cost
+    assert throughput is not None
+    assert fixed is not None
+    model = f"{len(seen)} batches took {fixed:.2g} s + {1 / throughput:.2g} s for each of {unit}"
+    if deadline_seconds is None:
+        return None, "checkpoint", f"{model}; give --deadline for a limit"
+    policy = QueryPolicy(deadline_seconds=deadline_seconds)
+    most = bounds(capacity, None, None, 0.0, policy).deadline_rows or 0.0
+    # A batch of several sources must fit as a whole; the model of each counts all its seconds.
+    limit = max(int(most / shared_by), 1)
+    largest = max(one.amount for one in seen)
+    detail = f"{model}; with its noise within {policy.deadline_share:.0%} of {deadline_seconds:g} s"
+    if most < 1:
+        detail += "; not even one fits: it will take a longer deadline or more capacity"
+    elif limit > 4 * largest:
+        limit = 4 * largest
+        detail += f"; held to 4 times the largest batch seen ({largest:,})"
+    return limit, "checkpoint", detail
+
+
+def _amount(
+    checkpoint: Checkpoint, batch_id: int, source: int, files: dict[int, int] | None
+) -> int | None:
+    taken = admitted(checkpoint, batch_id, source)
+    if taken is None or files is None:
+        return taken
+    this, before = checkpoint.offsets[batch_id], checkpoint.offsets.get(batch_id - 1)
+    start = log_offset(before.sources[source]) if before else -1
+    end = log_offset(this.sources[source])
+    entries = range(start + 1, end + 1)
+    if any(entry not in files for entry in entries):
+        return None
+    return sum(files[entry] for entry in entries)
+
+
+def _files_by_entry(checkpoint: Checkpoint, folder: Folder, source: int) -> dict[int, int] | None:
+    """How many files each entry of a file source's log took; None for other sources."""
+    if checkpoint.sources[source].kind != "file":
+        return None
+    counts: dict[int, int] = {}
+    log = checkpoint.layout.sources.get(source, [])
+    chain, _ = chain_of(log, max((entry.batch_id for entry in log), default=-1))
+    for entry in chain:
+        try:
+            named = file_log_entries(folder.read(entry.path).decode("utf-8"))
+        except (OSError, ValueError):
+            continue
+        if not entry.compact:
+            counts[entry.batch_id] = len(named)
+            continue
+        for one in named:
+            number = one.get("batchId")
+            if isinstance(number, int):
+                counts[number] = counts.get(number, 0) + 1
+    return counts

@@ -1,0 +1,277 @@
+"""Re-plans a batch that cannot finish: what must move out of the way, and when that is safe.
+
+With the query stopped, everything that the unfinished batch left is moved aside: the state after
+it, its offsets, and what file sources noted for it. A restart then plans from the last commit, with
+whatever limit it has. Moving ``offsets/N`` alone is wrong: a file source's own log still holds the
+batch, and a surviving state version counts its rows twice.
+
+The order makes every step safe to be the last. State first: with the offsets still there a restart
+replays the same batch. Then the offsets. Then the sources' logs, the newest entry first: without
+offsets, entries ahead are only files that the next batch takes besides new ones.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Literal
+
+import msgspec
+
+from agent.checkpoint.layout import Checkpoint, chain_of, log_offset, schema_batch
+from agent.checkpoint.soundness import Finding, looks_asynchronous, open_batches
+
+if TYPE_CHECKING:
+    from agent.checkpoint.folder import FileEntry
+    from agent.checkpoint.sink import SinkVerdict
+    from agent.checkpoint.soundness import Soundness
+
+Group = Literal["state", "offsets", "source"]
+GROUPS: Final[tuple[Group, ...]] = ("state", "offsets", "source")
+#: Nothing below the checkpoint must have changed for so long.
+QUIET_SECONDS: Final = 60.0
+
+
+class Move(msgspec.Struct, frozen=True):
+    """One file to move aside, as it was seen."""
+
+    path: str
+    size: int
+    modified: float
+    group: Group
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """What a rescue would do; it may be applied only without refusals."""
+
+    checkpoint: str
+    query_id: str | None
+    base_batch: int  # the newest commit; -1: none
+    open_batch: int | None
+    moves: list[Move]
+    refusals: list[Finding]
+    notes: list[str]
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of what would move."""
+        return sum(move.size for move in self.moves)
+
+
+def plan_rescue(
+    checkpoint: Checkpoint,
+    soundness: Soundness,
+    *,
+    sink: SinkVerdict | None,
+    accept_duplicates: bool,
+    held_by: list[str],
+    now: float,
+    quiet_seconds: float = QUIET_SECONDS,
+) -> Plan:
+    """Plans a rescue. Pure; ``now`` in epoch seconds.
+
+    ``sink`` is None where no batch is open. ``held_by`` names what shows that the query lives.
+    """
+    layout = checkpoint.layout
+    base = layout.latest_commit
+    opened = open_batches(checkpoint)
+    moves = [*_state_moves(checkpoint, base), *_log_moves(checkpoint, base)]
+    refusals: list[Finding] = []
+    notes: list[str] = []
+    if moves:
+        refusals += refuse_if_held(layout.newest, held_by, now=now, quiet_seconds=quiet_seconds)
+        refusals += _refuse_if_unsound(checkpoint, soundness, opened)
+        refusals += _refuse_unknown_logs(checkpoint, base)
+        if sink is not None and not sink.safe:
+            if accept_duplicates:
+                notes.append(
+                    f"--accept-duplicates: {sink.detail}. Rows of it that are there already"
+                    " will come a second time"
+                )
+            else:
+                refusals.append(_sink_refusal(sink))
+        elif sink is not None:
+            notes.append(f"sink: {sink.detail}")
+        if quiet_seconds > 0:
+            notes.append(
+                "a query that hangs writes nothing: make sure that none runs on this checkpoint"
+            )
+    return Plan(
+        checkpoint=checkpoint.name,
+        query_id=checkpoint.query_id,
+        base_batch=base,
+        open_batch=opened[-1] if opened else None,
+        moves=moves,
+        refusals=refusals,
+        notes=notes,
+    )
+
+
+def refuse_if_held(
+    newest: float, held_by: list[str], *, now: float, quiet_seconds: float
+) -> list[Finding]:
+    """Refusals where a query may still run on the checkpoint."""
+    found = [
+        Finding(
+            check="checkpoint_held",
+            severity="error",
+            evidence=holder,
+            remedy="stop the query, and see that nothing restarts it meanwhile",
+        )
+        for holder in held_by
+    ]
+    age = now - newest
+    if age < quiet_seconds:
+        when = f"{age:.0f} s ago" if age >= 0 else f"{-age:.0f} s ahead of this clock"
+        found.append(
+            Finding(
+                check="checkpoint_held",
+                severity="error",
+                evidence=f"its last change was {when}: a query may be writing to it",
+                remedy=f"stop the query and wait {quiet_seconds:.0f} s (--quiet sets another time)",
+            )
+        )
+    return found
+
+
+def _state_moves(checkpoint: Checkpoint, base: int) -> list[Move]:
+    layout = checkpoint.layout
+    doomed: list[tuple[str, int, float]] = [
+        (file.path, file.size, file.modified)
+        for files in layout.state.values()
+        for file in files
+        if file.version > base + 1
+    ]
+    if base < 0:
+        # No batch has ever finished: schemas, too, are of the unfinished one.
+        doomed += [(file.path, file.size, file.modified) for file in layout.schemas]
+    else:
+        doomed += [
+            (file.path, file.size, file.modified)
+            for file in layout.schemas
+            if (schema_batch(file.path) or 0) > base
+        ]
+    doomed.sort(key=lambda file: file[0])
+    return [move for file in doomed for move in _with_checksums(checkpoint, *file, group="state")]
+
+
+def _log_moves(checkpoint: Checkpoint, base: int) -> list[Move]:
+    layout = checkpoint.layout
+    moves: list[Move] = []
+    for batch_id in sorted(layout.offsets, reverse=True):
+        if batch_id > base:
+            file = layout.offsets[batch_id]
+            moves += _with_checksums(
+                checkpoint, file.path, file.size, file.modified, group="offsets"
+            )
+    for source in checkpoint.sources:
+        if source.kind != "file":
+            continue
+        end = _base_log_offset(checkpoint, base, source.index)
+        for entry in reversed(layout.sources.get(source.index, [])):
+            if entry.batch_id > end:
+                moves += _with_checksums(
+                    checkpoint, entry.path, entry.size, entry.modified, group="source"
+                )
+    return moves
+
+
+def _with_checksums(
+    checkpoint: Checkpoint, path: str, size: int, modified: float, *, group: Group
+) -> list[Move]:
+    """A file after its checksums: a file without them is unchecked, never wrong."""
+    companions: list[FileEntry] = sorted(
+        checkpoint.layout.companions(path), key=lambda file: file.path
+    )
+    moves = [Move(file.path, file.size, file.modified, group) for file in companions]
+    return [*moves, Move(path, size, modified, group)]
+
+
+def _base_log_offset(checkpoint: Checkpoint, base: int, source: int) -> int:
+    offsets = checkpoint.offsets.get(base)
+    if offsets is None or source >= len(offsets.sources):
+        return -1
+    return log_offset(offsets.sources[source])
+
+
+def _refuse_if_unsound(
+    checkpoint: Checkpoint, soundness: Soundness, opened: list[int]
+) -> list[Finding]:
+    refusals = []
+    asynchronous = looks_asynchronous(checkpoint)
+    base = checkpoint.layout.latest_commit
+    if base >= 0 and base not in checkpoint.offsets:
+        refusals.append(
+            Finding(
+                check="offsets_missing",
+                severity="error",
+                evidence=f"offsets/{base} of the newest commit is missing or unreadable: where to"
+                " plan from is not known",
+                remedy="restore the file from a savepoint",
+            )
+        )
+    if asynchronous:
+        refusals.append(
+            Finding(
+                check="asynchronous_progress",
+                severity="error",
+                evidence="the logs have holes, as asynchronous progress tracking leaves them:"
+                " which batches have reached the sink is not known",
+                remedy="restart the query with asynchronous progress tracking off, let it finish"
+                " a batch, then try again",
+            )
+        )
+    if len(opened) > 1:
+        refusals.append(
+            Finding(
+                check="offsets_without_commits",
+                severity="error",
+                evidence=f"{len(opened)} batches are open ({opened[0]} to {opened[-1]}); only one"
+                " can be re-planned",
+                remedy="start from a savepoint; the commits between were lost",
+            )
+        )
+    # State ahead by more than one is what too many open batches leave: said above.
+    return refusals + [
+        error for error in soundness.errors if error.check != "offsets_without_commits"
+    ]
+
+
+def _refuse_unknown_logs(checkpoint: Checkpoint, base: int) -> list[Finding]:
+    """A source's own log must be whole without what moves, and of a form that is known."""
+    refusals = []
+    for source in checkpoint.sources:
+        entries = checkpoint.layout.sources.get(source.index, [])
+        if source.kind == "file":
+            end = _base_log_offset(checkpoint, base, source.index)
+            missing = chain_of(entries, end)[1]
+            if missing:
+                refusals.append(
+                    Finding(
+                        check="source_log_incomplete",
+                        severity="error",
+                        evidence=f"sources/{source.index}: without the entries past {end},"
+                        f" {missing[0]} and {len(missing) - 1} others are missing: they stand only"
+                        " in a compacted entry of the open batch",
+                        remedy="start from a savepoint",
+                    )
+                )
+        elif any(entry.batch_id > 0 for entry in entries):
+            refusals.append(
+                Finding(
+                    check="source_log_unknown",
+                    severity="error",
+                    evidence=f"sources/{source.index}: a log of a form that Weir does not know",
+                    remedy="only file sources keep a log that can be re-planned",
+                )
+            )
+    return refusals
+
+
+def _sink_refusal(sink: SinkVerdict) -> Finding:
+    return Finding(
+        check="sink_may_hold_batch",
+        severity="error",
+        evidence=sink.detail,
+        remedy="say what the sink is: --sink upsert (each row written by its key), --sink none"
+        " (memory, console), --sink-path DIR (Spark's file sink, which is then asked);"
+        " or --accept-duplicates: rows of this batch that the sink has will come twice",
+    )

@@ -1,0 +1,183 @@
+"""The command ``weir rescue``: dry run, apply, undo."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import msgspec
+from rich.console import Console
+
+from agent.checkpoint import journal
+from agent.checkpoint.commands import counting, print_json
+from agent.checkpoint.folder import CheckpointError, local_path, open_folder, reported
+from agent.checkpoint.layout import Checkpoint, read_checkpoint
+from agent.checkpoint.limit import LimitAdvice, advise
+from agent.checkpoint.render import show_findings, show_rescue
+from agent.checkpoint.rescue import QUIET_SECONDS, Plan, plan_rescue, refuse_if_held
+from agent.checkpoint.sink import SinkKind, SinkVerdict, judge_sink, recognise
+from agent.checkpoint.soundness import Finding, judge, open_batches
+from agent.checkpoint.watched import Watched, ask
+from agent.client import ClientSettings
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class RescueOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """The options of ``weir rescue``."""
+
+    apply: bool = False
+    undo: bool = False
+    sink: SinkKind = "unknown"
+    sink_path: str | None = None
+    accept_duplicates: bool = False
+    quiet_seconds: float = QUIET_SECONDS
+    deadline_seconds: float | None = None
+    agent: ClientSettings | None = None
+    as_json: bool = False
+
+
+class RescueReport(msgspec.Struct, frozen=True):
+    """What ``weir rescue`` found and did."""
+
+    plan: Plan
+    applied: bool
+    moved_to: str | None
+    limits: list[LimitAdvice]
+
+
+def rescue(address: str, options: RescueOptions) -> int:
+    """Plans a rescue, and makes or undoes it where asked. Raises CheckpointError."""
+    root = _local(address)
+    if options.apply and options.undo:
+        raise CheckpointError("--apply and --undo exclude each other")
+    if not (options.apply or options.undo):
+        return _rescue(root, address, options)
+
+    with journal.locked(root):
+        return _undo(root, address, options) if options.undo else _rescue(root, address, options)
+
+
+def _rescue(root: Path, address: str, options: RescueOptions) -> int:
+    folder = open_folder(address)
+    with counting() as count, reported(address):
+        checkpoint = read_checkpoint(folder, count)
+        soundness = judge(checkpoint, folder)
+    watched, held_by = _watched(options.agent, checkpoint)
+    opened = open_batches(checkpoint)
+    plan = plan_rescue(
+        checkpoint,
+        soundness,
+        sink=_sink(options, watched, checkpoint, opened) if opened else None,
+        accept_duplicates=options.accept_duplicates,
+        held_by=held_by,
+        now=time.time(),
+        quiet_seconds=options.quiet_seconds,
+    )
+    deadline = options.deadline_seconds
+    if deadline is None and watched is not None:
+        deadline = watched.deadline_seconds
+    limits = advise(
+        checkpoint,
+        folder,
+        open_batch=opened[-1] if opened else None,
+        deadline_seconds=deadline,
+        watched=watched,
+    )
+    moved_to = None
+    if options.apply and plan.moves and not plan.refusals:
+        journal.sweep(root)
+        unfinished = [
+            found for found in journal.find_rescues(root) if found.waiting and found.moved
+        ]
+        if unfinished and unfinished[-1].waiting == plan.moves:
+            journal.resume(root, unfinished[-1])
+            moved_to = unfinished[-1].folder
+        else:
+            moved_to = journal.apply_plan(root, plan, now=time.time())
+    report = RescueReport(plan=plan, applied=moved_to is not None, moved_to=moved_to, limits=limits)
+    if options.as_json:
+        print_json(report)
+    else:
+        show_rescue(Console(), report)
+    return 1 if plan.refusals else 0
+
+
+def _undo(root: Path, address: str, options: RescueOptions) -> int:
+    folder = open_folder(address)
+    with counting() as count, reported(address):
+        checkpoint = read_checkpoint(folder, count)
+    journal.sweep(root)
+    console = Console()
+    rescues = journal.find_rescues(root)
+    for empty in [found for found in rescues if not found.moved and not found.conflicts]:
+        with reported(address):
+            journal.forget(root, empty)
+    rescues = [found for found in rescues if found.moved or found.conflicts]
+    if not rescues:
+        console.print("nothing to undo: no rescue has anything aside", highlight=False)
+        return 0
+    newest = rescues[-1]
+    layout = checkpoint.layout
+    _, held_by = _watched(options.agent, checkpoint)
+    refusals = refuse_if_held(
+        layout.newest, held_by, now=time.time(), quiet_seconds=options.quiet_seconds
+    )
+    gone_on = max(layout.latest_offset, layout.latest_commit)
+    offsets_back = any(
+        move.group == "offsets" and move not in newest.moved for move in newest.journal.moves
+    )
+    if newest.conflicts or (gone_on > newest.journal.base_batch and not offsets_back):
+        batch = f"batch {gone_on} is planned" if not newest.conflicts else newest.conflicts[0]
+        refusals.append(
+            Finding(
+                check="rescue_gone_on",
+                severity="error",
+                evidence=f"the query has gone on since {newest.folder}: {batch}",
+                remedy="it cannot be undone any more; its files may be removed",
+            )
+        )
+    if refusals:
+        show_findings(console, refusals)
+        console.print("Refused: nothing was moved.")
+        return 1
+    journal.undo(root, newest)
+    console.print(f"{len(newest.moved)} files are back from {newest.folder}.", highlight=False)
+    return 0
+
+
+def _sink(
+    options: RescueOptions, watched: Watched | None, checkpoint: Checkpoint, opened: list[int]
+) -> SinkVerdict:
+
+    kind, path = options.sink, options.sink_path
+    if kind == "unknown" and path is None and watched is not None:
+        kind, path = recognise(watched.sink)
+    return judge_sink(kind, path, base_batch=checkpoint.layout.latest_commit, open_batch=opened[-1])
+
+
+def _watched(
+    settings: ClientSettings | None, checkpoint: Checkpoint
+) -> tuple[Watched | None, list[str]]:
+    if settings is None:
+        return None, []
+
+    known = ask(settings, checkpoint.query_id, checkpoint.name)
+    held_by = [
+        f"the agent at {settings.url} hears from {one.application}/{one.query}, which uses it"
+        for one in known
+        if one.alive
+    ]
+    return (known[0] if known else None), held_by
+
+
+def _local(address: str) -> Path:
+    path = local_path(address)
+    if path is None:
+        raise CheckpointError(
+            f"{address}: files are moved only on a local or mounted file system;"
+            " take a savepoint to one and rescue that"
+        )
+    open_folder(address)
+    return path

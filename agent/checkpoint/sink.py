@@ -1,0 +1,128 @@
+"""What a sink may hold of a batch that never finished.
+
+A checkpoint does not name its sink: the user does, or the agent that watched the query. Spark's
+file sink is asked itself, by its ``_spark_metadata`` log. Every other sink may hold any part of a
+batch that was planned, since its tasks write before the batch is committed.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final, Literal
+
+import msgspec
+
+from agent.checkpoint.folder import CheckpointError, local_path, reported
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SinkKind = Literal["upsert", "file", "none", "append", "unknown"]
+SINK_KINDS: Final = ("upsert", "file", "none", "append")
+_LOG_NAME = re.compile(r"(\d{1,18})(\.compact)?\Z")
+#: Sinks that keep nothing beyond the query's run, by how progress describes them.
+_KEEPS_NOTHING = re.compile(r"(?i)(memorysink|memory\b|consoletable|consolesink|noop)")
+_FILE_SINK = re.compile(r"FileSink\[(?P<path>.+)\]\Z")
+
+
+class SinkVerdict(msgspec.Struct, frozen=True):
+    """Whether re-planning a batch can repeat rows in the sink."""
+
+    kind: SinkKind
+    safe: bool
+    detail: str
+
+
+class FileSinkLog(msgspec.Struct, frozen=True):
+    """A file sink's ``_spark_metadata``: the batches it names."""
+
+    batches: list[int]
+    compacted: list[int]
+
+    @property
+    def newest(self) -> int:
+        """The newest batch it holds; -1 for none."""
+        return max(self.batches, default=-1)
+
+
+def read_sink_log(path: Path) -> FileSinkLog | None:
+    """The log of a file sink; None where there is none. Raises CheckpointError."""
+    folder = path / "_spark_metadata"
+    with reported(str(path)):
+        if not folder.is_dir():
+            return None
+        found = [match for entry in folder.iterdir() if (match := _LOG_NAME.match(entry.name))]
+    return FileSinkLog(
+        batches=sorted({int(match[1]) for match in found}),
+        compacted=sorted(int(match[1]) for match in found if match[2]),
+    )
+
+
+def recognise(description: str) -> tuple[SinkKind, str | None]:
+    """The kind of a sink by progress's description, and a file sink's path."""
+    if match := _FILE_SINK.match(description):
+        return "file", match["path"]
+    if _KEEPS_NOTHING.search(description):
+        return "none", None
+    return ("append" if description else "unknown"), None
+
+
+def judge_sink(
+    kind: SinkKind, sink_path: str | None, *, base_batch: int, open_batch: int
+) -> SinkVerdict:
+    """Whether the sink may hold part of the open batch. Raises CheckpointError on wrong input."""
+    if sink_path is not None and kind in ("file", "unknown"):
+        return _file_sink(sink_path, base_batch, open_batch)
+    if kind == "file":
+        raise CheckpointError("--sink file needs --sink-path: the folder that the query writes to")
+    if kind == "upsert":
+        return SinkVerdict(
+            kind=kind, safe=True, detail="writes each row by its key, so a repeat changes nothing"
+        )
+    if kind == "none":
+        return SinkVerdict(kind=kind, safe=True, detail="keeps nothing beyond the query's run")
+    what = "the sink appends" if kind == "append" else "the sink is not known"
+    return SinkVerdict(
+        kind=kind,
+        safe=False,
+        detail=f"{what} and may hold any part of batch {open_batch}; re-planned, batch"
+        f" {open_batch} means other rows, so not even a sink that knows batch ids can tell them",
+    )
+
+
+def _file_sink(sink_path: str, base_batch: int, open_batch: int) -> SinkVerdict:
+    path = local_path(sink_path)
+    if path is None:
+        raise CheckpointError(f"{sink_path}: only a local folder can be asked what it holds")
+    log = read_sink_log(path)
+    if log is None:
+        if base_batch < 0:
+            return SinkVerdict(
+                kind="file", safe=True, detail=f"{sink_path} has no log: it holds no batch yet"
+            )
+        return SinkVerdict(
+            kind="file",
+            safe=False,
+            detail=f"{sink_path} has no _spark_metadata, though batch {base_batch} is committed:"
+            " not this query's folder, or not written by Spark's file sink",
+        )
+    if log.newest >= open_batch:
+        return SinkVerdict(
+            kind="file",
+            safe=False,
+            detail=f"{sink_path} holds batch {open_batch} (its log names batch {log.newest});"
+            " re-planned, its rows would come twice. Restart the query instead: it finds the"
+            " batch in the sink and goes on",
+        )
+    if log.newest < base_batch:
+        return SinkVerdict(
+            kind="file",
+            safe=False,
+            detail=f"{sink_path} ends at batch {log.newest}, the checkpoint at {base_batch}:"
+            " another query's folder, or rolled back",
+        )
+    return SinkVerdict(
+        kind="file",
+        safe=True,
+        detail=f"{sink_path} ends at batch {log.newest}: its readers see nothing of {open_batch}",
+    )
