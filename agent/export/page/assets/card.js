@@ -341,7 +341,7 @@ function checkpoint(view) {
       ["offset log to commit log", duration(seconds)],
       isKnown(interval) ? ["interval", duration(interval)] : null,
       ["deadline", isKnown(deadline) ? duration(deadline) : "none set"],
-      isKnown(eta) ? ["deadline reached in", duration(eta)] : null,
+      isKnown(eta) ? ["deadline reached in", eta > 0 ? duration(eta) : "passed"] : null,
       failures > 0 ? ["failures in a row", String(failures)] : null,
     ]),
   );
