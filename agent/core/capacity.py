@@ -9,8 +9,10 @@ is multiplicative), with directional forgetting (Kulhavy 1987; Cao and Schwartz 
 forgotten only in the direction that a new observation informs. Batches of one constant size
 therefore cannot wind the covariance up, and cannot pretend to separate c0 from mu.
 
-A change of the plant is told from noise by a two-sided cumulative sum of standardised log
-residuals (Page 1954).
+A change of the plant is told from noise by its Bayes factor: for each of the last few batches, how
+much better the prediction errors since then fit a jump of unknown size than no jump (the
+generalised likelihood ratio of Willsky and Jones 1976, with the jump's size integrated out). The
+model then starts over from what it knew before the jump, and learns the batches since again.
 """
 
 from __future__ import annotations
@@ -20,21 +22,41 @@ from typing import Final
 
 import msgspec
 
-#: Relative standard deviation believed before anything was seen.
+#: Relative standard deviation believed before anything was seen, and for how many batches' worth.
 PRIOR_SIGMA: Final = 0.2
+PRIOR_BATCHES: Final = 4
 SIGMA_BOUNDS: Final = (0.05, 1.0)
-SIGMA_GAIN: Final = 0.1
-FORGETTING: Final = 0.9
+#: Steady weight of a new residual in the noise's variance.
+SIGMA_GAIN: Final = 0.04
+#: A residual beyond this many sigmas is clipped before it counts as noise.
+SIGMA_CLIP: Final = 3.0
+#: A steady plant is averaged over the last 1 / (1 - FORGETTING) batches.
+FORGETTING: Final = 0.95
 #: Of the last batch's cost, how much of the covariance may remain in either direction.
 RELATIVE_VARIANCE_BOUND: Final = 25.0
-#: Page's test: drift allowed per observation and the sum that counts as a change, in sigmas.
-CHANGE_DRIFT: Final = 0.75
-CHANGE_THRESHOLD: Final = 4.0
-#: A residual beyond this many sigmas is clipped: one outlier is no change.
-CHANGE_CLIP: Final = 3.0
+#: A jump of the cost: how large on the log scale (standard deviation), how often per batch.
+JUMP_SIGMA: Final = 0.7
+JUMP_CHANCE: Final = 0.01
+#: How many batches back a jump is looked for.
+JUMP_BATCHES: Final = 12
+#: After a jump c0 and mu are known no better than this, relative to what they were.
+JUMP_SPREAD: Final = 0.7
+#: How well the first batch tells c0: somewhere within it.
+FIRST_SPREAD: Final = 0.4
 #: The phases of a batch that do not grow with its rows bound c0 from below.
 FIXED_PHASES: Final = ("latestOffset", "walCommit", "getBatch", "queryPlanning", "commitOffsets")
 FLOOR_GAIN: Final = 0.2
+
+
+class Observation(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A batch, how far it was off what was predicted, and the model before it."""
+
+    rows: float
+    seconds: float
+    residual: float  # of the log of its seconds
+    variance: float  # of that residual, noise and model's doubt together
+    fixed_seconds: float
+    seconds_per_row: float
 
 
 class Capacity(msgspec.Struct):
@@ -48,8 +70,8 @@ class Capacity(msgspec.Struct):
     p_cross: float = 0.0
     p_slope: float = 0.0
     variance: float = PRIOR_SIGMA**2  # of log residuals
-    rising: float = 0.0  # Page's sums
-    falling: float = 0.0
+    residuals: int = 0  # behind the variance
+    recent: list[Observation] = []  # since the last jump, newest last
 
     @property
     def sigma(self) -> float:
@@ -76,6 +98,11 @@ class Capacity(msgspec.Struct):
             return None
         return (seconds - self.fixed_seconds) / self.seconds_per_row
 
+    def doubt(self, rows: float) -> float:
+        """Standard deviation of ``seconds(rows)``: how well the model knows it, without noise."""
+        variance = self.p_fixed + 2.0 * rows * self.p_cross + rows * rows * self.p_slope
+        return math.sqrt(max(variance, 0.0))
+
     def learn(self, rows: float, seconds: float, floor_seconds: float = 0.0) -> bool:
         """Takes in one batch that read something; True where it shows that the plant changed.
 
@@ -88,40 +115,80 @@ class Capacity(msgspec.Struct):
             return False
         self.batches += 1
         self.floor_seconds += FLOOR_GAIN * (floor - self.floor_seconds)
-        expected = self.fixed_seconds + rows * self.seconds_per_row
-        changed = self._notice(math.log(seconds / expected) + self.variance / 2.0)
-        if changed:
-            # A jump at one size cannot tell c0 from mu: let both scale together.
-            self.p_fixed += self.fixed_seconds**2 + (0.05 * seconds) ** 2
-            self.p_slope += self.seconds_per_row**2
-        self._update(rows, seconds, expected)
-        return changed
+        self._observe(rows, seconds)
+        since = self._jump()
+        if since:
+            self._start_over(since)
+            return True
+        last = self.recent[-1]
+        self._learn_noise(last)
+        self._update(rows, seconds)
+        return False
 
     def _begin(self, rows: float, seconds: float, floor: float) -> None:
         self.batches = 1
         self.floor_seconds = floor
         self.fixed_seconds = floor
         self.seconds_per_row = (seconds - floor) / rows
-        self.p_fixed = (0.3 * seconds) ** 2
-        self.p_slope = (0.3 * seconds / rows) ** 2
+        doubt = (FIRST_SPREAD * seconds) ** 2
+        # c0 and n / mu add up to what was seen: what one has too much the other lacks.
+        self.p_fixed = doubt
+        self.p_cross = -doubt / rows
+        self.p_slope = (doubt + (self.sigma * seconds) ** 2) / rows**2
+
+    def _observe(self, rows: float, seconds: float) -> None:
+        expected = self.fixed_seconds + rows * self.seconds_per_row
+        # The mean of the log lies sigma^2 / 2 below the log of the mean.
+        residual = math.log(seconds / expected) + self.sigma**2 / 2.0
+        doubt = self.doubt(rows) / expected
+        variance = self.sigma**2 + min(doubt * doubt, 1.0)
+        seen = Observation(
+            rows, seconds, residual, variance, self.fixed_seconds, self.seconds_per_row
+        )
+        self.recent = [*self.recent[-(JUMP_BATCHES - 1) :], seen]
+
+    def _jump(self) -> int:
+        """How many of the last batches lie behind a jump; 0 where none is likelier than one."""
+        best, behind = -math.log(JUMP_CHANCE), 0
+        total = weight = 0.0
+        for count, seen in enumerate(reversed(self.recent), 1):
+            total += seen.residual / seen.variance
+            weight += 1.0 / seen.variance
+            gain = total * total / (weight + 1.0 / JUMP_SIGMA**2)
+            evidence = (gain - math.log1p(weight * JUMP_SIGMA**2)) / 2.0
+            if evidence > best:
+                best, behind = evidence, count
+        return behind
+
+    def _start_over(self, count: int) -> None:
+        """Learns the last so many batches again, from what was known before them."""
+        again = self.recent[-count:]
+        before = again[0]
+        self.fixed_seconds, self.seconds_per_row = before.fixed_seconds, before.seconds_per_row
+        expected = self.fixed_seconds + before.rows * self.seconds_per_row
+        # A jump seen at one size cannot tell c0 from mu: each may have changed by its share.
+        self.p_fixed = (JUMP_SPREAD * self.fixed_seconds) ** 2 + (0.05 * expected) ** 2
+        self.p_slope = (JUMP_SPREAD * self.seconds_per_row) ** 2
         self.p_cross = 0.0
+        self.recent = []
+        for seen in again:
+            self._observe(seen.rows, seen.seconds)
+            self._update(seen.rows, seen.seconds)
+        self.recent = []
 
-    def _notice(self, residual: float) -> bool:
-        sigma = self.sigma
-        score = min(max(residual / sigma, -CHANGE_CLIP), CHANGE_CLIP)
-        self.rising = max(0.0, self.rising + score - CHANGE_DRIFT)
-        self.falling = max(0.0, self.falling - score - CHANGE_DRIFT)
-        if max(self.rising, self.falling) > CHANGE_THRESHOLD:
-            self.rising = self.falling = 0.0
-            return True
-        clipped = score * sigma
-        self.variance += SIGMA_GAIN * (clipped * clipped - self.variance)
-        return False
+    def _learn_noise(self, seen: Observation) -> None:
+        clipped = min(abs(seen.residual), SIGMA_CLIP * math.sqrt(seen.variance))
+        # Of what was seen, the part that is noise and not the model's doubt.
+        noise = clipped * clipped * self.sigma**2 / seen.variance
+        self.residuals += 1
+        gain = max(1.0 / (self.residuals + PRIOR_BATCHES), SIGMA_GAIN)
+        self.variance += gain * (noise - self.variance)
 
-    def _update(self, rows: float, seconds: float, expected: float) -> None:
+    def _update(self, rows: float, seconds: float) -> None:
         # Weighted by the expected cost, not the seen one: 1 / B^2 of a noisy B favours the fast
         # batches and makes the plant look faster than it is. Kept near the seen one, so that a
         # model that is far off still gets out.
+        expected = self.fixed_seconds + rows * self.seconds_per_row
         scale = min(max(expected, seconds / 4.0), seconds * 4.0)
         x0, x1 = 1.0 / scale, rows / scale
         error = (seconds - expected) / scale
@@ -134,10 +201,9 @@ class Capacity(msgspec.Struct):
         self.fixed_seconds += px0 * gain * error
         self.seconds_per_row += px1 * gain * error
         # P <- P - K x'P, then the forgetting, in the direction of x alone.
-        shrink = gain
-        left = informed - shrink * informed * informed  # x'Px after the update
+        left = informed - gain * informed * informed  # x'Px after the update
         grow = (1.0 / FORGETTING - 1.0) * left / (informed * informed)
-        factor = grow - shrink
+        factor = grow - gain
         self.p_fixed += factor * px0 * px0
         self.p_cross += factor * px0 * px1
         self.p_slope += factor * px1 * px1

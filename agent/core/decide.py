@@ -97,7 +97,7 @@ def wanted_size(query: Query, settings: QueryPolicy) -> sizing.Size | None:
     """The rows that the next batch should hold; None while too little is known."""
     limits = sizing.bounds(
         query.capacity,
-        query.size.rows,
+        sizing.target_rows(query.capacity, settings),
         query.arrival_rows(),
         query.trigger_seconds,
         settings,
@@ -136,6 +136,7 @@ def after_batch(
             limited=source.limited,
             configured=source.configured,
             policy=settings,
+            deadband=size.deadband,
         )
         measure.add(query.totals.grants, step.reason)
         if source is main:

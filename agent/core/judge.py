@@ -80,7 +80,6 @@ def progress(query: Query, event: ProgressEvent, time: float, policy: Policy) ->
         return tell.judgement(query, "progress", time, policy)
     if batch.run_id != query.run_id:
         watch.begins(query, batch.id, batch.run_id, batch.time, policy)
-    settings = policy.of(query.application, query.query)
     query.sink = batch.sink or query.sink
     if batch.watermark_time is not None:
         query.watermark_time = batch.watermark_time
@@ -95,7 +94,7 @@ def progress(query: Query, event: ProgressEvent, time: float, policy: Policy) ->
     measure.flow(query, batch, event.limits, policy)
     decide.adopt(query, time, policy)
     replayed = measure.count(query, batch)
-    changed = measure.learn(query, batch, settings, replayed=replayed)
+    changed = measure.learn(query, batch, replayed=replayed)
     watch.commits(query, batch, policy)
     decide.after_batch(query, batch, policy, time, replayed=replayed, changed=changed)
     spent: QueryStateName = "backpressured" if query.batch_limited else "busy"

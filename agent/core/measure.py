@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from agent.core import sizing
 from agent.core.capacity import fixed_phase_seconds
 from agent.core.query import Operator, Query
 
 if TYPE_CHECKING:
     from agent.core.decode import Progress, SourceLimit
     from agent.core.occupancy import Spent
-    from agent.core.policy import Policy, QueryPolicy
+    from agent.core.policy import Policy
 
 DURATION_BUCKETS_SECONDS: Final = (
     0.1,
@@ -108,32 +107,17 @@ def count(query: Query, batch: Progress) -> bool:
     return replayed
 
 
-def learn(query: Query, batch: Progress, settings: QueryPolicy, *, replayed: bool) -> bool:
-    """Learns capacity and size from a batch; True where it shows that its cost has changed.
+def learn(query: Query, batch: Progress, *, replayed: bool) -> bool:
+    """Learns the capacity from a batch; True where it shows that its cost has changed.
 
     Empty and replayed batches teach nothing, nor does one with its rows or time missing.
     """
-    if query.size_target_seconds not in (None, settings.target_seconds):
-        query.size.retarget(settings.target_seconds / (query.size_target_seconds or 1.0))
-    query.size_target_seconds = settings.target_seconds
     if not batch.rows or not batch.seconds or replayed:
         return False
     known = query.capacity.batches >= KNOWN_BATCHES
     if known and query.batches_of_run == 1:
         return False
-    changed = query.capacity.learn(
-        float(batch.rows), batch.seconds, fixed_phase_seconds(batch.phases)
-    )
-    fixed = query.capacity.fixed_cost or 0.0
-    if query.batch_limited or fixed <= sizing.MOST_FIXED_SHARE * batch.seconds:
-        query.size.learn(
-            float(batch.rows),
-            batch.seconds,
-            target_seconds=settings.target_seconds,
-            capacity=query.capacity,
-            changed=changed,
-        )
-    return changed
+    return query.capacity.learn(float(batch.rows), batch.seconds, fixed_phase_seconds(batch.phases))
 
 
 def hear_limits(

@@ -16,7 +16,6 @@ from agent.core.judgement import Decision, FailureView, Mode, Totals
 from agent.core.lag_state import LagWindow
 from agent.core.lag_table import LagTable
 from agent.core.occupancy import Occupancy, Spent
-from agent.core.sizing import SizeEstimate
 from agent.core.source import Source
 from agent.core.spiral import Spiral
 
@@ -83,8 +82,6 @@ class Query(msgspec.Struct):
     failure: FailureView | None = None
 
     capacity: Capacity = msgspec.field(default_factory=Capacity)
-    size: SizeEstimate = msgspec.field(default_factory=SizeEstimate)
-    size_target_seconds: float | None = None
     occupancy: Occupancy = msgspec.field(default_factory=Occupancy)
     lag: LagTable = msgspec.field(default_factory=LagTable)
     arrived_rows: float = 0.0

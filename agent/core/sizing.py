@@ -1,11 +1,10 @@
 """Sizing: how many rows the next micro-batch should hold.
 
-FLIP-183 (buffer debloating) made safe for a plant where a batch has a fixed cost. Each limited
-batch gives one estimate of the size that takes the target, ``n (T - c0) / (B - c0)``: right at
-the target whatever error c0 has, and independent of earlier sizes, so averaging it cannot
-oscillate. The estimates are averaged on the log scale (noise is multiplicative); the average
-starts over when the capacity model notices a change. The model itself is asked only for what it
-alone can tell: whether the target is feasible, what the deadline allows, what stability needs.
+FLIP-183 (buffer debloating) made safe for a plant where a batch has a fixed cost. The size that
+takes the target is ``(T - c0) / slope`` of the capacity model, which averages over many batches
+what FLIP-183 smooths in the size itself: near the present size, where all recent batches are, the
+model's error in c0 and mu cancels. Each decision follows from batches alone, never from earlier
+decisions, so the delay until a limit acts cannot make it oscillate.
 """
 
 from __future__ import annotations
@@ -19,12 +18,11 @@ if TYPE_CHECKING:
     from agent.core.capacity import Capacity
     from agent.core.policy import QueryPolicy
 
-#: The least weight of a new estimate once many are in; FLIP-183 smooths with 0.3.
-STEADY_WEIGHT: Final = 0.15
-#: Estimates kept, to start the average over from those behind a change.
-RECENT: Final = 3
-#: A batch that is mostly fixed cost says little of how many rows fit.
-MOST_FIXED_SHARE: Final = 0.8
+#: Where c0 takes the target, the rows of this share of it: enough to learn from.
+LEAST_SHARE: Final = 0.05
+#: No limit is changed for less than this.
+LEAST_DEADBAND: Final = 0.02
+DEADBAND_DOUBTS: Final = 1.0
 #: Quantile of the noise that must stay below the deadline's share, in sigmas.
 DEADLINE_SIGMAS: Final = 2.0
 #: Without a deadline, the fixed cost is never spread over more than this many times itself:
@@ -32,48 +30,13 @@ DEADLINE_SIGMAS: Final = 2.0
 MOST_FIXED_COSTS: Final = 20.0
 
 
-class SizeEstimate(msgspec.Struct):
-    """The running average of log sizes; ``count`` 0: nothing known."""
-
-    log_rows: float = 0.0
-    count: int = 0
-    recent: list[float] = []
-
-    @property
-    def rows(self) -> float | None:
-        """The size that takes the target; None while unknown."""
-        return None if self.count == 0 else math.exp(self.log_rows)
-
-    def learn(
-        self,
-        rows: float,
-        seconds: float,
-        *,
-        target_seconds: float,
-        capacity: Capacity,
-        changed: bool,
-    ) -> None:
-        """Takes in one batch of which the capacity model has learned already."""
-        fixed = min(capacity.fixed_cost or 0.0, MOST_FIXED_SHARE * seconds)
-        wanted = max(target_seconds - fixed, 0.05 * target_seconds)
-        # E[log B] lies sigma^2 / 2 below log E[B]: aim at the mean batch, not the median.
-        estimate = math.log(rows * wanted / (seconds - fixed)) - capacity.sigma**2 / 2.0
-        self.recent = [*self.recent[-(RECENT - 1) :], estimate]
-        if changed and self.count:
-            # What is behind the change lies on one side of the average: take only that.
-            side = estimate > self.log_rows
-            fresh = [value for value in self.recent if (value > self.log_rows) == side]
-            self.log_rows = sum(fresh) / len(fresh)
-            self.count = len(fresh)
-            return
-        self.count += 1
-        self.log_rows += max(1.0 / self.count, STEADY_WEIGHT) * (estimate - self.log_rows)
-
-    def retarget(self, factor: float) -> None:
-        """Scales what was learned when the user changes the target."""
-        if self.count and factor > 0.0:
-            self.log_rows += math.log(factor)
-            self.recent = [value + math.log(factor) for value in self.recent]
+def target_rows(capacity: Capacity, policy: QueryPolicy) -> float | None:
+    """The rows of a batch that takes the target; a small batch where c0 alone takes it."""
+    fixed, slope = capacity.fixed_cost, capacity.seconds_per_row
+    if fixed is None:
+        return None
+    target = policy.target_seconds
+    return max(target - fixed, LEAST_SHARE * target) / slope
 
 
 class Bounds(msgspec.Struct, frozen=True):
@@ -91,6 +54,7 @@ class Size(msgspec.Struct, frozen=True):
     rows: float
     reason: str  # "", "floor:stability" or "bound:deadline"
     feasible: bool | None
+    deadband: float  # relative: how far it must move from the limit in force to be announced
 
 
 def bounds(
@@ -145,7 +109,18 @@ def choose(limits: Bounds, capacity: Capacity, policy: QueryPolicy) -> Size | No
         rows, reason = limits.deadline_rows, "bound:deadline"
         if limits.deadline_rows < limits.target_rows:
             feasible = False
-    return Size(max(rows, 1.0), reason, feasible)
+    return Size(max(rows, 1.0), reason, feasible, deadband(capacity, max(rows, 1.0), policy))
+
+
+def deadband(capacity: Capacity, rows: float, policy: QueryPolicy) -> float:
+    """How far a size must move to be announced: as far as the model itself is unsure of it.
+
+    FLIP-183 has a fixed quarter. Here a move within the doubt would be noise; one beyond it is
+    known, and holding it back would only keep batches off their target.
+    """
+    varying = rows * capacity.seconds_per_row
+    unsure = capacity.doubt(rows) / varying if varying > 0.0 else math.inf
+    return min(max(DEADBAND_DOUBTS * unsure, LEAST_DEADBAND), policy.deadband)
 
 
 def _cap_without_deadline(capacity: Capacity, policy: QueryPolicy) -> float:
@@ -169,6 +144,7 @@ def step(
     limited: bool,
     configured: int | None,
     policy: QueryPolicy,
+    deadband: float,
 ) -> Step:
     """From the limit in force to the next one: at most doubled, announced only when it matters.
 
@@ -197,6 +173,6 @@ def step(
     outside = current < low or (high is not None and current > high)
     at_edge = bound.startswith("bound:") and bound != "bound:doubling"
     moved = abs(limit - current) / current
-    if not outside and moved < policy.deadband and not (at_edge and moved >= policy.deadband / 5):
+    if not outside and moved < deadband and not (at_edge and moved >= LEAST_DEADBAND):
         return Step(current, "hold:deadband")
     return Step(limit, bound or ("raise" if limit > current else "lower"))

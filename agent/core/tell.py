@@ -262,7 +262,8 @@ def _time_to_consume(query: Query, backlog: float | None, arrival: float | None)
         return None
     if backlog == 0.0:
         return 0.0
-    rows = query.size.rows
+    main = query.main_source()
+    rows = None if main is None or main.current is None else main.current * (main.ratio or 1.0)
     seconds = None if rows is None else query.capacity.seconds(rows)
     if rows is None or not seconds:
         return None

@@ -95,7 +95,15 @@ def test_a_step_is_bounded_and_announced_only_when_it_matters(
     reason: str,
 ) -> None:
     policy = QueryPolicy(**more)  # type: ignore[arg-type]
-    taken = step(current, wanted, constraint="", limited=limited, configured=1000, policy=policy)
+    taken = step(
+        current,
+        wanted,
+        constraint="",
+        limited=limited,
+        configured=1000,
+        policy=policy,
+        deadband=0.25,
+    )
     assert taken.limit == limit
     if reason != "hold:deadband" or limit == current:
         assert taken.reason == reason or taken.reason.startswith("bound:")
@@ -112,7 +120,15 @@ def test_laws_of_a_step(
     current: int | None, wanted: float, limited: bool, low: int, high: int | None
 ) -> None:
     policy = QueryPolicy(minimum_limit=low, maximum_limit=high)
-    taken = step(current, wanted, constraint="", limited=limited, configured=None, policy=policy)
+    taken = step(
+        current,
+        wanted,
+        constraint="",
+        limited=limited,
+        configured=None,
+        policy=policy,
+        deadband=0.25,
+    )
     assert taken.limit is not None
     assert taken.limit >= 1
     inside = current is None or low <= current <= (high or math.inf)
@@ -123,7 +139,13 @@ def test_laws_of_a_step(
         assert taken.limit <= 2 * current
     # At rest nothing moves: deciding again from the new limit with the same wish stays there.
     once_more = step(
-        taken.limit, wanted, constraint="", limited=False, configured=None, policy=policy
+        taken.limit,
+        wanted,
+        constraint="",
+        limited=False,
+        configured=None,
+        policy=policy,
+        deadband=0.25,
     )
     if wanted >= taken.limit >= low:
         assert once_more.limit == taken.limit
