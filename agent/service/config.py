@@ -20,6 +20,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from pydantic_settings import BaseSettings, InitSettingsSource, SettingsConfigDict
 
 from agent.core.policy import Policy, QueryPolicy, Rule
+from spark_listener.config import NAMES as DRIVER_OPTIONS
+from spark_listener.config import environment_key
 from spark_listener.wire import MAX_REQUEST_BYTES
 
 if TYPE_CHECKING:
@@ -30,11 +32,8 @@ if TYPE_CHECKING:
 ENV_PREFIX: Final = "WEIR_"
 #: Variables of the same prefix that are not the agent's: the driver side and the other commands
 #: read them, often in the same environment.
-FOREIGN_VARIABLES: Final = frozenset(
-    {"WEIR_AGENT_URL", "WEIR_TOKEN_FILE", "WEIR_CA_FILE", "WEIR_CONFIG"}
-)
-#: The driver side's own options.
-FOREIGN_PREFIXES: Final = ("WEIR_LISTENER_", "WEIR_DEMO_", "WEIR_TEST_", "WEIR_BENCHMARK_")
+FOREIGN_VARIABLES: Final = frozenset(map(environment_key, DRIVER_OPTIONS)) | {"WEIR_CONFIG"}
+FOREIGN_PREFIXES: Final = ("WEIR_DEMO_", "WEIR_TEST_", "WEIR_BENCHMARK_")
 #: Kubernetes puts these into every container of a namespace that has a service "weir…".
 _SERVICE_LINK = re.compile(
     r"^WEIR_(?:.+_)?(?:SERVICE_HOST|SERVICE_PORT(?:_.*)?|PORT_\d+_(?:TCP|UDP|SCTP)(?:_.*)?|PORT)$"
@@ -251,8 +250,9 @@ class Settings(BaseSettings):
     @model_validator(mode="after")
     def _fits_together(self) -> Settings:
         if (self.tls_cert_file is None) != (self.tls_key_file is None):
-            missing = "tls_key_file" if self.tls_key_file is None else "tls_cert_file"
-            raise ValueError(f"{missing}: a certificate and its key belong together; set both")
+            keys = ("tls_cert_file", "tls_key_file")
+            given, missing = keys if self.tls_key_file is None else reversed(keys)
+            raise ValueError(f"{given}: a certificate and its key belong together; set {missing}")
         if self.token_file is None:
             for key in ("metrics_need_token", "live_need_token"):
                 if getattr(self, key):

@@ -24,6 +24,7 @@ from agent.service.store import Store, StoreFailed
 if TYPE_CHECKING:
     from agent.core.decode import Progress, Request
     from agent.core.fleet import Key, Order
+    from agent.core.judgement import Judgement
     from agent.core.policy import Policy
 
 ORDERS_KEPT: Final = 50
@@ -251,7 +252,7 @@ class Keeper:
             if key not in newest:
                 newest.add(key)
                 if self.fleet.has(key):
-                    found.append((key, _point_of_view(self.fleet.view(key, now), now)))
+                    found.append((key, _point_of_view(self.fleet.view(key, now), judgement, now)))
                 _drop_matching(progresses, judgement.batch_id)
                 continue
             matching = _drop_matching(progresses, judgement.batch_id)
@@ -283,7 +284,7 @@ class Keeper:
             return []
 
 
-def _point_of_view(view: QueryView, now: float) -> Point:
+def _point_of_view(view: QueryView, judgement: Judgement, now: float) -> Point:
     credits_rows = [
         (source.exclusive_rows or 0.0) + (source.floating_rows or 0.0)
         for source in view.sources
@@ -293,7 +294,7 @@ def _point_of_view(view: QueryView, now: float) -> Point:
         time=view.last_progress_time or now,
         batch_seconds=view.batch_seconds,
         rows=view.batch_rows or 0,
-        backlog_rows=view.backlog_rows,
+        backlog_rows=judgement.backlog_rows,  # of its batch; the view's grows with its age
         limit=view.limit.current,
         credit_rows=sum(credits_rows) if credits_rows else None,
         limited=view.batch_limited,

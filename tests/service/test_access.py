@@ -1,0 +1,174 @@
+"""Who is let in: tokens and their file, and an agent without a token against web pages."""
+
+from __future__ import annotations
+
+import base64
+import time
+from typing import TYPE_CHECKING
+
+import httpx
+import pytest
+
+from agent.service.access import Gate, TokenFileError, Tokens, refuse_other_sites
+from agent.service.errors import HttpError
+from tests.service import wire
+from tests.service.agents import AgentProcess
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def basic(user: str, password: str) -> bytes:
+    return b"Basic " + base64.b64encode(f"{user}:{password}".encode())
+
+
+def test_every_line_of_the_file_is_a_token_and_a_change_is_seen(tmp_path: Path) -> None:
+    path = tmp_path / "token"
+    path.write_text("first-token\n\n  second-token \r\n")
+    tokens = Tokens(path)
+    gate = Gate(tokens, "0.0.0.0")
+    for token in ("first-token", "second-token"):
+        assert gate.admit({b"authorization": f"Bearer {token}".encode()}, "10.0.0.9").name == ""
+        caller = gate.admit({b"authorization": basic("kim", token)}, "10.0.0.9")
+        assert caller.who() == "kim (10.0.0.9)"
+        assert caller.who("lee") == "lee (10.0.0.9)"
+    path.write_text("third-token")
+    assert tokens.reload()
+    assert not tokens.reload()
+    assert tokens.accept(b"third-token")
+    assert not tokens.accept(b"first-token")
+
+
+@pytest.mark.parametrize("content", [b"", b"\n \n", "tökén".encode(), b"a\0b", b"x" * 70_000, None])
+def test_an_unusable_file_leaves_the_last_tokens(tmp_path: Path, content: bytes | None) -> None:
+    path = tmp_path / "token"
+    path.write_text("good-token")
+    tokens = Tokens(path)
+    if content is None:
+        path.unlink()
+    else:
+        path.write_bytes(content)
+    with pytest.raises(TokenFileError) as caught:
+        tokens.reload()
+    assert str(path) in str(caught.value)
+    assert "good-token" not in str(caught.value)
+    assert tokens.accept(b"good-token")
+    with pytest.raises(TokenFileError):
+        Tokens(path)
+
+
+HOSTS = {
+    b"localhost:9655": True,
+    b"localhost": True,
+    b"LOCALHOST.:1": True,
+    b"weir.localhost:9655": True,
+    b"127.0.0.1:9655": True,
+    b"127.8.8.8": True,
+    b"[::1]:9655": True,
+    b"evil.example:9655": False,
+    b"localhost.evil.example": False,
+    b"127.0.0.1.evil.example": False,
+    b"10.0.0.1:9655": False,
+    b"": False,
+    b"[::1": True,
+    b"[evil]:1": False,
+}
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_without_a_token_the_host_must_be_loopback(host: bytes) -> None:
+    gate = Gate(None, "127.0.0.1")
+    if HOSTS[host]:
+        gate.admit({b"host": host}, "127.0.0.1")
+    else:
+        with pytest.raises(HttpError) as caught:
+            gate.admit({b"host": host}, "127.0.0.1")
+        assert caught.value.status == 403
+
+
+@pytest.mark.parametrize(
+    ("remote", "fits"),
+    [
+        ("127.0.0.1", True),
+        ("::1", True),
+        ("::ffff:127.0.0.1", True),
+        ("10.0.0.1", False),
+        ("", False),
+    ],
+)
+def test_without_a_token_the_caller_must_be_local(remote: str, fits: bool) -> None:
+    gate = Gate(None, "127.0.0.1")
+    if fits:
+        assert gate.admit({b"host": b"localhost"}, remote).who() == remote
+    else:
+        with pytest.raises(HttpError):
+            gate.admit({b"host": b"localhost"}, remote)
+
+
+SITES = [
+    ({}, True),
+    ({b"origin": b"http://localhost:9655"}, True),
+    ({b"origin": b"https://LOCALHOST:9655"}, True),
+    ({b"origin": b"null"}, False),
+    ({b"origin": b"http://evil.example"}, False),
+    ({b"origin": b"http://localhost:1234"}, False),
+    ({b"sec-fetch-site": b"same-origin"}, True),
+    ({b"sec-fetch-site": b"none"}, True),
+    ({b"sec-fetch-site": b"same-site"}, False),
+    ({b"sec-fetch-site": b"cross-site"}, False),
+]
+
+
+@pytest.mark.parametrize(("headers", "fits"), SITES)
+def test_orders_of_other_sites_are_refused(headers: dict[bytes, bytes], fits: bool) -> None:
+    headers = {b"host": b"localhost:9655", **headers}
+    if fits:
+        refuse_other_sites(headers)
+    else:
+        with pytest.raises(HttpError) as caught:
+            refuse_other_sites(headers)
+        assert caught.value.status == 403
+
+
+def test_a_real_agent_without_a_token(open_agent: AgentProcess, application: str) -> None:
+    assert open_agent.post(wire.request([wire.progress(1)], application=application)).is_success
+    path = f"/v1/queries/{application}/query-0/control"
+    order = {"hold": True}
+    http = open_agent.http
+    assert http.get("/v1/queries", headers={"host": "evil.example"}).status_code == 403
+    assert http.post(path, json=order, headers={"host": "evil.example"}).status_code == 403
+    assert http.post(path, json=order, headers={"origin": "http://evil.example"}).status_code == 403
+    # What a form or a script of another site can send without asking first.
+    for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data"):
+        answer = http.post(path, content=b'{"hold": true}', headers={"content-type": kind})
+        assert answer.status_code == 415
+    assert http.options(path, headers={"origin": "http://evil.example"}).status_code == 405
+    assert http.post(path, json=order, headers={"origin": open_agent.address}).is_success
+    assert http.get("/metrics", headers={"host": "agent.prod.svc:9655"}).is_success
+
+
+def test_a_token_is_changed_while_the_agent_runs(tmp_path: Path) -> None:
+    with AgentProcess(tmp_path, token="old-token") as agent:
+        assert agent.http.get("/v1/queries").status_code == 200
+        (tmp_path / "token").write_text("new-token\n")
+        end = time.monotonic() + 15
+        while agent.http.get("/v1/queries").status_code == 200 and time.monotonic() < end:
+            time.sleep(0.2)
+        assert agent.http.get("/v1/queries").status_code == 401
+        new = {"authorization": "Bearer new-token"}
+        assert agent.http.get("/v1/queries", headers=new).status_code == 200
+        assert "token" not in "".join(
+            line for line in agent.log_path.read_text().splitlines() if "new-token" in line
+        )
+
+
+def test_probes_and_metrics_may_ask_for_the_token(tmp_path: Path) -> None:
+    options = ("--metrics-need-token", "--live-need-token", "true")
+    with AgentProcess(tmp_path, *options, token="a-token") as agent:
+        with httpx.Client(base_url=agent.address, trust_env=False) as bare:
+            assert bare.get("/metrics").status_code == 401
+            assert bare.get("/queries/a/b/live").status_code == 401
+            assert bare.get("/healthz").status_code == 200
+            assert bare.get("/readyz").status_code == 200
+        assert agent.http.get("/metrics").status_code == 200
+        assert agent.http.get("/queries/a/b/live").status_code == 200

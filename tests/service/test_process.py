@@ -1,0 +1,312 @@
+"""The agent as a process: start, signals, TLS, two on one directory, a full disk, its samples."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import httpx
+import pytest
+
+from tests.service import wire
+from tests.service.agents import AgentProcess, samples, weir
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_sigterm_ends_it_with_success_and_nothing_is_lost(tmp_path: Path) -> None:
+    options = ("--state-dir", str(tmp_path / "state"))
+    with AgentProcess(tmp_path, *options) as agent:
+        assert (tmp_path / "address").read_text() == agent.address + "\n"
+        agent.post(wire.request([wire.progress(n) for n in range(1, 30)]))
+        view = agent.http.get("/v1/queries/orders/query-0").json()["query"]
+        assert agent.stop() == 0
+        assert not (tmp_path / "address").exists()
+        events = [line["event"] for line in agent.log()]
+        assert events[-2:] == ["stopping", "stopped"]
+    with AgentProcess(tmp_path, *options) as agent:
+        again = agent.http.get("/v1/queries/orders/query-0").json()["query"]
+        aged = {"history", "backlog_rows", "backlog_seconds", "estimated_time_to_consume_seconds"}
+        for name in view.keys() - aged:
+            assert again[name] == view[name], name
+        assert agent.stop() == 0
+
+
+def test_a_request_under_way_is_answered_before_the_end(tmp_path: Path) -> None:
+    with AgentProcess(tmp_path) as agent:
+        host, _, port = agent.address.removeprefix("http://").rpartition(":")
+        body = wire.body([wire.progress(1)])
+        with socket.create_connection((host, int(port)), timeout=20) as connection:
+            connection.sendall(
+                b"POST /v1/events HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                + f"Content-Length: {len(body)}\r\n\r\n".encode()
+                + body[:100]
+            )
+            time.sleep(0.3)
+            agent.process.send_signal(signal.SIGTERM)
+            time.sleep(0.3)
+            connection.sendall(body[100:])
+            assert connection.recv(65536).startswith(b"HTTP/1.1 200")
+        assert agent.process.wait(20) == 0
+
+
+def test_the_address_is_in_the_state_directory_too(tmp_path: Path) -> None:
+    from tests.service.agents import ROOT, environment
+
+    state = tmp_path / "state"
+    process = subprocess.Popen(
+        [sys.executable, "-m", "agent.cli", "agent", "--port", "0", "--state-dir", str(state)],
+        env=environment(),
+        cwd=ROOT,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        end = time.monotonic() + 30
+        while not (state / "agent.address").exists():
+            assert time.monotonic() < end
+            time.sleep(0.02)
+        address = (state / "agent.address").read_text().strip()
+        assert httpx.get(address + "/healthz", trust_env=False).json() == {"ok": True}
+    finally:
+        process.kill()
+        process.wait(10)
+
+
+def test_two_agents_on_one_directory(tmp_path: Path) -> None:
+    state = str(tmp_path / "state")
+    with AgentProcess(tmp_path, "--state-dir", state) as agent:
+        done = weir("agent", "--port", "0", "--state-dir", state)
+        assert done.returncode == 2
+        assert done.stderr.count("\n") == 1
+        assert "in use by another agent" in done.stderr
+        assert f"process {agent.process.pid}" in done.stderr
+        assert agent.http.get("/readyz").status_code == 200
+
+
+def test_in_memory_it_says_so(open_agent: AgentProcess) -> None:
+    assert any("no state_dir" in line["event"] for line in open_agent.log())
+    assert open_agent.http.get("/v1/queries").json()["agent"]["state"] == "memory"
+
+
+def test_an_unreadable_state_is_set_aside_and_said(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    state.mkdir()
+    (state / "state.sqlite").write_bytes(b"\0" * 10_000)
+    with AgentProcess(tmp_path, "--state-dir", str(state)) as agent:
+        line = next(line for line in agent.log() if "set aside" in line["event"])
+        assert line["level"] == "error"
+        assert line["file"].startswith(str(state / "state.sqlite.unreadable-"))
+        assert agent.post(wire.request([wire.progress(1)])).status_code == 200
+
+
+def test_while_the_disk_is_full_nothing_is_acknowledged_that_is_not_written(
+    tmp_path: Path,
+) -> None:
+    """A limit on the size of files stands in for a full disk: the same error at the same place."""
+    options = ("--state-dir", str(tmp_path / "state"))
+    acknowledged = 0
+    with AgentProcess(tmp_path, *options) as agent:
+        pid = agent.process.pid
+        _, hard = resource.prlimit(pid, resource.RLIMIT_FSIZE)
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, (200_000, hard))
+        answer = None
+        for sequence in range(1, 500):
+            answer = agent.post(wire.request([wire.progress(sequence)]))
+            if answer.status_code != 200:
+                break
+            acknowledged = answer.json()["acknowledged"]
+            assert acknowledged == sequence
+        assert answer is not None
+        assert answer.status_code == 503, "the limit was never reached"
+        assert int(answer.headers["retry-after"]) > 0
+        assert "cannot be written" in answer.json()["error"]["message"]
+        assert agent.http.get("/readyz").status_code == 503
+        assert agent.http.get("/healthz").status_code == 200
+        order = agent.http.post("/v1/queries/*/*/control", json={"mode": "off"})
+        assert order.status_code == 503
+        metrics = agent.metrics()
+        assert metrics["weir_agent_state_writable"] == 0
+        assert metrics["weir_agent_state_write_failures_total"] >= 1
+        assert metrics['weir_agent_events_total{type="progress"}'] == acknowledged
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, (hard, hard))
+        end = time.monotonic() + 10
+        while agent.http.get("/readyz").status_code != 200:
+            assert time.monotonic() < end, "it did not recover by itself"
+            time.sleep(0.1)
+        tail = [wire.progress(n) for n in range(acknowledged, acknowledged + 10)]
+        assert agent.post(wire.request(tail)).json()["acknowledged"] == acknowledged + 9
+        agent.kill()
+    with AgentProcess(tmp_path, *options) as agent:
+        counted = agent.metrics()['weir_agent_events_total{type="progress"}']
+        assert counted == acknowledged + 9
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    return make_certificate(tmp_path_factory.mktemp("tls"), "localhost")
+
+
+def make_certificate(folder: Path, name: str) -> tuple[Path, Path]:
+    certificate, key = folder / "tls.crt", folder / "tls.key"
+    subprocess.run(
+        [
+            *("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"),
+            *("-subj", f"/CN={name}", "-addext", f"subjectAltName=DNS:{name},IP:127.0.0.1"),
+            *("-keyout", str(key), "-out", str(certificate)),
+        ],
+        check=True,
+        capture_output=True,
+    )
+    return certificate, key
+
+
+def test_tls_by_file_and_a_renewed_certificate(tmp_path: Path) -> None:
+    certificate, key = make_certificate(tmp_path, "localhost")
+    context = ssl.create_default_context(cafile=str(certificate))
+    tls = ("--tls-cert-file", str(certificate), "--tls-key-file", str(key))
+    with AgentProcess(tmp_path, *tls, token="a-token", verify=context) as agent:
+        assert agent.address.startswith("https://")
+        assert agent.post(wire.request([wire.progress(1)])).status_code == 200
+        with pytest.raises(httpx.ConnectError):
+            httpx.get(agent.address + "/healthz", trust_env=False)
+        done = weir(
+            *("hold", "query-0", "--url", agent.address, "--ca-file", str(certificate)),
+            *("--token-file", str(tmp_path / "token")),
+        )
+        assert (done.returncode, done.stdout) == (0, "orders/query-0: hold\n")
+        refused = weir("hold", "query-0", "--url", agent.address)
+        assert refused.returncode == 1
+        assert "certificate" in refused.stderr
+        first = _served(agent.address)
+        make_certificate(tmp_path, "localhost")
+        end = time.monotonic() + 15
+        while _served(agent.address) == first:
+            assert time.monotonic() < end, "the renewed certificate is not served"
+            time.sleep(0.2)
+
+
+def _served(address: str) -> str:
+    host, _, port = address.removeprefix("https://").rpartition(":")
+    return ssl.get_server_certificate((host, int(port)))
+
+
+def test_a_key_that_is_not_the_certificates_or_has_a_passphrase(
+    tmp_path: Path, certificate: tuple[Path, Path]
+) -> None:
+    other = tmp_path / "other.key"
+    subprocess.run(
+        ["openssl", "genrsa", "-out", str(other), "2048"], check=True, capture_output=True
+    )
+    locked = tmp_path / "locked.key"
+    subprocess.run(
+        [
+            *("openssl", "rsa", "-aes256", "-passout", "pass:hunter2"),
+            *("-in", str(certificate[1]), "-out", str(locked)),
+        ],
+        check=True,
+        capture_output=True,
+    )
+    for key, word in ((other, "tls_cert_file"), (locked, "passphrase")):
+        done = weir(
+            *("agent", "--port", "0", "--tls-cert-file", str(certificate[0])),
+            *("--tls-key-file", str(key)),
+        )
+        assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
+        assert word in done.stderr
+
+
+def test_its_own_process_and_the_drivers(tmp_path: Path) -> None:
+    driver = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    try:
+        options = ("--driver-process", "auto", "--labels", "cluster=a,namespace=shop")
+        with AgentProcess(tmp_path, *options) as agent:
+            told = {"host": socket.gethostname(), "python_pid": driver.pid, "jvm_pid": os.getpid()}
+            agent.post(wire.request([wire.progress(1)], **told))
+            end = time.monotonic() + 15
+            name = "weir_driver_process_resident_memory_bytes"
+            found: list[str] = []
+            while not found and time.monotonic() < end:
+                text = agent.http.get("/metrics").text
+                found = [line for line in text.splitlines() if line.startswith(name + "{")]
+                time.sleep(0.2)
+            # The jvm's id is of a process that is no Java: not taken for the driver's.
+            assert len(found) == 1
+            assert 'process="python"' in found[0]
+            assert 'cluster="a"' in found[0]
+            own = {key: value for key, value in samples(text).items() if "agent_process" in key}
+            resident = next(value for key, value in own.items() if "resident" in key)
+            assert 20e6 < resident < 120e6
+    finally:
+        driver.kill()
+        driver.wait(10)
+
+
+def test_every_accepted_event_is_recorded_once(tmp_path: Path) -> None:
+    record = tmp_path / "record" / "events.jsonl"
+    options = ("--record-file", str(record), "--record-max-bytes", "20000", "--record-keep", "50")
+    with AgentProcess(tmp_path, *options) as agent:
+        for first in range(1, 40, 4):
+            events = [wire.progress(n) for n in range(first, first + 5)]  # one overlaps
+            events.append({"sequence": first + 5, "type": "wrong"})
+            assert agent.post(wire.request(events[:-1])).status_code == 200
+        assert agent.metrics()["weir_agent_recorded_events_total"] == 41
+        agent.stop()
+    files = sorted(
+        record.parent.iterdir(),
+        key=lambda path: -int(path.suffix[1:]) if path.suffix[1:].isdigit() else 1,
+    )
+    lines = [json.loads(line) for path in files for line in path.read_text().splitlines()]
+    assert [line["sequence"] for line in lines] == list(range(1, 42))
+    assert all(line["application"]["name"] == "orders" for line in lines)
+    assert lines[0]["body"] == wire.progress(1)["body"]
+    assert len(files) > 2
+    assert all(path.stat().st_size <= 20000 for path in files)
+
+
+def test_liveness_and_readiness_as_json(open_agent: AgentProcess, application: str) -> None:
+    open_agent.post(wire.request([wire.progress(1)], application=application))
+    live = open_agent.http.get(f"/queries/{application}/query-0/live")
+    assert (live.status_code, live.json()) == (200, {"ok": True, "why": "starting"})
+    unknown = open_agent.http.get("/queries/nobody/knows/live")
+    assert (unknown.status_code, unknown.json()) == (200, {"ok": True, "why": "unknown"})
+    assert open_agent.http.get("/readyz").json() == {"ok": True}
+
+
+def test_openmetrics_where_asked_for(open_agent: AgentProcess) -> None:
+    plain = open_agent.http.get("/metrics")
+    assert plain.headers["content-type"].startswith("text/plain; version=0.0.4")
+    open_metrics = open_agent.http.get(
+        "/metrics", headers={"accept": "application/openmetrics-text; version=1.0.0"}
+    )
+    assert open_metrics.headers["content-type"].startswith("application/openmetrics-text")
+    assert open_metrics.text.endswith("# EOF\n")
+    assert promtool_is_content(plain.text)
+
+
+def promtool_is_content(text: str) -> bool:
+    done = subprocess.run(
+        ["promtool", "check", "metrics"], input=text, text=True, capture_output=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return True
+
+
+def test_start_is_quick(tmp_path: Path) -> None:
+    """Start-up bounds how long a restart leaves drivers without an answer."""
+    times = []
+    for _ in range(3):
+        usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+        with AgentProcess(tmp_path) as agent:
+            agent.stop()
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        times.append(after.ru_utime + after.ru_stime - usage.ru_utime - usage.ru_stime)
+    assert min(times) < 3.0

@@ -1,0 +1,322 @@
+"""The saved state: one transaction or nothing, one agent a directory, trouble set aside."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.core.decode import decode_request
+from agent.core.fleet import Change, Fleet, Order
+from agent.core.policy import Policy
+from agent.service.keeper import FleetFull, Keeper, StateUnavailable
+from agent.service.store import Store, StoreFailed, StoreInUse, StoreUnusable
+from tests.service import wire
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+NOW = wire.BASE_TIME + 1000
+
+
+def keeper(store: Store, **policy: float) -> Keeper:
+    return Keeper(Policy(**policy), store, started_time=NOW)  # type: ignore[arg-type]
+
+
+def told(keeper: Keeper, now: float = NOW) -> dict[tuple[str, str], bytes]:
+    """All that is known of every query, but the plots, which are not kept."""
+    import msgspec
+
+    return {
+        key: msgspec.json.encode(keeper.fleet.view(key, now)) for key in list(keeper.fleet.keys())
+    } | {("", "totals"): msgspec.json.encode(keeper.fleet.totals)}
+
+
+def test_parts_are_written_replaced_and_deleted(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.write([Change("a", b"1"), Change("b", b"2")])
+    store.write([Change("a", b"3"), Change("b", None), Change("c", b"")], {"m": b"x"})
+    store.close()
+    again = Store(tmp_path)
+    assert {one.part: one.data for one in again.load()} == {"a": b"3", "c": b""}
+    assert again.mark("m") == b"x"
+    assert again.mark("n") is None
+    again.close()
+
+
+def test_a_failing_write_changes_nothing(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.write([Change("a", b"1")])
+    with pytest.raises(StoreFailed):
+        store.write(
+            [
+                Change("a", b"2"),
+                Change("b", "\ud800".encode("utf-8", "surrogatepass")),
+                Change("c", object()),
+            ]
+        )  # type: ignore[arg-type]
+    assert [(one.part, one.data) for one in store.load()] == [("a", b"1")]
+    store.write([Change("a", b"3")])
+    store.close()
+
+
+def test_one_agent_a_directory(tmp_path: Path) -> None:
+    first = Store(tmp_path)
+    with pytest.raises(StoreInUse, match=f"process {os.getpid()}"):
+        Store(tmp_path)
+    first.close()
+    Store(tmp_path).close()
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"not a database" * 1000, b"SQLite format 3\0" + b"x" * 5000]
+)
+def test_an_unreadable_file_is_set_aside(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "state.sqlite"
+    path.write_bytes(content)
+    store = Store(tmp_path)
+    if content:
+        assert store.set_aside is not None
+        assert store.set_aside[0].read_bytes() == content
+    store.write([Change("a", b"1")])
+    store.close()
+
+
+def test_a_damaged_file_is_set_aside(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.write([Change(f"part-{n}", b"x" * 1000) for n in range(200)])
+    store.close()
+    path = tmp_path / "state.sqlite"
+    content = bytearray(path.read_bytes())
+    content[8192:20000] = b"\xff" * (20000 - 8192)
+    path.write_bytes(content)
+    again = Store(tmp_path)
+    assert again.set_aside is not None
+    assert again.load() == []
+    again.close()
+
+
+def test_other_programs_and_later_versions_files_are_set_aside(tmp_path: Path) -> None:
+    for number, statement in enumerate(("CREATE TABLE t (x)", "PRAGMA user_version = 99")):
+        folder = tmp_path / str(number)
+        if number:
+            Store(folder).close()
+        folder.mkdir(exist_ok=True)
+        database = sqlite3.connect(folder / "state.sqlite")
+        database.execute(statement)
+        database.commit()
+        database.close()
+        store = Store(folder)
+        assert store.set_aside is not None
+        store.close()
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        [Change("query:5:ordersenrich", b"not a saved query")],
+        [Change("agent", b"\xc1")],
+        [Change("listener:x", b"\x90")],
+    ],
+)
+def test_a_state_that_the_core_cannot_read_is_set_aside(
+    tmp_path: Path, parts: list[Change]
+) -> None:
+    store = Store(tmp_path)
+    store.write(parts)
+    one = keeper(store)
+    assert len(one.fleet) == 0
+    assert store.set_aside is not None
+    one.receive(decode_request(wire.body([wire.progress(1)])), NOW)
+    one.close(NOW)
+
+
+def test_a_directory_that_cannot_be_used(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreUnusable, match="file"):
+        Store(tmp_path / "file")
+    (tmp_path / "state.sqlite").mkdir()
+    with pytest.raises(StoreUnusable, match="is not a file"):
+        Store(tmp_path)
+    with pytest.raises(StoreUnusable, match="is not a file"):  # and the lock was let go
+        Store(tmp_path)
+
+
+def test_only_the_owner_may_read_it(tmp_path: Path) -> None:
+    store = Store(tmp_path / "state")
+    assert (tmp_path / "state").stat().st_mode & 0o077 == 0
+    assert (tmp_path / "state" / "state.sqlite").stat().st_mode & 0o077 == 0
+    store.close()
+
+
+events = st.lists(
+    st.builds(
+        lambda query, rows, seconds, backlog, limit: {
+            "query": query,
+            "rows": rows,
+            "seconds": seconds,
+            "backlog": backlog,
+            "limit": limit,
+        },
+        st.integers(0, 3),
+        st.integers(0, 10**6),
+        st.floats(0.01, 600),
+        st.integers(0, 10**9),
+        st.none() | st.integers(1, 10**6),
+    ),
+    max_size=40,
+)
+
+
+@given(events=events, cut=st.integers(0, 40), hold=st.booleans())
+def test_restored_equals_before_at_any_moment(
+    events: list[dict[str, float]], cut: int, hold: bool
+) -> None:
+    """A fleet restored in the middle judges what follows as one that was never stopped."""
+    numbered = [wire.progress(n + 1, **one) for n, one in enumerate(events)]  # type: ignore[arg-type]
+    whole, first = keeper(Store(None)), keeper(Store(None))
+    for one in (whole, first):
+        one.receive(decode_request(wire.body(numbered[:cut])), NOW)
+        if hold and len(one.fleet):
+            one.control("*", "*", Order(who="kim", hold=True), NOW)
+    second = Keeper(Policy(), first._store, started_time=NOW)
+    assert told(second) == told(whole)
+    assert second.orders == whole.orders
+    # The unacknowledged tail comes again, overlapping.
+    for one in (whole, second):
+        receipt = one.receive(decode_request(wire.body(numbered[max(0, cut - 3) :])), NOW + 1)
+        assert receipt.acknowledged == (
+            len(numbered) if numbered[max(0, cut - 3) :] else min(cut, len(numbered))
+        )
+    assert told(second, NOW + 1) == told(whole, NOW + 1)
+
+
+class FailingStore(Store):
+    """A store in memory whose writes fail while told so."""
+
+    def __init__(self) -> None:
+        super().__init__(None)
+        self.failing = False
+
+    def write(self, changes, marks=None):  # type: ignore[no-untyped-def]
+        if self.failing:
+            raise StoreFailed("database or disk is full")
+        super().write(changes, marks or {})
+
+    def probe(self) -> None:
+        if self.failing:
+            raise StoreFailed("database or disk is full")
+        super().probe()
+
+
+def test_a_failed_commit_leaves_the_fleet_as_the_disk_has_it() -> None:
+    store = FailingStore()
+    one = keeper(store)
+    one.receive(decode_request(wire.body([wire.progress(1)])), NOW)
+    before = told(one)
+    store.failing = True
+    for later in range(3):
+        with pytest.raises(StateUnavailable):
+            one.receive(decode_request(wire.body([wire.progress(2)])), NOW + later)
+        with pytest.raises(StateUnavailable):
+            one.control("*", "*", Order(who="kim", mode="off"), NOW + later)
+        one.tick(NOW + later)
+        assert told(one) == before
+        assert not one.writable
+    assert one.write_failures_total == 1
+    store.failing = False
+    receipt = one.receive(decode_request(wire.body([wire.progress(2)])), NOW + 10)
+    assert receipt.acknowledged == 2
+    assert one.writable
+    assert one.fleet.totals.events == {"progress": 2}
+
+
+def test_an_event_that_the_core_fails_on_is_refused_and_the_others_count(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whatever a future Spark sends: one event must not stop those behind it for ever."""
+    from agent.core import judge
+
+    real = judge.progress
+
+    def fragile(query, body, *rest):  # type: ignore[no-untyped-def]
+        result = real(query, body, *rest)  # fails when half of it is done
+        if body.progress.rows == 13:
+            raise ZeroDivisionError("division by zero")
+        return result
+
+    monkeypatch.setattr(judge, "progress", fragile)
+    one, clean = keeper(Store(None)), keeper(Store(None))
+    numbered = [wire.progress(n, rows=13 if n == 3 else 1000, batch_id=n) for n in range(1, 7)]
+    receipt = one.receive(decode_request(wire.body(numbered)), NOW)
+    assert receipt.accepted == 5
+    assert receipt.acknowledged == 6
+    assert [(bad.index, bad.sequence) for bad in receipt.refused] == [(2, 3)]
+    clean.receive(decode_request(wire.body([e for e in numbered if e["sequence"] != 3])), NOW)
+    key = ("orders", "query-0")
+    assert one.fleet.view(key, NOW).totals == clean.fleet.view(key, NOW).totals
+    again = one.receive(decode_request(wire.body(numbered)), NOW)
+    assert again.accepted == 6
+    assert one.fleet.totals.duplicates == 6
+
+
+def test_full_is_said_only_of_what_is_unknown() -> None:
+    one = keeper(Store(None), max_queries=1)
+    one.receive(decode_request(wire.body([wire.progress(1, query=1)])), NOW)
+    with pytest.raises(FleetFull):
+        one.receive(decode_request(wire.body([wire.progress(1)], application="new")), NOW)
+    assert one.fleet.totals.refused == {}
+    one.receive(decode_request(wire.body([wire.progress(2, query=1), wire.progress(3)])), NOW)
+    assert one.fleet.totals.refused == {"cardinality": 1}
+    assert one.receive(decode_request(wire.body([wire.heartbeat(4)])), NOW).acknowledged == 4
+
+
+def test_orders_outlive_the_process(tmp_path: Path) -> None:
+    one = keeper(Store(tmp_path))
+    one.receive(decode_request(wire.body([wire.progress(1)])), NOW)
+    one.control("*", "*", Order(who="kim", mode="off", reason="night"), NOW)
+    one.close(NOW)
+    again = keeper(Store(tmp_path))
+    assert [(o.who, o.what, o.reason) for o in again.orders] == [("kim", "mode off", "night")]
+    assert again.fleet.mode == "off"
+    again.receive(decode_request(wire.body([wire.progress(1)], application="later")), NOW)
+    assert again.fleet.view(("later", "query-0"), NOW).mode == "off"
+    again.close(NOW)
+
+
+def test_what_is_forgotten_leaves_disk_and_history(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    one = keeper(store, forget_seconds=10.0)
+    one.receive(decode_request(wire.body([wire.progress(1)])), NOW)
+    assert len(one.history) == 1
+    one.tick(NOW + 100)
+    one.tick(NOW + 200)
+    assert len(one.fleet) == 0
+    assert len(one.history) == 0
+    assert not [part for part in store.load() if part.part.startswith("query:")]
+    one.close(NOW)
+
+
+def test_history_has_a_point_per_batch_and_none_twice() -> None:
+    one = keeper(Store(None))
+    numbered = [wire.progress(n, query=n % 2, rows=100 * n) for n in range(1, 9)]
+    one.receive(decode_request(wire.body(numbered[:5])), NOW)
+    one.receive(decode_request(wire.body(numbered[3:])), NOW)
+    for query in (0, 1):
+        points = one.view(("orders", f"query-{query}"), NOW).history
+        assert [point.rows for point in points] == [100 * n for n in range(1, 9) if n % 2 == query]
+        assert all(point.batch_seconds == 2.5 and point.backlog_rows for point in points)
+        assert points[-1].credit_rows is not None
+
+
+def test_restore_is_the_cores_own(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    one = keeper(store)
+    one.receive(decode_request(wire.body([wire.progress(n) for n in range(1, 20)])), NOW)
+    other = Fleet.restore(Policy(), store.load(), started_time=NOW)
+    assert other.keys() == one.fleet.keys()
+    one.close(NOW)
