@@ -1,0 +1,186 @@
+"""The command line against a real agent: what it does, what it says, its exit codes."""
+
+from __future__ import annotations
+
+import re
+import socket
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from agent import __version__
+from tests.service import wire
+from tests.service.agents import ROOT, AgentProcess, environment, weir
+from tests.service.conftest import TOKEN
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def names(guarded: AgentProcess, application: str) -> tuple[str, str]:
+    """An application with two queries, known to the agent: its name, and the first one's."""
+    first = f"enrich-{application}"
+    events = [
+        wire.progress(1, query=1, name=first),
+        wire.progress(2, query=2, name=f"other-{application}"),
+    ]
+    assert guarded.post(wire.request(events, application=application)).json()["accepted"] == 2
+    return application, first
+
+
+def steer(guarded: AgentProcess, *arguments: str) -> subprocess.CompletedProcess[str]:
+    token = str(guarded.folder / "token")
+    return weir(*arguments, env={"WEIR_AGENT_URL": guarded.address, "WEIR_TOKEN_FILE": token})
+
+
+def view(guarded: AgentProcess, application: str, query: str) -> dict[str, object]:
+    answer = guarded.http.get(f"/v1/queries/{application}/{query}")
+    return dict(answer.json()["query"])
+
+
+def test_hold_limit_release(guarded: AgentProcess, names: tuple[str, str]) -> None:
+    application, query = names
+    done = steer(guarded, "hold", query, "--reason", "deploy", "--who", "kim")
+    assert (done.returncode, done.stdout) == (0, f"{application}/{query}: hold\n"), done.stderr
+    assert view(guarded, application, query)["held"] is True
+    order = next(line for line in reversed(guarded.log()) if line["event"] == "order")
+    assert order["who"] == "kim (127.0.0.1)"
+    assert order["reason"] == "deploy"
+    assert order["what"] == "hold"
+    kept = guarded.http.get("/v1/queries").json()["agent"]["orders"][-1]
+    assert (kept["who"], kept["query"], kept["what"]) == ("kim (127.0.0.1)", query, "hold")
+
+    done = steer(guarded, "limit", f"{application}/{query}", "1234", "--unit", "rows")
+    assert (done.returncode, done.stdout) == (0, f"{application}/{query}: limit 1234 rows\n")
+    reply = guarded.post(
+        wire.request([wire.progress(3, query=1, name=query)], application=application)
+    ).json()
+    assert [one["limit"] for one in reply["grants"]][:1] == [1234]
+    assert view(guarded, application, query)["manual_limit"] == 1234
+
+    done = steer(guarded, "release", query, "-a", application)
+    assert (done.returncode, done.stdout) == (0, f"{application}/{query}: release\n")
+    now = view(guarded, application, query)
+    assert (now["held"], now["manual_limit"]) == (False, None)
+
+
+def test_mode_of_one_of_a_pattern_and_of_all(tmp_path: Path) -> None:
+    with AgentProcess(tmp_path) as agent:
+        for application in ("orders", "refunds"):
+            agent.post(wire.request([wire.progress(1)], application=application))
+
+        def modes() -> dict[str, str]:
+            queries = agent.http.get("/v1/queries").json()["queries"]
+            return {one["application"]: one["mode"] for one in queries}
+
+        def run(*arguments: str) -> str:
+            done = weir("mode", *arguments, "--url", agent.address)
+            assert done.returncode == 0, done.stderr
+            return done.stdout
+
+        assert run("dry-run", "orders/query-0") == "orders/query-0: mode dry-run\n"
+        assert modes() == {"orders": "dry-run", "refunds": "on"}
+        assert run("off").splitlines() == [
+            "orders/query-0: mode off",
+            "refunds/query-0: mode off",
+        ]
+        assert modes() == {"orders": "off", "refunds": "off"}
+        assert agent.http.get("/v1/queries").json()["agent"]["mode"] == "off"
+        reply = agent.post(wire.request([wire.progress(2)], application="orders")).json()
+        assert reply["grants"] == [] or reply["grants"][0]["reason"] == "mode:off"
+        agent.post(wire.request([wire.progress(1)], application="later"))
+        assert modes()["later"] == "off"
+        run("on", "ref*/*")
+        assert modes() == {"orders": "off", "refunds": "on", "later": "off"}
+
+
+def test_no_name_draws_the_kill_switch_upon_itself(tmp_path: Path) -> None:
+    with AgentProcess(tmp_path) as agent:
+        for application, name in (("orders", "enrich"), ("*", "*"), ("[a-z]*", "?")):
+            events = [wire.progress(1, name=name)]
+            agent.post(wire.request(events, application=application))
+        done = weir("mode", "off", "--url", agent.address)
+        assert done.returncode == 0
+        queries = agent.http.get("/v1/queries").json()["queries"]
+        assert [one["mode"] for one in queries] == ["off"] * 3
+
+
+WRONG = [
+    (["hold"], "QUERY"),
+    (["limit", "q"], "'N'"),
+    (["limit", "q", "many"], "'N'"),
+    (["limit", "q", "0"], "'N'"),
+    (["limit", "q", "5", "--unit", "pages"], "pages"),
+    (["mode"], "MODE"),
+    (["mode", "auto"], "auto"),
+    (["hold", "/x"], "'/x'"),
+    (["hold", "x/"], "'x/'"),
+    (["hold", "q", "--url", "ftp://x"], "ftp://x"),
+    (["hold", "q", "--url", "localhost:9655"], "localhost:9655"),
+    (["hold", "q", "--token-file", "/nowhere"], "/nowhere"),
+    (["hold", "q", "--ca-file", "/nowhere"], "/nowhere"),
+    (["hold", "no-such-query-anywhere"], "no-such-query-anywhere"),
+    (["limit", "QUERY", "5", "--unit", "files"], "files"),
+    (["no-such-command"], "no-such-command"),
+    ([], "command"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "word"), WRONG)
+def test_wrong_usage_ends_with_2_and_one_line(
+    guarded: AgentProcess, names: tuple[str, str], arguments: list[str], word: str
+) -> None:
+    arguments = [names[1] if one == "QUERY" else one for one in arguments]
+    done = steer(guarded, *arguments)
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.count("\n") == 1, done.stderr
+    assert word.lower() in done.stderr.lower()
+    assert done.stdout == ""
+
+
+def test_a_wrong_token_is_wrong_input(guarded: AgentProcess, tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("not-this-one")
+    done = weir("hold", "q", "--url", guarded.address, "--token-file", str(tmp_path / "token"))
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "refuses the token" in done.stderr
+    assert "not-this-one" not in done.stderr
+    assert TOKEN not in done.stderr
+
+
+def test_no_agent_or_something_else_there_could_not_be_done() -> None:
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        address = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        done = weir("hold", "q", "--url", address)
+        assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+        assert f"no agent answers at {address}" in done.stderr
+
+
+def test_version_and_help() -> None:
+    assert weir("--version").stdout == f"weir {__version__}\n"
+    done = weir("--help")
+    assert done.returncode == 0
+    for command in ("agent", "top", "mode", "hold", "release", "limit"):
+        assert re.search(rf"^\s+{command} ", done.stdout, re.MULTILINE)
+    for command in ("mode", "hold", "release", "limit", "top", "agent"):
+        assert weir(command, "--help").returncode == 0
+
+
+def test_a_command_starts_without_what_it_does_not_need() -> None:
+    script = (
+        "import sys, agent.cli\n"
+        "heavy = {'uvicorn', 'starlette', 'httpx', 'pydantic', 'apscheduler', 'pyspark', 'rich'}\n"
+        "print(sorted(heavy & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        env=environment(),
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == "[]\n"

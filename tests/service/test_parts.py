@@ -1,0 +1,314 @@
+"""The service's small parts by tables: plots' rings, the record, host samples, log lines."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import math
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psutil
+import pytest
+import structlog
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.core.judgement import Point
+from agent.service import log
+from agent.service.history import POINTS, History
+from agent.service.recorder import Recorder
+from agent.sources.host import DriverCandidate, DriverProcesses, memory_limit, sample
+from tests.service import wire
+
+if TYPE_CHECKING:
+    from agent.core.fleet import Key
+
+KEY: Key = ("orders", "enrich")
+plain = st.floats(0, 1e12, allow_nan=False)
+
+
+@given(
+    st.lists(
+        st.builds(
+            Point,
+            time=st.floats(1.7e9, 2e9),
+            batch_seconds=st.none() | st.floats(0, 1e5),
+            rows=st.integers(0, 2**53),
+            backlog_rows=st.none() | plain,
+            limit=st.none() | st.integers(1, 2**53),
+            credit_rows=st.none() | plain,
+            limited=st.booleans(),
+        ),
+        max_size=POINTS + 30,
+    ),
+    st.integers(0, POINTS),
+)
+def test_the_ring_gives_back_the_newest_points(points: list[Point], newest: int) -> None:
+    history = History()
+    for point in points:
+        history.add(KEY, point)
+    kept = points[-POINTS:][-newest:] if newest else []
+    found = history.points(KEY, newest)
+    assert len(found) == len(kept)
+    for got, want in zip(found, kept, strict=True):
+        assert (got.time, got.rows, got.limit, got.limited) == (
+            want.time,
+            want.rows,
+            want.limit,
+            want.limited,
+        )
+        for name in ("batch_seconds", "backlog_rows", "credit_rows"):
+            one, other = getattr(got, name), getattr(want, name)
+            assert (one is None) == (other is None)
+            if one is not None:
+                assert math.isclose(one, other, rel_tol=1e-6, abs_tol=1e-38)
+
+
+def test_history_of_a_thousand_queries_is_small() -> None:
+    import tracemalloc
+
+    tracemalloc.start()
+    history = History()
+    for query in range(100):
+        for number in range(POINTS + 10):
+            history.add(("a", str(query)), Point(number, 1.0, 5, 2.0, 7, 3.0, True))
+    used, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert used / 100 < 8 * 1024
+    history.forget(("a", "5"))
+    assert history.points(("a", "5")) == []
+    assert len(history) == 99
+
+
+def test_a_torn_line_of_the_record_stays_alone(tmp_path: Path) -> None:
+    path = tmp_path / "record.jsonl"
+    path.write_bytes(b'{"sequence": 1}\n{"sequ')
+    recorder = Recorder(path, max_bytes=10**6, keep=2)
+    recorder.record(wire.body([wire.progress(1), wire.progress(2), wire.progress(3)]), {1})
+    recorder.close()
+    lines = path.read_text().splitlines()
+    assert lines[1] == '{"sequ'
+    assert [json.loads(line)["sequence"] for line in lines[2:]] == [1, 3]
+
+
+def test_the_record_keeps_so_many_files(tmp_path: Path) -> None:
+    path = tmp_path / "record.jsonl"
+    recorder = Recorder(path, max_bytes=4096, keep=3)
+    for sequence in range(1, 30):
+        recorder.record(wire.body([wire.progress(sequence)]), set())
+    recorder.close()
+    assert sorted(one.name for one in tmp_path.iterdir()) == [
+        "record.jsonl",
+        "record.jsonl.1",
+        "record.jsonl.2",
+        "record.jsonl.3",
+    ]
+    assert recorder.recorded_total == 29
+
+
+def files(folder: Path, of: dict[str, str]) -> None:
+    for name, text in of.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+MEMINFO = {"proc/meminfo": "MemTotal: 1000 kB\nMemFree: 1 kB\nMemAvailable: 400 kB\n"}
+LIMITS = {
+    "cgroup v2, the tightest level": (
+        {
+            "proc/7/cgroup": "0::/pods/pod1/main\n",
+            "sys/pods/memory.max": "900000\n",
+            "sys/pods/memory.current": "1",
+            "sys/pods/pod1/memory.max": "500000\n",
+            "sys/pods/pod1/memory.current": "300000\n",
+            "sys/pods/pod1/memory.stat": "anon 5\ninactive_file 100000\n",
+            "sys/pods/pod1/memory.events": "low 0\noom_kill 2\n",
+            "sys/pods/pod1/main/memory.max": "max\n",
+        },
+        (500000, "cgroup2", 200000, 2),
+    ),
+    "cgroup v2 inside a container": (
+        {
+            "proc/7/cgroup": "0::/\n",
+            "sys/memory.max": "700000\n",
+            "sys/memory.current": "600000\n",
+        },
+        (700000, "cgroup2", 600000, None),
+    ),
+    "cgroup v2, above its namespace": (
+        {"proc/7/cgroup": "0::/../sibling\n", "sys/memory.max": "700000\n"},
+        (700000, "cgroup2", None, None),
+    ),
+    "cgroup v1": (
+        {
+            "proc/7/cgroup": "5:cpu:/x\n4:hugetlb,memory:/docker/abc\n",
+            "sys/memory/docker/abc/memory.limit_in_bytes": "800000\n",
+            "sys/memory/docker/abc/memory.usage_in_bytes": "500000\n",
+            "sys/memory/docker/abc/memory.stat": (
+                "hierarchical_memory_limit 600000\ntotal_inactive_file 1000\n"
+            ),
+        },
+        (600000, "cgroup1", 499000, None),
+    ),
+    "cgroup v1 whose path a container hides": (
+        {
+            "proc/7/cgroup": "4:memory:/docker/abc\n",
+            "sys/memory/memory.limit_in_bytes": "800000\n",
+            "sys/memory/memory.usage_in_bytes": "500000\n",
+        },
+        (800000, "cgroup1", 500000, None),
+    ),
+    "cgroup v1 without a limit": (
+        {
+            "proc/7/cgroup": "4:memory:/\n",
+            "sys/memory/memory.limit_in_bytes": "9223372036854771712\n",
+        },
+        (1024000, "host", 614400, None),
+    ),
+    "nothing": ({}, (1024000, "host", 614400, None)),
+    "nonsense": (
+        {"proc/7/cgroup": "what\n::\n0::/a\n", "sys/a/memory.max": "lots\n"},
+        (1024000, "host", 614400, None),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", LIMITS)
+def test_memory_limits(tmp_path: Path, case: str) -> None:
+    tree, expected = LIMITS[case]
+    (tmp_path / "sys").mkdir()
+    files(tmp_path, MEMINFO | tree)
+    found = memory_limit(7, proc=tmp_path / "proc", cgroups=tmp_path / "sys")
+    assert found is not None
+    assert (
+        found.limit_bytes,
+        found.source,
+        found.used_bytes,
+        found.oom_kills_total,
+    ) == expected
+
+
+def test_an_address_space_limit_counts_where_it_is_tighter(tmp_path: Path) -> None:
+    files(tmp_path, MEMINFO | {"proc/7/status": "Name: java\nVmSize: 300 kB\n"})
+    found = memory_limit(7, proc=tmp_path / "proc", cgroups=tmp_path, rlimit_bytes=500_000)
+    assert found is not None
+    assert (found.limit_bytes, found.source, found.used_bytes) == (500_000, "rlimit", 307_200)
+
+
+def test_this_process_as_a_sample() -> None:
+    taken = sample(psutil.Process(), "agent", "", 5.0)
+    assert taken is not None
+    assert taken.pid == os.getpid()
+    assert taken.resident_bytes > 10**6
+    assert taken.cpu_seconds_total > 0
+    assert taken.open_files
+    assert taken.memory is not None
+
+
+def test_which_processes_are_taken_for_a_driver() -> None:
+    import socket
+
+    here, own = socket.gethostname(), os.getpid()
+    table = [
+        (DriverCandidate("a", here, None, own), ["python"]),
+        (DriverCandidate("a", here, own, None), []),  # this is no Java
+        (DriverCandidate("a", "elsewhere", None, own), []),
+        (DriverCandidate("a", here, None, 2**22 + 1), []),
+        (DriverCandidate("a", here, -1, 0), []),
+        (DriverCandidate("a", here, 2**70, 2**70), []),
+    ]
+    for candidate, roles in table:
+        drivers = DriverProcesses("auto")
+        for _ in range(2):
+            assert [one.role for one in drivers.sample([candidate], 1.0)] == roles, candidate
+    assert DriverProcesses("off").sample([table[0][0]], 1.0) == []
+    named = DriverProcesses(own).sample([table[2][0]], 1.0)
+    assert [(one.pid, one.application) for one in named] == [(own, "a")]
+
+
+@pytest.fixture
+def stream() -> io.StringIO:
+    return io.StringIO()
+
+
+@pytest.fixture(autouse=True)
+def restore_logging() -> object:
+    import logging
+
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    structlog.reset_defaults()
+
+
+HOSTILE = 'a\nb\x1b[2J\u202e"><script> \ud800 ' + "x" * 1000
+
+
+@pytest.mark.parametrize("log_format", ["json", "text"])
+def test_log_lines_hold_no_hostile_text(stream: io.StringIO, log_format: str) -> None:
+    log.configure(log_format, "info", stream)
+    logger = structlog.get_logger()
+    logger.warning(HOSTILE, query=HOSTILE, number=5, nothing=None)
+    logger.debug("below the level")
+    lines = stream.getvalue().splitlines()
+    assert len(lines) == 1
+    assert lines[0].isprintable()
+    assert len(lines[0]) < 2500
+    if log_format == "json":
+        line = json.loads(lines[0])
+        assert line["number"] == 5
+        assert line["level"] == "warning"
+        assert line["query"].startswith(r"a\nb\x1b[2J")
+
+
+def test_errors_show_where_but_no_values(stream: io.StringIO) -> None:
+    log.configure("json", "info", stream)
+
+    def fail(secret: str) -> None:
+        assert secret
+        raise ValueError("bad")
+
+    try:
+        fail("s3cret")
+    except ValueError as error:
+        structlog.get_logger().error("it failed", exc_info=error)
+    line = json.loads(stream.getvalue())
+    assert line["error"] == "ValueError: bad"
+    assert "test_parts.py" in line["at"]
+    assert "s3cret" not in stream.getvalue()
+
+
+def test_a_log_that_cannot_be_written_ends_nothing() -> None:
+    full = Path("/dev/full").open("w", buffering=1)  # noqa: SIM115 - closing fails too
+    log.configure("json", "info", full)
+    structlog.get_logger().info("hello")
+    with contextlib.suppress(OSError):
+        full.close()
+
+
+def test_repeated_warnings_come_rarely_and_are_counted() -> None:
+    said: list[tuple[str, dict[str, object]]] = []
+    rarely = log.Rarely(60.0)
+
+    def say(what: str, **values: object) -> None:
+        said.append((what, values))
+
+    for now in (0.0, 1.0, 59.0, 60.0, 61.0):
+        rarely.warn(say, "disk full", now, cause="x")
+    rarely.warn(say, "other", 61.0)
+    rarely.reset("disk full")
+    rarely.warn(say, "disk full", 62.0)
+    rarely.warn(say, "disk full", 10.0)  # the clock went back: better said once too often
+    assert said == [
+        ("disk full", {"cause": "x"}),
+        ("disk full", {"cause": "x", "repeated": 2}),
+        ("other", {}),
+        ("disk full", {}),
+        ("disk full", {}),
+    ]
