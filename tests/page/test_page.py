@@ -94,7 +94,7 @@ def test_a_query_is_told_in_full(open_page: Callable[..., Watched], fleet: Fleet
         "7.1k rows/s in all",
         "Arrivals need 1.4 times the present capacity",
         "The target of 5 s cannot be kept",
-        "raise: a smaller batch would not keep up with arrivals",
+        "floor: a smaller batch would not keep up with arrivals",
         "a larger batch would take over 48 s, 0.8 of the deadline",
         "fixed cost of a batch",
         "addBatch",

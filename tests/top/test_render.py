@@ -17,7 +17,7 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from agent.export.terminal.cells import fit, share_bar, sparkline, target_bar
+from agent.export.terminal.cells import columns, fit, share_bar, sparkline, target_bar
 from agent.export.terminal.choose import press
 from agent.export.terminal.render import SORTS, Selection, arrange, lines, render
 from agent.export.terminal.snapshot import NotAnAgent, Snapshot, read_answer
@@ -243,3 +243,11 @@ def test_drawings() -> None:
     assert target_bar(None, 5, 8, "").plain == " " * 8
     assert share_bar([(0.5, "#", ""), (0.25, "=", ""), (0.25, ".", "")], 8).plain == "####==.."
     assert share_bar([(1 / 3, "#", "")] * 3, 10).plain == "#" * 10
+
+
+def test_tall_plots() -> None:
+    drawn = columns([1, 4, None, 8, 0], 6, 8, 2, ["a"] * 5, mark=6)
+    assert [line.plain for line in drawn] == ["┄┄┄┄█┄", " ▂█ █▁"]
+    assert [line.plain for line in columns([1, 8], 3, 8, 1, ["a"] * 2)] == [" ▂█"]
+    assert [line.plain for line in columns([], 2, 0, 3, [])] == ["  "] * 3
+    assert len(columns([8] * 50, 50, 8, 1, ["a"] * 50)[0].spans) == 1, "one span a run"

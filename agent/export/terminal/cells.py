@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import textwrap
 import unicodedata
+from itertools import groupby
 from typing import TYPE_CHECKING, Final, Literal
 
 from rich.cells import cell_len, set_cell_size
@@ -84,6 +85,51 @@ def _step(value: float | None, top: float) -> str:
         return " "
     share = min(1.0, max(0.0, value / top)) if top > 0 else 0.0
     return _STEPS[min(len(_STEPS) - 1, math.floor(share * len(_STEPS)))]
+
+
+def columns(
+    values: Sequence[float | None],
+    width: int,
+    top: float,
+    tall: int,
+    styles: Sequence[str],
+    *,
+    mark: float | None = None,
+) -> list[Text]:
+    """The last ``width`` values as columns of ``tall`` lines, from 0 to ``top``.
+
+    ``mark`` is a value drawn as a dashed line behind the columns where ``tall`` is over 1.
+    """
+    shown = list(values)[-width:]
+    kept = list(styles)[-width:]
+    if tall == 1:
+        cells = [(_step(value, top), style) for value, style in zip(shown, kept, strict=True)]
+        return [_runs([(" ", "")] * (width - len(shown)) + cells)]
+    marked = None
+    if mark is not None and 0 < mark <= top:
+        marked = tall - 1 - min(tall - 1, math.floor(mark / top * tall))
+    drawn = []
+    for row in range(tall):
+        behind = "┄" if row == marked else " "
+        cells = [(behind, "bright_black")] * (width - len(shown))
+        for value, style in zip(shown, kept, strict=True):
+            share = 0.0
+            if value is not None and is_known(value) and top > 0:
+                share = min(1.0, max(0.0, value / top))
+            # Any known value leaves a trace on the lowest line.
+            eighths = max(math.floor(share * tall * 8), 0 if value is None else 1)
+            filled = min(8, max(0, eighths - 8 * (tall - 1 - row)))
+            cells.append((_STEPS[filled - 1], style) if filled else (behind, "bright_black"))
+        drawn.append(_runs(cells))
+    return drawn
+
+
+def _runs(cells: Sequence[tuple[str, str]]) -> Text:
+    """Cells as text, with one change of style a run: a frame crosses slow connections."""
+    text = Text()
+    for style, run in groupby(cells, key=lambda cell: cell[1]):
+        text.append("".join(character for character, _ in run), style)
+    return text
 
 
 def target_bar(value: float | None, target: float | None, width: int, style: str) -> Text:

@@ -7,21 +7,37 @@ from typing import TYPE_CHECKING, Final
 
 from rich.text import Text
 
-from agent.export.terminal.cells import STYLES, begin, fit, name, share_bar, sparkline, wrap
+from agent.export.terminal.cells import (
+    STYLES,
+    begin,
+    columns,
+    fit,
+    name,
+    share_bar,
+    sparkline,
+    wrap,
+)
 from agent.export.terminal.format import clock, count, duration, is_known, percent, quantity, rate
 from agent.export.terminal.order import Entry, batch_tone, shares
 from agent.export.terminal.words import words
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from agent.core.judgement import Decision, QueryView, SourceView
 
 _SHOWN_SOURCES: Final = 4
+_PLOTS: Final = 3
+_TALLEST_PLOT: Final = 5
 _DESCRIPTION = re.compile(r"([\w.$]+?)(?:V2)?\[(.*)\]", re.ASCII | re.DOTALL)
 _SUBSCRIBE = re.compile(r"Subscribe(?:Pattern)?\[(.*)\]", re.DOTALL)
 
 
-def detail(entry: Entry, now: float, width: int, room: int) -> list[Text]:
-    """The pane of one query, at most ``room`` lines, what matters most first."""
+def detail(entry: Entry, now: float, width: int, room: int, *, stretch: bool = True) -> list[Text]:
+    """The pane of one query, at most ``room`` lines, what matters most first.
+
+    With ``stretch`` the plots grow into what room is left.
+    """
     if room <= 0:
         return []
     view = entry.view
@@ -30,16 +46,16 @@ def detail(entry: Entry, now: float, width: int, room: int) -> list[Text]:
     title.append(f" of {name(view.application, 80)} ", "bright_black")
     title.append(f"{entry.level.symbol} {entry.level.label} ", STYLES[entry.level.tone])
     title.append("─" * max(0, width - title.cell_len), "bright_black")
-    parts = [
-        *_alarm(entry, now, width),
-        *_flow(entry, now, width),
-        *_plots(view, width),
+    before = [*_alarm(entry, now, width), *_flow(entry, now, width)]
+    after = [
         *_capacity(view, width),
         *_decisions(view, now, width),
         *_checkpoint(view, width),
         *_missing(view, width),
     ]
-    return [title, *parts][:room]
+    spare = room - 1 - len(before) - _PLOTS - len(after) if stretch else 0
+    tall = 1 + min(_TALLEST_PLOT - 1, max(0, spare) // _PLOTS)
+    return [title, *before, *_plots(view, width, tall), *after][:room]
 
 
 def _alarm(entry: Entry, now: float, width: int) -> list[Text]:
@@ -188,18 +204,16 @@ def _flow(entry: Entry, now: float, width: int) -> list[Text]:
     return drawn
 
 
-def _plots(view: QueryView, width: int) -> list[Text]:
+def _plots(view: QueryView, width: int, tall: int) -> list[Text]:
+    """Batch time, backlog and limit, each ``tall`` lines high; figures beside the last line."""
     room = max(10, min(60, width - 48, len(view.history) + 1))
     seconds, running = batch_now(view)
-    batch = begin(" batch    ", "bright_black").append_text(batch_spark(view, room))
-    batch.append(f"  {duration(seconds)}{' and running' if running else ''}", "bold")
+    batch = Text().append(f"{duration(seconds)}{' and running' if running else ''}", "bold")
     batch.append(f", target {duration(view.target_seconds)}")
     if view.deadline_seconds is not None:
         batch.append(f", deadline {duration(view.deadline_seconds)}")
     waiting = [*(point.backlog_rows for point in view.history), view.backlog_rows]
-    backlog = begin(" backlog  ", "bright_black")
-    backlog.append(sparkline(waiting, room, max((v for v in waiting if v), default=1.0)), "cyan")
-    backlog.append(f"  {quantity(view.backlog_rows, 'rows')}", "bold")
+    backlog = Text().append(quantity(view.backlog_rows, "rows"), "bold")
     if view.backlog_seconds is not None:
         backlog.append(f", {duration(view.backlog_seconds)} behind")
     if view.estimated_time_to_consume_seconds and view.backlog_rows:
@@ -207,16 +221,32 @@ def _plots(view: QueryView, width: int) -> list[Text]:
     unit = view.limit.unit or "rows"
     steps: list[float | None] = [point.limit for point in view.history]
     steps.append(view.limit.current)
-    limit = begin(" limit    ", "bright_black")
-    limit.append(sparkline(steps, room, 1.15 * max((v for v in steps if v), default=1.0)), "cyan")
-    limit.append(f"  {quantity(view.limit.current, unit)}", "bold")
+    limit = Text().append(quantity(view.limit.current, unit), "bold")
     if view.limit.next is not None and view.limit.next != view.limit.current:
         limit.append(f" → {quantity(view.limit.next, unit)}")
     for source in view.sources[:1]:
         if source.exclusive_rows is not None or source.floating_rows is not None:
             own, shared = count(source.exclusive_rows), count(source.floating_rows)
             limit.append(f", credit {own} own + {shared} shared")
-    return [batch, backlog, limit]
+    long, top = _batch_seconds(view)
+    most = max((v for v in waiting if v), default=1.0)
+    largest = 1.15 * max((v for v in steps if v), default=1.0)
+    styles = _batch_styles(long, view)
+    target = view.target_seconds
+    return [
+        *_plot("batch", columns(long, room, top, tall, styles, mark=target), batch),
+        *_plot("backlog", columns(waiting, room, most, tall, ["cyan"] * len(waiting)), backlog),
+        *_plot("limit", columns(steps, room, largest, tall, ["cyan"] * len(steps)), limit),
+    ]
+
+
+def _plot(title: str, drawn: list[Text], figures: Text) -> list[Text]:
+    lines = []
+    for number, line in enumerate(drawn):
+        last = number == len(drawn) - 1
+        text = begin(f" {title if last else '':<9}", "bright_black").append_text(line)
+        lines.append(text.append("  ").append_text(figures) if last else text)
+    return lines
 
 
 def capacity_words(view: QueryView) -> list[str]:
@@ -312,16 +342,24 @@ def batch_now(view: QueryView) -> tuple[float | None, bool]:
     return view.batch_seconds, False
 
 
-def batch_spark(view: QueryView, width: int) -> Text:
-    """Batch seconds, each in its tone; the running batch last."""
+def _batch_seconds(view: QueryView) -> tuple[list[float | None], float]:
+    """Batch seconds, the running batch last, and how high to draw."""
     seconds = [point.batch_seconds for point in view.history]
     if view.up and view.running_seconds is not None:
         seconds.append(view.running_seconds)
+    known = [s for s in seconds if s is not None]
+    return seconds, max([*known, 1.5 * (view.target_seconds or 0.0)], default=1.0)
+
+
+def batch_spark(view: QueryView, width: int) -> Text:
+    """The last batches' seconds, each in its tone; the running batch last."""
+    seconds, _ = _batch_seconds(view)
     seconds = seconds[-width:]
     known = [s for s in seconds if s is not None]
     top = max([*known, 1.5 * (view.target_seconds or 0.0)], default=1.0)
-    text = Text(" " * (width - len(seconds)))
-    for value in seconds:
-        tone = batch_tone(value, view)
-        text.append(sparkline([value], 1, top), "cyan" if tone == "ok" else STYLES[tone])
-    return text
+    return columns(seconds, width, top, 1, _batch_styles(seconds, view))[0]
+
+
+def _batch_styles(seconds: Sequence[float | None], view: QueryView) -> list[str]:
+    tones = [batch_tone(value, view) for value in seconds]
+    return ["cyan" if tone == "ok" else STYLES[tone] for tone in tones]

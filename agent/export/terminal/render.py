@@ -244,7 +244,7 @@ def _body(
 ) -> list[Text]:
     if alone:
         return detail(entries[at], now, width, room)
-    wanted = detail(entries[at], now, width, 100)
+    wanted = detail(entries[at], now, width, 100, stretch=False)
     # At least half of the screen for the list, as far as it needs it; a pane below 6 lines says
     # too little to be worth its place.
     rows = min(len(entries), max(room // 2 - 1, room - 1 - len(wanted)))

@@ -250,7 +250,7 @@ function ratePlot(view, points, span, hover) {
 }
 
 function decisions(view, now) {
-  const list = view.decisions.slice(-8).reverse();
+  const list = view.decisions.slice(-6).reverse();
   const several = view.sources.length > 1;
   return h(
     "section",
