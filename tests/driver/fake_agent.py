@@ -229,3 +229,16 @@ class FakeAgent:
             handler.send_header(name, value)
         handler.end_headers()
         handler.wfile.write(body)
+
+
+def main() -> None:
+    """``python -m tests.driver.fake_agent MODE``: prints its address, runs until input ends."""
+    import sys
+
+    with FakeAgent(mode=sys.argv[1]) as agent:
+        print(agent.url, flush=True)
+        sys.stdin.read()
+
+
+if __name__ == "__main__":
+    main()

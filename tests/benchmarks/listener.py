@@ -1,0 +1,314 @@
+"""What Weir costs a job: time on Spark's listener bus, and rows per second with and without it.
+
+Run as ``python -m tests.benchmarks.listener`` (``--bus`` or ``--rows`` for one half). Bus times are
+the JVM's own timer of the streaming listener bus; each listener has a fresh JVM. Rates are paired
+and interleaved runs of the same job in one JVM, the first of a pair alternating; A/A pairs, both
+without Weir, show what the machine's noise alone does to such a ratio.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import json
+import shutil
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+ROOT: Final = Path(__file__).parents[2]
+BUS_BATCHES: Final = 20
+BUS_WARM_UP: Final = 4  # of them, not counted: first calls, first connection, JIT
+ROCKSDB: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+TIMER_END: Final = "StreamingQueryListenerBus"
+RESERVOIR: Final = 1028  # what a timer of the JVM keeps; with fewer events it keeps them all
+
+
+def spark_session(name: str, partitions: int = 2) -> Any:
+    from pyspark.sql import SparkSession
+
+    session = (
+        SparkSession.builder.master("local[2]")
+        .appName(name)
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.sql.shuffle.partitions", str(partitions))
+        .config("spark.sql.streaming.stateStore.providerClass", ROCKSDB)
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("OFF")
+    return session
+
+
+def write_input(folder: Path, files: int, rows_per_file: int) -> None:
+    folder.mkdir(parents=True)
+    for number in range(files):
+        lines = (f'{{"k":{n % 97},"v":{n}}}' for n in range(rows_per_file))
+        (folder / f"{number:05d}.json").write_text("\n".join(lines))
+
+
+def stateful(session: Any, folder: Path, files_per_batch: int) -> Any:
+    frame = (
+        session.readStream.schema("k int, v int")
+        .option("maxFilesPerTrigger", str(files_per_batch))
+        .json(str(folder))
+    )
+    return frame.groupBy("k").count().writeStream.outputMode("update").format("noop")
+
+
+# -- time on the listener bus ----------------------------------------------------------------------
+
+
+def bus_child(mode: str, agent_url: str) -> None:
+    """Runs the job with one listener and prints what the JVM's timer saw."""
+    session = spark_session("listener bus", partitions=1)  # few events: the timer keeps 1028
+    heard: list[str] = []
+    if mode == "pyspark":
+        from pyspark.sql.streaming import StreamingQueryListener
+
+        class Same(StreamingQueryListener):
+            def onQueryStarted(self, event: Any) -> None:
+                pass
+
+            def onQueryProgress(self, event: Any) -> None:
+                heard.append(event.progress.json)
+
+            def onQueryIdle(self, event: Any) -> None:
+                pass
+
+            def onQueryTerminated(self, event: Any) -> None:
+                pass
+
+        session.streams.addListener(Same())
+    elif mode == "weir":
+        import spark_listener
+
+        assert spark_listener.attach(session, agent_url=agent_url, first_batch_seconds=0).active
+    with tempfile.TemporaryDirectory() as place:
+        write_input(Path(place) / "in", BUS_BATCHES, 20)
+        writer = stateful(session, Path(place) / "in", 1)
+        query = writer.option("checkpointLocation", f"{place}/checkpoint").start()
+        bus = session.sparkContext._jsc.sc().listenerBus()
+        timers = bus.metrics().metricRegistry().getTimers()
+        timer = timers[next(key for key in timers if key.endswith(TIMER_END))]
+
+        def durations_after(batches: int) -> tuple[int, collections.Counter[int]]:
+            while len(query.recentProgress) < batches:
+                assert query.isActive
+                time.sleep(0.1)
+            bus.waitUntilEmpty(120_000)
+            seen = len(query.recentProgress)
+            found = collections.Counter(timer.getSnapshot().getValues())
+            assert timer.getCount() <= RESERVOIR, timer.getCount()
+            return seen, found
+
+        cold, before = durations_after(BUS_WARM_UP)
+        warm, after = durations_after(BUS_BATCHES)
+        query.stop()
+    milliseconds = sorted(value / 1e6 for value in (after - before).elements())
+    events = warm - cold
+    print(
+        json.dumps(
+            {
+                "events": events,
+                "mean": sum(milliseconds) / events,
+                # The events of progress are by far the longest: the rest only passes by.
+                "median": statistics.median(milliseconds[-events:]),
+            }
+        )
+    )
+    session.stop()
+
+
+def bus() -> float:
+    """Prints and returns how many times less the bus is kept busy."""
+    found: dict[str, dict[str, float]] = {}
+    with agent_process("up") as url:
+        for mode in ("none", "pyspark", "weir"):
+            done = subprocess.run(
+                [sys.executable, "-m", __spec__.name, "--child", mode, "--agent", url],
+                cwd=ROOT,
+                capture_output=True,
+                text=True,
+                timeout=400,
+                check=False,
+            )
+            if done.returncode:
+                raise SystemExit(f"{mode}: {done.stderr[-2000:]}")
+            found[mode] = json.loads(done.stdout.strip().splitlines()[-1])
+    base = found["none"]["mean"]
+    print(f"listener bus without a listener: {base:.2f} ms per batch, taken off below")
+    for mode in ("pyspark", "weir"):
+        print(
+            f"listener bus, {mode:8}: mean {found[mode]['mean'] - base:8.2f} ms, median "
+            f"{found[mode]['median']:8.2f} ms per progress event ({found[mode]['events']} events)"
+        )
+    ratio = (found["pyspark"]["mean"] - base) / (found["weir"]["mean"] - base)
+    medians = found["pyspark"]["median"] / found["weir"]["median"]
+    print(f"ratio: {ratio:.0f} times less on the listener bus (of medians: {medians:.0f}; aim: 50)")
+    return ratio
+
+
+# -- rows per second -------------------------------------------------------------------------------
+
+
+@contextmanager
+def agent_process(kind: str) -> Iterator[str]:
+    """The address of an agent of this kind, in a process of its own."""
+    if kind == "gone":
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        yield f"http://127.0.0.1:{port}"
+        return
+    if kind == "up":
+        # Dry run: everything but the change of limits, which would change the job itself.
+        state = Path(tempfile.mkdtemp())
+        process = subprocess.Popen(
+            [Path(sys.executable).parent / "weir", "agent", "--port", "0",
+             "--state-dir", state, "--address-file", state / "address", "--mode", "dry-run"],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        try:
+            address = state / "address"
+            until = time.monotonic() + 30
+            while not (address.exists() and address.read_text().strip()):
+                if process.poll() is not None or time.monotonic() > until:
+                    raise SystemExit("the agent did not start")
+                time.sleep(0.05)
+            text = address.read_text().strip()
+            yield text if text.startswith("http") else f"http://{text}"
+        finally:
+            process.terminate()
+            process.wait(20)
+            shutil.rmtree(state, ignore_errors=True)
+        return
+    mode = {"hangs": "hang", "garbage": "garbage"}[kind]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.driver.fake_agent", mode],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        yield process.stdout.readline().strip()
+    finally:
+        process.terminate()
+        process.wait(20)
+
+
+def timed(session: Any, folder: Path, files_per_batch: int, rows: int) -> float:
+    """Rows per second of one run over the whole input."""
+    checkpoint = tempfile.mkdtemp()
+    writer = stateful(session, folder, files_per_batch).option("checkpointLocation", checkpoint)
+    begun = time.perf_counter()
+    query = writer.trigger(availableNow=True).start()
+    query.awaitTermination()
+    seconds = time.perf_counter() - begun
+    assert sum(progress["numInputRows"] for progress in query.recentProgress) == rows
+    shutil.rmtree(checkpoint, ignore_errors=True)
+    return rows / seconds
+
+
+def pairs(
+    count: int, run: Callable[[], float], prepare: Callable[[], None], undo: Callable[[], None]
+) -> list[float]:
+    """Ratios of rates, prepared over plain; which comes first alternates."""
+
+    def prepared() -> float:
+        prepare()
+        try:
+            return run()
+        finally:
+            undo()
+
+    ratios = []
+    for number in range(count):
+        if number % 2:
+            plain, ours = run(), prepared()
+        else:
+            ours, plain = prepared(), run()
+        ratios.append(ours / plain)
+    return ratios
+
+
+def rows(count: int, files: int, rows_per_file: int, files_per_batch: int) -> bool:
+    """Prints the ratios per kind of agent; true where each is 0.99 or inside the noise."""
+    import spark_listener
+
+    session = spark_session("rows per second")
+    place = Path(tempfile.mkdtemp())
+    write_input(place / "in", files, rows_per_file)
+
+    def run() -> float:
+        return timed(session, place / "in", files_per_batch, files * rows_per_file)
+
+    for _ in range(3):
+        run()  # warm up
+    noise = pairs(count, run, lambda: None, lambda: None)
+    spread = max(abs(ratio - 1.0) for ratio in noise)
+    deviation = statistics.pstdev(noise) / count**0.5
+    print(
+        f"A/A, no Weir in either: median {statistics.median(noise):.3f}, "
+        f"{min(noise):.3f} to {max(noise):.3f} over {count} pairs"
+    )
+    good = True
+    for kind in ("up", "gone", "hangs", "garbage"):
+        with agent_process(kind) as url:
+
+            def attach(url: str = url) -> None:
+                made = spark_listener.attach(session, agent_url=url)
+                assert made.active, made.reason
+                time.sleep(0.3)  # past the first exchange, as in any job that runs for a while
+
+            ratios = pairs(count, run, attach, spark_listener.detach)
+        median = statistics.median(ratios)
+        inside = median >= 0.99 or 1.0 - median <= spread
+        good = good and inside
+        print(
+            f"agent {kind:8}: median {median:.3f}, {min(ratios):.3f} to {max(ratios):.3f} over "
+            f"{count} pairs: {'fine' if inside else 'TOO SLOW'}",
+            flush=True,
+        )
+    print(f"noise: a single pair strays up to {spread:.3f}, the mean of A/A by {deviation:.3f}")
+    session.stop()
+    shutil.rmtree(place, ignore_errors=True)
+    return good
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--bus", action="store_true", help="only the listener bus")
+    parser.add_argument("--rows", action="store_true", help="only rows per second")
+    parser.add_argument("--pairs", type=int, default=7)
+    parser.add_argument("--files", type=int, default=32)
+    parser.add_argument("--rows-per-file", type=int, default=4000)
+    parser.add_argument("--files-per-batch", type=int, default=4)
+    parser.add_argument("--child", help=argparse.SUPPRESS)
+    parser.add_argument("--agent", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.child:
+        bus_child(given.child, given.agent)
+        return 0
+    good = True
+    if given.bus or not given.rows:
+        good = bus() >= 50 and good
+    if given.rows or not given.bus:
+        good = rows(given.pairs, given.files, given.rows_per_file, given.files_per_batch) and good
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
