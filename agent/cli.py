@@ -300,6 +300,31 @@ def _checkpoint_inspect(
     _on_checkpoint(lambda: inspect(directory, as_json=as_json, deep=deep))
 
 
+@app.command("savepoint")
+def _savepoint(
+    *,
+    directory: CheckpointArgument,
+    destination: Annotated[
+        str, typer.Argument(metavar="DEST", help="Where to; must be empty or not there.")
+    ],
+    rollback_sink: Annotated[
+        str | None,
+        typer.Option(
+            "--rollback-sink",
+            metavar="DIR",
+            help="Tell what to move aside in a file sink so that it ends at the same batch.",
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Take a verified copy of a checkpoint at its newest commit, while the query runs."""
+    from agent.checkpoint.savepoint_command import savepoint
+
+    _on_checkpoint(
+        lambda: savepoint(directory, destination, rollback_sink=rollback_sink, as_json=as_json)
+    )
+
+
 @app.command("rescue")
 def _rescue(
     *,

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from agent.checkpoint.report import Report
     from agent.checkpoint.rescue_command import RescueReport
+    from agent.checkpoint.savepoint_command import SavepointReport
     from agent.checkpoint.soundness import Finding
 
 _COLOURS: Final = {"error": "red", "warning": "yellow", "info": "cyan"}
@@ -126,6 +127,28 @@ def show_rescue(console: Console, report: RescueReport) -> None:
             f"Restart source {advice.source} with: [bold]{limit}[/] ({_text(advice.detail)})",
             highlight=False,
         )
+
+
+def show_savepoint(console: Console, report: SavepointReport) -> None:
+    """Prints what was copied and how to restore it."""
+    manifest = report.manifest
+    console.print(
+        f"[green]Savepoint[/] of batch {manifest.batch_id} at [bold]{_text(report.destination)}[/]:"
+        f" {len(manifest.files):,} files, {size(manifest.bytes)}, verified.",
+        highlight=False,
+    )
+    console.print(
+        f"A query that starts from it plans batch {manifest.batch_id + 1}. Start it only with a"
+        f" sink that is empty or rolled back to batch {manifest.batch_id}: one that holds later"
+        " batches passes over theirs, and rows are lost.",
+        highlight=False,
+    )
+    if report.rollback is not None:
+        console.print(f"{_text(report.rollback.sink)}: {_text(report.rollback.detail)}")
+        for entry in report.rollback.log_entries:
+            console.print(f"  _spark_metadata/{_text(entry)}", highlight=False)
+        for path in report.rollback.data_files:
+            console.print(f"  {_text(path)}", highlight=False)
 
 
 def show_findings(console: Console, findings: Iterable[Finding]) -> None:

@@ -37,6 +37,7 @@ class Move(msgspec.Struct, frozen=True):
     size: int
     modified: float
     group: Group
+    folder: bool = False  # a whole folder; ``size`` is then of all below it
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -63,17 +64,22 @@ def plan_rescue(
     sink: SinkVerdict | None,
     accept_duplicates: bool,
     held_by: list[str],
+    state_folder: bool,
     now: float,
     quiet_seconds: float = QUIET_SECONDS,
 ) -> Plan:
     """Plans a rescue. Pure; ``now`` in epoch seconds.
 
     ``sink`` is None where no batch is open. ``held_by`` names what shows that the query lives.
+    ``state_folder``: whether there is a folder ``state`` at all, be it empty.
     """
     layout = checkpoint.layout
     base = layout.latest_commit
     opened = open_batches(checkpoint)
-    moves = [*_state_moves(checkpoint, base), *_log_moves(checkpoint, base)]
+    moves = [
+        *_state_moves(checkpoint, base, state_folder=state_folder),
+        *_log_moves(checkpoint, base),
+    ]
     refusals: list[Finding] = []
     notes: list[str] = []
     if moves:
@@ -132,30 +138,32 @@ def refuse_if_held(
     return found
 
 
-def _state_moves(checkpoint: Checkpoint, base: int) -> list[Move]:
+def _state_moves(checkpoint: Checkpoint, base: int, *, state_folder: bool) -> list[Move]:
     layout = checkpoint.layout
+    if base < 0:
+        # No batch has ever finished, so all of it is of the unfinished one. Spark 4.2 and later
+        # refuse to begin with a state folder that has anything in it, empty folders included.
+        size = sum(file.size for files in layout.state.values() for file in files)
+        size += sum(file.size for files in layout.shared.values() for file in files)
+        return [Move("state", size, layout.newest, "state", folder=True)] if state_folder else []
     doomed: list[tuple[str, int, float]] = [
         (file.path, file.size, file.modified)
         for files in layout.state.values()
         for file in files
         if file.version > base + 1
     ]
-    if base < 0:
-        # No batch has ever finished: schemas, too, are of the unfinished one.
-        doomed += [(file.path, file.size, file.modified) for file in layout.schemas]
-    else:
-        doomed += [
-            (file.path, file.size, file.modified)
-            for file in layout.schemas
-            if (schema_batch(file.path) or 0) > base
-        ]
+    doomed += [
+        (file.path, file.size, file.modified)
+        for file in layout.schemas
+        if (schema_batch(file.path) or 0) > base
+    ]
     doomed.sort(key=lambda file: file[0])
     return [move for file in doomed for move in _with_checksums(checkpoint, *file, group="state")]
 
 
 def _log_moves(checkpoint: Checkpoint, base: int) -> list[Move]:
     layout = checkpoint.layout
-    moves: list[Move] = []
+    moves = _leftovers(checkpoint) if base < 0 else []
     for batch_id in sorted(layout.offsets, reverse=True):
         if batch_id > base:
             file = layout.offsets[batch_id]
@@ -172,6 +180,21 @@ def _log_moves(checkpoint: Checkpoint, base: int) -> list[Move]:
                     checkpoint, entry.path, entry.size, entry.modified, group="source"
                 )
     return moves
+
+
+def _leftovers(checkpoint: Checkpoint) -> list[Move]:
+    """Unfinished writes in the logs: Spark 4.2 and later begin only where there are none."""
+    layout = checkpoint.layout
+    logs = {file.path for file in (*layout.offsets.values(), *layout.commits.values())}
+    found = list(layout.temporary)
+    found += [
+        file for owner, files in layout.checksums.items() if owner not in logs for file in files
+    ]
+    return [
+        Move(file.path, file.size, file.modified, "offsets")
+        for file in sorted(found, key=lambda file: file.path)
+        if file.path.startswith(("offsets/", "commits/"))
+    ]
 
 
 def _with_checksums(
@@ -229,10 +252,9 @@ def _refuse_if_unsound(
                 remedy="start from a savepoint; the commits between were lost",
             )
         )
-    # State ahead by more than one is what too many open batches leave: said above.
-    return refusals + [
-        error for error in soundness.errors if error.check != "offsets_without_commits"
-    ]
+    # Of these two the first was said above, and the second is what a rescue mends.
+    passed = ("offsets_without_commits", "leftovers_at_start")
+    return refusals + [error for error in soundness.errors if error.check not in passed]
 
 
 def _refuse_unknown_logs(checkpoint: Checkpoint, base: int) -> list[Finding]:

@@ -72,6 +72,7 @@ def _rescue(root: Path, address: str, options: RescueOptions) -> int:
         sink=_sink(options, watched, checkpoint, opened) if opened else None,
         accept_duplicates=options.accept_duplicates,
         held_by=held_by,
+        state_folder=(root / "state").is_dir(),
         now=time.time(),
         quiet_seconds=options.quiet_seconds,
     )

@@ -126,3 +126,63 @@ def _file_sink(sink_path: str, base_batch: int, open_batch: int) -> SinkVerdict:
         safe=True,
         detail=f"{sink_path} ends at batch {log.newest}: its readers see nothing of {open_batch}",
     )
+
+
+class Rollback(msgspec.Struct, frozen=True):
+    """What to move aside in a file sink so that it ends at a batch; ``possible`` says whether."""
+
+    sink: str
+    batch_id: int
+    possible: bool
+    detail: str
+    log_entries: list[str]  # below _spark_metadata
+    data_files: list[str]  # as the log names them
+
+
+def advise_rollback(path: Path, batch_id: int) -> Rollback:
+    """How a file sink gets back to the end of a batch. Changes nothing. Raises CheckpointError."""
+    log = read_sink_log(path)
+    if log is None:
+        raise CheckpointError(f"{path}: has no _spark_metadata: not a folder of Spark's file sink")
+    names = {number: str(number) for number in log.batches}
+    names |= {number: f"{number}.compact" for number in log.compacted}
+    later = [names[number] for number in log.batches if number > batch_id]
+    base = max((number for number in log.compacted if number <= batch_id), default=-1)
+    gaps = [n for n in range(base + 1, batch_id + 1) if n not in log.batches]
+    kept = _named_files(path, [names[n] for n in log.batches if n <= batch_id])
+    gone = sorted(_named_files(path, later) - kept)
+    if gaps:
+        detail = (
+            f"cannot be rolled back: batch {gaps[0]} stands only in a later compacted entry;"
+            " restore to an empty sink"
+        )
+    elif not later:
+        detail = f"ends at batch {log.newest}: nothing to roll back"
+    else:
+        detail = (
+            f"move aside {len(later)} entries of _spark_metadata (with their .crc) and the"
+            f" {len(gone)} data files that only they name"
+        )
+    return Rollback(
+        sink=str(path),
+        batch_id=batch_id,
+        possible=not gaps,
+        detail=detail,
+        log_entries=later,
+        data_files=gone,
+    )
+
+
+def _named_files(path: Path, entries: list[str]) -> set[str]:
+    found = set()
+    for name in entries:
+        try:
+            lines = (path / "_spark_metadata" / name).read_text("utf-8").splitlines()
+            found |= {str(msgspec.json.decode(line)["path"]) for line in lines[1:]}
+        except OSError as error:
+            raise CheckpointError(f"{error.filename}: {error.strerror}") from None
+        except (ValueError, msgspec.MsgspecError, KeyError, TypeError):
+            raise CheckpointError(
+                f"{path}/_spark_metadata/{name}: not a log of Spark's file sink"
+            ) from None
+    return found

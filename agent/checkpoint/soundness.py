@@ -100,8 +100,7 @@ def judge(
     findings += _state(checkpoint, closure)
     say("checksums")
     findings += _checksums(checkpoint, folder, closure, deep=deep)
-    if checkpoint.layout.temporary:
-        findings.append(_temporary(checkpoint))
+    findings += _leftovers(checkpoint)
     restart = _restart(checkpoint, failed=[f for f in findings if f.severity == "error"])
     return Soundness(
         findings=findings, restart=restart, closure=closure, stores=_sizes(checkpoint, closure)
@@ -367,14 +366,31 @@ def checksums_match(data: bytes, sums: bytes) -> bool:
     return actual == expected
 
 
-def _temporary(checkpoint: Checkpoint) -> Finding:
-    files = checkpoint.layout.temporary
-    return Finding(
-        check="temporary_files",
-        severity="info",
-        evidence=f"{len(files)} files of unfinished writes, such as {files[0].path}",
-        remedy="none: Spark passes over them",
-    )
+def _leftovers(checkpoint: Checkpoint) -> list[Finding]:
+    layout = checkpoint.layout
+    files = [file.path for file in layout.temporary]
+    in_logs = [path for path in files if path.startswith(("offsets/", "commits/"))]
+    state = [path for key, found in layout.state.items() if found for path in [key.folder]]
+    if layout.latest_offset < 0 and layout.latest_commit < 0 and (in_logs or state):
+        return [
+            Finding(
+                check="leftovers_at_start",
+                severity="error",
+                evidence=f"no batch was planned, yet {(in_logs or state)[0]} is there: Spark 4.2"
+                " and later refuse to begin (STATE_STORE_CHECKPOINT_LOCATION_NOT_EMPTY)",
+                remedy="weir rescue --apply moves it aside",
+            )
+        ]
+    if not files:
+        return []
+    return [
+        Finding(
+            check="temporary_files",
+            severity="info",
+            evidence=f"{len(files)} files of unfinished writes, such as {files[0]}",
+            remedy="none: Spark passes over them",
+        )
+    ]
 
 
 def _restart(checkpoint: Checkpoint, failed: list[Finding]) -> Restart:

@@ -1,0 +1,291 @@
+"""Takes a verified copy of a checkpoint at its newest commit, while the query runs.
+
+The order makes the copy whole whatever the query does meanwhile: the state of the committed batch
+first, since the query removes old state soonest; then the sources' logs, the offsets, the commit,
+and the query's id last. A file that vanishes meanwhile means that the query has moved on: the copy
+begins again at the newer commit. It takes its name only when it is whole, verified and on the disk.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+from contextlib import contextmanager
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from agent.checkpoint.closure import state_closure
+from agent.checkpoint.folder import CheckpointError, Folder, LocalFolder, reported
+from agent.checkpoint.layout import Checkpoint, chain_of, log_offset, read_checkpoint
+from agent.checkpoint.soundness import checksums_match, judge
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+MANIFEST: Final = "weir-savepoint.json"
+ATTEMPTS: Final = 10
+_BLOCK: Final = 1 << 20
+
+
+class CopiedFile(msgspec.Struct, frozen=True):
+    """One file of a savepoint."""
+
+    path: str
+    size: int
+    sha256: str
+
+
+class Manifest(msgspec.Struct, frozen=True):
+    """What a savepoint holds; a start from it plans batch ``batch_id + 1``."""
+
+    weir_savepoint: int  # version of this form
+    created: str
+    source: str
+    query_id: str | None
+    batch_id: int
+    state_version: int
+    conf: dict[str, str]
+    files: list[CopiedFile]
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of all files."""
+        return sum(file.size for file in self.files)
+
+
+class Moved(Exception):  # noqa: N818
+    """The query has moved on while its checkpoint was copied."""
+
+
+def take_savepoint(
+    folder: Folder,
+    destination: Path,
+    *,
+    now: Callable[[], float],
+    sleep: Callable[[float], None],
+    on_step: Callable[[str], None] | None = None,
+) -> Manifest:
+    """Copies, verifies and names a savepoint. Raises CheckpointError; then nothing is left of it.
+
+    ``on_step`` is told of each step before it is taken.
+    """
+    say = on_step or (lambda _: None)
+    _refuse_existing(destination)
+    with _workspace(destination) as work:
+        manifest = _copy_until_whole(folder, work, now=now, sleep=sleep, say=say)
+        say("verify")
+        _verify(work, manifest)
+        say("manifest")
+        with reported(str(work)):
+            _write(work / MANIFEST, msgspec.json.format(msgspec.json.encode(manifest), indent=2))
+            _sync_tree(work)
+        say("name")
+        _refuse_existing(destination)
+        with reported(str(destination)):
+            work.rename(destination)
+            _sync(destination.parent)
+    say("done")
+    return manifest
+
+
+def _copy_until_whole(
+    folder: Folder,
+    work: Path,
+    *,
+    now: Callable[[], float],
+    sleep: Callable[[float], None],
+    say: Callable[[str], None],
+) -> Manifest:
+    reason = ""
+    for attempt in range(ATTEMPTS):
+        if attempt:
+            sleep(min(0.1 * 2**attempt, 2.0))
+        _empty(work)
+        say(f"attempt {attempt}")
+        checkpoint = read_checkpoint(folder)
+        try:
+            wanted = files_of(checkpoint, folder)
+            copied = []
+            for path in wanted:
+                say(f"copy {path}")
+                copied.append(_copy(folder, path, work))
+            _check_sums(work, copied)
+        except (Moved, FileNotFoundError) as error:
+            reason = str(error)
+            continue
+        except OSError as error:
+            raise CheckpointError(f"{error.filename or work}: {error.strerror or error}") from None
+        batch_id = checkpoint.layout.latest_commit
+        moment = datetime.fromtimestamp(now(), timezone.utc)
+        return Manifest(
+            weir_savepoint=1,
+            created=moment.isoformat(timespec="seconds").replace("+00:00", "Z"),
+            source=folder.name,
+            query_id=checkpoint.query_id,
+            batch_id=batch_id,
+            state_version=batch_id + 1,
+            conf=checkpoint.offsets[batch_id].conf,
+            files=copied,
+        )
+    raise CheckpointError(
+        f"{folder.name}: no whole copy in {ATTEMPTS} attempts; the last one: {reason}"
+    )
+
+
+def files_of(checkpoint: Checkpoint, folder: Folder) -> list[str]:
+    """What a savepoint at the newest commit needs, in the order of copying.
+
+    Raises Moved where something is missing that the query may have replaced meanwhile, and
+    CheckpointError where no savepoint can be taken.
+    """
+    layout = checkpoint.layout
+    batch_id = layout.latest_commit
+    if batch_id < 0:
+        raise CheckpointError(
+            f"{checkpoint.name}: no batch is committed yet; there is nothing to keep"
+        )
+    needed = [batch_id - 1, batch_id] if batch_id > 0 else [batch_id]
+    for number in needed:
+        if number not in checkpoint.offsets:
+            raise Moved(f"offsets/{number} is missing or unreadable")
+    if batch_id not in checkpoint.commits:
+        raise Moved(f"commits/{batch_id} is unreadable")
+    if layout.metadata is None:
+        raise CheckpointError(f"{checkpoint.name}: the file metadata is missing")
+    closure = state_closure(checkpoint, folder, batch_id + 1)
+    if closure.missing:
+        raise Moved(closure.missing[0])
+    paths = [*closure.files, *(file.path for file in layout.schemas)]
+    paths += _source_files(checkpoint, batch_id)
+    paths += [layout.offsets[number].path for number in needed]
+    paths += [layout.commits[batch_id].path, layout.metadata.path]
+    return _with_checksums(checkpoint, paths)
+
+
+def _source_files(checkpoint: Checkpoint, batch_id: int) -> list[str]:
+    layout = checkpoint.layout
+    offsets = checkpoint.offsets[batch_id].sources
+    paths = [file.path for file in layout.others if file.path.startswith("sources/")]
+    for source in checkpoint.sources:
+        entries = layout.sources.get(source.index, [])
+        if source.kind != "file":
+            paths += [entry.path for entry in entries]
+            continue
+        end = log_offset(offsets[source.index] if source.index < len(offsets) else None)
+        chain, missing = chain_of(entries, end)
+        if missing:
+            raise Moved(f"sources/{source.index}/{missing[0]} is missing")
+        paths += [entry.path for entry in chain]
+    return paths
+
+
+def _with_checksums(checkpoint: Checkpoint, paths: list[str]) -> list[str]:
+    found: dict[str, None] = {}
+    for path in paths:
+        found.update(dict.fromkeys(file.path for file in checkpoint.layout.companions(path)))
+        found[path] = None
+    return list(found)
+
+
+def _copy(folder: Folder, path: str, work: Path) -> CopiedFile:
+    target = work / path
+    target.parent.mkdir(parents=True, exist_ok=True)
+    digest, size = hashlib.sha256(), 0
+    with folder.open(path) as source, target.open("xb") as copy:
+        while block := source.read(_BLOCK):
+            digest.update(block)
+            size += len(block)
+            copy.write(block)
+        copy.flush()
+        os.fsync(copy.fileno())
+    return CopiedFile(path=path, size=size, sha256=digest.hexdigest())
+
+
+def _check_sums(work: Path, copied: list[CopiedFile]) -> None:
+    """Compares each copy with its Hadoop checksums, where it has them."""
+    known = {file.path for file in copied}
+    for file in copied:
+        base, _, name = file.path.rpartition("/")
+        sums = f"{base}/.{name}.crc" if base else f".{name}.crc"
+        if sums in known and not checksums_match(
+            (work / file.path).read_bytes(), (work / sums).read_bytes()
+        ):
+            raise Moved(f"{file.path} does not match its checksums")
+
+
+def _verify(work: Path, manifest: Manifest) -> None:
+    copy = LocalFolder(work)
+    checkpoint = read_checkpoint(copy)
+    soundness = judge(checkpoint, copy, deep=True)
+    if not soundness.sound:
+        raise CheckpointError(f"the copy is not sound: {soundness.errors[0].evidence}")
+    if soundness.restart.batch_id != manifest.batch_id + 1:
+        raise CheckpointError(f"the copy would restart otherwise: {soundness.restart.detail}")
+
+
+def _refuse_existing(destination: Path) -> None:
+    with reported(str(destination)):
+        if not os.path.lexists(destination):
+            return
+        if destination.is_dir() and not destination.is_symlink() and not any(destination.iterdir()):
+            return
+    raise CheckpointError(f"{destination}: exists already; a savepoint never overwrites")
+
+
+@contextmanager
+def _workspace(destination: Path) -> Iterator[Path]:
+    """A folder beside the destination, of one savepoint at a time; removed unless renamed."""
+    work = destination.parent / f".weir-savepoint-{destination.name}"
+    with reported(str(destination)):
+        destination.parent.mkdir(parents=True, exist_ok=True)
+        work.mkdir(exist_ok=True)
+        handle = os.open(work, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise CheckpointError(
+                f"{destination}: another savepoint is being taken to it"
+            ) from None
+        try:
+            yield work
+        except BaseException:
+            shutil.rmtree(work, ignore_errors=True)
+            raise
+    finally:
+        os.close(handle)
+
+
+def _empty(work: Path) -> None:
+    """Removes what an earlier attempt, or a run that was killed, left behind."""
+    with reported(str(work)):
+        for entry in work.iterdir():
+            if entry.is_dir():
+                shutil.rmtree(entry)
+            else:
+                entry.unlink()
+
+
+def _write(path: Path, data: bytes) -> None:
+    with path.open("xb") as file:
+        file.write(data + b"\n")
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _sync_tree(folder: Path) -> None:
+    for current, _, _ in os.walk(folder, topdown=False):
+        _sync(Path(current))
+
+
+def _sync(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
