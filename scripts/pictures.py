@@ -34,7 +34,7 @@ PAGES: Final = (
 
 def main() -> int:
     """Writes all pictures; 2 where no agent is named."""
-    if len(sys.argv) not in (2, 3):
+    if len(sys.argv) not in (2, 3) or not sys.argv[1].startswith(("http://", "https://")):
         sys.stderr.write("usage: python scripts/pictures.py URL [FOLDER]\n")
         return 2
     url = sys.argv[1].rstrip("/")

@@ -14,10 +14,18 @@ from agent.export.terminal.cells import (
     fit,
     name,
     share_bar,
-    sparkline,
     wrap,
 )
-from agent.export.terminal.format import clock, count, duration, is_known, percent, quantity, rate
+from agent.export.terminal.format import (
+    UNKNOWN,
+    clock,
+    count,
+    duration,
+    is_known,
+    percent,
+    quantity,
+    rate,
+)
 from agent.export.terminal.order import Entry, batch_tone, shares
 from agent.export.terminal.words import words
 
@@ -29,6 +37,7 @@ if TYPE_CHECKING:
 _SHOWN_SOURCES: Final = 4
 _PLOTS: Final = 3
 _TALLEST_PLOT: Final = 5
+_LEAST_POINTS: Final = 6  # fewer are no picture
 _DESCRIPTION = re.compile(r"([\w.$]+?)(?:V2)?\[(.*)\]", re.ASCII | re.DOTALL)
 _SUBSCRIBE = re.compile(r"Subscribe(?:Pattern)?\[(.*)\]", re.DOTALL)
 
@@ -55,6 +64,8 @@ def detail(entry: Entry, now: float, width: int, room: int, *, stretch: bool = T
     ]
     spare = room - 1 - len(before) - _PLOTS - len(after) if stretch else 0
     tall = 1 + min(_TALLEST_PLOT - 1, max(0, spare) // _PLOTS)
+    if len(view.history) < _LEAST_POINTS:
+        tall = 1
     return [title, *before, *_plots(view, width, tall), *after][:room]
 
 
@@ -221,7 +232,11 @@ def _plots(view: QueryView, width: int, tall: int) -> list[Text]:
     unit = view.limit.unit or "rows"
     steps: list[float | None] = [point.limit for point in view.history]
     steps.append(view.limit.current)
-    limit = Text().append(quantity(view.limit.current, unit), "bold")
+    unlimited = any(s.limit_known and s.limit is None for s in view.sources)
+    now = "no limit" if unlimited else UNKNOWN
+    if view.limit.current is not None:
+        now = quantity(view.limit.current, unit)
+    limit = Text().append(now, "bold")
     if view.limit.next is not None and view.limit.next != view.limit.current:
         limit.append(f" → {quantity(view.limit.next, unit)}")
     for source in view.sources[:1]:
@@ -236,7 +251,11 @@ def _plots(view: QueryView, width: int, tall: int) -> list[Text]:
     return [
         *_plot("batch", columns(long, room, top, tall, styles, mark=target), batch),
         *_plot("backlog", columns(waiting, room, most, tall, ["cyan"] * len(waiting)), backlog),
-        *_plot("limit", columns(steps, room, largest, tall, ["cyan"] * len(steps)), limit),
+        *_plot(
+            "limit",
+            columns(steps, room, largest, tall if any(steps) else 1, ["cyan"] * len(steps)),
+            limit,
+        ),
     ]
 
 

@@ -215,11 +215,12 @@ function limitPlot(view, points, span, hover) {
   const known = values(points, (point) => point.limit);
   const top = niceMaximum(1.08 * highest(known, [view.limit.current ?? 0], inRows ? values(points, (point) => point.credit_rows) : []));
   const at = hover === null ? null : pointAt(points, hover);
+  const unlimited = view.sources.some((source) => source.limit_known && source.limit === null);
   const creditNow = at !== null ? at.credit_rows : (points[points.length - 1]?.credit_rows ?? null);
   return plot({
     name: "limit",
     title: "Limit and credit",
-    readout: quantity(at !== null ? at.limit : view.limit.current, unit ?? "rows"),
+    readout: at === null && view.limit.current === null && unlimited ? "no limit" : quantity(at !== null ? at.limit : view.limit.current, unit ?? "rows"),
     summary: spoken("Limit", known, (value) => quantity(value, unit ?? "rows"), isKnown(creditNow) ? `, credit ${quantity(creditNow, "rows")}` : ""),
     span,
     top,
