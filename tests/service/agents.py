@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 ROOT = Path(__file__).parents[2]
-START_SECONDS = 30.0
+START_SECONDS = 90.0
 
 
 def environment(**more: str) -> dict[str, str]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 import structlog
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent.core.judgement import Point
@@ -30,6 +30,7 @@ KEY: Key = ("orders", "enrich")
 plain = st.floats(0, 1e12, allow_nan=False)
 
 
+@settings(deadline=None)
 @given(
     st.lists(
         st.builds(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import resource
@@ -272,13 +273,47 @@ def test_every_accepted_event_is_recorded_once(tmp_path: Path) -> None:
     assert all(path.stat().st_size <= 20000 for path in files)
 
 
-def test_liveness_and_readiness_as_json(open_agent: AgentProcess, application: str) -> None:
-    open_agent.post(wire.request([wire.progress(1)], application=application))
-    live = open_agent.http.get(f"/queries/{application}/query-0/live")
-    assert (live.status_code, live.json()) == (200, {"ok": True, "why": "starting"})
-    unknown = open_agent.http.get("/queries/nobody/knows/live")
-    assert (unknown.status_code, unknown.json()) == (200, {"ok": True, "why": "unknown"})
-    assert open_agent.http.get("/readyz").json() == {"ok": True}
+def test_liveness_and_readiness_as_json(tmp_path: Path) -> None:
+    with AgentProcess(tmp_path) as agent:
+        agent.post(wire.request([wire.progress(1)]))
+        live = agent.http.get("/queries/orders/query-0/live")
+        assert (live.status_code, live.json()) == (200, {"ok": True, "why": "starting"})
+        unknown = agent.http.get("/queries/nobody/knows/live")
+        assert (unknown.status_code, unknown.json()) == (200, {"ok": True, "why": "unknown"})
+        assert agent.http.get("/readyz").json() == {"ok": True}
+
+
+def test_a_silent_driver_is_not_live_once_the_agent_has_run_a_while() -> None:
+    """The grace after a start is a minute, so here the clock is the test's."""
+    from agent.core.decode import decode_request
+    from agent.core.policy import Policy
+    from agent.service.access import Gate
+    from agent.service.app import Service
+    from agent.service.keeper import Keeper
+    from agent.service.store import Store
+
+    now = wire.BASE_TIME
+    keeper = Keeper(Policy(), Store(None), started_time=now)
+    keeper.receive(decode_request(wire.body([wire.progress(1)])), now)
+    service = Service(
+        keeper,
+        Gate(None, "127.0.0.1"),
+        max_request_bytes=1024,
+        max_queries=10,
+        labels={},
+        started_time=now,
+        clock=lambda: now,
+    )
+    transport = httpx.ASGITransport(service.application(), client=("127.0.0.1", 1))
+
+    async def ask() -> tuple[int, dict[str, object]]:
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as http:
+            answer = await http.get("/queries/orders/query-0/live")
+            return answer.status_code, answer.json()
+
+    assert asyncio.run(ask()) == (200, {"ok": True, "why": "starting"})
+    now += 120.0
+    assert asyncio.run(ask()) == (503, {"ok": False, "why": "silent"})
 
 
 def test_openmetrics_where_asked_for(open_agent: AgentProcess) -> None:

@@ -7,7 +7,7 @@ import sqlite3
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent.core.decode import decode_request
@@ -172,6 +172,7 @@ events = st.lists(
 )
 
 
+@settings(deadline=None)
 @given(events=events, cut=st.integers(0, 40), hold=st.booleans())
 def test_restored_equals_before_at_any_moment(
     events: list[dict[str, float]], cut: int, hold: bool
