@@ -174,15 +174,14 @@ def advise_rollback(path: Path, batch_id: int) -> Rollback:
 
 
 def _named_files(path: Path, entries: list[str]) -> set[str]:
-    found = set()
-    for name in entries:
-        try:
-            lines = (path / "_spark_metadata" / name).read_text("utf-8").splitlines()
-            found |= {str(msgspec.json.decode(line)["path"]) for line in lines[1:]}
-        except OSError as error:
-            raise CheckpointError(f"{error.filename}: {error.strerror}") from None
-        except (ValueError, msgspec.MsgspecError, KeyError, TypeError):
-            raise CheckpointError(
-                f"{path}/_spark_metadata/{name}: not a log of Spark's file sink"
-            ) from None
-    return found
+    return {named for name in entries for named in _named_by(path / "_spark_metadata" / name)}
+
+
+def _named_by(entry: Path) -> list[str]:
+    try:
+        lines = entry.read_text("utf-8").splitlines()
+        return [str(msgspec.json.decode(line)["path"]) for line in lines[1:]]
+    except OSError as error:
+        raise CheckpointError(f"{entry}: {error.strerror}") from None
+    except (ValueError, msgspec.MsgspecError, KeyError, TypeError):
+        raise CheckpointError(f"{entry}: not a log of Spark's file sink") from None
