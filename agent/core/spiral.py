@@ -16,6 +16,7 @@ restart and no time-out.
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from statistics import median
 from typing import TYPE_CHECKING, Final
 
@@ -27,20 +28,39 @@ if TYPE_CHECKING:
 #: Batches kept, and the least that an alarm needs.
 MOST_BATCHES: Final = 32
 FEWEST_BATCHES: Final = 4
-#: What each batch weighs against the one after it: about seven of them count.
-FORGETTING: Final = 0.86
-#: Prior of p and d, mean and standard deviation: most batches are mostly rows, and steady.
-PRIOR_POWER: Final = (0.8, 0.3)
-PRIOR_DRIFT: Final = (0.0, 0.05)
-PRIOR_SIGMA: Final = 0.2
-PRIOR_SIGMA_WEIGHT: Final = 3.0
+#: Of these the plant is fitted to so many, each weighing this much against the one after it.
+FITTED: Final = 24
+FORGETTING: Final = 0.9
+#: Intervals that arrivals are judged by.
+RATES: Final = 8
+#: Priors: mean and standard deviation of the fixed share, deviations of what rows cost, of
+#: congestion, and of how much the two may have changed over the batches fitted.
+PRIOR_FIXED: Final = (0.3, 0.2)
+PRIOR_LINEAR: Final = 0.3
+PRIOR_SQUARE: Final = 0.1
+PRIOR_FALLING: Final = 0.25
+PRIOR_RISING: Final = 0.15
+PRIOR_SIGMA: Final = 0.15
+PRIOR_SIGMA_WEIGHT: Final = 2.0
+#: How much of the time fitted a drift may go on, how far arrivals may rise, and what noise takes
+#: off a foreseen batch, in its own deviations: what is uncertain must not raise an alarm.
+DRIFT_REACH: Final = 0.3
+ARRIVAL_REACH: Final = 1.2
+DISCOUNT: Final = (0.3, 1.0)
 #: How far ahead the loop is run, in batches.
-HORIZON: Final = 6
+HORIZON: Final = 8
+#: Batches over which growth is looked for, and how far it must stand out of the noise.
+TREND_WIDTHS: Final = (6, 8, 12, 16, 24)
+TREND_SURE: Final = 3.0
+TREND_PRIOR_SIGMA: Final = 0.1
+TREND_PRIOR_WEIGHT: Final = 2.0
 #: Without a deadline, what a batch may not reach: so many targets, so many times the usual.
 DEADLINE_TARGETS: Final = 12.0
 DEADLINE_USUAL: Final = 8.0
 #: How far above its usual level a batch must be, beyond what noise does to the median of three.
 GROWN: Final = 1.3
+#: Of the deadline, what batches must take before any growth is called a spiral.
+NEAR: Final = 0.05
 #: A run that ended while its batch was at least this share of the deadline old was timed out.
 TIMED_OUT_SHARE: Final = 0.8
 #: The same without a deadline: this many times the longest late batch.
@@ -123,26 +143,45 @@ class Surroundings(msgspec.Struct, frozen=True):
     target_seconds: float
     trigger_seconds: float
     limit_rows: float | None  # in force for the next batches; None: unlimited or unknown
+    fixed_seconds: float | None = None  # what a batch costs without rows, where that is learned
 
 
-class Cost(msgspec.Struct, frozen=True):
-    """The fitted ``ln B = level + power (ln n - ln rows) + drift k``, k counted from the last."""
+class Plant(msgspec.Struct, frozen=True):
+    """What a batch costs near where the query works, and what arrives.
+
+    ``B = level (fixed + linear x + square x^2 + falling x u + rising u)``, x being rows over
+    ``rows`` and u the time since ``time`` over ``span_seconds``; arrivals change by
+    ``arrival_slope`` per second.
+    """
 
     rows: float
     level: float
-    power: float
-    drift: float
-    drift_error: float  # standard deviation of the drift
-    sigma: float  # of the noise
+    time: float
+    span_seconds: float
+    terms: tuple[float, float, float, float, float]
+    sigma: float  # of the noise, relative
+    arrival: float  # rows per second at ``time``
+    arrival_slope: float  # rows per second per second
 
-    def seconds(self, rows: float, ahead: int) -> float:
-        """Expected seconds of a batch of so many rows, so many batches after the last."""
-        exponent = self.level + self.power * math.log(max(rows, 1.0) / self.rows)
-        return math.exp(min(exponent + self.drift * ahead, 60.0))
+    def seconds(self, rows: float, time: float) -> float:
+        """Expected seconds of a batch of so many rows planned at a time."""
+        x = rows / self.rows
+        u = min((time - self.time) / self.span_seconds, DRIFT_REACH)
+        value = sum(
+            term * regressor
+            for term, regressor in zip(self.terms, (1.0, x, x * x, x * u, u), strict=True)
+        )
+        return self.level * min(max(value, 0.05), 1e4)
 
-    def slope(self, rows: float) -> float:
-        """dB/dn in seconds per row."""
-        return self.power * self.seconds(rows, 0) / max(rows, 1.0)
+    def slope(self) -> float:
+        """dB/dn in seconds per row, at the last batch."""
+        return self.level / self.rows * max(self.terms[1] + 2.0 * self.terms[2], 0.0)
+
+    def arrivals(self, begin: float, end: float) -> float:
+        """Rows that arrive between two times."""
+        middle = 0.5 * (begin + end) - self.time
+        rate = min(self.arrival + self.arrival_slope * middle, ARRIVAL_REACH * self.arrival)
+        return rate * (end - begin)
 
 
 def judge(state: Spiral, around: Surroundings) -> None:
@@ -150,42 +189,97 @@ def judge(state: Spiral, around: Surroundings) -> None:
     batches = state.batches
     if len(batches) < 2:
         return
-    arrival = arrival_rows_per_second(batches)
-    cost = fit(batches)
     state.eta_seconds = state.eta_batches = None
-    if cost is None or arrival is None:
+    plant = fit(batches, around)
+    if plant is None:
         state.gain = state.growth = None
         _settle(state, foreseen=False)
         return
-    last = batches[-1]
-    state.gain = arrival * cost.slope(last.rows)
+    state.gain = plant.arrival * plant.slope()
     deadline = around.deadline_seconds or _deadline_of_patience(batches, around)
-    path = ahead(batches, cost, arrival, around)
-    state.growth = path[0] / cost.seconds(last.rows, 0)
-    crossing = next((k for k, seconds in enumerate(path, 1) if seconds > deadline), None)
+    doubt = (DISCOUNT[0] + DISCOUNT[1] * plant.sigma) * plant.sigma
+    looped = ahead(batches, plant, around, math.exp(-0.4 * doubt))
+    sober = ahead(batches, plant, around, math.exp(-doubt))
+    state.growth = looped[0] / plant.level
+    path = looped
+    crossing = _crossing(looped, deadline)
+    trended = along_trend(batches, plant, around)
+    if trended is not None and crossing is None:
+        crossing, path = _crossing(trended, deadline), trended
     foreseen = (
         crossing is not None
         and len(batches) >= FEWEST_BATCHES
-        and _has_grown(batches, cost, deadline)
+        and _has_grown(batches, plant, deadline)
         and _not_draining(batches)
     )
     if foreseen and crossing is not None:
+        state.growth = max(state.growth, path[0] / _level(batches))
         state.eta_batches = crossing
         state.eta_seconds = sum(path[: crossing - 1]) + deadline
         state.evidence = (
             f"batches take {_level(batches):.3g} s, were {_usual(batches):.3g} s, and will pass "
-            f"{deadline:.3g} s in about {crossing}: {arrival:.4g} rows arrive per second, "
+            f"{deadline:.3g} s in about {crossing}: {plant.arrival:.4g} rows arrive per second, "
             f"gain {state.gain:.2f}"
-            + (f", cost drifts {math.expm1(cost.drift):+.0%} a batch" if cost.drift > 0.02 else "")
         )
-    _settle(state, foreseen=foreseen)
+    _settle(state, foreseen=foreseen, sure=_crossing(sober, deadline) is not None)
 
 
-def _settle(state: Spiral, *, foreseen: bool) -> None:
+def _crossing(path: Sequence[float], deadline: float) -> int | None:
+    return next((step for step, seconds in enumerate(path, 1) if seconds > deadline), None)
+
+
+def along_trend(batches: Sequence[Batch], plant: Plant, around: Surroundings) -> list[float] | None:
+    """Expected seconds of the next batches if they go on growing as they did; None: no trend.
+
+    For growth that comes from outside the loop (a plant that slows down, arrivals that rise), when
+    the loop alone would settle. Growth must stand out of the noise over a window, and the newer
+    half must not fall behind: a step into a new level does.
+    """
+    best: tuple[float, float] | None = None
+    # The loop hands the noise of a batch on to the next, which looks like growth for a while.
+    gain = min(max(plant.arrival * plant.slope(), 0.0), 0.8)
+    inflated = math.sqrt((1.0 + gain) / (1.0 - gain))
+    for width in TREND_WIDTHS:
+        if len(batches) < width:
+            break
+        logs = [math.log(batch.seconds) for batch in batches[-width:]]
+        level, slope, error = _line(logs)
+        _, late, late_error = _line(logs[-(width // 2) :])
+        if slope < TREND_SURE * inflated * error:
+            continue
+        growth = min(slope, late + 0.5 * late_error)
+        if growth > 0.0 and (best is None or level + 5 * growth > best[0] + 5 * best[1]):
+            best = level, growth
+    if best is None:
+        return None
+    level, growth = best
+    path = [math.exp(min(level + growth * step, 60.0)) for step in range(1, HORIZON + 1)]
+    if around.limit_rows is not None:
+        # Rows can make them grow only up to the limit.
+        most = plant.seconds(max(around.limit_rows, 1.0), plant.time)
+        path = [min(seconds, most) for seconds in path]
+    return path
+
+
+def _line(values: Sequence[float]) -> tuple[float, float, float]:
+    """Least squares over the index: (value at the last one, slope, the slope's error)."""
+    count = len(values)
+    middle = (count - 1) / 2.0
+    spread = sum((k - middle) ** 2 for k in range(count))
+    mean = sum(values) / count
+    slope = sum((k - middle) * value for k, value in enumerate(values)) / spread
+    rest = sum((v - mean - slope * (k - middle)) ** 2 for k, v in enumerate(values))
+    variance = (rest + TREND_PRIOR_WEIGHT * TREND_PRIOR_SIGMA**2) / (
+        max(count - 2, 0) + TREND_PRIOR_WEIGHT
+    )
+    return mean + slope * middle, slope, math.sqrt(variance / spread)
+
+
+def _settle(state: Spiral, *, foreseen: bool, sure: bool = False) -> None:
     if foreseen:
         state.confirmed, state.cleared = state.confirmed + 1, 0
-        # One look may be noise; two in a row, or a time-out that is nearly there, are not.
-        if state.confirmed >= 2 or (state.eta_batches or HORIZON) <= 3:
+        # One look may be noise; two in a row are not, nor is one that holds with noise taken off.
+        if state.confirmed >= 2 or sure:
             state.spiralling = True
     else:
         state.confirmed, state.cleared = 0, state.cleared + 1
@@ -193,14 +287,13 @@ def _settle(state: Spiral, *, foreseen: bool) -> None:
             state.spiralling = False
 
 
-def arrival_rows_per_second(batches: Sequence[Batch]) -> float | None:
-    """What arrives, believed only as far as it lasts: the median of three intervals, or the last.
+def arrival_rates(batches: Sequence[Batch]) -> list[tuple[float, float, float]]:
+    """(middle of the interval, its seconds, rows that arrived per second), oldest first.
 
-    A burst that is over lowers it at once, one that has just begun raises it at its second batch.
-    None where no interval tells: a limit was reached and no backlog is known.
+    An interval tells nothing where a limit was reached and no backlog is known.
     """
-    rates: list[float] = []
-    for before, batch in zip(batches[-5:], batches[-4:], strict=False):
+    rates: list[tuple[float, float, float]] = []
+    for before, batch in pairwise(batches):
         seconds = batch.time - before.time
         if seconds <= 0.0:
             continue
@@ -210,10 +303,40 @@ def arrival_rows_per_second(batches: Sequence[Batch]) -> float | None:
             rows = batch.rows
         else:
             continue
-        rates.append(max(rows, 0.0) / seconds)
+        rates.append((before.time + 0.5 * seconds, seconds, max(rows, 0.0) / seconds))
+    return rates
+
+
+def _arrivals(batches: Sequence[Batch], now: float) -> tuple[float, float] | None:
+    """(rows per second now, its slope per second), believed only as far as they last.
+
+    A burst that is over lowers the rate at once, one that has just begun raises it at its second
+    interval. A slope is one where it stands out and the newer half has it too: a step has not.
+    """
+    rates = arrival_rates(batches[-(RATES + 1) :])
     if not rates:
         return None
-    return min(median(rates[-3:]), rates[-1])
+    values = [rate for *_, rate in rates]
+    flat = min(median(values[-3:]), values[-1])
+    if len(rates) < 5:
+        return flat, 0.0
+    slope = min(_slope(rates), _slope(rates[-4:]))
+    if slope <= 0.0:
+        return flat, 0.0
+    recent = rates[-3:]
+    weight = sum(seconds for _, seconds, _ in recent)
+    middle = sum(time * seconds for time, seconds, _ in recent) / weight
+    mean = sum(rate * seconds for _, seconds, rate in recent) / weight
+    return max(flat, min(mean + slope * (now - middle), ARRIVAL_REACH * flat)), slope
+
+
+def _slope(rates: Sequence[tuple[float, float, float]]) -> float:
+    """Theil and Sen's: the median of the slopes between any two."""
+    return median(
+        (later[2] - one[2]) / (later[0] - one[0])
+        for place, one in enumerate(rates)
+        for later in rates[place + 1 :]
+    )
 
 
 def _took_all(batch: Batch) -> bool:
@@ -222,78 +345,109 @@ def _took_all(batch: Batch) -> bool:
     return batch.limit_rows is None or batch.rows < 0.98 * batch.limit_rows
 
 
-def fit(batches: Sequence[Batch]) -> Cost | None:
-    """The cost of a batch near the last one; None with fewer than two batches with rows."""
-    used = [batch for batch in batches[-16:] if batch.rows > 0.0 and batch.seconds > 0.0]
+def fit(batches: Sequence[Batch], around: Surroundings) -> Plant | None:
+    """The plant as of the last batch; None with too little to say.
+
+    Bayesian linear regression on relative errors with forgetting. The priors are in units of the
+    present batch: some fixed cost, the rest in proportion to rows, hardly any congestion or drift.
+    """
+    used = [batch for batch in batches[-FITTED:] if batch.rows > 0.0 and batch.seconds > 0.0]
     if len(used) < 2:
         return None
-    rows = used[-1].rows
-    points = [
-        (
-            FORGETTING ** (len(used) - 1 - place),
-            math.log(batch.rows / rows),
-            float(place - len(used) + 1),
-            math.log(batch.seconds),
-        )
-        for place, batch in enumerate(used)
-    ]
+    last = used[-1]
+    level, rows = _level(used), median(batch.rows for batch in used[-3:])
+    span = max(last.time - used[0].time, 1e-3)
+    arrivals = _arrivals(batches, last.time + 0.5 * last.seconds)
+    if arrivals is None:
+        return None
+    fixed = PRIOR_FIXED[0] if around.fixed_seconds is None else around.fixed_seconds / level
+    fixed = min(max(fixed, 0.0), 0.9)
+    prior = (fixed, 1.0 - fixed, 0.0, 0.0, 0.0)
+    spread = (PRIOR_FIXED[1], PRIOR_LINEAR, PRIOR_SQUARE, PRIOR_FALLING, PRIOR_RISING)
+    regressors: list[tuple[float, ...]] = []
+    targets: list[float] = []
+    for batch in used:
+        x, u = batch.rows / rows, (batch.time - last.time) / span
+        regressors.append((1.0, x, x * x, x * u, u))
+        targets.append(batch.seconds / level)
+    weights = [FORGETTING ** (len(used) - 1 - place) for place in range(len(used))]
     variance = PRIOR_SIGMA**2
-    level = power = drift = error = 0.0
-    for _ in range(3):  # the noise weighs the prior against the batches, and comes from the fit
-        level, power, drift, error = _regress(points, variance)
-        residuals = PRIOR_SIGMA_WEIGHT * PRIOR_SIGMA**2
-        weights = PRIOR_SIGMA_WEIGHT
-        for weight, x, k, y in points:
-            residual = y - level - power * x - drift * k
-            residuals += weight * residual * residual
-            weights += weight
-        variance = max(residuals / weights, 0.03**2)
-    return Cost(rows, level, power, drift, error, math.sqrt(variance))
+    terms = list(prior)
+    for _ in range(3):
+        scales = [
+            max(_dot(terms, row), 0.3 * target)
+            for row, target in zip(regressors, targets, strict=True)
+        ]
+        matrix = [[0.0] * 5 for _ in range(5)]
+        vector = [0.0] * 5
+        for index in range(5):
+            matrix[index][index] = variance / spread[index] ** 2
+            vector[index] = prior[index] * variance / spread[index] ** 2
+        for weight, row, target, scale in zip(weights, regressors, targets, scales, strict=True):
+            share = weight / (scale * scale)
+            for i in range(5):
+                part = share * row[i]
+                vector[i] += part * target
+                for j in range(5):
+                    matrix[i][j] += part * row[j]
+        terms = _solve(matrix, vector)
+        total, whole = PRIOR_SIGMA_WEIGHT * PRIOR_SIGMA**2, PRIOR_SIGMA_WEIGHT
+        for weight, row, target, scale in zip(weights, regressors, targets, scales, strict=True):
+            # Newer batches tell more of the noise, but even old ones tell something.
+            say = math.sqrt(weight)
+            total += say * ((target - _dot(terms, row)) / scale) ** 2
+            whole += say
+        variance = max(total / whole, 0.03**2)
+    return Plant(
+        rows,
+        level,
+        last.time,
+        span,
+        (terms[0], terms[1], max(terms[2], 0.0), terms[3], terms[4]),
+        math.sqrt(variance),
+        *arrivals,
+    )
 
 
-def _regress(
-    points: Sequence[tuple[float, float, float, float]], variance: float
-) -> tuple[float, float, float, float]:
-    """Weighted least squares with the prior; the level is free. The error is the drift's."""
-    whole = sum(weight for weight, *_ in points)
-    mean_x = sum(w * x for w, x, _, _ in points) / whole
-    mean_k = sum(w * k for w, _, k, _ in points) / whole
-    mean_y = sum(w * y for w, _, _, y in points) / whole
-    xx = variance / PRIOR_POWER[1] ** 2
-    kk = variance / PRIOR_DRIFT[1] ** 2
-    xy, ky, xk = xx * PRIOR_POWER[0], kk * PRIOR_DRIFT[0], 0.0
-    for weight, x, k, y in points:
-        dx, dk, dy = x - mean_x, k - mean_k, y - mean_y
-        xx += weight * dx * dx
-        kk += weight * dk * dk
-        xk += weight * dx * dk
-        xy += weight * dx * dy
-        ky += weight * dk * dy
-    determinant = xx * kk - xk * xk
-    power = (xy * kk - ky * xk) / determinant
-    drift = (ky * xx - xy * xk) / determinant
-    power = min(max(power, 0.0), 3.0)
-    level = mean_y - power * mean_x - drift * mean_k
-    return level, power, drift, math.sqrt(variance * xx / determinant)
+def _dot(one: Sequence[float], other: Sequence[float]) -> float:
+    return sum(a * b for a, b in zip(one, other, strict=True))
+
+
+def _solve(matrix: list[list[float]], vector: list[float]) -> list[float]:
+    """Gauss's elimination; the prior keeps the matrix positive definite."""
+    size = len(vector)
+    for i in range(size):
+        pivot = matrix[i][i]
+        for j in range(i + 1, size):
+            factor = matrix[j][i] / pivot
+            if factor:
+                for k in range(i, size):
+                    matrix[j][k] -= factor * matrix[i][k]
+                vector[j] -= factor * vector[i]
+    found = [0.0] * size
+    for i in range(size - 1, -1, -1):
+        rest = vector[i] - sum(matrix[i][k] * found[k] for k in range(i + 1, size))
+        found[i] = rest / matrix[i][i]
+    return found
 
 
 def ahead(
-    batches: Sequence[Batch], cost: Cost, arrival: float, around: Surroundings
+    batches: Sequence[Batch], plant: Plant, around: Surroundings, factor: float = 1.0
 ) -> list[float]:
-    """Expected seconds of the next batches, if what arrives and what drifts goes on as it does."""
+    """Expected seconds of the next batches, if what arrives and what drifts goes on as it does.
+
+    ``factor`` makes each of them so much cheaper than the fit says.
+    """
     last = batches[-1]
-    # A drift is carried on only as far as it stands out of the noise.
-    sure = max(0.0, cost.drift - cost.drift_error) if cost.drift > 0.0 else cost.drift
-    steady = msgspec.structs.replace(cost, drift=sure)
     left = last.backlog_rows or 0.0
     planned, end = last.time, last.time + last.seconds
     path: list[float] = []
-    for step in range(1, HORIZON + 1):
+    for _ in range(HORIZON):
         start = max(end, planned + around.trigger_seconds)
-        there = left + arrival * (start - planned)
+        there = left + plant.arrivals(planned, start)
         rows = there if around.limit_rows is None else min(there, around.limit_rows)
         left = there - rows
-        seconds = steady.seconds(rows, step)
+        seconds = factor * plant.seconds(rows, start)
         path.append(seconds)
         planned, end = start, start + seconds
     return path
@@ -310,10 +464,11 @@ def _usual(batches: Sequence[Batch]) -> float:
     return ordered[len(ordered) // 4]
 
 
-def _has_grown(batches: Sequence[Batch], cost: Cost, deadline: float) -> bool:
+def _has_grown(batches: Sequence[Batch], plant: Plant, deadline: float) -> bool:
     """Whether batches are longer than they were, by more than noise makes a median of three."""
-    grown = GROWN * math.exp(0.7 * cost.sigma)
-    return _level(batches) > min(grown * _usual(batches), 0.6 * deadline)
+    grown = GROWN * math.exp(0.8 * plant.sigma)
+    level = _level(batches)
+    return level > min(grown * _usual(batches), 0.6 * deadline) and level > NEAR * deadline
 
 
 def _not_draining(batches: Sequence[Batch]) -> bool:

@@ -1,0 +1,461 @@
+"""Labelled scenarios for the spiral detector: half spirals, half look-alikes, all at random.
+
+``python -m tests.benchmarks.spiral [--count 1000] [--seed N] [--show]`` runs each through the plant
+under a static limit (what a job without Weir has), with the live core watching, and prints how many
+spirals were alarmed, how many batches ahead, and how many look-alikes raised a false alarm.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import random
+import sys
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+from typing import Any
+
+from agent.simulation import plant
+from agent.simulation.live import ALARMS, Live
+from agent.simulation.run import Watched
+from agent.simulation.scenario import Scenario, Series
+from agent.simulation.yardsticks import Static
+from spark_listener.wire import HEARTBEAT_SECONDS
+
+SPIRALS = ("arrivals rise", "throughput falls", "fixed cost grows", "congestion", "poison batch")
+LOOK_ALIKES = (
+    "step",
+    "draining spike",
+    "planned restart",
+    "limited backlog",
+    "idle night",
+    "noise",
+)
+#: A lead of three batches is asked for where growth takes that long: where someone who is told the
+#: plant and the load of each moment, but not the future, would have foreseen the time-out at least
+#: so many batches before it: the three ahead, and two in which to see it.
+LEAD = 3
+FORESEEABLE = LEAD + 2
+HORIZON = 8
+UNLIMITED = 10**9
+
+
+@dataclass
+class Case:
+    """One labelled scenario. ``restarts`` are planned: (second, seconds of downtime)."""
+
+    kind: str
+    spiral: bool
+    scenario: Scenario
+    seed: int
+    restarts: list[tuple[float, float]] = field(default_factory=list)
+    poison: int | None = None  # of which batch every attempt takes too long
+
+
+@dataclass
+class Outcome:
+    """What became of a case. Batches are counted over all attempts."""
+
+    case: Case
+    timeout: int | None  # index of the first attempt that was timed out
+    alarm: int | None  # index of the last attempt that had ended when the alarm came
+    foreseeable: int | None  # batches before the time-out from which it could be foreseen
+    attempts: int
+    worst_seconds: float
+    phases: Counter[str]
+
+    @property
+    def lead(self) -> int | None:
+        if self.timeout is None or self.alarm is None:
+            return None
+        return self.timeout - self.alarm
+
+    @property
+    def needs_lead(self) -> bool:
+        return self.foreseeable is not None and self.foreseeable >= FORESEEABLE
+
+
+def constant(value: float) -> Series:
+    return Series((0.0,), (value,))
+
+
+def ramp(start: float, end: float, begin: float, seconds: float, steps: int = 60) -> Series:
+    """From one value to another in small steps, then flat."""
+    times, values = [0.0], [start]
+    for step in range(1, steps + 1):
+        times.append(begin + seconds * step / steps)
+        values.append(start + (end - start) * step / steps)
+    return Series(tuple(times), tuple(values))
+
+
+def blocks(*pieces: tuple[float, float]) -> Series:
+    return Series(tuple(t for t, _ in pieces), tuple(v for _, v in pieces))
+
+
+def jitter(series: Series, sigma: float, every: float, until: float, rng: random.Random) -> Series:
+    """The same with the noise of real arrivals: every so many seconds a factor of its own."""
+    if sigma <= 0.0:
+        return series
+    times, values, time = [], [], 0.0
+    while time < until:
+        times.append(time)
+        values.append(series.at(time) * rng.lognormvariate(-sigma * sigma / 2, sigma))
+        time += every
+    return Series(tuple(times), tuple(values))
+
+
+def make(kind: str, seed: int) -> Case:
+    """A case of a kind; all that can vary does."""
+    rng = random.Random(f"{kind}/{seed}")
+    throughput = 10 ** rng.uniform(2.5, 5.0)
+    fixed = rng.uniform(0.5, 4.0)
+    load = rng.uniform(0.2, 0.65)
+    sigma = rng.choice([0.05, 0.1, 0.15, 0.2, 0.3])
+    deadline = rng.choice([30.0, 45.0, 60.0, 60.0, 90.0, 120.0, 300.0])
+    trigger = rng.choice([0.0, 0.0, 0.0, 1.0, 5.0, 10.0])
+    calm = rng.uniform(240.0, 700.0)
+    steady = max(fixed / (1 - load), trigger)
+    deadline = max(deadline, 6.0 * steady)
+    arrivals, mu, cost = constant(load * throughput), constant(throughput), constant(fixed)
+    limit, congestion, backlog = UNLIMITED, None, 0
+    duration = calm + 1800.0
+    restarts: list[tuple[float, float]] = []
+    poison = None
+    jitter_sigma = rng.choice([0.0, 0.0, 0.1, 0.25])
+    spiral = kind in SPIRALS
+    if kind == "arrivals rise":
+        high = rng.uniform(1.1, 2.2)
+        arrivals = ramp(load * throughput, high * throughput, calm, rng.uniform(0.0, 1200.0))
+        duration = calm + 3600.0
+    elif kind == "throughput falls":
+        low = load / rng.uniform(1.1, 2.5)
+        mu = ramp(throughput, low * throughput, calm, rng.uniform(0.0, 1200.0))
+        duration = calm + 3600.0
+    elif kind == "fixed cost grows":
+        goal = deadline * (1 - load) * rng.uniform(1.15, 2.0)
+        cost = ramp(fixed, goal, calm, rng.uniform(300.0, 2400.0))
+        duration = calm + 4500.0
+    elif kind == "congestion":
+        # The steady batch lies at the edge; a rise of arrivals pushes it over.
+        load = rng.uniform(0.3, 0.5)
+        congestion = load * throughput * steady * rng.uniform(2.0, 6.0)
+        arrivals = ramp(
+            load * throughput,
+            load * throughput * rng.uniform(2.0, 3.0),
+            calm,
+            rng.uniform(100.0, 1500.0),
+        )
+        duration = calm + 3600.0
+    elif kind == "poison batch":
+        poison = rng.randrange(15, 60)
+        duration = 6.0 * deadline + 70.0 * max(steady, 1.0) + 600.0
+    elif kind == "step":
+        after = rng.uniform(load, 0.8)
+        arrivals = blocks((0.0, load * throughput), (calm, after * throughput))
+        sigma = min(sigma, 0.2)
+        deadline = max(deadline, 2.5 * max(fixed / (1 - after), trigger))
+    elif kind == "draining spike":
+        height, length = rng.uniform(1.0, 3.0), rng.uniform(5.0, 90.0)
+        arrivals = blocks(
+            (0.0, load * throughput),
+            (calm, height * throughput),
+            (calm + length, load * throughput),
+        )
+        sigma = min(sigma, 0.2)
+        if rng.random() < 0.6:
+            limit = round(throughput * rng.uniform(0.2, 0.4) * deadline)
+            limit = max(limit, round(1.3 * load * throughput * steady / (1 - load)))
+        else:  # nothing holds it back, so it must be small beside the deadline
+            length = min(length, 0.15 * deadline / height)
+            arrivals = blocks(
+                (0.0, load * throughput),
+                (calm, height * throughput),
+                (calm + length, load * throughput),
+            )
+    elif kind == "planned restart":
+        for _ in range(rng.randrange(1, 4)):
+            restarts.append((calm + rng.uniform(0.0, 1500.0), rng.uniform(10.0, 400.0)))
+        restarts.sort()
+        limit = round(throughput * rng.uniform(0.2, 0.5) * (deadline - fixed))
+        load = min(load, 0.5)
+        limit = max(limit, round(1.3 * load * throughput * steady / (1 - load)))
+        arrivals = constant(load * throughput)
+        if rng.random() < 0.4:
+            limit = UNLIMITED
+            most = 0.35 * deadline / load
+            restarts = [(at, min(down, most)) for at, down in restarts]
+        sigma = min(sigma, 0.2)
+    elif kind == "limited backlog":
+        wanted = rng.uniform(0.15, 0.55) * deadline
+        wanted = max(wanted, 1.3 * fixed)
+        limit = max(round((wanted - fixed) * throughput), 1)
+        held = limit / max(wanted, trigger)
+        arrivals = ramp(
+            0.7 * held, rng.uniform(1.1, 2.5) * held, calm, rng.choice([0.0, 300.0, 900.0])
+        )
+        sigma = min(sigma, 0.2)
+    elif kind == "idle night":
+        night = rng.uniform(600.0, 3600.0)
+        arrivals = blocks(
+            (0.0, load * throughput),
+            (calm, 0.0),
+            (calm + night, load * throughput * rng.uniform(0.5, 1.2)),
+        )
+        duration = calm + night + 1200.0
+        jitter_sigma = 0.0
+        sigma = min(sigma, 0.3)
+    else:  # noise
+        sigma = 0.5
+        load = rng.uniform(0.2, 0.5)
+        arrivals = constant(load * throughput)
+        deadline = max(deadline, 12.0 * max(fixed / (1 - load), trigger))
+        duration = calm + 3600.0
+    if rng.random() < 0.5 and kind not in ("planned restart", "idle night"):
+        every = rng.uniform(1.0, 30.0)
+        arrivals = jitter(arrivals, jitter_sigma, every, duration, rng)
+    scenario = Scenario(
+        name=kind.replace(" ", "-"),
+        duration_seconds=duration,
+        trigger_seconds=trigger,
+        target_seconds=rng.choice([2.0, 5.0, 5.0, 10.0, 30.0]),
+        initial_limit_rows=limit,
+        initial_backlog_rows=backlog,
+        arrival_rows_per_second=arrivals,
+        fixed_cost_seconds=cost,
+        throughput_rows_per_second=mu,
+        congestion_rows=congestion,
+        noise_sigma=sigma,
+        batch_timeout_seconds=deadline,
+        restart_seconds=rng.uniform(5.0, 60.0),
+    )
+    return Case(kind, spiral, scenario, seed, restarts, poison)
+
+
+class _Poisoned(plant.Noise):
+    """Noise under which one attempt, and all that follow it, take far too long."""
+
+    def __init__(self, sigma: float, seed: int, poison: int) -> None:
+        super().__init__(sigma, seed)
+        self._poison = poison
+
+    def factor(self, index: int) -> float:
+        return super().factor(index) * (1e6 if index >= self._poison else 1.0)
+
+
+class _Stoppable(Live):
+    """The live core behind a driver that its operator stops now and then."""
+
+    def stopped(self, second: float, batch_id: int, age: float) -> None:
+        """Stopped in the middle of a batch, which no supervisor ended."""
+        beat = HEARTBEAT_SECONDS
+        while beat < age:
+            running = {**self._ids(), "batchId": batch_id, "running_seconds": beat}
+            self._send("heartbeat", second - age + beat, {"queries": [running]})
+            beat += HEARTBEAT_SECONDS
+        body = {**self._ids(), "exception": None, "errorClassOnException": None}
+        self._send("terminated", second, body)
+
+
+def run(case: Case) -> Outcome:
+    """Runs a case with the live core watching, and finds out when it spoke."""
+    scenario = case.scenario
+    ended: list[plant.Attempt] = []
+    phases: Counter[str] = Counter()
+    first: list[int] = []
+
+    def judged(judgement: Any) -> None:
+        phases[judgement.spiral.phase] += 1
+        if judgement.spiral.phase in ALARMS and not first:
+            # The judgement of an attempt's end comes before the attempt is noted here.
+            own_end = judgement.event in ("progress", "terminated")
+            first.append(len(ended) - 1 + int(own_end))
+
+    live = _Stoppable(scenario, steer=False, on_judgement=judged)
+    watched = Watched(Static(scenario.initial_limit_rows), live)
+
+    class Noting:
+        limit_rows = scenario.initial_limit_rows
+
+        def started(self, second: float) -> None:
+            watched.started(second)
+
+        def ended(self, attempt: plant.Attempt) -> None:
+            watched.ended(attempt)
+            ended.append(attempt)
+
+        def idle(self, second: float, until: float) -> None:
+            watched.idle(second, until)
+
+    noise = (
+        plant.Noise(scenario.noise_sigma, case.seed)
+        if case.poison is None
+        else _Poisoned(scenario.noise_sigma, case.seed, case.poison)
+    )
+    if case.restarts:
+        run_with_restarts(case, noise, Noting(), live)
+    else:
+        plant.run(scenario, noise, Noting())
+    killed = next((i for i, a in enumerate(ended) if a.killed), None)
+    return Outcome(
+        case,
+        killed,
+        first[0] if first else None,
+        foreseeable(case, ended, killed),
+        len(ended),
+        max((a.seconds for a in ended), default=0.0),
+        phases,
+    )
+
+
+def foreseeable(case: Case, ended: list[plant.Attempt], killed: int | None) -> int | None:
+    """Since how many batches the first time-out could be foreseen by who knows the present."""
+    if killed is None or case.poison is not None:
+        return None
+    index = killed
+    while index > 0 and _foreseen(case.scenario, ended[index - 1]):
+        index -= 1
+    return killed - index + 1
+
+
+def _foreseen(scenario: Scenario, attempt: plant.Attempt) -> bool:
+    """Whether the loop, run on from the end of a batch without noise or change, times out."""
+    now, before, left = attempt.end_seconds, attempt.start_seconds, attempt.backlog_rows
+    arrival = scenario.arrival_rows_per_second.at(now)
+    backlog = float(left)
+    seconds = attempt.seconds
+    for _ in range(HORIZON):
+        there = backlog + arrival * max(seconds, scenario.trigger_seconds)
+        rows = min(there, float(scenario.initial_limit_rows))
+        backlog = there - rows
+        seconds = scenario.seconds(rows, max(now, before))
+        if seconds > (scenario.batch_timeout_seconds or math.inf):
+            return True
+    return False
+
+
+def run_with_restarts(case: Case, noise: plant.Noise, ear: Any, live: _Stoppable) -> None:
+    """The plant of ``plant.run``, stopped by its operator now and then, batches or no batches."""
+    scenario = case.scenario
+    arrivals = plant.Arrivals(scenario.arrival_rows_per_second, scenario.initial_backlog_rows)
+    planned = list(case.restarts)
+    now, committed, batch_id, index = 0.0, 0, 0, 0
+    ear.started(now)
+    replayed_rows: int | None = None
+    while now < scenario.duration_seconds:
+        there = math.floor(arrivals.until(now) + 1e-6) - committed
+        if there < 1:
+            now += 1.0
+            continue
+        rows = replayed_rows or min(there, scenario.initial_limit_rows)
+        seconds = scenario.seconds(rows, now) * noise.factor(index)
+        index += 1
+        timeout = scenario.batch_timeout_seconds or math.inf
+        if planned and now + min(seconds, timeout) > planned[0][0]:
+            at, down = planned.pop(0)
+            at = max(at, now)
+            live.stopped(at, batch_id, at - now)
+            replayed_rows = rows
+            now = at + down
+            ear.started(now)
+            continue
+        killed = seconds > timeout
+        seconds = min(seconds, timeout)
+        attempt = plant.Attempt(
+            batch_id,
+            rows,
+            now,
+            seconds,
+            scenario.initial_limit_rows,
+            scenario.initial_limit_rows,
+            there - rows,
+            killed,
+            replayed_rows is not None,
+        )
+        ear.ended(attempt)
+        if killed:
+            now += seconds + scenario.restart_seconds
+            replayed_rows = rows
+            ear.started(now)
+            continue
+        replayed_rows = None
+        committed += rows
+        batch_id += 1
+        interval = scenario.trigger_seconds
+        end = now + seconds
+        now = max(end, (math.floor(now / interval + 1e-9) + 1) * interval) if interval else end
+
+
+def cases(count: int, seed: int) -> list[Case]:
+    """So many cases, half of them spirals, the kinds in turn."""
+    made = []
+    for index in range(count):
+        kinds = SPIRALS if index % 2 == 0 else LOOK_ALIKES
+        made.append(make(kinds[(index // 2) % len(kinds)], seed * 1_000_003 + index))
+    return made
+
+
+def report(outcomes: list[Outcome], *, show: bool) -> bool:
+    """Prints the table; True where every spiral was alarmed in time and no look-alike was."""
+    by_kind: dict[str, list[Outcome]] = defaultdict(list)
+    for outcome in outcomes:
+        by_kind[outcome.case.kind].append(outcome)
+    good = True
+    print(
+        f"{'kind':18} {'cases':>6} {'timed out':>10} {'alarmed':>8} {'lead asked':>11} {'led by 3':>9}"
+        f" {'median lead':>12}"
+    )
+    for kind in (*SPIRALS, *LOOK_ALIKES):
+        found = by_kind[kind]
+        if not found:
+            continue
+        timed = [o for o in found if o.timeout is not None]
+        alarmed = [o for o in found if o.alarm is not None]
+        if kind in SPIRALS:
+            asked = [o for o in timed if o.needs_lead]
+            led = [o for o in asked if o.lead is not None and o.lead >= LEAD]
+            leads = sorted(o.lead for o in asked if o.lead is not None)
+            middle = leads[len(leads) // 2] if leads else "-"
+            print(
+                f"{kind:18} {len(found):6} {len(timed):10} "
+                f"{sum(o.alarm is not None for o in timed):8} {len(asked):11} {len(led):9} {middle!s:>12}"
+            )
+            bad = [o for o in asked if o not in led] + [o for o in timed if o.alarm is None]
+        else:
+            # One that was timed out by sheer noise is no look-alike.
+            bad = [o for o in alarmed if o.timeout is None]
+            print(
+                f"{kind:18} {len(found):6} {len(timed):10} {len(bad):8} {'-':>11} {'-':>9} {'-':>12}"
+            )
+        good = good and not bad
+        if show:
+            for o in bad:
+                print(
+                    f"    seed {o.case.seed}: timeout {o.timeout} alarm {o.alarm} foreseeable {o.foreseeable}"
+                    f" of {o.attempts}, deadline {o.case.scenario.batch_timeout_seconds:.0f},"
+                    f" worst {o.worst_seconds:.0f} s, sigma {o.case.scenario.noise_sigma}"
+                )
+    spirals = [o for o in outcomes if o.case.spiral and o.timeout is not None]
+    asked = [o for o in spirals if o.needs_lead]
+    led = [o for o in asked if (o.lead or 0) >= LEAD]
+    quiet = [o for o in outcomes if not o.case.spiral and o.timeout is None]
+    false = [o for o in quiet if o.alarm is not None]
+    print(
+        f"spirals: {len(spirals)} timed out, {sum(o.alarm is not None for o in spirals)} alarmed; "
+        f"{len(led)} of {len(asked)} foreseeable {FORESEEABLE} batches ahead were led by {LEAD} or more"
+    )
+    print(f"look-alikes: {len(false)} false alarms in {len(quiet)}")
+    return good
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--count", type=int, default=1000)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--show", action="store_true", help="name every case that went wrong")
+    arguments = parser.parse_args()
+    outcomes = [run(case) for case in cases(arguments.count, arguments.seed)]
+    return 0 if report(outcomes, show=arguments.show) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
