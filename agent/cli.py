@@ -392,6 +392,25 @@ def _rescue(
     _on_checkpoint(lambda: rescue(directory, options))
 
 
+@checkpoint_app.command("audit")
+def _checkpoint_audit(
+    *,
+    directory: CheckpointArgument,
+    agent: Annotated[
+        str | None,
+        typer.Option("--agent", metavar="URL", help="An agent that knows the query."),
+    ] = None,
+    token_file: TokenFile = None,
+    ca_file: CaFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Tell what speaks against exactly once: source, sink, location, logs, state."""
+    from agent.checkpoint.audit_command import run_audit
+
+    settings = _settings(agent, token_file, ca_file) if agent else None
+    _on_checkpoint(lambda: run_audit(directory, agent=settings, as_json=as_json))
+
+
 def _on_checkpoint(act: Callable[[], int]) -> None:
     from agent.checkpoint.folder import CheckpointError
 

@@ -1,0 +1,244 @@
+"""The consistency audit: what speaks against a query's promise of exactly once.
+
+Takes what is known of a query, from its checkpoint, from progress as Spark tells it, from its
+options where they are known, and gives findings. What is not known is not judged. Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import msgspec
+
+from agent.checkpoint.folder import local_path
+from agent.checkpoint.soundness import Finding, Severity
+from agent.checkpoint.watched import same_place
+
+#: Every check's name: what the label ``check`` of a metric can be.
+CHECKS: Final = (
+    "source_not_replayable",
+    "sink_at_least_once",
+    "sink_not_durable",
+    "location_not_durable",
+    "location_shared",
+    "two_writers",
+    "transaction_timeout",
+    "read_uncommitted",
+    "log_unreadable",
+    "metadata_missing",
+    "commit_without_offsets",
+    "offsets_missing",
+    "offsets_without_commits",
+    "asynchronous_progress",
+    "source_log_incomplete",
+    "source_log_ahead",
+    "source_log_unknown",
+    "state_incomplete",
+    "state_ahead",
+    "snapshot_lag",
+    "file_damaged",
+    "temporary_files",
+    "leftovers_at_start",
+)
+#: Kafka's default for transaction.max.timeout.ms on a broker.
+BROKER_LONGEST_TRANSACTION_MS: Final = 900_000
+_SOCKET: Final = re.compile(r"(?i)textsocket")
+_MEMORY_SOURCE: Final = re.compile(r"(?i)\bmemorystream\b")
+_RATE: Final = re.compile(r"(?i)ratestream|ratepermicrobatch")
+_FOREACH_BATCH: Final = re.compile(r"(?i)foreachbatch")
+_FOREACH: Final = re.compile(r"(?i)foreachwriter|foreachsink")
+_KAFKA_SINK: Final = re.compile(r"(?i)kafka")
+_KEEPS_NOTHING: Final = re.compile(r"(?i)memorysink|memory\b|consoletable|consolesink|noop")
+_TEMPORARY: Final = re.compile(r"/(tmp|temp|var/tmp|dev/shm)(/|\Z)|/temporary-[0-9a-f-]{36}")
+
+
+class QueryFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of a query; empty where it is not."""
+
+    query: str = ""
+    sink: str = ""  # as progress describes it
+    sources: list[str] = []  # as progress describes them
+    checkpoint_location: str = ""
+    master: str = ""
+    deadline_seconds: float | None = None
+    options: dict[str, str] = {}  # of sources and sink, where the job tells them
+    others: dict[str, str] = {}  # live queries → their checkpoint locations
+    offset_times_ms: list[int] = []  # of the offset log, in order of batches
+
+
+def audit(facts: QueryFacts) -> list[Finding]:
+    """What speaks against exactly once, the sources first."""
+    return [
+        *_sources(facts),
+        *_sink(facts),
+        *_location(facts),
+        *_writers(facts),
+        *_transactions(facts),
+    ]
+
+
+def _sources(facts: QueryFacts) -> list[Finding]:
+    found = []
+    for index, description in enumerate(facts.sources):
+        if _SOCKET.search(description):
+            found.append(
+                _finding(
+                    "source_not_replayable",
+                    "error",
+                    f"source {index} is a socket: what it sent is gone after a failure",
+                    "put a replayable source between, such as Kafka or files",
+                )
+            )
+        elif _MEMORY_SOURCE.search(description) or _RATE.search(description):
+            found.append(
+                _finding(
+                    "source_not_replayable",
+                    "warning",
+                    f"source {index} is a source for tests ({description[:60]})",
+                    "use a replayable source, such as Kafka or files",
+                )
+            )
+    return found
+
+
+def _sink(facts: QueryFacts) -> list[Finding]:
+    sink = facts.sink
+    if _FOREACH_BATCH.search(sink):
+        return [
+            _finding(
+                "sink_at_least_once",
+                "warning",
+                "foreachBatch runs again for a batch that did not commit",
+                "make it idempotent: write by row key, or store the batch id with the rows in one"
+                " transaction and pass over a batch that is there",
+            )
+        ]
+    if _FOREACH.search(sink):
+        return [
+            _finding(
+                "sink_at_least_once",
+                "warning",
+                "foreach writes rows again for a batch that did not commit",
+                "use partition and epoch id in open(), or write by row key",
+            )
+        ]
+    if _KAFKA_SINK.search(sink):
+        return [
+            _finding(
+                "sink_at_least_once",
+                "warning",
+                "Spark's Kafka sink is at-least-once: it writes rows of a retried task or batch"
+                " again",
+                "give rows a key and let readers keep the first or the last of each",
+            )
+        ]
+    if _KEEPS_NOTHING.search(sink):
+        return [
+            _finding(
+                "sink_not_durable",
+                "warning",
+                f"the sink keeps nothing beyond the query's run ({sink[:60]})",
+                "use a sink that lasts, such as files or a table",
+            )
+        ]
+    return []
+
+
+def _location(facts: QueryFacts) -> list[Finding]:
+    location = facts.checkpoint_location
+    if not location:
+        return []
+    found = []
+    path = local_path(location)
+    if path is not None and _TEMPORARY.search(str(path)):
+        found.append(
+            _finding(
+                "location_not_durable",
+                "warning",
+                f"the checkpoint is in a temporary folder: {location}",
+                "set checkpointLocation to storage that outlives the machine",
+            )
+        )
+    elif path is not None and facts.master and not facts.master.startswith("local"):
+        found.append(
+            _finding(
+                "location_not_durable",
+                "error",
+                f"the checkpoint has no file system in its address ({location}), and the job runs"
+                f" on {facts.master}: each machine may have its own",
+                "set checkpointLocation to storage that all machines share, with its address",
+            )
+        )
+    found += [
+        _finding(
+            "location_shared",
+            "error",
+            f"{other} uses the same checkpoint, {location}",
+            "give each query a checkpoint of its own; two in one corrupt each other",
+        )
+        for other, place in facts.others.items()
+        if place and other != facts.query and same_place(place, location)
+    ]
+    return found
+
+
+def _writers(facts: QueryFacts) -> list[Finding]:
+    times = facts.offset_times_ms
+    back = next((i for i in range(1, len(times)) if times[i] < times[i - 1]), None)
+    if back is None:
+        return []
+    return [
+        _finding(
+            "two_writers",
+            "warning",
+            f"a later batch was planned {(times[back - 1] - times[back]) / 1000:.1f} s before an"
+            " earlier one",
+            "either the driver's clock was set back, or two queries write to this checkpoint:"
+            " make sure that only one does",
+        )
+    ]
+
+
+def _transactions(facts: QueryFacts) -> list[Finding]:
+    options = {key.lower(): value for key, value in facts.options.items()}
+    found = []
+    timeout = options.get("kafka.transaction.timeout.ms", "")
+    if timeout.isdigit():
+        milliseconds = int(timeout)
+        if milliseconds > BROKER_LONGEST_TRANSACTION_MS:
+            found.append(
+                _finding(
+                    "transaction_timeout",
+                    "error",
+                    f"kafka.transaction.timeout.ms is {milliseconds}, above a broker's default"
+                    f" maximum of {BROKER_LONGEST_TRANSACTION_MS}",
+                    "lower it, or raise transaction.max.timeout.ms on the brokers",
+                )
+            )
+        elif facts.deadline_seconds and milliseconds < facts.deadline_seconds * 1000:
+            found.append(
+                _finding(
+                    "transaction_timeout",
+                    "error",
+                    f"kafka.transaction.timeout.ms is {milliseconds}, below the deadline of"
+                    f" {facts.deadline_seconds:g} s: a slow batch is aborted by the broker",
+                    "raise it above the deadline",
+                )
+            )
+    if options.get("kafka.isolation.level", "") == "read_uncommitted":
+        found.append(
+            _finding(
+                "read_uncommitted",
+                "warning",
+                "a source reads with kafka.isolation.level = read_uncommitted: rows of aborted"
+                " transactions count",
+                "set kafka.isolation.level to read_committed where producers are transactional",
+            )
+        )
+    return found
+
+
+def _finding(check: str, severity: Severity, evidence: str, remedy: str) -> Finding:
+    assert check in CHECKS
+    return Finding(check=check, severity=severity, evidence=evidence, remedy=remedy)

@@ -1,0 +1,67 @@
+"""The command ``weir checkpoint audit``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+from rich.console import Console
+
+from agent.checkpoint.audit import QueryFacts, audit
+from agent.checkpoint.commands import counting, print_json
+from agent.checkpoint.folder import open_folder, reported
+from agent.checkpoint.layout import Checkpoint, read_checkpoint
+from agent.checkpoint.render import show_findings
+from agent.checkpoint.soundness import Finding, judge
+from agent.checkpoint.watched import Watched, ask
+
+if TYPE_CHECKING:
+    from agent.client import ClientSettings
+
+
+class AuditReport(msgspec.Struct, frozen=True):
+    """What ``weir checkpoint audit`` found."""
+
+    checkpoint: str
+    query: str | None
+    findings: list[Finding]
+
+
+def run_audit(address: str, *, agent: ClientSettings | None, as_json: bool) -> int:
+    """Prints what speaks against exactly once; 1 where something does. Raises CheckpointError."""
+    folder = open_folder(address)
+    with counting() as count, reported(address):
+        checkpoint = read_checkpoint(folder, count)
+        findings = judge(checkpoint, folder).findings
+    known = ask(agent, checkpoint.query_id, address) if agent is not None else []
+    findings = findings + audit(facts_of(checkpoint, known))
+    report = AuditReport(
+        checkpoint=checkpoint.name,
+        query=f"{known[0].application}/{known[0].query}" if known else None,
+        findings=findings,
+    )
+    if as_json:
+        print_json(report)
+    else:
+        console = Console()
+        show_findings(console, findings)
+        if not findings:
+            console.print("nothing found")
+    return 1 if any(finding.severity != "info" for finding in findings) else 0
+
+
+def facts_of(checkpoint: Checkpoint, known: list[Watched]) -> QueryFacts:
+    """What the checkpoint and the agent tell of its query."""
+    times = [checkpoint.offsets[batch].timestamp_ms for batch in sorted(checkpoint.offsets)]
+    owner = known[0] if known else None
+    return QueryFacts(
+        query=f"{owner.application}/{owner.query}" if owner else "",
+        sink=owner.sink if owner else "",
+        sources=owner.sources if owner else [],
+        checkpoint_location=checkpoint.name,
+        deadline_seconds=owner.deadline_seconds if owner else None,
+        others={
+            f"{one.application}/{one.query}": checkpoint.name for one in known[1:] if one.alive
+        },
+        offset_times_ms=[time for time in times if time is not None],
+    )
