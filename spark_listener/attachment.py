@@ -151,13 +151,13 @@ class _Driver:
     def sessions(self) -> list[Any]:
         return [session for session, _ in self._listeners]
 
-    def close(self, *, restore: bool) -> None:
-        """Ends the threads; what is queued is sent within a second if the agent answers."""
-        if restore:
-            for session in self.sessions:
-                self.unwatch(session)
+    def close(self, *, ending: bool) -> None:
+        """Ends the threads; what is queued is sent within a second if the agent answers.
+
+        ``ending``: the driver itself ends.
+        """
         self._listeners.clear()
-        self._observer.stop(FLUSH_SECONDS)
+        self._observer.stop(FLUSH_SECONDS, ending=ending)
         self._sender.stop(FLUSH_SECONDS)
 
     def _lost(self) -> None:
@@ -201,7 +201,7 @@ def _detach(session: Any, *, every: bool = False) -> None:
                         driver.unwatch(known)
                 if not driver.sessions:
                     _drivers.pop(driver.application_id, None)
-                    driver.close(restore=False)
+                    driver.close(ending=False)
     except Exception as error:
         _complaints.error("detaching", error)
 
@@ -242,7 +242,7 @@ def _attach(spark: Any, arguments: dict[str, Any]) -> Attachment:
         except Exception:
             if not driver.sessions:
                 _drivers.pop(driver.application_id, None)
-                driver.close(restore=False)
+                driver.close(ending=False)
             raise
         LOGGER.info("weir watches %s, agent %s", driver.application_id, settings.agent_url)
     return Attachment(session, driver, "")
@@ -286,7 +286,7 @@ def _close_all() -> None:
 
 def _close_quietly(driver: _Driver) -> None:
     try:
-        driver.close(restore=False)
+        driver.close(ending=True)
     except Exception as error:
         LOGGER.debug("weir: closing", exc_info=error)
 

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 LOGGER: Final = logging.getLogger("weir")
 REPEAT_SECONDS: Final = 600.0
+_MOST_KINDS: Final = 1000  # kinds may name a run, and a driver may live for months
 
 
 class Complaints:
@@ -41,6 +42,8 @@ class Complaints:
                 self._said[kind] = (last[0], last[1] + 1)
                 return False
             unsaid = 0 if last is None else last[1]
+            if len(self._said) >= _MOST_KINDS:
+                self._said.clear()
             self._said[kind] = (now, 0)
         suffix = f" ({unsaid} more like this since the last message)" if unsaid else ""
         self._logger.warning("%s%s", message, suffix)

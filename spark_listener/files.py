@@ -325,15 +325,15 @@ class FileWatcher:
             if question is not None:
                 self._answer(question)
             elif due is not None:
-                self._list(*due)
+                self._list(due)
 
-    def _next_due(self) -> tuple[Key, _Watched] | None:
+    def _next_due(self) -> _Watched | None:
         """What to list now; waits, with the lock given up, where nothing is due."""
         if self._watched and self._list_directories:
-            key, watched = min(self._watched.items(), key=lambda item: item[1].due)
+            watched = min(self._watched.values(), key=lambda item: item.due)
             wait = watched.due - time.monotonic()
             if wait <= 0:
-                return key, watched
+                return watched
             self._changed.wait(min(wait, _LONGEST_WAIT_SECONDS))
         else:
             self._changed.wait(_LONGEST_WAIT_SECONDS)
@@ -348,7 +348,7 @@ class FileWatcher:
             self._complaints.error("counting a batch's files", error)
         question.answered.set()
 
-    def _list(self, key: Key, watched: _Watched) -> None:
+    def _list(self, watched: _Watched) -> None:
         begun = time.monotonic()
         listing: Listing | None = None
         stop = False
@@ -376,5 +376,3 @@ class FileWatcher:
             else:
                 rest = (ended - begun) * (1.0 / LISTING_SHARE - 1.0)
                 watched.due = ended + max(self._pause_seconds, rest)
-            if self._watched.get(key) is not watched and not self._stopping:
-                return

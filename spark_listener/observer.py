@@ -78,6 +78,7 @@ class Observer:
         self._sender: Sender | None = None
         self._stopping = threading.Event()
         self._quiesce: deque[tuple[Any, threading.Event]] = deque()
+        self._ending = False
         self._failed_rounds = 0
         self._next_heartbeat = time.monotonic()  # at once: it tells whether the agent is there
         self._answered = 0  # the highest number whose reply has been taken in
@@ -135,8 +136,12 @@ class Observer:
         if self._thread.is_alive() and threading.current_thread() is not self._thread:
             done.wait(timeout_seconds)
 
-    def stop(self, timeout_seconds: float) -> None:
-        """Ends the threads; limits stay as they are."""
+    def stop(self, timeout_seconds: float, *, ending: bool = False) -> None:
+        """Ends the threads; limits stay as they are.
+
+        ``ending``: the driver itself ends, so its queries are told as terminated.
+        """
+        self._ending = ending
         self._stopping.set()
         self.mailbox.wake()
         if threading.current_thread() is not self._thread and self._thread.is_alive():
@@ -148,6 +153,8 @@ class Observer:
     def _loop(self) -> None:
         while not self._stopping.is_set():
             self._round_guarded()
+        if self._ending or self._spark_stopped():
+            self._guarded("the end", self._end_all, self.mailbox.take(0.0)[0])
 
     def _round_guarded(self) -> None:
         try:
@@ -338,8 +345,8 @@ class Observer:
     def _end_all(self, captured: list[Captured]) -> None:
         """Spark has stopped: its queries are over, whatever it still told of them."""
         for item in captured:
-            if item.kind == "terminated":
-                self._guarded("a query's end", self._take, item)
+            if item.kind != "started":
+                self._guarded(f"a {item.kind} event", self._take, item)
         for run_id, run in list(self._runs.items()):
             body = {"id": run.query.id, "runId": run_id, "name": run.query.name}
             body |= {"exception": None, "errorClassOnException": None}

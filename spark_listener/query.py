@@ -5,6 +5,7 @@ All of it is Spark's private side, so it is probed: a missing method costs that 
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -42,6 +43,7 @@ CONF_KEYS: Final = (
     "spark.master",
 )
 _TEXT: Final = 500
+_OBJECT_ADDRESS: Final = re.compile(r"\$?@[0-9a-f]{1,16}$")
 
 
 @dataclass(frozen=True)
@@ -219,11 +221,8 @@ def _unwrapped(java_query: Any) -> Any:
 
 
 def _sink_text(sink: Any) -> str:
-    """The sink without an object's address: that would differ with every start."""
-    text = (
-        str(sink.toString()).split("@", 1)[0] if "$@" in str(sink.toString()) else sink.toString()
-    )
-    return redact_addresses(str(text))[:_TEXT]
+    """The sink without its object's address, which differs with every start."""
+    return redact_addresses(_OBJECT_ADDRESS.sub("", str(sink.toString())))[:_TEXT]
 
 
 def _attempt(read: Callable[[], Any], otherwise: Any) -> Any:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 ROOT: Final = Path(__file__).parents[2]
-BUS_BATCHES: Final = 20
+BUS_BATCHES: Final = 16
 BUS_WARM_UP: Final = 4  # of them, not counted: first calls, first connection, JIT
 ROCKSDB: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 TIMER_END: Final = "StreamingQueryListenerBus"

@@ -1,0 +1,146 @@
+"""Whole jobs in processes of their own: weir-run, sessions that stop, zip import, a job's end."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]
+
+JOB = """
+import sys
+from pyspark.sql import SparkSession
+
+def session(name):
+    made = (SparkSession.builder.master("local[2]").appName(name)
+            .config("spark.ui.enabled", "false").config("spark.sql.shuffle.partitions", "2")
+            .config("spark.ui.showConsoleProgress", "false").getOrCreate())
+    made.sparkContext.setLogLevel("OFF")
+    return made
+
+def run(spark, checkpoint, **trigger):
+    frame = (spark.readStream.schema("k int, v int").option("maxFilesPerTrigger", "2")
+             .json(sys.argv[1]))
+    return (frame.writeStream.format("noop").option("checkpointLocation", checkpoint)
+            .queryName("q").trigger(**trigger).start())
+"""
+
+
+def run(
+    command: list[str], job: str, arguments: list[str], tmp_path: Path, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    path = tmp_path / "job.py"
+    path.write_text(job)
+    return subprocess.run(
+        [*command, str(path), *arguments],
+        capture_output=True,
+        text=True,
+        timeout=150,
+        env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
+        check=False,
+    )
+
+
+def our_warnings(done: subprocess.CompletedProcess[str]) -> list[str]:
+    return [line for line in done.stderr.splitlines() if line.startswith("weir")]
+
+
+def test_weir_run_watches_every_session_of_a_job_nobody_changed(
+    agent: Any, folder: Any, tmp_path: Path
+) -> None:
+    job = JOB + (
+        "first = session('one')\n"
+        "run(first, sys.argv[2] + '/a', availableNow=True).awaitTermination()\n"
+        "run(first.newSession(), sys.argv[2] + '/b', availableNow=True).awaitTermination()\n"
+        "first.stop()\n"
+        "second = session('two')\n"
+        "run(second, sys.argv[2] + '/c', availableNow=True).awaitTermination()\n"
+        "second.stop()\n"
+        "print('rows done')\n"
+        "sys.exit(5)\n"
+    )
+    done = run(
+        [sys.executable, "-m", "spark_listener.run"],
+        job,
+        [str(folder(files=6).path), str(tmp_path / "out")],
+        tmp_path,
+        WEIR_AGENT_URL=agent.url,
+    )
+    assert done.returncode == 5, done.stderr[-3000:]
+    assert "rows done" in done.stdout
+    assert our_warnings(done) == []
+    names = {request["application"]["name"] for request in agent.requests}
+    assert names == {"one", "two"}
+    assert len(agent.of("started")) == 3
+    assert len(agent.of("terminated")) == 3
+    assert len(agent.of("progress")) >= 9
+
+
+@pytest.mark.parametrize("ending", ["", "spark.stop()\n", "raise RuntimeError('mine')\n"])
+def test_a_job_ends_as_it_would_with_its_queries_running(
+    agent: Any, folder: Any, tmp_path: Path, ending: str
+) -> None:
+    job = JOB + (
+        "spark = session('ends')\n"
+        "query = run(spark, sys.argv[2], processingTime='300 milliseconds')\n"
+        "import time\n"
+        "while not query.lastProgress: time.sleep(0.1)\n"
+        "time.sleep(1.5)\n"  # events reach listeners late
+        "print('seen')\n" + ending
+    )
+    done = run(
+        [sys.executable, "-m", "spark_listener.run"],
+        job,
+        [str(folder(files=60).path), str(tmp_path / "ck")],
+        tmp_path,
+        WEIR_AGENT_URL=agent.url,
+    )
+    assert done.returncode == (1 if "raise" in ending else 0), done.stderr[-3000:]
+    assert "seen" in done.stdout
+    assert our_warnings(done) == []
+    assert "weir" not in done.stderr.lower().replace(str(ROOT).lower(), ""), done.stderr
+    assert agent.of("started")
+    assert agent.of("progress")
+    assert agent.wait(lambda a: a.of("terminated"), 5.0)
+
+
+def test_from_a_wheel_as_py_files_ships_it(agent: Any, folder: Any, tmp_path: Path) -> None:
+    """Imported out of a zip, with nothing else of this repository in reach."""
+    wheel = tmp_path / "weir.zip"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        for module in (ROOT / "spark_listener").glob("*.py"):
+            archive.write(module, f"spark_listener/{module.name}")
+    job = (
+        f"import sys; sys.path.insert(0, {str(wheel)!r})\n"
+        + JOB
+        + (
+            "import spark_listener\n"
+            "assert '.zip' in spark_listener.__file__, spark_listener.__file__\n"
+            "from spark_listener import attach\n"
+            "spark = session('zipped')\n"
+            "made = attach(spark)\n"
+            "from spark_listener import attach, detach\n"
+            "assert attach(spark).active and made.active\n"
+            "run(spark, sys.argv[2], availableNow=True).awaitTermination()\n"
+            "detach(spark)\n"
+            "assert not made.active\n"
+        )
+    )
+    done = run(
+        [sys.executable],
+        job,
+        [str(folder(files=6).path), str(tmp_path / "ck")],
+        tmp_path,
+        WEIR_AGENT_URL=agent.url,
+        PYTHONPATH="",
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert len(agent.of("progress")) >= 3
