@@ -138,7 +138,7 @@ def undo(root: Path, rescue: Rescue, on_step: Callable[[str], None] | None = Non
                     _rename(folder / _FILES / move.path, root / move.path, sync=group != "state")
             _sync_parents(root, [move for move in rescue.moved if move.group == group])
         say("remove")
-        forget(root, rescue)
+        sweep(root)
     except OSError as error:
         raise CheckpointError(
             f"{error.filename or root}: {error.strerror}; some files are still aside:"
@@ -146,21 +146,24 @@ def undo(root: Path, rescue: Rescue, on_step: Callable[[str], None] | None = Non
         ) from None
 
 
-def forget(root: Path, rescue: Rescue) -> None:
-    """Removes a journal that has nothing aside. Raises OSError."""
-    folder = root / rescue.folder
-    # The journal last: as long as it stands the folder is found again.
-    shutil.rmtree(folder / _FILES, ignore_errors=True)
-    (folder / _JOURNAL).unlink(missing_ok=True)
-    folder.rmdir()
-    _sync(root)
-
-
 def sweep(root: Path) -> None:
-    """Removes folders of rescues that were killed before they had a journal."""
+    """Removes the folders of rescues that have nothing aside. Raises OSError."""
     for folder in root.glob(_PREFIX + "*"):
-        if not (folder / _JOURNAL).exists():
-            shutil.rmtree(folder, ignore_errors=True)
+        aside = folder / _FILES
+        kept = any(os.path.lexists(aside / move.path) for move in _listed(folder))
+        if not kept and not any(path.is_file() for path in aside.rglob("*")):
+            shutil.rmtree(aside, ignore_errors=True)
+            shutil.rmtree(folder)
+            _sync(root)
+
+
+def _listed(folder: Path) -> list[Move]:
+    try:
+        return msgspec.json.decode((folder / _JOURNAL).read_bytes(), type=Journal).moves
+    except FileNotFoundError:
+        return []
+    except msgspec.MsgspecError as error:
+        raise CheckpointError(f"{folder}: its journal cannot be read: {error}") from None
 
 
 def _move_all(root: Path, folder: Path, moves: list[Move], say: Callable[[str], None]) -> None:

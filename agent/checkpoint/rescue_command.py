@@ -109,13 +109,10 @@ def _undo(root: Path, address: str, options: RescueOptions) -> int:
     folder = open_folder(address)
     with counting() as count, reported(address):
         checkpoint = read_checkpoint(folder, count)
-    journal.sweep(root)
+    with reported(address):
+        journal.sweep(root)
     console = Console()
     rescues = journal.find_rescues(root)
-    for empty in [found for found in rescues if not found.moved and not found.conflicts]:
-        with reported(address):
-            journal.forget(root, empty)
-    rescues = [found for found in rescues if found.moved or found.conflicts]
     if not rescues:
         console.print("nothing to undo: no rescue has anything aside", highlight=False)
         return 0

@@ -1,0 +1,194 @@
+"""What ``weir checkpoint inspect`` tells of checkpoints sound and not."""
+
+import json
+import sys
+
+import pytest
+
+from agent import cli
+from tests.checkpoint.build import checkpoint, offsets, tree, write
+
+
+@pytest.fixture
+def weir(monkeypatch, capsys):
+    """Runs the command: (code, standard output, standard error)."""
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["weir", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        out, err = capsys.readouterr()
+        return ended.value.code, out, err
+
+    return run
+
+
+def inspect(weir, root, *options):
+    before = tree(root)
+    code, out, err = weir("checkpoint", "inspect", root, "--json", *options)
+    assert tree(root) == before
+    assert err == ""
+    return code, json.loads(out)
+
+
+def errors(report):
+    return [finding["check"] for finding in report["findings"] if finding["severity"] == "error"]
+
+
+def test_a_sound_one_with_nothing_open(weir, tmp_path):
+    code, report = inspect(weir, checkpoint(tmp_path, opened=False), "--deep")
+    assert code == 0
+    assert report["sound"]
+    assert (report["latest_offset"], report["latest_commit"], report["open_batches"]) == (2, 2, [])
+    assert report["restart"]["action"] == "plan"
+    assert report["restart"]["batch_id"] == 3
+    assert report["state"]["store"] == "HDFS"
+    assert report["state"]["version"] == 3
+    assert report["state"]["operators"][0]["operator_name"] == "stateStoreSave"
+    assert report["sources"][0]["kind"] == "file"
+
+
+def test_an_open_batch_is_sound_and_replayed(weir, tmp_path):
+    code, report = inspect(weir, checkpoint(tmp_path, state="some"))
+    assert code == 0
+    assert report["open_batches"] == [3]
+    assert report["restart"]["action"] == "replay"
+    assert report["restart"]["state_version"] == 3
+    assert report["sources"][0]["open_batch_takes"] == 1
+
+
+def test_the_table_says_the_same(weir, tmp_path):
+    code, out, _ = weir("checkpoint", "inspect", checkpoint(tmp_path))
+    assert code == 0
+    assert "sound" in out
+    assert "stateStoreSave" in out.replace("\n", "")
+
+
+@pytest.mark.parametrize(
+    ("gone", "check"),
+    [
+        ("metadata", "metadata_missing"),
+        ("offsets/2", "offsets_missing"),
+        ("state/0/1/2.delta", "state_incomplete"),
+        ("sources/0/1", "source_log_incomplete"),
+    ],
+)
+def test_what_a_restart_needs_is_missing(weir, tmp_path, gone, check):
+    root = checkpoint(tmp_path)
+    (root / gone).unlink()
+    code, report = inspect(weir, root)
+    assert code == 1
+    assert check in errors(report)
+    assert report["restart"]["action"] == "fail"
+
+
+def test_a_snapshot_replaces_older_changes(weir, tmp_path):
+    root = checkpoint(tmp_path, opened=False)
+    for partition in (0, 1):
+        write(root, f"state/0/{partition}/2.snapshot", b"all up to two")
+        (root / f"state/0/{partition}/1.delta").unlink()
+        (root / f"state/0/{partition}/2.delta").unlink()
+    code, report = inspect(weir, root)
+    assert code == 0
+    assert report["state"]["operators"][0]["snapshot_version"] == 2
+    (root / "state/0/1/3.delta").unlink()
+    assert inspect(weir, root)[0] == 1
+
+
+def test_removed_commits_are_told_from_asynchronous_progress(weir, tmp_path):
+    root = checkpoint(tmp_path, committed=5)
+    (root / "commits/4").unlink()
+    (root / "commits/3").unlink()
+    code, report = inspect(weir, root)
+    assert code == 1
+    assert "offsets_without_commits" in errors(report)
+    # Asynchronous progress leaves holes in both logs.
+    (root / "offsets/1").unlink()
+    (root / "commits/1").unlink()
+    _, report = inspect(weir, root)
+    assert "offsets_without_commits" not in errors(report)
+
+
+def test_damage_is_found_by_the_checksums(weir, tmp_path):
+    root = checkpoint(tmp_path)
+    (root / "offsets/3").write_text(offsets(3).replace('"logOffset":3', '"logOffset":2'))
+    code, report = inspect(weir, root)
+    assert code == 1
+    assert "file_damaged" in errors(report)
+
+
+def test_damaged_state_needs_a_deep_look(weir, tmp_path):
+    root = checkpoint(tmp_path)
+    (root / "state/0/0/2.delta").write_bytes(b"delta X")
+    assert inspect(weir, root)[0] == 0
+    code, report = inspect(weir, root, "--deep")
+    assert code == 1
+    assert "state/0/0/2.delta" in report["reason"]
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "truncated"),
+        ("v1\n{}", "truncated"),
+        ('v1\n{"batchWatermarkMs":', "truncated"),
+        ("v9\n{}\n{}", "newer than Weir knows"),
+        ("hello", "not a version"),
+        ("v1\n{}\nnonsense", "no JSON"),
+        ("v1\n" + "[" * 100_000, "not JSON"),
+    ],
+)
+def test_offsets_that_cannot_be_read(weir, tmp_path, text, says):
+    root = checkpoint(tmp_path)
+    write(root, "offsets/3", text)
+    code, report = inspect(weir, root)
+    assert code == 1
+    assert says in report["reason"]
+
+
+def test_leftovers_of_a_first_batch_that_was_never_planned(weir, tmp_path):
+    write(tmp_path, "metadata", '{"id":"x"}')
+    write(tmp_path, "offsets/.0.1234.tmp", "v1")
+    code, report = inspect(weir, tmp_path)
+    assert code == 1
+    assert errors(report) == ["leftovers_at_start"]
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda root: root.mkdir(), "the folder is empty"),
+        (lambda root: write(root, "notes.txt", "hello"), "not a checkpoint"),
+        (lambda root: root.write_text("hello"), "not a folder"),
+        (lambda root: None, "no such folder"),
+    ],
+)
+def test_what_is_no_checkpoint_is_wrong_input(weir, tmp_path, make, says):
+    root = tmp_path / "ck"
+    make(root)
+    before = tree(tmp_path)
+    for command in (["checkpoint", "inspect"], ["checkpoint", "audit"], ["rescue"]):
+        code, out, err = weir(*command, root)
+        assert code == 2
+        assert out == ""
+        assert says in err
+        assert err.count("\n") == 1
+    code, _, err = weir("savepoint", root, tmp_path / "to")
+    assert code == 2
+    assert says in err
+    assert tree(tmp_path) == before
+
+
+def test_names_from_outside_cannot_drive_the_terminal(weir, tmp_path):
+    root = checkpoint(tmp_path)
+    write(root, "metadata", json.dumps({"id": "\x1b[2Jevil[red]"}))
+    code, out, _ = weir("checkpoint", "inspect", root)
+    assert code == 0
+    assert "\x1b" not in out
+    assert "evil[red]" in out
+
+
+def test_another_file_system_needs_fsspec(weir):
+    code, _, err = weir("checkpoint", "inspect", "s3://bucket/ck")
+    assert code == 2
+    assert "fsspec" in err

@@ -1,0 +1,278 @@
+"""When a rescue is refused, what it moves, and that being killed at any step does no harm."""
+
+import os
+import shutil
+import time
+
+import pytest
+
+from agent.checkpoint import journal
+from agent.checkpoint.folder import CheckpointError, LocalFolder
+from agent.checkpoint.layout import read_checkpoint
+from agent.checkpoint.rescue import plan_rescue
+from agent.checkpoint.rescue_command import RescueOptions, rescue
+from agent.checkpoint.sink import advise_rollback
+from agent.checkpoint.soundness import judge
+from tests.checkpoint.build import OLD, checkpoint, file_entry, killed_at, tree, write
+from tests.checkpoint.kills import rescue_quietly
+
+UPSERT = {"sink": "upsert"}
+
+
+def refusals(report):
+    return [refusal["check"] for refusal in report["plan"]["refusals"]]
+
+
+def moved(report):
+    return {move["path"] for move in report["plan"]["moves"] if not move["path"].endswith(".crc")}
+
+
+def test_a_dry_run_names_everything_of_the_open_batch_and_touches_nothing(tmp_path):
+    root = checkpoint(tmp_path)
+    before = tree(root)
+    code, report = rescue_quietly(root, **UPSERT)
+    assert code == 0
+    state = {f"state/0/{p}/4.{kind}" for p in (0, 1) for kind in ("delta", "snapshot")}
+    assert moved(report) == {"offsets/3", "sources/0/3"} | state
+    assert tree(root) == before
+
+
+def test_the_order_is_state_offsets_source_and_checksums_go_first(tmp_path):
+    _, report = rescue_quietly(checkpoint(tmp_path), **UPSERT)
+    moves = report["plan"]["moves"]
+    groups = [move["group"] for move in moves]
+    assert groups == sorted(groups, key=["state", "offsets", "source"].index)
+    paths = [move["path"] for move in moves]
+    assert paths.index("offsets/.3.crc") < paths.index("offsets/3")
+
+
+def test_apply_then_undo_gives_the_same_folder(tmp_path):
+    root = checkpoint(tmp_path)
+    before = tree(root)
+    code, report = rescue_quietly(root, apply=True, **UPSERT)
+    assert code == 0
+    assert report["applied"]
+    assert not (root / "offsets/3").exists()
+    after = judge(read_checkpoint(LocalFolder(root)), LocalFolder(root))
+    assert after.sound
+    assert after.restart.batch_id == 3
+    assert rescue(str(root), RescueOptions(undo=True, quiet_seconds=0)) == 0
+    assert tree(root) == before
+
+
+def test_nothing_open_is_nothing_to_do(tmp_path):
+    root = checkpoint(tmp_path, opened=False)
+    before = tree(root)
+    code, report = rescue_quietly(root, apply=True)
+    assert (code, report["applied"], report["plan"]["moves"]) == (0, False, [])
+    assert tree(root) == before
+
+
+def test_a_batch_that_was_listed_but_never_planned_is_listed_anew(tmp_path):
+    root = checkpoint(tmp_path, opened=False)
+    write(root, "sources/0/3", file_entry(3))
+    code, report = rescue_quietly(root, apply=True)
+    assert code == 0
+    assert moved(report) == {"sources/0/3"}
+
+
+def test_a_compacted_entry_of_the_open_batch_moves_and_the_rest_is_whole(tmp_path):
+    root = checkpoint(tmp_path)
+    for name in ("3", ".3.crc"):
+        (root / "sources/0" / name).unlink()
+    everything = "v1\n" + "\n".join(file_entry(n).split("\n", 1)[1] for n in range(4))
+    write(root, "sources/0/3.compact", everything)
+    code, report = rescue_quietly(root, **UPSERT)
+    assert code == 0
+    assert "sources/0/3.compact" in moved(report)
+    (root / "sources/0/1").unlink()
+    code, report = rescue_quietly(root, **UPSERT)
+    assert code == 1
+    assert "source_log_incomplete" in refusals(report)
+
+
+def test_kafka_s_first_offsets_stay(tmp_path):
+    root = checkpoint(tmp_path, committed=0)
+    shutil.rmtree(root / "sources")
+    kafka = '{"topic":{"0":5}}'
+    write(root, "sources/0/0", f"v1\n{kafka}")
+    text = (root / "offsets/0").read_text().rsplit("\n", 1)[0]
+    write(root, "offsets/0", f"{text}\n{kafka}")
+    code, report = rescue_quietly(root, apply=True, **UPSERT)
+    assert code == 0
+    assert (root / "sources/0/0").exists()
+    assert moved(report) == {"offsets/0", "state"}
+
+
+def test_a_first_batch_leaves_no_trace_in_state_or_logs(tmp_path):
+    root = checkpoint(tmp_path, committed=0)
+    write(root, "commits/.0.1234.tmp", "v1")
+    (root / "state/0/7").mkdir()
+    before = tree(root)
+    assert rescue_quietly(root, apply=True, **UPSERT)[0] == 0
+    assert not (root / "state").exists()
+    assert list((root / "offsets").iterdir()) == list((root / "commits").iterdir()) == []
+    assert rescue(str(root), RescueOptions(undo=True, quiet_seconds=0)) == 0
+    assert tree(root) == before
+    assert (root / "state/0/7").is_dir()
+
+
+@pytest.mark.parametrize(
+    ("options", "safe"),
+    [
+        ({}, False),
+        ({"sink": "append"}, False),
+        ({"sink": "upsert"}, True),
+        ({"sink": "none"}, True),
+        ({"accept_duplicates": True}, True),
+    ],
+)
+def test_a_sink_that_may_hold_the_batch(tmp_path, options, safe):
+    root = checkpoint(tmp_path)
+    before = tree(root)
+    code, report = rescue_quietly(root, apply=True, **options)
+    assert (code == 0) is safe
+    assert refusals(report) == ([] if safe else ["sink_may_hold_batch"])
+    assert (tree(root) == before) is not safe
+
+
+@pytest.mark.parametrize(("ends_at", "safe"), [(2, True), (3, False), (1, False), (None, False)])
+def test_a_file_sink_is_asked(tmp_path, ends_at, safe):
+    root, out = checkpoint(tmp_path / "ck"), tmp_path / "out"
+    out.mkdir()
+    for batch in range(0 if ends_at is None else ends_at + 1):
+        write(out, f"_spark_metadata/{batch}", "v1\n")
+    code, _ = rescue_quietly(root, sink_path=str(out))
+    assert (code == 0) is safe
+
+
+def test_a_rollback_that_a_compacted_entry_prevents(tmp_path):
+    for batch in range(5):
+        name = "4.compact" if batch == 4 else str(batch)
+        write(tmp_path, f"_spark_metadata/{name}", f'v1\n{{"path":"file:///out/{batch}"}}')
+    advice = advise_rollback(tmp_path, 2)
+    assert advice.possible
+    assert advice.log_entries == ["3", "4.compact"]
+    assert advice.data_files == ["file:///out/3", "file:///out/4"]
+    (tmp_path / "_spark_metadata/1").unlink()
+    assert not advise_rollback(tmp_path, 2).possible
+
+
+def test_recent_writes_hold_it(tmp_path):
+    root = checkpoint(tmp_path)
+    os.utime(root / "state/0/0/1.delta", None)
+    assert rescue(str(root), RescueOptions(sink="upsert", quiet_seconds=60)) == 1
+    os.utime(root / "state/0/0/1.delta", (OLD, OLD))
+    assert rescue(str(root), RescueOptions(sink="upsert", quiet_seconds=60)) == 0
+
+
+def test_more_than_one_open_batch_is_refused(tmp_path):
+    root = checkpoint(tmp_path)
+    (root / "commits/2").unlink()
+    code, report = rescue_quietly(root, **UPSERT)
+    assert code == 1
+    assert "offsets_without_commits" in refusals(report)
+
+
+def test_asynchronous_progress_is_refused(tmp_path):
+    root = checkpoint(tmp_path, committed=5)
+    for path in ("offsets/2", "commits/2"):
+        (root / path).unlink()
+    code, report = rescue_quietly(root, **UPSERT)
+    assert code == 1
+    assert "asynchronous_progress" in refusals(report)
+
+
+def test_offsets_that_cannot_be_read_are_never_planned_over(tmp_path):
+    root = checkpoint(tmp_path)
+    write(root, "offsets/2", "")
+    code, report = rescue_quietly(root, **UPSERT)
+    assert code == 1
+    assert "offsets_missing" in refusals(report)
+
+
+def test_it_cannot_be_undone_once_the_query_has_gone_on(tmp_path):
+    root = checkpoint(tmp_path)
+    assert rescue_quietly(root, apply=True, **UPSERT)[0] == 0
+    write(root, "offsets/3", "v1\n{}\n{}")
+    before = tree(root)
+    assert rescue(str(root), RescueOptions(undo=True, quiet_seconds=0)) == 1
+    assert tree(root) == before
+
+
+def plan(root):
+    folder = LocalFolder(root)
+    seen = read_checkpoint(folder)
+    return plan_rescue(
+        seen,
+        judge(seen, folder),
+        sink=None,
+        accept_duplicates=False,
+        held_by=[],
+        state_folder=(root / "state").is_dir(),
+        now=time.time(),
+        quiet_seconds=0,
+    )
+
+
+@pytest.mark.parametrize("committed", [0, 3])
+def test_apply_killed_at_any_step_can_be_finished_or_undone(tmp_path, committed):
+    pristine = checkpoint(tmp_path / "pristine", committed=committed)
+    before = tree(pristine)
+    step, killed = 0, True
+    while killed:
+        for way in ("finish", "undo"):
+            root = shutil.copytree(pristine, tmp_path / f"{way}-{step}")
+            wanted = plan(root)
+            killed = killed_at(
+                step,
+                lambda say, r=root, w=wanted: journal.apply_plan(r, w, now=1e9, on_step=say),
+            )
+            now = judge(read_checkpoint(LocalFolder(root)), LocalFolder(root))
+            assert now.sound, (step, now.errors)
+            if way == "undo":
+                assert rescue(str(root), RescueOptions(undo=True, quiet_seconds=0)) == 0
+                assert tree(root) == before
+            else:
+                assert rescue_quietly(root, apply=True, **UPSERT)[0] == 0
+                assert not plan(root).moves
+                assert rescue(str(root), RescueOptions(undo=True, quiet_seconds=0)) == 0
+                assert tree(root) == before
+        step += 1
+    assert step > len(plan(pristine).moves)
+
+
+def test_undo_killed_at_any_step_can_be_tried_again(tmp_path):
+    pristine = checkpoint(tmp_path / "pristine")
+    before = tree(pristine)
+    journal.apply_plan(pristine, plan(pristine), now=1e9)
+    step, killed = 0, True
+    while killed:
+        root = shutil.copytree(pristine, tmp_path / str(step))
+        [found] = journal.find_rescues(root)
+        killed = killed_at(step, lambda say, r=root, f=found: journal.undo(r, f, on_step=say))
+        assert judge(read_checkpoint(LocalFolder(root)), LocalFolder(root)).sound
+        assert rescue(str(root), RescueOptions(undo=True, quiet_seconds=0)) == 0
+        assert tree(root) == before
+        step += 1
+    assert step > 10
+
+
+def test_a_query_that_writes_meanwhile_stops_it_and_all_goes_back(tmp_path):
+    root = checkpoint(tmp_path)
+    wanted = plan(root)
+
+    def write_meanwhile(step):
+        if step == "move offsets/3":
+            write(root, "offsets/3", "v1\n{}\n{}", checksum=False, age=OLD + 999)
+
+    with pytest.raises(CheckpointError, match="a query writes here"):
+        journal.apply_plan(root, wanted, now=1e9, on_step=write_meanwhile)
+    assert all((root / move.path).exists() for move in wanted.moves)
+    assert not list(root.glob(".weir-*"))
+
+
+def test_two_rescues_at_once(tmp_path):
+    root = checkpoint(tmp_path)
+    with journal.locked(root), pytest.raises(CheckpointError, match="another rescue"):
+        rescue(str(root), RescueOptions(apply=True, sink="upsert", quiet_seconds=0))
