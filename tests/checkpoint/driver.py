@@ -165,6 +165,12 @@ def run(spark, order):
     return {"batches": len(query.recentProgress)}
 
 
+def table_rows(spark, order):
+    """How many rows a file sink's readers see, and how many of them differ."""
+    frame = spark.read.parquet(order["parquet"])
+    return {"rows": frame.count(), "distinct": frame.distinct().count()}
+
+
 def state_rows(spark, order):
     """Rows of one state store, by Spark's own state reader."""
     frame = spark.read.format("statestore").load(order["checkpoint"])

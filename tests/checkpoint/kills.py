@@ -114,19 +114,28 @@ def _row(number):
     return json.dumps({"id": number, "k": number % 7, "v": number * 3, "t": moment})
 
 
-def take_kills(driver, order, images, *, most, chaos, wanted=None):
+def take_kills(driver, order, images, *, most, chaos, wanted=None, meanwhile=None):
     """Runs a query to its end, and keeps up to ``most`` kills of it; their folders.
 
-    ``wanted`` says of an image whether to keep it; else the next moment is drawn.
+    Half of the moments are drawn, half are when a file has just come or gone, so that short phases
+    are hit too. ``wanted`` says of an image whether to keep it; else the next moment is drawn.
+    ``meanwhile`` is called between kills, while the query runs.
     """
     checkpoint, sink = Path(order["checkpoint"]), Path(order["sink"])
     driver.start({"run": order})
-    taken = []
+    taken, drawn = [], 0
     while not driver.ready():
-        time.sleep(chaos.uniform(0.0, 0.12))
-        if len(taken) >= most or not (checkpoint / "metadata").exists():
+        time.sleep(chaos.uniform(0.0, 0.1))
+        if not (checkpoint / "metadata").exists():
             continue
-        image = images / f"kill-{len(taken)}"
+        if meanwhile is not None:
+            meanwhile()
+        if len(taken) >= most:
+            continue
+        if chaos.random() < 0.5:
+            _await_change(checkpoint, seconds=0.5)
+        image = images / f"kill-{drawn}"
+        drawn += 1
         driver.signal(signal.SIGSTOP)
         try:
             image.mkdir(parents=True)
@@ -143,6 +152,22 @@ def take_kills(driver, order, images, *, most, chaos, wanted=None):
     if "error" in answer:
         raise RuntimeError(answer["error"])
     return taken
+
+
+def _await_change(checkpoint, *, seconds):
+    folders = [checkpoint / "offsets", *checkpoint.glob("sources/*")]
+    folders += [folder for folder in checkpoint.glob("state/*/*") if folder.is_dir()]
+    before = [_changed(folder) for folder in folders]
+    until = time.monotonic() + seconds
+    while time.monotonic() < until and [_changed(folder) for folder in folders] == before:
+        pass
+
+
+def _changed(folder):
+    try:
+        return folder.stat().st_mtime_ns
+    except FileNotFoundError:
+        return 0
 
 
 def point_of(checkpoint_folder):

@@ -1,0 +1,174 @@
+"""Real queries, killed and rescued, copied while they run and restored: the result must not differ.
+
+A dozen of what ``python -m tests.benchmarks.rescue`` does by the hundred.
+"""
+
+import random
+import shutil
+from pathlib import Path
+
+import pytest
+
+from agent.checkpoint import journal
+from agent.checkpoint.folder import LocalFolder
+from agent.checkpoint.layout import read_checkpoint
+from agent.checkpoint.rescue_command import RescueOptions, rescue
+from agent.checkpoint.savepoint import take_savepoint
+from agent.checkpoint.sink import advise_rollback
+from tests.checkpoint.build import killed_at, tree
+from tests.checkpoint.kills import (
+    Driver,
+    contents,
+    fairly,
+    finish,
+    finish_rescued,
+    make_input,
+    make_order,
+    point_of,
+    rescue_quietly,
+    roll_back,
+    take_kills,
+)
+from tests.checkpoint.test_rescue_rules import plan
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+
+
+@pytest.fixture(scope="module")
+def driver(tmp_path_factory):
+    with Driver(tmp_path_factory.mktemp("driver") / "log") as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory):
+    return make_input(tmp_path_factory.mktemp("input"), files=12)
+
+
+@pytest.mark.parametrize(
+    ("operator", "store"),
+    [
+        ("aggregation", "hdfs"),
+        ("aggregation", "rocksdb"),
+        ("join", "changelog"),
+        ("window", "changelog-v2"),
+    ],
+)
+def test_killed_and_rescued_and_copied_under_load(driver, source, tmp_path, operator, store):
+    order = make_order(tmp_path, source, operator, store, limit=4)
+    savepoints = []
+
+    def copy_it():
+        checkpoint = Path(order["checkpoint"])
+        if len(savepoints) < 1 and (checkpoint / "commits/1").exists():
+            to = tmp_path / f"savepoint-{len(savepoints)}"
+            manifest = take_savepoint(
+                LocalFolder(checkpoint), to / "ck", now=lambda: 0.0, sleep=lambda _: None
+            )
+            savepoints.append((to, manifest.batch_id))
+
+    kills = take_kills(
+        driver,
+        order,
+        tmp_path / "images",
+        most=3,
+        chaos=random.Random(operator + store),
+        wanted=fairly(3),
+        meanwhile=copy_it,
+    )
+    truth = contents(order["sink"], operator)
+    assert truth[0]
+    assert kills
+    for kill in kills:
+        point = point_of(kill / "ck")
+        assert finish_rescued(driver, order, kill, truth, limit=3) == "", point
+    for to, batch_id in savepoints:
+        shutil.copy2(order["sink"], to / "sink.db")
+        roll_back(to / "sink.db", batch_id)
+        assert finish(driver, order, to, truth, limit=5) == ""
+
+
+def test_a_rescue_that_is_killed_itself_leaves_a_right_result(driver, source, tmp_path):
+    order = make_order(tmp_path, source, "aggregation", "hdfs", limit=4)
+
+    def half_done(image):
+        base = read_checkpoint(LocalFolder(image / "ck")).layout.latest_commit
+        return base >= 0 and point_of(image / "ck") in ("some state", "all state")
+
+    kills = take_kills(
+        driver, order, tmp_path / "images", most=1, chaos=random.Random(3), wanted=half_done
+    )
+    if not kills:  # the phase is short: make it from the finished run, whose last commit we take
+        image = tmp_path / "images" / "made"
+        image.mkdir(parents=True)
+        shutil.copytree(order["checkpoint"], image / "ck")
+        shutil.copy2(order["sink"], image / "sink.db")
+        last = read_checkpoint(LocalFolder(image / "ck")).layout.latest_commit
+        for name in (f"{last}", f".{last}.crc"):
+            (image / "ck/commits" / name).unlink()
+        kills = [image]
+    truth = contents(order["sink"], "aggregation")
+    wanted = plan(kills[0] / "ck")
+    base = wanted.base_batch
+    chaos = random.Random(4)
+    for step in chaos.sample(range(3, len(wanted.moves) + 2), 2):
+        image = shutil.copytree(kills[0], tmp_path / f"apply-{step}")
+        assert killed_at(
+            step, lambda say, r=image / "ck": journal.apply_plan(r, wanted, now=1e9, on_step=say)
+        )
+        roll_back(image / "sink.db", base)
+        assert finish(driver, order, image, truth, limit=3) == "", step
+    image = shutil.copytree(kills[0], tmp_path / "undo")
+    before = tree(image / "ck")
+    journal.apply_plan(image / "ck", wanted, now=1e9)
+    [found] = journal.find_rescues(image / "ck")
+    assert killed_at(
+        len(wanted.moves) // 2, lambda say: journal.undo(image / "ck", found, on_step=say)
+    )
+    again = shutil.copytree(image, tmp_path / "undo-again")
+    roll_back(image / "sink.db", base)
+    assert finish(driver, order, image, truth, limit=3) == ""
+    assert rescue(str(again / "ck"), RescueOptions(undo=True, quiet_seconds=0)) == 0
+    assert tree(again / "ck") == before
+
+
+def test_a_file_sink_that_holds_the_batch_and_one_that_is_rolled_back(driver, source, tmp_path):
+    early = tmp_path / "early"
+    (early / "left").mkdir(parents=True)
+    files = sorted((source / "left").iterdir())
+    for file in files[:6]:
+        shutil.copy2(file, early / "left")
+    order = make_order(tmp_path, early, "none", "hdfs", limit=3)
+    order["parquet"] = str(tmp_path / "out")
+    assert "error" not in driver.ask({"run": order})
+    to = tmp_path / "savepoint"
+    checkpoint = LocalFolder(Path(order["checkpoint"]))
+    manifest = take_savepoint(checkpoint, to / "ck", now=lambda: 0.0, sleep=lambda _: None)
+    for file in files[6:]:
+        shutil.copy2(file, early / "left")
+    assert "error" not in driver.ask({"run": order})
+    truth = {"rows": 120, "distinct": 120}
+    assert driver.ask({"table": order}) == truth
+
+    held = shutil.copytree(order["checkpoint"], tmp_path / "held")
+    last = read_checkpoint(LocalFolder(held)).layout.latest_commit
+    for name in (f"{last}", f".{last}.crc"):
+        (held / "commits" / name).unlink()
+    before = tree(held)
+    code, report = rescue_quietly(held, apply=True, sink_path=order["parquet"])
+    assert code == 1
+    assert f"holds batch {last}" in report["plan"]["refusals"][0]["evidence"]
+    assert tree(held) == before
+
+    advice = advise_rollback(Path(order["parquet"]), manifest.batch_id)
+    assert advice.possible
+    assert advice.log_entries
+    for entry in advice.log_entries:
+        for name in (entry, f".{entry}.crc"):
+            (Path(order["parquet"]) / "_spark_metadata" / name).unlink(missing_ok=True)
+    for path in advice.data_files:
+        Path(path.removeprefix("file://")).unlink()
+    assert driver.ask({"table": order})["rows"] == 60
+    restored = {**order, "checkpoint": str(to / "ck"), "limit": 2}
+    assert "error" not in driver.ask({"run": restored})
+    assert driver.ask({"table": order}) == truth

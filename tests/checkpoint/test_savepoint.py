@@ -1,0 +1,202 @@
+"""A savepoint is whole or not there, whatever the query or the machine does meanwhile."""
+
+import json
+import os
+import resource
+import shutil
+
+import pytest
+
+from agent.checkpoint.folder import CheckpointError, LocalFolder
+from agent.checkpoint.layout import read_checkpoint
+from agent.checkpoint.savepoint import MANIFEST, take_savepoint
+from agent.checkpoint.savepoint_command import savepoint
+from agent.checkpoint.soundness import judge
+from tests.checkpoint.build import checkpoint, file_entry, killed_at, offsets, tree, write
+
+
+def take(root, destination, on_step=None):
+    return take_savepoint(
+        LocalFolder(root),
+        destination,
+        now=lambda: 1e9,
+        sleep=lambda _: None,
+        on_step=on_step,
+    )
+
+
+def restart_of(root):
+    folder = LocalFolder(root)
+    soundness = judge(read_checkpoint(folder), folder, deep=True)
+    assert soundness.sound, soundness.errors
+    return soundness.restart
+
+
+def test_it_holds_what_the_newest_commit_needs_and_no_more(tmp_path):
+    root, to = checkpoint(tmp_path / "ck"), tmp_path / "deep" / "sp"
+    before = tree(root)
+    manifest = take(root, to)
+    assert tree(root) == before
+    assert (manifest.batch_id, manifest.state_version) == (2, 3)
+    assert (restart_of(to).action, restart_of(to).batch_id) == ("plan", 3)
+    logs = {path for path in tree(to) if not path.endswith(".crc")}
+    assert {path for path in logs if path.startswith(("off", "com"))} == {
+        "offsets/1",
+        "offsets/2",
+        "commits/2",
+    }
+    assert not [path for path in logs if path.endswith(("4.delta", "4.snapshot", "sources/0/3"))]
+    assert json.loads((to / MANIFEST).read_text())["batch_id"] == 2
+    assert [file.path for file in manifest.files][-2:] == [".metadata.crc", "metadata"]
+
+
+@pytest.mark.parametrize("taken", ["file", "folder with something in it", "link"])
+def test_it_never_overwrites(tmp_path, taken):
+    root, to = checkpoint(tmp_path / "ck"), tmp_path / "sp"
+    if taken == "file":
+        to.write_text("mine")
+    elif taken == "link":
+        to.symlink_to(tmp_path / "elsewhere")
+    else:
+        write(to, "mine", "mine")
+    before = tree(tmp_path)
+    with pytest.raises(CheckpointError, match="exists already"):
+        take(root, to)
+    assert tree(tmp_path) == before
+
+
+def test_an_empty_folder_may_be_the_destination(tmp_path):
+    (tmp_path / "sp").mkdir()
+    take(checkpoint(tmp_path / "ck"), tmp_path / "sp")
+    assert restart_of(tmp_path / "sp").batch_id == 3
+
+
+def test_a_query_that_moves_on_gives_a_newer_savepoint(tmp_path):
+    root = checkpoint(tmp_path / "ck")
+
+    def query_goes_on(step):
+        # Batch 3 commits, and maintenance replaces the older changes by a snapshot.
+        if step == "copy state/0/1/2.delta" and not (root / "commits/3").exists():
+            write(root, "commits/3", "v1\n{}")
+            for partition in (0, 1):
+                for version in (1, 2, 3):
+                    (root / f"state/0/{partition}/{version}.delta").unlink()
+
+    manifest = take(root, tmp_path / "sp", query_goes_on)
+    assert manifest.batch_id == 3
+    assert restart_of(tmp_path / "sp").batch_id == 4
+
+
+def test_a_batch_that_commits_meanwhile_does_no_harm(tmp_path):
+    root = checkpoint(tmp_path / "ck")
+
+    def query_goes_on(step):
+        if step == "copy offsets/2":
+            write(root, "commits/3", "v1\n{}")
+            write(root, "sources/0/4", file_entry(4))
+            write(root, "offsets/4", offsets(4))
+
+    assert take(root, tmp_path / "sp", query_goes_on).batch_id == 2
+    assert restart_of(tmp_path / "sp").batch_id == 3
+
+
+def test_nothing_committed_and_unsound_are_said(tmp_path):
+    with pytest.raises(CheckpointError, match="no batch is committed yet"):
+        take(checkpoint(tmp_path / "new", committed=0), tmp_path / "sp")
+    root = checkpoint(tmp_path / "ck")
+    (root / "state/0/1/2.delta").unlink()
+    with pytest.raises(CheckpointError, match=r"no whole copy in 10 attempts.*missing: 2"):
+        take(root, tmp_path / "sp")
+    write(root, "state/0/1/2.delta", b"delta 2")
+    (root / "state/0/1/2.delta").write_bytes(b"delta X")
+    with pytest.raises(CheckpointError, match="does not match its checksums"):
+        take(root, tmp_path / "sp")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["ck", "new"]
+
+
+def test_inside_the_checkpoint_itself_is_refused(tmp_path):
+    root = checkpoint(tmp_path / "ck")
+    before = tree(root)
+    with pytest.raises(CheckpointError, match="inside the checkpoint"):
+        savepoint(str(root), str(root / "sp"), rollback_sink=None, as_json=True)
+    assert tree(root) == before
+
+
+def test_killed_at_any_step_it_is_not_there_or_whole(tmp_path):
+    root = checkpoint(tmp_path / "ck", committed=2)
+    before = tree(root)
+    step, killed, seen = 0, True, set()
+    while killed:
+        to = tmp_path / f"sp-{step}"
+        killed = killed_at(step, lambda say, to=to: take(root, to, say))
+        seen.add(to.exists())
+        if to.exists():
+            assert restart_of(to).batch_id == 2
+        else:
+            take(root, to)
+            assert restart_of(to).batch_id == 2
+            assert not list(tmp_path.glob(".weir-savepoint-*"))
+        shutil.rmtree(to)
+        step += 3
+    assert tree(root) == before
+    assert seen == {True, False}
+
+
+def in_child(act):
+    """The message of the CheckpointError that ``act`` raises in a child process."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            act()
+            text = "no error"
+        except CheckpointError as error:
+            text = str(error)
+        except BaseException as error:
+            text = repr(error)
+        os.write(writing, text.encode())
+        os._exit(0)
+    os.close(writing)
+    os.waitpid(child, 0)
+    with os.fdopen(reading) as pipe:
+        return pipe.read()
+
+
+def test_a_disk_that_takes_no_more(tmp_path):
+    from agent.checkpoint.rescue_command import RescueOptions, rescue
+
+    root = checkpoint(tmp_path / "ck")
+    before = tree(tmp_path)
+
+    def starved(act):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
+        act()
+
+    said = in_child(lambda: starved(lambda: take(root, tmp_path / "sp")))
+    assert "too large" in said.lower()
+    options = RescueOptions(apply=True, sink="upsert", quiet_seconds=0, as_json=True)
+    said = in_child(lambda: starved(lambda: rescue(str(root), options)))
+    assert "nothing was moved" in said
+    assert tree(tmp_path) == before
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody who may not write")
+def test_a_user_who_may_not_write(tmp_path):
+    from agent.checkpoint.rescue_command import RescueOptions, rescue
+
+    root = checkpoint(tmp_path / "ck")
+    for path in [tmp_path, *tmp_path.parents]:
+        if path.stat().st_uid == 0 and len(path.parts) > 2:
+            path.chmod(0o755)
+    before = tree(tmp_path)
+
+    def lesser(act):
+        os.setuid(65534)
+        act()
+
+    options = RescueOptions(apply=True, sink="upsert", quiet_seconds=0, as_json=True)
+    said = in_child(lambda: lesser(lambda: rescue(str(root), options)))
+    assert "Permission denied; nothing was moved" in said
+    said = in_child(lambda: lesser(lambda: take(root, tmp_path / "sp")))
+    assert "Permission denied" in said
+    assert tree(tmp_path) == before
