@@ -95,7 +95,7 @@ RULES: Final[tuple[Rule, ...]] = (
     Rule(
         "container_memory",
         "memory",
-        r"OOMKilled|Container killed by YARN for exceedingmemory|exceeding memory limits"
+        r"OOMKilled|Container killed by YARN for exceeding|exceeding memory limits"
         r"|[Ee]xit (?:code|status):? (?:is )?52\b|exited with code 52\b|std::bad_alloc"
         r"|Cannot allocate memory",
     ),

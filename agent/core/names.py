@@ -37,7 +37,9 @@ def label(name: str) -> str:
 
 def first_line(text: str, longest: int = 300) -> str:
     """The first line of an exception or description, fit to show, secrets struck out."""
-    line = text.strip().split("\n", 1)[0]
+    # Cut before and after: what strikes secrets out takes long over a long line, and a value that
+    # is cut in its middle is still behind its name.
+    line = text.lstrip()[: 4 * longest].split("\n", 1)[0].rstrip()
     return redact(_UNFIT.sub("\ufffd", line))[:longest]
 
 

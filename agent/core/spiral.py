@@ -54,6 +54,13 @@ TREND_WIDTHS: Final = (6, 8, 12, 16, 24)
 TREND_SURE: Final = 3.0
 TREND_PRIOR_SIGMA: Final = 0.1
 TREND_PRIOR_WEIGHT: Final = 2.0
+#: A time-out so few batches off is told at its first look where it is foreseen with the noise taken
+#: off, else at its second. Where arrivals rose a moment ago (by this factor), one look must see it
+#: nearer, and one further off than ``SOON`` needs a third.
+FAR: Final = 7
+NEXT: Final = 4
+SOON: Final = 6
+FRESH: Final = 1.25
 #: Without a deadline, what a batch may not reach: so many targets, so many times the usual.
 DEADLINE_TARGETS: Final = 12.0
 DEADLINE_USUAL: Final = 8.0
@@ -221,7 +228,10 @@ def judge(state: Spiral, around: Surroundings) -> None:
             f"{deadline:.3g} s in about {crossing}: {plant.arrival:.4g} rows arrive per second, "
             f"gain {state.gain:.2f}"
         )
-    _settle(state, foreseen=foreseen, sure=_crossing(sober, deadline) is not None)
+    sure = _crossing(sober, deadline)
+    fresh = _arrivals_are_fresh(batches, plant)
+    near = NEXT if fresh else FAR
+    _settle(state, foreseen=foreseen, sure=sure is not None and sure <= near, fresh=fresh)
 
 
 def _crossing(path: Sequence[float], deadline: float) -> int | None:
@@ -275,11 +285,13 @@ def _line(values: Sequence[float]) -> tuple[float, float, float]:
     return mean + slope * middle, slope, math.sqrt(variance / spread)
 
 
-def _settle(state: Spiral, *, foreseen: bool, sure: bool = False) -> None:
+def _settle(state: Spiral, *, foreseen: bool, sure: bool = False, fresh: bool = False) -> None:
     if foreseen:
         state.confirmed, state.cleared = state.confirmed + 1, 0
-        # One look may be noise; two in a row are not, nor is one that holds with noise taken off.
-        if state.confirmed >= 2 or sure:
+        # One look may be noise, and arrivals that rose a moment ago may fall the next: what is far
+        # off is looked at again, what is near is told at once.
+        looks = 3 if fresh and (state.eta_batches or HORIZON) > SOON else 2
+        if state.confirmed >= looks or sure:
             state.spiralling = True
     else:
         state.confirmed, state.cleared = 0, state.cleared + 1
@@ -310,7 +322,7 @@ def arrival_rates(batches: Sequence[Batch]) -> list[tuple[float, float, float]]:
 def _arrivals(batches: Sequence[Batch], now: float) -> tuple[float, float] | None:
     """(rows per second now, its slope per second), believed only as far as they last.
 
-    A burst that is over lowers the rate at once, one that has just begun raises it at its second
+    A burst that is over lowers the rate at once, one that has just begun raises it at its third
     interval. A slope is one where it stands out and the newer half has it too: a step has not.
     """
     rates = arrival_rates(batches[-(RATES + 1) :])
@@ -328,6 +340,12 @@ def _arrivals(batches: Sequence[Batch], now: float) -> tuple[float, float] | Non
     middle = sum(time * seconds for time, seconds, _ in recent) / weight
     mean = sum(rate * seconds for _, seconds, rate in recent) / weight
     return max(flat, min(mean + slope * (now - middle), ARRIVAL_REACH * flat)), slope
+
+
+def _arrivals_are_fresh(batches: Sequence[Batch], plant: Plant) -> bool:
+    """Whether more arrives than did a few batches ago."""
+    older = [rate for *_, rate in arrival_rates(batches[-(2 * RATES) :])][:-4]
+    return bool(older) and plant.arrival > FRESH * median(older)
 
 
 def _slope(rates: Sequence[tuple[float, float, float]]) -> float:
