@@ -65,36 +65,45 @@ class Channel:
         self._lock = threading.Lock()
         self._connection: http.client.HTTPConnection | None = None
         self._deadline: float | None = None  # of the exchange under way
+        self._was_cut = False
 
     def exchange(self, body: bytes) -> bytes:
         """Sends ``body`` and returns the body of a 200; raises ExchangeFailed otherwise."""
         self._deadline = self._clock() + self._timeout_seconds
+        self._was_cut = False
         try:
             reused = self._connection is not None
             try:
-                return self._once(body)
+                data = self._once(body)
             except _STALE:
                 # The agent may close a quiet connection just as we use it again: that is no
                 # failure. The events are numbered, so sending them twice does no harm.
                 self.close()
-                if not reused:
+                if not reused or self._was_cut:
                     raise
-                return self._once(body)
+                data = self._once(body)
+            return self._whole(data)
         except ExchangeFailed:
             self.close()
             raise
         except Exception as error:
-            overdue = self._clock() >= self._deadline
+            overdue = self._was_cut or self._clock() >= self._deadline
             self.close()
             raise self._explained(error, overdue=overdue) from None
         finally:
             self._deadline = None
+
+    def _whole(self, data: bytes) -> bytes:
+        if self._was_cut:  # what was read ends where the connection was cut
+            raise TimeoutError
+        return data
 
     def cut_if_overdue(self) -> bool:
         """Breaks an exchange that drips on past its time; true where it did."""
         deadline = self._deadline
         if deadline is None or self._clock() <= deadline:
             return False
+        self._was_cut = True
         self._shut()
         return True
 

@@ -40,7 +40,6 @@ class Link:
     """What is known of the agent; written by the sender, read by anyone."""
 
     def __init__(self) -> None:
-        self.ever_answered = False
         self.failing = False  # the last attempt failed
         self.patient = True  # False: it made a first batch wait in vain and has not answered since
 
@@ -89,12 +88,11 @@ class Sender:
         self._channel.cut_if_overdue()
 
     def stop(self, flush_seconds: float) -> None:
-        """Ends the thread; a reachable agent is given up to ``flush_seconds`` to take the rest."""
+        """Ends the thread; an agent not known to fail is given up to ``flush_seconds`` to take the rest."""
         self._outbox.close()
         until = time.monotonic() + flush_seconds
-        if self.link.ever_answered:
-            while len(self._outbox) and not self.link.failing and time.monotonic() < until:
-                time.sleep(0.01)
+        while len(self._outbox) and not self.link.failing and time.monotonic() < until:
+            time.sleep(0.01)
         self._stopping.set()
         self._thread.join(max(0.0, until - time.monotonic()) + 0.1)
         self._channel.close()
@@ -143,7 +141,6 @@ class Sender:
             LOGGER.info("weir: the agent at %s answers again", self._agent_url)
         self._failures = 0
         self._max_events = MAX_EVENTS_PER_REQUEST
-        self.link.ever_answered = True
         self.link.failing = False
         self.link.patient = True
         if reply.rejected:

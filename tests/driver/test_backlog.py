@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_listener.backlog import admitted_of, backlog_of, log_offset, offsets_between
@@ -118,6 +118,7 @@ def test_where_read_files_are_deleted_a_listing_is_a_lower_bound() -> None:
     assert (waiting.backlog, waiting.bound) == (3, "lower")
 
 
+@settings(deadline=None)
 @given(st.data())
 def test_never_more_than_the_truth_and_arrivals_never_decrease(data: st.DataObject) -> None:
     """A directory that only grows: every backlog told is at most the true one."""

@@ -141,7 +141,7 @@ def test_the_lock_is_given_back_in_time_whatever_happens() -> None:
     assert gate.wait_until_held()
     gate._thread.join(2.0)
     assert not lock.locked()
-    assert 0.2 <= time.monotonic() - begun < 1.5
+    assert 0.2 <= time.monotonic() - begun < 4.0
 
 
 def test_giving_back_is_tried_again_when_the_connection_hiccups() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_listener.config import (
@@ -45,8 +45,8 @@ def test_truth(word: object, value: bool) -> None:
 
 
 def test_numbers_come_as_text_from_conf() -> None:
-    settings = resolve({}, {"spark.weir.queue.size": "50"}, {"WEIR_HEARTBEAT_SECONDS": "2.5"})
-    assert (settings.queue_size, settings.heartbeat_seconds) == (50, 2.5)
+    found = resolve({}, {"spark.weir.queue.size": "50"}, {"WEIR_HEARTBEAT_SECONDS": "2.5"})
+    assert (found.queue_size, found.heartbeat_seconds) == (50, 2.5)
 
 
 BAD = [
@@ -83,6 +83,7 @@ def test_what_cannot_be_used_is_named_in_one_line(
     assert "hunter2" not in message
 
 
+@settings(deadline=None)
 @given(st.dictionaries(st.sampled_from(NAMES), st.one_of(st.text(), st.integers(), st.floats())))
 def test_anything_gives_settings_or_one_clear_error(arguments: dict[str, object]) -> None:
     with contextlib.suppress(ConfigurationError):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_listener.limits import (
@@ -147,6 +147,7 @@ any_limit = st.one_of(
 any_source = st.sampled_from([*GIVABLE, RATE, RATE_MICRO_BATCH, SOCKET, DELTA, WRAPPER, "x.Y"])
 
 
+@settings(deadline=None)
 @given(any_limit, any_source, st.sampled_from(UNITS), st.integers(-5, 2**70))
 def test_whatever_is_configured_the_class_stays(
     configured: Limit, source: str, unit: str, maximum: int
@@ -173,6 +174,7 @@ def test_whatever_is_configured_the_class_stays(
         assert new.parts[-1].kind == unit
 
 
+@settings(deadline=None)
 @given(any_limit, any_limit, any_source, st.sampled_from(UNITS))
 def test_a_strangers_limit_is_left_alone(
     present: Limit, configured: Limit, source: str, unit: str

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
@@ -140,8 +140,10 @@ class ExactlyOnce(RuleBasedStateMachine):
 
 
 TestExactlyOnce = ExactlyOnce.TestCase
+TestExactlyOnce.settings = settings(deadline=None)
 
 
+@settings(deadline=None)
 @given(st.lists(st.sampled_from(["progress", "heartbeat", "started", "idle"]), max_size=60))
 def test_it_is_always_in_order_and_bounded(kinds: list[str]) -> None:
     outbox = Outbox(7, largest_bytes=1000)

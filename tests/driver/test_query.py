@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_listener.progress import read_progress
@@ -74,6 +74,7 @@ def test_redaction(text: str, expected: str) -> None:
     assert redact_addresses(text) == expected
 
 
+@settings(deadline=None)
 @given(st.text(alphabet="abc:/@?#[] ", max_size=40))
 def test_redaction_leaves_no_password(middle: str) -> None:
     assert "hunter2" not in redact_addresses(f"{middle} s3a://key:hunter2@bucket/{middle}")

@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_listener.replies import BadReply, Grant, Reply, parse_reply
@@ -83,6 +83,7 @@ json_values = st.recursive(
 )
 
 
+@settings(deadline=None)
 @given(json_values)
 def test_any_json_gives_a_reply_or_is_refused(value: Any) -> None:
     try:
@@ -92,6 +93,7 @@ def test_any_json_gives_a_reply_or_is_refused(value: Any) -> None:
     assert all(grant.limit is None or grant.limit >= 1 for grant in found.grants)
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=200))
 def test_any_bytes_give_a_reply_or_are_refused(data: bytes) -> None:
     with contextlib.suppress(BadReply):

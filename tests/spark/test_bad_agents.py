@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import spark_listener
+from spark_listener.first_batch import FirstBatchGate
 from tests.spark.conftest import ROWS_PER_FILE, eventually, in_force
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(120)]
@@ -27,42 +28,55 @@ def timed_start(start: Any, frame: Any) -> tuple[Any, float]:
     return query, time.monotonic() - begun
 
 
+@pytest.fixture
+def gates(monkeypatch: pytest.MonkeyPatch) -> list[FirstBatchGate]:
+    """Every first batch that was held back."""
+    held: list[FirstBatchGate] = []
+    original = FirstBatchGate.start
+
+    def note(gate: FirstBatchGate) -> None:
+        held.append(gate)
+        original(gate)
+
+    monkeypatch.setattr(FirstBatchGate, "start", note)
+    return held
+
+
 def test_agent_gone_a_start_is_not_held_and_the_job_goes_on(
-    attached: Any, folder: Any, start: Any, spark: Any, warnings: Any
+    attached: Any, folder: Any, start: Any, spark: Any, warnings: Any, gates: Any
 ) -> None:
     attached(f"http://127.0.0.1:{free_port()}", first_batch_seconds=10.0)
     eventually(warnings)
-    query, seconds = timed_start(start, folder(files=6).read(spark, 2))
-    assert seconds < 9.0  # held, it would have been ten
+    query, _ = timed_start(start, folder(files=6).read(spark, 2))
+    assert gates == []
     eventually(lambda: sum(p["numInputRows"] for p in query.recentProgress) == 60)
     assert len(warnings()) == 1
     assert "connection refused" in warnings()[0]
 
 
 def test_an_agent_that_hangs_costs_one_first_batch_its_wait_and_no_other(
-    agent: Any, attached: Any, folder: Any, start: Any, spark: Any, warnings: Any
+    agent: Any,
+    attached: Any,
+    folder: Any,
+    start: Any,
+    spark: Any,
+    warnings: Any,
+    gates: Any,
 ) -> None:
     agent.mode = "hang"
-    attached(agent, first_batch_seconds=1.0, timeout_seconds=20.0)
+    attached(agent, first_batch_seconds=1.0, timeout_seconds=60.0)
     source = folder(files=2)
     agent.wait(lambda a: a.attempts)
     _, first = timed_start(start, source.read(spark, 2))
     assert first > 0.9  # not known to be hopeless yet: held for as long as configured
-    gates = []
-    from spark_listener import first_batch
-
-    original = first_batch.FirstBatchGate.start
-    first_batch.FirstBatchGate.start = lambda self: gates.append(1) or original(self)
-    try:
-        query, _ = timed_start(start, source.read(spark, 2))
-    finally:
-        first_batch.FirstBatchGate.start = original
-    assert gates == []
+    assert len(gates) == 1
+    query, _ = timed_start(start, source.read(spark, 2))
+    assert len(gates) == 1
     assert query.isActive
     assert warnings() == []  # it may still answer within its time
     begun = time.monotonic()
     spark_listener.detach()
-    assert time.monotonic() - begun < 8.0
+    assert time.monotonic() - begun < 20.0
 
 
 @pytest.mark.parametrize(
