@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from itertools import product
 from pathlib import Path
 
 from tests.checkpoint.kills import (
@@ -64,30 +65,32 @@ def main():
     folder = Path(tempfile.mkdtemp(prefix="weir-rescue-"))
     source = make_input(folder / "in", files=16)
     pythons = options.python or [sys.executable]
+    operators, stores = options.operators.split(","), options.stores.split(",")
     seed = options.seed
     try:
         while useful(total) < options.kills and time.monotonic() - began < options.seconds:
             for python in pythons:
                 with Driver(folder / "driver.log", python) as driver:
-                    for operator in options.operators.split(","):
-                        for store in options.stores.split(","):
-                            if store == "changelog-v2" and driver.version < "4":
-                                continue
-                            if time.monotonic() - began > options.seconds:
-                                break
-                            if useful(total) >= options.kills:
-                                break
-                            base = folder / f"{seed}-{operator}-{store}-{driver.version}"
-                            points, failures = one_query(
-                                driver, base, source, operator, store, most=options.each, seed=seed
-                            )
-                            total += points
-                            wrong += len(failures)
-                            line = {"spark": driver.version, "operator": operator, "store": store}
-                            line |= {"seed": seed, "kills": dict(points), "wrong": failures}
-                            print(json.dumps(line), flush=True)
-                            if not failures:
-                                shutil.rmtree(base)
+                    combinations = list(product(operators, stores))
+                    random.Random(seed).shuffle(combinations)
+                    for operator, store in combinations:
+                        if store == "changelog-v2" and driver.version < "4":
+                            continue
+                        if time.monotonic() - began > options.seconds:
+                            break
+                        if useful(total) >= options.kills:
+                            break
+                        base = folder / f"{seed}-{operator}-{store}-{driver.version}"
+                        points, failures = one_query(
+                            driver, base, source, operator, store, most=options.each, seed=seed
+                        )
+                        total += points
+                        wrong += len(failures)
+                        line = {"spark": driver.version, "operator": operator, "store": store}
+                        line |= {"seed": seed, "kills": dict(points), "wrong": failures}
+                        print(json.dumps(line), flush=True)
+                        if not failures:
+                            shutil.rmtree(base)
             seed += 1
     finally:
         if not wrong:

@@ -186,9 +186,12 @@ def main():
     for line in sys.stdin:
         order = json.loads(line)
         try:
-            answer = (
-                state_rows(spark, order["state"]) if "state" in order else run(spark, order["run"])
-            )
+            if "state" in order:
+                answer = state_rows(spark, order["state"])
+            elif "table" in order:
+                answer = table_rows(spark, order["table"])
+            else:
+                answer = run(spark, order["run"])
         except Exception as error:
             answer = {"error": f"{type(error).__name__}: {str(error).splitlines()[0][:300]}"}
         print(json.dumps(answer), file=out)
