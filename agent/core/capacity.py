@@ -30,19 +30,31 @@ SIGMA_BOUNDS: Final = (0.05, 1.0)
 SIGMA_GAIN: Final = 0.04
 #: A residual beyond this many sigmas is clipped before it counts as noise.
 SIGMA_CLIP: Final = 3.0
-#: A steady plant is averaged over the last 1 / (1 - FORGETTING) batches.
-FORGETTING: Final = 0.95
+#: The true variance may exceed the believed one by this over the number of residuals behind it.
+SIGMA_UNSURE: Final = 4.0
+#: How far a batch's cost drifts from one to the next, unnoticed, on the log scale. Over sigma it
+#: is the steady weight of a new batch (the gain of a scalar Kalman filter for small ratios), so
+#: that a noisy plant is averaged for longer.
+DRIFT: Final = 0.006
+STEADY_WEIGHTS: Final = (0.02, 0.1)
 #: Of the last batch's cost, how much of the covariance may remain in either direction.
 RELATIVE_VARIANCE_BOUND: Final = 25.0
 #: A jump of the cost: how large on the log scale (standard deviation), how often per batch.
 JUMP_SIGMA: Final = 0.7
-JUMP_CHANCE: Final = 0.01
+JUMP_CHANCE: Final = 0.02
 #: How many batches back a jump is looked for.
 JUMP_BATCHES: Final = 12
+#: One slow batch may be an alarm; one fast batch alone is ten times likelier a fluke (log 10).
+FLUKE: Final = 2.3
 #: After a jump c0 and mu are known no better than this, relative to what they were.
 JUMP_SPREAD: Final = 0.7
-#: How well the first batch tells c0: somewhere within it.
-FIRST_SPREAD: Final = 0.4
+#: What the first batch tells of c0: some share of it, and no more than of the target, which its
+#: user thinks feasible; and how unsure that is, relative to the batch.
+FIRST_SHARE: Final = 0.3
+FIRST_SPREAD: Final = 0.5
+#: Per e-fold of size beyond a doubling, by how much the slope is doubted: no plant is linear over
+#: decades.
+MISFIT: Final = 0.1
 #: The phases of a batch that do not grow with its rows bound c0 from below.
 FIXED_PHASES: Final = ("latestOffset", "walCommit", "getBatch", "queryPlanning", "commitOffsets")
 FLOOR_GAIN: Final = 0.2
@@ -71,12 +83,18 @@ class Capacity(msgspec.Struct):
     p_slope: float = 0.0
     variance: float = PRIOR_SIGMA**2  # of log residuals
     residuals: int = 0  # behind the variance
+    last_rows: float = 0.0
     recent: list[Observation] = []  # since the last jump, newest last
 
     @property
     def sigma(self) -> float:
         """Standard deviation of the noise of a batch's time, on the log scale."""
         return math.sqrt(min(max(self.variance, SIGMA_BOUNDS[0] ** 2), SIGMA_BOUNDS[1] ** 2))
+
+    @property
+    def cautious_sigma(self) -> float:
+        """As ``sigma``, but larger while few batches tell it."""
+        return self.sigma * math.sqrt(1.0 + SIGMA_UNSURE / (1.0 + self.residuals))
 
     @property
     def throughput(self) -> float | None:
@@ -103,18 +121,26 @@ class Capacity(msgspec.Struct):
         variance = self.p_fixed + 2.0 * rows * self.p_cross + rows * rows * self.p_slope
         return math.sqrt(max(variance, 0.0))
 
-    def learn(self, rows: float, seconds: float, floor_seconds: float = 0.0) -> bool:
+    def learn(
+        self,
+        rows: float,
+        seconds: float,
+        floor_seconds: float = 0.0,
+        target_seconds: float = math.inf,
+    ) -> bool:
         """Takes in one batch that read something; True where it shows that the plant changed.
 
-        ``floor_seconds`` is what its fixed phases took. Both numbers must be above zero: empty
-        batches teach nothing of mu and are the caller's to leave out.
+        ``floor_seconds`` is what its fixed phases took; rows and seconds must be above zero: empty
+        batches teach nothing of mu and are the caller's to leave out. ``target_seconds``, what a
+        batch is meant to take, bounds the first guess of c0.
         """
         floor = min(max(floor_seconds, 0.0), 0.95 * seconds)
         if self.batches == 0:
-            self._begin(rows, seconds, floor)
+            self._begin(rows, seconds, floor, FIRST_SHARE * min(seconds, target_seconds))
             return False
         self.batches += 1
         self.floor_seconds += FLOOR_GAIN * (floor - self.floor_seconds)
+        self._distrust(rows)
         self._observe(rows, seconds)
         since = self._jump()
         if since:
@@ -125,11 +151,11 @@ class Capacity(msgspec.Struct):
         self._update(rows, seconds)
         return False
 
-    def _begin(self, rows: float, seconds: float, floor: float) -> None:
-        self.batches = 1
+    def _begin(self, rows: float, seconds: float, floor: float, guess: float) -> None:
+        self.batches, self.last_rows = 1, rows
         self.floor_seconds = floor
-        self.fixed_seconds = floor
-        self.seconds_per_row = (seconds - floor) / rows
+        self.fixed_seconds = max(floor, guess)
+        self.seconds_per_row = (seconds - self.fixed_seconds) / rows
         doubt = (FIRST_SPREAD * seconds) ** 2
         # c0 and n / mu add up to what was seen: what one has too much the other lacks.
         self.p_fixed = doubt
@@ -140,22 +166,34 @@ class Capacity(msgspec.Struct):
         expected = self.fixed_seconds + rows * self.seconds_per_row
         # The mean of the log lies sigma^2 / 2 below the log of the mean.
         residual = math.log(seconds / expected) + self.sigma**2 / 2.0
-        doubt = self.doubt(rows) / expected
-        variance = self.sigma**2 + min(doubt * doubt, 1.0)
+        # Far from all sizes seen the doubt is many times what is expected: no log of a ratio then.
+        doubt = math.log1p(self.doubt(rows) / min(expected, seconds))
+        variance = self.sigma**2 + doubt * doubt
         seen = Observation(
             rows, seconds, residual, variance, self.fixed_seconds, self.seconds_per_row
         )
         self.recent = [*self.recent[-(JUMP_BATCHES - 1) :], seen]
 
+    def _distrust(self, rows: float) -> None:
+        """Doubts the slope at a size far from the last one."""
+        far = abs(math.log(rows / self.last_rows)) - math.log(2.0)
+        if far > 0.0:
+            self.p_slope += (MISFIT * far * self.seconds_per_row) ** 2
+        self.last_rows = rows
+
     def _jump(self) -> int:
         """How many of the last batches lie behind a jump; 0 where none is likelier than one."""
         best, behind = -math.log(JUMP_CHANCE), 0
         total = weight = 0.0
+        unsure = (self.cautious_sigma / self.sigma) ** 2
         for count, seen in enumerate(reversed(self.recent), 1):
-            total += seen.residual / seen.variance
-            weight += 1.0 / seen.variance
+            variance = unsure * seen.variance
+            total += seen.residual / variance
+            weight += 1.0 / variance
             gain = total * total / (weight + 1.0 / JUMP_SIGMA**2)
             evidence = (gain - math.log1p(weight * JUMP_SIGMA**2)) / 2.0
+            if count == 1 and seen.residual < 0.0:
+                evidence -= FLUKE
             if evidence > best:
                 best, behind = evidence, count
         return behind
@@ -202,7 +240,8 @@ class Capacity(msgspec.Struct):
         self.seconds_per_row += px1 * gain * error
         # P <- P - K x'P, then the forgetting, in the direction of x alone.
         left = informed - gain * informed * informed  # x'Px after the update
-        grow = (1.0 / FORGETTING - 1.0) * left / (informed * informed)
+        weight = min(max(DRIFT / self.sigma, STEADY_WEIGHTS[0]), STEADY_WEIGHTS[1])
+        grow = weight / (1.0 - weight) * left / (informed * informed)
         factor = grow - gain
         self.p_fixed += factor * px0 * px0
         self.p_cross += factor * px0 * px1

@@ -7,6 +7,7 @@ decision becomes a grant, and the driver applies it.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -78,7 +79,7 @@ def first_batch(query: Query, time: float, policy: Policy) -> None:
         return
     controlled = [source for source in query.sources if source.controllable]
     settings = policy.of(query.application, query.query)
-    size = wanted_size(query, settings)
+    size = wanted_size(query, settings, time)
     if size is None or any(source.ratio is None for source in controlled):
         return
     needs = [None if source.rows is None else float(source.rows) for source in controlled]
@@ -93,7 +94,7 @@ def first_batch(query: Query, time: float, policy: Policy) -> None:
         _decide(query, source, sizing.Step(limit, "first_batch"), time, policy)
 
 
-def wanted_size(query: Query, settings: QueryPolicy) -> sizing.Size | None:
+def wanted_size(query: Query, settings: QueryPolicy, time: float) -> sizing.Size | None:
     """The rows that the next batch should hold; None while too little is known."""
     limits = sizing.bounds(
         query.capacity,
@@ -103,6 +104,15 @@ def wanted_size(query: Query, settings: QueryPolicy) -> sizing.Size | None:
         settings,
     )
     query.required_capacity_ratio = limits.sustained_ratio
+    if not limits.unstable:
+        query.unstable_since_time = None
+    elif query.unstable_since_time is None:
+        query.unstable_since_time = time
+    since = query.unstable_since_time
+    patience = sizing.PATIENCE_TARGETS * settings.target_seconds
+    fixed = query.capacity.fixed_cost or 0.0
+    if since is not None and time - since < patience and fixed < settings.target_seconds:
+        limits = msgspec.structs.replace(limits, stability_rows=None)
     size = sizing.choose(limits, query.capacity, settings)
     query.target_feasible = None if size is None else size.feasible
     return size
@@ -113,7 +123,7 @@ def after_batch(
 ) -> None:
     """Decides after a batch that was measured and learned from."""
     settings = policy.of(query.application, query.query)
-    size = wanted_size(query, settings)
+    size = wanted_size(query, settings, time)
     controlled = [source for source in query.sources if source.controllable]
     hold = _reason_to_hold(query, batch, size, policy, replayed=replayed)
     if hold is not None or size is None:
@@ -127,6 +137,9 @@ def after_batch(
         return
     shares = credit.share(_free(query, size), [_need(query, source) for source in controlled])
     main = query.main_source()
+    full = _full_rows(controlled)
+    sure = sizing.sure_rows(query.capacity, settings.target_seconds) / size.rows
+    too_long = sizing.sure_too_long(query.capacity, full, size.rows)
     for source, part in zip(controlled, shares, strict=True):
         source.exclusive_rows, source.floating_rows = part.exclusive_rows, part.floating_rows
         step = sizing.step(
@@ -137,6 +150,8 @@ def after_batch(
             configured=source.configured,
             policy=settings,
             deadband=size.deadband,
+            sure=sure * part.rows / (source.ratio or 1.0),
+            too_long=too_long,
         )
         measure.add(query.totals.grants, step.reason)
         if source is main:
@@ -166,8 +181,11 @@ def _reason_to_hold(
         return "hold:empty"
     if replayed:
         return "hold:replayed"
+    if size is None:
+        return "hold:learning"
     slow = batch.seconds > 1.5 * settings.target_seconds
-    if size is None or (query.capacity.batches < LEARN_BATCHES and not slow):
+    lowers = size.rows < _full_rows(controlled)
+    if query.capacity.batches < LEARN_BATCHES and lowers and not slow:
         return "hold:learning"
     if any(source.ratio is None for source in controlled):
         return "hold:missing"
@@ -177,6 +195,14 @@ def _reason_to_hold(
 def _free(query: Query, size: sizing.Size) -> float:
     """What is left to share out: what sources out of reach take is not ours."""
     return max(size.rows - sum(s.rows or 0 for s in query.sources if not s.controllable), 1.0)
+
+
+def _full_rows(controlled: list[Source]) -> float:
+    """Rows of a batch in which every source takes its limit; inf where one has none."""
+    return sum(
+        math.inf if source.current is None else source.current * (source.ratio or 1.0)
+        for source in controlled
+    )
 
 
 def _need(query: Query, source: Source) -> float | None:

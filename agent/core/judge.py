@@ -94,7 +94,8 @@ def progress(query: Query, event: ProgressEvent, time: float, policy: Policy) ->
     measure.flow(query, batch, event.limits, policy)
     decide.adopt(query, time, policy)
     replayed = measure.count(query, batch)
-    changed = measure.learn(query, batch, replayed=replayed)
+    target = policy.of(query.application, query.query).target_seconds
+    changed = measure.learn(query, batch, target, replayed=replayed)
     watch.commits(query, batch, policy)
     decide.after_batch(query, batch, policy, time, replayed=replayed, changed=changed)
     spent: QueryStateName = "backpressured" if query.batch_limited else "busy"

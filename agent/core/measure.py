@@ -107,7 +107,7 @@ def count(query: Query, batch: Progress) -> bool:
     return replayed
 
 
-def learn(query: Query, batch: Progress, *, replayed: bool) -> bool:
+def learn(query: Query, batch: Progress, target_seconds: float, *, replayed: bool) -> bool:
     """Learns the capacity from a batch; True where it shows that its cost has changed.
 
     Empty and replayed batches teach nothing, nor does one with its rows or time missing.
@@ -117,7 +117,9 @@ def learn(query: Query, batch: Progress, *, replayed: bool) -> bool:
     known = query.capacity.batches >= KNOWN_BATCHES
     if known and query.batches_of_run == 1:
         return False
-    return query.capacity.learn(float(batch.rows), batch.seconds, fixed_phase_seconds(batch.phases))
+    return query.capacity.learn(
+        float(batch.rows), batch.seconds, fixed_phase_seconds(batch.phases), target_seconds
+    )
 
 
 def hear_limits(

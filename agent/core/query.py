@@ -98,6 +98,7 @@ class Query(msgspec.Struct):
     reason: str = "hold:missing"
     target_feasible: bool | None = None
     required_capacity_ratio: float | None = None
+    unstable_since_time: float | None = None  # more arrives than batches of the target digest
 
     def hear_time(self, time: float, now: float) -> None:
         """Any event: it is alive. ``time`` is the driver's, ``now`` the agent's."""

@@ -20,9 +20,18 @@ if TYPE_CHECKING:
 
 #: Where c0 takes the target, the rows of this share of it: enough to learn from.
 LEAST_SHARE: Final = 0.05
-#: No limit is changed for less than this.
+#: A limit is moved when the size has moved by its own doubt, and for no less than this.
 LEAST_DEADBAND: Final = 0.02
-DEADBAND_DOUBTS: Final = 1.0
+#: "Surely" is so many standard deviations of the model's doubt.
+SURE_DOUBTS: Final = 1.0
+#: The mean batch is aimed a little above the target: with a fixed cost every second more is all
+#: rows, and two hundredths are nothing in a band of three tenths. Under strong noise the middle of
+#: the band, ``log sqrt(0.7 * 1.3) = -0.047``, is met where the mean lies ``sigma^2 / 2`` above it.
+AIM_ABOVE: Final = (0.02, 0.05)
+BAND_MIDDLE: Final = -0.047
+#: A spike of arrivals this many targets long is digested at the target's size afterwards; only what
+#: lasts longer is worth batches beyond it.
+PATIENCE_TARGETS: Final = 6.0
 #: Quantile of the noise that must stay below the deadline's share, in sigmas.
 DEADLINE_SIGMAS: Final = 2.0
 #: Without a deadline, the fixed cost is never spread over more than this many times itself:
@@ -36,7 +45,9 @@ def target_rows(capacity: Capacity, policy: QueryPolicy) -> float | None:
     if fixed is None:
         return None
     target = policy.target_seconds
-    return max(target - fixed, LEAST_SHARE * target) / slope
+    above = min(max(capacity.sigma**2 / 2.0 + BAND_MIDDLE, AIM_ABOVE[0]), AIM_ABOVE[1])
+    aim = target * math.exp(above)
+    return max(aim - fixed, LEAST_SHARE * target) / slope
 
 
 class Bounds(msgspec.Struct, frozen=True):
@@ -46,6 +57,11 @@ class Bounds(msgspec.Struct, frozen=True):
     deadline_rows: float | None  # at most
     stability_rows: float | None  # at least; inf where nothing is stable
     sustained_ratio: float | None  # capacity needed over capacity at the largest allowed batch
+
+    @property
+    def unstable(self) -> bool:
+        """Whether more arrives than batches of the target's size can take."""
+        return (self.stability_rows or 0.0) > (self.target_rows or math.inf)
 
 
 class Size(msgspec.Struct, frozen=True):
@@ -71,7 +87,7 @@ def bounds(
     deadline_rows: float | None = None
     if policy.deadline_seconds is not None:
         allowed = policy.deadline_share * policy.deadline_seconds
-        noise = math.exp(DEADLINE_SIGMAS * capacity.sigma)
+        noise = math.exp(DEADLINE_SIGMAS * capacity.cautious_sigma)
         deadline_rows = max((allowed / noise - fixed) * throughput, 0.0)
     stability_rows: float | None = None
     ratio: float | None = None
@@ -120,7 +136,32 @@ def deadband(capacity: Capacity, rows: float, policy: QueryPolicy) -> float:
     """
     varying = rows * capacity.seconds_per_row
     unsure = capacity.doubt(rows) / varying if varying > 0.0 else math.inf
-    return min(max(DEADBAND_DOUBTS * unsure, LEAST_DEADBAND), policy.deadband)
+    return min(max(unsure, LEAST_DEADBAND), policy.deadband)
+
+
+def sure_rows(capacity: Capacity, seconds: float) -> float:
+    """The rows that take at most so many seconds even if the model is off by its doubt.
+
+    Doubling per step guards against a plant of which nothing is known. Where several sizes were
+    seen, what a larger one costs is known well enough to go there at once.
+    """
+    low, high = 0.0, max(capacity.rows(seconds) or 0.0, 0.0)
+    for _ in range(12):
+        middle = (low + high) / 2.0
+        expected = capacity.seconds(middle) or 0.0
+        if expected + SURE_DOUBTS * capacity.doubt(middle) <= seconds:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def sure_too_long(capacity: Capacity, rows: float, wanted: float) -> bool:
+    """Whether a batch of so many rows surely takes longer than one of the wanted rows."""
+    if math.isinf(rows):
+        return True
+    least = (capacity.seconds(rows) or 0.0) - SURE_DOUBTS * capacity.doubt(rows)
+    return least > (capacity.seconds(wanted) or 0.0)
 
 
 def _cap_without_deadline(capacity: Capacity, policy: QueryPolicy) -> float:
@@ -145,11 +186,15 @@ def step(
     configured: int | None,
     policy: QueryPolicy,
     deadband: float,
+    sure: float = 0.0,
+    too_long: bool = True,
 ) -> Step:
     """From the limit in force to the next one: at most doubled, announced only when it matters.
 
-    ``wanted`` is in the source's unit. ``current`` None is unlimited. ``limited`` False: the batch
-    took all there was, so it may lower the limit and never raise it.
+    ``wanted`` and ``sure``, up to which it may more than double, are in the source's unit.
+    ``current`` None is unlimited. ``limited`` False: the batch took all there was, so it never
+    raises the limit, and lowers it only where the model is sure that a full one takes
+    ``too_long``.
     """
     low = max(policy.minimum_limit, 1)
     high = policy.maximum_limit
@@ -157,8 +202,8 @@ def step(
     if policy.configured_is_ceiling and configured is not None and configured < (high or math.inf):
         high, ceiling_reason = configured, "bound:configured"
     goal, bound = wanted, constraint
-    if current is not None and goal > 2.0 * current:
-        goal, bound = 2.0 * current, "bound:doubling"
+    if current is not None and goal > max(2.0 * current, sure):
+        goal, bound = max(2.0 * current, sure), "bound:doubling"
     if goal < low:
         goal, bound = float(low), "bound:minimum"
     if high is not None and goal > high:
@@ -168,9 +213,9 @@ def step(
         return Step(limit, bound or "lower")
     if limit == current:
         return Step(current, bound if bound.startswith("bound:m") else "hold:deadband")
-    if limit > current and not limited and current >= low:
-        return Step(current, "hold:not_limited")
     outside = current < low or (high is not None and current > high)
+    if not limited and not outside and (limit > current or not too_long):
+        return Step(current, "hold:not_limited")
     at_edge = bound.startswith("bound:") and bound != "bound:doubling"
     moved = abs(limit - current) / current
     if not outside and moved < deadband and not (at_edge and moved >= LEAST_DEADBAND):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from agent.core.decaying import DecayingRate
+from agent.core.decaying import SteppingRate
 
 if TYPE_CHECKING:
     from agent.core.decode import SourceLimit, SourceProgress
@@ -37,7 +37,7 @@ class Source(msgspec.Struct):
     arrived: float = 0.0
     arrived_time: float | None = None
     admitted_total: float = 0.0
-    arrival: DecayingRate = msgspec.field(default_factory=DecayingRate)
+    arrival: SteppingRate = msgspec.field(default_factory=SteppingRate)
     decided: bool = False  # whether a limit was decided; None below is then "no limit"
     decided_limit: int | None = None
     decided_reason: str = ""
@@ -204,7 +204,7 @@ class Source(msgspec.Struct):
 
     def _reset_unit(self) -> None:
         self.rows_per_unit = None
-        self.arrival = DecayingRate()
+        self.arrival = SteppingRate()
         self.arrived, self.arrived_time, self.admitted_total = 0.0, None, 0.0
         self.withdraw()
 

@@ -165,7 +165,7 @@ FAMILIES: tuple[Family, ...] = (
         noise_sigma=0.45,
         duration_seconds=1800,
         initial_limit_rows=60_000,
-        **DRAIN,
+        **{**DRAIN, "initial_backlog_rows": 20_000_000},
     ),
     _family(
         "trigger-interval",

@@ -126,10 +126,7 @@ def test_an_unlimited_source_gets_a_limit_once_its_cost_is_known() -> None:
     receipt = world.send(world.driver.progress(30000, 31.0, limit=None))
     (grant,) = receipt.grants
     assert grant.limit is not None
-    # 1000 rows/s cannot take what arrives: larger batches than the target's 4000 rows, but not
-    # without end.
-    assert grant.reason == "floor:stability"
-    assert 4000 < grant.limit < 20_000
+    assert 1500 < grant.limit < 7000  # about 4 s worth of 1000 rows/s
 
 
 def test_a_source_out_of_reach_is_never_granted_anything() -> None:
