@@ -150,7 +150,7 @@ def test_the_agent_goes_and_comes_back(terminal: Terminal, fleet: FleetServer) -
     fleet.status = 500
     terminal.wait_for(r"Agent not reachable since \d\d:\d\d:\d\d")
     assert "sessions" in plain(terminal.seen), "the last figures stay"
-    terminal.wait_for(r"since \d\d:\d\d:\d\d \([2-9] s\)")
+    terminal.wait_for(r"since \d\d:\d\d:\d\d \((?:[2-9]|\d\d)(?:\.\d)? s\)")
     fleet.status = 200
     terminal.wait_for(r"● live", 30)
 

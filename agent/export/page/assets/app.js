@@ -166,11 +166,10 @@ function header() {
 
 // One word where all queries agree, else how many are in which mode.
 function modeText(answer) {
-  if (typeof answer.agent?.mode === "string") return answer.agent.mode === "dry-run" ? "dry run" : visible(answer.agent.mode, 20);
   const counts = new Map();
   for (const { mode } of answer.queries) counts.set(mode, (counts.get(mode) ?? 0) + 1);
   const name = (mode) => (mode === "dry-run" ? "dry run" : visible(mode, 20));
-  if (counts.size === 0) return "on";
+  if (counts.size === 0) return name(answer.agent?.mode ?? "on"); // what new queries start with
   if (counts.size === 1) return name([...counts.keys()][0]);
   return [...counts].map(([mode, number]) => `${name(mode)} ${number}`).join(", ");
 }
