@@ -88,7 +88,7 @@ class Sender:
         self._channel.cut_if_overdue()
 
     def stop(self, flush_seconds: float) -> None:
-        """Ends the thread; an agent not known to fail is given up to ``flush_seconds`` to take the rest."""
+        """Ends the thread; unless it fails, the agent has ``flush_seconds`` to take the rest."""
         self._outbox.close()
         until = time.monotonic() + flush_seconds
         while len(self._outbox) and not self.link.failing and time.monotonic() < until:
