@@ -165,6 +165,34 @@ def run(spark, order):
     return {"batches": len(query.recentProgress)}
 
 
+def describe(spark, order):
+    """How progress describes a source and a sink: runs them for a batch."""
+    if order["source"] == "files":
+        frame = read(spark, order, "left")
+    else:
+        frame = spark.readStream.format(order["source"]).options(**order["options"]).load()
+    writing = frame.writeStream.option("checkpointLocation", order["checkpoint"])
+    if order["sink"] == "foreachBatch":
+        writing = writing.foreachBatch(lambda rows, _: rows.count())
+    elif order["sink"] == "foreach":
+        writing = writing.foreach(lambda row: None)
+    else:
+        writing = writing.format(order["sink"]).queryName("described")
+        if order["sink"] == "parquet":
+            writing = writing.option("path", order["parquet"])
+    query = writing.start()
+    until = time.monotonic() + 60
+    while query.lastProgress is None and query.exception() is None and time.monotonic() < until:
+        time.sleep(0.05)
+    query.stop()
+    progress = query.lastProgress
+    progress = progress if isinstance(progress, dict) else json.loads(progress.json)
+    return {
+        "sink": progress["sink"]["description"],
+        "sources": [source["description"] for source in progress["sources"]],
+    }
+
+
 def table_rows(spark, order):
     """How many rows a file sink's readers see, and how many of them differ."""
     frame = spark.read.parquet(order["parquet"])
@@ -188,6 +216,8 @@ def main():
         try:
             if "state" in order:
                 answer = state_rows(spark, order["state"])
+            elif "describe" in order:
+                answer = describe(spark, order["describe"])
             elif "table" in order:
                 answer = table_rows(spark, order["table"])
             else:

@@ -1,0 +1,127 @@
+"""Each finding of the audit: a query that triggers it, and a sound one that does not."""
+
+import socket
+import threading
+
+import pytest
+from msgspec.structs import replace
+
+from agent.checkpoint.audit import CHECKS, QueryFacts, audit
+from agent.checkpoint.audit_command import facts_of, run_audit
+from agent.checkpoint.folder import LocalFolder
+from agent.checkpoint.layout import read_checkpoint
+from tests.checkpoint.build import checkpoint, offsets, write
+from tests.checkpoint.kills import Driver, make_input
+
+SOUND = QueryFacts(
+    query="app/orders",
+    sink="FileSink[hdfs://nn/out]",
+    sources=["KafkaV2[Subscribe[orders]]", "FileStreamSource[hdfs://nn/in]"],
+    checkpoint_location="hdfs://nn/ck/orders",
+    master="yarn",
+    deadline_seconds=60.0,
+    options={"kafka.transaction.timeout.ms": "600000", "kafka.isolation.level": "read_committed"},
+    others={"app/users": "hdfs://nn/ck/users"},
+    offset_times_ms=[1, 2, 3],
+)
+
+
+def checks(**changes):
+    return [finding.check for finding in audit(replace(SOUND, **changes))]
+
+
+def test_a_sound_query_has_no_finding():
+    assert checks() == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "check"),
+    [
+        (
+            {"checkpoint_location": "/tmp/temporary-2f0c/ck", "master": "yarn"},
+            "location_not_durable",
+        ),
+        ({"checkpoint_location": "file:/tmp/ck"}, "location_not_durable"),
+        ({"checkpoint_location": "/data/ck"}, "location_not_durable"),
+        ({"others": {"app/users": "hdfs://nn/ck/orders/"}}, "location_shared"),
+        ({"offset_times_ms": [5000, 1000]}, "two_writers"),
+        ({"options": {"kafka.transaction.timeout.ms": "3600000"}}, "transaction_timeout"),
+        ({"options": {"kafka.transaction.timeout.ms": "30000"}}, "transaction_timeout"),
+        ({"options": {"kafka.isolation.level": "read_uncommitted"}}, "read_uncommitted"),
+        (
+            {"sink": "org.apache.spark.sql.kafka010.KafkaSourceProvider$KafkaTable@1"},
+            "sink_at_least_once",
+        ),
+    ],
+)
+def test_what_each_finding_needs(changes, check):
+    assert checks(**changes) == [check]
+
+
+def test_a_local_path_is_sound_for_a_local_master():
+    assert checks(checkpoint_location="/data/ck", master="local[2]") == []
+
+
+def test_every_name_is_listed_for_metrics():
+    assert len(set(CHECKS)) == len(CHECKS)
+
+
+def test_a_folder_alone(tmp_path, capsys):
+    root = checkpoint(tmp_path / "ck", opened=False)
+    facts = facts_of(read_checkpoint(LocalFolder(root)), [])
+    assert "two_writers" not in [finding.check for finding in audit(facts)]
+    write(root, "offsets/2", offsets(2, time_ms=1))
+    assert run_audit(str(root), agent=None, as_json=True) == 1
+    assert "two_writers" in capsys.readouterr().out
+
+
+@pytest.fixture
+def lines():
+    """A server whose lines a socket source reads."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve():
+            try:
+                while True:
+                    connection, _ = server.accept()
+                    connection.sendall(b"hello\n" * 10)
+            except OSError:
+                pass
+
+        threading.Thread(target=serve, daemon=True).start()
+        yield server.getsockname()[1]
+        server.shutdown(socket.SHUT_RDWR)
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(400)
+def test_real_queries(tmp_path, lines):
+    source = make_input(tmp_path / "in", files=2)
+    expected = {
+        ("files", "parquet"): [],
+        ("files", "foreachBatch"): ["sink_at_least_once"],
+        ("files", "foreach"): ["sink_at_least_once"],
+        ("files", "memory"): ["sink_not_durable"],
+        ("files", "console"): ["sink_not_durable"],
+        ("files", "noop"): ["sink_not_durable"],
+        ("rate", "parquet"): ["source_not_replayable"],
+        ("socket", "parquet"): ["source_not_replayable"],
+    }
+    options = {"rate": {}, "files": {}, "socket": {"host": "127.0.0.1", "port": str(lines)}}
+    seen = {}
+    with Driver(tmp_path / "log") as driver:
+        for number, (reads, writes) in enumerate(expected):
+            order = {
+                "source": reads,
+                "options": options[reads],
+                "sink": writes,
+                "input": str(source),
+                "limit": 1,
+                "checkpoint": str(tmp_path / f"ck-{number}"),
+                "parquet": str(tmp_path / f"out-{number}"),
+            }
+            told = driver.ask({"describe": order})
+            assert "error" not in told, (reads, writes, told)
+            facts = QueryFacts(sink=told["sink"], sources=told["sources"])
+            seen[reads, writes] = [finding.check for finding in audit(facts)]
+    assert seen == expected
