@@ -68,6 +68,10 @@ DEADLINE_USUAL: Final = 8.0
 GROWN: Final = 1.3
 #: Of the deadline, what batches must take before any growth is called a spiral.
 NEAR: Final = 0.05
+#: Of the deadline, what counts as grown whatever was usual.
+NEARLY: Final = 0.6
+#: No plant is taken to be less noisy than this.
+LEAST_SIGMA: Final = 0.03
 #: A run that ended while its batch was at least this share of the deadline old was timed out.
 TIMED_OUT_SHARE: Final = 0.8
 #: The same without a deadline: this many times the longest late batch.
@@ -76,7 +80,7 @@ TIMED_OUT_USUAL: Final = 1.5
 DEAD_ATTEMPTS: Final = 3
 
 
-class Batch(msgspec.Struct, frozen=True):
+class Batch(msgspec.Struct, frozen=True, array_like=True):
     """A committed batch. ``limit_rows`` None: unlimited; ``backlog_rows`` None: not told."""
 
     time: float  # planned
@@ -197,13 +201,17 @@ def judge(state: Spiral, around: Surroundings) -> None:
     if len(batches) < 2:
         return
     state.eta_seconds = state.eta_batches = None
+    deadline = around.deadline_seconds or _deadline_of_patience(batches, around)
+    if not _worth_a_fit(batches, deadline):
+        state.gain, state.growth = _gain_at_a_glance(batches, around), None
+        _settle(state, foreseen=False)
+        return
     plant = fit(batches, around)
     if plant is None:
         state.gain = state.growth = None
         _settle(state, foreseen=False)
         return
     state.gain = plant.arrival * plant.slope()
-    deadline = around.deadline_seconds or _deadline_of_patience(batches, around)
     doubt = (DISCOUNT[0] + DISCOUNT[1] * plant.sigma) * plant.sigma
     looped = ahead(batches, plant, around, math.exp(-0.4 * doubt))
     sober = ahead(batches, plant, around, math.exp(-doubt))
@@ -232,6 +240,30 @@ def judge(state: Spiral, around: Surroundings) -> None:
     fresh = _arrivals_are_fresh(batches, plant)
     near = NEXT if fresh else FAR
     _settle(state, foreseen=foreseen, sure=sure is not None and sure <= near, fresh=fresh)
+
+
+def _worth_a_fit(batches: Sequence[Batch], deadline: float) -> bool:
+    """Whether an alarm is possible at all: the fit costs a hundred times what this does.
+
+    Each part is one that an alarm needs, with the least noise that a fit may find.
+    """
+    if len(batches) < FEWEST_BATCHES or not _not_draining(batches):
+        return False
+    level = _level(batches)
+    grown = GROWN * math.exp(0.8 * LEAST_SIGMA)
+    return level > NEAR * deadline and level > min(grown * _usual(batches), NEARLY * deadline)
+
+
+def _gain_at_a_glance(batches: Sequence[Batch], around: Surroundings) -> float | None:
+    """The gain from the last batches alone: what arrives times what a row costs beyond c0."""
+    rates = arrival_rates(batches[-4:])
+    rows = median(batch.rows for batch in batches[-3:])
+    if not rates or rows <= 0.0:
+        return None
+    level = _level(batches)
+    fixed = PRIOR_FIXED[0] * level if around.fixed_seconds is None else around.fixed_seconds
+    slope = max(level - fixed, 0.0) / rows
+    return median(rate for *_, rate in rates) * slope
 
 
 def _crossing(path: Sequence[float], deadline: float) -> int | None:
@@ -415,7 +447,7 @@ def fit(batches: Sequence[Batch], around: Surroundings) -> Plant | None:
             say = math.sqrt(weight)
             total += say * ((target - _dot(terms, row)) / scale) ** 2
             whole += say
-        variance = max(total / whole, 0.03**2)
+        variance = max(total / whole, LEAST_SIGMA**2)
     return Plant(
         rows,
         level,
@@ -486,7 +518,7 @@ def _has_grown(batches: Sequence[Batch], plant: Plant, deadline: float) -> bool:
     """Whether batches are longer than they were, by more than noise makes a median of three."""
     grown = GROWN * math.exp(0.8 * plant.sigma)
     level = _level(batches)
-    return level > min(grown * _usual(batches), 0.6 * deadline) and level > NEAR * deadline
+    return level > min(grown * _usual(batches), NEARLY * deadline) and level > NEAR * deadline
 
 
 def _not_draining(batches: Sequence[Batch]) -> bool:
