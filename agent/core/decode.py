@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import msgspec
 
 from agent.core.kafka_offsets import admitted_rows, parse_offsets, position_of, remaining_rows
+from agent.core.state_store import figures
 from spark_listener.wire import UNITS, Unit, parse_time
 
 if TYPE_CHECKING:
@@ -98,8 +99,7 @@ class OperatorProgress(msgspec.Struct, frozen=True):
     @property
     def copied_bytes(self) -> int | None:
         """Bytes that the commit wrote to the checkpoint; None where the store does not tell."""
-        told = self.metrics.get("rocksdbBytesCopied")
-        return None if told is None else int(told)
+        return figures(self.metrics, None).copied_bytes
 
 
 class Progress(msgspec.Struct, frozen=True):

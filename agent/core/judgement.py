@@ -180,6 +180,8 @@ class OperatorView(msgspec.Struct, frozen=True):
     bytes: int | None
     commit_seconds: float | None
     dropped_rows_total: int
+    commit_phases: dict[str, float] = {}  # seconds over all tasks, by phase of the commit
+    snapshot_lag_versions: int | None = None  # versions not yet uploaded as a snapshot
 
 
 class Totals(msgspec.Struct):

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from agent.core.capacity import fixed_phase_seconds
 from agent.core.query import Operator, Query
+from agent.core.state_store import figures
 
 if TYPE_CHECKING:
     from agent.core.decode import Progress, SourceLimit
@@ -139,6 +140,9 @@ def _operators(query: Query, batch: Progress, policy: Policy) -> None:
         state = query.operators[index]
         state.name, state.rows = operator.name, operator.rows
         state.bytes, state.commit_seconds = operator.bytes, operator.commit_seconds
+        told = figures(operator.metrics, batch.batch_id)
+        state.commit_phases = told.commit_phases
+        state.snapshot_lag_versions = told.snapshot_lag_versions
         state.dropped_rows_total += operator.dropped_rows or 0
         query.totals.watermark_dropped_rows += operator.dropped_rows or 0
 

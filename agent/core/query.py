@@ -33,6 +33,8 @@ class Operator(msgspec.Struct):
     bytes: int | None = None
     commit_seconds: float | None = None
     dropped_rows_total: int = 0
+    commit_phases: dict[str, float] = {}
+    snapshot_lag_versions: int | None = None
 
 
 class Query(msgspec.Struct):

@@ -200,7 +200,16 @@ def view(query: Query, policy: Policy, now: float) -> QueryView:
         failure=query.failure,
         sources=_source_views(query, policy),
         operators=[
-            OperatorView(index, o.name, o.rows, o.bytes, o.commit_seconds, o.dropped_rows_total)
+            OperatorView(
+                index,
+                o.name,
+                o.rows,
+                o.bytes,
+                o.commit_seconds,
+                o.dropped_rows_total,
+                o.commit_phases,
+                o.snapshot_lag_versions,
+            )
             for index, o in enumerate(query.operators)
         ],
         totals=query.totals,

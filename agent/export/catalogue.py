@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
 
-from agent.core.judgement import MODES, QUERY_STATES, REASONS
+from agent.core.failure import CAUSES
+from agent.core.judgement import LAG_STATES, MODES, QUERY_STATES, REASONS, SPIRAL_PHASES
 from spark_listener.wire import CONTROLS, EVENT_TYPES
 
 if TYPE_CHECKING:
@@ -360,6 +361,17 @@ METRICS: Final[tuple[Metric, ...]] = (
         note="Absent while it cannot be told.",
     ),
     Metric(
+        name="weir_lag_state",
+        kind="state set",
+        group="backlog and flow",
+        help="What the backlog does, judged over the last batches.",
+        labels=(*BY_QUERY, Label("state", LAG_STATES)),
+        note="Exactly one is 1. `WARN` it grows, `ERR` it has grown by more than the time looked "
+        "at, `STOP` nothing is committed any more, `STALL` batches are committed and take nothing, "
+        "`REWIND` the query reads again what it had committed. Below ten seconds, or two targets, "
+        "it is always `OK`.",
+    ),
+    Metric(
         name="weir_estimated_time_to_consume_seconds",
         kind="gauge",
         group="backlog and flow",
@@ -504,16 +516,71 @@ METRICS: Final[tuple[Metric, ...]] = (
         kind="gauge",
         group="checkpoint",
         unit="seconds",
-        help="Seconds after which something kills a batch, as configured.",
+        help="Seconds after which something kills a batch, as configured or learned.",
         labels=BY_QUERY,
-        note="Absent where no deadline is configured.",
+        note="Learned from the ages at which batches were ended. Absent where neither is known.",
     ),
     Metric(
         name="weir_checkpoint_failures_consecutive",
         kind="gauge",
         group="checkpoint",
-        help="Batches that failed or were replayed in a row; a success resets it.",
+        help="Batches in a row that were begun and not committed; a committed batch resets it.",
         labels=BY_QUERY,
+        note="By an exception or a time-out. Stopping the query is none.",
+    ),
+    Metric(
+        name="weir_checkpoint_deadline_eta_seconds",
+        kind="gauge",
+        group="checkpoint",
+        unit="seconds",
+        help="Estimated seconds until a batch passes the deadline.",
+        labels=BY_QUERY,
+        note="Absent while none is on its way there.",
+    ),
+    Metric(
+        name="weir_checkpoint_bytes",
+        kind="gauge",
+        group="checkpoint",
+        unit="bytes",
+        help="Bytes that the state stores wrote to the checkpoint in the last batch.",
+        labels=BY_QUERY,
+        note="Absent where the state store does not tell.",
+    ),
+    Metric(
+        name="weir_checkpoints_total",
+        kind="counter",
+        group="checkpoint",
+        help="Checkpoints by result.",
+        labels=(*BY_QUERY, Label("result", ("completed", "failed", "replayed", OTHER))),
+        note="`replayed`: of the completed ones, those whose batch had been begun before.",
+    ),
+    Metric(
+        name="weir_spiral_phase",
+        kind="state set",
+        group="checkpoint",
+        help="Where the query stands on the way into a checkpoint-timeout spiral.",
+        labels=(*BY_QUERY, Label("phase", SPIRAL_PHASES)),
+        note="Exactly one is 1. `pressured`: the backlog grows, batches do not. `spiralling`: "
+        "batches grow towards the deadline. `timing_out`: a batch was timed out and comes again. "
+        "`dead`: the same batch was lost three times or more.",
+    ),
+    Metric(
+        name="weir_spiral_gain",
+        kind="gauge",
+        group="checkpoint",
+        help="Gain of the loop from a batch's duration to the next one's.",
+        labels=BY_QUERY,
+        note="Below 1 it settles, from 1 on it runs away unless a limit binds. Absent while "
+        "arrivals or costs are unknown.",
+    ),
+    Metric(
+        name="weir_replay_amplification_ratio",
+        kind="gauge",
+        group="checkpoint",
+        unit="ratio",
+        help="Rows attempted over rows committed, of the last batches.",
+        labels=BY_QUERY,
+        note="1 where nothing is replayed.",
     ),
     # -- event time and state ---------------------------------------------------------------
     Metric(
@@ -561,6 +628,15 @@ METRICS: Final[tuple[Metric, ...]] = (
         note="Summed over tasks, as Spark reports it.",
     ),
     Metric(
+        name="weir_state_snapshot_lag_versions",
+        kind="gauge",
+        group="event time and state",
+        help="Versions of the operator's state that no uploaded snapshot holds yet.",
+        labels=BY_OPERATOR,
+        note="Of the partition furthest behind: what a restart must replay. Absent where the state "
+        "store does not tell.",
+    ),
+    Metric(
         name="weir_failures_total",
         kind="counter",
         group="batches",
@@ -569,18 +645,7 @@ METRICS: Final[tuple[Metric, ...]] = (
             *BY_QUERY,
             Label(
                 "cause",
-                (
-                    "user_code",
-                    "external_sink",
-                    "memory",
-                    "machine",
-                    "state_store",
-                    "checkpoint_storage",
-                    "source_data_loss",
-                    "configuration",
-                    "unknown",
-                    OTHER,
-                ),
+                (*CAUSES, OTHER),
             ),
         ),
         note="A cause's series begins with its first failure.",

@@ -301,7 +301,11 @@ _VALUE_READERS: Final[dict[str, Callable[[QueryView], float | None]]] = {
     "weir_target_feasible": lambda view: view.target_feasible,
     "weir_checkpoint_seconds": lambda view: view.checkpoint.seconds,
     "weir_checkpoint_interval_seconds": lambda view: view.checkpoint.interval_seconds,
-    "weir_checkpoint_deadline_seconds": lambda view: view.deadline_seconds,
+    "weir_checkpoint_deadline_seconds": lambda view: view.checkpoint.deadline_seconds,
+    "weir_checkpoint_deadline_eta_seconds": lambda view: view.checkpoint.eta_seconds,
+    "weir_checkpoint_bytes": lambda view: view.checkpoint.bytes,
+    "weir_spiral_gain": lambda view: view.spiral.gain,
+    "weir_replay_amplification_ratio": lambda view: view.spiral.replay_amplification,
     "weir_checkpoint_failures_consecutive": lambda view: view.checkpoint.failures_consecutive,
     "weir_watermark_lag_seconds": lambda view: view.watermark_lag_seconds,
     "weir_watermark_dropped_rows_total": lambda view: view.totals.watermark_dropped_rows,
@@ -309,6 +313,8 @@ _VALUE_READERS: Final[dict[str, Callable[[QueryView], float | None]]] = {
 _STATE_READERS: Final[dict[str, Callable[[QueryView], str]]] = {
     "weir_query_state": lambda view: view.state,
     "weir_query_mode": lambda view: view.mode,
+    "weir_lag_state": lambda view: view.lag_state,
+    "weir_spiral_phase": lambda view: view.spiral.phase,
 }
 #: The flag: whether every listed value has a series from the start, so that a first increase is
 #: seen as one. Not so where most values never come.
@@ -318,6 +324,7 @@ _KEYED_READERS: Final[dict[str, tuple[bool, Callable[[QueryView], Mapping[str, f
     "weir_time_seconds_total": (True, lambda view: view.totals.state_seconds),
     "weir_grants_total": (False, lambda view: view.totals.grants),
     "weir_checkpoint_phase_seconds": (False, lambda view: view.checkpoint.phases),
+    "weir_checkpoints_total": (True, lambda view: view.totals.checkpoints),
     "weir_failures_total": (False, lambda view: view.totals.failures),
 }
 _SOURCE_READERS: Final[dict[str, Callable[[SourceView], float | None]]] = {
@@ -339,6 +346,7 @@ _OPERATOR_READERS: Final[dict[str, Callable[[OperatorView], float | None]]] = {
     "weir_state_rows": lambda operator: operator.rows,
     "weir_state_bytes": lambda operator: operator.bytes,
     "weir_state_commit_seconds": lambda operator: operator.commit_seconds,
+    "weir_state_snapshot_lag_versions": lambda operator: operator.snapshot_lag_versions,
 }
 _INFO_LABELS: Final[tuple[tuple[str, Callable[[QueryView], str]], ...]] = (
     ("query_id", lambda view: view.query_id),

@@ -62,6 +62,7 @@ def operator(index: int = 0, **changes: Any) -> OperatorView:
         bytes=48_000_000,
         commit_seconds=0.25,
         dropped_rows_total=3,
+        snapshot_lag_versions=2,
     )
     return msgspec.structs.replace(plain, **changes)
 
@@ -79,6 +80,7 @@ def totals(**changes: Any) -> Totals:
         grants={"raise": 3, "hold:deadband": 30, "bound:deadline": 1},
         watermark_dropped_rows=3,
         failures={"unknown": 1},
+        checkpoints={"completed": 39, "failed": 1, "replayed": 1},
     )
     return msgspec.structs.replace(plain, **changes)
 
@@ -132,10 +134,12 @@ def view(query: str = "enrich", application: str = "orders", **changes: Any) -> 
             seconds=4.25,
             phases={"walCommit": 0.05, "addBatch": 4.0, "commitOffsets": 0.125},
             deadline_seconds=60.0,
+            eta_seconds=48.5,
+            bytes=1_200_000,
             failures_consecutive=0,
             interval_seconds=5.0,
         ),
-        spiral=SpiralView(),
+        spiral=SpiralView("pressured", 0.4, 1.05),
         failure=None,
         sources=[source()],
         operators=[operator()],
@@ -179,6 +183,7 @@ def unheard(query: str = "new", application: str = "orders") -> QueryView:
         watermark_lag_seconds=None,
         limit=LimitView(),
         checkpoint=CheckpointView(),
+        spiral=SpiralView(),
         sources=[],
         operators=[],
         totals=Totals(),

@@ -1,0 +1,76 @@
+"""State: what a stateful operator's commit is made of, and how far its snapshots lag behind.
+
+From the state store's own metrics in progress (``customMetrics``), which differ by provider and
+version: whatever is not told stays unknown.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+#: RocksDB's metrics, summed over tasks in milliseconds, by the phase of a commit that they time.
+COMMIT_PHASES: Final[Mapping[str, str]] = {
+    "rocksdbCommitWriteBatchLatency": "write_batch",
+    "rocksdbCommitFlushLatency": "flush",
+    "rocksdbCommitCompactLatency": "compact",
+    "rocksdbCommitPauseLatency": "pause",
+    "rocksdbCommitCheckpointLatency": "checkpoint",
+    "rocksdbCommitFileSyncLatencyMs": "file_sync",
+    "rocksdbChangeLogWriterCommitLatencyMs": "changelog",
+}
+#: Followed by ``partition_<number>_<store>``: the newest version in the checkpoint as a snapshot.
+SNAPSHOT: Final = "SnapshotLastUploaded.partition_"
+#: Of a batch, what its state commits must take before changing how they work pays.
+WORTH_SHARE: Final = 0.2
+
+
+class StateFigures(msgspec.Struct, frozen=True):
+    """One operator's state after a batch; None is unknown."""
+
+    commit_phases: dict[str, float] = {}  # seconds over all tasks
+    copied_bytes: int | None = None  # written to the checkpoint by this commit
+    snapshot_lag_versions: int | None = None  # of the partition furthest behind
+
+
+def figures(metrics: Mapping[str, float], batch_id: int | None) -> StateFigures:
+    """What the metrics tell of the state that batch ``batch_id`` left: its version is one more."""
+    phases = {
+        phase: metrics[name] / 1000.0 for name, phase in COMMIT_PHASES.items() if name in metrics
+    }
+    uploaded = [value for name, value in metrics.items() if name.startswith(SNAPSHOT)]
+    lag = None
+    if uploaded and batch_id is not None:
+        lag = max(0, batch_id + 1 - int(min(uploaded)))
+    copied = metrics.get("rocksdbBytesCopied")
+    return StateFigures(phases, None if copied is None else int(copied), lag)
+
+
+def changelog_advice(
+    *,
+    provider: str,
+    changelog: bool | None,
+    commit_seconds: float | None,
+    tasks: int | None,
+    batch_seconds: float | None,
+) -> str | None:
+    """Whether changelog checkpointing would pay, by the query's own figures; None: no advice.
+
+    ``commit_seconds`` is summed over ``tasks`` state partitions, as Spark tells it.
+    """
+    if changelog is not False or "RocksDB" not in provider:
+        return None
+    if commit_seconds is None or not tasks or not batch_seconds:
+        return None
+    each = commit_seconds / tasks
+    if each < WORTH_SHARE * batch_seconds:
+        return None
+    return (
+        f"each state partition commits for {each:.3g} s of a batch of {batch_seconds:.3g} s while "
+        "whole snapshots are uploaded with every commit: set "
+        "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled to true"
+    )
