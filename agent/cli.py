@@ -115,13 +115,18 @@ def _top(
     url: Url = _DEFAULT_URL,
     token_file: TokenFile = None,
     ca_file: CaFile = None,
+    *,
+    once: Annotated[bool, typer.Option("--once", help="Print one frame and end.")] = False,
+    refresh: Annotated[
+        float, typer.Option("--refresh", min=0.2, max=60.0, help="Seconds between two looks.")
+    ] = 2.0,
 ) -> None:
     """Watch an agent in the terminal."""
     from agent.client import AgentUnavailable, WrongUse
     from agent.export.top import run_top
 
     try:
-        run_top(_settings(url, token_file, ca_file))
+        run_top(_settings(url, token_file, ca_file), once=once, refresh_seconds=refresh)
     except WrongUse as error:
         _fail(str(error), 2)
     except AgentUnavailable as error:

@@ -252,16 +252,23 @@ def _explain(query: Query, batch: Progress, size: sizing.Size, *, changed: bool)
     """The figures behind a decision, in one sentence."""
     model = query.capacity
     parts = [
-        f"{batch.rows} rows took {batch.seconds:.3g} s",
-        f"model {model.fixed_cost or 0.0:.3g} s + rows / {model.throughput or 0.0:.4g}/s",
-        f"{size.rows:.4g} rows wanted",
+        f"{batch.rows:,} rows took {batch.seconds:.3g} s",
+        f"a batch costs {model.fixed_cost or 0.0:.3g} s and 1 s per {_rows(model.throughput)} rows",
+        f"{_rows(size.rows)} rows wanted",
     ]
     arrival = query.arrival_rows()
     if size.reason == "floor:stability" and arrival is not None:
-        parts.append(f"{arrival:.4g} rows arrive per second")
+        parts.append(f"{_rows(arrival)} rows arrive per second")
     if changed:
         parts.append("the cost of a batch has changed")
     return "; ".join(parts)
+
+
+def _rows(rows: float | None) -> str:
+    """Whole rows, three figures of them, for people."""
+    if not rows:
+        return "0"
+    return f"{float(f'{rows:.3g}'):,.0f}" if rows >= 10 else f"{rows:.2g}"
 
 
 # -- a hand at the wheel ----------------------------------------------------------------------

@@ -28,11 +28,19 @@ HUNG_SECONDS: Final = 30.0
 
 
 def _backlog_at(query: Query, time: float) -> float | None:
-    """The backlog between events: while a batch runs, what arrives adds to it unseen."""
+    """The backlog between events: what arrives while a batch runs adds to it unseen.
+
+    Counted from the start of the running batch, or from when the source was looked at since.
+    """
     backlog = query.backlog_rows()
-    if backlog is None or query.running_seconds is None or query.last_event_time is None:
+    if backlog is None or query.running_seconds is None or query.running_heard_time is None:
         return backlog
-    return backlog + (query.arrival_rows() or 0.0) * max(0.0, time - query.last_event_time)
+    began = query.running_heard_time - query.running_seconds
+    unseen = 0.0
+    for source in query.sources:
+        since = max(began, source.backlog_time or began)
+        unseen += (source.arrival_rows or 0.0) * max(0.0, time - since)
+    return backlog + unseen
 
 
 def _backlog_seconds(query: Query, time: float) -> float | None:

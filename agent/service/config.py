@@ -466,4 +466,9 @@ def _one_line(error: ValidationError, origin: Any) -> str:
 def _reserved_labels() -> frozenset[str]:
     from agent.export.catalogue import METRICS
 
-    return frozenset(label.name for metric in METRICS for label in metric.labels) | {"le"}
+    return frozenset(label.name for metric in METRICS for label in metric.labels) | {
+        "le",
+        "quantile",
+        "job",  # Prometheus sets these two itself
+        "instance",
+    }
