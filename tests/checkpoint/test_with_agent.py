@@ -1,0 +1,87 @@
+"""What an agent adds: whether the query lives, what its sink is, and what it can digest."""
+
+import json
+import shutil
+
+import pytest
+
+from tests.checkpoint.build import checkpoint, tree, write
+from tests.service import wire
+from tests.service.agents import AgentProcess, weir
+
+
+@pytest.fixture
+def kafka_checkpoint(tmp_path):
+    """One of a Kafka query whose id the agent knows."""
+    root = checkpoint(tmp_path / "ck")
+    shutil.rmtree(root / "sources")
+    write(root, "sources/0/0", 'v1\n{"orders":{"0":0}}')
+    write(root, "metadata", json.dumps({"id": wire.query_ids(0)[0]}))
+    for batch in range(4):
+        head = (root / f"offsets/{batch}").read_text().rsplit("\n", 1)[0]
+        offset = json.dumps({"orders": {"0": (batch + 1) * 1000}})
+        write(root, f"offsets/{batch}", f"{head}\n{offset}")
+    return root
+
+
+def ended(sequence):
+    query_id, run_id = wire.query_ids(0)
+    body = {"id": query_id, "runId": run_id, "exception": "killed", "errorClassOnException": None}
+    time = wire.heartbeat(sequence)["time"]
+    return {"sequence": sequence, "type": "terminated", "time": time, "body": body}
+
+
+def test_a_query_that_lives_is_left_alone_and_one_that_ended_is_advised(tmp_path, kafka_checkpoint):
+    root = kafka_checkpoint
+    (tmp_path / "agent").mkdir()
+    with AgentProcess(tmp_path / "agent", token="s3cret") as agent:
+        events = [wire.started(1)]
+        events += [
+            wire.progress(n, rows=1000 * n, seconds=1.0 + n / 4, limit=1000 * n)
+            for n in range(2, 9)
+        ]
+        assert agent.post(wire.request(events)).is_success
+
+        def rescue(*options):
+            token = str(tmp_path / "agent" / "token")
+            known = ["--agent", agent.address, "--token-file", token, "--json", *options]
+            done = weir("rescue", str(root), *known)
+            assert done.returncode in (0, 1), done.stderr
+            return done.returncode, json.loads(done.stdout)
+
+        before = tree(root)
+        code, report = rescue("--apply", "--sink", "upsert", "--deadline", "60")
+        assert code == 1
+        [refusal] = report["plan"]["refusals"]
+        assert refusal["check"] == "checkpoint_held"
+        assert "orders/query-0" in refusal["evidence"]
+        assert tree(root) == before
+
+        assert agent.post(wire.request([ended(9)])).is_success
+        code, report = rescue("--deadline", "60")
+        assert code == 1
+        assert [one["check"] for one in report["plan"]["refusals"]] == ["sink_may_hold_batch"]
+        code, report = rescue("--apply", "--sink", "upsert", "--deadline", "60")
+        assert code == 0
+        [limit] = report["limits"]
+        assert limit["option"] == "maxOffsetsPerTrigger"
+        assert limit["learned_from"] == "agent"
+        # The plant is 1 s + 0.25 ms a row: 48 s hold 188,000 rows, the noise believed less.
+        assert 60_000 < limit["limit"] < 188_000
+
+        audit = weir(
+            "checkpoint", "audit", str(root), "--json", "--agent", agent.address,
+            "--token-file", str(tmp_path / "agent" / "token"),
+        )  # fmt: skip
+        found = [finding["check"] for finding in json.loads(audit.stdout)["findings"]]
+        assert "sink_at_least_once" in found
+
+
+def test_an_agent_that_cannot_be_asked_is_said(tmp_path):
+    root = checkpoint(tmp_path / "ck")
+    before = tree(root)
+    done = weir("rescue", str(root), "--apply", "--sink", "upsert", "--agent", "http://127.0.0.1:9")
+    assert done.returncode == 2
+    assert "no agent answers" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert tree(root) == before
