@@ -30,8 +30,10 @@ _STATE_NAME = re.compile(r"(\d{1,18})(?:_([0-9A-Za-z-]+))?\.(delta|snapshot|chan
 _SCHEMA_NAME = re.compile(r"(\d{1,18})(?:_.*)?\Z")
 _CHECKSUM = re.compile(r"\.?(?P<name>.+?)(?:\.crc)+\Z")
 _TEMPORARY = re.compile(r"\..+\.tmp\Z")
-#: Versions of the offset and commit logs whose form is known.
-_KNOWN_LOG_VERSIONS: Final = ("v1", "v2")
+#: Versions whose form is known: of the offset log, of the commit log, of an operator's metadata.
+_OFFSET_VERSIONS: Final = ("v1", "v2")
+_COMMIT_VERSIONS: Final = ("v1", "v2", "v3")
+_OPERATOR_VERSIONS: Final = ("v1", "v2")
 
 
 class LogFile(msgspec.Struct, frozen=True):
@@ -358,7 +360,7 @@ def read_checkpoint(
 
 def parse_offset_log(batch_id: int, text: str) -> Offsets:
     """Decodes ``offsets/N``. Raises ValueError where it is truncated or of unknown form."""
-    version, lines = _versioned(text)
+    version, lines = _versioned(text, _OFFSET_VERSIONS)
     if not lines:
         raise ValueError("truncated: it ends before the metadata")
     metadata = _object(lines[0]) if lines[0].strip() else {}
@@ -370,14 +372,11 @@ def parse_offset_log(batch_id: int, text: str) -> Offsets:
     else:
         if len(lines) < 2:
             raise ValueError("truncated: it ends before the offsets")
-        named: dict[str, Any] = {}
-        for line in lines[1:]:
-            named.update(_object(line))
-        names = list(named)
-        sources = [
-            msgspec.json.decode(value) if isinstance(value, str) and value != "-" else None
-            for value in named.values()
-        ]
+        named = dict(_named_offset(line) for line in lines[1:])
+        if not all(name.isdigit() for name in named):
+            raise ValueError("it names its sources, and Weir knows only numbered ones: update Weir")
+        names = sorted(named, key=int)
+        sources = [named[name] for name in names]
     if not sources:
         raise ValueError("truncated: it ends before the offsets")
     conf = metadata.get("conf")
@@ -394,7 +393,7 @@ def parse_offset_log(batch_id: int, text: str) -> Offsets:
 
 def parse_commit(batch_id: int, text: str) -> Commit:
     """Decodes ``commits/N``. Raises ValueError where it is truncated or of unknown form."""
-    version, lines = _versioned(text)
+    version, lines = _versioned(text, _COMMIT_VERSIONS)
     metadata = _object(lines[0]) if lines and lines[0].strip() else {}
     ids = metadata.get("stateUniqueIds")
     state_ids: dict[int, list[list[str]]] | None = None
@@ -493,7 +492,7 @@ def _metadata_order(path: str) -> tuple[int, int]:
 
 
 def _operator(text: str) -> OperatorInfo:
-    _, lines = _versioned(text)
+    _, lines = _versioned(text, _OPERATOR_VERSIONS)
     body = _object(lines[0] if lines else "")
     info, stores = body.get("operatorInfo"), body.get("stateStoreInfo")
     if not isinstance(info, dict) or not isinstance(stores, list):
@@ -512,13 +511,13 @@ def _query_id(text: str) -> str:
     return value
 
 
-def _versioned(text: str) -> tuple[str, list[str]]:
+def _versioned(text: str, known: tuple[str, ...]) -> tuple[str, list[str]]:
     version, newline, rest = text.partition("\n")
     if not text:
         raise ValueError("empty: truncated or still being written")
     if not re.fullmatch(r"v\d+", version):
         raise ValueError(f"its first line is {version[:20]!r}, not a version such as v1")
-    if version not in _KNOWN_LOG_VERSIONS:
+    if version not in known:
         raise ValueError(f"log version {version} is newer than Weir knows: update Weir")
     lines = rest.split("\n") if newline else []
     while lines and not lines[-1]:
@@ -533,6 +532,14 @@ def _offset(line: str) -> Any:
         return msgspec.json.decode(line)
     except (msgspec.DecodeError, RecursionError):
         raise ValueError(f"an offset is no JSON: {line[:40]!r}") from None
+
+
+def _named_offset(line: str) -> tuple[str, Any]:
+    """A line of log version 2: ``source:offset``, in no order."""
+    name, colon, offset = line.partition(":")
+    if not colon:
+        raise ValueError(f"truncated: an offset without its source: {line[:40]!r}")
+    return name, _offset(offset)
 
 
 def _object(text: str) -> dict[str, Any]:

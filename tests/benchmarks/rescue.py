@@ -60,17 +60,19 @@ def main():
     parser.add_argument("--each", type=int, default=8, help="kills of one run of a query")
     parser.add_argument("--seconds", type=float, default=3600.0, help="then start no other query")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--conf", action="append", default=[], help="key=value for Spark")
     options = parser.parse_args()
     began, total, wrong = time.monotonic(), Counter(), 0
     folder = Path(tempfile.mkdtemp(prefix="weir-rescue-"))
     source = make_input(folder / "in", files=16)
     pythons = options.python or [sys.executable]
+    settings = dict(setting.split("=", 1) for setting in options.conf)
     operators, stores = options.operators.split(","), options.stores.split(",")
     seed = options.seed
     try:
         while useful(total) < options.kills and time.monotonic() - began < options.seconds:
             for python in pythons:
-                with Driver(folder / "driver.log", python) as driver:
+                with Driver(folder / "driver.log", python, settings) as driver:
                     combinations = list(product(operators, stores))
                     random.Random(seed).shuffle(combinations)
                     for operator, store in combinations:

@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from agent import cli
+from agent.checkpoint.layout import parse_offset_log
 from tests.checkpoint.build import checkpoint, offsets, tree, write
 
 
@@ -144,6 +145,18 @@ def test_offsets_that_cannot_be_read(weir, tmp_path, text, says):
     code, report = inspect(weir, root)
     assert code == 1
     assert says in report["reason"]
+
+
+def test_log_version_2_names_its_sources_in_no_order():
+    kafka = '{"orders":{"0":7}}'
+    read = parse_offset_log(
+        2, f'v2\n{{"batchWatermarkMs":5}}\n1:{kafka}\n10:-\n0:{{"logOffset":2}}'
+    )
+    assert read.names == ["0", "1", "10"]
+    assert read.sources == [{"logOffset": 2}, {"orders": {"0": 7}}, None]
+    assert read.watermark_ms == 5
+    with pytest.raises(ValueError, match="names its sources"):
+        parse_offset_log(2, f"v2\n{{}}\norders:{kafka}")
 
 
 def test_leftovers_of_a_first_batch_that_was_never_planned(weir, tmp_path):
