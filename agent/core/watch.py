@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from agent.core.policy import Policy
     from agent.core.query import Query
 
+#: Batches after which the learned fixed cost is worth a hint to the spiral's own fit.
+KNOWN_BATCHES: Final = 8
 #: An end this long after the deadline was not the supervisor's: nothing ran, or nobody heard.
 LATEST_SHARE: Final = 1.5
 
@@ -99,6 +101,9 @@ def commits(query: Query, batch: Progress, policy: Policy) -> None:
             target_seconds=settings.target_seconds,
             trigger_seconds=query.trigger_seconds,
             limit_rows=upcoming,
+            fixed_seconds=(
+                query.capacity.fixed_cost if query.capacity.batches >= KNOWN_BATCHES else None
+            ),
         ),
     )
 

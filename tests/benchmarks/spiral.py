@@ -173,8 +173,10 @@ def make(kind: str, seed: int) -> Case:
                 (calm + length, load * throughput),
             )
     elif kind == "planned restart":
-        for _ in range(rng.randrange(1, 4)):
-            restarts.append((calm + rng.uniform(0.0, 1500.0), rng.uniform(10.0, 400.0)))
+        restarts = [
+            (calm + rng.uniform(0.0, 1500.0), rng.uniform(10.0, 400.0))
+            for _ in range(rng.randrange(1, 4))
+        ]
         restarts.sort()
         limit = round(throughput * rng.uniform(0.2, 0.5) * (deadline - fixed))
         load = min(load, 0.5)
@@ -401,8 +403,8 @@ def report(outcomes: list[Outcome], *, show: bool) -> bool:
         by_kind[outcome.case.kind].append(outcome)
     good = True
     print(
-        f"{'kind':18} {'cases':>6} {'timed out':>10} {'alarmed':>8} {'lead asked':>11} {'led by 3':>9}"
-        f" {'median lead':>12}"
+        f"{'kind':18} {'cases':>6} {'timed out':>10} {'alarmed':>8} {'lead asked':>11} "
+        f"{'led by 3':>9} {'median lead':>12}"
     )
     for kind in (*SPIRALS, *LOOK_ALIKES):
         found = by_kind[kind]
@@ -417,21 +419,24 @@ def report(outcomes: list[Outcome], *, show: bool) -> bool:
             middle = leads[len(leads) // 2] if leads else "-"
             print(
                 f"{kind:18} {len(found):6} {len(timed):10} "
-                f"{sum(o.alarm is not None for o in timed):8} {len(asked):11} {len(led):9} {middle!s:>12}"
+                f"{sum(o.alarm is not None for o in timed):8} {len(asked):11} "
+                f"{len(led):9} {middle!s:>12}"
             )
             bad = [o for o in asked if o not in led] + [o for o in timed if o.alarm is None]
         else:
             # One that was timed out by sheer noise is no look-alike.
             bad = [o for o in alarmed if o.timeout is None]
             print(
-                f"{kind:18} {len(found):6} {len(timed):10} {len(bad):8} {'-':>11} {'-':>9} {'-':>12}"
+                f"{kind:18} {len(found):6} {len(timed):10} {len(bad):8} "
+                f"{'-':>11} {'-':>9} {'-':>12}"
             )
         good = good and not bad
         if show:
             for o in bad:
                 print(
-                    f"    seed {o.case.seed}: timeout {o.timeout} alarm {o.alarm} foreseeable {o.foreseeable}"
-                    f" of {o.attempts}, deadline {o.case.scenario.batch_timeout_seconds:.0f},"
+                    f"    seed {o.case.seed}: timeout {o.timeout} alarm {o.alarm}"
+                    f" foreseeable {o.foreseeable} of {o.attempts},"
+                    f" deadline {o.case.scenario.batch_timeout_seconds:.0f},"
                     f" worst {o.worst_seconds:.0f} s, sigma {o.case.scenario.noise_sigma}"
                 )
     spirals = [o for o in outcomes if o.case.spiral and o.timeout is not None]
@@ -441,7 +446,8 @@ def report(outcomes: list[Outcome], *, show: bool) -> bool:
     false = [o for o in quiet if o.alarm is not None]
     print(
         f"spirals: {len(spirals)} timed out, {sum(o.alarm is not None for o in spirals)} alarmed; "
-        f"{len(led)} of {len(asked)} foreseeable {FORESEEABLE} batches ahead were led by {LEAD} or more"
+        f"{len(led)} of {len(asked)} foreseeable {FORESEEABLE} batches ahead were led by "
+        f"{LEAD} or more"
     )
     print(f"look-alikes: {len(false)} false alarms in {len(quiet)}")
     return good

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import importlib
 import json
 import os
 import re
@@ -141,11 +142,9 @@ def java_heap(spark: Any, work: Path) -> Any:
 def executors() -> list[psutil.Process]:
     found = []
     for child in psutil.Process().children(recursive=True):
-        try:
+        with contextlib.suppress(psutil.Error):
             if "CoarseGrainedExecutorBackend" in " ".join(child.cmdline()):
                 found.append(child)
-        except psutil.Error:
-            continue
     return found
 
 
@@ -563,10 +562,8 @@ def provoke(name: str) -> dict[str, Any]:
             except subprocess.TimeoutExpired:
                 pass
             finally:
-                try:
+                with contextlib.suppress(ProcessLookupError):
                     os.killpg(child.pid, signal.SIGKILL)
-                except ProcessLookupError:
-                    pass
                 child.wait()
         if not out.exists():
             tail = (work / "log").read_text(errors="replace")[-2000:]
@@ -620,7 +617,7 @@ def run_child(name: str, work: Path) -> None:
     }
     try:
         query = fault.act(spark, work)
-    except Exception as error:  # noqa: BLE001 - this is what is to be recorded
+    except Exception as error:  # this is what is to be recorded
         error_class = None
         for reader in ("getCondition", "getErrorClass"):
             if hasattr(error, reader):
@@ -638,7 +635,7 @@ def run_child(name: str, work: Path) -> None:
                 break
             time.sleep(0.2)
         else:
-            print("the query went on", query.status, query.lastProgress)  # noqa: T201
+            print("the query went on", query.status, query.lastProgress)
             return
     (work / "record.json").write_text(json.dumps(record))
     os._exit(0)  # the JVM may be beyond an orderly end; its process group is ended with it
@@ -651,8 +648,7 @@ def main() -> int:
     arguments = parser.parse_args()
     if arguments.child:
         # Not as __main__: what Python workers unpickle must have an importable home.
-        from tests.faults import provoke as module
-
+        module = importlib.import_module("tests.faults.provoke")
         module.run_child(arguments.child[0], Path(arguments.child[1]))
         return 1
     failed = 0

@@ -42,8 +42,10 @@ def test_fixtures_hold_no_paths_of_a_machine(record: dict[str, Any]) -> None:
     [
         # texts as Kafka's client, cloud stores and cluster managers write them
         (
-            "org.apache.kafka.clients.consumer.OffsetOutOfRangeException: Offsets out of range "
-            "with no configured reset policy for partitions: {orders-3=117}",
+            (
+                "org.apache.kafka.clients.consumer.OffsetOutOfRangeException: Offsets out of range "
+                "with no configured reset policy for partitions: {orders-3=117}"
+            ),
             None,
             "source_data_loss",
         ),
@@ -54,15 +56,19 @@ def test_fixtures_hold_no_paths_of_a_machine(record: dict[str, Any]) -> None:
         ),
         ("x", "KAFKA_DATA_LOSS.START_OFFSET_RESET", "source_data_loss"),
         (
-            "org.apache.kafka.common.errors.UnknownTopicOrPartitionException: This server does not "
-            "host this topic-partition.",
+            (
+                "org.apache.kafka.common.errors.UnknownTopicOrPartitionException: This server does "
+                "not host this topic-partition."
+            ),
             None,
             "configuration",
         ),
         (
-            "ExecutorLostFailure (executor 3 exited caused by one of the running tasks) Reason: "
-            "The executor with id 3 exited with exit code 137(SIGKILL, possible container OOM). "
-            "The API gave the following container statuses: terminated OOMKilled",
+            (
+                "ExecutorLostFailure (executor 3 exited caused by one of the running tasks) Reason: "
+                "The executor with id 3 exited with exit code 137(SIGKILL, possible container OOM). "
+                "The API gave the following container statuses: terminated OOMKilled"
+            ),
             None,
             "memory",
         ),
@@ -78,8 +84,10 @@ def test_fixtures_hold_no_paths_of_a_machine(record: dict[str, Any]) -> None:
             "machine",
         ),
         (
-            "org.apache.kafka.common.errors.InvalidTxnTimeoutException: The transaction timeout is "
-            "larger than the maximum value allowed by the broker",
+            (
+                "org.apache.kafka.common.errors.InvalidTxnTimeoutException: The transaction timeout "
+                "is larger than the maximum value allowed by the broker"
+            ),
             None,
             "configuration",
         ),
@@ -90,8 +98,10 @@ def test_fixtures_hold_no_paths_of_a_machine(record: dict[str, Any]) -> None:
         ),
         ("java.net.UnknownHostException: broker-1", None, "machine"),
         (
-            "org.apache.hadoop.fs.s3a.AWSBadRequestException: x\n\tat org.apache.spark.sql.execution."
-            "streaming.HDFSMetadataLog.write(HDFSMetadataLog.scala:1)",
+            (
+                "org.apache.hadoop.fs.s3a.AWSBadRequestException: x\n\tat org.apache.spark.sql."
+                "execution.streaming.HDFSMetadataLog.write(HDFSMetadataLog.scala:1)"
+            ),
             None,
             "checkpoint_storage",
         ),

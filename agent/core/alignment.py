@@ -1,0 +1,122 @@
+"""Alignment: what a stage waits for its slowest task, which one that is, and what would help.
+
+A micro-batch cannot commit before the last task of each of its stages, as a Flink checkpoint
+cannot complete before the last barrier. The wait is the slowest task's time less the median's. Why
+it is slow shows in what it read: much more than the median is skew; no more, and on a host where
+other tasks are slow too, the host; no more, and alone, the task.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from statistics import median
+from typing import TYPE_CHECKING, Final, Literal
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+#: Fewer tasks have no median to wait for.
+FEWEST_TASKS: Final = 3
+#: A wait is worth words when it is this many times the median and takes this long.
+SKEWED: Final = 2.0
+WORTH_SECONDS: Final = 0.2
+#: A task that read this many times the median has more to do; time follows rows.
+READS_MORE: Final = 1.5
+#: Medians of a host over those of the others that make it slow.
+SLOW_HOST: Final = 1.5
+
+Why = Literal["skew", "slow_host", "slow_task", "even"]
+
+
+class Task(msgspec.Struct, frozen=True):
+    """One successful task of a stage. None is unknown."""
+
+    partition: int
+    executor: str
+    host: str
+    seconds: float
+    rows: int | None = None  # read from its input and from the shuffle
+    bytes: int | None = None
+
+
+class Alignment(msgspec.Struct, frozen=True):
+    """What one stage waited for."""
+
+    stage: int
+    name: str
+    tasks: int
+    wait_seconds: float
+    ratio: float  # slowest over median
+    partition: int
+    executor: str
+    host: str
+    why: Why
+    advice: str  # with its evidence; empty where there is nothing to say
+
+
+def align(
+    stage: int, name: str, tasks: Sequence[Task], *, stateful: bool = False
+) -> Alignment | None:
+    """The wait of one stage; None with too few tasks to tell."""
+    if len(tasks) < FEWEST_TASKS:
+        return None
+    slowest = max(tasks, key=lambda task: task.seconds)
+    middle = median(task.seconds for task in tasks)
+    wait = slowest.seconds - middle
+    ratio = slowest.seconds / max(middle, 1e-3)
+    why: Why = "even"
+    advice = ""
+    if ratio >= SKEWED and wait >= WORTH_SECONDS:
+        why, advice = _why(tasks, slowest, middle, stateful=stateful)
+    return Alignment(
+        stage,
+        name,
+        len(tasks),
+        wait,
+        ratio,
+        slowest.partition,
+        slowest.executor,
+        slowest.host,
+        why,
+        advice,
+    )
+
+
+def worst(found: Sequence[Alignment]) -> Alignment | None:
+    """The stage that waited longest; None where there is none."""
+    return max(found, key=lambda one: one.wait_seconds, default=None)
+
+
+def _why(tasks: Sequence[Task], slowest: Task, middle: float, *, stateful: bool) -> tuple[Why, str]:
+    said = (
+        f"partition {slowest.partition} took {slowest.seconds:.3g} s, the median task "
+        f"{middle:.3g} s"
+    )
+    read = [task.rows for task in tasks if task.rows is not None]
+    if slowest.rows is not None and len(read) >= FEWEST_TASKS:
+        usual = median(read)
+        if slowest.rows > READS_MORE * max(usual, 1.0):
+            cure = "spread its hot key over several (salting) and combine afterwards"
+            if not stateful:
+                cure += ", or use more partitions"
+            else:
+                cure += "; more partitions need a new checkpoint, for state partitions are fixed"
+            return (
+                "skew",
+                f"{said}; it read {slowest.rows} rows, the median task {usual:.0f}: {cure}",
+            )
+    hosts: dict[str, list[float]] = defaultdict(list)
+    for task in tasks:
+        hosts[task.host].append(task.seconds)
+    others = [task.seconds for task in tasks if task.host != slowest.host]
+    own = hosts[slowest.host]
+    if others and len(own) >= 2 and median(own) > SLOW_HOST * median(others):
+        there = f"tasks on host {slowest.host} took {median(own):.3g} s"
+        return "slow_host", f"{said}; {there}, elsewhere {median(others):.3g} s: look at that host"
+    cure = (
+        "look at what this task calls, or let Spark start slow tasks a second time "
+        "(spark.speculation) where the sink allows it"
+    )
+    return "slow_task", f"{said} and read no more than others: {cure}"

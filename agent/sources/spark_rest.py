@@ -1,0 +1,170 @@
+"""Stages and tasks of a running query, from the driver's REST API.
+
+Only what can be said is said: REST that is off, slow, refused or half an answer gives nothing and
+a reason, and never an exception. Answers are bounded in time and size.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import httpx
+import msgspec
+
+from agent.core.alignment import Alignment, Task, align
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+TIMEOUT_SECONDS: Final = 3.0
+MOST_BYTES: Final = 8 * 1024 * 1024
+#: Jobs looked at, newest first, and stages of each batch.
+MOST_JOBS: Final = 20
+MOST_STAGES: Final = 12
+MOST_TASKS: Final = 2000
+
+
+class Found(msgspec.Struct, frozen=True):
+    """What a look at the REST API gave; ``missing`` says what could not be had, and why."""
+
+    alignments: list[Alignment] = []
+    missing: str = ""
+
+
+class SparkRest:
+    """A client of one driver's REST API; ``run_id`` is a query's, which groups its jobs."""
+
+    def __init__(self, ui_url: str, application_id: str, client: httpx.AsyncClient) -> None:
+        self._base = f"{ui_url.rstrip('/')}/api/v1/applications/{application_id}"
+        self._client = client
+
+    async def look(self, run_id: str, *, stateful: bool = False) -> Found:
+        """The stages of the query's newest finished batch."""
+        try:
+            return await self._look(run_id, stateful=stateful)
+        except httpx.HTTPStatusError as error:
+            return Found(missing=f"the driver's REST API answered {error.response.status_code}")
+        except httpx.HTTPError as error:
+            return Found(missing=f"the driver's REST API is out of reach: {type(error).__name__}")
+        except (msgspec.DecodeError, UnicodeDecodeError, _TooLarge) as error:
+            return Found(missing=f"the driver's REST API gave no whole answer: {error}")
+
+    async def _look(self, run_id: str, *, stateful: bool) -> Found:
+        jobs = [
+            job
+            for job in _objects(await self._get("/jobs"))
+            if job.get("jobGroup") == run_id and job.get("status") == "SUCCEEDED"
+        ]
+        jobs.sort(key=lambda job: _whole(job.get("jobId")) or 0, reverse=True)
+        if not jobs:
+            return Found(missing="the driver's REST API knows no finished job of this query")
+        batch = _batch(jobs[0])
+        wanted: list[int] = []
+        for job in jobs[:MOST_JOBS]:
+            if _batch(job) != batch:
+                break
+            ids = job.get("stageIds")
+            wanted += [one for one in (ids if isinstance(ids, list) else []) if _is_id(one)]
+        alignments: list[Alignment] = []
+        gone = 0
+        for stage in sorted(set(wanted))[:MOST_STAGES]:
+            try:
+                attempts = _objects(await self._get(f"/stages/{stage}?details=false"))
+            except httpx.HTTPStatusError:
+                gone += 1  # skipped, or forgotten already (spark.ui.retainedStages)
+                continue
+            done = [one for one in attempts if one.get("status") == "COMPLETE"]
+            if not done:
+                continue
+            number = _whole(done[-1].get("attemptId")) or 0
+            listed = await self._get(f"/stages/{stage}/{number}/taskList?length={MOST_TASKS}")
+            found = align(
+                stage, str(done[-1].get("name", ""))[:200], tasks(listed), stateful=stateful
+            )
+            if found is not None:
+                alignments.append(found)
+        missing = f"{gone} stages are gone from the driver's REST API" if gone else ""
+        return Found(alignments, missing)
+
+    async def _get(self, path: str) -> Any:
+        async with self._client.stream(
+            "GET", self._base + path, timeout=TIMEOUT_SECONDS
+        ) as response:
+            response.raise_for_status()
+            body = bytearray()
+            async for chunk in response.aiter_bytes():
+                body += chunk
+                if len(body) > MOST_BYTES:
+                    raise _TooLarge(f"more than {MOST_BYTES} bytes")
+        return msgspec.json.decode(bytes(body))
+
+
+class _TooLarge(Exception):  # noqa: N818
+    """An answer beyond the bound."""
+
+
+def tasks(listed: object) -> list[Task]:
+    """Successful tasks of a stage's list; what is malformed is left out."""
+    found: list[Task] = []
+    for item in _objects(listed):
+        partition = _whole(item.get("partitionId"))
+        if partition is None:
+            partition = _whole(item.get("index"))
+        duration = _number(item.get("duration"))
+        if partition is None or duration is None or item.get("status") != "SUCCESS":
+            continue
+        metrics = item.get("taskMetrics")
+        rows, size = _read(metrics) if isinstance(metrics, dict) else (None, None)
+        found.append(
+            Task(
+                partition,
+                str(item.get("executorId", ""))[:100],
+                str(item.get("host", ""))[:200],
+                duration / 1000.0,
+                rows,
+                size,
+            )
+        )
+    return found
+
+
+def _read(metrics: dict[str, Any]) -> tuple[int | None, int | None]:
+    """Rows and bytes that a task read, from its input and from the shuffle."""
+    rows: int | None = None
+    size: int | None = None
+    source = metrics.get("inputMetrics")
+    if isinstance(source, dict):
+        rows, size = _whole(source.get("recordsRead")), _whole(source.get("bytesRead"))
+    shuffle = metrics.get("shuffleReadMetrics")
+    if isinstance(shuffle, dict):
+        more = _whole(shuffle.get("recordsRead"))
+        rows = more if rows is None else rows + (more or 0)
+        parts = [_whole(shuffle.get(key)) for key in ("localBytesRead", "remoteBytesRead")]
+        if any(part is not None for part in parts):
+            size = (size or 0) + sum(part or 0 for part in parts)
+    return rows, size
+
+
+def _batch(job: dict[str, Any]) -> str:
+    """What tells one batch's jobs from another's: the description names the batch."""
+    text = str(job.get("description", ""))
+    place = text.find("batch = ")
+    return text[place : place + 40].split()[2] if place >= 0 else text
+
+
+def _objects(value: object) -> Sequence[dict[str, Any]]:
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+
+
+def _is_id(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _whole(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+
+
+def _number(value: object) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or value < 0:
+        return None
+    return float(value)

@@ -1,0 +1,169 @@
+"""The checkpoint monitor, the state store's figures, and both in the driver's own words."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from agent.core.checkpoint import Monitor, checkpoint_seconds
+from agent.core.policy import Policy, QueryPolicy
+from agent.core.state_store import changelog_advice, figures
+from tests.core.test_fleet import World
+
+PHASES = {"latestOffset": 0.5, "walCommit": 0.25, "addBatch": 2.0, "commitOffsets": 0.25}
+DEADLINE = Policy(default=QueryPolicy(deadline_seconds=60.0, mode="dry-run"))
+
+
+def test_duration_interval_and_pause() -> None:
+    monitor = Monitor()
+    monitor.complete(100.0, 3.0, PHASES, 10)
+    monitor.complete(105.0, 3.0, PHASES, None)
+    assert monitor.seconds == 2.5
+    assert monitor.interval_seconds == 5.0
+    assert monitor.pause_seconds == pytest.approx(2.5)  # 103.0 to 105.5
+    assert monitor.bytes is None
+
+
+@pytest.mark.parametrize(
+    ("phases", "seconds"),
+    [
+        ({}, None),
+        ({"addBatch": 1.0}, None),
+        ({"walCommit": 1.0}, 1.0),
+        (PHASES, 2.5),
+        ({**PHASES, "phaseOfAFutureSpark": 9.0}, 2.5),
+    ],
+)
+def test_missing_phases_are_missing_not_zero(
+    phases: dict[str, float], seconds: float | None
+) -> None:
+    assert checkpoint_seconds(phases) == seconds
+
+
+def test_a_deadline_is_learned_from_what_ends_batches_and_unlearned() -> None:
+    monitor = Monitor()
+    monitor.complete(0.0, 40.0, {}, None)
+    monitor.timed_out(61.0)
+    assert monitor.deadline(None) is None  # one end may be chance
+    monitor.timed_out(60.0)
+    assert monitor.deadline(None) == 60.0
+    assert monitor.deadline(45.0) == 45.0  # what is configured holds
+    monitor.complete(100.0, 80.0, {}, None)
+    assert monitor.deadline(None) is None  # a batch outlived it
+
+
+@pytest.mark.parametrize(
+    ("age", "deadline", "foreseen", "eta"),
+    [
+        (None, 60.0, None, None),
+        (3.0, 60.0, None, None),  # as old as batches are
+        (10.0, 60.0, None, 50.0),  # twice as old
+        (70.0, 60.0, None, 0.0),
+        (10.0, None, None, None),
+        (None, 60.0, 33.0, 33.0),
+    ],
+)
+def test_time_left(age: Any, deadline: Any, foreseen: Any, eta: Any) -> None:
+    monitor = Monitor()
+    for index in range(8):
+        monitor.complete(10.0 * index, 5.0, {}, None)
+    assert monitor.eta_seconds(age, deadline, foreseen) == eta
+
+
+def test_a_hung_batch_shows_with_its_age_and_the_time_left() -> None:
+    world = World(DEADLINE)
+    world.batches(5)
+    world.driver.time += 40.0
+    (judged,) = world.send(world.driver.heartbeat(5, 40.0)).judged
+    assert judged.checkpoint.in_progress_batch_id == 5
+    assert judged.checkpoint.in_progress_seconds == 40.0
+    assert judged.checkpoint.eta_seconds == pytest.approx(20.0)
+    assert judged.checkpoint.deadline_seconds == 60.0
+
+
+def test_failures_in_a_row_and_what_resets_them() -> None:
+    world = World(DEADLINE)
+    world.batches(3)
+    for number in range(2, 5):
+        world.driver.time += 5.0
+        world.send(world.driver.heartbeat(3, 5.0))
+        (judged,) = world.send(world.driver.terminated("java.lang.Boom: x")).judged
+        assert judged.checkpoint.failures_consecutive == number - 1
+        world.driver.run_id = f"r-{number}"
+        world.send(world.driver.started())
+    assert judged.spiral.phase == "dead"
+    assert judged.failure is not None
+    (after,) = world.send(world.driver.progress(500, 2.0)).judged
+    assert after.checkpoint.failures_consecutive == 0
+    assert world.view().totals.checkpoints == {"completed": 4, "failed": 3, "replayed": 1}
+
+
+def test_a_configuration_that_let_no_batch_begin_is_no_failed_checkpoint() -> None:
+    world = World(DEADLINE)
+    world.send(world.driver.started())
+    (judged,) = world.send(
+        world.driver.terminated("org.apache.spark.sql.AnalysisException: [PATH_NOT_FOUND] x")
+    ).judged
+    assert judged.failure is not None
+    assert judged.failure.cause == "configuration"
+    assert judged.checkpoint.failures_consecutive == 0
+
+
+@pytest.mark.parametrize(
+    "durations",
+    [None, {}, {"addBatch": -1}, {"walCommit": "x", "addBatch": None}, {"futurePhase": 7}, []],
+)
+def test_a_progress_with_broken_phases_is_judged_with_what_is_there(durations: Any) -> None:
+    world = World(DEADLINE)
+    world.batches(3)
+    event = world.driver.progress(500, 2.0)
+    event["body"]["durationMs"] = durations
+    event["body"]["stateOperators"] = [
+        {"operatorName": "ofTheFuture", "customMetrics": {"x": -1, "y": "z"}},
+        7,
+        None,
+    ]
+    (judged,) = world.send(json.loads(json.dumps(event))).judged
+    assert judged.checkpoint.seconds is None
+    assert judged.batch_id == 3
+
+
+def test_state_figures() -> None:
+    told = figures(
+        {
+            "rocksdbCommitFlushLatency": 1500.0,
+            "rocksdbBytesCopied": 2048.0,
+            "SnapshotLastUploaded.partition_0_default": 40.0,
+            "SnapshotLastUploaded.partition_1_default": 35.0,
+        },
+        41,
+    )
+    assert told.commit_phases == {"flush": 1.5}
+    assert told.copied_bytes == 2048
+    assert told.snapshot_lag_versions == 7  # batch 41 left version 42
+    assert figures({}, 41).snapshot_lag_versions is None
+
+
+@pytest.mark.parametrize(
+    ("changelog", "commit", "advised"),
+    [
+        (False, 8.0, True),
+        (False, 0.4, False),
+        (True, 8.0, False),
+        (None, 8.0, False),
+        (False, None, False),
+    ],
+)
+def test_changelog_is_advised_by_the_query_s_own_figures(
+    changelog: bool | None, commit: float | None, advised: bool
+) -> None:
+    advice = changelog_advice(
+        provider="org.apache...RocksDBStateStoreProvider",
+        changelog=changelog,
+        commit_seconds=commit,
+        tasks=4,
+        batch_seconds=5.0,
+    )
+    assert (advice is not None) == advised

@@ -1,0 +1,162 @@
+"""The spiral detector: phases in the driver's own words, and labelled scenarios."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from agent.core.policy import Policy, QueryPolicy
+from agent.core.spiral import Batch, Spiral, Surroundings, arrival_rates, judge, timed_out
+from tests.benchmarks.spiral import LOOK_ALIKES, SPIRALS, make, run
+from tests.core.test_fleet import World
+
+DEADLINE = Policy(default=QueryPolicy(deadline_seconds=60.0, mode="dry-run"))
+
+
+def loop(
+    arrival: float, throughput: float, fixed: float, batches: int, **around: Any
+) -> tuple[Spiral, list[float]]:
+    """An unlimited loop without noise: what arrives during a batch is the next one."""
+    state, time, seconds, durations = Spiral(), 0.0, fixed, []
+    for _ in range(batches):
+        rows = arrival * seconds
+        start = time
+        seconds = fixed + rows / throughput
+        time = start + seconds
+        state.commit(Batch(start, seconds, rows, None, 0.0))
+        deadline, limit = around.get("deadline", 60.0), around.get("limit")
+        judge(state, Surroundings(deadline, 5.0, 0.0, limit, fixed))
+        durations.append(seconds)
+        if state.spiralling or seconds > 60.0:
+            break
+    return state, durations
+
+
+@pytest.mark.parametrize(
+    ("load", "spirals"), [(0.3, False), (0.8, False), (1.2, True), (1.4, True)]
+)
+def test_a_loop_runs_away_from_a_gain_of_one_on(load: float, spirals: bool) -> None:
+    state, durations = loop(load * 1000.0, 1000.0, 1.0, 60)
+    assert state.spiralling == spirals
+    assert state.gain == pytest.approx(load, rel=0.25)
+    if spirals:
+        left, seconds = 0, durations[-1]
+        while seconds <= 60.0:
+            left, seconds = left + 1, 1.0 + load * seconds
+        assert left >= 3  # told three batches before the time-out, or more
+        assert state.evidence
+
+
+def world_with_a_killed_batch(policy: Policy, age: float) -> World:
+    world = World(policy)
+    world.batches(6)
+    while world.driver.time and age > 5.0:
+        world.driver.time += 5.0
+        age -= 5.0
+        world.send(world.driver.heartbeat(6, world.driver.time - world.view().last_progress_time))
+    world.driver.time += age
+    return world
+
+
+@pytest.mark.parametrize("word", [True, False])
+def test_a_batch_that_is_killed_and_comes_again_is_timing_out_then_dead(word: bool) -> None:
+    world = world_with_a_killed_batch(DEADLINE, 60.0)
+    phases = []
+    for number in range(2, 5):
+        if word:
+            (judged,) = world.send(world.driver.terminated(None)).judged
+            phases.append(judged.spiral.phase)
+        world.driver.run_id = f"r-{number}"
+        world.driver.time += 5.0
+        world.send(world.driver.started())
+        begun = world.driver.time
+        while world.driver.time - begun < 60.0:
+            world.driver.time += 5.0
+            (judged,) = world.send(world.driver.heartbeat(6, world.driver.time - begun)).judged
+        phases.append(judged.spiral.phase)
+    assert phases[0] == "timing_out"
+    assert phases[-1] == "dead"
+    assert world.view().spiral.replay_amplification > 1.0
+    assert "batch 6" in world.view().spiral.evidence
+    (judged,) = world.send(world.driver.progress(500, 2.0)).judged
+    assert judged.spiral.phase == "timing_out"  # it came again, and passed
+    world.batches(1)
+    assert world.view().spiral.phase == "none"
+
+
+@pytest.mark.parametrize("policy", [DEADLINE, Policy(default=QueryPolicy(mode="dry-run"))])
+def test_stopping_a_query_in_a_young_batch_is_no_time_out(policy: Policy) -> None:
+    world = World(policy)
+    world.batches(6)
+    world.driver.time += 1.0
+    world.send(world.driver.heartbeat(6, 1.0))
+    (judged,) = world.send(world.driver.terminated(None)).judged
+    assert judged.spiral.phase == "none"
+    world.driver.run_id = "r-2"
+    world.driver.time += 600.0
+    world.send(world.driver.started())
+    (judged,) = world.send(world.driver.progress(500, 2.0)).judged
+    assert judged.spiral.phase == "none"
+    assert judged.spiral.replay_amplification > 1.0  # it was begun twice all the same
+
+
+def test_the_deadline_is_learned_from_the_kills() -> None:
+    world = world_with_a_killed_batch(Policy(default=QueryPolicy(mode="dry-run")), 45.0)
+    world.send(world.driver.terminated(None))
+    world.driver.run_id = "r-2"
+    world.driver.time += 5.0
+    world.send(world.driver.started())
+    world.driver.time += 45.0
+    world.send(world.driver.heartbeat(6, 45.0))
+    world.send(world.driver.terminated(None))
+    checkpoint = world.view().checkpoint
+    assert checkpoint.deadline_seconds == pytest.approx(45.0, rel=0.1)
+    assert checkpoint.deadline_learned
+
+
+@pytest.mark.parametrize(
+    ("age", "deadline", "late"),
+    [
+        (None, 60.0, False),
+        (47.0, 60.0, False),
+        (48.0, 60.0, True),
+        (9.0, None, False),
+        (16.0, None, True),
+    ],
+)
+def test_timed_out(age: float | None, deadline: float | None, late: bool) -> None:
+    recent = [Batch(0.0, 10.0, 100.0, None, 0.0)]
+    assert timed_out(age, deadline, recent) == late
+
+
+def test_arrivals_under_a_limit_need_the_backlog() -> None:
+    limited = [Batch(10.0 * k, 9.0, 100.0, 100.0, None) for k in range(5)]
+    assert arrival_rates(limited) == []
+    told = [Batch(10.0 * k, 9.0, 100.0, 100.0, 500.0 * k) for k in range(5)]
+    assert [rate for *_, rate in arrival_rates(told)] == [60.0] * 4
+
+
+@pytest.mark.timeout(300)
+def test_labelled_scenarios() -> None:
+    """A small share of ``python -m tests.benchmarks.spiral``, on seeds of its own."""
+    false = quiet = 0
+    for kind in LOOK_ALIKES:
+        for seed in range(3):
+            outcome = run(make(kind, 900 + seed))
+            if outcome.timeout is None:
+                quiet += 1
+                false += outcome.alarm is not None
+    assert quiet >= 12
+    assert false <= 1
+    spirals, asked, led = 0, 0, 0
+    for kind in SPIRALS:
+        for seed in range(3):
+            outcome = run(make(kind, 900 + seed))
+            spirals += outcome.timeout is not None
+            assert (outcome.alarm is not None) == (outcome.timeout is not None)
+            if outcome.needs_lead:
+                asked += 1
+                led += (outcome.lead or 0) >= 3
+    assert spirals >= 12
+    assert led >= 0.6 * asked
