@@ -46,7 +46,9 @@ PRIOR_SIGMA_WEIGHT: Final = 2.0
 #: off a foreseen batch, in its own deviations: what is uncertain must not raise an alarm.
 DRIFT_REACH: Final = 0.3
 ARRIVAL_REACH: Final = 1.2
-DISCOUNT: Final = (0.3, 1.0)
+DISCOUNT: Final = (0.3, 1.3)
+#: How much of the noise learned over many batches the late ones are believed to have.
+LEARNED_NOISE: Final = 0.9
 #: How far ahead the loop is run, in batches.
 HORIZON: Final = 8
 #: Batches over which growth is looked for, and how far it must stand out of the noise.
@@ -155,6 +157,7 @@ class Surroundings(msgspec.Struct, frozen=True):
     trigger_seconds: float
     limit_rows: float | None  # in force for the next batches; None: unlimited or unknown
     fixed_seconds: float | None = None  # what a batch costs without rows, where that is learned
+    sigma: float = 0.0  # the noise of a batch's time, as learned over many
 
 
 class Plant(msgspec.Struct, frozen=True):
@@ -454,7 +457,7 @@ def fit(batches: Sequence[Batch], around: Surroundings) -> Plant | None:
         last.time,
         span,
         (terms[0], terms[1], max(terms[2], 0.0), terms[3], terms[4]),
-        math.sqrt(variance),
+        max(math.sqrt(variance), LEARNED_NOISE * around.sigma),
         *arrivals,
     )
 

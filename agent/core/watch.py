@@ -93,6 +93,7 @@ def commits(query: Query, batch: Progress, policy: Policy) -> None:
         if batch.batch_id is not None and batch.batch_id == query.spiral.open_batch_id:
             query.spiral.forget_open()
         return
+    known = query.capacity.batches >= KNOWN_BATCHES
     upcoming = None if main is None or ratio is None or main.limit is None else main.limit * ratio
     spiral.judge(
         query.spiral,
@@ -101,9 +102,8 @@ def commits(query: Query, batch: Progress, policy: Policy) -> None:
             target_seconds=settings.target_seconds,
             trigger_seconds=query.trigger_seconds,
             limit_rows=upcoming,
-            fixed_seconds=(
-                query.capacity.fixed_cost if query.capacity.batches >= KNOWN_BATCHES else None
-            ),
+            fixed_seconds=query.capacity.fixed_cost if known else None,
+            sigma=query.capacity.sigma if known else 0.0,
         ),
     )
 

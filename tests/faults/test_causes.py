@@ -65,8 +65,8 @@ def test_fixtures_hold_no_paths_of_a_machine(record: dict[str, Any]) -> None:
         ),
         (
             (
-                "ExecutorLostFailure (executor 3 exited caused by one of the running tasks) Reason: "
-                "The executor with id 3 exited with exit code 137(SIGKILL, possible container OOM). "
+                "ExecutorLostFailure (executor 3 exited caused by one of the running tasks) "
+                "Reason: The executor with id 3 exited with exit code 137(SIGKILL, possible OOM). "
                 "The API gave the following container statuses: terminated OOMKilled"
             ),
             None,
@@ -85,8 +85,8 @@ def test_fixtures_hold_no_paths_of_a_machine(record: dict[str, Any]) -> None:
         ),
         (
             (
-                "org.apache.kafka.common.errors.InvalidTxnTimeoutException: The transaction timeout "
-                "is larger than the maximum value allowed by the broker"
+                "org.apache.kafka.common.errors.InvalidTxnTimeoutException: The transaction "
+                "timeout is larger than the maximum value allowed by the broker"
             ),
             None,
             "configuration",
