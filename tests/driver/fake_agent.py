@@ -111,7 +111,7 @@ class FakeAgent:
                 and (run_id is None or event["body"].get("runId") == run_id)
             ]
 
-    def wait(self, ready: Callable[[FakeAgent], Any], seconds: float = 30.0) -> Any:
+    def wait(self, ready: Callable[[FakeAgent], Any], seconds: float = 60.0) -> Any:
         """The first true value of ``ready(self)``; fails the test when that takes too long."""
         until = time.monotonic() + seconds
         with self.changed:

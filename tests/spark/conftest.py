@@ -174,7 +174,7 @@ def in_force(query: Any) -> list[str]:
     return sorted(found)
 
 
-def eventually(ready: Callable[[], Any], seconds: float = 20.0) -> Any:
+def eventually(ready: Callable[[], Any], seconds: float = 60.0) -> Any:
     until = time.monotonic() + seconds
     while not (value := ready()):
         assert time.monotonic() < until, f"waited {seconds} s in vain"

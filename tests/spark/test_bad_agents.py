@@ -12,7 +12,7 @@ import spark_listener
 from spark_listener.first_batch import FirstBatchGate
 from tests.spark.conftest import ROWS_PER_FILE, eventually, in_force
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
 
 
 def free_port() -> int:

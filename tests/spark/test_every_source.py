@@ -16,7 +16,7 @@ from tests.spark.conftest import eventually, in_force
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
 
 GRANTS = [("rows", 3), ("files", 3), ("bytes", 500), ("rows", None), ("files", 1)]
 

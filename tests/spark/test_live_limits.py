@@ -15,7 +15,7 @@ from tests.spark.conftest import (
     progresses,
 )
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
 
 
 def test_a_limit_changes_within_three_batches_and_the_run_stays(

@@ -14,7 +14,7 @@ from tests.spark.conftest import ROWS_PER_FILE, eventually, in_force, progresses
 if TYPE_CHECKING:
     from tests.driver.fake_agent import FakeAgent
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
 
 
 def pulses(agent: FakeAgent, query: Any) -> list[dict[str, Any]]:

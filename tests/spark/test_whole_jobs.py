@@ -13,7 +13,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
 
 JOB = """
 import sys
@@ -43,7 +43,7 @@ def run(
         [*command, str(path), *arguments],
         capture_output=True,
         text=True,
-        timeout=150,
+        timeout=300,
         env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
         check=False,
     )
