@@ -1,0 +1,1 @@
+"""The main path with nothing replaced: Spark, listener, agent, metrics, page, terminal."""
