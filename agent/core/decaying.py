@@ -68,6 +68,9 @@ class SteppingRate(DecayingRate):
         self.last_amount, self.last_seconds = amount, seconds
         self.piece_amount = self.piece_seconds = 0.0
         rate = amount / seconds
+        if amount <= 0.0:
+            self.last_seconds = 0.0  # a gap between bursts is no step: it decays
+            return
         if not _differ(rate, self.value or 0.0):
             return
         if before[1] > 0.0 and not _differ(rate, before[0] / before[1]):

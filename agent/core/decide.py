@@ -109,10 +109,15 @@ def wanted_size(query: Query, settings: QueryPolicy, time: float) -> sizing.Size
     elif query.unstable_since_time is None:
         query.unstable_since_time = time
     since = query.unstable_since_time
-    patience = sizing.PATIENCE_TARGETS * settings.target_seconds
-    fixed = query.capacity.fixed_cost or 0.0
-    if since is not None and time - since < patience and fixed < settings.target_seconds:
-        limits = msgspec.structs.replace(limits, stability_rows=None)
+    target = settings.target_seconds
+    patience = sizing.PATIENCE_TARGETS * max(target, query.trigger_seconds)
+    patient = since is not None and time - since < patience
+    if patient and (query.capacity.fixed_cost or 0.0) < target:
+        # A limit in force already may stay, as far as it helps.
+        present = _full_rows([source for source in query.sources if source.controllable])
+        present = 0.0 if math.isinf(present) else present
+        needed = min(limits.stability_rows or 0.0, max(present, limits.target_rows or 0.0))
+        limits = msgspec.structs.replace(limits, stability_rows=needed)
     size = sizing.choose(limits, query.capacity, settings)
     query.target_feasible = None if size is None else size.feasible
     return size
@@ -252,23 +257,16 @@ def _explain(query: Query, batch: Progress, size: sizing.Size, *, changed: bool)
     """The figures behind a decision, in one sentence."""
     model = query.capacity
     parts = [
-        f"{batch.rows:,} rows took {batch.seconds:.3g} s",
-        f"a batch costs {model.fixed_cost or 0.0:.3g} s and 1 s per {_rows(model.throughput)} rows",
-        f"{_rows(size.rows)} rows wanted",
+        f"{batch.rows} rows took {batch.seconds:.3g} s",
+        f"model {model.fixed_cost or 0.0:.3g} s + rows / {model.throughput or 0.0:.4g}/s",
+        f"{size.rows:.4g} rows wanted",
     ]
     arrival = query.arrival_rows()
     if size.reason == "floor:stability" and arrival is not None:
-        parts.append(f"{_rows(arrival)} rows arrive per second")
+        parts.append(f"{arrival:.4g} rows arrive per second")
     if changed:
         parts.append("the cost of a batch has changed")
     return "; ".join(parts)
-
-
-def _rows(rows: float | None) -> str:
-    """Whole rows, three figures of them, for people."""
-    if not rows:
-        return "0"
-    return f"{float(f'{rows:.3g}'):,.0f}" if rows >= 10 else f"{rows:.2g}"
 
 
 # -- a hand at the wheel ----------------------------------------------------------------------

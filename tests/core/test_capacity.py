@@ -119,3 +119,51 @@ def test_whatever_it_is_fed_the_model_stays_sane(batches: list[tuple[int, float,
             assert value >= 0.0
         assert capacity.seconds_per_row > 0.0
         assert capacity.p_cross**2 <= capacity.p_fixed * capacity.p_slope * (1 + 1e-9)
+
+
+def test_two_sizes_tell_the_fixed_cost_from_the_throughput_however_far_apart() -> None:
+    capacity = Capacity()
+    feed(capacity, [50, 20000], fixed=6.0, throughput=10000)
+    assert (capacity.fixed_cost or 0.0) > 3.0  # of 6 and 8 s
+    feed(capacity, [40000, 80000] * 4, fixed=6.0, throughput=10000)
+    assert capacity.fixed_cost == pytest.approx(6.0, rel=0.25)
+    assert capacity.throughput == pytest.approx(10000, rel=0.2)
+
+
+@pytest.mark.parametrize("factor", [0.4, 2.5])
+def test_a_jump_is_believed_from_what_lies_behind_it_alone(factor: float) -> None:
+    capacity = Capacity()
+    feed(capacity, [20000, 38000, 30000] * 12, fixed=1.2, throughput=10000, sigma=0.1)
+    changes = feed(capacity, [38000] * 2, fixed=1.2, throughput=10000 * factor, sigma=0.1, seed=3)
+    assert changes == [True, False]
+    assert capacity.seconds(38000) == pytest.approx(1.2 + 3.8 / factor, rel=0.15)
+
+
+def test_one_fast_batch_is_a_fluke_and_is_forgotten() -> None:
+    capacity = Capacity()
+    feed(capacity, [38000] * 30, fixed=1.2, throughput=10000, sigma=0.15)
+    before = capacity.seconds(38000) or 0.0
+    assert not capacity.learn(38000, before * math.exp(-4.0 * 0.15))
+    feed(capacity, [38000] * 5, fixed=1.2, throughput=10000)
+    assert capacity.seconds(38000) == pytest.approx(before, rel=0.06)
+
+
+def test_a_noisy_plant_is_averaged_for_longer() -> None:
+    calm, noisy = Capacity(), Capacity()
+    feed(calm, [5000] * 200, fixed=0.5, throughput=2000, sigma=0.1)
+    feed(noisy, [5000] * 200, fixed=0.5, throughput=2000, sigma=0.5)
+    assert calm.sigma == pytest.approx(0.1, rel=0.4)
+    assert noisy.sigma == pytest.approx(0.5, rel=0.4)
+    pulls = []
+    for capacity in (calm, noisy):
+        before = capacity.seconds(5000) or 0.0
+        capacity.learn(5000, before * 1.1)
+        pulls.append((capacity.seconds(5000) or 0.0) / before - 1.0)
+    assert pulls[1] < 0.7 * pulls[0]
+
+
+def test_doubt_shrinks_where_batches_are_and_grows_away_from_them() -> None:
+    capacity = Capacity()
+    feed(capacity, [9000, 10000, 11000] * 10, fixed=1.0, throughput=5000, sigma=0.1)
+    assert capacity.doubt(10000) < 0.1
+    assert capacity.doubt(100000) > 3 * capacity.doubt(10000)

@@ -1,0 +1,84 @@
+"""The controller in the loop: what the benchmark measures at length, here on a few runs."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+
+from agent.simulation import plant, summary
+from agent.simulation.live import Live, policy_of
+from agent.simulation.oracle import Oracle
+from agent.simulation.yardsticks import Flip183, Pid
+from tests.simulation.scenarios import scenario_of
+
+DRAIN = {"initial_backlog_rows": 9_000_000, "arrival_rows_per_second": [[0, 2000]]}
+CHANGES = {
+    "steady": {},
+    "slower": {"throughput_rows_per_second": [[0, 10_000], [450, 5000]]},
+    "faster": {"throughput_rows_per_second": [[0, 10_000], [450, 20_000]]},
+    "too small": {"initial_limit_rows": 95},
+    "too big": {"initial_limit_rows": 1_140_000},
+    "congestion": {"congestion_rows": 40_000},
+}
+
+
+def share(scenario, controller, seeds=range(4)) -> float:
+    shares = [
+        summary.in_band_share(
+            plant.run(scenario, plant.Noise(scenario.noise_sigma, seed), controller()),
+            scenario.target_seconds,
+        )
+        or 0.0
+        for seed in seeds
+    ]
+    return sum(shares) / len(shares)
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_more_batches_take_the_target_than_under_any_yardstick(name):
+    scenario = scenario_of(**{**DRAIN, **CHANGES[name]})
+    limit, target = scenario.initial_limit_rows, scenario.target_seconds
+    weir = share(scenario, lambda: Live(scenario))
+    assert weir > share(scenario, lambda: Flip183(limit, target))
+    assert weir > share(scenario, lambda: Pid(limit, target))
+    assert weir > share(scenario, lambda: Oracle(scenario, policy_of(scenario))) - 0.05
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_a_fixed_cost_above_the_target_is_no_trap(seed):
+    scenario = scenario_of(fixed_cost_seconds=[[0, 7]], arrival_rows_per_second=[[0, 5000]])
+    live = Live(scenario)
+    weir = plant.run(scenario, plant.Noise(0.15, seed), live)
+    trapped = plant.run(scenario, plant.Noise(0.15, seed), Flip183(10_000, 5.0))
+    assert trapped.final_backlog_rows > 3_000_000
+    assert weir.final_backlog_rows < 250_000
+
+
+def test_at_rest_nothing_moves():
+    scenario = scenario_of(**{**DRAIN, "noise_sigma": 0, "duration_seconds": 3600})
+    trace = plant.run(scenario, plant.Noise(0, 1), Live(scenario))
+    limits = [attempt.limit_rows for attempt in trace.attempts]
+    settled = limits[len(limits) // 4 :]
+    assert sum(one != two for one, two in pairwise(settled)) <= 3
+    assert max(settled) <= 1.03 * min(settled)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_deadline_is_kept_once_it_is_known_what_a_batch_costs(seed):
+    scenario = scenario_of(
+        **DRAIN | {"batch_timeout_seconds": 20, "arrival_rows_per_second": [[0, 15_000]]}
+    )
+    trace = plant.run(scenario, plant.Noise(0.15, seed), Live(scenario))
+    later = [a for a in trace.attempts if a.batch_id >= 15]
+    assert sum(a.killed for a in later) == 0
+    assert max(a.seconds for a in later) > 10  # more arrives than is stable: it uses the deadline
+
+
+def test_a_spike_is_digested_at_the_target():
+    scenario = scenario_of(arrival_rows_per_second=[[0, 3000], [300, 40_000], [325, 3000]])
+    trace = plant.run(scenario, plant.Noise(0.15, 1), Live(scenario))
+    after = [a for a in trace.attempts if a.start_seconds > 330 and a.limited]
+    assert len(after) > 20
+    assert max(a.seconds for a in after) < 2 * 5.0
+    assert trace.final_backlog_rows < 50_000
