@@ -143,7 +143,7 @@ def test_skew_and_a_slow_task_are_named_on_a_real_spark(tmp_path: Any) -> None:
 
         @f.udf("long")
         def per_row(value: int) -> int:
-            time.sleep(0.002)
+            time.sleep(0.008)
             return value
 
         @f.udf("long")
@@ -152,7 +152,7 @@ def test_skew_and_a_slow_task_are_named_on_a_real_spark(tmp_path: Any) -> None:
 
             context = TaskContext.get()
             if context is not None and context.partitionId() == 3:
-                time.sleep(0.02)
+                time.sleep(0.03)
             return value
 
         rows = spark.readStream.schema("key string, value long").json(str(source))
@@ -160,6 +160,8 @@ def test_skew_and_a_slow_task_are_named_on_a_real_spark(tmp_path: Any) -> None:
             "skew": rows.repartition(4, f.col("key")).select(per_row("value").alias("v")),
             "slow_task": rows.repartition(4).select(wait("value").alias("v")),
         }
+        # Python workers start slowly on a busy machine, and all tasks alike: before, not meanwhile.
+        spark.range(0, 8, 1, 4).select(per_row("id")).collect()
         for why, frame in jobs.items():
             query = (
                 frame.writeStream.format("noop")
