@@ -374,6 +374,7 @@ class Service:
     def refusal(self, error: HttpError, remote: str) -> Response:
         """Counts a refused request and words its answer."""
         self.refused[error.reason] += 1
+        self.changed()
         if error.status in (401, 403):
             what = f"refused: {error.message}"
             self.rarely.warn(_log.warning, what, self.clock(), remote=remote)

@@ -6,6 +6,7 @@ import gzip
 import json
 import socket
 import ssl
+import time
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -324,9 +325,12 @@ def test_answers_are_safe_in_a_browser(guarded: AgentProcess, path: str) -> None
 
 
 def test_refusals_are_counted_and_the_token_is_nowhere(guarded: AgentProcess) -> None:
+    # A scrape that took long is given out again for twice that time: on a busy machine too.
+    time.sleep(2)
     before = guarded.metrics()
     _post(guarded, {**JSON, "authorization": "Bearer guess-me-if-you-can"})
     guarded.post(b"nonsense")
+    time.sleep(2)
     after = guarded.metrics()
     for reason in ("unauthorized", "malformed"):
         name = f'weir_agent_refused_requests_total{{reason="{reason}"}}'

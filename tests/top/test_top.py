@@ -123,7 +123,7 @@ def test_a_screen_with_keys(terminal: Terminal) -> None:
     terminal.type("\x1b?")
     terminal.wait_for(r"select a query")
     terminal.type("?q")
-    assert terminal.process.wait(10) == 0
+    assert terminal.process.wait(60) == 0
     terminal.assert_put_back()
 
 
@@ -141,7 +141,7 @@ def test_a_hung_batch_grows_older(terminal: Terminal) -> None:
 def test_signals_put_the_terminal_back(terminal: Terminal, number: int) -> None:
     terminal.wait_for(r"▌■ hung")
     terminal.process.send_signal(number)
-    assert terminal.process.wait(10) == 0
+    assert terminal.process.wait(60) == 0
     terminal.assert_put_back()
 
 
@@ -162,7 +162,7 @@ def test_no_agent_at_all_is_shown_and_tried_again(fleet: FleetServer) -> None:
         terminal.wait_for(r"Agent not reachable since")
         terminal.wait_for(r"No figures yet")
         terminal.type("q")
-        assert terminal.process.wait(10) == 0
+        assert terminal.process.wait(60) == 0
         terminal.assert_put_back()
     finally:
         terminal.close()
@@ -203,7 +203,7 @@ def test_in_a_pipe_frames_are_plain(fleet: FleetServer) -> None:
         assert b"\x1b" not in text
         assert "sessions" in text.decode("utf-8", "replace")
         process.stdout.close()  # as `| head` does
-        assert process.wait(10) == 0
+        assert process.wait(60) == 0
     finally:
         if process.poll() is None:
             process.kill()
