@@ -22,8 +22,11 @@ if TYPE_CHECKING:
 LEAST_SHARE: Final = 0.05
 #: A limit is moved when the size has moved by its own doubt, and for no less than this.
 LEAST_DEADBAND: Final = 0.02
-#: "Surely" is so many standard deviations of the model's doubt.
-SURE_DOUBTS: Final = 1.0
+#: So many standard deviations of the model's doubt make it sure enough: to go where a limited batch
+#: wants to go at once, and to lower the limit after one that was not limited. The first batch,
+#: whose time may be all fixed cost, can never do the latter alone.
+RAISE_DOUBTS: Final = 1.0
+LOWER_DOUBTS: Final = 2.0
 #: The mean batch is aimed a little above the target: with a fixed cost every second more is all
 #: rows, and two hundredths are nothing in a band of three tenths. Under strong noise the middle of
 #: the band, ``log sqrt(0.7 * 1.3) = -0.047``, is met where the mean lies ``sigma^2 / 2`` above it.
@@ -149,7 +152,7 @@ def sure_rows(capacity: Capacity, seconds: float) -> float:
     for _ in range(12):
         middle = (low + high) / 2.0
         expected = capacity.seconds(middle) or 0.0
-        if expected + SURE_DOUBTS * capacity.doubt(middle) <= seconds:
+        if expected + RAISE_DOUBTS * capacity.doubt(middle) <= seconds:
             low = middle
         else:
             high = middle
@@ -160,7 +163,7 @@ def sure_too_long(capacity: Capacity, rows: float, wanted: float) -> bool:
     """Whether a batch of so many rows surely takes longer than one of the wanted rows."""
     if math.isinf(rows):
         return True
-    least = (capacity.seconds(rows) or 0.0) - SURE_DOUBTS * capacity.doubt(rows)
+    least = (capacity.seconds(rows) or 0.0) - LOWER_DOUBTS * capacity.doubt(rows)
     return least > (capacity.seconds(wanted) or 0.0)
 
 

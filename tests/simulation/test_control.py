@@ -55,6 +55,19 @@ def test_a_fixed_cost_above_the_target_is_no_trap(seed):
     assert weir.final_backlog_rows < 250_000
 
 
+def test_a_first_batch_of_few_rows_does_not_lower_the_limit():
+    """Its time is all fixed cost: a rate from it would be a thousand times too low."""
+    scenario = scenario_of(
+        fixed_cost_seconds=[[0, 9]],
+        initial_limit_rows=20_000,
+        arrival_rows_per_second=[[0, 5000]],
+        noise_sigma=0,
+    )
+    trace = plant.run(scenario, plant.Noise(0, 1), Live(scenario))
+    assert trace.attempts[0].rows < 100
+    assert min(attempt.limit_rows or 0 for attempt in trace.attempts) >= 20_000
+
+
 def test_at_rest_nothing_moves():
     scenario = scenario_of(**{**DRAIN, "noise_sigma": 0, "duration_seconds": 3600})
     trace = plant.run(scenario, plant.Noise(0, 1), Live(scenario))

@@ -1,0 +1,141 @@
+"""Draws docs/images/control-*.svg from the simulator: python -m scripts.plot_control."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from agent.simulation import plant
+from agent.simulation.run import ControllerName, controller_of
+from agent.simulation.scenario import read_scenario
+
+if TYPE_CHECKING:
+    from agent.simulation.scenario import Scenario
+
+FOLDER: Final = Path(__file__).parent.parent / "docs" / "images"
+SEED: Final = 1
+WIDTH, HEIGHT = 720, 240
+LEFT, RIGHT, TOP, BOTTOM = 52, 12, 30, 34
+COLOURS: Final = {"flip183": "#d97706", "pid": "#9333ea", "static": "#6b7280", "weir": "#0f766e"}
+BASE: Final[dict[str, Any]] = {
+    "name": "plot",
+    "duration_seconds": 600,
+    "trigger_seconds": 0,
+    "target_seconds": 5,
+    "initial_limit_rows": 20_000,
+    "initial_backlog_rows": 9_000_000,
+    "arrival_rows_per_second": [[0, 2000]],
+    "fixed_cost_seconds": [[0, 1.2]],
+    "throughput_rows_per_second": [[0, 10_000]],
+    "congestion_rows": None,
+    "noise_sigma": 0.15,
+    "batch_timeout_seconds": None,
+    "restart_seconds": 30,
+}
+#: name: (title, what is plotted, controllers, what differs from BASE)
+PLOTS: Final[dict[str, tuple[str, str, tuple[ControllerName, ...], dict[str, Any]]]] = {
+    "floor-trap": (
+        "Fixed cost above the target: million rows committed",
+        "committed",
+        ("flip183", "pid", "weir"),
+        {
+            "fixed_cost_seconds": [[0, 7]],
+            "arrival_rows_per_second": [[0, 5000]],
+            "initial_backlog_rows": 0,
+        },
+    ),
+    "too-big": (
+        "A first limit 30 times too big: seconds per batch",
+        "seconds",
+        ("flip183", "weir"),
+        {"initial_limit_rows": 1_140_000},
+    ),
+    "slower": (
+        "Rows cost twice as much from second 300 on: seconds per batch",
+        "seconds",
+        ("flip183", "weir"),
+        {"throughput_rows_per_second": [[0, 10_000], [300, 5000]]},
+    ),
+    "noise": (
+        "Noise of sigma 0.45: the limit in thousand rows",
+        "limit",
+        ("flip183", "pid", "weir"),
+        {"noise_sigma": 0.45},
+    ),
+}
+
+
+def points(scenario: Scenario, name: ControllerName, what: str) -> list[tuple[float, float]]:
+    """(second, value) of a run."""
+    noise = plant.Noise(scenario.noise_sigma, SEED)
+    trace = plant.run(scenario, noise, controller_of(name, scenario))
+    if what == "seconds":
+        return [(a.start_seconds, a.seconds) for a in trace.attempts]
+    if what == "limit":
+        return [(a.start_seconds, (a.limit_rows or 0) / 1e3) for a in trace.attempts]
+    done, found = 0, [(0.0, 0.0)]
+    for attempt in trace.attempts:
+        done += 0 if attempt.killed else attempt.rows
+        found.append((attempt.end_seconds, done / 1e6))
+    return found
+
+
+def draw(
+    title: str, lines: dict[str, list[tuple[float, float]]], end: float, target: float | None
+) -> str:
+    """One picture as SVG, readable on a light and on a dark page."""
+    most = max(value for line in lines.values() for _, value in line) * 1.05
+
+    def x(second: float) -> float:
+        return round(LEFT + second / end * (WIDTH - LEFT - RIGHT), 1)
+
+    def y(value: float) -> float:
+        return round(HEIGHT - BOTTOM - value / most * (HEIGHT - TOP - BOTTOM), 1)
+
+    parts = [
+        (
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" '
+            'font-family="sans-serif" font-size="12" fill="#6b7280">'
+        ),
+        f'<text x="{LEFT}" y="16" font-size="13">{title}</text>',
+    ]
+    for step in range(5):
+        value = most * step / 4
+        parts.append(
+            f'<path d="M{LEFT} {y(value)}H{WIDTH - RIGHT}" stroke="#9ca3af" stroke-opacity="0.3"/>'
+            f'<text x="{LEFT - 6}" y="{y(value) + 4}" text-anchor="end">{value:.3g}</text>'
+        )
+    parts.extend(
+        f'<text x="{x(second)}" y="{HEIGHT - BOTTOM + 16}" text-anchor="middle">{second}</text>'
+        for second in range(0, int(end) + 1, 100)
+    )
+    if target is not None:
+        parts.append(
+            f'<path d="M{LEFT} {y(target)}H{WIDTH - RIGHT}" stroke="#6b7280" '
+            'stroke-dasharray="4 3"/>'
+        )
+    for index, (name, line) in enumerate(lines.items()):
+        path = " ".join(f"{x(second)},{y(value)}" for second, value in line)
+        colour = COLOURS[name]
+        parts.append(
+            f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="1.5"/>'
+            f'<text x="{WIDTH - RIGHT - 60 * (len(lines) - index) + 50}" y="16" '
+            f'text-anchor="end" fill="{colour}">{name}</text>'
+        )
+    parts.append("</svg>")
+    return "\n".join(parts) + "\n"
+
+
+def main() -> None:
+    """Writes every picture."""
+    for name, (title, what, controllers, changes) in PLOTS.items():
+        scenario = read_scenario(json.dumps({**BASE, **changes}), name)
+        lines = {one: points(scenario, one, what) for one in controllers}
+        target = scenario.target_seconds if what == "seconds" else None
+        path = FOLDER / f"control-{name}.svg"
+        path.write_text(draw(title, lines, scenario.duration_seconds, target), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
