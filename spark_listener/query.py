@@ -191,9 +191,9 @@ class Query:
             settings = session.conf()
             found = {}
             for key in CONF_KEYS:
-                value = settings.getOption(key)
-                if value.isDefined():
-                    found[key] = redact_addresses(str(value.get()))[:_TEXT]
+                value = settings.get(key, None)
+                if value is not None:
+                    found[key] = redact_addresses(str(value))[:_TEXT]
             if "AsyncProgressTracking" in self.class_name:
                 found["asyncProgressTrackingEnabled"] = "true"
             return found
