@@ -46,4 +46,4 @@ def share(total_rows: float, needs_rows: Sequence[float | None]) -> list[Credit]
     whole = sum(needs)
     if whole <= 0.0:
         needs, whole = [1.0] * count, float(count)
-    return [Credit(exclusive, floating * need / whole) for need in needs]
+    return [Credit(exclusive, floating * (need / whole)) for need in needs]
