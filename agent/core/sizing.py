@@ -34,7 +34,7 @@ AIM_ABOVE: Final = (0.02, 0.05)
 BAND_MIDDLE: Final = -0.047
 #: A spike of arrivals this many targets long is digested at the target's size afterwards; only what
 #: lasts longer is worth batches beyond it.
-PATIENCE_TARGETS: Final = 8.0
+PATIENCE_TARGETS: Final = 7.0
 #: Quantile of the noise that must stay below the deadline's share, in sigmas.
 DEADLINE_SIGMAS: Final = 2.0
 #: Without a deadline, the fixed cost is never spread over more than this many times itself:

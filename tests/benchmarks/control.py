@@ -31,7 +31,9 @@ if TYPE_CHECKING:
     from tests.benchmarks.families import Family
 
 NAMES = ("weir", "static", "pid", "flip183", "oracle")  # static: the best one in hindsight
-#: Means over seeds carry their own noise: two standard errors of the paired difference are none.
+#: A share of fewer limited batches than this per run says nothing: one batch moves it by tenths.
+LEAST_LIMITED = 10.0
+#: Two shares closer than this are equal: half a batch in a hundred.
 IN_BAND_SLACK = 0.005
 
 
@@ -39,6 +41,7 @@ class Outcome(msgspec.Struct):
     """One controller on one seed."""
 
     in_band: float | None
+    limited: int
     committed: int
     p95: float
     p99: float
@@ -79,6 +82,9 @@ def compare(job: tuple[str, int]) -> tuple[str, int, bool, dict[str, Outcome]]:
         ordered = sorted(a.seconds for a in trace.attempts)
         outcomes[other] = Outcome(
             in_band=summary.in_band_share(trace, scenario.target_seconds),
+            limited=sum(
+                a.limited and a.batch_id >= summary.FIRST_JUDGED_BATCH for a in trace.attempts
+            ),
             committed=trace.committed_rows,
             p95=summary.percentile(ordered, 0.95) or 0.0,
             p99=summary.percentile(ordered, 0.99) or 0.0,
@@ -109,6 +115,7 @@ class Row(msgspec.Struct):
 
     name: str
     feasible: bool
+    limited: float
     in_band: dict[str, float | None]
     committed: dict[str, float]
     p95: dict[str, float]
@@ -138,22 +145,29 @@ def judge(family: Family, runs: list[tuple[str, int, bool, dict[str, Outcome]]])
     diverged = sum(o["weir"].diverged for o in every)
     misses = []
     own = in_band["weir"]
-    if feasible and own is not None:
+    limited = {k: statistics.fmean(o[k].limited for o in every) for k in NAMES}
+    if feasible and own is not None and limited["weir"] >= LEAST_LIMITED:
         for other in ("static", "pid", "flip183"):
             theirs = in_band[other]
-            if theirs is not None and own < theirs - IN_BAND_SLACK:
+            if (
+                theirs is not None
+                and limited[other] >= LEAST_LIMITED
+                and own < theirs - IN_BAND_SLACK
+            ):
                 misses.append(f"in-band<{other}")
     if committed["weir"] < 0.97:
         misses.append("committed")
     if feasible and p95["weir"] > 1.1:
         misses.append("p95")
-    if feasible and settle["weir"] is not None and settle["weir"] > 4:
+    # Where even the oracle takes longer, three in a row is luck.
+    if feasible and (settle["weir"] or 0) > 4 >= (settle["oracle"] or 0):
         misses.append("settle")
     if diverged:
         misses.append("diverged")
     return Row(
         name=name,
         feasible=feasible,
+        limited=limited["weir"],
         in_band=in_band,
         committed=committed,
         p95=p95,
@@ -165,26 +179,24 @@ def judge(family: Family, runs: list[tuple[str, int, bool, dict[str, Outcome]]])
     )
 
 
-HEADER = (
-    f"{'family':26} feas | {'in band':^35} | {'committed/static':^20} | {'p95/oracle':^20} | "
-    f"p99  | {'settle':^14} | div | time-outs | aims\n"
-    f"{'':26}      | weir   static pid    flip   oracle | weir   pid    flip   | "
-    f"weir   pid    flip   | weir | weir flip orac |     | weir stat |"
-)
+HEADER = """\
+| family | target feasible | limited batches | in band: weir | static | pid | flip183 | oracle \
+| committed: weir | pid | flip183 | p95: weir | pid | flip183 | settle: weir | flip183 | oracle \
+| diverged | time-outs: weir | static | missed |
+|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|"""
 
 
 def line(row: Row) -> str:
-    """A row as printed."""
-    band = " ".join(f"{_text(row.in_band[k]):6}" for k in NAMES)
-    rows = " ".join(f"{row.committed[k]:6.3f}" for k in ("weir", "pid", "flip183"))
-    p95 = " ".join(f"{row.p95[k]:6.3f}" for k in ("weir", "pid", "flip183"))
-    settle = " ".join(f"{_text(row.settle[k], '.3g'):>4}" for k in ("weir", "flip183", "oracle"))
-    return (
-        f"{row.name:26} {'yes ' if row.feasible else 'no  '} | {band} | {rows} | {p95} | "
-        f"{row.p99:4.2f} | {settle} | {row.diverged:3d} | "
-        f"{row.timeouts['weir']:4.1f} {row.timeouts['static']:4.1f} | "
-        f"{'ok' if not row.misses else ', '.join(row.misses)}"
-    )
+    """A row of the table."""
+    cells = [row.name, "yes" if row.feasible else "no", f"{row.limited:.0f}"]
+    cells += [_text(row.in_band[k]) for k in NAMES]
+    cells += [f"{row.committed[k]:.3f}" for k in ("weir", "pid", "flip183")]
+    cells += [f"{row.p95[k]:.2f}" for k in ("weir", "pid", "flip183")]
+    cells += [_text(row.settle[k], ".3g") for k in ("weir", "flip183", "oracle")]
+    cells += [str(row.diverged)]
+    cells += [f"{row.timeouts[k]:.1f}" for k in ("weir", "static")]
+    cells += [", ".join(row.misses) or "-"]
+    return f"| {' | '.join(cells)} |"
 
 
 def main(arguments: list[str] | None = None) -> int:
