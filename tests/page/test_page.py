@@ -154,7 +154,9 @@ def test_a_hung_batch_grows_old_on_screen(
         page.wait_for_timeout(1100)
     seconds = [60 * int(m) + int(s) for m, s in (re.findall(r"\d+", text) for text in ages)]
     assert seconds[0] >= 252
-    assert seconds == sorted(set(seconds)), f"the age must grow: {ages}"
+    # A busy browser may draw late: never younger, and older on the whole.
+    assert seconds == sorted(seconds), f"the age must grow: {ages}"
+    assert seconds[-1] > seconds[0] + 2, f"the age must grow: {ages}"
     text = page.locator('.query[data-level="hung"]').inner_text()
     assert "Batch 913 has been running for" in text
     assert "Past the deadline of 1 min." in text
