@@ -574,7 +574,7 @@ def provoke(name: str) -> dict[str, Any]:
 
 def clean(text: str, work: Path) -> str:
     """Without paths, ports and host names of this machine."""
-    text = text.replace(str(work), "/work")
+    text = text.replace(str(work), "/job")
     for place in (sys.prefix, str(ROOT), str(Path(sys.base_prefix))):
         text = text.replace(place, "/opt/spark")
     text = text.replace(socket.gethostname(), "host")
