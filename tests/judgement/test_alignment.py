@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -120,87 +122,19 @@ def test_stages_that_are_gone_are_counted() -> None:
 
 @pytest.mark.spark
 @pytest.mark.timeout(300)
-def test_skew_and_a_slow_task_are_named_on_a_real_spark(tmp_path: Any) -> None:
-    from pyspark.sql import SparkSession
-    from pyspark.sql import functions as f
-
-    spark = (
-        SparkSession.builder.master("local[2]")
-        .appName("alignment")
-        .config("spark.ui.enabled", "true")
-        .config("spark.ui.port", "0")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.sql.shuffle.partitions", "4")
-        .config("spark.sql.adaptive.enabled", "false")
-        .getOrCreate()
+@pytest.mark.parametrize("why", ["skew", "slow_task"])
+def test_skew_and_a_slow_task_are_named_on_a_real_spark(why: str, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.judgement.skewed_jobs", why, str(tmp_path)],
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
     )
-    try:
-        source = tmp_path / "in"
-        source.mkdir()
-        lines = [json.dumps({"key": "hot" if n % 10 else f"k{n}", "value": n}) for n in range(2000)]
-        (source / "one.json").write_text("\n".join(lines))
-
-        @f.udf("long")
-        def per_row(value: int) -> int:
-            time.sleep(0.008)
-            return value
-
-        @f.udf("long")
-        def wait(value: int) -> int:
-            from pyspark import TaskContext
-
-            context = TaskContext.get()
-            if context is not None and context.partitionId() == 3:
-                time.sleep(0.03)
-            return value
-
-        rows = spark.readStream.schema("key string, value long").json(str(source))
-        jobs = {
-            "skew": rows.repartition(4, f.col("key")).select(per_row("value").alias("v")),
-            "slow_task": rows.repartition(4).select(wait("value").alias("v")),
-        }
-        # Python workers start slowly on a busy machine, and all tasks alike: before, not meanwhile.
-        spark.range(0, 8, 1, 4).select(per_row("id")).collect()
-        for why, frame in jobs.items():
-            query = (
-                frame.writeStream.format("noop")
-                .trigger(availableNow=True)
-                .option("checkpointLocation", str(tmp_path / why))
-                .start()
-            )
-            run_id = str(query.runId)
-            query.awaitTermination(120)
-            found = _look_until(spark, run_id)
-            one = worst(found.alignments)
-            assert one is not None, found.missing
-            assert one.why == why, one
-            if why == "slow_task":
-                assert one.partition == 3
-            else:
-                hot = (
-                    spark.createDataFrame([("hot",)], ["key"])
-                    .select(f.expr("pmod(hash(key), 4)"))
-                    .first()
-                )
-                assert hot is not None
-                assert one.partition == hot[0]
-            assert one.advice
-    finally:
-        spark.stop()
-
-
-def _look_until(spark: Any, run_id: str) -> Found:
-    context = spark.sparkContext
-
-    async def go() -> Found:
-        async with httpx.AsyncClient() as client:
-            rest = SparkRest(context.uiWebUrl, context.applicationId, client)
-            for _ in range(40):
-                found = await rest.look(run_id)
-                if found.alignments:
-                    return found
-                await asyncio.sleep(0.5)
-            return found
-
-    return asyncio.run(go())
+    assert done.returncode == 0, done.stderr[-3000:]
+    said = json.loads(done.stdout.strip().splitlines()[-1])
+    assert said["found"] is not None, said["missing"]
+    assert said["found"]["why"] == why, said
+    assert said["found"]["partition"] == said["partition"], said
+    assert said["found"]["advice"]

@@ -49,11 +49,17 @@ def agent() -> Iterator[FakeAgent]:
 
 
 @pytest.fixture
+def own_logger(request: pytest.FixtureRequest) -> logging.Logger:
+    """This test's alone: an attachment of the test before may have its last words late."""
+    return logging.getLogger(f"weir.{request.node.name}")
+
+
+@pytest.fixture
 def attached(
-    spark: Any, monkeypatch: pytest.MonkeyPatch
+    spark: Any, own_logger: logging.Logger, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Callable[..., attachment.Attachment]]:
     """Attaches the shared session; afterwards stops its queries and detaches."""
-    monkeypatch.setattr(attachment, "_complaints", Complaints())
+    monkeypatch.setattr(attachment, "_complaints", Complaints(logger=own_logger))
 
     def attach(agent: FakeAgent | str, **settings: Any) -> attachment.Attachment:
         url = agent if isinstance(agent, str) else agent.url
@@ -73,12 +79,14 @@ def attached(
 
 
 @pytest.fixture
-def warnings(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
+def warnings(
+    caplog: pytest.LogCaptureFixture, own_logger: logging.Logger
+) -> Callable[[], list[str]]:
     caplog.set_level(logging.WARNING, "weir")
     return lambda: [
         record.getMessage()
         for record in caplog.records
-        if record.name == "weir" and record.levelno >= logging.WARNING
+        if record.name in {"weir", own_logger.name} and record.levelno >= logging.WARNING
     ]
 
 
