@@ -18,7 +18,7 @@ from agent.core.decode import (
     StartedEvent,
     TerminatedEvent,
 )
-from agent.core.judgement import Judgement, Mode, QueryView
+from agent.core.judgement import Judgement, Mode, Point, QueryView
 from agent.core.names import label
 from agent.core.policy import matches
 from agent.core.query import Query
@@ -56,7 +56,8 @@ class Receipt(msgspec.Struct, frozen=True):
     acknowledged: int  # the highest sequence the listener need not send again
     refused: list[Refused]
     grants: list[Grant]
-    judged: list[Judgement]
+    batches: list[tuple[Key, Point]]  # that ended, each with what was decided after it
+    judged: list[Judgement]  # a line per judged event, where lines were asked for
     touched: set[Key]
 
 
@@ -127,6 +128,14 @@ class _Sender(msgspec.Struct):
     heard_time: float = 0.0
 
 
+class _Said(msgspec.Struct):
+    """What the events of one request have led to so far."""
+
+    lines: bool
+    batches: list[tuple[Key, Point]] = []
+    judged: list[Judgement] = []
+
+
 class _Standing(msgspec.Struct, frozen=True):
     """A mode that also holds for queries that come later."""
 
@@ -172,10 +181,13 @@ class Fleet:
 
     # -- events in --------------------------------------------------------------------------
 
-    def receive(self, request: Request, now: float) -> Receipt:
-        """Counts, measures, judges and decides on every event that is new; answers with grants."""
+    def receive(self, request: Request, now: float, *, lines: bool = True) -> Receipt:
+        """Counts, measures, judges and decides on every event that is new; answers with grants.
+
+        Without ``lines`` nothing is told per event (``Receipt.judged``), which costs less.
+        """
         sender = self._sender(request, now)
-        judged: list[Judgement] = []
+        said = _Said(lines=lines)
         touched: set[Key] = set()
         refused = list(request.refused)
         accepted = 0
@@ -187,7 +199,7 @@ class Fleet:
                 accepted += 1
                 continue
             try:
-                self._take(request.application, event, now, judged, touched)
+                self._take(request.application, event, now, said, touched)
             except _Full:
                 error = f"the agent already follows {self._policy.max_queries} queries, its limit"
                 refused.append(Refused(index, event.sequence, error))
@@ -206,7 +218,7 @@ class Fleet:
         self._changed.update(_part(key) for key in touched)
         refused.sort(key=lambda item: item.index)
         grants = self._grants(request.application.id)
-        return Receipt(accepted, acknowledged, refused, grants, judged, touched)
+        return Receipt(accepted, acknowledged, refused, grants, said.batches, said.judged, touched)
 
     def _sender(self, request: Request, now: float) -> _Sender:
         instance = request.listener.instance
@@ -225,23 +237,31 @@ class Fleet:
         application: Application,
         event: Event,
         now: float,
-        judged: list[Judgement],
+        said: _Said,
         touched: set[Key],
     ) -> None:
         body, policy = event.body, self._policy
         if isinstance(body, HeartbeatEvent):
             for running in body.queries:
                 query = self._query(application, running, event, now, touched)
-                judged.append(judge.heartbeat(query, running, event.time, policy))
+                judge.heartbeat(query, running, event.time, policy)
+                if said.lines:
+                    said.judged.append(tell.judgement(query, event.kind, event.time, policy))
             return
         subject = body.progress if isinstance(body, ProgressEvent) else body
         query = self._query(application, subject, event, now, touched)
         if isinstance(body, ProgressEvent):
-            judged.append(judge.progress(query, body, event.time, policy))
+            spent = judge.progress(query, body, event.time, policy)
+            if spent in {"busy", "backpressured"}:
+                said.batches.append(((query.application, query.query), tell.point(query)))
+            if said.lines:
+                said.judged.append(tell.judgement(query, event.kind, event.time, policy, spent))
         elif isinstance(body, StartedEvent):
             judge.started(query, body, event.time, policy)
         elif isinstance(body, TerminatedEvent):
-            judged.append(judge.terminate(query, body, event.time, now, policy))
+            judge.terminate(query, body, event.time, now, policy)
+            if said.lines:
+                said.judged.append(tell.judgement(query, event.kind, event.time, policy))
         else:
             judge.idle(query, body, event.time, policy)
         _count(query.totals.events, event.kind)

@@ -1,10 +1,14 @@
-"""Judge: each event of a query, measured, learned from, decided on and told, in that order."""
+"""Judge: each event of a query, measured, learned from and decided on, in that order.
+
+Where an event says how the time until it was spent, that is given back: the line that tells of the
+event (``tell``) is for those who ask for it.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from agent.core import decide, measure, tell, watch
+from agent.core import decide, measure, watch
 from spark_listener.wire import HEARTBEAT_SECONDS
 
 if TYPE_CHECKING:
@@ -15,7 +19,7 @@ if TYPE_CHECKING:
         StartedEvent,
         TerminatedEvent,
     )
-    from agent.core.judgement import Judgement, QueryStateName
+    from agent.core.judgement import QueryStateName
     from agent.core.policy import Policy
     from agent.core.query import Query
 
@@ -47,10 +51,10 @@ def idle(query: Query, event: IdleEvent, time: float, policy: Policy) -> None:
     watch.rests(query, time)
 
 
-def heartbeat(query: Query, running: RunningQuery, time: float, policy: Policy) -> Judgement:
+def heartbeat(query: Query, running: RunningQuery, time: float, policy: Policy) -> None:
     """A sign of life between batches, with the running batch and its age."""
     if running.run_id in query.past_runs:
-        return tell.judgement(query, "heartbeat", time, policy)
+        return
     if running.run_id != query.run_id:
         watch.begins(query, running.id, running.run_id, time, policy)
     known = query.batch_id is not None and running.batch_id is not None
@@ -70,14 +74,15 @@ def heartbeat(query: Query, running: RunningQuery, time: float, policy: Policy) 
         query.occupancy.spend(time, "backpressured" if query.holds_back() else "busy")
     measure.hear_limits(query, running.limits, None, policy)
     decide.adopt(query, time, policy)
-    return tell.judgement(query, "heartbeat", time, policy)
 
 
-def progress(query: Query, event: ProgressEvent, time: float, policy: Policy) -> Judgement:
-    """A batch that ended: measure, learn, decide."""
+def progress(
+    query: Query, event: ProgressEvent, time: float, policy: Policy
+) -> QueryStateName | None:
+    """A batch that ended: measure, learn, decide. None where it belongs to a run before."""
     batch = event.progress
     if batch.run_id in query.past_runs:
-        return tell.judgement(query, "progress", time, policy)
+        return None
     if batch.run_id != query.run_id:
         watch.begins(query, batch.id, batch.run_id, batch.time, policy)
     query.sink = batch.sink or query.sink
@@ -89,7 +94,7 @@ def progress(query: Query, event: ProgressEvent, time: float, policy: Policy) ->
         decide.adopt(query, time, policy)
         measure.rest(query, time)
         watch.rests(query, time)
-        return tell.judgement(query, "progress", time, policy, "idle")
+        return "idle"
     watch.reads(query, batch)
     measure.flow(query, batch, event.limits, policy)
     decide.adopt(query, time, policy)
@@ -98,16 +103,15 @@ def progress(query: Query, event: ProgressEvent, time: float, policy: Policy) ->
     changed = measure.learn(query, batch, target, replayed=replayed)
     watch.commits(query, batch, policy)
     decide.after_batch(query, batch, policy, time, replayed=replayed, changed=changed)
-    spent: QueryStateName = "backpressured" if query.batch_limited else "busy"
-    return tell.judgement(query, "progress", time, policy, spent)
+    return "backpressured" if query.batch_limited else "busy"
 
 
 def terminate(
     query: Query, event: TerminatedEvent, time: float, now: float, policy: Policy
-) -> Judgement:
+) -> None:
     """The end of a run."""
     if event.run_id in query.past_runs:
-        return tell.judgement(query, "terminated", time, policy)
+        return
     if event.run_id != query.run_id:
         watch.begins(query, event.id, event.run_id, time, policy)
     query.occupancy.spend(time, "busy" if query.running_seconds is not None else "idle")
@@ -117,4 +121,3 @@ def terminate(
         query.open_batch_id = query.batch_id + 1
     query.nothing_runs()
     query.terminated, query.gone_since_time = True, now
-    return tell.judgement(query, "terminated", time, policy)

@@ -11,6 +11,7 @@ from agent.core.judgement import (
     LagState,
     LimitView,
     OperatorView,
+    Point,
     QueryStateName,
     QueryView,
     SourceView,
@@ -132,6 +133,25 @@ def judgement(
         checkpoint=_checkpoint_view(query, policy, query.running_seconds),
         spiral=_spiral_view(query, lag),
         failure=query.failure if kind == "terminated" else None,
+    )
+
+
+def point(query: Query) -> Point:
+    """The batch that has just ended, as plots show it: with the limit decided after it."""
+    main = query.main_source()
+    credits_rows = [
+        (source.exclusive_rows or 0.0) + (source.floating_rows or 0.0)
+        for source in query.sources
+        if source.exclusive_rows is not None or source.floating_rows is not None
+    ]
+    return Point(
+        time=query.last_progress_time or 0.0,
+        batch_seconds=query.batch_seconds,
+        rows=query.batch_rows or 0,
+        backlog_rows=query.backlog_rows(),
+        limit=None if main is None else main.current,
+        credit_rows=sum(credits_rows) if credits_rows else None,
+        limited=query.batch_limited,
     )
 
 

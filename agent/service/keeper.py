@@ -15,16 +15,15 @@ import structlog
 
 from agent.core.decode import HeartbeatEvent, IdleEvent, ProgressEvent, Refused, TerminatedEvent
 from agent.core.fleet import Fleet, OrderRecord, Receipt
-from agent.core.judgement import Point, QueryView
 from agent.core.names import label
 from agent.service.history import POINTS, History
 from agent.service.log import Rarely
 from agent.service.store import Store, StoreFailed
 
 if TYPE_CHECKING:
-    from agent.core.decode import Progress, Request
+    from agent.core.decode import Request
     from agent.core.fleet import Key, Order
-    from agent.core.judgement import Judgement
+    from agent.core.judgement import Point, QueryView
     from agent.core.policy import Policy
 
 ORDERS_KEPT: Final = 50
@@ -74,13 +73,14 @@ class Keeper:
         self._ready_to_write(now)
         self._refuse_if_full(request)
         try:
-            receipt = self.fleet.receive(request, now)
+            receipt = self.fleet.receive(request, now, lines=False)
             self._commit(now)
         except StateUnavailable:
             raise
         except Exception as error:  # noqa: BLE001 - whatever the core trips over, the rest goes on
             receipt = self._without_poison(request, error, now)
-        self._remember(request, receipt, now)
+        for key, point in receipt.batches:
+            self.history.add(key, point)
         return receipt
 
     def control(self, application: str, query: str, order: Order, now: float) -> list[OrderRecord]:
@@ -194,14 +194,14 @@ class Keeper:
         Else the listener would send the same request for ever, and nothing behind it.
         """
         refused: list[Refused] = []
-        judged = []
+        batches: list[tuple[Key, Point]] = []
         touched: set[Key] = set()
         accepted = 0
         self._restore_or_fail(error)
         for position, (index, event) in enumerate(request.events):
             single = msgspec.structs.replace(request, events=[(index, event)], refused=[])
             try:
-                receipt = self.fleet.receive(single, now)
+                receipt = self.fleet.receive(single, now, lines=False)
                 self._commit(now)
             except StateUnavailable:
                 raise
@@ -219,13 +219,13 @@ class Keeper:
                     break
             else:
                 accepted += receipt.accepted
-                judged.extend(receipt.judged)
+                batches.extend(receipt.batches)
                 touched |= receipt.touched
         refused = sorted((*request.refused, *refused), key=lambda one: one.index)
         last = self.fleet.receive(msgspec.structs.replace(request, events=[], refused=refused), now)
         self._commit(now)
         return msgspec.structs.replace(
-            last, accepted=accepted, refused=refused, judged=judged, touched=touched
+            last, accepted=accepted, refused=refused, batches=batches, touched=touched
         )
 
     def _restore_or_fail(self, error: Exception) -> None:
@@ -235,77 +235,9 @@ class Keeper:
             self.writable = False
             raise StateUnavailable("the state cannot be read") from error
 
-    def _remember(self, request: Request, receipt: Receipt, now: float) -> None:
-        """A point of history per judged progress. The newest of a query is told by its view."""
-        progresses = [
-            (event.time, event.body.progress)
-            for _, event in request.events
-            if isinstance(event.body, ProgressEvent)
-        ]
-        newest: set[Key] = set()
-        found: list[tuple[Key, Point]] = []
-        # From the end: events that were resent, and not judged again, come first.
-        for judgement in reversed(receipt.judged):
-            if judgement.event != "progress":
-                continue
-            key = (judgement.application, judgement.query)
-            if key not in newest:
-                newest.add(key)
-                if self.fleet.has(key):
-                    found.append((key, _point_of_view(self.fleet.view(key, now), judgement, now)))
-                _drop_matching(progresses, judgement.batch_id)
-                continue
-            matching = _drop_matching(progresses, judgement.batch_id)
-            if matching is None:
-                continue
-            event_time, progress = matching
-            found.append(
-                (
-                    key,
-                    Point(
-                        time=event_time,
-                        batch_seconds=progress.seconds,
-                        rows=progress.rows or 0,
-                        backlog_rows=judgement.backlog_rows,
-                        limit=judgement.limit.current,
-                        credit_rows=None,
-                        limited=judgement.state == "backpressured",
-                    ),
-                )
-            )
-        for key, point in reversed(found):
-            self.history.add(key, point)
-
     def _saved_orders(self) -> list[OrderRecord]:
         try:
             saved = self._store.mark(_ORDERS_MARK)
             return [] if saved is None else msgspec.json.decode(saved, type=list[OrderRecord])
         except (StoreFailed, msgspec.MsgspecError):
             return []
-
-
-def _point_of_view(view: QueryView, judgement: Judgement, now: float) -> Point:
-    credits_rows = [
-        (source.exclusive_rows or 0.0) + (source.floating_rows or 0.0)
-        for source in view.sources
-        if source.exclusive_rows is not None or source.floating_rows is not None
-    ]
-    return Point(
-        time=view.last_progress_time or now,
-        batch_seconds=view.batch_seconds,
-        rows=view.batch_rows or 0,
-        backlog_rows=judgement.backlog_rows,  # of its batch; the view's grows with its age
-        limit=view.limit.current,
-        credit_rows=sum(credits_rows) if credits_rows else None,
-        limited=view.batch_limited,
-    )
-
-
-def _drop_matching(
-    progresses: list[tuple[float, Progress]], batch_id: int | None
-) -> tuple[float, Progress] | None:
-    """Takes the last progress of that batch off the list."""
-    for place in range(len(progresses) - 1, -1, -1):
-        if progresses[place][1].batch_id == batch_id:
-            return progresses.pop(place)
-    return None

@@ -32,6 +32,7 @@ ROOT: Final = Path(__file__).parents[2]
 BUS_BATCHES: Final = 16
 BUS_WARM_UP: Final = 4  # of them, not counted: first calls, first connection, JIT
 ROCKSDB: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+WARM_UP_RUNS: Final = 10  # the JVM compiles for minutes; a job that gets faster favours the second
 TIMER_END: Final = "StreamingQueryListenerBus"
 NOISY: Final = 0.05  # beyond this, being inside the noise says nothing
 RESERVOIR: Final = 1028  # what a timer of the JVM keeps; with fewer events it keeps them all
@@ -303,7 +304,7 @@ def rows(count: int, files: int, rows_per_file: int, files_per_batch: int) -> bo
     def warm_up() -> Rate:
         return timed(session, place / "short", 1, 10)
 
-    for _ in range(3):
+    for _ in range(WARM_UP_RUNS):
         run()
     noise = pairs(count, run, warm_up, lambda: None, lambda: None)
     told("A/A, no Weir", noise)
@@ -338,7 +339,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--bus", action="store_true", help="only the listener bus")
     parser.add_argument("--rows", action="store_true", help="only rows per second")
-    parser.add_argument("--pairs", type=int, default=7)
+    parser.add_argument("--pairs", type=int, default=14, help="even: each side first as often")
     parser.add_argument("--files", type=int, default=48)
     parser.add_argument("--rows-per-file", type=int, default=4000)
     parser.add_argument("--files-per-batch", type=int, default=4)
