@@ -39,6 +39,7 @@ class Task(msgspec.Struct, frozen=True):
     seconds: float
     rows: int | None = None  # read from its input and from the shuffle
     bytes: int | None = None
+    input_rows: int | None = None  # of these, those read from a source
 
 
 class Alignment(msgspec.Struct, frozen=True):
@@ -54,6 +55,19 @@ class Alignment(msgspec.Struct, frozen=True):
     host: str
     why: Why
     advice: str  # with its evidence; empty where there is nothing to say
+    input_rows: int | None = None  # that all its tasks read from a source
+    source: int | None = None  # the source that it reads, where only one can be meant
+
+
+class AlignmentView(msgspec.Struct, frozen=True):
+    """What the stages of one batch waited for, as the driver's REST API told; None is unknown."""
+
+    batch_id: int | None = None
+    seconds: float | None = None  # of all its stages together
+    skew_ratio: float | None = None  # slowest task over the median, of the longest wait
+    stages: list[Alignment] = []  # the longest wait first
+    looked_time: float | None = None  # of the agent's clock; None: it has not looked
+    missing: str = ""  # what could not be had, and why
 
 
 def align(
@@ -81,7 +95,35 @@ def align(
         slowest.host,
         why,
         advice,
+        _sum([task.input_rows for task in tasks]),
     )
+
+
+def sources_named(found: Sequence[Alignment], rows: Sequence[int | None]) -> list[Alignment]:
+    """The same with the source that each stage reads, the longest wait first.
+
+    ``rows`` are what the sources gave to the batch, by index. A stage is a source's where it read
+    as many rows as that source gave, and no other did.
+    """
+    named: list[Alignment] = []
+    for one in found:
+        read = one.input_rows
+        fits = [index for index, count in enumerate(rows) if read and count == read]
+        named.append(msgspec.structs.replace(one, source=fits[0]) if len(fits) == 1 else one)
+    return sorted(named, key=lambda one: -one.wait_seconds)
+
+
+def summed(found: Sequence[Alignment]) -> tuple[float | None, float | None]:
+    """(seconds that the stages of a batch waited in all, ratio of the longest wait's)."""
+    longest = worst(found)
+    if longest is None:
+        return None, None
+    return sum(one.wait_seconds for one in found), longest.ratio
+
+
+def _sum(values: Sequence[int | None]) -> int | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
 
 
 def worst(found: Sequence[Alignment]) -> Alignment | None:

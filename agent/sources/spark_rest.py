@@ -6,12 +6,14 @@ a reason, and never an exception. Answers are bounded in time and size.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
 
 import httpx
 import msgspec
 
-from agent.core.alignment import Alignment, Task, align
+from agent.core.alignment import FEWEST_TASKS, Alignment, Task, align
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,6 +24,7 @@ MOST_BYTES: Final = 8 * 1024 * 1024
 MOST_JOBS: Final = 20
 MOST_STAGES: Final = 12
 MOST_TASKS: Final = 2000
+_NAMED_BATCH: Final = re.compile(r"batch = (\d{1,18})\b")
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -29,13 +32,14 @@ class Found(msgspec.Struct, frozen=True):
 
     alignments: list[Alignment] = []
     missing: str = ""
+    batch_id: int | None = None  # whose stages they are
 
 
 class SparkRest:
     """A client of one driver's REST API; ``run_id`` is a query's, which groups its jobs."""
 
     def __init__(self, ui_url: str, application_id: str, client: httpx.AsyncClient) -> None:
-        self._base = f"{ui_url.rstrip('/')}/api/v1/applications/{application_id}"
+        self._base = f"{ui_url.rstrip('/')}/api/v1/applications/{quote(application_id, safe='')}"
         self._client = client
 
     async def look(self, run_id: str, *, stateful: bool = False) -> Found:
@@ -52,7 +56,7 @@ class SparkRest:
     async def _look(self, run_id: str, *, stateful: bool) -> Found:
         jobs = [
             job
-            for job in _objects(await self._get("/jobs"))
+            for job in _objects(await self._get("/jobs?status=succeeded"))
             if job.get("jobGroup") == run_id and job.get("status") == "SUCCEEDED"
         ]
         jobs.sort(key=lambda job: _whole(job.get("jobId")) or 0, reverse=True)
@@ -84,7 +88,9 @@ class SparkRest:
             if found is not None:
                 alignments.append(found)
         missing = f"{gone} stages are gone from the driver's REST API" if gone else ""
-        return Found(alignments, missing)
+        if not alignments and not gone:
+            missing = f"no stage of the batch had {FEWEST_TASKS} tasks or more to compare"
+        return Found(alignments, missing, int(batch) if batch.isdecimal() else None)
 
     async def _get(self, path: str) -> Any:
         async with self._client.stream(
@@ -114,7 +120,7 @@ def tasks(listed: object) -> list[Task]:
         if partition is None or duration is None or item.get("status") != "SUCCESS":
             continue
         metrics = item.get("taskMetrics")
-        rows, size = _read(metrics) if isinstance(metrics, dict) else (None, None)
+        rows, size, given = _read(metrics) if isinstance(metrics, dict) else (None, None, None)
         found.append(
             Task(
                 partition,
@@ -123,18 +129,20 @@ def tasks(listed: object) -> list[Task]:
                 duration / 1000.0,
                 rows,
                 size,
+                given,
             )
         )
     return found
 
 
-def _read(metrics: dict[str, Any]) -> tuple[int | None, int | None]:
-    """Rows and bytes that a task read, from its input and from the shuffle."""
+def _read(metrics: dict[str, Any]) -> tuple[int | None, int | None, int | None]:
+    """Rows and bytes that a task read, from its input and the shuffle; rows of its input alone."""
     rows: int | None = None
     size: int | None = None
     source = metrics.get("inputMetrics")
     if isinstance(source, dict):
         rows, size = _whole(source.get("recordsRead")), _whole(source.get("bytesRead"))
+    given = rows
     shuffle = metrics.get("shuffleReadMetrics")
     if isinstance(shuffle, dict):
         more = _whole(shuffle.get("recordsRead"))
@@ -142,14 +150,14 @@ def _read(metrics: dict[str, Any]) -> tuple[int | None, int | None]:
         parts = [_whole(shuffle.get(key)) for key in ("localBytesRead", "remoteBytesRead")]
         if any(part is not None for part in parts):
             size = (size or 0) + sum(part or 0 for part in parts)
-    return rows, size
+    return rows, size, given
 
 
 def _batch(job: dict[str, Any]) -> str:
     """What tells one batch's jobs from another's: the description names the batch."""
     text = str(job.get("description", ""))
-    place = text.find("batch = ")
-    return text[place : place + 40].split()[2] if place >= 0 else text
+    named = _NAMED_BATCH.search(text)
+    return named[1] if named else text
 
 
 def _objects(value: object) -> Sequence[dict[str, Any]]:
