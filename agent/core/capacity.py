@@ -26,6 +26,7 @@ import msgspec
 PRIOR_SIGMA: Final = 0.2
 PRIOR_BATCHES: Final = 4
 SIGMA_BOUNDS: Final = (0.05, 1.0)
+_VARIANCE_BOUNDS: Final = (SIGMA_BOUNDS[0] ** 2, SIGMA_BOUNDS[1] ** 2)
 #: Steady weight of a new residual in the noise's variance.
 SIGMA_GAIN: Final = 0.04
 #: A residual beyond this many sigmas is clipped before it counts as noise.
@@ -89,7 +90,10 @@ class Capacity(msgspec.Struct):
     @property
     def sigma(self) -> float:
         """Standard deviation of the noise of a batch's time, on the log scale."""
-        return math.sqrt(min(max(self.variance, SIGMA_BOUNDS[0] ** 2), SIGMA_BOUNDS[1] ** 2))
+        variance = self.variance
+        if variance < _VARIANCE_BOUNDS[0]:
+            return SIGMA_BOUNDS[0]
+        return SIGMA_BOUNDS[1] if variance > _VARIANCE_BOUNDS[1] else math.sqrt(variance)
 
     @property
     def cautious_sigma(self) -> float:

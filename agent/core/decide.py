@@ -143,7 +143,12 @@ def after_batch(
     shares = credit.share(_free(query, size), [_need(query, source) for source in controlled])
     main = query.main_source()
     full = _full_rows(controlled)
-    sure = sizing.sure_rows(query.capacity, settings.target_seconds) / size.rows
+    sure = 0.0  # asked for only where a limit would more than double
+    if any(
+        source.current is not None and part.rows / (source.ratio or 1.0) > 2.0 * source.current
+        for source, part in zip(controlled, shares, strict=True)
+    ):
+        sure = sizing.sure_rows(query.capacity, settings.target_seconds) / size.rows
     too_long = sizing.sure_too_long(query.capacity, full, size.rows)
     for source, part in zip(controlled, shares, strict=True):
         source.exclusive_rows, source.floating_rows = part.exclusive_rows, part.floating_rows

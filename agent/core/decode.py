@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import msgspec
 
 from agent.core.kafka_offsets import admitted_rows, parse_offsets, position_of, remaining_rows
-from agent.core.state_store import figures
+from agent.core.state_store import copied_bytes, told_of
 from spark_listener.wire import UNITS, Unit, parse_time
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 MAX_TEXT: Final = 16 * 1024  # of any one text we keep
-MOST_METRICS: Final = 400  # of one state operator: there are some per partition
 
 EventKind = Literal["started", "progress", "heartbeat", "idle", "terminated"]
 
@@ -94,12 +93,12 @@ class OperatorProgress(msgspec.Struct, frozen=True):
     bytes: int | None
     commit_seconds: float | None
     dropped_rows: int | None
-    metrics: dict[str, float] = {}  # Spark's own further ones, as it names them
+    metrics: dict[str, float] = {}  # the state store's own that tell something, as Spark names them
 
     @property
     def copied_bytes(self) -> int | None:
         """Bytes that the commit wrote to the checkpoint; None where the store does not tell."""
-        return figures(self.metrics, None).copied_bytes
+        return copied_bytes(self.metrics)
 
 
 class Progress(msgspec.Struct, frozen=True):
@@ -435,8 +434,8 @@ def _operator(item: Mapping[str, Any]) -> OperatorProgress:
         commit_seconds=None if commit is None else commit / 1000.0,
         dropped_rows=_count(item.get("numRowsDroppedByWatermark")),
         metrics={
-            str(key)[:100]: number
-            for key, value in list(_mapping(item.get("customMetrics")).items())[:MOST_METRICS]
+            key: number
+            for key, value in told_of(_mapping(item.get("customMetrics")))
             if (number := _number(value)) is not None
         },
     )
@@ -467,6 +466,8 @@ def _sequence(value: object) -> int:
 
 def _number(value: object) -> float | None:
     """A finite number from 0, else None: missing is not zero."""
+    if type(value) is int and 0 <= value < 2**63:
+        return float(value)  # nearly all there are
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
     try:
@@ -477,6 +478,10 @@ def _number(value: object) -> float | None:
 
 
 def _count(value: object) -> int | None:
+    if value is None:
+        return None
+    if type(value) is int:
+        return value if 0 <= value < 2**63 else None
     number = _number(value)
     return None if number is None or number >= 2**63 else int(number)
 

@@ -53,6 +53,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     def of(self, application: str, query: str) -> QueryPolicy:
         """The settings that hold for one query."""
         chosen = self.default
+        if not self.rules:
+            return chosen
         for rule in self._matching(application, query):
             set_ones = {
                 key: value

@@ -6,12 +6,13 @@ version: whatever is not told stays unknown.
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
 #: RocksDB's metrics, summed over tasks in milliseconds, by the phase of a commit that they time.
 COMMIT_PHASES: Final[Mapping[str, str]] = {
@@ -24,6 +25,8 @@ COMMIT_PHASES: Final[Mapping[str, str]] = {
     "rocksdbChangeLogWriterCommitLatencyMs": "changelog",
 }
 #: Followed by ``partition_<number>_<store>``: the newest version in the checkpoint as a snapshot.
+COPIED: Final = "rocksdbBytesCopied"
+MOST_METRICS: Final = 4000
 SNAPSHOT: Final = "SnapshotLastUploaded.partition_"
 #: Of a batch, what its state commits must take before changing how they work pays.
 WORTH_SHARE: Final = 0.2
@@ -37,6 +40,25 @@ class StateFigures(msgspec.Struct, frozen=True):
     snapshot_lag_versions: int | None = None  # of the partition furthest behind
 
 
+def told_of(custom_metrics: Mapping[str, object]) -> Iterator[tuple[str, object]]:
+    """The store's own metrics that something is made of here; there are dozens of others.
+
+    Some are told per partition, of which there may be thousands: of those, so many are looked at.
+    """
+    for name in (*COMMIT_PHASES, COPIED):
+        if name in custom_metrics:
+            yield name, custom_metrics[name]
+    for name in islice(custom_metrics, MOST_METRICS):
+        if name.startswith(SNAPSHOT):
+            yield name, custom_metrics[name]
+
+
+def copied_bytes(metrics: Mapping[str, float]) -> int | None:
+    """Bytes that a commit wrote to the checkpoint; None where the store does not tell."""
+    copied = metrics.get(COPIED)
+    return None if copied is None else int(copied)
+
+
 def figures(metrics: Mapping[str, float], batch_id: int | None) -> StateFigures:
     """What the metrics tell of the state that batch ``batch_id`` left: its version is one more."""
     phases = {
@@ -46,8 +68,7 @@ def figures(metrics: Mapping[str, float], batch_id: int | None) -> StateFigures:
     lag = None
     if uploaded and batch_id is not None:
         lag = max(0, batch_id + 1 - int(min(uploaded)))
-    copied = metrics.get("rocksdbBytesCopied")
-    return StateFigures(phases, None if copied is None else int(copied), lag)
+    return StateFigures(phases, copied_bytes(metrics), lag)
 
 
 def changelog_advice(
