@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 EXCLUSIVE_SHARE: Final = 0.2
 
 
-class Credit(msgspec.Struct, frozen=True):
+class Credit(msgspec.Struct, frozen=True, gc=False):
     """Rows a source may admit: what it owns and what floats to it."""
 
     exclusive_rows: float

@@ -29,7 +29,7 @@ class MalformedRequest(ValueError):  # noqa: N818 - the field's word for a 400
     """The body as a whole cannot be used; the message says what and where."""
 
 
-class Application(msgspec.Struct, frozen=True):
+class Application(msgspec.Struct, frozen=True, gc=False):
     """The Spark application that sends."""
 
     id: str
@@ -37,7 +37,7 @@ class Application(msgspec.Struct, frozen=True):
     spark_version: str = ""
 
 
-class Listener(msgspec.Struct, frozen=True):
+class Listener(msgspec.Struct, frozen=True, gc=False):
     """Who sends: its counters are its own totals since it started."""
 
     instance: str
@@ -50,7 +50,7 @@ class Listener(msgspec.Struct, frozen=True):
     jvm_pid: int | None = None
 
 
-class SourceLimit(msgspec.Struct, frozen=True):
+class SourceLimit(msgspec.Struct, frozen=True, gc=False):
     """A source's limit and backlog in its own unit; see ``spark_listener.wire.SourceLimit``."""
 
     source: int
@@ -73,7 +73,7 @@ class SourceLimit(msgspec.Struct, frozen=True):
         return self.limit if self.next_limit is msgspec.UNSET else self.next_limit
 
 
-class SourceProgress(msgspec.Struct, frozen=True):
+class SourceProgress(msgspec.Struct, frozen=True, gc=False):
     """One source's part of a batch; offsets only where they are Kafka's (rows, per partition)."""
 
     description: str
@@ -85,7 +85,7 @@ class SourceProgress(msgspec.Struct, frozen=True):
     end: int | None = None
 
 
-class OperatorProgress(msgspec.Struct, frozen=True):
+class OperatorProgress(msgspec.Struct, frozen=True, gc=False):
     """One state operator's part of a batch."""
 
     name: str
@@ -101,7 +101,7 @@ class OperatorProgress(msgspec.Struct, frozen=True):
         return copied_bytes(self.metrics)
 
 
-class Progress(msgspec.Struct, frozen=True):
+class Progress(msgspec.Struct, frozen=True, gc=False):
     """A micro-batch that ended. Durations in seconds, ``time`` is when it was triggered."""
 
     id: str
@@ -118,7 +118,7 @@ class Progress(msgspec.Struct, frozen=True):
     sink: str
 
 
-class StartedEvent(msgspec.Struct, frozen=True):
+class StartedEvent(msgspec.Struct, frozen=True, gc=False):
     """A query starts, or was found running when Weir attached."""
 
     id: str
@@ -133,14 +133,14 @@ class StartedEvent(msgspec.Struct, frozen=True):
     conf: dict[str, str]
 
 
-class ProgressEvent(msgspec.Struct, frozen=True):
+class ProgressEvent(msgspec.Struct, frozen=True, gc=False):
     """A batch ended; beside Spark's own progress, the limits it ran under."""
 
     progress: Progress
     limits: list[SourceLimit]
 
 
-class RunningQuery(msgspec.Struct, frozen=True):
+class RunningQuery(msgspec.Struct, frozen=True, gc=False):
     """One query in a heartbeat; ``running_seconds`` None: no batch runs."""
 
     id: str
@@ -151,13 +151,13 @@ class RunningQuery(msgspec.Struct, frozen=True):
     limits: list[SourceLimit]
 
 
-class HeartbeatEvent(msgspec.Struct, frozen=True):
+class HeartbeatEvent(msgspec.Struct, frozen=True, gc=False):
     """A sign of life, with what runs now."""
 
     queries: list[RunningQuery]
 
 
-class IdleEvent(msgspec.Struct, frozen=True):
+class IdleEvent(msgspec.Struct, frozen=True, gc=False):
     """A trigger found no data."""
 
     id: str
@@ -165,7 +165,7 @@ class IdleEvent(msgspec.Struct, frozen=True):
     name: str | None
 
 
-class TerminatedEvent(msgspec.Struct, frozen=True):
+class TerminatedEvent(msgspec.Struct, frozen=True, gc=False):
     """A query ended, by itself or by an exception."""
 
     id: str
@@ -178,7 +178,7 @@ class TerminatedEvent(msgspec.Struct, frozen=True):
 Body = StartedEvent | ProgressEvent | HeartbeatEvent | IdleEvent | TerminatedEvent
 
 
-class Event(msgspec.Struct, frozen=True):
+class Event(msgspec.Struct, frozen=True, gc=False):
     """One event; ``time`` in epoch seconds of the driver's clock."""
 
     sequence: int
@@ -187,7 +187,7 @@ class Event(msgspec.Struct, frozen=True):
     body: Body
 
 
-class Refused(msgspec.Struct, frozen=True):
+class Refused(msgspec.Struct, frozen=True, gc=False):
     """An event that cannot be used. ``sequence`` None where even that is unreadable."""
 
     index: int
@@ -195,7 +195,7 @@ class Refused(msgspec.Struct, frozen=True):
     error: str
 
 
-class Request(msgspec.Struct, frozen=True):
+class Request(msgspec.Struct, frozen=True, gc=False):
     """A request whose good events are typed and whose bad ones are named."""
 
     application: Application

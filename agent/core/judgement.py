@@ -70,7 +70,7 @@ REASONS: Final = (
 )
 
 
-class LimitView(msgspec.Struct, frozen=True):
+class LimitView(msgspec.Struct, frozen=True, gc=False):
     """The query's limit: of its largest controlled source, in that source's unit."""
 
     unit: str | None = None
@@ -80,7 +80,7 @@ class LimitView(msgspec.Struct, frozen=True):
     target_feasible: bool | None = None
 
 
-class CheckpointView(msgspec.Struct, frozen=True):
+class CheckpointView(msgspec.Struct, frozen=True, gc=False):
     """The last micro-batch as a checkpoint, from its offset log to its commit log."""
 
     seconds: float | None = None
@@ -96,7 +96,7 @@ class CheckpointView(msgspec.Struct, frozen=True):
     in_progress_seconds: float | None = None
 
 
-class SpiralView(msgspec.Struct, frozen=True):
+class SpiralView(msgspec.Struct, frozen=True, gc=False):
     """Where a query stands on the way into a checkpoint time-out spiral."""
 
     phase: SpiralPhase = "none"
@@ -106,14 +106,42 @@ class SpiralView(msgspec.Struct, frozen=True):
     lead_batches: int | None = None  # foreseen until a batch passes the deadline
 
 
-class FailureView(msgspec.Struct, frozen=True):
+class FailureView(msgspec.Struct, frozen=True, gc=False):
     """Why a query ended, and what shows it."""
 
     cause: str
     evidence: str
 
 
-class Judgement(msgspec.Struct, frozen=True):
+Severity = Literal["error", "warning", "info"]
+SEVERITIES: Final[tuple[Severity, ...]] = ("error", "warning", "info")
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """Something that was checked and is worth telling; ``check`` is a fixed name, for metrics."""
+
+    check: str
+    severity: Severity
+    evidence: str
+    remedy: str
+
+
+class Facts(msgspec.Struct, frozen=True):
+    """What a query told of itself that the consistency audit looks at. It changes seldom."""
+
+    application: str
+    query: str
+    query_id: str
+    run_id: str
+    up: bool
+    sink: str
+    sources: tuple[str, ...]  # as progress describes them
+    checkpoint_location: str
+    conf: dict[str, str]
+    deadline_seconds: float | None
+
+
+class Judgement(msgspec.Struct, frozen=True, gc=False):
     """One judged event of one query: the line that ``weir replay`` prints."""
 
     time: str
@@ -135,7 +163,7 @@ class Judgement(msgspec.Struct, frozen=True):
     failure: FailureView | None
 
 
-class Decision(msgspec.Struct, frozen=True):
+class Decision(msgspec.Struct, frozen=True, gc=False):
     """A decision worth telling: the limit moved, or the reason changed."""
 
     time: float
@@ -149,7 +177,7 @@ class Decision(msgspec.Struct, frozen=True):
     detail: str  # the figures behind it, one sentence
 
 
-class SourceView(msgspec.Struct, frozen=True):
+class SourceView(msgspec.Struct, frozen=True, gc=False):
     """One source, in its own unit."""
 
     index: int
@@ -171,7 +199,7 @@ class SourceView(msgspec.Struct, frozen=True):
     arrival_rows_per_second: float | None
 
 
-class OperatorView(msgspec.Struct, frozen=True):
+class OperatorView(msgspec.Struct, frozen=True, gc=False):
     """One state operator, as of the last batch; ``index`` is its place in progress."""
 
     index: int
@@ -201,7 +229,7 @@ class Totals(msgspec.Struct):
     checkpoints: dict[str, int] = {}  # by result: completed, failed, replayed
 
 
-class Point(msgspec.Struct, frozen=True):
+class Point(msgspec.Struct, frozen=True, gc=False):
     """One batch in the short history that the page and the terminal draw."""
 
     time: float
@@ -213,7 +241,7 @@ class Point(msgspec.Struct, frozen=True):
     limited: bool
 
 
-class QueryView(msgspec.Struct, frozen=True):
+class QueryView(msgspec.Struct, frozen=True, gc=False):
     """All that is known of one query at one moment; what every exporter reads."""
 
     application: str
@@ -267,3 +295,5 @@ class QueryView(msgspec.Struct, frozen=True):
     decisions: list[Decision]  # newest last, at most 20
     history: list[Point]  # newest last
     missing: list[str]  # what cannot be told, and why, for people
+    findings: list[Finding] = []  # of the consistency audit, the worst first
+    folder_audited_time: float | None = None  # of the agent's clock; None: not looked into

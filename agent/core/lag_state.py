@@ -26,7 +26,7 @@ FLOOR_SECONDS: Final = 10.0
 FLOOR_TARGETS: Final = 2.0
 
 
-class LagPoint(msgspec.Struct, frozen=True):
+class LagPoint(msgspec.Struct, frozen=True, gc=False):
     """A batch as lag sees it. Seconds of the driver's clock; rows."""
 
     time: float
@@ -55,7 +55,7 @@ class LagWindow(msgspec.Struct):
         self.points = []
 
 
-class LagNow(msgspec.Struct, frozen=True):
+class LagNow(msgspec.Struct, frozen=True, gc=False):
     """The present moment; None is unknown."""
 
     backlog_rows: float | None

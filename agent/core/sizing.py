@@ -53,7 +53,7 @@ def target_rows(capacity: Capacity, policy: QueryPolicy) -> float | None:
     return max(aim - fixed, LEAST_SHARE * target) / slope
 
 
-class Bounds(msgspec.Struct, frozen=True):
+class Bounds(msgspec.Struct, frozen=True, gc=False):
     """What each constraint asks of the rows of a batch; None: it asks nothing or is unknown."""
 
     target_rows: float | None
@@ -67,7 +67,7 @@ class Bounds(msgspec.Struct, frozen=True):
         return (self.stability_rows or 0.0) > (self.target_rows or math.inf)
 
 
-class Size(msgspec.Struct, frozen=True):
+class Size(msgspec.Struct, frozen=True, gc=False):
     """The wanted rows of a batch and which constraint set them."""
 
     rows: float
@@ -173,7 +173,7 @@ def _cap_without_deadline(capacity: Capacity, policy: QueryPolicy) -> float:
     return max(capacity.rows(seconds) or 0.0, 0.0)
 
 
-class Step(msgspec.Struct, frozen=True):
+class Step(msgspec.Struct, frozen=True, gc=False):
     """The next limit in the source's own unit and why it is that."""
 
     limit: int | None
