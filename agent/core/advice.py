@@ -1,0 +1,132 @@
+"""Advice: what a user could change, each only where this query's own figures say that it would pay.
+
+Flink lets a barrier overtake data (FLIP-76, unaligned checkpoints) when alignment is what a
+checkpoint costs. A micro-batch has no such switch; what comes nearest depends on where its time
+goes: tasks that wait for the slowest, logs that are written while nothing else happens, or a batch
+that cannot end at all.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from agent.core.state_store import changelog_advice
+
+if TYPE_CHECKING:
+    from agent.core.alignment import AlignmentView
+
+#: Of a batch, what something must take before changing it pays; and seconds below which it never
+#: does.
+WORTH_SHARE: Final = 0.2
+WORTH_SECONDS: Final = 0.2
+#: The phases in which a batch only writes what it is about to do, and that it did it.
+LOG_PHASES: Final = ("walCommit", "commitOffsets")
+CHANGELOG: Final = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
+PROVIDER: Final = "spark.sql.streaming.stateStore.providerClass"
+
+
+class StateCost(msgspec.Struct, frozen=True):
+    """What one state operator's commit cost in a batch; None is unknown."""
+
+    name: str
+    commit_seconds: float | None  # summed over its partitions
+    partitions: int | None
+    phases: dict[str, float] = {}  # of the commit, in seconds, as RocksDB tells them
+
+
+class Costs(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a query's last batch spent its time; None is unknown."""
+
+    batch_id: int | None
+    batch_seconds: float | None
+    phases: dict[str, float]
+    operators: list[StateCost]
+    sink: str
+    conf: dict[str, str]
+    limited: bool  # a limit held a backlog back, so that a smaller one is possible
+    asynchronous: bool  # asynchronous progress tracking is on
+    stuck_batch_id: int | None = None  # a batch that was timed out and comes again
+
+
+def advise(costs: Costs, alignment: AlignmentView | None) -> list[str]:
+    """What would help, the most pressing first; empty where nothing is worth a change."""
+    said = [_of_a_stuck_batch(costs), _of_stages(costs, alignment), _of_logs(costs)]
+    said += [_of_state(costs, operator) for operator in costs.operators]
+    return [one for one in said if one is not None]
+
+
+def _of_a_stuck_batch(costs: Costs) -> str | None:
+    if costs.stuck_batch_id is None:
+        return None
+    return (
+        f"batch {costs.stuck_batch_id} was timed out and comes again with the same rows, which a "
+        "lower limit does not change: raise what kills it, or stop the query and plan the batch "
+        "anew with `weir rescue`"
+    )
+
+
+def _of_stages(costs: Costs, alignment: AlignmentView | None) -> str | None:
+    """What the slowest tasks cost, as measured; nothing where it was not."""
+    if alignment is None or not alignment.stages:
+        return None
+    longest = max(alignment.stages, key=lambda one: one.wait_seconds)
+    if not longest.advice or not _worth(longest.wait_seconds, costs.batch_seconds):
+        return None
+    source = "" if longest.source is None else f", which reads source {longest.source}"
+    said = f"stage {longest.stage}{source}: {longest.advice}"
+    if longest.why == "skew" and costs.limited:
+        said += "; smaller batches shorten the wait in proportion"
+    return said
+
+
+def _of_logs(costs: Costs) -> str | None:
+    known = [costs.phases[name] for name in LOG_PHASES if name in costs.phases]
+    if not known or costs.asynchronous or not _worth(sum(known), costs.batch_seconds):
+        return None
+    said = (
+        f"writing the offset and commit logs took {sum(known):.3g} s of a batch of "
+        f"{costs.batch_seconds:.3g} s"
+    )
+    if costs.operators or "kafka" not in costs.sink.lower():
+        what = "stateful" if costs.operators else "not writing to Kafka"
+        return (
+            f"{said}: put the checkpoint on faster storage, or take larger batches; asynchronous "
+            f"progress tracking is not for this query, which is {what}"
+        )
+    return (
+        f"{said}: asynchronous progress tracking (the option asyncProgressTrackingEnabled) takes "
+        "them out of the batch, for this query keeps no state and writes to Kafka; after a failure "
+        "rows may be written twice"
+    )
+
+
+def _of_state(costs: Costs, operator: StateCost) -> str | None:
+    said = changelog_advice(
+        provider="RocksDB" if operator.phases else costs.conf.get(PROVIDER, ""),
+        changelog=_changelog(costs, operator),
+        commit_seconds=operator.commit_seconds,
+        tasks=operator.partitions,
+        batch_seconds=costs.batch_seconds,
+    )
+    return None if said is None else f"{operator.name or 'state operator'}: {said}"
+
+
+def _changelog(costs: Costs, operator: StateCost) -> bool | None:
+    """Whether changes are written instead of whole snapshots; None where nothing tells.
+
+    What the store did says it best: the setting may be unset, or set since the query started.
+    """
+    if operator.phases.get("changelog"):
+        return True
+    setting = costs.conf.get(CHANGELOG)
+    if setting is not None:
+        return setting.lower() == "true"
+    return False if operator.phases.get("checkpoint") else None
+
+
+def _worth(seconds: float, batch_seconds: float | None) -> bool:
+    if batch_seconds is None:
+        return False
+    return seconds >= WORTH_SECONDS and seconds >= WORTH_SHARE * batch_seconds
