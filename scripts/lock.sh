@@ -15,7 +15,9 @@ if uv=$(command -v uv); then :; else
   fi
 fi
 
-for name in run dev; do # dev is bound to run's versions, so in this order
+# Each of the first is bound to the versions of those before, so in this order; the spark-* are
+# environments of their own.
+for name in agent build run dev spark-3.5 spark-4.0 spark-4.2 spark-4.3; do
   # An existing pin is kept while it satisfies the .in file; UPGRADE=1 takes the newest.
   "$uv" pip compile --quiet --universal --python-version 3.10 --generate-hashes --no-header \
     --no-emit-index-url --no-emit-find-links --no-annotate ${UPGRADE:+--upgrade} \
