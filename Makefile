@@ -4,7 +4,7 @@
 # `make help` lists the rest.
 
 .DEFAULT_GOAL := setup
-.PHONY: setup setup-run demo test lint format lock clean help
+.PHONY: setup setup-run demo test kafka sparks lint format lock clean help
 
 # A Python to build .venv with; one is looked for when this is empty.
 PYTHON ?=
@@ -29,6 +29,12 @@ demo: ## a real query in bursts: as configured, then under Weir
 
 test: ## lint, types and every test
 	@sh scripts/test.sh
+
+sparks: ## a venv for each PySpark of the matrix, into .make
+	@sh scripts/ensure-sparks.sh
+
+kafka: ## the jars of the Kafka broker that tests start, into .make/kafka
+	@sh scripts/ensure-kafka.sh
 
 lint: setup ## lint and types only
 	@sh scripts/test.sh lint

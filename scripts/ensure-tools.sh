@@ -33,6 +33,7 @@ look() {
   need chromium 'tests of the status page' chromium chromium-browser google-chrome
   need prometheus 'tests of metrics and alert rules' promtool
   need prometheus-alertmanager 'tests of the Alertmanager example' amtool
+  need maven 'gets the jars of the Kafka broker that tests start' mvn
 }
 
 install() {

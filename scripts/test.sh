@@ -41,6 +41,7 @@ if [ "${1:-}" != lint ]; then
   sh scripts/check-java.sh --quiet || exit 2
 fi
 sh scripts/setup.sh dev || exit 2
+[ "${1:-}" = lint ] || sh scripts/ensure-kafka.sh || exit 2
 rm -rf "$reports"
 mkdir -p "$reports"
 

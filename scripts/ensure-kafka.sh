@@ -1,0 +1,41 @@
+#!/bin/sh
+# Gets the jars of a Kafka broker and of Spark's connectors to it, by Maven, into .make/kafka:
+# broker/, connector-4/ and connector-3.5/, as tests/kafka/jars/*.xml name them. What is there
+# already is kept, so a second run needs no network. With CI=true a failure fails the run; without,
+# the tests on Kafka are skipped, and it says so.
+set -u
+
+here=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd -P)
+cd "$here" || exit 2
+into=.make/kafka
+plugin=org.apache.maven.plugins:maven-dependency-plugin:3.8.1
+
+give_up() {
+  echo "weir: $1" >&2
+  if [ "${CI:-}" = true ]; then
+    echo "weir: CI=true, so nothing may be missing" >&2
+    exit 2
+  fi
+  echo "weir: the tests on a real Kafka broker are skipped" >&2
+  exit 0
+}
+
+made() { # made NAME: are its jars there, and from what stands here now?
+  [ -f "$into/$1/.made" ] && [ "$(cat "$into/$1/.made")" = "$(cksum <"tests/kafka/jars/$1.xml")" ]
+}
+
+for list in tests/kafka/jars/*.xml; do
+  name=$(basename "$list" .xml)
+  made "$name" && continue
+  command -v mvn >/dev/null 2>&1 || give_up "mvn is missing (Debian, Ubuntu: apt-get install maven)"
+  echo "weir: getting the jars of tests/kafka/jars/$name.xml"
+  rm -rf "${into:?}/$name" "$into/$name.new"
+  mkdir -p "$into/$name.new"
+  mvn --batch-mode --quiet --file "$list" "$plugin:copy-dependencies" \
+    -DincludeScope=runtime -DoutputDirectory="$here/$into/$name.new" >"$into/$name.log" 2>&1 || {
+    tail -n 15 "$into/$name.log" >&2
+    give_up "Maven could not get the jars of $list (all of it: $into/$name.log)"
+  }
+  cksum <"$list" >"$into/$name.new/.made"
+  mv "$into/$name.new" "$into/$name"
+done
