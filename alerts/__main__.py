@@ -6,15 +6,25 @@ import argparse
 from pathlib import Path
 
 from alerts.generate import DIRECTORY, write
-from dashboards.links import RUNBOOKS
+from dashboards.links import VARIABLE, runbook, runbooks_url
 
 
 def main() -> None:
     """Writes the files and says where."""
     parser = argparse.ArgumentParser(prog="python -m alerts", description=__doc__)
     parser.add_argument("--out", type=Path, default=DIRECTORY, help="directory to write to")
-    parser.add_argument("--runbooks", default=RUNBOOKS, help="address that docs/runbooks has")
+    parser.add_argument(
+        "--runbooks",
+        metavar="URL",
+        default=runbooks_url(),
+        help="where the runbooks are; the alert's name comes after it, or in place of {} in it "
+        f"(default: ${VARIABLE}, else an agent on this machine, which serves them itself)",
+    )
     options = parser.parse_args()
+    try:
+        runbook("", options.runbooks)
+    except ValueError as error:
+        parser.error(str(error))
     for path in write(options.out, options.runbooks):
         print(path)  # noqa: T201 - a command's output
 

@@ -10,7 +10,7 @@ import yaml
 
 from alerts.inhibitions import INHIBITIONS
 from alerts.rules import ALERTS, RECORDINGS
-from dashboards.links import RUNBOOKS, runbook
+from dashboards.links import AGENT_RUNBOOKS, runbook
 
 if TYPE_CHECKING:
     from alerts.model import Alert, Subject
@@ -36,7 +36,7 @@ def dashboard_path(alert: Alert) -> str:
     return f"/d/{alert.dashboard}" + (f"?{choices}" if choices else "")
 
 
-def rules(runbooks: str = RUNBOOKS) -> str:
+def rules(runbooks: str = AGENT_RUNBOOKS) -> str:
     """The Prometheus rule file; the reason of each rule stands over it."""
     lines = [_HEADER, "groups:\n", "- name: weir-recordings\n", "  rules:\n"]
     lines += [
@@ -94,12 +94,12 @@ def alertmanager() -> str:
     return "".join(lines)
 
 
-def files(runbooks: str = RUNBOOKS) -> dict[str, str]:
+def files(runbooks: str = AGENT_RUNBOOKS) -> dict[str, str]:
     """Content by file name."""
     return {RULES: rules(runbooks), ALERTMANAGER: alertmanager()}
 
 
-def write(directory: Path = DIRECTORY, runbooks: str = RUNBOOKS) -> list[Path]:
+def write(directory: Path = DIRECTORY, runbooks: str = AGENT_RUNBOOKS) -> list[Path]:
     """Writes every file."""
     directory.mkdir(parents=True, exist_ok=True)
     for name, text in files(runbooks).items():

@@ -8,6 +8,8 @@ from alerts.model import Inhibition
 from alerts.rules import ALERTS
 
 _QUERY: Final = ("cluster", "namespace", "application", "query")
+_DOES_NOT_RUN: Final = ("WeirQueryGone", "WeirBatchesFailing")
+_BEHIND: Final = ("WeirFallingBehindFast", "WeirFallingBehind", "WeirNeedsCapacity")
 _OF_QUERIES: Final = tuple(one.name for one in ALERTS if one.subject == "query")
 _NOT_DOWN: Final = tuple(one.name for one in ALERTS if one.name != "WeirAgentDown")
 
@@ -30,28 +32,53 @@ INHIBITIONS: Final[tuple[Inhibition, ...]] = (
         why="No driver reaches the agent, so all its queries look gone at once.",
     ),
     Inhibition(
+        sources=("WeirSpiral",),
+        targets=_of_queries_but("WeirSpiral"),
+        equal=_QUERY,
+        why="In a spiral batches are late, hang, are killed and fail, and between two runs the "
+        "query is gone: the spiral is the one name of it all.",
+    ),
+    Inhibition(
         sources=("WeirBatchesFailing",),
         targets=("WeirQueryGone",),
         equal=_QUERY,
         why="Between two restarts that fail the query is gone: the failures say more.",
     ),
     Inhibition(
-        sources=("WeirQueryGone", "WeirBatchesFailing"),
-        targets=_of_queries_but("WeirQueryGone", "WeirBatchesFailing"),
+        sources=_DOES_NOT_RUN,
+        targets=_of_queries_but("WeirSpiral", *_DOES_NOT_RUN),
         equal=_QUERY,
         why="A query that does not run is behind, late and whatever else it was last.",
     ),
     Inhibition(
         sources=("WeirBatchHung",),
-        targets=_of_queries_but("WeirBatchHung", "WeirQueryGone", "WeirBatchesFailing"),
+        targets=_of_queries_but("WeirSpiral", *_DOES_NOT_RUN, "WeirBatchHung"),
         equal=_QUERY,
         why="A batch that hangs passes its deadline and lets the backlog grow.",
+    ),
+    Inhibition(
+        sources=("WeirBacklogStuck",),
+        targets=(*_BEHIND, "WeirTargetInfeasible", "WeirWatermarkStuck"),
+        equal=_QUERY,
+        why="A query that takes nothing falls behind.",
+    ),
+    Inhibition(
+        sources=("WeirFallingBehindFast",),
+        targets=("WeirFallingBehind", "WeirNeedsCapacity", "WeirTargetInfeasible"),
+        equal=_QUERY,
+        why="The same backlog; its runbook asks for the capacity first.",
     ),
     Inhibition(
         sources=("WeirNeedsCapacity",),
         targets=("WeirFallingBehind", "WeirTargetInfeasible"),
         equal=_QUERY,
         why="Too little capacity is why it falls behind.",
+    ),
+    Inhibition(
+        sources=("WeirWatermarkStuck",),
+        targets=("WeirStateGrowing",),
+        equal=_QUERY,
+        why="State is dropped by the watermark; while that stands still, state grows.",
     ),
     Inhibition(
         sources=("WeirAgentFull",),

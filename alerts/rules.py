@@ -12,7 +12,10 @@ from alerts.expressions import of_query, series
 from alerts.model import Alert, Recording
 from dashboards import links
 
+BACKLOG_GROWTH_5M: Final = "query:weir_backlog_seconds:deriv5m"
 BACKLOG_GROWTH: Final = "query:weir_backlog_seconds:deriv15m"
+BACKLOG_GROWTH_1H: Final = "query:weir_backlog_seconds:deriv1h"
+STATE_ROWS: Final = "query:weir_state_rows:sum"
 ROWS_RATE: Final = "query:weir_rows:rate5m"
 BATCH_P99: Final = "query:weir_batch_duration_seconds:p99_15m"
 
@@ -21,6 +24,22 @@ RECORDINGS: Final[tuple[Recording, ...]] = (
         name=BACKLOG_GROWTH,
         expression=f"deriv({series('weir_backlog_seconds')}[15m])",
         why="Seconds of backlog gained per second. 15 minutes smooth the saw-tooth of batches.",
+    ),
+    Recording(
+        name=BACKLOG_GROWTH_5M,
+        expression=f"deriv({series('weir_backlog_seconds')}[5m])",
+        why="The short window beside it: whether it still grows.",
+    ),
+    Recording(
+        name=BACKLOG_GROWTH_1H,
+        expression=f"deriv({series('weir_backlog_seconds')}[1h])",
+        why="The long window beside it: whether it grows in the large.",
+    ),
+    Recording(
+        name=STATE_ROWS,
+        expression=f"sum without (operator) ({series('weir_state_rows')})",
+        why="Rows in all of a query's state, to look back on for days. Rows and not bytes: RocksDB "
+        "reports the memory that it uses, which has a bound of its own.",
     ),
     Recording(
         name=ROWS_RATE,
@@ -45,10 +64,36 @@ _RUNNING = series("weir_batch_running_seconds")
 _DEADLINE = series("weir_checkpoint_deadline_seconds")
 _NEEDED = series("weir_required_capacity_ratio")
 _ALIVE = f"and ({_UP} == 1)"
+_OF_STATE_ALIVE = f"and {of_query('weir_lag_state')} ({_UP} == 1)"
+_ETA = series("weir_checkpoint_deadline_eta_seconds")
+_BEHIND = series("weir_backlog_seconds")
+_SOON = f"unless {series('weir_estimated_time_to_consume_seconds')} < 3600"
+_SPIRAL = series("weir_spiral_phase", matchers='phase=~"spiralling|timing_out|dead"')
+_FAILED = series("weir_batches_total", result="failed")
 _QUERY = "{{ $labels.application }}/{{ $labels.query }}"
+
+
+def _state(ago: str = "0s") -> str:
+    """Rows of state on average over an hour, some time ago."""
+    return f"avg_over_time({STATE_ROWS}[1h]{'' if ago == '0s' else f' offset {ago}'})"
+
 
 ALERTS: Final[tuple[Alert, ...]] = (
     # -- a query ----------------------------------------------------------------------------
+    Alert(
+        name="WeirSpiral",
+        severity="critical",
+        subject="query",
+        expression=f"max without (phase) (max_over_time({_SPIRAL}[5m])) == 1",
+        hold="0s",
+        why="The detector says it only after several batches in a row foresee a time-out, so there "
+        "is nothing left to wait for, and each batch that is lost makes the next one larger. Five "
+        "minutes of memory make one page of one spiral, whatever the batches between do.",
+        summary=f"{_QUERY} is in a time-out spiral, or about to be",
+        description="Batches grow faster than they are committed: the next ones are killed at "
+        "their deadline and start again, larger each time.",
+        dashboard=links.CHECKPOINTS,
+    ),
     Alert(
         name="WeirQueryGone",
         severity="critical",
@@ -95,25 +140,54 @@ ALERTS: Final[tuple[Alert, ...]] = (
         severity="warning",
         subject="query",
         expression=f"({_RUNNING} > 0.8 * {_DEADLINE})"
-        f" or ({series('weir_checkpoint_seconds')} > 0.8 * {_DEADLINE} {_ALIVE})",
+        f" or ({series('weir_checkpoint_seconds')} > 0.8 * {_DEADLINE} {_ALIVE})"
+        f" or ({_DEADLINE} - {_ETA} > 0.8 * {_DEADLINE} {_ALIVE})",
         hold="0s",
         why="0.8 of the deadline is what sizing keeps below, noise included: beyond it the limit "
-        "no longer protects the batch. Waiting would use up the time that is left.",
+        "no longer protects the batch. Running, just ended, or foreseen to pass the deadline "
+        "within the fifth that is left. Waiting would use up that time.",
         summary=f"{_QUERY}: a batch nears its deadline",
-        description="A batch took {{ $value | humanizeDuration }}, more than 80 % of the deadline "
+        description="A batch takes {{ $value | humanizeDuration }}, more than 80 % of the deadline "
         "after which something kills it. A killed batch runs again from its start.",
         dashboard=links.CHECKPOINTS,
+    ),
+    Alert(
+        name="WeirFallingBehindFast",
+        severity="critical",
+        subject="query",
+        expression=f"({_BEHIND} > 900 and {BACKLOG_GROWTH} > 0.5 and {BACKLOG_GROWTH_5M} > 0.5"
+        f" {_SOON}) {_ALIVE}",
+        hold="5m",
+        why="Half a second lost each second: it digests less than half of what arrives. At that "
+        "rate 15 minutes behind are hours by the morning. The short window ends the alert soon "
+        "after it turns.",
+        summary=f"{_QUERY} falls behind fast",
+        description="It is {{ $value | humanizeDuration }} behind, and loses more than half a "
+        "second each second.",
+        dashboard=links.QUERY,
+    ),
+    Alert(
+        name="WeirBacklogStuck",
+        severity="critical",
+        subject="query",
+        expression=f"{series('weir_lag_state', state='STALL')} == 1 {_OF_STATE_ALIVE}",
+        hold="10m",
+        why="Five batches that took nothing although there was a backlog make the state. Ten "
+        "minutes leave out a source that is being moved or a topic without a leader.",
+        summary=f"{_QUERY} commits batches and takes nothing",
+        description="There is a backlog, batches are committed, and none of them holds a row.",
+        dashboard=links.QUERY,
     ),
     Alert(
         name="WeirFallingBehind",
         severity="warning",
         subject="query",
-        expression=f"({series('weir_backlog_seconds')} > 300 and {BACKLOG_GROWTH} > 0.01"
-        f" unless {series('weir_estimated_time_to_consume_seconds')} < 3600) {_ALIVE}",
+        expression=f"({_BEHIND} > 300 and {BACKLOG_GROWTH_1H} > 0.01 and {BACKLOG_GROWTH} > 0.01"
+        f" {_SOON}) {_ALIVE}",
         hold="10m",
-        why="Below five minutes a backlog is a burst at work. Growth over 15 minutes and ten more "
-        "minutes leave out spikes that drain; a query that will have caught up within the hour "
-        "needs nobody.",
+        why="Below five minutes a backlog is a burst at work. It must grow over the hour and still "
+        "over the last 15 minutes, and ten more: that leaves out spikes that drain. A query that "
+        "will have caught up within the hour needs nobody.",
         summary=f"{_QUERY} falls behind and will not catch up",
         description="It is {{ $value | humanizeDuration }} behind, and that still grows.",
         dashboard=links.QUERY,
@@ -143,6 +217,77 @@ ALERTS: Final[tuple[Alert, ...]] = (
         description="Batches must be larger than the target allows, to digest what arrives beside "
         "their fixed cost. Weir lets them be, up to the deadline.",
         dashboard=links.QUERY,
+    ),
+    Alert(
+        name="WeirFailingOften",
+        severity="warning",
+        subject="query",
+        expression=f"increase({_FAILED}[1h]) > 2.5 and increase({_FAILED}[15m]) > 0",
+        hold="0s",
+        why="Three failures an hour with commits between are no chance and cost a start each, yet "
+        "data flows. The short window ends the alert when the failures do.",
+        summary=f"{_QUERY} fails again and again",
+        description="{{ $value | humanize }} failures in the last hour. It commits batches between "
+        "them, so it goes on, late.",
+        dashboard=links.CHECKPOINTS,
+    ),
+    Alert(
+        name="WeirRewound",
+        severity="warning",
+        subject="query",
+        expression=f"{series('weir_lag_state', state='REWIND')} == 1",
+        hold="0s",
+        why="Committed offsets never go back by themselves: somebody reset them, or the checkpoint "
+        "is an older one. Every batch from here on may be written twice.",
+        summary=f"{_QUERY} reads again what it had committed",
+        description="Its offsets went back. A sink that is not idempotent now gets rows twice.",
+        dashboard=links.QUERY,
+    ),
+    Alert(
+        name="WeirStateGrowing",
+        severity="warning",
+        subject="query",
+        expression=f"{STATE_ROWS} > 1000000 and ("
+        f"({_state()} > 1.1 * {_state('1d')} and {_state('1d')} > 1.1 * {_state('2d')})"
+        f" or ({_state()} > 1.5 * max_over_time({STATE_ROWS}[1d] offset 6h)"
+        f" and {STATE_ROWS} offset 30h > 0))",
+        hold="1h",
+        why="State that has a bound repeats itself day by day. A tenth more than at the same hour "
+        "on each of two days, or half more than the highest of the day until six hours ago, does "
+        "not. Below a million rows it is no trouble yet; an hour leaves out a re-read.",
+        summary=f"{_QUERY}: its state grows without bound",
+        description="{{ $value | humanize }} rows of state, and more every day. It will not fit in "
+        "the end, and each commit takes longer until then.",
+        dashboard=links.CHECKPOINTS,
+    ),
+    Alert(
+        name="WeirSnapshotsLate",
+        severity="warning",
+        subject="query",
+        expression=f"{series('weir_state_snapshot_lag_versions')} > 300",
+        hold="30m",
+        why="Spark uploads snapshots about once a minute: two batches a second are 120 versions "
+        "by then. 300 for half an hour means that uploads fail or cannot keep up.",
+        summary=f"{_QUERY}: snapshots of its state lag behind",
+        description="{{ $value }} versions of {{ $labels.operator }} are in no snapshot. A restart "
+        "must replay them all before its first batch.",
+        dashboard=links.CHECKPOINTS,
+    ),
+    Alert(
+        name="WeirWatermarkStuck",
+        severity="warning",
+        subject="query",
+        expression=f"{series('weir_watermark_lag_seconds')} > 3600"
+        f" and deriv({series('weir_watermark_lag_seconds')}[30m]) > 0.9"
+        f" and rate({series('weir_rows_total')}[30m]) > 0 {_ALIVE}",
+        hold="10m",
+        why="Rows come and the watermark stands still: nothing is emitted in append mode and no "
+        "state is dropped. Windows and delays of up to an hour are common; half an hour of "
+        "standing still beyond that is a source that went quiet, or a wrong clock.",
+        summary=f"{_QUERY}: its watermark stands still",
+        description="The watermark is {{ $value | humanizeDuration }} behind and does not move, "
+        "though rows are processed.",
+        dashboard=links.CHECKPOINTS,
     ),
     Alert(
         name="WeirLateRowsDropped",
@@ -264,6 +409,19 @@ ALERTS: Final[tuple[Alert, ...]] = (
         summary="A Weir agent cannot save its state",
         description="It goes on from memory. A restart now would lose what it learned and counted "
         "since the last write.",
+        dashboard=links.AGENT,
+    ),
+    Alert(
+        name="WeirNamesCollide",
+        severity="info",
+        subject="agent",
+        expression=f"increase({series('weir_agent_name_collisions_total')}[1h]) > 0",
+        hold="0s",
+        why="Two live applications of one name are told apart by their ids, so each start makes "
+        "new series: graphs and alerts lose their past.",
+        summary="Two live applications share a name",
+        description="{{ $value | humanize }} times in the last hour. The later one goes by its id "
+        "until the earlier one is gone.",
         dashboard=links.AGENT,
     ),
     Alert(

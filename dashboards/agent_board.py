@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dashboards import links
-from dashboards.frame import frame, lay_out
+from dashboards.frame import annotate, frame, lay_out
 from dashboards.panels import GREEN, RED, YELLOW, graph, link, number
 from dashboards.promql import AGENTS, by
 
@@ -21,10 +21,14 @@ def agent_board(runbooks: str) -> Dashboard:
         return [link("Runbook", links.runbook(alert, runbooks))]
 
     return lay_out(
-        frame(
-            links.AGENT,
-            "Weir / Agent",
-            "The agent itself, what its listener costs the drivers, and what gets lost on the way.",
+        annotate(
+            frame(
+                links.AGENT,
+                "Weir / Agent",
+                "The agent itself, what its listener costs the drivers, and what gets lost on "
+                "the way.",
+            ),
+            None,
         ),
         (
             "Now",
@@ -35,11 +39,13 @@ def agent_board(runbooks: str) -> Dashboard:
                     f"count({AGENTS('weir_build_info')})",
                     none="none",
                     links=runbook("WeirAgentDown"),
+                    span=3,
                 ),
                 number(
                     "Queries known",
                     "Those gone within the last hour included.",
                     f"sum({AGENTS('weir_agent_queries')})",
+                    span=3,
                 ),
                 number(
                     "Events per second",
@@ -47,6 +53,7 @@ def agent_board(runbooks: str) -> Dashboard:
                     f"sum({AGENTS.rate('weir_agent_events_total')})",
                     unit="cps",
                     links=runbook("WeirAgentBlind"),
+                    span=3,
                 ),
                 number(
                     "Judging an event, p99",
@@ -54,6 +61,7 @@ def agent_board(runbooks: str) -> Dashboard:
                     AGENTS.quantile(0.99, "weir_agent_event_seconds"),
                     unit="s",
                     thresholds=((None, GREEN), (0.01, YELLOW), (0.1, RED)),
+                    span=3,
                 ),
                 number(
                     "State saved",
@@ -61,6 +69,22 @@ def agent_board(runbooks: str) -> Dashboard:
                     f"min({AGENTS('weir_agent_state_writable')})",
                     thresholds=((None, RED), (1, GREEN)),
                     links=runbook("WeirAgentStateNotSaved"),
+                    span=3,
+                ),
+                number(
+                    "Running for",
+                    "Since the youngest agent started.",
+                    f"time() - max({AGENTS('weir_agent_start_time_seconds')})",
+                    unit="s",
+                    span=3,
+                ),
+                number(
+                    "Saved state",
+                    "Size of what the agents keep on disk. Unknown where they keep it in memory.",
+                    f"sum({AGENTS('weir_agent_state_bytes')})",
+                    unit="bytes",
+                    none="in memory",
+                    span=3,
                 ),
                 number(
                     "Scrape",
@@ -68,6 +92,7 @@ def agent_board(runbooks: str) -> Dashboard:
                     f"max({AGENTS('weir_agent_scrape_seconds')})",
                     unit="s",
                     thresholds=((None, GREEN), (0.5, YELLOW), (5, RED)),
+                    span=3,
                 ),
             ],
         ),
@@ -76,10 +101,11 @@ def agent_board(runbooks: str) -> Dashboard:
             [
                 graph(
                     "Events by type",
-                    "Heartbeats alone mean that batches hang or no query has data.",
+                    "Heartbeats alone mean that batches hang or no query has data. Recorded: "
+                    "written to the record, where one is kept.",
                     (by("type", AGENTS.rate("weir_agent_events_total")), "{{type}}"),
+                    (f"sum({AGENTS.rate('weir_agent_recorded_events_total')})", "recorded"),
                     unit="cps",
-                    stacked=True,
                 ),
                 graph(
                     "Refused, and sent twice",
@@ -217,9 +243,52 @@ def agent_board(runbooks: str) -> Dashboard:
                     unit="bytes",
                 ),
                 graph(
+                    "Killed for memory",
+                    "Processes killed under the memory limit of the agents and of the drivers on "
+                    "their hosts.",
+                    (f"sum({AGENTS.increase('weir_agent_process_oom_kills_total')})", "agent"),
+                    (
+                        by("application", AGENTS.increase("weir_driver_process_oom_kills_total")),
+                        "{{application}}",
+                    ),
+                    unit="short",
+                    links=runbook("WeirDriverMemoryNearLimit"),
+                ),
+                graph(
+                    "Driver processor",
+                    "Cores that the drivers on the agents' hosts use.",
+                    (
+                        by(
+                            "application, process",
+                            AGENTS.rate("weir_driver_process_cpu_seconds_total"),
+                        ),
+                        "{{application}}, {{process}}",
+                    ),
+                    unit="none",
+                ),
+                graph(
+                    "Threads",
+                    "A line that only rises is a leak.",
+                    (f"max({AGENTS('weir_agent_process_threads')})", "agent"),
+                    (
+                        by("application, process", AGENTS("weir_driver_process_threads"), "max"),
+                        "{{application}}, {{process}}",
+                    ),
+                    unit="short",
+                ),
+                graph(
                     "Open files",
-                    "Of the agent, and how many it may have.",
-                    (f"max({AGENTS('weir_agent_process_open_files')})", "open"),
+                    "Of the agents and of the drivers on their hosts, and how many an agent may "
+                    "have.",
+                    (f"max({AGENTS('weir_agent_process_open_files')})", "agent"),
+                    (
+                        by(
+                            "application, process",
+                            AGENTS("weir_driver_process_open_files"),
+                            "max",
+                        ),
+                        "{{application}}, {{process}}",
+                    ),
                     (f"min({AGENTS('weir_agent_process_open_files_limit')})", "limit"),
                     unit="short",
                     dashed=["limit"],

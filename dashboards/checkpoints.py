@@ -4,9 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from agent.core.judgement import SPIRAL_PHASES
 from dashboards import links
-from dashboards.frame import choose_one, frame, lay_out
-from dashboards.panels import GREEN, RED, YELLOW, graph, link, number
+from dashboards.frame import annotate, choose_one, frame, lay_out
+from dashboards.panels import (
+    GREEN,
+    RED,
+    SPIRAL_COLOURS,
+    YELLOW,
+    graph,
+    link,
+    number,
+    states,
+)
 from dashboards.promql import ONE, by
 
 if TYPE_CHECKING:
@@ -21,13 +31,16 @@ def checkpoints(runbooks: str) -> Dashboard:
         return [link("Runbook", links.runbook(alert, runbooks))]
 
     return lay_out(
-        choose_one(
-            frame(
-                links.CHECKPOINTS,
-                "Weir / Checkpoints & state",
-                "How long one query's batches take to commit, how near that is to the deadline, "
-                "and what its state holds.",
-            )
+        annotate(
+            choose_one(
+                frame(
+                    links.CHECKPOINTS,
+                    "Weir / Checkpoints & state",
+                    "How long one query's batches take to commit, how near that is to the "
+                    "deadline, and what its state holds.",
+                )
+            ),
+            ONE,
         ),
         (
             "Checkpoints",
@@ -52,7 +65,7 @@ def checkpoints(runbooks: str) -> Dashboard:
                 ),
                 number(
                     "Failures in a row",
-                    "Runs that ended with an exception since the last batch that was committed.",
+                    "Batches that were begun and lost since the last one that was committed.",
                     f"max({ONE('weir_checkpoint_failures_consecutive')})",
                     span=6,
                     thresholds=((None, GREEN), (1, YELLOW), (2, RED)),
@@ -64,6 +77,44 @@ def checkpoints(runbooks: str) -> Dashboard:
                     f"time() - max({ONE('weir_last_progress_timestamp_seconds')})",
                     unit="s",
                     span=6,
+                ),
+                number(
+                    "Time left to the deadline",
+                    "Until a batch passes the deadline: the running one, once it is late, or the "
+                    "one that the spiral's projection foresees.",
+                    f"min({ONE('weir_checkpoint_deadline_eta_seconds')})",
+                    unit="s",
+                    span=6,
+                    none="none on its way",
+                    thresholds=((None, RED), (60, YELLOW), (600, GREEN)),
+                    links=runbook("WeirDeadlineNear"),
+                ),
+                number(
+                    "Written by the last checkpoint",
+                    "What the state stores uploaded in the last batch. Unknown where they do not "
+                    "tell.",
+                    f"max({ONE('weir_checkpoint_bytes')})",
+                    unit="bytes",
+                    span=6,
+                ),
+                number(
+                    "Work done twice",
+                    "Rows attempted over rows committed, of the last batches: 1 is none.",
+                    f"max({ONE('weir_replay_amplification_ratio')})",
+                    unit="none",
+                    span=6,
+                    thresholds=((None, GREEN), (1.2, YELLOW), (2, RED)),
+                    decimals=2,
+                    links=runbook("WeirSpiral"),
+                ),
+                number(
+                    "Snapshots behind",
+                    "Versions of the state that no uploaded snapshot holds: what a restart must "
+                    "replay. Unknown without state.",
+                    f"max({ONE('weir_state_snapshot_lag_versions')})",
+                    span=6,
+                    thresholds=((None, GREEN), (100, YELLOW), (300, RED)),
+                    links=runbook("WeirSnapshotsLate"),
                 ),
                 graph(
                     "Checkpoint time against deadline",
@@ -85,6 +136,13 @@ def checkpoints(runbooks: str) -> Dashboard:
                     stacked=True,
                 ),
                 graph(
+                    "Checkpoints by result",
+                    "Checkpoints per second. A replayed one counts under completed too.",
+                    (by("result", ONE.rate("weir_checkpoints_total")), "{{result}}"),
+                    unit="cps",
+                    colours={"failed": RED, "replayed": YELLOW, "completed": GREEN},
+                ),
+                graph(
                     "Failures by cause",
                     "Runs that ended with an exception, over the range of a point.",
                     (
@@ -94,6 +152,32 @@ def checkpoints(runbooks: str) -> Dashboard:
                     unit="short",
                     links=runbook("WeirBatchesFailing"),
                 ),
+            ],
+        ),
+        (
+            "The way into a spiral",
+            [
+                states(
+                    "Spiral",
+                    "Pressured: the backlog grows, batches do not. Spiralling: batches grow "
+                    "towards the deadline. Timing out: one was killed and comes again. Dead: the "
+                    "same one was lost three times or more.",
+                    *(
+                        (f"max({ONE('weir_spiral_phase', phase=phase)})", phase)
+                        for phase in SPIRAL_PHASES
+                    ),
+                    colours=SPIRAL_COLOURS,
+                    links=runbook("WeirSpiral"),
+                ),
+                graph(
+                    "Gain of the loop",
+                    "From a batch's duration to the next one's. Below 1 it settles; from 1 on each "
+                    "batch makes the next one longer, unless a limit binds.",
+                    (f"max({ONE('weir_spiral_gain')})", "gain"),
+                    unit="none",
+                    thresholds=((None, GREEN), (1, RED)),
+                    links=runbook("WeirSpiral"),
+                ),
                 graph(
                     "Rows run again",
                     "Rows per second of batches that ran again under their old number, beside all "
@@ -101,6 +185,7 @@ def checkpoints(runbooks: str) -> Dashboard:
                     (f"sum({ONE.rate('weir_replayed_rows_total')})", "run again"),
                     (f"sum({ONE.rate('weir_rows_total')})", "all"),
                     unit="rowsps",
+                    links=runbook("WeirFailingOften"),
                 ),
             ],
         ),
@@ -112,6 +197,7 @@ def checkpoints(runbooks: str) -> Dashboard:
                     "How far the watermark was behind at the end of the last batch.",
                     (f"max({ONE('weir_watermark_lag_seconds')})", "watermark lag"),
                     unit="s",
+                    links=runbook("WeirWatermarkStuck"),
                 ),
                 graph(
                     "Late rows dropped",
@@ -133,14 +219,13 @@ def checkpoints(runbooks: str) -> Dashboard:
                     "missing watermark or time-out.",
                     (by("operator", ONE("weir_state_rows"), "max"), "{{operator}}"),
                     unit="short",
-                    span=8,
+                    links=runbook("WeirStateGrowing"),
                 ),
                 graph(
                     "State memory",
                     "Memory that each operator's state uses, as Spark reports it.",
                     (by("operator", ONE("weir_state_bytes"), "max"), "{{operator}}"),
                     unit="bytes",
-                    span=8,
                 ),
                 graph(
                     "State commit",
@@ -148,7 +233,18 @@ def checkpoints(runbooks: str) -> Dashboard:
                     "over tasks.",
                     (by("operator", ONE("weir_state_commit_seconds"), "max"), "{{operator}}"),
                     unit="s",
-                    span=8,
+                ),
+                graph(
+                    "Snapshots not uploaded yet",
+                    "Versions of each operator's state that no uploaded snapshot holds. A "
+                    "saw-tooth is as it should be; a line that only rises means that uploads "
+                    "fail.",
+                    (
+                        by("operator", ONE("weir_state_snapshot_lag_versions"), "max"),
+                        "{{operator}}",
+                    ),
+                    unit="short",
+                    links=runbook("WeirSnapshotsLate"),
                 ),
             ],
         ),

@@ -8,8 +8,8 @@ from grafana_foundation_sdk.builders import dashboard as builders
 from grafana_foundation_sdk.models import dashboard as models
 
 from dashboards import links
-from dashboards.panels import SOURCE
-from dashboards.promql import FIXED
+from dashboards.panels import RED, SOURCE
+from dashboards.promql import FIXED, Scope
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,6 +47,38 @@ def frame(uid: str, title: str, description: str) -> builders.Dashboard:
             _to("Agent", links.AGENT),
         ]
     )
+
+
+def annotate(
+    board: builders.Dashboard, of: Scope | None, *, decisions: bool = False
+) -> builders.Dashboard:
+    """Marks over all graphs: alerts while they fire, and what moved a limit.
+
+    ``of``: whose alerts; None: those of agents and applications, which name no query.
+    """
+    whose = 'query=""' if of is None else of.matchers("application", "query")
+    chosen = ",".join(f'{label}=~"${label}"' for label in FIXED)
+    board.annotation(
+        _marks("Alerts", RED)
+        .expr(f'ALERTS{{component="weir",alertstate="firing",{chosen},{whose}}}')
+        .step("60s")
+        .title_format("{{alertname}}")
+        .text_format("{{severity}}: {{application}} {{query}}")
+        .tag_keys("severity")
+    )
+    if decisions and of is not None:
+        moved = of("weir_grants_total", matchers='reason!~"hold:.*|mode:.*|renew"')
+        board.annotation(
+            _marks("Decisions", "blue")
+            # The range is the step, so that each decision is one mark; shorter than two scrapes
+            # it would hold no increase.
+            .expr(f"sum by (application, query, reason) (increase({moved}[2m])) > 0")
+            .step("120s")
+            .title_format("Limit: {{reason}}")
+            .text_format("{{application}} {{query}}")
+            .tag_keys("reason")
+        )
+    return board
 
 
 def choose_many(board: builders.Dashboard) -> builders.Dashboard:
@@ -87,6 +119,10 @@ def lay_out(
     for number, placed in enumerate(built.panels or [], start=1):
         placed.id_val = number
     return built
+
+
+def _marks(name: str, colour: str) -> builders.AnnotationQuery:
+    return builders.AnnotationQuery().name(name).datasource(SOURCE).icon_color(colour).enable(True)
 
 
 def _all_of(name: str, query: str) -> builders.QueryVariable:

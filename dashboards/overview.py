@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dashboards import links
-from dashboards.frame import CHOSEN, choose_many, frame, lay_out
+from dashboards.frame import CHOSEN, annotate, choose_many, frame, lay_out
 from dashboards.panels import (
     GREEN,
     RED,
@@ -47,12 +47,15 @@ def overview(runbooks: str) -> Dashboard:
         return [link("Runbook", links.runbook(alert, runbooks))]
 
     return lay_out(
-        choose_many(
-            frame(
-                links.OVERVIEW,
-                "Weir / Overview",
-                "Every streaming query, worst first. A row's query leads to its own dashboard.",
-            )
+        annotate(
+            choose_many(
+                frame(
+                    links.OVERVIEW,
+                    "Weir / Overview",
+                    "Every streaming query, worst first. A row's query leads to its own dashboard.",
+                )
+            ),
+            MANY,
         ),
         (
             "Fleet",

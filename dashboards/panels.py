@@ -35,6 +35,23 @@ STATE_COLOURS: Final = {
     "stalled": "red",
     "terminated": "gray",
 }
+#: The same for the way into a spiral, and for what the backlog does.
+SPIRAL_COLOURS: Final = {
+    "none": "green",
+    "pressured": "yellow",
+    "spiralling": "orange",
+    "timing_out": "red",
+    "dead": "dark-red",
+}
+LAG_COLOURS: Final = {
+    "OK": "green",
+    "WARN": "yellow",
+    "ERR": "orange",
+    "STOP": "red",
+    "STALL": "red",
+    "REWIND": "purple",
+    "UNKNOWN": "gray",
+}
 
 
 def graph(
@@ -138,7 +155,12 @@ def number(
 
 
 def states(
-    title: str, description: str, *queries: Query, colours: Mapping[str, str], span: int = 24
+    title: str,
+    description: str,
+    *queries: Query,
+    colours: Mapping[str, str],
+    span: int = 24,
+    links: Sequence[builders.DashboardLink] = (),
 ) -> statetimeline.Panel:
     """State sets over time: a row for each state, coloured while it is the present one."""
     panel = (
@@ -168,6 +190,7 @@ def states(
             .placement(common.LegendPlacement.BOTTOM)
             .calcs([])
         )
+        .links(list(links))
     )
     for query in _queries(queries):
         panel.with_target(query)
@@ -207,6 +230,7 @@ def rows_of(
     worst_first: str,
     link: tuple[str, str, str] | None = None,
     height: int = 12,
+    span: int = 24,
 ) -> table.Panel:
     """A table with a row for each set of ``keys``, sorted by one column, descending.
 
@@ -217,7 +241,7 @@ def rows_of(
         .title(title)
         .description(description)
         .datasource(SOURCE)
-        .span(24)
+        .span(span)
         .height(height)
         .filterable(True)
         .sort_by([common_builders.TableSortByFieldState().display_name(worst_first).desc(True)])

@@ -29,8 +29,12 @@ class Scope:
         """Matchers by label, operator included: ``application='=~"$application"'``."""
         self._matchers = {**{label: f'=~"${label}"' for label in FIXED}, **matchers}
 
-    def __call__(self, name: str, **labels: str) -> str:
-        """A selector of one metric; ``labels`` are exact values.
+    def matchers(self, *labels: str) -> str:
+        """What it asks of these labels, for series that are not of the catalogue (``ALERTS``)."""
+        return ",".join(f"{label}{self._matchers[label]}" for label in labels)
+
+    def __call__(self, name: str, *, matchers: str = "", **labels: str) -> str:
+        """A selector of one metric; ``labels`` are exact values, ``matchers`` any others.
 
         Raises KeyError for a metric or label that does not exist, ValueError for a value that the
         label never has.
@@ -40,13 +44,14 @@ class Scope:
             values = one.values_of(label)
             if values and value not in values:
                 raise ValueError(f"{name}: {label} is never {value!r}")
-        matchers = [
+        asked = [
             f"{label}{matcher}"
             for label, matcher in self._matchers.items()
             if label in FIXED or label in one.label_names
         ]
-        matchers += [f'{label}="{value}"' for label, value in labels.items()]
-        return f"{name}{{{','.join(matchers)}}}"
+        asked += [f'{label}="{value}"' for label, value in labels.items()]
+        asked += [matchers] if matchers else []
+        return f"{name}{{{','.join(asked)}}}"
 
     def rate(self, name: str, **labels: str) -> str:
         """Increase per second of a counter."""

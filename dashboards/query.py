@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from agent.core.judgement import LAG_STATES, MODES
 from agent.export.catalogue import BY_NAME
 from dashboards import links
-from dashboards.frame import choose_one, frame, lay_out
+from dashboards.frame import annotate, choose_one, frame, lay_out
 from dashboards.panels import (
     GREEN,
+    LAG_COLOURS,
     RED,
     STATE_COLOURS,
     YELLOW,
+    Column,
     graph,
     link,
     number,
+    rows_of,
     states,
 )
 from dashboards.promql import ONE, by
@@ -34,13 +38,17 @@ def query(runbooks: str) -> Dashboard:
         return [link("Runbook", links.runbook(alert, runbooks))]
 
     return lay_out(
-        choose_one(
-            frame(
-                links.QUERY,
-                "Weir / Query",
-                "One streaming query: what arrives, what it may take, what it takes, and where its "
-                "time goes.",
-            )
+        annotate(
+            choose_one(
+                frame(
+                    links.QUERY,
+                    "Weir / Query",
+                    "One streaming query: what arrives, what it may take, what it takes, and "
+                    "where its time goes.",
+                )
+            ),
+            ONE,
+            decisions=True,
         ),
         (
             "Now",
@@ -94,6 +102,53 @@ def query(runbooks: str) -> Dashboard:
                     "What the query did, and when.",
                     *((f"max({ONE('weir_query_state', state=state)})", state) for state in STATES),
                     colours=STATE_COLOURS,
+                    span=12,
+                    links=runbook("WeirBatchHung"),
+                ),
+                states(
+                    "Lag state",
+                    "What the backlog does. WARN: it grows. ERR: it holds more than the time "
+                    "looked at. STOP: nothing is committed. STALL: batches take nothing. REWIND: "
+                    "the query reads again what it had committed.",
+                    *(
+                        (f"max({ONE('weir_lag_state', state=state)})", state)
+                        for state in LAG_STATES
+                    ),
+                    colours=LAG_COLOURS,
+                    span=12,
+                    links=runbook("WeirBacklogStuck"),
+                ),
+                states(
+                    "What Weir may do",
+                    "Nothing, decide without acting, or act; and whether somebody holds the limit "
+                    "by hand.",
+                    *((f"max({ONE('weir_query_mode', mode=mode)})", mode) for mode in MODES),
+                    (f"max({ONE('weir_query_held')})", "held by hand"),
+                    colours={
+                        "off": "gray",
+                        "dry-run": "blue",
+                        "on": GREEN,
+                        "held by hand": YELLOW,
+                    },
+                    span=12,
+                    links=runbook("WeirLimitHeldLong"),
+                ),
+                rows_of(
+                    "What it is",
+                    "Control: live, the limit is moved while the query runs; advice, it can only "
+                    "be told; none, nothing limits this trigger.",
+                    ("spark_version", "trigger", "control", "run_id"),
+                    [
+                        Column(
+                            "Runs",
+                            "max by (spark_version, trigger, control, run_id) "
+                            f"({ONE('weir_query_info')})",
+                            texts={"1": ("last heard of so", GREEN)},
+                        )
+                    ],
+                    worst_first="Runs",
+                    height=6,
+                    span=12,
                 ),
             ],
         ),
@@ -120,10 +175,11 @@ def query(runbooks: str) -> Dashboard:
                 ),
                 graph(
                     "Backlog by source",
-                    "What no batch has admitted yet, in each source's own unit. Files may be a "
-                    "lower bound.",
+                    "What no batch has admitted yet, in each source's own unit; files may be a "
+                    "lower bound. All together in rows, with what has arrived since.",
                     (by("source", ONE("weir_backlog_rows"), "max"), "source {{source}}, rows"),
                     (by("source", ONE("weir_backlog_files"), "max"), "source {{source}}, files"),
+                    (f"max({ONE('weir_backlog_estimated_rows')})", "all, as rows, by now"),
                     unit="short",
                 ),
                 graph(
@@ -219,6 +275,25 @@ def query(runbooks: str) -> Dashboard:
                     dashed=["target", "deadline"],
                     colours={"target": GREEN, "deadline": RED},
                     links=runbook("WeirDeadlineNear"),
+                ),
+                graph(
+                    "What a batch costs",
+                    "Fixed: what a batch takes however few rows it holds, learned. Above half the "
+                    "target, small batches mostly pay for themselves.",
+                    (f"max({ONE('weir_fixed_cost_seconds')})", "fixed"),
+                    (f"max({ONE('weir_target_batch_seconds')})", "target"),
+                    unit="s",
+                    dashed=["target"],
+                    colours={"target": GREEN},
+                    links=runbook("WeirTargetInfeasible"),
+                ),
+                graph(
+                    "Held back by the limit",
+                    "Share of the last minute in which the limit held back a backlog: the limit at "
+                    "work.",
+                    (f"max({ONE('weir_pressure_ratio')})", "held back"),
+                    unit="percentunit",
+                    maximum=1,
                 ),
                 graph(
                     "Batch phases",

@@ -20,7 +20,7 @@ from agent import __version__
 from agent.core.decode import MalformedRequest, decode_request
 from agent.core.fleet import Order, UnknownQuery
 from agent.core.names import label
-from agent.export import page
+from agent.export import page, runbooks
 from agent.export.catalogue import OTHER, REQUEST_REFUSALS
 from agent.export.prometheus import EventTimer, Exporter
 from agent.service import memory
@@ -127,6 +127,7 @@ class Service:
             Route("/v1/queries", self._queries, methods=["GET"]),
             Route("/v1/queries/{rest:path}", self._query, methods=["GET", "POST"]),
             *page.routes(),
+            *runbooks.routes(),
         ]
         inner = Starlette(
             routes=routes,

@@ -1,7 +1,8 @@
 """For each alert: series under which it stays silent, and series under which it fires, and when.
 
-Minutes count from the first sample; there is one a minute. A series is written as promtool does:
-``1+2x10`` starts at 1 and adds 2 ten times, ``_`` is a missing sample.
+Steps count from the first sample; there is one a step, which is a minute unless the case says so.
+A series is written as promtool does: ``1+2x10`` starts at 1 and adds 2 ten times, ``_`` is a
+missing sample.
 """
 
 from __future__ import annotations
@@ -32,17 +33,18 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     """``fires`` maps series to samples; it must be silent at ``silent_at`` and fire at ``at``.
 
     Each of ``quiet`` is a set of series, just on the other side of the threshold or rightly
-    excused, under which it never fires up to minute ``at`` + 60.
+    excused, under which it never fires up to step ``at`` + 60.
     """
 
     alert: str
     fires: dict[str, str]
-    at: int  # minute from which on it fires
+    at: int  # step from which on it fires
     labels: dict[str, str]
     summary: str
     description: str
     quiet: tuple[dict[str, str], ...]
-    silent_at: int | None = None  # the minute before, unless it can fire from the start
+    silent_at: int | None = None  # the step before, unless it can fire from the start
+    step_minutes: int = 1
 
     @property
     def last_silent(self) -> int:
@@ -58,7 +60,39 @@ def _info(trigger: str) -> str:
     return q("weir_query_info", trigger=trigger, **_INFO)
 
 
+def _grown(*days: str) -> dict[str, str]:
+    """Rows of state in two operators, a sample every ten minutes: 144 a day."""
+    values = " ".join(days)
+    return {
+        q("weir_state_rows", operator="0:dedupe"): values,
+        q("weir_state_rows", operator="1:join"): "0x430",
+    }
+
+
 CASES: Final[tuple[Case, ...]] = (
+    Case(
+        alert="WeirSpiral",
+        fires={
+            q("weir_spiral_phase", phase="none"): "1x9 0x120",
+            q("weir_spiral_phase", phase="pressured"): "0x130",
+            q("weir_spiral_phase", phase="spiralling"): "0x9 1x2 0x120",
+            q("weir_spiral_phase", phase="timing_out"): "0x12 1x2 0x120",
+            q("weir_spiral_phase", phase="dead"): "0x15 1x120",
+        },
+        at=10,
+        labels=_OF_QUERY,
+        summary="orders/enrich is in a time-out spiral, or about to be",
+        description="Batches grow faster than they are committed: the next ones are killed at "
+        "their deadline and start again, larger each time.",
+        quiet=(
+            {
+                q("weir_spiral_phase", phase="pressured"): "0x9 1x120",
+                q("weir_spiral_phase", phase="spiralling"): "0x130",
+                q("weir_spiral_phase", phase="timing_out"): "0x130",
+                q("weir_spiral_phase", phase="dead"): "0x130",
+            },
+        ),
+    ),
     Case(
         alert="WeirQueryGone",
         fires={
@@ -126,7 +160,7 @@ CASES: Final[tuple[Case, ...]] = (
         at=9,
         labels=_OF_QUERY,
         summary="orders/enrich: a batch nears its deadline",
-        description="A batch took 9m 0s, more than 80 % of the deadline after which something "
+        description="A batch takes 9m 0s, more than 80 % of the deadline after which something "
         "kills it. A killed batch runs again from its start.",
         quiet=(
             {
@@ -148,7 +182,7 @@ CASES: Final[tuple[Case, ...]] = (
         at=5,
         labels=_OF_QUERY,
         summary="orders/enrich: a batch nears its deadline",
-        description="A batch took 8m 1s, more than 80 % of the deadline after which something "
+        description="A batch takes 8m 1s, more than 80 % of the deadline after which something "
         "kills it. A killed batch runs again from its start.",
         quiet=(
             {
@@ -156,6 +190,59 @@ CASES: Final[tuple[Case, ...]] = (
                 q("weir_checkpoint_deadline_seconds"): "600x120",
                 q("weir_query_up"): "0x120",  # gone: that is another alert
             },
+        ),
+    ),
+    Case(
+        alert="WeirDeadlineNear",  # foreseen: none runs, and the last one was short enough
+        fires={
+            q("weir_checkpoint_seconds"): "100x120",
+            q("weir_checkpoint_deadline_seconds"): "600x130",
+            q("weir_checkpoint_deadline_eta_seconds"): "_x4 120x2 119x120",
+            **_UP,
+        },
+        at=7,
+        labels=_OF_QUERY,
+        summary="orders/enrich: a batch nears its deadline",
+        description="A batch takes 8m 1s, more than 80 % of the deadline after which something "
+        "kills it. A killed batch runs again from its start.",
+        quiet=(
+            {
+                q("weir_checkpoint_deadline_seconds"): "600x120",
+                q("weir_checkpoint_deadline_eta_seconds"): "10x120",
+                q("weir_query_up"): "0x120",
+            },
+        ),
+    ),
+    Case(
+        alert="WeirFallingBehindFast",
+        # A second lost each second: 900 s at minute 15, held for five from 16 on.
+        fires={q("weir_backlog_seconds"): "0+60x120", **_UP},
+        at=21,
+        labels=_OF_QUERY,
+        summary="orders/enrich falls behind fast",
+        description="It is 21m 0s behind, and loses more than half a second each second.",
+        quiet=(
+            {q("weir_backlog_seconds"): "0+30x120", **_UP},  # half a second a second
+            {q("weir_backlog_seconds"): "0+60x17 900+0x100", **_UP},  # it turned
+            {
+                q("weir_backlog_seconds"): "0+60x120",
+                q("weir_estimated_time_to_consume_seconds"): "3599x120",
+                **_UP,
+            },
+            {q("weir_backlog_seconds"): "0+60x120", q("weir_query_up"): "0x120"},
+        ),
+    ),
+    Case(
+        alert="WeirBacklogStuck",
+        fires={q("weir_lag_state", state="STALL"): "0x4 1x120", **_UP},
+        at=15,
+        labels={**_OF_QUERY, "state": "STALL"},
+        summary="orders/enrich commits batches and takes nothing",
+        description="There is a backlog, batches are committed, and none of them holds a row.",
+        quiet=(
+            {q("weir_lag_state", state="STALL"): "0x4 1x9 0x100", **_UP},
+            {q("weir_lag_state", state="STALL"): "1x120", q("weir_query_up"): "0x120"},
+            {q("weir_lag_state", state="ERR"): "1x120", **_UP},
         ),
     ),
     Case(
@@ -208,6 +295,101 @@ CASES: Final[tuple[Case, ...]] = (
             {
                 q("weir_target_feasible"): "0x120",
                 q("weir_required_capacity_ratio"): "1.1x120",  # then it needs capacity
+            },
+        ),
+    ),
+    Case(
+        alert="WeirFailingOften",
+        # One, then one more every 20 minutes: the third is seen at minute 45.
+        fires={q("weir_batches_total", result="failed"): "0x4 1x19 2x19 3x1 3x19"},
+        at=45,
+        labels={**_OF_QUERY, "result": "failed"},
+        summary="orders/enrich fails again and again",
+        description="3 failures in the last hour. It commits batches between them, so it goes on, "
+        "late.",
+        quiet=(
+            {q("weir_batches_total", result="failed"): "0x4 1x19 2x120"},
+            {q("weir_batches_total", result="completed"): "0+9x120"},
+        ),
+    ),
+    Case(
+        alert="WeirRewound",
+        fires={q("weir_lag_state", state="REWIND"): "0x4 1x120"},
+        at=5,
+        labels={**_OF_QUERY, "state": "REWIND"},
+        summary="orders/enrich reads again what it had committed",
+        description="Its offsets went back. A sink that is not idempotent now gets rows twice.",
+        quiet=({q("weir_lag_state", state="ERR"): "1x120"},),
+    ),
+    Case(
+        alert="WeirStateGrowing",  # a steady growth without end: a million more every day
+        fires=_grown("2000000+6945x430"),
+        step_minutes=10,
+        # Two days and an hour are needed to compare; held for an hour more.
+        at=294,
+        labels=_OF_QUERY,
+        summary="orders/enrich: its state grows without bound",
+        description="4.042M rows of state, and more every day. It will not fit in the end, and "
+        "each commit takes longer until then.",
+        quiet=(
+            _grown("2000000+1300x430"),  # nine in a hundred
+            _grown("0+6000x20 120000x410"),  # less than a million
+            # By day up, by night down, the same every day.
+            _grown("2000000+30000x71 4160000-30000x71 " * 2, "2000000+30000x71 4160000-30000x71"),
+            _grown("0+100000x71 7200000x350"),  # fills its window after a start, then stands
+        ),
+    ),
+    Case(
+        alert="WeirStateGrowing",  # steady for a day and more, then a leak
+        fires=_grown("2000000x199 2000000+100000x200"),
+        step_minutes=10,
+        at=220,
+        labels=_OF_QUERY,
+        summary="orders/enrich: its state grows without bound",
+        description="4M rows of state, and more every day. It will not fit in the end, and each "
+        "commit takes longer until then.",
+        quiet=(_grown("2000000x199 2000000+100000x3 2900000x200"),),
+    ),
+    Case(
+        alert="WeirSnapshotsLate",
+        fires={q("weir_state_snapshot_lag_versions", operator="0:dedupe"): "300x4 301x120"},
+        at=35,
+        labels={**_OF_QUERY, "operator": "0:dedupe"},
+        summary="orders/enrich: snapshots of its state lag behind",
+        description="301 versions of 0:dedupe are in no snapshot. A restart must replay them all "
+        "before its first batch.",
+        quiet=(
+            {q("weir_state_snapshot_lag_versions", operator="0:dedupe"): "300x120"},
+            {q("weir_state_snapshot_lag_versions", operator="0:dedupe"): "900x29 10x120"},
+        ),
+    ),
+    Case(
+        alert="WeirWatermarkStuck",
+        fires={
+            q("weir_watermark_lag_seconds"): "0+60x120",
+            q("weir_rows_total"): "0+100x120",
+            **_UP,
+        },
+        at=71,  # past an hour at minute 61, held for ten
+        labels=_OF_QUERY,
+        summary="orders/enrich: its watermark stands still",
+        description="The watermark is 1h 11m 0s behind and does not move, though rows are "
+        "processed.",
+        quiet=(
+            {  # idle by night
+                q("weir_watermark_lag_seconds"): "0+60x120",
+                q("weir_rows_total"): "100x140",
+                **_UP,
+            },
+            {  # far behind, and moving
+                q("weir_watermark_lag_seconds"): "7200+30x140",
+                q("weir_rows_total"): "0+100x140",
+                **_UP,
+            },
+            {
+                q("weir_watermark_lag_seconds"): "0+60x140",
+                q("weir_rows_total"): "0+100x140",
+                q("weir_query_up"): "0x140",
             },
         ),
     ),
@@ -374,6 +556,16 @@ CASES: Final[tuple[Case, ...]] = (
         description="It goes on from memory. A restart now would lose what it learned and counted "
         "since the last write.",
         quiet=({"weir_agent_state_writable" + AGENT: "1x4 0x4 1x120"},),
+    ),
+    Case(
+        alert="WeirNamesCollide",
+        fires={"weir_agent_name_collisions_total" + AGENT: "0x4 1x120"},
+        at=5,
+        labels=LABELS,
+        summary="Two live applications share a name",
+        description="1 times in the last hour. The later one goes by its id until the earlier "
+        "one is gone.",
+        quiet=({"weir_agent_name_collisions_total" + AGENT: "2x120"},),
     ),
     Case(
         alert="WeirAgentScrapeErrors",

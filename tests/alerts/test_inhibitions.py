@@ -166,6 +166,40 @@ def _alert(run: str, name: str, query: str = "", **labels: str) -> dict[str, str
             {("WeirBatchesFailing", "a")},
         ),
         (
+            "spiral",
+            [
+                ("WeirSpiral", "a"),
+                ("WeirBatchHung", "a"),
+                ("WeirBatchesFailing", "a"),
+                ("WeirDeadlineNear", "a"),
+                ("WeirFallingBehindFast", "a"),
+                ("WeirFallingBehind", "a"),
+                ("WeirQueryGone", "a"),
+                ("WeirQueryGone", "b"),
+            ],
+            {("WeirSpiral", "a"), ("WeirQueryGone", "b")},
+        ),
+        (
+            "fast",
+            [
+                ("WeirFallingBehindFast", "a"),
+                ("WeirFallingBehind", "a"),
+                ("WeirNeedsCapacity", "a"),
+                ("WeirTargetInfeasible", "a"),
+            ],
+            {("WeirFallingBehindFast", "a")},
+        ),
+        (
+            "stuck",
+            [("WeirBacklogStuck", "a"), ("WeirFallingBehindFast", "a"), ("WeirFallingBehind", "a")],
+            {("WeirBacklogStuck", "a")},
+        ),
+        (
+            "watermark",
+            [("WeirWatermarkStuck", "a"), ("WeirStateGrowing", "a"), ("WeirStateGrowing", "b")],
+            {("WeirWatermarkStuck", "a"), ("WeirStateGrowing", "b")},
+        ),
+        (
             "gone",
             [("WeirQueryGone", "a"), ("WeirLimitHeldLong", "a"), ("WeirQueryGone", "b")],
             {("WeirQueryGone", "a"), ("WeirQueryGone", "b")},
