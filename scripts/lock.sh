@@ -18,8 +18,10 @@ fi
 # Each of the first is bound to the versions of those before, so in this order; the spark-* are
 # environments of their own.
 for name in agent build run dev spark-3.5 spark-4.0 spark-4.2 spark-4.3; do
+  oldest=3.10
+  [ "$name" = spark-4.3 ] && oldest=3.11
   # An existing pin is kept while it satisfies the .in file; UPGRADE=1 takes the newest.
-  "$uv" pip compile --quiet --universal --python-version 3.10 --generate-hashes --no-header \
+  "$uv" pip compile --quiet --universal --python-version "$oldest" --generate-hashes --no-header \
     --no-emit-index-url --no-emit-find-links --no-annotate ${UPGRADE:+--upgrade} \
     "requirements/$name.in" -o "requirements/$name.txt"
   echo "requirements/$name.txt: $(grep -c '^[a-z0-9]' "requirements/$name.txt") pins"

@@ -7,13 +7,16 @@ options where they are known, and gives findings. What is not known is not judge
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from agent.checkpoint.folder import local_path
-from agent.checkpoint.soundness import Finding, Severity
 from agent.checkpoint.watched import same_place
+from agent.core.judgement import Finding, Severity
+
+if TYPE_CHECKING:
+    from agent.checkpoint.layout import Checkpoint
 
 #: Every check's name: what the label ``check`` of a metric can be.
 CHECKS: Final = (
@@ -62,6 +65,7 @@ class QueryFacts(msgspec.Struct, frozen=True, kw_only=True):
     checkpoint_location: str = ""
     master: str = ""
     deadline_seconds: float | None = None
+    conf: dict[str, str] = {}  # Spark's, as the query's start told it
     options: dict[str, str] = {}  # of sources and sink, where the job tells them
     others: dict[str, str] = {}  # live queries → their checkpoint locations
     offset_times_ms: list[int] = []  # of the offset log, in order of batches
@@ -74,8 +78,15 @@ def audit(facts: QueryFacts) -> list[Finding]:
         *_sink(facts),
         *_location(facts),
         *_writers(facts),
+        *_progress(facts),
         *_transactions(facts),
     ]
+
+
+def offset_times(checkpoint: Checkpoint) -> list[int]:
+    """When each batch was planned, in order of batches; epoch milliseconds."""
+    times = (checkpoint.offsets[batch].timestamp_ms for batch in sorted(checkpoint.offsets))
+    return [time for time in times if time is not None]
 
 
 def _sources(facts: QueryFacts) -> list[Finding]:
@@ -196,6 +207,20 @@ def _writers(facts: QueryFacts) -> list[Finding]:
             " earlier one",
             "either the driver's clock was set back, or two queries write to this checkpoint:"
             " make sure that only one does",
+        )
+    ]
+
+
+def _progress(facts: QueryFacts) -> list[Finding]:
+    if facts.conf.get("asyncProgressTrackingEnabled") != "true":
+        return []
+    return [
+        _finding(
+            "asynchronous_progress",
+            "warning",
+            "asyncProgressTrackingEnabled is true: batches run before their offsets are on the"
+            " disk, so after a failure rows come again in other batches",
+            "make the sink tolerate repeats by row key, or turn it off where exactly once matters",
         )
     ]
 

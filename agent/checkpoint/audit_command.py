@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 import msgspec
 from rich.console import Console
 
-from agent.checkpoint.audit import QueryFacts, audit
+from agent.checkpoint.audit import QueryFacts, audit, offset_times
 from agent.checkpoint.commands import counting, print_json
 from agent.checkpoint.folder import open_folder, reported
 from agent.checkpoint.layout import Checkpoint, read_checkpoint
 from agent.checkpoint.render import show_findings
-from agent.checkpoint.soundness import Finding, judge
+from agent.checkpoint.soundness import judge
 from agent.checkpoint.watched import Watched, ask
+from agent.core.judgement import Finding
 
 if TYPE_CHECKING:
     from agent.client import ClientSettings
@@ -52,7 +53,6 @@ def run_audit(address: str, *, agent: ClientSettings | None, as_json: bool) -> i
 
 def facts_of(checkpoint: Checkpoint, known: list[Watched]) -> QueryFacts:
     """What the checkpoint and the agent tell of its query."""
-    times = [checkpoint.offsets[batch].timestamp_ms for batch in sorted(checkpoint.offsets)]
     owner = known[0] if known else None
     return QueryFacts(
         query=f"{owner.application}/{owner.query}" if owner else "",
@@ -63,5 +63,5 @@ def facts_of(checkpoint: Checkpoint, known: list[Watched]) -> QueryFacts:
         others={
             f"{one.application}/{one.query}": checkpoint.name for one in known[1:] if one.alive
         },
-        offset_times_ms=[time for time in times if time is not None],
+        offset_times_ms=offset_times(checkpoint),
     )

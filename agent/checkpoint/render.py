@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from agent.checkpoint.report import Report
     from agent.checkpoint.rescue_command import RescueReport
     from agent.checkpoint.savepoint_command import SavepointReport
-    from agent.checkpoint.soundness import Finding
+    from agent.core.judgement import Finding
 
 _COLOURS: Final = {"error": "red", "warning": "yellow", "info": "cyan"}
 

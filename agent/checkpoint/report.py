@@ -9,13 +9,13 @@ import msgspec
 
 from agent.checkpoint.layout import Checkpoint, SourceKind
 from agent.checkpoint.soundness import (
-    Finding,
     Restart,
     Soundness,
     StoreSize,
     admitted,
     open_batches,
 )
+from agent.core.judgement import Finding
 
 
 class SourceReport(msgspec.Struct, frozen=True):

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Final, Literal
 import msgspec
 
 from agent.checkpoint.layout import Checkpoint, chain_of, log_offset, schema_batch
-from agent.checkpoint.soundness import Finding, looks_asynchronous, open_batches
+from agent.checkpoint.soundness import looks_asynchronous, open_batches
+from agent.core.judgement import Finding
 
 if TYPE_CHECKING:
     from agent.checkpoint.folder import FileEntry

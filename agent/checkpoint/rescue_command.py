@@ -16,9 +16,10 @@ from agent.checkpoint.limit import LimitAdvice, advise
 from agent.checkpoint.render import show_findings, show_rescue
 from agent.checkpoint.rescue import QUIET_SECONDS, Plan, plan_rescue, refuse_if_held
 from agent.checkpoint.sink import SinkKind, SinkVerdict, judge_sink, recognise
-from agent.checkpoint.soundness import Finding, judge, open_batches
+from agent.checkpoint.soundness import judge, open_batches
 from agent.checkpoint.watched import Watched, ask
 from agent.client import ClientSettings
+from agent.core.judgement import Finding
 
 if TYPE_CHECKING:
     from pathlib import Path

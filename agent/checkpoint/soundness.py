@@ -14,26 +14,18 @@ import msgspec
 from agent.checkpoint.closure import Closure, expected_stores, state_closure
 from agent.checkpoint.layout import Checkpoint, chain_of, log_offset
 from agent.checkpoint.lz4 import is_whole
+from agent.core.judgement import Finding
 from agent.core.kafka_offsets import admitted_rows, parse_offsets
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from agent.checkpoint.folder import Folder
+    from agent.core.judgement import Severity
 
-Severity = Literal["error", "warning", "info"]
 Action = Literal["start", "plan", "replay", "fail"]
 #: Hadoop's checksum files: magic, then the bytes per CRC32.
 _CRC_MAGIC: Final = b"crc\x00"
-
-
-class Finding(msgspec.Struct, frozen=True):
-    """Something that was checked and is worth telling; ``check`` is a fixed name, for metrics."""
-
-    check: str
-    severity: Severity
-    evidence: str
-    remedy: str
 
 
 class Restart(msgspec.Struct, frozen=True):

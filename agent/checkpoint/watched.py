@@ -53,6 +53,8 @@ def _owns(view: dict[str, Any], query_id: str | None, address: str) -> bool:
 
 def same_place(one: str, other: str) -> bool:
     """Whether two addresses name the same folder."""
+    if one == other:
+        return True
     first, second = local_path(one), local_path(other)
     if first is not None and second is not None:
         return first.resolve() == second.resolve()

@@ -18,7 +18,7 @@ from agent.core.decode import (
     StartedEvent,
     TerminatedEvent,
 )
-from agent.core.judgement import Judgement, Mode, Point, QueryView
+from agent.core.judgement import Facts, Judgement, Mode, Point, QueryView
 from agent.core.names import label
 from agent.core.policy import matches
 from agent.core.query import Query
@@ -447,6 +447,10 @@ class Fleet:
     def keys(self) -> list[Key]:
         """The keys of all queries, in order."""
         return sorted(self._queries)
+
+    def facts(self) -> list[Facts]:
+        """What the consistency audit looks at, of every query."""
+        return [tell.facts(query, self._policy) for query in self._queries.values()]
 
     def view(self, key: Key, now: float) -> QueryView:
         """One query at ``now``; raises KeyError where there is none."""

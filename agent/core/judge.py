@@ -37,6 +37,7 @@ def started(query: Query, event: StartedEvent, time: float, policy: Policy) -> N
     query.sink = event.sink or query.sink
     query.checkpoint_location = event.checkpoint_location
     query.ui_url = event.ui_url
+    query.conf = event.conf
     watch.started(query, event)
     decide.first_batch(query, time, policy)
 

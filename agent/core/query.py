@@ -55,6 +55,7 @@ class Query(msgspec.Struct):
     sink: str = ""
     checkpoint_location: str = ""
     ui_url: str | None = None
+    conf: dict[str, str] = {}  # of the last start, keys that the listener allows only
 
     terminated: bool = False
     gone_since_time: float | None = None  # of the agent's clock

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from agent.core import decide, watch
 from agent.core.judgement import (
     CheckpointView,
+    Facts,
     Judgement,
     LagState,
     LimitView,
@@ -152,6 +153,22 @@ def point(query: Query) -> Point:
         limit=None if main is None else main.current,
         credit_rows=sum(credits_rows) if credits_rows else None,
         limited=query.batch_limited,
+    )
+
+
+def facts(query: Query, policy: Policy) -> Facts:
+    """What the consistency audit looks at."""
+    return Facts(
+        application=query.application,
+        query=query.query,
+        query_id=query.query_id,
+        run_id=query.run_id,
+        up=not query.terminated and query.gone_since_time is None,
+        sink=query.sink,
+        sources=tuple(source.description for source in query.sources),
+        checkpoint_location=query.checkpoint_location,
+        conf=query.conf,
+        deadline_seconds=policy.of(query.application, query.query).deadline_seconds,
     )
 
 

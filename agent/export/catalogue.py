@@ -11,8 +11,16 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
 
+from agent.checkpoint.audit import CHECKS
 from agent.core.failure import CAUSES
-from agent.core.judgement import LAG_STATES, MODES, QUERY_STATES, REASONS, SPIRAL_PHASES
+from agent.core.judgement import (
+    LAG_STATES,
+    MODES,
+    QUERY_STATES,
+    REASONS,
+    SEVERITIES,
+    SPIRAL_PHASES,
+)
 from spark_listener.wire import CONTROLS, EVENT_TYPES
 
 if TYPE_CHECKING:
@@ -581,6 +589,28 @@ METRICS: Final[tuple[Metric, ...]] = (
         help="Rows attempted over rows committed, of the last batches.",
         labels=BY_QUERY,
         note="1 where nothing is replayed.",
+    ),
+    Metric(
+        name="weir_consistency_findings",
+        kind="gauge",
+        group="checkpoint",
+        help="What the consistency audit found against exactly once, by check and severity.",
+        labels=(
+            *BY_QUERY,
+            Label("check", CHECKS),
+            Label("severity", SEVERITIES),
+        ),
+        note="A series only where something was found; it goes when that is mended. The findings "
+        "in words are on the status page and at `/v1/queries`.",
+    ),
+    Metric(
+        name="weir_consistency_folder_audited_timestamp_seconds",
+        kind="gauge",
+        group="checkpoint",
+        unit="seconds",
+        help="When the checkpoint folder was last audited.",
+        labels=BY_QUERY,
+        note="Absent where it was not: not on this machine, or `audit_folder_seconds` is 0.",
     ),
     # -- event time and state ---------------------------------------------------------------
     Metric(

@@ -28,6 +28,7 @@ import math
 import platform
 import re
 from bisect import bisect_left
+from collections import Counter
 from itertools import accumulate
 from typing import TYPE_CHECKING, Final
 
@@ -263,6 +264,13 @@ def _query_lines(fixed: str, view: QueryView) -> list[tuple[int, bytes]]:
             ),
         )
     )
+    if view.findings:
+        counts = Counter((one.check, one.severity) for one in view.findings)
+        name = "weir_consistency_findings"
+        lines += (
+            (_PLACE[name], f'{name}{{{labels},check="{check}",severity="{severity}"}} {count}\n')
+            for (check, severity), count in sorted(counts.items())
+        )
     for source in view.sources:
         of_source = f'{labels},source="{source.index}"'
         for place, name, extra, read_source in _SOURCE_VALUES:
@@ -307,6 +315,7 @@ _VALUE_READERS: Final[dict[str, Callable[[QueryView], float | None]]] = {
     "weir_spiral_gain": lambda view: view.spiral.gain,
     "weir_replay_amplification_ratio": lambda view: view.spiral.replay_amplification,
     "weir_checkpoint_failures_consecutive": lambda view: view.checkpoint.failures_consecutive,
+    "weir_consistency_folder_audited_timestamp_seconds": lambda view: view.folder_audited_time,
     "weir_watermark_lag_seconds": lambda view: view.watermark_lag_seconds,
     "weir_watermark_dropped_rows_total": lambda view: view.totals.watermark_dropped_rows,
 }

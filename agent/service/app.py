@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from agent.core.fleet import Fleet, Key, OrderRecord
+    from agent.core.judgement import QueryView
+    from agent.service.auditor import Auditor
     from agent.service.keeper import Keeper
     from agent.service.recorder import Recorder
     from agent.sources.host import ProcessSample
@@ -92,6 +94,7 @@ class Service:
         metrics_need_token: bool = False,
         live_need_token: bool = False,
         recorder: Recorder | None = None,
+        auditor: Auditor | None = None,
         clock: Callable[[], float] = time.time,
         timer: Callable[[], float] = time.perf_counter,
     ) -> None:
@@ -104,6 +107,7 @@ class Service:
         self.metrics_need_token = metrics_need_token
         self.live_need_token = live_need_token
         self.recorder = recorder
+        self.auditor = auditor
         self.record_failures_total = 0
         self.clock = clock
         self.timer = timer
@@ -243,7 +247,7 @@ class Service:
         separator = b""
         for key in sorted(self.fleet.keys()):
             try:
-                view = self.keeper.view(key, now, int(text))
+                view = self._audited(self.keeper.view(key, now, int(text)))
             except Exception as error:  # noqa: BLE001 - one bad query never hides the others
                 self._view_failed(key, error)
                 continue
@@ -266,7 +270,7 @@ class Service:
         key = (label(segments[0]), label(segments[1]))
         now = self.clock()
         try:
-            view = self.keeper.view(key, now)
+            view = self._audited(self.keeper.view(key, now))
         except KeyError:
             raise HttpError(404, self._unknown(key), "path") from None
         return _json(_encode({"time": now, "query": view}))
@@ -297,12 +301,20 @@ class Service:
         """As of now: a failed commit replaces it."""
         return self.keeper.fleet
 
+    def audit(self, now: float) -> None:
+        """Judges the consistency of what has changed; off the path of events."""
+        if self.auditor is not None and self.auditor.look(self.fleet.facts(), now):
+            self.changed()
+
+    def _audited(self, view: QueryView) -> QueryView:
+        return view if self.auditor is None else self.auditor.shown(view)
+
     def _exposition(self, accept: str) -> tuple[bytes, str]:
         now = self.clock()
         fleet = self.fleet
         return self.exporter.exposition(
             fleet.keys(),
-            lambda key: fleet.view(key, now),
+            lambda key: self._audited(fleet.view(key, now)),
             totals=fleet.totals,
             listeners=fleet.listeners(now),
             extras=self._extras(),

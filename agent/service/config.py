@@ -236,6 +236,15 @@ class Settings(BaseSettings):
         max_length=MAX_LABELS,
     )
 
+    audit_folder_seconds: _Number = _option(
+        "Queries",
+        600.0,
+        "How often a query's checkpoint folder is audited, where it is on a file system of this "
+        "machine; also at each start of the query. 0: never.",
+        ge=0,
+        le=86400,
+    )
+
     driver_process: _DriverProcess = _option(
         "Process",
         "off",

@@ -17,6 +17,7 @@ from agent import __version__
 from agent.service import log, memory
 from agent.service.access import Gate, TokenFileError, Tokens
 from agent.service.app import Service
+from agent.service.auditor import Auditor
 from agent.service.config import ConfigError, load
 from agent.service.keeper import Keeper
 from agent.service.recorder import Recorder
@@ -57,6 +58,8 @@ def run(flags: Mapping[str, str], environ: Mapping[str, str], config_file: str |
         keeper = Keeper(settings.policy(), store, started_time=started_time)
         _say_state(store, keeper)
         held.callback(lambda: keeper.close(time.time()))
+        auditor = Auditor(folder_every_seconds=settings.audit_folder_seconds, clock=time.time)
+        held.callback(auditor.close)
         service = Service(
             keeper,
             Gate(tokens, settings.host),
@@ -67,6 +70,7 @@ def run(flags: Mapping[str, str], environ: Mapping[str, str], config_file: str |
             metrics_need_token=settings.metrics_need_token,
             live_need_token=settings.live_need_token,
             recorder=recorder,
+            auditor=auditor,
         )
         config = uvicorn.Config(
             service.application(),

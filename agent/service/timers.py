@@ -26,6 +26,7 @@ TICK_SECONDS: Final = 1
 FILES_SECONDS: Final = 5
 SAMPLE_SECONDS: Final = 5
 TIDY_SECONDS: Final = 300
+AUDIT_SECONDS: Final = 2
 _log = structlog.get_logger("timers")
 
 
@@ -85,6 +86,7 @@ class Timers:
         add(self._tick, "interval", seconds=TICK_SECONDS, id="tick")
         add(self._files, "interval", seconds=FILES_SECONDS, id="files")
         add(self._samples, "interval", seconds=SAMPLE_SECONDS, id="samples")
+        add(self._audit, "interval", seconds=AUDIT_SECONDS, id="audit")
         add(self._tidy, "interval", seconds=TIDY_SECONDS, id="tidy")
         self._scheduler.start()
         self._take_samples()
@@ -101,6 +103,13 @@ class Timers:
             self._service.tick(now)
         except Exception as error:  # noqa: BLE001 - the next second may be better
             self._rarely.warn(_log.error, "the tick failed", now, exc_info=error)
+
+    async def _audit(self) -> None:
+        now = self._clock()
+        try:
+            self._service.audit(now)
+        except Exception as error:  # noqa: BLE001 - an audit never stops the rest
+            self._rarely.warn(_log.error, "the audit failed", now, exc_info=error)
 
     async def _tidy(self) -> None:
         self._service.keeper.tidy(self._clock())

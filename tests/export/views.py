@@ -10,6 +10,7 @@ from agent.core.decode import Listener
 from agent.core.fleet import AgentTotals, ListenerView
 from agent.core.judgement import (
     CheckpointView,
+    Finding,
     LimitView,
     OperatorView,
     QueryView,
@@ -147,6 +148,12 @@ def view(query: str = "enrich", application: str = "orders", **changes: Any) -> 
         decisions=[],
         history=[],
         missing=[],
+        findings=[
+            Finding("sink_at_least_once", "warning", "foreachBatch runs again", "write by key"),
+            Finding("state_incomplete", "error", "2.delta is missing", "start from a savepoint"),
+            Finding("state_incomplete", "error", "3.delta is missing", "start from a savepoint"),
+        ],
+        folder_audited_time=NOW - 30,
     )
     return msgspec.structs.replace(plain, **changes)
 

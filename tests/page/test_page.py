@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from agent.core.judgement import FailureView
+from agent.core.judgement import FailureView, Finding
 from tests.page import views as made
 
 if TYPE_CHECKING:
@@ -456,6 +456,26 @@ def test_nobody_looking_nothing_asked(
     page.evaluate("window.away = false; document.dispatchEvent(new Event('visibilitychange'));")
     page.wait_for_timeout(1000)
     assert fleet.polls > polls
+
+
+def test_what_the_audit_found(open_page: Callable[..., Watched], fleet: FleetServer) -> None:
+    found = [
+        Finding("state_incomplete", "error", "state/0/1/2.delta is missing", "start anew"),
+        Finding("sink_at_least_once", "warning", "<b>foreachBatch</b> runs again", "write by key"),
+    ]
+    sound = made.view("sound", application="shop")
+    fleet.show(
+        [msgspec.structs.replace(made.view("unsound", application="shop"), findings=found), sound]
+    )
+    watched = open_page(height=1600)
+    row = open_query(watched.page, "unsound")
+    lines = row.locator(".findings li").all_inner_texts()
+    assert lines == [
+        "error: state/0/1/2.delta is missing. start anew",
+        "warning: <b>foreachBatch</b> runs again. write by key",
+    ]
+    assert open_query(watched.page, "sound").locator(".findings").count() == 0
+    watched.assert_clean(fleet.url)
 
 
 def test_a_thousand_queries(open_page: Callable[..., Watched], fleet: FleetServer) -> None:

@@ -110,7 +110,7 @@ function badges(view) {
 
 function detail(entry, now, hover, key) {
   const { view } = entry;
-  return [alarm(entry, now), flow(view, entry.level, now, key), plots(view, now, hover), h("div", { class: "panels", key: "panels" }, decisions(view, now), capacity(view), checkpoint(view)), operators(view), missing(view), facts(view, now)];
+  return [alarm(entry, now), flow(view, entry.level, now, key), plots(view, now, hover), h("div", { class: "panels", key: "panels" }, decisions(view, now), capacity(view), checkpoint(view)), operators(view), findings(view), missing(view), facts(view, now)];
 }
 
 function alarm(entry, now) {
@@ -373,6 +373,21 @@ function operators(view) {
         ),
       ),
     ),
+  );
+}
+
+function findings(view) {
+  if (view.findings.length === 0) return null;
+  return h(
+    "section",
+    { class: "panel wide findings", key: "findings" },
+    h("h3", null, "Consistency"),
+    h(
+      "ul",
+      null,
+      view.findings.slice(0, 12).map((finding, index) => h("li", { "data-severity": finding.severity, key: index }, h("strong", null, `${words.severities[finding.severity] ?? visible(finding.severity, 20)}: `), h("bdi", null, visible(finding.evidence, 300)), ". ", h("span", { class: "muted" }, visible(finding.remedy, 300)))),
+    ),
+    view.findings.length > 12 ? h("p", { class: "muted" }, `and ${view.findings.length - 12} more: weir checkpoint audit lists them`) : null,
   );
 }
 

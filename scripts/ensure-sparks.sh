@@ -1,0 +1,25 @@
+#!/bin/sh
+# Makes one venv a PySpark of the matrix in .make/spark-VERSION, from requirements/spark-VERSION.txt.
+# What is there already is kept, so a second run needs no network.
+#   scripts/ensure-sparks.sh           all versions
+#   scripts/ensure-sparks.sh 3.5 4.3   these
+set -eu
+
+here=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd -P)
+cd "$here"
+[ $# -gt 0 ] || set -- 3.5 4.0 4.2 4.3
+
+for version in "$@"; do
+  lock=requirements/spark-$version.txt
+  venv=.make/spark-$version
+  [ -f "$lock" ] || { echo "weir: no $lock: there is no such version in the matrix" >&2; exit 2; }
+  if [ -f "$venv/.made" ] && [ "$(cat "$venv/.made")" = "$(cksum <"$lock")" ]; then
+    continue
+  fi
+  echo "weir: making $venv (downloads some hundred MB)"
+  rm -rf "$venv"
+  "$(sh scripts/find-python.sh)" -m venv "$venv"
+  "$venv/bin/python" -m pip --disable-pip-version-check --no-input install --quiet \
+    --require-hashes -r "$lock"
+  cksum <"$lock" >"$venv/.made"
+done
