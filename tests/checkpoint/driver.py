@@ -55,7 +55,7 @@ def read(spark, order, name):
             .option("kafka.bootstrap.servers", order["kafka"])
             .option("subscribe", f"{order['topic']}-{name}")
             .option("startingOffsets", "earliest")
-            .option("maxOffsetsPerTrigger", str(order["limit"]))
+            .option("maxOffsetsPerTrigger", str(order["limit"] * order.get("unit_rows", 1)))
             .load()
         )
         body = fn.from_json(fn.col("value").cast("string"), "id int, k int, v int, t timestamp")

@@ -109,6 +109,15 @@ def make_input(folder, files=24, rows=10):
     return folder
 
 
+def fill_topics(broker, prefix, source, partitions=2):
+    """The rows of an input folder as topics, in the same order."""
+    for side in ("left", "right"):
+        broker.create_topic(f"{prefix}-{side}", partitions)
+        files = sorted((source / side).iterdir())
+        rows = [row for file in files for row in file.read_text().splitlines()]
+        broker.produce(f"{prefix}-{side}", rows)
+
+
 def _row(number):
     moment = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(_EPOCH + number * 30))
     return json.dumps({"id": number, "k": number % 7, "v": number * 3, "t": moment})
