@@ -1,6 +1,6 @@
 #!/bin/sh
 # Gets the jars of a Kafka broker and of Spark's connectors to it, by Maven, into .make/kafka:
-# broker/, connector-4/ and connector-3.5/, as tests/kafka/jars/*.xml name them. What is there
+# broker/ and a connector-*/ for each line of Spark, as tests/kafka/jars/*.xml name them. What is there
 # already is kept, so a second run needs no network. With CI=true a failure fails the run; without,
 # the tests on Kafka are skipped, and it says so.
 set -u

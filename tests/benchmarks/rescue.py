@@ -18,6 +18,7 @@ import contextlib
 import json
 import random
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -246,6 +247,8 @@ def main():
         if missing:
             sys.exit(f"no PySpark {', '.join(sorted(missing))}: make sparks")
         options.results.parent.mkdir(parents=True, exist_ok=True)
+        # Stopped from outside, it ends the driver and the broker that it started.
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
         began, folder = time.monotonic(), Path(tempfile.mkdtemp(prefix="weir-rescue-"))
         wrong = False
         with broker_if(any(cell.source == "kafka" for cell in cells), folder) as broker:

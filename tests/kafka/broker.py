@@ -313,7 +313,8 @@ class Broker:
 
 def connector(spark_version: str) -> str:
     """For ``spark.jars``: what a Spark of this version needs to read and write Kafka."""
-    name = "connector-3.5" if spark_version.startswith("3.5") else "connector-4"
+    own = f"connector-{spark_version[:3]}"
+    name = own if (JARS / own).exists() else "connector-4"
     return ",".join(map(str, sorted((JARS / name).glob("*.jar"))))
 
 
