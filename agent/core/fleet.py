@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 GRACE_SECONDS: Final = 60.0
 LISTENER_SECONDS: Final = 86400.0  # an instance silent for so long has no tail to send again
 MOST_STANDING_ORDERS: Final = 100
+#: What the instances of followed event logs begin with; a listener's is a UUID.
+LOG_INSTANCE: Final = "event-log"
 
 Key = tuple[str, str]  # (application label, query label): what series belong to
 
@@ -486,6 +488,22 @@ class Fleet:
         if settings.deadline_seconds is not None and age > settings.deadline_seconds:
             return Liveness(ok=False, why="hung")
         return Liveness(ok=True, why="slow" if age > settings.target_seconds else "progressing")
+
+    def counted(self, instance: str) -> int:
+        """The newest number counted of a listener instance; 0 where none is known."""
+        sender = self._senders.get(instance)
+        return 0 if sender is None else sender.last_sequence
+
+    def has_listener(self, application_id: str) -> bool:
+        """Whether a driver's own listener speaks for the application, not only its event log."""
+        return any(
+            sender.application_id == application_id and not instance.startswith(LOG_INSTANCE)
+            for instance, sender in self._senders.items()
+        )
+
+    def newest_batches(self) -> dict[str, int | None]:
+        """The newest batch counted, by run id."""
+        return {query.run_id: query.batch_id for query in self._queries.values()}
 
     # -- saved state ------------------------------------------------------------------------
 

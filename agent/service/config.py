@@ -245,6 +245,15 @@ class Settings(BaseSettings):
         le=86400,
     )
 
+    event_log_dirs: list[Path] = _option(
+        "Queries",
+        [],
+        "Directories of Spark event logs to follow, for jobs that cannot load the listener: what "
+        "they tell is judged and exported, nothing is regulated. On the command line and in the "
+        "environment parted by commas.",
+        max_length=100,
+    )
+
     driver_process: _DriverProcess = _option(
         "Process",
         "off",
@@ -395,7 +404,9 @@ def _structured(key: str, text: str, where: str) -> Any:
         if not all(equals for _, equals, _ in pairs):
             raise ConfigError(f"{where}: {text[:100]!r} is not of the form name=value,name=value")
         return {name.strip(): value.strip() for name, _, value in pairs}
-    if key in {"labels", "rules"}:
+    if key == "event_log_dirs" and not text.lstrip().startswith("["):
+        return [part.strip() for part in text.split(",") if part.strip()]
+    if key in {"labels", "rules", "event_log_dirs"}:
         try:
             return json.loads(text)
         except (ValueError, RecursionError) as error:

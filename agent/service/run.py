@@ -19,6 +19,7 @@ from agent.service.access import Gate, TokenFileError, Tokens
 from agent.service.app import Service
 from agent.service.auditor import Auditor
 from agent.service.config import ConfigError, load
+from agent.service.event_logs import EventLogs
 from agent.service.keeper import Keeper
 from agent.service.recorder import Recorder
 from agent.service.store import Store, StoreInUse, StoreUnusable
@@ -92,8 +93,10 @@ def run(flags: Mapping[str, str], environ: Mapping[str, str], config_file: str |
         certificate = None
         if tls is not None and settings.tls_cert_file and settings.tls_key_file:
             certificate = Certificate(tls, settings.tls_cert_file, settings.tls_key_file)
+        logs = EventLogs(settings.event_log_dirs, keeper, time.time)
         timers = Timers(
             service,
+            event_logs=logs if settings.event_log_dirs else None,
             tokens=tokens,
             certificate=certificate,
             driver_process=settings.driver_process,

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from agent.service.access import Tokens
     from agent.service.app import Service
+    from agent.service.event_logs import EventLogs
     from agent.sources.host import DriverProcess
 
 TICK_SECONDS: Final = 1
@@ -27,6 +28,7 @@ FILES_SECONDS: Final = 5
 SAMPLE_SECONDS: Final = 5
 TIDY_SECONDS: Final = 300
 AUDIT_SECONDS: Final = 2
+FOLLOW_SECONDS: Final = 1
 _log = structlog.get_logger("timers")
 
 
@@ -63,12 +65,14 @@ class Timers:
         tokens: Tokens | None,
         certificate: Certificate | None,
         driver_process: DriverProcess,
+        event_logs: EventLogs | None = None,
         clock: Callable[[], float],
     ) -> None:
         """Nothing runs before ``start``."""
         self._service = service
         self._tokens = tokens
         self._certificate = certificate
+        self._event_logs = event_logs
         self._drivers = DriverProcesses(driver_process)
         self._own = psutil.Process()
         self._clock = clock
@@ -87,6 +91,8 @@ class Timers:
         add(self._files, "interval", seconds=FILES_SECONDS, id="files")
         add(self._samples, "interval", seconds=SAMPLE_SECONDS, id="samples")
         add(self._audit, "interval", seconds=AUDIT_SECONDS, id="audit")
+        if self._event_logs is not None:
+            add(self._follow, "interval", seconds=FOLLOW_SECONDS, id="event-logs")
         add(self._tidy, "interval", seconds=TIDY_SECONDS, id="tidy")
         self._scheduler.start()
         self._take_samples()
@@ -110,6 +116,13 @@ class Timers:
             self._service.audit(now)
         except Exception as error:  # noqa: BLE001 - an audit never stops the rest
             self._rarely.warn(_log.error, "the audit failed", now, exc_info=error)
+
+    async def _follow(self) -> None:
+        assert self._event_logs is not None
+        try:
+            await self._event_logs.poll()
+        except Exception as error:  # noqa: BLE001 - the next look may be better
+            self._rarely.warn(_log.error, "following failed", self._clock(), exc_info=error)
 
     async def _tidy(self) -> None:
         self._service.keeper.tidy(self._clock())

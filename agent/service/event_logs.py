@@ -1,0 +1,140 @@
+"""Event logs of drivers that hold no listener of ours, read into the fleet by the clock.
+
+Files are read by a thread, one step at a time; what a step gave is judged and committed on the
+event loop as a driver's request is, and only then read on. A log whose application has a listener
+of ours is left alone: nothing is counted twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+import structlog
+
+from agent.core.names import first_line
+from agent.service.keeper import FleetFull, StateUnavailable
+from agent.service.log import Rarely
+from agent.sources.event_log import INSTANCE, Follower, Log, find_logs, newest_time
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from agent.service.keeper import Keeper
+
+#: Logs not written to for so long when they are first seen belong to the past.
+MOST_AGE_SECONDS: Final = 3600.0
+#: A heartbeat for what runs, as often as a listener sends one.
+PULSE_SECONDS: Final = 5.0
+#: Logs followed at once; each keeps a decoder and one step of its bytes.
+MOST_LOGS: Final = 500
+_log = structlog.get_logger("event-log")
+
+
+class EventLogs:
+    """The logs of some directories. The event loop owns it; ``poll`` is called again and again."""
+
+    def __init__(
+        self, directories: Sequence[Path], keeper: Keeper, clock: Callable[[], float]
+    ) -> None:
+        """Nothing is read before ``poll``."""
+        self._directories = tuple(directories)
+        self._keeper = keeper
+        self._clock = clock
+        self._followers: dict[str, Follower] = {}
+        self._past: set[str] = set()
+        self._said: set[str] = set()
+        self._batches: dict[str, int | None] = {}
+        self._pulse_time = 0.0
+        self._rarely = Rarely(300.0)
+
+    async def poll(self) -> None:
+        """Reads every log on to its present end, a step of each in turn."""
+        now = self._clock()
+        await self._find(now)
+        self._batches = self._keeper.fleet.newest_batches()
+        waiting = list(self._followers.values())
+        while waiting:
+            waiting = [follower for follower in waiting if await self._read(follower)]
+        if now - self._pulse_time >= PULSE_SECONDS:
+            self._pulse_time = now
+            for follower in list(self._followers.values()):
+                await self._pulse(follower)
+
+    async def _find(self, now: float) -> None:
+        for directory in self._directories:
+            try:
+                logs = await asyncio.to_thread(find_logs, directory)
+            except OSError as error:
+                self._rarely.warn(
+                    _log.warning,
+                    "an event log directory cannot be read",
+                    now,
+                    directory=directory,
+                    cause=error.strerror,
+                )
+                continue
+            for log in logs:
+                if log.name in self._followers:
+                    self._followers[log.name].log = log  # `.inprogress` falls off at its end
+                elif log.name not in self._past:
+                    self._consider(log, now)
+
+    def _consider(self, log: Log, now: float) -> None:
+        counted = self._keeper.fleet.counted(INSTANCE + log.name)
+        if not counted and now - newest_time(log) > MOST_AGE_SECONDS:
+            self._past.add(log.name)
+            return
+        if len(self._followers) >= MOST_LOGS:
+            self._rarely.warn(
+                _log.warning, f"more than {MOST_LOGS} event logs grow: the rest waits", now
+            )
+            return
+        self._followers[log.name] = Follower(log, counted, self._batches.get)
+        _log.info("following an event log", file=log.path)
+
+    async def _read(self, follower: Follower) -> bool:
+        """One step of a log; whether there may be more."""
+        now = self._clock()
+        name = follower.log.name
+        try:
+            request = await asyncio.to_thread(follower.next_request)
+        except OSError as error:
+            self._rarely.warn(
+                _log.warning, "an event log cannot be read", now, file=name, cause=error.strerror
+            )
+            return False
+        if follower.skipped and name not in self._said:
+            self._said.add(name)
+            reason = first_line(follower.first_reason)
+            _log.warning("an event log holds what cannot be used", file=name, first=reason)
+        if request is None:
+            if follower.ended:
+                self._forget(name)
+            return False
+        if self._keeper.fleet.has_listener(request.application.id):
+            _log.info("its driver has a listener: the event log is left alone", file=name)
+            self._forget(name)
+            return False
+        try:
+            self._keeper.receive(request, now)
+        except (StateUnavailable, FleetFull) as error:
+            self._rarely.warn(_log.warning, "an event log has to wait", now, cause=error)
+            return False
+        follower.accepted()
+        return True
+
+    async def _pulse(self, follower: Follower) -> None:
+        now = self._clock()
+        request = await asyncio.to_thread(follower.pulse, now)
+        if request is None:
+            return
+        try:
+            self._keeper.receive(request, now)
+        except (StateUnavailable, FleetFull):
+            return
+
+    def _forget(self, name: str) -> None:
+        del self._followers[name]
+        self._past.add(name)

@@ -1,0 +1,393 @@
+"""Spark's event logs followed as they are written: for jobs that cannot load a listener.
+
+A log is one file or, since Spark 3, a folder of files that roll over and are compacted. Each event
+is numbered by where its line ends (file, byte), so the number itself says where to read on: the
+fleet, which counts each number once and saves it with what it counted, needs no second record of
+positions, and an agent that restarts counts nothing twice and loses nothing.
+
+What waits in memory is one step of one log. A line that cannot be used is passed over and counted;
+a live log must not stop at it.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from agent.core.decode import (
+    Application,
+    Event,
+    HeartbeatEvent,
+    IdleEvent,
+    Listener,
+    ProgressEvent,
+    Request,
+    RunningQuery,
+    StartedEvent,
+    TerminatedEvent,
+    decode_event,
+)
+from agent.sources import spark_events
+from agent.sources.spark_codecs import Damaged, decoder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from agent.sources.spark_codecs import Decoder
+
+STEP_BYTES: Final = 1024 * 1024
+MOST_EVENTS: Final = 500
+MOST_LINE_BYTES: Final = 64 * 1024 * 1024
+#: A number's upper bits are the file's index, the lower ones the byte behind the line.
+OFFSET_BITS: Final = 44
+#: A log that was not written to for so long says nothing of whether its driver lives.
+QUIET_SECONDS: Final = 300.0
+INSTANCE: Final = "event-log:"
+PULSE: Final = "event-log-pulse:"
+_FOLDER = re.compile(r"^eventlog_v2_(?P<name>.+)$")
+_EVENTS = re.compile(r"^events_(?P<index>\d+)_(?P<rest>.+)$")
+_KNOWN_ENDINGS: Final = (".zstd", ".lz4", ".snappy", ".lzf", ".compact")
+
+_decode = msgspec.json.Decoder().decode
+
+
+class Part(msgspec.Struct, frozen=True):
+    """One file of a log; ``compact`` stands for all files up to its index."""
+
+    path: Path
+    index: int
+    compact: bool
+
+
+class Log(msgspec.Struct, frozen=True):
+    """A log as found in a directory; ``name`` is stable while it grows, rolls and ends."""
+
+    name: str
+    path: Path
+    rolling: bool
+
+
+def find_logs(directory: Path) -> list[Log]:
+    """The logs in a directory, by name. Raises OSError where it cannot be read."""
+    found: list[Log] = []
+    for path in directory.iterdir():
+        if path.name.startswith((".", "_")):
+            continue
+        folder = _FOLDER.match(path.name)
+        if folder is not None and path.is_dir():
+            found.append(Log(folder["name"], path, rolling=True))
+        elif path.is_file() and not path.name.endswith((".crc", ".tmp")):
+            name = path.name.removesuffix(".inprogress")
+            for ending in _KNOWN_ENDINGS:
+                name = name.removesuffix(ending)
+            found.append(Log(name, path, rolling=False))
+    return sorted(found, key=lambda log: log.name)
+
+
+def parts_of(log: Log) -> list[Part]:
+    """The files of a log in order; those that a compact one stands for are left out."""
+    if not log.rolling:
+        return [Part(log.path, 0, compact=False)]
+    found: list[Part] = []
+    for path in log.path.iterdir():
+        named = _EVENTS.match(path.name)
+        if named is not None:
+            found.append(Part(path, int(named["index"]), path.name.endswith(".compact")))
+    newest_compact = max((part.index for part in found if part.compact), default=-1)
+    kept = [
+        part
+        for part in found
+        if part.index > newest_compact or (part.compact and part.index == newest_compact)
+    ]
+    return sorted(kept, key=lambda part: part.index)
+
+
+def newest_time(log: Log) -> float:
+    """When the log was last written to, in epoch seconds; 0 where it is gone."""
+    try:
+        if not log.rolling:
+            return log.path.stat().st_mtime
+        return max((path.stat().st_mtime for path in log.path.iterdir()), default=0.0)
+    except OSError:
+        return 0.0
+
+
+class Follower:
+    """Reads one log on, from where the fleet counted last. Not thread-safe."""
+
+    def __init__(
+        self, log: Log, last_sequence: int, last_batch: Callable[[str], int | None]
+    ) -> None:
+        """``last_sequence``: the newest number counted of this log, 0 for none.
+
+        ``last_batch`` gives the newest batch that was counted of a run: a compact file tells again
+        what files before it had told.
+        """
+        self.log = log
+        self.skipped = 0
+        self.first_reason = ""
+        self.ended = False  # the application has
+        self._last_batch = last_batch
+        self._index = last_sequence >> OFFSET_BITS
+        self._done = last_sequence & ((1 << OFFSET_BITS) - 1)
+        self._part: Part | None = None
+        self._decoder: Decoder | None = None
+        self._raw_read = 0
+        self._offset = 0  # of the plain bytes: where the next line begins
+        self._pending = b""
+        self._again = False  # reads a compact file that holds what was counted already
+        self._application = Application(id=log.name, name=log.name)
+        self._knows_application = False
+        self._time = 0.0
+        self._queries: dict[str, _Running] = {}  # by run id
+        self._waiting: Request | None = None
+
+    @property
+    def application(self) -> Application:
+        """Whose log it is, as far as it has said."""
+        return self._application
+
+    def next_request(self) -> Request | None:
+        """What comes next; the same again until ``accepted``. None: nothing for now.
+
+        Raises OSError where a file cannot be read.
+        """
+        while self._waiting is None:
+            read = self._step()
+            if read is None:
+                return None
+            if read.events:
+                self._waiting = read
+        return self._waiting
+
+    def accepted(self) -> None:
+        """The fleet has counted what was given last."""
+        self._waiting = None
+
+    def pulse(self, now: float) -> Request | None:
+        """A heartbeat at ``now``: what runs, and for how long; None where nobody can know.
+
+        While a batch runs it is told for as long as it does. Between batches a log that was
+        written to lately speaks for a live driver.
+        """
+        if self.ended or not self._queries or self._waiting is not None:
+            return None
+        quiet = now - newest_time(self.log) > QUIET_SECONDS
+        known = [one for one in self._queries.values() if one.batch_id is not None or not quiet]
+        running = [one.told(now) for one in known]
+        if not running:
+            return None
+        event = Event(int(now * 1000), "heartbeat", now, HeartbeatEvent(running))
+        return self._request([event], PULSE)
+
+    # -- reading ----------------------------------------------------------------------------
+
+    def _step(self) -> Request | None:
+        """Some bytes further; an empty request where they told nothing, None at the end."""
+        if self._part is None and not self._open_next():
+            return None
+        data = self._read()
+        if not data and self._at_end_of_part():
+            return self._request([], INSTANCE) if self._open_next() else None
+        if not data:
+            return None
+        assert self._part is not None
+        assert self._decoder is not None
+        try:
+            plain = self._decoder.feed(data)
+        except Damaged as error:
+            self._skip(f"{self._part.path.name}: {error}")
+            self._abandon_part()
+            return self._request([], INSTANCE)
+        return self._request(list(self._events(plain)), INSTANCE)
+
+    def _open_next(self) -> bool:
+        """Goes to the part to read next; False where there is none yet."""
+        try:
+            parts = parts_of(self.log)
+        except FileNotFoundError:
+            return False
+        present = None if self._part is None else self._part.index
+        for part in parts:
+            begun = present is None and not self._knows_application  # names stand in the first file
+            behind = part.index < self._index or (present is not None and part.index <= present)
+            if behind and not begun:
+                continue
+            try:
+                self._decoder = decoder(part.path.name)
+            except ValueError as error:
+                self._skip(f"{part.path.name}: {error}")
+                self._index, self._done = part.index + 1, 0
+                continue
+            if present is not None and part.index > present + 1 and not part.compact:
+                self._queries.clear()  # what became of them stands in the files between
+            # What a compact file holds of files that were read before it was made was counted.
+            self._again = part.compact and part.index > self._index and self._index > 0
+            self._part, self._raw_read, self._offset, self._pending = part, 0, 0, b""
+            if part.index > self._index:
+                self._index, self._done = part.index, 0
+            return True
+        return False
+
+    def _read(self) -> bytes:
+        assert self._part is not None
+        path = self._part.path
+        if not path.exists() and path.name.endswith(".inprogress"):
+            path = path.with_name(path.name.removesuffix(".inprogress"))  # it has just ended
+        try:
+            with path.open("rb") as file:
+                if file.seek(0, 2) < self._raw_read:
+                    self._skip(f"{path.name}: shorter than it was")
+                    self._raw_read = file.tell()
+                file.seek(self._raw_read)
+                data = file.read(STEP_BYTES)
+        except FileNotFoundError:
+            return b""  # compacted or cleaned away
+        self._raw_read += len(data)
+        return data
+
+    def _at_end_of_part(self) -> bool:
+        """Whether nothing more will come: a later part exists, or this one is gone."""
+        if not self.log.rolling or self._part is None:
+            return False
+        try:
+            return any(part.index > self._part.index for part in parts_of(self.log))
+        except FileNotFoundError:
+            return False
+
+    def _abandon_part(self) -> None:
+        """The rest of a damaged file is lost; a later one is read when there is one."""
+        assert self._part is not None
+        try:
+            self._raw_read = self._part.path.stat().st_size
+        except OSError:
+            self._raw_read = 0
+        try:
+            self._decoder = decoder(self._part.path.name)
+        except ValueError:
+            self._decoder = None
+
+    # -- lines to events --------------------------------------------------------------------
+
+    def _events(self, plain: bytes) -> Iterator[Event]:
+        assert self._part is not None
+        *lines, self._pending = (self._pending + plain).split(b"\n")
+        for line in lines:
+            self._offset += len(line) + 1
+            event = self._event(line, self._offset)
+            if event is not None:
+                yield event
+        if len(self._pending) > MOST_LINE_BYTES:
+            self._skip(f"{self._part.path.name}: a line longer than {MOST_LINE_BYTES} bytes")
+            self._offset += len(self._pending)
+            self._pending = b""
+
+    def _event(self, line: bytes, end: int) -> Event | None:
+        """The event of a line that ends at a byte; None where it is none, or was counted."""
+        assert self._part is not None
+        if not spark_events.wanted(line, jobs=True) or not line.strip():
+            return None
+        behind = self._part.index < self._index or end <= self._done
+        try:
+            data = _decode(line)
+            if not isinstance(data, dict):
+                raise ValueError("an object is needed on each line")  # noqa: TRY301
+            if self._hear(data):
+                return None
+            shaped = spark_events.shape(data, self._time)
+            if shaped is None:
+                return None
+            if shaped["type"] == "started":
+                shaped["body"] = {**data, "control": "none"}
+            sequence = self._part.index << OFFSET_BITS | end
+            event = decode_event(shaped, sequence)
+        except (ValueError, RecursionError) as error:  # of msgspec too
+            self._skip(f"{self._part.path.name}, byte {end}: {error}")
+            return None
+        self._time = max(self._time, event.time)
+        counted = self._follow(event)
+        return None if behind or counted else event
+
+    def _hear(self, data: dict[str, object]) -> bool:
+        """Lines that are of the application or of its jobs."""
+        job = spark_events.job_started(data)
+        if job is not None:
+            self._queries.setdefault(job.run_id, _Running(job.query_id, job.run_id)).begin(job)
+            return True
+        application = spark_events.application_of(data, self._application)
+        if application is not None:
+            self._application = application
+            self._knows_application |= data.get("Event") == "SparkListenerApplicationStart"
+            return True
+        if data.get("Event") == "SparkListenerApplicationEnd":
+            self.ended = True
+            self._queries.clear()
+        return False
+
+    def _follow(self, event: Event) -> bool:
+        """Keeps what runs; True for a batch that a file before this compact one had told."""
+        body = event.body
+        if isinstance(body, StartedEvent):
+            self._queries.setdefault(body.run_id, _Running(body.id, body.run_id)).name = body.name
+        elif isinstance(body, TerminatedEvent):
+            self._queries.pop(body.run_id, None)
+        elif isinstance(body, IdleEvent):
+            self._queries.setdefault(body.run_id, _Running(body.id, body.run_id)).rest()
+        elif isinstance(body, ProgressEvent):
+            progress = body.progress
+            one = self._queries.setdefault(progress.run_id, _Running(progress.id, progress.run_id))
+            one.name = progress.name or one.name
+            one.end(progress.batch_id)
+            if self._again and progress.batch_id is not None:
+                last = self._last_batch(progress.run_id)
+                return last is not None and progress.batch_id <= last
+        return False
+
+    def _request(self, events: list[Event], prefix: str) -> Request:
+        return Request(
+            self._application,
+            Listener(instance=prefix + self.log.name),
+            list(enumerate(events)),
+            [],
+        )
+
+    def _skip(self, reason: str) -> None:
+        self.skipped += 1
+        self.first_reason = self.first_reason or reason[:300]
+
+
+class _Running(msgspec.Struct):
+    """A run that has not ended, and the batch that it is in."""
+
+    query_id: str
+    run_id: str
+    name: str | None = None
+    batch_id: int | None = None
+    since: float = 0.0
+    ended_batch: int = -1
+
+    def begin(self, job: spark_events.JobStarted) -> None:
+        """A job of a batch; the batch runs since its first one."""
+        if job.batch_id > self.ended_batch and job.batch_id != self.batch_id:
+            self.batch_id, self.since = job.batch_id, job.time
+
+    def end(self, batch_id: int | None) -> None:
+        """A batch was reported."""
+        if batch_id is not None:
+            self.ended_batch = max(self.ended_batch, batch_id)
+        if self.batch_id is not None and self.batch_id <= self.ended_batch:
+            self.rest()
+
+    def rest(self) -> None:
+        """Nothing runs."""
+        self.batch_id = None
+
+    def told(self, now: float) -> RunningQuery:
+        """As a heartbeat says it; seconds since the batch's first job."""
+        if self.batch_id is None:
+            return RunningQuery(self.query_id, self.run_id, self.name, None, None, [])
+        age = max(0.0, now - self.since)
+        return RunningQuery(self.query_id, self.run_id, self.name, self.batch_id, age, [])

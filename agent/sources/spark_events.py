@@ -1,0 +1,107 @@
+"""Lines of a Spark event log as events of the wire.
+
+Spark writes its streaming events there as JSON of their own: progress without top-level rows and
+rates and with offsets as texts, a termination without a time. Everything else in an event log
+(tasks, stages, plans) is most of it, and is passed over before it is even decoded.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from agent.core.decode import Application, decode_event
+from spark_listener.wire import format_time
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_LISTENER: Final = "org.apache.spark.sql.streaming.StreamingQueryListener$"
+_LISTENER_MARK: Final = b"StreamingQueryListener$"
+_STARTS: Final = (b'{"Event":"SparkListenerApplication', b'{"Event":"SparkListenerLogStart')
+_JOBS: Final = (b'{"Event":"SparkListenerJob',)
+_HEAD_BYTES: Final = 160  # enough for any event's name
+
+_decode = msgspec.json.Decoder().decode
+
+
+class JobStarted(msgspec.Struct, frozen=True, gc=False):
+    """A job of a micro-batch began; epoch seconds. The first of a batch shows that it runs."""
+
+    query_id: str
+    run_id: str
+    batch_id: int
+    time: float
+
+
+def wanted(line: bytes, *, jobs: bool = False) -> bool:
+    """Whether a line may tell anything here, judged by its beginning alone."""
+    if line.startswith(_STARTS) or (jobs and line.startswith(_JOBS)):
+        return True
+    return _LISTENER_MARK in line[:_HEAD_BYTES] or not line.startswith(b'{"Event":"')
+
+
+def application_of(data: Mapping[str, Any], known: Application) -> Application | None:
+    """Whose log this is, from its first lines; None where the line says nothing of it."""
+    name = data.get("Event")
+    if name == "SparkListenerLogStart":
+        version = data.get("Spark Version")
+        return msgspec.structs.replace(
+            known, spark_version=version if isinstance(version, str) else ""
+        )
+    if name == "SparkListenerApplicationStart":
+        app_id, app_name = data.get("App ID"), data.get("App Name")
+        if isinstance(app_name, str) and app_name:
+            return Application(str(app_id or app_name), app_name, known.spark_version)
+    return None
+
+
+def shape(data: Mapping[str, Any], last_time: float) -> dict[str, Any] | None:
+    """A streaming event as the wire has it; None for any other. Raises ValueError.
+
+    ``last_time`` (epoch seconds) is that of the newest event before it: a termination has no time
+    of its own, and ended after all that stands before it.
+    """
+    name = data.get("Event")
+    if not isinstance(name, str):
+        raise ValueError("Event: a text is needed")
+    if not name.startswith(_LISTENER):
+        return None
+    kind = name[len(_LISTENER) :]
+    if kind == "QueryProgressEvent":
+        body = data.get("progress")
+        if not isinstance(body, dict):
+            raise ValueError("progress: an object is needed")
+        return progress(body)
+    if kind == "QueryStartedEvent":
+        return {"type": "started", "time": data.get("timestamp"), "body": data}
+    if kind == "QueryIdleEvent":
+        return {"type": "idle", "time": data.get("timestamp"), "body": data}
+    if kind == "QueryTerminatedEvent":
+        return {"type": "terminated", "time": format_time(last_time), "body": data}
+    return None
+
+
+def progress(body: dict[str, Any]) -> dict[str, Any]:
+    """A bare progress as an event: its time is when the batch ended, as a driver would say."""
+    started = {"type": "progress", "time": body.get("timestamp"), "body": body}
+    event = decode_event(started, 1)
+    seconds = getattr(getattr(event.body, "progress", None), "seconds", None) or 0.0
+    return {**started, "time": format_time(event.time + seconds)}
+
+
+def job_started(data: Mapping[str, Any]) -> JobStarted | None:
+    """A job that belongs to a micro-batch; None for every other line."""
+    if data.get("Event") != "SparkListenerJobStart":
+        return None
+    properties, milliseconds = data.get("Properties"), data.get("Submission Time")
+    if not isinstance(properties, dict) or not isinstance(milliseconds, int):
+        return None
+    batch, query = properties.get("streaming.sql.batchId"), properties.get("sql.streaming.queryId")
+    run = properties.get("sql.streaming.runId") or properties.get("spark.jobGroup.id")
+    if not (isinstance(batch, str) and batch.isdecimal()):
+        return None
+    if not (isinstance(query, str) and query and isinstance(run, str) and run):
+        return None
+    return JobStarted(query, run, int(batch), milliseconds / 1000.0)
