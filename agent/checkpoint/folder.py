@@ -15,6 +15,8 @@ from urllib.parse import unquote, urlsplit
 
 import msgspec
 
+from spark_listener.redact import redact_addresses
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -118,24 +120,30 @@ class RemoteFolder:
                 f"{url}: only local folders can be read; for others install fsspec"
                 " and its driver for this kind of address"
             ) from None
+        self._name = redact_addresses(url)
         try:
             self._system, self._root = fsspec.core.url_to_fs(url)
-        except (ImportError, ValueError) as error:
-            raise CheckpointError(f"{url}: {error}") from None
-        self._url = url
+        except Exception as error:  # noqa: BLE001 - each driver has errors of its own
+            raise CheckpointError(f"{self._name}: {redact_addresses(str(error))}") from None
 
     @property
     def name(self) -> str:
-        """The address as given."""
-        return self._url
+        """The address as given, without a password in it."""
+        return self._name
 
     def files(self, on_count: Callable[[int], None] | None = None) -> Iterator[FileEntry]:
         """Every file below."""
         base = self._root.rstrip("/") + "/"
-        if not self._system.exists(self._root):
-            raise FileNotFoundError(self._url)
+        with self._as_os_error():
+            if not self._system.exists(self._root):
+                raise FileNotFoundError(2, "there is no such folder", self._name)
+            folders = iter(self._system.walk(self._root, detail=True))
         found = 0
-        for folder, _, files in self._system.walk(self._root, detail=True):
+        while True:
+            with self._as_os_error():
+                if (listed := next(folders, None)) is None:
+                    break
+            folder, _, files = listed
             if any(part.startswith(".weir-") for part in folder[len(base) :].split("/")):
                 continue
             for name, status in files.items():
@@ -149,13 +157,25 @@ class RemoteFolder:
 
     def read(self, path: str, limit: int = -1) -> bytes:
         """A file's bytes."""
-        with self.open(path) as file:
+        with self._as_os_error(), self.open(path) as file:
             return file.read(limit)
 
     def open(self, path: str) -> BinaryIO:
         """A file to read from."""
-        file: BinaryIO = self._system.open(f"{self._root.rstrip('/')}/{path}", "rb")
-        return file
+        with self._as_os_error():
+            file: BinaryIO = self._system.open(f"{self._root.rstrip('/')}/{path}", "rb")
+            return file
+
+    @contextmanager
+    def _as_os_error(self) -> Iterator[None]:
+        """Drivers raise errors of their own libraries; here all are the system's refusal."""
+        try:
+            yield
+        except OSError:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever the driver's libraries raise
+            text = redact_addresses(" ".join(str(error).split()))[:300]
+            raise OSError(5, f"{type(error).__name__}: {text}", self._name) from None
 
 
 def open_folder(address: str) -> Folder:

@@ -199,9 +199,3 @@ def test_names_from_outside_cannot_drive_the_terminal(weir, tmp_path):
     assert code == 0
     assert "\x1b" not in out
     assert "evil[red]" in out
-
-
-def test_another_file_system_needs_fsspec(weir):
-    code, _, err = weir("checkpoint", "inspect", "s3://bucket/ck")
-    assert code == 2
-    assert "fsspec" in err

@@ -1,0 +1,165 @@
+"""Checkpoints that are not on a local file system, through fsspec; and large ones."""
+
+import os
+import pty
+import sys
+import time
+import zipfile
+
+import fsspec
+import pytest
+
+from agent import cli
+from agent.checkpoint.commands import inspect
+from agent.checkpoint.folder import CheckpointError, LocalFolder, open_folder
+from agent.checkpoint.layout import read_checkpoint
+from agent.checkpoint.report import build_report
+from agent.checkpoint.savepoint_command import savepoint
+from agent.checkpoint.soundness import judge
+from tests.checkpoint.build import checkpoint, tree
+
+
+@pytest.fixture
+def memory(tmp_path):
+    """A checkpoint in memory, the same one on the disk, and the file system it is in."""
+    root = checkpoint(tmp_path / "ck")
+    system = fsspec.filesystem("memory")
+    system.store.clear()
+    system.pseudo_dirs[:] = [""]
+    system.put(str(root), "/deep/ck", recursive=True)
+    yield "memory://deep/ck", root, system
+    system.store.clear()
+
+
+def report(address):
+    folder = open_folder(address)
+    seen = read_checkpoint(folder)
+    return build_report(seen, judge(seen, folder, deep=True))
+
+
+def test_it_says_the_same_as_of_a_local_folder(memory):
+    address, root, _ = memory
+    there, here = report(address), report(str(root))
+    assert there.sound
+    for field in ("latest_offset", "latest_commit", "open_batches", "sources", "state", "files"):
+        assert getattr(there, field) == getattr(here, field), field
+    assert here.bytes == there.bytes
+
+
+def test_damage_there_is_found(memory, capsys):
+    address, _, system = memory
+    system.rm("/deep/ck/state/0/1/2.delta")
+    assert inspect(address, as_json=True, deep=False) == 1
+    assert "state_incomplete" in capsys.readouterr().out
+
+
+def test_inside_an_archive(tmp_path):
+    root = checkpoint(tmp_path / "ck")
+    with zipfile.ZipFile(tmp_path / "ck.zip", "w") as archive:
+        for path in tree(tmp_path):
+            if path.startswith("ck/"):
+                archive.write(tmp_path / path, path)
+    assert report(f"zip://ck::file://{tmp_path}/ck.zip").restart == report(str(root)).restart
+
+
+def test_a_savepoint_of_it(memory, tmp_path, capsys):
+    assert savepoint(memory[0], str(tmp_path / "sp"), rollback_sink=None, as_json=True) == 0
+    capsys.readouterr()
+    assert report(str(tmp_path / "sp")).restart.batch_id == 3
+
+
+def weir(monkeypatch, capsys, *arguments):
+    monkeypatch.setattr(sys, "argv", ["weir", *map(str, arguments)])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    return ended.value.code, *capsys.readouterr()
+
+
+@pytest.mark.parametrize(
+    ("address", "says"),
+    [
+        ("memory://nowhere", "no such folder"),
+        ("memory://deep/ck/metadata", "not a checkpoint"),
+        ("nonsense://bucket/ck", "nonsense"),
+        ("s3://bucket/ck", "s3fs"),
+        ("memory://deep/other", "not a checkpoint"),
+    ],
+)
+def test_what_is_no_checkpoint_is_wrong_input(memory, monkeypatch, capsys, address, says):
+    memory[2].pipe("/deep/other/notes.txt", b"hello")
+    code, out, err = weir(monkeypatch, capsys, "checkpoint", "inspect", address)
+    assert (code, out) == (2, "")
+    assert says in err
+    assert err.count("\n") == 1
+
+
+def test_without_fsspec_it_says_what_to_install(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "fsspec", None)
+    code, out, err = weir(monkeypatch, capsys, "checkpoint", "inspect", "s3://bucket/ck")
+    assert (code, out) == (2, "")
+    assert "install fsspec" in err
+
+
+def test_a_driver_that_fails_in_its_own_way(memory, monkeypatch):
+    """Object stores raise errors of their own libraries, sometimes with the keys in them."""
+    address, _, system = memory
+
+    def refuse(*_, **__):
+        raise RuntimeError("403 for s3://KEY:SECRET@bucket/ck")
+
+    monkeypatch.setattr(type(system), "walk", refuse)
+    with pytest.raises(CheckpointError, match="RuntimeError: 403 for s3://bucket/ck") as raised:
+        report(address)
+    assert "SECRET" not in str(raised.value)
+
+
+def test_only_a_local_one_is_rescued(memory, monkeypatch, capsys):
+    code, _, err = weir(monkeypatch, capsys, "rescue", memory[0], "--apply")
+    assert code == 2
+    assert "local or mounted" in err
+
+
+def test_a_hundred_thousand_files(tmp_path):
+    """As many as a query with many partitions leaves; empty files, so listing is what counts."""
+    root = checkpoint(tmp_path / "ck", partitions=1)
+    for partition in range(1, 200):
+        folder = root / "state" / "0" / str(partition)
+        folder.mkdir()
+        for version in range(1, 500):
+            os.close(os.open(folder / f"{version}.tmpdata", os.O_CREAT | os.O_WRONLY))
+    counts = []
+    began = time.process_time()
+    seen = read_checkpoint(LocalFolder(root), counts.append)
+    judge(seen, LocalFolder(root))
+    spent = time.process_time() - began
+    assert seen.layout.count > 99_000
+    assert len(counts) > 190
+    assert counts[-1] == seen.layout.count
+    print(f"{seen.layout.count} files: {spent:.2f} s of CPU")
+    assert spent < 15
+
+
+def test_a_terminal_shows_how_far_it_is(tmp_path):
+    root = checkpoint(tmp_path / "ck")
+    for number in range(3000):
+        (root / "state" / f"extra-{number}").touch()
+    child, terminal = pty.fork()
+    if child == 0:
+        os.environ["TERM"] = "xterm"
+        os.execv(
+            sys.executable,
+            [sys.executable, "-m", "agent.cli", "checkpoint", "inspect", str(root), "--json"],
+        )
+    shown = b""
+    while True:
+        try:
+            part = os.read(terminal, 65536)
+        except OSError:  # the child has closed its end
+            break
+        if not part:
+            break
+        shown += part
+    os.close(terminal)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert b"files" in shown
+    assert b"reading" in shown
