@@ -1,10 +1,11 @@
 # make          sets up .venv
 # make demo     a real Spark job, first as configured, then under Weir (SECONDS=90, KEEP=1)
+# make stack    that job beside Prometheus and Alertmanager: an alert fires and resolves
 # make test     lint, types and every test
 # `make help` lists the rest.
 
 .DEFAULT_GOAL := setup
-.PHONY: setup setup-run demo test kafka sparks lint format lock clean help
+.PHONY: setup setup-run demo stack test kafka sparks chart lint format lock clean help
 
 # A Python to build .venv with; one is looked for when this is empty.
 PYTHON ?=
@@ -27,6 +28,11 @@ demo: ## a real query in bursts: as configured, then under Weir
 	@sh scripts/setup.sh run
 	@$(python) -m examples.demo --seconds $(SECONDS) $(if $(KEEP),--keep)
 
+stack: ## Prometheus and Alertmanager beside the demo's job: an alert fires and resolves
+	@sh scripts/check-java.sh --quiet
+	@sh scripts/setup.sh run
+	@$(python) -m examples.stack --seconds $(SECONDS) $(if $(KEEP),--keep)
+
 test: ## lint, types and every test
 	@sh scripts/test.sh
 
@@ -35,6 +41,12 @@ sparks: ## a venv for each PySpark of the matrix, into .make
 
 kafka: ## the jars of the Kafka broker that tests start, into .make/kafka
 	@sh scripts/ensure-kafka.sh
+
+chart: ## dist/weir-VERSION.tgz: the Helm chart, with rules and dashboards in it
+	@sh scripts/ensure-helm.sh
+	@mkdir -p dist
+	@PATH="$(CURDIR)/.make/tools:$$PATH" helm package helm/weir --destination dist 2>.make/chart.log \
+	  || { cat .make/chart.log >&2; exit 1; }
 
 lint: setup ## lint and types only
 	@sh scripts/test.sh lint
@@ -47,7 +59,7 @@ lock: ## pin requirements/*.in anew, with hashes
 	@sh scripts/lock.sh
 
 clean: ## remove what setup, tests and demo made
-	rm -rf .venv .demo .make build dist spark_listener/build *.egg-info spark_listener/*.egg-info
+	rm -rf .venv .demo .stack .make build dist spark_listener/build *.egg-info spark_listener/*.egg-info
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 12

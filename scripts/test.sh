@@ -42,6 +42,7 @@ if [ "${1:-}" != lint ]; then
 fi
 sh scripts/setup.sh dev || exit 2
 [ "${1:-}" = lint ] || sh scripts/ensure-kafka.sh || exit 2
+[ "${1:-}" = lint ] || sh scripts/ensure-helm.sh || exit 2
 rm -rf "$reports"
 mkdir -p "$reports"
 

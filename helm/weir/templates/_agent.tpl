@@ -1,0 +1,122 @@
+{{/* The agent's container, the same in both modes, and what it mounts. */}}
+
+{{/* The file for `weir agent --config`: your options, and those that follow from other values. */}}
+{{- define "weir.config" -}}
+{{- $own := dict "host" .Values.agent.host "port" (.Values.agent.port | int) "state_dir" "/var/lib/weir" -}}
+{{- if eq (include "weir.hasToken" .) "true" -}}
+{{- $_ := set $own "token_file" (printf "/etc/weir/token/%s" .Values.token.key) -}}
+{{- end -}}
+{{- if .Values.tls.secretName -}}
+{{- $_ := set $own "tls_cert_file" "/etc/weir/tls/tls.crt" -}}
+{{- $_ := set $own "tls_key_file" "/etc/weir/tls/tls.key" -}}
+{{- end -}}
+{{- toYaml (merge $own .Values.config) -}}
+{{- end -}}
+
+{{- define "weir.scheme" -}}
+{{- ternary "https" "http" (not (empty .Values.tls.secretName)) -}}
+{{- end -}}
+
+{{- define "weir.container" -}}
+image: {{ include "weir.image" . | quote }}
+imagePullPolicy: {{ .Values.image.pullPolicy }}
+args: [agent, --config, /etc/weir/config/config.yaml]
+{{- with .Values.securityContext }}
+securityContext:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+ports:
+  - name: weir
+    containerPort: {{ .Values.agent.port }}
+    protocol: TCP
+{{- if ne (include "weir.isLoopback" .) "true" }}
+# Saved state is read before the agent listens; a minute is far more than 2000 queries take.
+startupProbe:
+  httpGet: {{- include "weir.probe" (list . "/healthz") | nindent 4 }}
+  periodSeconds: 1
+  timeoutSeconds: 3
+  failureThreshold: 60
+# Restarts a process that answers nothing at all. Queries have no say in it.
+livenessProbe:
+  httpGet: {{- include "weir.probe" (list . "/healthz") | nindent 4 }}
+  periodSeconds: 10
+  timeoutSeconds: 5
+  failureThreshold: 6
+{{- if eq .Values.mode "shared" }}
+# Not ready while the state cannot be written: events would be refused anyway.
+readinessProbe:
+  httpGet: {{- include "weir.probe" (list . "/readyz") | nindent 4 }}
+  periodSeconds: 5
+  timeoutSeconds: 5
+  failureThreshold: 2
+{{- end }}
+{{- else }}
+# The kubelet does not reach loopback; the agent writes this file once it listens.
+startupProbe:
+  exec:
+    command: [test, -s, /var/lib/weir/agent.address]
+  periodSeconds: 1
+  failureThreshold: 60
+{{- end }}
+{{- with .Values.resources }}
+resources:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+volumeMounts:
+  - name: weir-config
+    mountPath: /etc/weir/config
+    readOnly: true
+  {{- if eq (include "weir.hasToken" .) "true" }}
+  - name: weir-token
+    mountPath: /etc/weir/token
+    readOnly: true
+  {{- end }}
+  {{- if .Values.tls.secretName }}
+  - name: weir-tls
+    mountPath: /etc/weir/tls
+    readOnly: true
+  {{- end }}
+  - name: weir-state
+    mountPath: /var/lib/weir
+  - name: weir-tmp
+    mountPath: /tmp
+{{- end -}}
+
+{{- define "weir.probe" -}}
+{{- $root := index . 0 -}}
+path: {{ index . 1 }}
+port: weir
+{{- if $root.Values.tls.secretName }}
+scheme: HTTPS
+{{- end }}
+{{- end -}}
+
+{{/*
+Every volume but weir-state, which differs. The second argument says who may read the token: 288 is
+0440, 292 is 0444, in decimals, since readers of YAML disagree about a leading zero.
+*/}}
+{{- define "weir.volumes" -}}
+{{- $root := index . 0 -}}
+{{- $mode := index . 1 -}}
+- name: weir-config
+  configMap:
+    name: {{ include "weir.fullname" $root }}
+{{- if eq (include "weir.hasToken" $root) "true" }}
+- name: weir-token
+  secret:
+    secretName: {{ include "weir.secretName" $root }}
+    defaultMode: {{ $mode }}
+    items:
+      - key: {{ $root.Values.token.key }}
+        path: {{ $root.Values.token.key }}
+{{- end }}
+{{- if $root.Values.tls.secretName }}
+- name: weir-tls
+  secret:
+    secretName: {{ $root.Values.tls.secretName }}
+    defaultMode: {{ $mode }}
+{{- end }}
+- name: weir-tmp
+  emptyDir:
+    sizeLimit: 64Mi
+{{- end -}}

@@ -1,0 +1,95 @@
+{{/*
+A driver's pod with the agent in it: what Spark takes as spark.kubernetes.driver.podTemplateFile and
+the Spark operator as spec.driver.template. Spark fills in the rest.
+*/}}
+{{- define "weir.driverPod" -}}
+metadata:
+  labels:
+    {{- include "weir.driverLabels" . | nindent 4 }}
+spec:
+  {{- with .Values.imagePullSecrets }}
+  imagePullSecrets:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+  {{- if .Values.sidecar.existingClaim }}
+  # The claim must be writable for the agent, which is not root.
+  securityContext:
+    fsGroup: {{ default 10001 .Values.securityContext.runAsGroup }}
+    fsGroupChangePolicy: OnRootMismatch
+  {{- end }}
+  initContainers:
+    {{- if .Values.sidecar.listener }}
+    # Lends the driver the listener, so that no image has to be built for it.
+    - name: weir-listener
+      image: {{ include "weir.image" . | quote }}
+      imagePullPolicy: {{ .Values.image.pullPolicy }}
+      command: [cp, /usr/share/weir/weir_spark_listener.zip, /listener/]
+      {{- with .Values.securityContext }}
+      securityContext:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+      resources:
+        requests:
+          cpu: 10m
+          memory: 16Mi
+        limits:
+          memory: 32Mi
+      volumeMounts:
+        - name: weir-listener
+          mountPath: /listener
+    {{- end }}
+    # Starts before the driver and, since it always restarts, ends after it: the pod can complete.
+    - name: weir
+      restartPolicy: Always
+      {{- include "weir.container" . | nindent 6 }}
+  containers:
+    - name: spark-kubernetes-driver
+      env:
+        - name: WEIR_AGENT_URL
+          value: {{ printf "http://127.0.0.1:%d" (.Values.agent.port | int) }}
+        {{- if eq (include "weir.hasToken" .) "true" }}
+        - name: WEIR_TOKEN_FILE
+          value: /etc/weir/token/{{ .Values.token.key }}
+        {{- end }}
+      {{- with .Values.sidecar.livenessProbe }}
+      {{- if .enabled }}
+      # 503 only where a restart of the driver helps: it is silent, or hangs past your deadline.
+      livenessProbe:
+        httpGet:
+          path: /queries/{{ .application | urlquery | replace "+" "%20" }}/{{ .query | urlquery | replace "+" "%20" }}/live
+          port: {{ $.Values.agent.port }}
+        periodSeconds: 10
+        timeoutSeconds: 5
+        failureThreshold: 6
+      {{- end }}
+      {{- end }}
+      {{- if or .Values.sidecar.listener (eq (include "weir.hasToken" .) "true") }}
+      volumeMounts:
+        {{- if eq (include "weir.hasToken" .) "true" }}
+        - name: weir-token
+          mountPath: /etc/weir/token
+          readOnly: true
+        {{- end }}
+        {{- if .Values.sidecar.listener }}
+        - name: weir-listener
+          mountPath: /opt/weir/listener
+          readOnly: true
+        {{- end }}
+      {{- end }}
+  volumes:
+    {{- /* Two users read the token here, Spark's and the agent's, and nobody else is in the pod. */}}
+    {{- include "weir.volumes" (list . 292) | nindent 4 }}
+    - name: weir-state
+      {{- if .Values.sidecar.existingClaim }}
+      persistentVolumeClaim:
+        claimName: {{ .Values.sidecar.existingClaim }}
+      {{- else }}
+      # Gone with the pod: a new one learns anew.
+      emptyDir: {}
+      {{- end }}
+    {{- if .Values.sidecar.listener }}
+    - name: weir-listener
+      emptyDir:
+        sizeLimit: 16Mi
+    {{- end }}
+{{- end -}}

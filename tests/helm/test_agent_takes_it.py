@@ -1,0 +1,304 @@
+"""The real agent starts with what the chart gives its container, and answers probes and drivers.
+
+Folders of the container are put under a temporary one, the port is a free one, and in place of all
+addresses it listens on loopback; nothing else is changed. That the address itself is taken too is
+asked of the agent's own configuration.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+import yaml
+
+from agent.service import config
+from spark_listener import config as driver_config
+from tests.helm import chart
+from tests.helm.chart import ROOT, of
+from tests.helm.dockerfile import stages
+from tests.helm.matrix import MATRIX
+from tests.service import wire
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+CERTIFICATES = ROOT / "tests" / "driver" / "certificates"
+
+
+class Container:
+    """What a rendered container finds: its command, its environment, its mounted files."""
+
+    def __init__(self, name: str, objects: list[dict[str, Any]], pod: dict[str, Any]) -> None:
+        self.name = name
+        self.objects = objects
+        self.pod = pod
+        self.spec = chart.agent_container(pod)
+        _, (_, image) = stages()
+        self.command = json.loads(image.only("ENTRYPOINT")) + self.spec["args"]
+        self.environ = {
+            **image.environment(),
+            **{one["name"]: one["value"] for one in self.spec.get("env", [])},
+        }
+        self.files = {
+            f"{mount['mountPath']}/{name}": content
+            for mount in self.spec["volumeMounts"]
+            for name, content in self._volume(mount["name"]).items()
+        }
+        self.writable = [
+            one["mountPath"] for one in self.spec["volumeMounts"] if not one.get("readOnly")
+        ]
+        self.config = yaml.safe_load(self.files["/etc/weir/config/config.yaml"])
+
+    def _volume(self, name: str) -> dict[str, bytes]:
+        found = [one for one in self.pod["spec"]["volumes"] if one["name"] == name]
+        for volume in found:
+            if "configMap" in volume:
+                made = chart.only(self.objects, "ConfigMap", volume["configMap"]["name"])
+                return {key: text.encode() for key, text in made["data"].items()}
+            if "secret" in volume:
+                return self._secret(volume["secret"])
+        return {}
+
+    def _secret(self, volume: dict[str, Any]) -> dict[str, bytes]:
+        made = [
+            one
+            for one in of(self.objects, "Secret")
+            if one["metadata"]["name"] == volume["secretName"]
+            and one["metadata"]["namespace"] == chart.NAMESPACE
+        ]
+        if made:
+            content = {key: base64.b64decode(text) for key, text in made[0]["data"].items()}
+        elif volume["secretName"] == "weir-tls":
+            content = {
+                "tls.crt": (CERTIFICATES / "agent.pem").read_bytes(),
+                "tls.key": (CERTIFICATES / "agent.key").read_bytes(),
+            }
+        else:  # given by hand
+            content = {item["key"]: b"a-token-of-ours\n" for item in volume["items"]}
+        items = volume.get("items")
+        return {one["path"]: content[one["key"]] for one in items} if items else content
+
+
+def container(name: str) -> Container:
+    objects = chart.render(MATRIX[name])
+    return Container(name, objects, chart.pod_specs(objects)[0][1])
+
+
+@pytest.mark.parametrize("name", MATRIX)
+def test_the_agent_takes_the_configuration(name: str, tmp_path: Path) -> None:
+    given = container(name)
+    file = tmp_path / "config.yaml"
+    file.write_bytes(given.files["/etc/weir/config/config.yaml"])
+    environ = {key: value for key, value in given.environ.items() if key.startswith("WEIR_")}
+    settings, notices = config.load({}, environ, str(file))
+    assert notices == []
+    assert settings.host == given.config["host"]
+    assert settings.port == given.spec["ports"][0]["containerPort"]
+    assert str(settings.state_dir) == "/var/lib/weir"
+    # The command line is `agent --config FILE`, and that file is there.
+    assert given.command[:3] == ["weir", "agent", "--config"]
+    assert given.command[3] in given.files
+    for key, value in MATRIX[name].get("config", {}).items():
+        if key != "rules":
+            found = getattr(settings, key)
+            assert (str(found) if isinstance(found, Path) else found) == value, key
+    assert len(settings.rules) == len(MATRIX[name].get("config", {}).get("rules", []))
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+class Running:
+    """The container's process, and a way to ask what the kubelet, Prometheus and drivers ask."""
+
+    def __init__(self, given: Container, root: Path) -> None:
+        self.given = given
+        self.root = root
+        self.port = free_port()
+        for folder in given.writable:
+            self.path(folder).mkdir(parents=True)
+        for name, content in given.files.items():
+            path = self.path(name)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+        self._put_elsewhere()
+        environ = {key: value for key, value in os.environ.items() if not key.startswith("WEIR_")}
+        environ |= {key: self.moved(value) for key, value in given.environ.items() if key != "PATH"}
+        environ["PYTHONPATH"] = str(ROOT)
+        arguments = [self.moved(one) for one in given.command[1:]]
+        self.log = root / "agent.log"
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "agent.cli", *arguments],
+                env=environ,
+                cwd=self.path("/var/lib/weir"),
+                stdout=log,
+                stderr=log,
+            )
+        scheme = "https" if "tls_cert_file" in given.config else "http"
+        self.address = f"{scheme}://127.0.0.1:{self.port}"
+        self.http = httpx.Client(verify=False, trust_env=False, timeout=30)
+
+    def path(self, inside: str) -> Path:
+        return self.root / inside[1:]
+
+    def moved(self, text: str) -> str:
+        for folder in ("/etc/weir", "/var/lib/weir"):
+            text = text.replace(folder, str(self.path(folder)))
+        return text
+
+    def _put_elsewhere(self) -> None:
+        path = self.path("/etc/weir/config/config.yaml")
+        told = {
+            key: self.moved(value) if isinstance(value, str) else value
+            for key, value in self.given.config.items()
+        }
+        path.write_text(yaml.safe_dump({**told, "host": "127.0.0.1", "port": self.port}))
+
+    def wait(self) -> None:
+        """As long as the startup probe would."""
+        probe = self.given.spec["startupProbe"]
+        give_up = time.monotonic() + probe["periodSeconds"] * probe["failureThreshold"]
+        while not self.probe("startupProbe"):
+            assert self.process.poll() is None, self.log.read_text()
+            assert time.monotonic() < give_up, self.log.read_text()
+            time.sleep(0.1)
+
+    def probe(self, name: str) -> bool:
+        """What the kubelet would say of a probe of the container."""
+        probe = self.given.spec[name]
+        if "exec" in probe:
+            command = [self.moved(one) for one in probe["exec"]["command"]]
+            return subprocess.run(command, check=False).returncode == 0
+        get = probe["httpGet"]
+        scheme = get.get("scheme", "HTTP").lower()
+        assert get["port"] == self.given.spec["ports"][0]["name"]
+        with contextlib.suppress(httpx.TransportError):
+            answer = self.http.get(f"{scheme}://127.0.0.1:{self.port}{get['path']}")
+            return 200 <= answer.status_code < 400
+        return False
+
+    def token(self) -> str | None:
+        path = self.given.config.get("token_file")
+        return None if path is None else self.path(path).read_text().strip()
+
+    def post(self, token: str | None) -> httpx.Response:
+        return self.http.post(
+            f"{self.address}/v1/events",
+            content=wire.body([wire.started(1), wire.progress(2)]),
+            headers={
+                "content-type": "application/json",
+                **({} if token is None else {"authorization": f"Bearer {token}"}),
+            },
+        )
+
+    def stop(self) -> int:
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(self.given.pod["spec"].get("terminationGracePeriodSeconds", 30))
+
+
+STARTED = [
+    "shared",
+    "shared-given-token",
+    "shared-tls",
+    "shared-monitored",
+    "shared-configured",
+    "sidecar",
+    "sidecar-loopback",
+    "sidecar-given-token",
+    "sidecar-monitored",
+]
+
+
+@pytest.fixture(scope="module", params=STARTED)
+def running(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Running]:
+    one = Running(container(request.param), tmp_path_factory.mktemp(request.param))
+    try:
+        one.wait()
+        yield one
+        assert one.stop() == 0
+        assert (one.path("/var/lib/weir") / "state.sqlite").exists()
+    finally:
+        one.http.close()
+        if one.process.poll() is None:
+            one.process.kill()
+            one.process.wait(10)
+
+
+def test_probes_find_it_well(running: Running) -> None:
+    for name in running.given.spec:
+        if name.endswith("Probe"):
+            assert running.probe(name), name
+
+
+def test_events_are_taken_with_the_token_that_the_driver_mounts(running: Running) -> None:
+    token = running.token()
+    assert running.post(token).status_code == 200
+    if token is not None:
+        assert running.post(None).status_code == 401
+        assert running.post(token + "x").status_code == 401
+
+
+def test_it_is_scraped_as_the_monitor_says(running: Running) -> None:
+    objects = running.given.objects
+    for kind, list_name in (("ServiceMonitor", "endpoints"), ("PodMonitor", "podMetricsEndpoints")):
+        for monitor in of(objects, kind):
+            (endpoint,) = monitor["spec"][list_name]
+            url = f"{endpoint['scheme']}://127.0.0.1:{running.port}{endpoint['path']}"
+            headers = {}
+            if "authorization" in endpoint:
+                assert running.http.get(url).status_code == 401
+                headers["authorization"] = f"Bearer {running.token()}"
+            answer = running.http.get(url, headers=headers)
+            assert answer.status_code == 200
+            assert "weir_build_info" in answer.text
+
+
+def test_the_drivers_side_takes_its_environment(running: Running) -> None:
+    pods = dict(chart.pod_specs(running.given.objects))
+    if "driver.yaml" not in pods:
+        pytest.skip("nothing of the driver's is rendered in mode shared")
+    (driver,) = pods["driver.yaml"]["spec"]["containers"]
+    environ = {one["name"]: one["value"] for one in driver["env"]}
+    settings = driver_config.resolve({}, {}, environ)
+    assert urlsplit(settings.agent_url).port == running.given.config["port"]
+    assert settings.token_file == running.given.config.get("token_file", "")
+    assert not settings.exposes_token
+    if "livenessProbe" in driver:
+        path = driver["livenessProbe"]["httpGet"]["path"]
+        answer = running.http.get(running.address + path)
+        assert answer.status_code == 200
+        assert answer.json()["ok"] is True
+
+
+def test_notes_of_a_shared_agent_are_settings_that_the_driver_takes(running: Running) -> None:
+    if not running.given.name.startswith("shared"):
+        pytest.skip("a sidecar's driver is configured by its pod template")
+    notes = chart.notes(MATRIX[running.given.name])
+    words = [
+        line.split()[1] for line in notes.splitlines() if line.startswith("  --conf spark.weir")
+    ]
+    conf = dict(word.split("=", 1) for word in words)
+    settings = driver_config.resolve({}, conf, {})
+    assert settings.agent_url.startswith(running.address.split(":")[0])
+    # The file is where Spark mounts the Secret: spark.kubernetes.driver.secrets.NAME=FOLDER.
+    (secret,) = [w for w in notes.split() if w.startswith("spark.kubernetes.driver.secrets.")]
+    assert settings.token_file.rpartition("/")[0] == secret.rpartition("=")[2]

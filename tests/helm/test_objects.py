@@ -1,0 +1,372 @@
+"""Every object that the chart makes, for every entry of the matrix: that its parts fit together."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.helm import chart
+from tests.helm.chart import NAMESPACE, RELEASE, of, only
+from tests.helm.matrix import MATRIX
+
+Objects = list[dict[str, Any]]
+
+
+@pytest.fixture(scope="module", params=MATRIX, ids=list(MATRIX))
+def case(request: pytest.FixtureRequest) -> tuple[str, Objects]:
+    return request.param, chart.render(MATRIX[request.param])
+
+
+@pytest.fixture
+def objects(case: tuple[str, Objects]) -> Objects:
+    return case[1]
+
+
+def containers(pod: dict[str, Any]) -> list[dict[str, Any]]:
+    """Weir's own; the driver's is Spark's."""
+    spec = pod["spec"]
+    both = [*spec.get("initContainers", []), *spec["containers"]]
+    return [one for one in both if one["name"].startswith("weir")]
+
+
+def test_names_are_valid_and_unique(objects: Objects) -> None:
+    names = [(o["kind"], o["metadata"]["namespace"], o["metadata"]["name"]) for o in objects]
+    assert len(set(names)) == len(names)
+    for _, namespace, name in names:
+        for one in (namespace, name):
+            assert re.fullmatch(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", one), one
+
+
+def test_every_object_says_whose_it_is(objects: Objects) -> None:
+    for one in objects:
+        labels = one["metadata"]["labels"]
+        assert labels["app.kubernetes.io/name"] == "weir"
+        assert labels["app.kubernetes.io/instance"] == RELEASE
+        assert labels["app.kubernetes.io/managed-by"] == "Helm"
+        assert labels["app.kubernetes.io/version"]
+        for value in labels.values():
+            assert isinstance(value, str)
+            assert re.fullmatch(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?", value)
+
+
+def test_every_container_is_hardened(objects: Objects) -> None:
+    for _, pod in chart.pod_specs(objects):
+        assert containers(pod)
+        for one in containers(pod):
+            context = one["securityContext"]
+            assert context["runAsNonRoot"] is True
+            assert context["runAsUser"] >= 10000
+            assert context["runAsGroup"] >= 10000
+            assert context["readOnlyRootFilesystem"] is True
+            assert context["allowPrivilegeEscalation"] is False
+            assert context["privileged"] is False
+            assert context["capabilities"] == {"drop": ["ALL"]}
+            assert context["seccompProfile"] == {"type": "RuntimeDefault"}
+
+
+def test_every_container_has_resources(objects: Objects) -> None:
+    for _, pod in chart.pod_specs(objects):
+        for one in containers(pod):
+            resources = one["resources"]
+            assert set(resources["requests"]) == {"cpu", "memory"}
+            # Memory is limited, CPU is not: a throttled agent answers late, and first batches wait.
+            assert set(resources["limits"]) == {"memory"}
+            assert mebibytes(resources["requests"]["memory"]) <= mebibytes(
+                resources["limits"]["memory"]
+            )
+
+
+def mebibytes(quantity: str) -> int:
+    assert quantity.endswith("Mi")
+    return int(quantity.removesuffix("Mi"))
+
+
+def test_mounts_and_volumes_fit(objects: Objects) -> None:
+    for name, pod in chart.pod_specs(objects):
+        spec = pod["spec"]
+        volumes = {one["name"]: one for one in spec["volumes"]}
+        assert len(volumes) == len(spec["volumes"])
+        if name == "StatefulSet":
+            claims = only(objects, "StatefulSet")["spec"].get("volumeClaimTemplates", [])
+            assert not {one["metadata"]["name"] for one in claims} & set(volumes)
+            volumes |= {one["metadata"]["name"]: one for one in claims}
+        mounted: set[str] = set()
+        for container in [*spec.get("initContainers", []), *spec["containers"]]:
+            mounts = container.get("volumeMounts", [])
+            paths = [one["mountPath"] for one in mounts]
+            assert len(set(paths)) == len(paths)
+            mounted |= {one["name"] for one in mounts}
+        assert mounted == set(volumes), name
+
+
+def test_what_is_written_to_is_a_volume_and_nothing_else_is_writable(objects: Objects) -> None:
+    for _, pod in chart.pod_specs(objects):
+        mounts = {m["mountPath"]: m for m in chart.agent_container(pod)["volumeMounts"]}
+        writable = {path for path, one in mounts.items() if not one.get("readOnly")}
+        assert writable == {"/var/lib/weir", "/tmp"}
+
+
+def config_map(objects: Objects) -> dict[str, Any]:
+    (found,) = [one for one in of(objects, "ConfigMap") if "config.yaml" in one["data"]]
+    return found
+
+
+def test_the_config_names_files_that_are_mounted(objects: Objects) -> None:
+    config = yaml.safe_load(config_map(objects)["data"]["config.yaml"])
+    for _, pod in chart.pod_specs(objects):
+        container = chart.agent_container(pod)
+        volumes = {one["name"]: one for one in pod["spec"]["volumes"]}
+        mounts = {one["mountPath"]: volumes.get(one["name"]) for one in container["volumeMounts"]}
+        for key in ("token_file", "tls_cert_file", "tls_key_file"):
+            if key not in config:
+                continue
+            folder, _, file = config[key].rpartition("/")
+            secret = mounts[folder]["secret"]
+            items = secret.get("items")
+            # A kubernetes.io/tls Secret has these two keys by definition.
+            assert file in ([one["path"] for one in items] if items else ["tls.crt", "tls.key"])
+        path = container["args"][container["args"].index("--config") + 1]
+        folder, _, file = path.rpartition("/")
+        assert mounts[folder]["configMap"]["name"] == config_map(objects)["metadata"]["name"]
+        assert file in config_map(objects)["data"]
+
+
+def test_the_token_is_the_same_wherever_it_is_named(case: tuple[str, Objects]) -> None:
+    name, objects = case
+    given = MATRIX[name].get("token", {}).get("existingSecret")
+    secrets = of(objects, "Secret")
+    named = set()
+    for _, pod in chart.pod_specs(objects):
+        for volume in pod["spec"]["volumes"]:
+            if volume["name"] == "weir-token":
+                (item,) = volume["secret"]["items"]
+                named.add((volume["secret"]["secretName"], item["key"]))
+    for kind, endpoints in (("ServiceMonitor", "endpoints"), ("PodMonitor", "podMetricsEndpoints")):
+        for one in of(objects, kind):
+            for endpoint in one["spec"][endpoints]:
+                if "authorization" in endpoint:
+                    credentials = endpoint["authorization"]["credentials"]
+                    named.add((credentials["name"], credentials["key"]))
+    if given:
+        assert secrets == []
+        assert {secret for secret, _ in named} == {given}
+    elif secrets:
+        made = {(one["metadata"]["name"], *one["data"]) for one in secrets}
+        assert made == named
+        values = {value for one in secrets for value in one["data"].values()}
+        assert len(values) == 1, "the copies differ"
+    else:
+        assert named == set()
+
+
+def test_probes_ask_the_port_that_the_agent_listens_on(objects: Objects) -> None:
+    config = yaml.safe_load(config_map(objects)["data"]["config.yaml"])
+    for _, pod in chart.pod_specs(objects):
+        container = chart.agent_container(pod)
+        (port,) = container["ports"]
+        assert port == {"name": "weir", "containerPort": config["port"], "protocol": "TCP"}
+        probes = {key: value for key, value in container.items() if key.endswith("Probe")}
+        if config["host"].startswith("127."):
+            assert set(probes) == {"startupProbe"}
+            # The agent's own file in its state directory.
+            assert probes["startupProbe"]["exec"]["command"][-1] == (
+                config["state_dir"] + "/agent.address"
+            )
+            continue
+        assert {"startupProbe", "livenessProbe"} <= set(probes)
+        for probe in probes.values():
+            assert probe["httpGet"]["port"] == "weir"
+            assert probe["httpGet"].get("scheme", "HTTP").lower() == (
+                "https" if "tls_cert_file" in config else "http"
+            )
+        assert probes["livenessProbe"]["httpGet"]["path"] == "/healthz"
+        assert probes["startupProbe"]["httpGet"]["path"] == "/healthz"
+
+
+def test_selectors_choose_what_they_are_meant_to(objects: Objects) -> None:
+    for one in of(objects, "StatefulSet"):
+        labels = one["spec"]["template"]["metadata"]["labels"]
+        selector = one["spec"]["selector"]["matchLabels"]
+        assert selector.items() <= labels.items()
+        service = only(objects, "Service")
+        assert service["metadata"]["name"] == one["spec"]["serviceName"]
+        assert service["spec"]["selector"] == selector
+        for policy in of(objects, "NetworkPolicy"):
+            assert policy["spec"]["podSelector"]["matchLabels"] == selector
+        for monitor in of(objects, "ServiceMonitor"):
+            chosen = monitor["spec"]["selector"]["matchLabels"]
+            assert chosen.items() <= service["metadata"]["labels"].items()
+            assert monitor["spec"]["namespaceSelector"]["matchNames"] == [NAMESPACE]
+            (endpoint,) = monitor["spec"]["endpoints"]
+            assert endpoint["port"] in {port["name"] for port in service["spec"]["ports"]}
+    for monitor in of(objects, "PodMonitor"):
+        pod = chart.driver_pod(objects)
+        assert monitor["spec"]["selector"]["matchLabels"] == pod["metadata"]["labels"]
+        (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
+        assert endpoint["port"] == chart.agent_container(pod)["ports"][0]["name"]
+
+
+def test_a_change_of_labels_or_options_never_changes_the_selector() -> None:
+    """It is immutable: an upgrade that changed it would be refused by Kubernetes."""
+    plain = only(chart.render({}), "StatefulSet")["spec"]["selector"]
+    dressed = only(chart.render(MATRIX["shared-placed"]), "StatefulSet")["spec"]["selector"]
+    assert plain == dressed
+
+
+def test_modes_make_their_own_objects(case: tuple[str, Objects]) -> None:
+    name, objects = case
+    kinds = {one["kind"] for one in objects}
+    if name.startswith("sidecar"):
+        assert not kinds & {"StatefulSet", "Service", "ServiceAccount", "NetworkPolicy"}
+        assert not kinds & {"ServiceMonitor"}
+    else:
+        assert {"StatefulSet", "Service"} <= kinds
+        assert not kinds & {"PodMonitor"}
+    # The agent never asks Kubernetes for anything.
+    assert not kinds & {"Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"}
+
+
+def test_the_shared_agent_is_one_and_without_rights(objects: Objects) -> None:
+    for one in of(objects, "StatefulSet"):
+        assert one["spec"]["replicas"] == 1
+        spec = one["spec"]["template"]["spec"]
+        assert spec["automountServiceAccountToken"] is False
+        assert spec["enableServiceLinks"] is False
+        assert spec["securityContext"]["runAsNonRoot"] is True
+        assert spec["securityContext"]["fsGroup"] == spec["securityContext"]["runAsGroup"]
+        for account in of(objects, "ServiceAccount"):
+            assert account["automountServiceAccountToken"] is False
+            assert account["metadata"]["name"] == spec["serviceAccountName"]
+
+
+def test_state_is_on_a_volume_where_it_was_asked_for(case: tuple[str, Objects]) -> None:
+    name, objects = case
+    for one in of(objects, "StatefulSet"):
+        spec = one["spec"]
+        volumes = {v["name"]: v for v in spec["template"]["spec"]["volumes"]}
+        if name == "shared-no-volume":
+            assert volumes["weir-state"] == {"name": "weir-state", "emptyDir": {}}
+            assert "volumeClaimTemplates" not in spec
+        elif name == "shared-given-volume":
+            claim = volumes["weir-state"]["persistentVolumeClaim"]
+            assert claim == {"claimName": "weir-state"}
+            assert "volumeClaimTemplates" not in spec
+        else:
+            (claim,) = spec["volumeClaimTemplates"]
+            assert claim["metadata"]["name"] == "weir-state"
+            assert claim["spec"]["resources"]["requests"]["storage"]
+    if name == "shared-storage":
+        (claim,) = only(objects, "StatefulSet")["spec"]["volumeClaimTemplates"]
+        assert claim["spec"]["storageClassName"] == "fast"
+        assert claim["spec"]["accessModes"] == ["ReadWriteOncePod"]
+
+
+def test_another_config_makes_another_pod_and_another_token_does_not() -> None:
+    def pod(values: chart.Values) -> dict[str, Any]:
+        return dict(only(chart.render(values), "StatefulSet")["spec"]["template"])
+
+    assert pod({}) == pod({})  # although the made token is another one each time
+    assert pod({}) != pod({"config": {"target_seconds": 7}})
+
+
+def test_a_made_token_is_random_and_long() -> None:
+    import base64
+
+    tokens = [base64.b64decode(only(chart.render({}), "Secret")["data"]["token"]) for _ in range(2)]
+    assert tokens[0] != tokens[1]
+    assert all(re.fullmatch(rb"[A-Za-z0-9]{48}", token) for token in tokens)
+
+
+def test_a_made_token_gets_to_other_namespaces() -> None:
+    secrets = of(chart.render(MATRIX["shared-token-copied"]), "Secret")
+    assert [one["metadata"]["namespace"] for one in secrets] == [NAMESPACE, "orders", "fraud"]
+    assert len({one["metadata"]["name"] for one in secrets}) == 1
+
+
+def test_the_policy_lets_in_who_is_named_and_nobody_else() -> None:
+    objects = chart.render(MATRIX["shared-monitored"])
+    spec = only(objects, "NetworkPolicy")["spec"]
+    assert spec["policyTypes"] == ["Ingress", "Egress"]
+    (rule,) = spec["ingress"]
+    assert rule["ports"] == [{"port": "weir", "protocol": "TCP"}]
+    drivers, monitoring = rule["from"]
+    assert drivers == {"podSelector": {"matchLabels": {"spark-role": "driver"}}}
+    assert "monitoring" in str(monitoring)
+    names, interfaces = spec["egress"]
+    assert {one["port"] for one in names["ports"]} == {53}
+    assert [one["port"] for one in interfaces["ports"]] == [4040]
+    assert interfaces["to"] == [drivers]
+
+
+def test_sidecars_start_before_the_driver_and_let_it_end(objects: Objects) -> None:
+    for name, pod in chart.pod_specs(objects):
+        if name == "StatefulSet":
+            continue
+        spec = pod["spec"]
+        assert [one["name"] for one in spec["containers"]] == ["spark-kubernetes-driver"]
+        # Native: an init container that always restarts ends with the driver.
+        *before, sidecar = spec["initContainers"]
+        assert sidecar["restartPolicy"] == "Always"
+        assert [one["name"] for one in before] in ([], ["weir-listener"])
+        assert all("restartPolicy" not in one for one in before)
+        assert "readinessProbe" not in sidecar, "the driver's pod is ready when the driver is"
+        # What is the driver's own stays so.
+        assert set(spec) <= {
+            *("containers", "imagePullSecrets", "initContainers", "securityContext", "volumes")
+        }
+        assert set(spec.get("securityContext", {})) <= {"fsGroup", "fsGroupChangePolicy"}
+
+
+def test_the_driver_finds_its_agent_and_the_token(objects: Objects) -> None:
+    config = yaml.safe_load(config_map(objects)["data"]["config.yaml"])
+    for name, pod in chart.pod_specs(objects):
+        if name == "StatefulSet":
+            continue
+        (driver,) = pod["spec"]["containers"]
+        environ = {one["name"]: one["value"] for one in driver["env"]}
+        assert environ["WEIR_AGENT_URL"] == f"http://127.0.0.1:{config['port']}"
+        assert environ.get("WEIR_TOKEN_FILE") == config.get("token_file")
+        if "token_file" in config:
+            mounts = {one["mountPath"]: one for one in driver["volumeMounts"]}
+            assert mounts[config["token_file"].rpartition("/")[0]]["readOnly"] is True
+            (volume,) = [v for v in pod["spec"]["volumes"] if v["name"] == "weir-token"]
+            # Spark's user is not the agent's.
+            assert volume["secret"]["defaultMode"] == 0o444
+
+
+def test_the_template_and_the_application_hold_one_pod(objects: Objects) -> None:
+    pods = dict(chart.pod_specs(objects))
+    if "driver.yaml" in pods:
+        template = {k: v for k, v in pods["driver.yaml"].items() if k in ("metadata", "spec")}
+        assert template == pods["spark-application.yaml"]
+        assert pods["driver.yaml"]["kind"] == "Pod"
+
+
+def test_the_drivers_probe_names_the_query_as_the_agent_does() -> None:
+    (driver,) = chart.driver_pod(chart.render(MATRIX["sidecar-monitored"]))["spec"]["containers"]
+    get = driver["livenessProbe"]["httpGet"]
+    # A slash, a plus and a space of a name, encoded; kubelet hands the path on as it is.
+    assert get["path"] == "/queries/orders%20of%20today/enrich%2Fclean%2Bjoin/live"
+    assert get["port"] == 9655
+
+
+def test_notes_give_commands_that_name_what_was_made(case: tuple[str, Objects]) -> None:
+    name, objects = case
+    notes = chart.notes(MATRIX[name])
+    assert "<no value>" not in notes
+    if name.startswith("sidecar"):
+        assert f"get configmap {RELEASE}-driver " in notes
+        assert "spark.kubernetes.driver.podTemplateFile=driver.yaml" in notes
+    else:
+        made = only(objects, "StatefulSet")["metadata"]["name"]
+        assert f"rollout status statefulset/{made}" in notes
+        scheme = "https" if "tls" in MATRIX[name] else "http"
+        port = MATRIX[name].get("agent", {}).get("port", 9655)
+        assert f"spark.weir.agent.url={scheme}://{made}.{NAMESPACE}.svc:{port}" in notes
+    for secret in of(objects, "Secret"):
+        if not name.startswith("sidecar"):
+            assert secret["metadata"]["name"] in notes
+        assert next(iter(secret["data"].values())) not in notes
