@@ -41,8 +41,10 @@ if TYPE_CHECKING:
 STEP_BYTES: Final = 1024 * 1024
 MOST_EVENTS: Final = 500
 MOST_LINE_BYTES: Final = 64 * 1024 * 1024
-#: A number's upper bits are the file's index, the lower ones the byte behind the line.
+#: A number's upper bits are the file's index, the lower ones the byte behind the line; a compact
+#: file's lines come after those of the file whose index it has.
 OFFSET_BITS: Final = 44
+COMPACT_BIT: Final = 1 << (OFFSET_BITS - 1)
 #: A log that was not written to for so long says nothing of whether its driver lives.
 QUIET_SECONDS: Final = 300.0
 INSTANCE: Final = "event-log:"
@@ -214,7 +216,7 @@ class Follower:
         for part in parts:
             begun = present is None and not self._knows_application  # names stand in the first file
             behind = part.index < self._index or (present is not None and part.index <= present)
-            if behind and not begun:
+            if behind and not begun and not self._stands_for_present(part):
                 continue
             try:
                 self._decoder = decoder(part.path.name)
@@ -225,12 +227,25 @@ class Follower:
             if present is not None and part.index > present + 1 and not part.compact:
                 self._queries.clear()  # what became of them stands in the files between
             # What a compact file holds of files that were read before it was made was counted.
-            self._again = part.compact and part.index > self._index and self._index > 0
+            self._again = part.compact and self._counted_before(part)
             self._part, self._raw_read, self._offset, self._pending = part, 0, 0, b""
             if part.index > self._index:
                 self._index, self._done = part.index, 0
             return True
         return False
+
+    def _stands_for_present(self, part: Part) -> bool:
+        """Whether the file that was being read is in this compact one now."""
+        present = self._part
+        if not part.compact or present is None or present.compact or part.index != present.index:
+            return False
+        return not present.path.exists()
+
+    def _counted_before(self, part: Part) -> bool:
+        """Whether something was counted, and not of this compact file."""
+        if part.index == self._index and self._done & COMPACT_BIT:
+            return False
+        return self._index > 0 or self._done > 0 or self._time > 0.0
 
     def _read(self) -> bytes:
         assert self._part is not None
@@ -250,13 +265,15 @@ class Follower:
         return data
 
     def _at_end_of_part(self) -> bool:
-        """Whether nothing more will come: a later part exists, or this one is gone."""
+        """Whether nothing more will come: there is a later part, or one that stands for this."""
         if not self.log.rolling or self._part is None:
             return False
         try:
-            return any(part.index > self._part.index for part in parts_of(self.log))
+            parts = parts_of(self.log)
         except FileNotFoundError:
             return False
+        present = self._part.index
+        return any(part.index > present or self._stands_for_present(part) for part in parts)
 
     def _abandon_part(self) -> None:
         """The rest of a damaged file is lost; a later one is read when there is one."""
@@ -290,7 +307,8 @@ class Follower:
         assert self._part is not None
         if not spark_events.wanted(line, jobs=True) or not line.strip():
             return None
-        behind = self._part.index < self._index or end <= self._done
+        place = end | COMPACT_BIT if self._part.compact else end
+        behind = self._part.index < self._index or place <= self._done
         try:
             data = _decode(line)
             if not isinstance(data, dict):
@@ -302,7 +320,7 @@ class Follower:
                 return None
             if shaped["type"] == "started":
                 shaped["body"] = {**data, "control": "none"}
-            sequence = self._part.index << OFFSET_BITS | end
+            sequence = self._part.index << OFFSET_BITS | place
             event = decode_event(shaped, sequence)
         except (ValueError, RecursionError) as error:  # of msgspec too
             self._skip(f"{self._part.path.name}, byte {end}: {error}")

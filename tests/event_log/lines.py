@@ -1,0 +1,123 @@
+"""Lines as Spark writes them to an event log, shortened to what a log of one query holds."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from spark_listener.wire import format_time
+
+BASE = 1_795_251_302.0
+QUERY = "957ee74f-f272-425c-aefb-7ef2d1d24fff"
+RUN = "8f45847b-91db-49ef-b853-407b46c168ff"
+LISTENER = "org.apache.spark.sql.streaming.StreamingQueryListener$"
+
+
+def line(event: str, **fields: Any) -> bytes:
+    return json.dumps({"Event": event, **fields}, separators=(",", ":")).encode() + b"\n"
+
+
+def opening(name: str = "orders", app_id: str = "app-1") -> list[bytes]:
+    return [
+        line("SparkListenerLogStart", **{"Spark Version": "4.2.0"}),
+        line("SparkListenerResourceProfileAdded", **{"Resource Profile Id": 0}),
+        line(
+            "SparkListenerApplicationStart",
+            **{"App Name": name, "App ID": app_id, "Timestamp": int(BASE * 1000), "User": "u"},
+        ),
+    ]
+
+
+def started(run: str = RUN, query: str = QUERY, time: float = BASE) -> bytes:
+    return line(
+        f"{LISTENER}QueryStartedEvent",
+        id=query,
+        runId=run,
+        name="enrich",
+        timestamp=format_time(time),
+        jobTags=[],
+    )
+
+
+def job(batch: int, time: float, run: str = RUN, query: str = QUERY) -> bytes:
+    return line(
+        "SparkListenerJobStart",
+        **{
+            "Job ID": batch,
+            "Submission Time": int(time * 1000),
+            "Stage Infos": [],
+            "Stage IDs": [],
+            "Properties": {
+                "spark.jobGroup.id": run,
+                "sql.streaming.queryId": query,
+                "streaming.sql.batchId": str(batch),
+            },
+        },
+    )
+
+
+def progress(batch: int, rows: int = 1000, seconds: float = 2.0, run: str = RUN) -> bytes:
+    milliseconds = int(seconds * 1000)
+    return line(
+        f"{LISTENER}QueryProgressEvent",
+        progress={
+            "id": QUERY,
+            "runId": run,
+            "name": "enrich",
+            "timestamp": format_time(BASE + 5.0 * batch),
+            "batchId": batch,
+            "batchDuration": milliseconds,
+            "durationMs": {
+                "triggerExecution": milliseconds,
+                "addBatch": milliseconds - 200,
+                "walCommit": 50,
+                "commitOffsets": 40,
+                "latestOffset": 10,
+                "queryPlanning": 20,
+                "getBatch": 5,
+            },
+            "eventTime": {},
+            "stateOperators": [],
+            "sources": [
+                {
+                    "description": "RateStreamV2[rowsPerSecond=100]",
+                    "startOffset": str(batch),
+                    "endOffset": str(batch + 1),
+                    "latestOffset": str(batch + 1),
+                    "numInputRows": rows,
+                    "inputRowsPerSecond": 100.0,
+                    "processedRowsPerSecond": 500.0,
+                    "metrics": {},
+                }
+            ],
+            "sink": {"description": "noop-table", "numOutputRows": -1, "metrics": {}},
+            "observedMetrics": {},
+        },
+    )
+
+
+def task() -> bytes:
+    """What nearly all of a log is."""
+    return line("SparkListenerTaskEnd", **{"Stage ID": 3, "Task Info": {"Task ID": 7}})
+
+
+def terminated(run: str = RUN) -> bytes:
+    return line(
+        f"{LISTENER}QueryTerminatedEvent",
+        id=QUERY,
+        runId=run,
+        exception=None,
+        errorClassOnException=None,
+    )
+
+
+def closing() -> bytes:
+    return line("SparkListenerApplicationEnd", Timestamp=int(BASE * 1000) + 60_000)
+
+
+def whole(batches: int = 8) -> list[bytes]:
+    """A log from start to end, tasks and jobs among it."""
+    lines = [*opening(), started()]
+    for batch in range(batches):
+        lines += [job(batch, BASE + 5.0 * batch + 0.5), task(), task(), progress(batch)]
+    return [*lines, terminated(), closing()]

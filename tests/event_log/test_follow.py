@@ -1,0 +1,290 @@
+"""A log followed while it grows, rolls over, is compacted, breaks and ends; and after a restart."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.core.decode import HeartbeatEvent, ProgressEvent
+from agent.core.fleet import Fleet
+from agent.core.policy import Policy
+from agent.sources.event_log import Follower, Log, find_logs, parts_of
+from tests.event_log import lines
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from agent.core.decode import Event
+
+KINDS = ["started", *["progress"] * 8, "terminated"]
+
+
+def none_counted(_: str) -> None:
+    return None
+
+
+def follow(log: Log, last: int = 0, last_batch: Any = none_counted) -> Follower:
+    return Follower(log, last, last_batch)
+
+
+def drain(follower: Follower) -> list[Event]:
+    events: list[Event] = []
+    while (request := follower.next_request()) is not None:
+        events += [event for _, event in request.events]
+        follower.accepted()
+    return events
+
+
+def single(folder: Path, content: bytes = b"", name: str = "app-1.inprogress") -> Log:
+    (folder / name).write_bytes(content)
+    return next(log for log in find_logs(folder) if log.name == "app-1")
+
+
+class Rolling:
+    """A log of the rolling kind in a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "eventlog_v2_app-1"
+        self.path.mkdir()
+        (self.path / "appstatus_app-1.inprogress").touch()
+
+    def write(self, index: int, *content: bytes, compact: bool = False) -> None:
+        ending = ".compact" if compact else ""
+        with (self.path / f"events_{index}_app-1{ending}").open("ab") as file:
+            file.write(b"".join(content))
+
+    @property
+    def log(self) -> Log:
+        return Log("app-1", self.path, rolling=True)
+
+
+def test_a_whole_log(tmp_path: Path) -> None:
+    follower = follow(single(tmp_path, b"".join(lines.whole())))
+    events = drain(follower)
+    assert [event.kind for event in events] == KINDS
+    assert follower.application.name == "orders"
+    assert follower.application.id == "app-1"
+    assert follower.application.spark_version == "4.2.0"
+    assert follower.ended
+    assert follower.skipped == 0
+    assert [e.sequence for e in events] == sorted({e.sequence for e in events})
+
+
+@given(cuts=st.lists(st.integers(0, 12_000), max_size=20), restarts=st.sets(st.integers(0, 20)))
+def test_however_it_grows_and_wherever_the_agent_restarts_each_event_comes_once(
+    tmp_path_factory: pytest.TempPathFactory, cuts: list[int], restarts: set[int]
+) -> None:
+    folder = tmp_path_factory.mktemp("log")
+    content = b"".join(lines.whole())
+    log = single(folder)
+    follower, seen = follow(log), []
+    written = 0
+    for step, cut in enumerate([*sorted(cuts), len(content)]):
+        with log.path.open("ab") as file:
+            file.write(content[written : max(cut, written)])
+        written = max(cut, written)
+        if step in restarts:
+            follower = follow(log, seen[-1].sequence if seen else 0)
+        seen += drain(follower)
+    assert [event.kind for event in seen] == KINDS
+    batches = [e.body.progress.batch_id for e in seen if isinstance(e.body, ProgressEvent)]
+    assert batches == list(range(8))
+
+
+def test_what_was_not_accepted_comes_again(tmp_path: Path) -> None:
+    follower = follow(single(tmp_path, b"".join(lines.whole())))
+    first = follower.next_request()
+    assert first is not None
+    assert follower.next_request() is first
+    follower.accepted()
+    assert follower.next_request() is None
+
+
+def test_files_that_roll_over(tmp_path: Path) -> None:
+    rolling = Rolling(tmp_path)
+    content = lines.whole()
+    rolling.write(1, *content[:9])
+    follower = follow(rolling.log)
+    seen = drain(follower)
+    rolling.write(1, *content[9:12])
+    rolling.write(2, lines.opening()[0], *content[12:20])
+    seen += drain(follower)
+    rolling.write(3, lines.opening()[0], *content[20:])
+    again = follow(rolling.log, seen[-1].sequence)
+    assert [event.kind for event in seen + drain(again)] == KINDS
+    assert again.application.name == "orders"
+    assert again.ended
+    assert [event.kind for event in seen + drain(follower)] == KINDS
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+@pytest.mark.parametrize("read_before", [0, 9, 17, 30])
+def test_compacted_meanwhile(tmp_path: Path, read_before: int, restarted: bool) -> None:
+    """Files 1 and 2 become one, with what was not read of them and what was."""
+    rolling = Rolling(tmp_path)
+    content = lines.whole()
+    for index, begin, end in ((1, 0, 14), (2, 14, 26), (3, 26, len(content))):
+        if begin < read_before or index == 1:
+            rolling.write(index, *content[begin : min(end, read_before)])
+    follower = follow(rolling.log)
+    seen = drain(follower)
+    for path in rolling.path.glob("events_*"):
+        path.unlink()
+    tasks_left_out = [one for one in content[:26] if b"TaskEnd" not in one]
+    rolling.write(2, *tasks_left_out, compact=True)
+    rolling.write(3, *content[26:])
+    batches = [e.body.progress.batch_id for e in seen if isinstance(e.body, ProgressEvent)]
+    last = max((batch for batch in batches if batch is not None), default=None)
+    known = {lines.RUN: last}
+    if restarted:
+        follower = follow(rolling.log, seen[-1].sequence if seen else 0, known.get)
+    else:
+        follower._last_batch = known.get
+    seen += drain(follower)
+    batches = [e.body.progress.batch_id for e in seen if isinstance(e.body, ProgressEvent)]
+    assert batches == list(range(8))
+    assert seen[-1].kind == "terminated"
+    assert follower.application.name == "orders"
+
+
+def test_it_ends_and_loses_its_mark(tmp_path: Path) -> None:
+    content = lines.whole()
+    log = single(tmp_path, b"".join(content[:10]))
+    follower = follow(log)
+    seen = drain(follower)
+    with log.path.open("ab") as file:
+        file.write(b"".join(content[10:]))
+    log.path.rename(tmp_path / "app-1")
+    seen += drain(follower)
+    assert [event.kind for event in seen] == KINDS
+    assert follower.ended
+    assert [found.name for found in find_logs(tmp_path)] == ["app-1"]
+
+
+@pytest.mark.parametrize(
+    ("bad", "reason"),
+    [
+        (b"not json at all\n", "malformed"),
+        (
+            b'{"Event":"' + lines.LISTENER.encode() + b'QueryProgressEvent","progress":7}\n',
+            "object",
+        ),
+        (
+            b'{"Event":"' + lines.LISTENER.encode() + b'QueryStartedEvent","id":"x"}\n',
+            "time",
+        ),
+        (b"[" * 5000 + b"\n", "recursion"),
+        (b"\xff\xfe\n", "malformed"),
+        (b"[1,2]\n", "an object"),
+    ],
+)
+def test_a_line_that_cannot_be_used_is_passed_over_and_counted(
+    tmp_path: Path, bad: bytes, reason: str
+) -> None:
+    content = lines.whole()
+    follower = follow(single(tmp_path, b"".join([*content[:12], bad, *content[12:]])))
+    assert [event.kind for event in drain(follower)] == KINDS
+    assert follower.skipped == 1
+    assert follower.first_reason.startswith("app-1.inprogress, byte ")
+    assert reason in follower.first_reason
+
+
+def test_a_file_that_became_shorter_does_not_end_it(tmp_path: Path) -> None:
+    log = single(tmp_path, b"".join(lines.whole()[:12]))
+    follower = follow(log)
+    seen = drain(follower)
+    log.path.write_bytes(b"")
+    assert drain(follower) == []
+    assert follower.skipped == 1
+    assert "shorter" in follower.first_reason
+    assert seen
+
+
+def test_lzf_is_named(tmp_path: Path) -> None:
+    log = single(tmp_path, b"zzz", "app-1.lzf.inprogress")
+    follower = follow(log)
+    assert drain(follower) == []
+    assert "lzf" in follower.first_reason
+
+
+def test_other_files_are_no_logs(tmp_path: Path) -> None:
+    for name in (".app-1.crc", "_SUCCESS", "app-2.crc", "app-3.tmp"):
+        (tmp_path / name).touch()
+    (tmp_path / "somewhere").mkdir()
+    single(tmp_path)
+    assert [log.name for log in find_logs(tmp_path)] == ["app-1"]
+
+
+def test_a_batch_that_hangs_shows_its_age_from_its_first_job(tmp_path: Path) -> None:
+    content = lines.whole()
+    log = single(tmp_path, b"".join(content[:9]))  # up to the job of batch 1
+    follower = follow(log)
+    drain(follower)
+    hung = lines.BASE + 5.5 + 4000.0
+    request = follower.pulse(hung)
+    assert request is not None
+    (_, event), *_ = request.events
+    assert isinstance(event.body, HeartbeatEvent)
+    (running,) = event.body.queries
+    assert (running.batch_id, running.running_seconds) == (1, pytest.approx(4000.0))
+    assert running.name == "enrich"
+
+
+def test_between_batches_only_a_log_that_grew_lately_speaks_for_a_live_driver(
+    tmp_path: Path,
+) -> None:
+    log = single(tmp_path, b"".join(lines.whole()[:8]))
+    follower = follow(log)
+    drain(follower)
+    written = log.path.stat().st_mtime
+    alive = follower.pulse(written + 10.0)
+    assert alive is not None
+    assert alive.events[0][1].body.queries[0].running_seconds is None  # type: ignore[union-attr]
+    assert follower.pulse(written + 4000.0) is None
+
+
+def test_an_ended_query_and_an_ended_application_have_no_pulse(tmp_path: Path) -> None:
+    content = lines.whole()
+    for name, upto in (("ended", -1), ("over", None)):
+        folder = tmp_path / name
+        folder.mkdir()
+        follower = follow(single(folder, b"".join(content[:upto])))
+        drain(follower)
+        assert follower.pulse(lines.BASE + 100.0) is None
+
+
+def test_the_fleet_counts_each_once_over_a_restart(tmp_path: Path) -> None:
+    content = lines.whole()
+    log = single(tmp_path, b"".join(content[:17]))
+    fleet = Fleet(Policy(), started_time=lines.BASE)
+
+    def take(follower: Follower) -> None:
+        while (request := follower.next_request()) is not None:
+            fleet.receive(request, now=lines.BASE + 60.0)
+            follower.accepted()
+
+    take(follow(log))
+    fleet = Fleet.restore(Policy(), fleet.changes(), started_time=lines.BASE + 70.0)
+    with log.path.open("ab") as file:
+        file.write(b"".join(content[17:]))
+    take(follow(log, fleet.counted("event-log:app-1")))
+    view = fleet.view(("orders", "enrich"), lines.BASE + 80.0)
+    assert view.totals.batches == {"completed": 8}
+    assert view.totals.rows == 8000
+    assert view.state == "terminated"
+    assert fleet.totals.events == {"started": 1, "progress": 8, "terminated": 1}
+    assert not fleet.has_listener("app-1")
+
+
+def test_parts_in_order_of_their_numbers(tmp_path: Path) -> None:
+    rolling = Rolling(tmp_path)
+    for index in (2, 10, 9):
+        rolling.write(index, b"")
+    rolling.write(9, b"", compact=True)
+    assert [(part.index, part.compact) for part in parts_of(rolling.log)] == [
+        (9, True),
+        (10, False),
+    ]
