@@ -244,6 +244,21 @@ ALERTS: Final[tuple[Alert, ...]] = (
         dashboard=links.QUERY,
     ),
     Alert(
+        name="WeirCheckpointUnsound",
+        severity="warning",
+        subject="query",
+        expression=f"sum without (check, severity)"
+        f" ({series('weir_consistency_findings', severity='error')}) > 0",
+        hold="10m",
+        why="An error is what breaks exactly once or the next start, now or for certain; what is "
+        "merely not guaranteed (warning, info) is on the page and wakes nobody. The query still "
+        "runs. Ten minutes let a folder that is being written come to rest.",
+        summary=f"{_QUERY}: its checkpoint is not sound",
+        description="{{ $value }} findings of the consistency audit are errors: the query may not "
+        "come back from its checkpoint, or writes rows twice.",
+        dashboard=links.CHECKPOINTS,
+    ),
+    Alert(
         name="WeirStateGrowing",
         severity="warning",
         subject="query",

@@ -190,6 +190,31 @@ def checkpoints(runbooks: str) -> Dashboard:
             ],
         ),
         (
+            "Consistency",
+            [
+                graph(
+                    "Findings of the audit",
+                    "What speaks against exactly once: errors break it or the next start, warnings "
+                    "are what is not guaranteed. In words on the status page.",
+                    (
+                        by("check, severity", ONE("weir_consistency_findings"), "max"),
+                        "{{severity}}: {{check}}",
+                    ),
+                    unit="short",
+                    links=runbook("WeirCheckpointUnsound"),
+                ),
+                number(
+                    "Folder audited",
+                    "Since the checkpoint's folder was last looked through. Never, where the agent "
+                    "cannot read it.",
+                    f"time() - max({ONE('weir_consistency_folder_audited_timestamp_seconds')})",
+                    unit="s",
+                    none="never",
+                    span=6,
+                ),
+            ],
+        ),
+        (
             "Event time",
             [
                 graph(

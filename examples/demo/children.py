@@ -90,12 +90,12 @@ class Child:
 class Agent(Child):
     """A real `weir agent` on a free loopback port."""
 
-    def __init__(self, work: Path, logs: Path, target_seconds: float) -> None:
+    def __init__(self, work: Path, logs: Path, target_seconds: float, *options: str) -> None:
         address = work / "agent.address"
         environ = {name: text for name, text in os.environ.items() if not name.startswith("WEIR_")}
         command = [str(WEIR), "agent", "--port", "0"]
         command += ["--state-dir", str(work / "agent-state"), "--address-file", str(address)]
-        command += ["--target-seconds", str(target_seconds), "--mode", "dry-run"]
+        command += ["--target-seconds", str(target_seconds), "--mode", "dry-run", *options]
         super().__init__("agent", command, logs / "agent.log", environ, pipes=False)
         self._address = address
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from agent.client import AgentClient, ClientSettings
 from examples.demo import measure, plan, report
+from examples.demo.calibrate import calibrate
 from examples.demo.children import ROOT, WEIR, Agent, DemoFailed, Job
 from examples.demo.feed import Feed, Schedule
 from examples.demo.job import APPLICATION
@@ -77,7 +78,7 @@ class Demo:
         self._stack.callback(self._job.end)
         say(f"Spark {self._job.wait_until_ready()} is up. Measuring what this machine can do ...")
         self._feed = Feed(self._work)
-        capacity = self._calibrate()
+        capacity = calibrate(self._job, self._feed, self._work)
         left = self._end - time.monotonic() - CLOSING_SECONDS
         self._course = plan.make(max(left / 2, LEAST_HALF_SECONDS), capacity)
         self._feed.prepare(self._course.rows_per_file)
@@ -96,28 +97,6 @@ class Demo:
             say(line)
         if keep:
             self._keep()
-
-    def _calibrate(self) -> plan.Capacity:
-        """Let Java compile what it will, then measure with the query that the halves run."""
-        folder = self._work / "warm-up"
-        folder.mkdir()
-        self._feed.prepare(plan.WARM_UP_ROWS_PER_FILE)
-        self._start("warm-up", folder)
-        largest = 0
-        for largest in plan.WARM_UP_FILES:
-            self._feed.drop(folder, largest)
-            last = measure.batches_of(self._job.ask("catch up"))[-1]
-            if largest >= plan.WARM_UP_LEAST_FILES and last.seconds > plan.TARGET_SECONDS:
-                break
-        warm = len(measure.batches_of(self._job.ask("progress")))
-        for share in plan.MEASURED_SHARES:
-            self._feed.drop(folder, max(round(largest * share), 1))
-            self._job.ask("catch up")
-        batches = measure.batches_of(self._job.ask("stop"))[warm:]
-        try:
-            return plan.fit([(batch.rows, batch.seconds) for batch in batches])
-        except ValueError as error:
-            raise self._job.failure(f"Could not measure this machine: {error}.") from None
 
     def _half(self, name: str, screen: Screen, title: str, explanation: str) -> Half:
         folder = self._work / name

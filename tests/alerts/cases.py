@@ -322,6 +322,26 @@ CASES: Final[tuple[Case, ...]] = (
         quiet=({q("weir_lag_state", state="ERR"): "1x120"},),
     ),
     Case(
+        alert="WeirCheckpointUnsound",
+        fires={
+            q("weir_consistency_findings", check="state_incomplete", severity="error"): "_x5 2x120",
+            q("weir_consistency_findings", check="two_writers", severity="error"): "_x5 1x120",
+        },
+        at=15,
+        labels=_OF_QUERY,
+        summary="orders/enrich: its checkpoint is not sound",
+        description="3 findings of the consistency audit are errors: the query may not come back "
+        "from its checkpoint, or writes rows twice.",
+        quiet=(
+            {
+                q(
+                    "weir_consistency_findings", check="sink_at_least_once", severity="warning"
+                ): "1x99"
+            },
+            {q("weir_consistency_findings", check="snapshot_lag", severity="error"): "1x4 _x120"},
+        ),
+    ),
+    Case(
         alert="WeirStateGrowing",  # a steady growth without end: a million more every day
         fires=_grown("2000000+6945x430"),
         step_minutes=10,
