@@ -138,10 +138,13 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Any]]:
         batch: Callable[[Any, int], None] | None = None,
         name: str | None = None,
         checkpoint: str | None = None,
+        mode: str | None = None,
     ) -> Any:
         place = checkpoint or str(tmp_path / f"checkpoint{len(started)}")
         writer = frame.writeStream.option("checkpointLocation", place)
         writer = writer.foreachBatch(batch) if batch else writer.format("noop")
+        if mode:
+            writer = writer.outputMode(mode)
         if name:
             writer = writer.queryName(name)
         writer = writer.trigger(
