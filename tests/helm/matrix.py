@@ -75,6 +75,11 @@ MATRIX: dict[str, Values] = {
             ],
         }
     },
+    "shared-event-logs": {
+        "config": {"event_log_dirs": ["/logs"]},
+        "extraVolumes": [{"name": "logs", "persistentVolumeClaim": {"claimName": "spark-logs"}}],
+        "extraVolumeMounts": [{"name": "logs", "mountPath": "/logs", "readOnly": True}],
+    },
     "sidecar": {"mode": "sidecar"},
     "sidecar-loopback": {
         "mode": "sidecar",

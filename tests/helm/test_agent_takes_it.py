@@ -114,7 +114,7 @@ def test_the_agent_takes_the_configuration(name: str, tmp_path: Path) -> None:
     for key, value in MATRIX[name].get("config", {}).items():
         if key != "rules":
             found = getattr(settings, key)
-            assert (str(found) if isinstance(found, Path) else found) == value, key
+            assert json.loads(json.dumps(found, default=str)) == value, key
     assert len(settings.rules) == len(MATRIX[name].get("config", {}).get("rules", []))
 
 

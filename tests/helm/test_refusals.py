@@ -84,6 +84,11 @@ CONTRADICTIONS: list[tuple[str, Values, list[str]]] = [
         ["mode=sidecar", "persistence.existingClaim"],
     ),
     (
+        "a mount of nothing",
+        {"extraVolumeMounts": [{"name": "logs", "mountPath": "/logs"}]},
+        ['"logs"', "extraVolumes"],
+    ),
+    (
         "TLS inside a pod",
         {"mode": "sidecar", "tls": {"secretName": "weir-tls"}},
         ["tls.secretName", "unset it"],

@@ -58,7 +58,7 @@ startupProbe:
   periodSeconds: 1
   failureThreshold: 60
 {{- end }}
-{{- with .Values.resources }}
+{{- with ternary .Values.resources .Values.sidecar.resources (eq .Values.mode "shared") }}
 resources:
   {{- toYaml . | nindent 2 }}
 {{- end }}
@@ -80,6 +80,11 @@ volumeMounts:
     mountPath: /var/lib/weir
   - name: weir-tmp
     mountPath: /tmp
+  {{- if eq .Values.mode "shared" }}
+  {{- with .Values.extraVolumeMounts }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+  {{- end }}
 {{- end -}}
 
 {{- define "weir.probe" -}}

@@ -54,6 +54,13 @@ each value by itself is values.schema.json's.
 {{- if and .Values.networkPolicy.enabled .Values.monitor.enabled (not .Values.networkPolicy.metrics) -}}
 {{- fail "networkPolicy.metrics is empty, so Prometheus could not scrape: set it to the peers that may, such as [{namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: monitoring}}}], or networkPolicy.enabled=false" -}}
 {{- end -}}
+{{- $volumes := list -}}
+{{- range .Values.extraVolumes -}}{{- $volumes = append $volumes .name -}}{{- end -}}
+{{- range .Values.extraVolumeMounts -}}
+{{- if not (has .name $volumes) -}}
+{{- fail (printf "extraVolumeMounts: there is no volume %q: add it to extraVolumes" .name) -}}
+{{- end -}}
+{{- end -}}
 {{- if or .Values.sidecar.existingClaim .Values.sidecar.livenessProbe.enabled -}}
 {{- fail "sidecar.existingClaim and sidecar.livenessProbe belong to mode=sidecar: set that, or persistence.existingClaim for the shared agent" -}}
 {{- end -}}
