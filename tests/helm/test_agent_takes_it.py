@@ -16,7 +16,6 @@ import socket
 import subprocess
 import sys
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -33,7 +32,8 @@ from tests.helm.matrix import MATRIX
 from tests.service import wire
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
 
 CERTIFICATES = ROOT / "tests" / "driver" / "certificates"
 
@@ -226,29 +226,52 @@ STARTED = [
 ]
 
 
-@pytest.fixture(scope="module", params=STARTED)
-def running(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Running]:
-    one = Running(container(request.param), tmp_path_factory.mktemp(request.param))
+@pytest.fixture(scope="module")
+def start(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Running]]:
+    """Starts the agent of an entry of the matrix, each once; at the end all must end well."""
+    agents: dict[str, Running] = {}
+
+    def started(name: str) -> Running:
+        if name not in agents:
+            agents[name] = Running(container(name), tmp_path_factory.mktemp(name))
+            agents[name].wait()
+        return agents[name]
+
     try:
-        one.wait()
-        yield one
-        assert one.stop() == 0
-        assert (one.path("/var/lib/weir") / "state.sqlite").exists()
+        yield started
+        for one in agents.values():
+            assert one.stop() == 0
+            assert (one.path("/var/lib/weir") / "state.sqlite").exists()
     finally:
-        one.http.close()
-        if one.process.poll() is None:
-            one.process.kill()
-            one.process.wait(10)
+        for one in agents.values():
+            one.http.close()
+            if one.process.poll() is None:
+                one.process.kill()
+                one.process.wait(10)
 
 
+@pytest.fixture
+def running(request: pytest.FixtureRequest, start: Callable[[str], Running]) -> Running:
+    return start(request.param)
+
+
+every = pytest.mark.parametrize("running", STARTED, indirect=True)
+every_shared = pytest.mark.parametrize(
+    "running", [name for name in STARTED if name.startswith("shared")], indirect=True
+)
+every_sidecar = pytest.mark.parametrize(
+    "running", [name for name in STARTED if name.startswith("sidecar")], indirect=True
+)
+
+
+@every
 def test_probes_find_it_well(running: Running) -> None:
     for name in running.given.spec:
         if name.endswith("Probe"):
             assert running.probe(name), name
 
 
+@every
 def test_events_are_taken_with_the_token_that_the_driver_mounts(running: Running) -> None:
     token = running.token()
     assert running.post(token).status_code == 200
@@ -257,6 +280,7 @@ def test_events_are_taken_with_the_token_that_the_driver_mounts(running: Running
         assert running.post(token + "x").status_code == 401
 
 
+@every
 def test_it_is_scraped_as_the_monitor_says(running: Running) -> None:
     objects = running.given.objects
     for kind, list_name in (("ServiceMonitor", "endpoints"), ("PodMonitor", "podMetricsEndpoints")):
@@ -272,10 +296,9 @@ def test_it_is_scraped_as_the_monitor_says(running: Running) -> None:
             assert "weir_build_info" in answer.text
 
 
+@every_sidecar
 def test_the_drivers_side_takes_its_environment(running: Running) -> None:
     pods = dict(chart.pod_specs(running.given.objects))
-    if "driver.yaml" not in pods:
-        pytest.skip("nothing of the driver's is rendered in mode shared")
     (driver,) = pods["driver.yaml"]["spec"]["containers"]
     environ = {one["name"]: one["value"] for one in driver["env"]}
     settings = driver_config.resolve({}, {}, environ)
@@ -289,9 +312,8 @@ def test_the_drivers_side_takes_its_environment(running: Running) -> None:
         assert answer.json()["ok"] is True
 
 
+@every_shared
 def test_notes_of_a_shared_agent_are_settings_that_the_driver_takes(running: Running) -> None:
-    if not running.given.name.startswith("shared"):
-        pytest.skip("a sidecar's driver is configured by its pod template")
     notes = chart.notes(MATRIX[running.given.name])
     words = [
         line.split()[1] for line in notes.splitlines() if line.startswith("  --conf spark.weir")
