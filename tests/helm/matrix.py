@@ -12,11 +12,15 @@ MONITORING = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name
 MATRIX: dict[str, Values] = {
     "shared": {},
     "shared-given-token": {"token": {"create": False, "existingSecret": "ours", "key": "weir"}},
-    "shared-token-copied": {"token": {"namespaces": ["orders", "fraud"]}},
+    "shared-namespaces": {"drivers": {"namespaces": ["orders", "fraud"]}},
+    "shared-namespaces-given-token": {
+        "drivers": {"namespaces": ["orders"]},
+        "token": {"create": False, "existingSecret": "ours"},
+    },
     "shared-tls": {
         "tls": {"secretName": "weir-tls"},
         "monitor": {"enabled": True},
-        "networkPolicy": {"metrics": [MONITORING]},
+        "networkPolicy": {"from": [MONITORING]},
     },
     "shared-tls-unchecked": {
         "tls": {"secretName": "weir-tls", "caKey": ""},
@@ -26,7 +30,7 @@ MATRIX: dict[str, Values] = {
     "shared-monitored": {
         "monitor": {"enabled": True, "labels": {"release": "kube-prometheus-stack"}},
         "alerts": {"enabled": True, "labels": {"release": "kube-prometheus-stack"}},
-        "networkPolicy": {"metrics": [MONITORING]},
+        "networkPolicy": {"from": [MONITORING]},
         "config": {"metrics_need_token": True},
         "runbooksUrl": "https://wiki.example.com/runbooks/",
         "dashboards": {"annotations": {"grafana_folder": "Weir"}, "namespace": "grafana"},

@@ -10,7 +10,7 @@ import yaml
 
 from tests.helm import chart
 from tests.helm.chart import NAMESPACE, RELEASE, of, only
-from tests.helm.matrix import MATRIX
+from tests.helm.matrix import MATRIX, MONITORING
 
 Objects = list[dict[str, Any]]
 
@@ -281,24 +281,49 @@ def test_a_made_token_is_random_and_long() -> None:
 
 
 def test_a_made_token_gets_to_other_namespaces() -> None:
-    secrets = of(chart.render(MATRIX["shared-token-copied"]), "Secret")
+    secrets = of(chart.render(MATRIX["shared-namespaces"]), "Secret")
     assert [one["metadata"]["namespace"] for one in secrets] == [NAMESPACE, "orders", "fraud"]
     assert len({one["metadata"]["name"] for one in secrets}) == 1
 
 
 def test_the_policy_lets_in_who_is_named_and_nobody_else() -> None:
-    objects = chart.render(MATRIX["shared-monitored"])
+    objects = chart.render(
+        chart.merged(MATRIX["shared-monitored"], {"drivers": {"namespaces": ["orders", "fraud"]}})
+    )
     spec = only(objects, "NetworkPolicy")["spec"]
     assert spec["policyTypes"] == ["Ingress", "Egress"]
     (rule,) = spec["ingress"]
     assert rule["ports"] == [{"port": "weir", "protocol": "TCP"}]
-    drivers, monitoring = rule["from"]
-    assert drivers == {"podSelector": {"matchLabels": {"spark-role": "driver"}}}
-    assert "monitoring" in str(monitoring)
+    own, others, monitoring = rule["from"]
+    assert own == {"podSelector": {"matchLabels": {"spark-role": "driver"}}}
+    # Both in one peer: drivers in those namespaces, not whatever runs there.
+    assert others["podSelector"] == own["podSelector"]
+    (namespaces,) = others["namespaceSelector"]["matchExpressions"]
+    assert (namespaces["operator"], namespaces["values"]) == ("In", ["orders", "fraud"])
+    assert monitoring == MONITORING
     names, interfaces = spec["egress"]
     assert {one["port"] for one in names["ports"]} == {53}
     assert [one["port"] for one in interfaces["ports"]] == [4040]
-    assert interfaces["to"] == [drivers]
+    assert interfaces["to"] == [own, others]
+
+
+def test_a_platform_that_gives_out_user_ids_can_take_ours_away() -> None:
+    """OpenShift chooses user and group itself and refuses pods that name others."""
+    nobody = {"runAsUser": None, "runAsGroup": None}
+    values: chart.Values = {
+        "securityContext": nobody,
+        "podSecurityContext": {**nobody, "fsGroup": None},
+        "sidecar": {"existingClaim": "orders-weir"},
+    }
+    for mode in ("shared", "sidecar"):
+        beside = {} if mode == "sidecar" else {"sidecar": {"existingClaim": ""}}
+        for _, pod in chart.pod_specs(chart.render(chart.merged(values, {"mode": mode}, beside))):
+            for one in containers(pod):
+                assert "runAsUser" not in one["securityContext"]
+                assert one["securityContext"]["runAsNonRoot"] is True
+    for key in ("securityContext", "podSecurityContext"):
+        chart.render({key: None, "mode": "sidecar", "sidecar": {"existingClaim": "a"}})
+        chart.render({key: None})
 
 
 def test_sidecars_start_before_the_driver_and_let_it_end(objects: Objects) -> None:

@@ -49,14 +49,9 @@ CONTRADICTIONS: list[tuple[str, Values, list[str]]] = [
         ["config.live_need_token", "token.create=true"],
     ),
     (
-        "copies of a given Secret",
-        {"token": {"create": False, "existingSecret": "ours", "namespaces": ["orders"]}},
-        ["token.namespaces", "token.create=true"],
-    ),
-    (
-        "a copy where the Secret is",
-        {"token": {"namespaces": ["jobs"]}},
-        ["token.namespaces", "jobs", "leave it out"],
+        "the release's namespace once more",
+        {"drivers": {"namespaces": ["jobs"]}},
+        ["drivers.namespaces", "jobs", "leave it out"],
     ),
     (
         "limits crossed",
@@ -76,7 +71,7 @@ CONTRADICTIONS: list[tuple[str, Values, list[str]]] = [
     (
         "a monitor that may not come in",
         {"monitor": {"enabled": True}},
-        ["networkPolicy.metrics is empty", "namespaceSelector", "networkPolicy.enabled=false"],
+        ["networkPolicy.from is empty", "namespaceSelector", "networkPolicy.enabled=false"],
     ),
     (
         "sidecar's claim on a shared agent",
@@ -94,9 +89,9 @@ CONTRADICTIONS: list[tuple[str, Values, list[str]]] = [
         ["tls.secretName", "unset it"],
     ),
     (
-        "copies of the token for sidecars",
-        {"mode": "sidecar", "token": {"namespaces": ["orders"]}},
-        ["token.namespaces", "once per namespace"],
+        "sidecars in other namespaces",
+        {"mode": "sidecar", "drivers": {"namespaces": ["orders"]}},
+        ["drivers.namespaces", "once per namespace"],
     ),
     (
         "the shared agent's claim for sidecars",
@@ -149,8 +144,7 @@ MISFITS: list[tuple[str, Values, list[str]]] = [
     ("unknown rule", {"config": {"rules": [{"match": "a", "limit": 1}]}}, ["/rules/0", "'limit'"]),
     ("half a digest", {"image": {"digest": "sha256:abc"}}, ["/image/digest"]),
     ("tag in the repository", {"image": {"repository": "a/b:1"}}, ["/image/repository"]),
-    ("nobody may send", {"networkPolicy": {"drivers": []}}, ["/networkPolicy/drivers", "min"]),
-    ("anybody may send", {"networkPolicy": {"drivers": [{}]}}, ["/networkPolicy/drivers/0"]),
+    ("anybody may come in", {"networkPolicy": {"from": [{}]}}, ["/networkPolicy/from/0"]),
     ("a size without sense", {"persistence": {"size": "big"}}, ["/persistence/size"]),
     ("a path for a runbook", {"runbooksUrl": "docs/runbooks"}, ["/runbooksUrl"]),
     ("a truth value as text", {"monitor": {"enabled": "yes"}}, ["/monitor/enabled", "boolean"]),

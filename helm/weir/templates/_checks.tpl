@@ -35,11 +35,8 @@ each value by itself is values.schema.json's.
 {{- end -}}
 {{- end -}}
 {{- end -}}
-{{- if and .Values.token.namespaces (not .Values.token.create) -}}
-{{- fail "token.namespaces: only a Secret that is made can be copied: set token.create=true, or make the copies where you made yours" -}}
-{{- end -}}
-{{- if has .Release.Namespace .Values.token.namespaces -}}
-{{- fail (printf "token.namespaces: %s is the release's own namespace, which has the Secret already: leave it out" .Release.Namespace) -}}
+{{- if has .Release.Namespace .Values.drivers.namespaces -}}
+{{- fail (printf "drivers.namespaces: %s is the release's own namespace, whose drivers are let in already: leave it out" .Release.Namespace) -}}
 {{- end -}}
 {{- if and .Values.config.maximum_limit (lt (.Values.config.maximum_limit | int64) (default 1 .Values.config.minimum_limit | int64)) -}}
 {{- fail "config.maximum_limit is below config.minimum_limit: raise the first or lower the second" -}}
@@ -51,8 +48,8 @@ each value by itself is values.schema.json's.
 {{- if and (not .Values.serviceAccount.create) (not .Values.serviceAccount.name) -}}
 {{- fail "serviceAccount: none is made and none is named: set serviceAccount.create=true, or serviceAccount.name to one of yours" -}}
 {{- end -}}
-{{- if and .Values.networkPolicy.enabled .Values.monitor.enabled (not .Values.networkPolicy.metrics) -}}
-{{- fail "networkPolicy.metrics is empty, so Prometheus could not scrape: set it to the peers that may, such as [{namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: monitoring}}}], or networkPolicy.enabled=false" -}}
+{{- if and .Values.networkPolicy.enabled .Values.monitor.enabled (not .Values.networkPolicy.from) -}}
+{{- fail "networkPolicy.from is empty, so Prometheus could not scrape: set it to the peers that may, such as [{namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: monitoring}}}], or networkPolicy.enabled=false" -}}
 {{- end -}}
 {{- $volumes := list -}}
 {{- range .Values.extraVolumes -}}{{- $volumes = append $volumes .name -}}{{- end -}}
@@ -68,8 +65,8 @@ each value by itself is values.schema.json's.
 {{- if .Values.tls.secretName -}}
 {{- fail "tls.secretName: in mode=sidecar the driver talks to its agent inside the pod: unset it, or set mode=shared" -}}
 {{- end -}}
-{{- if .Values.token.namespaces -}}
-{{- fail "token.namespaces: in mode=sidecar the drivers run in the release's namespace: unset it, and install the chart once per namespace" -}}
+{{- if .Values.drivers.namespaces -}}
+{{- fail "drivers.namespaces: in mode=sidecar the drivers run in the release's namespace: unset it, and install the chart once per namespace" -}}
 {{- end -}}
 {{- if .Values.persistence.existingClaim -}}
 {{- fail "persistence.existingClaim belongs to mode=shared: set sidecar.existingClaim, one for each job" -}}

@@ -14,7 +14,7 @@ spec:
   {{- if .Values.sidecar.existingClaim }}
   # The claim must be writable for the agent, which is not root.
   securityContext:
-    fsGroup: {{ default 10001 .Values.securityContext.runAsGroup }}
+    fsGroup: {{ default 10001 (default dict .Values.securityContext).runAsGroup }}
     fsGroupChangePolicy: OnRootMismatch
   {{- end }}
   initContainers:
