@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.kafka.broker import Broker, is_there
+from tests.spark.conftest import attached, folder, own_logger, spark, start
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+__all__ = ["attached", "folder", "own_logger", "spark", "start"]
 
 
 @pytest.fixture(scope="session")

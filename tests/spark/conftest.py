@@ -26,7 +26,11 @@ HEARTBEAT_SECONDS = 0.3
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
+    import pyspark
     from pyspark.sql import SparkSession
+
+    from tests.kafka import broker
+    from tests.kafka.broker import connector
 
     session = (
         SparkSession.builder.master("local[2]")
@@ -34,6 +38,7 @@ def spark() -> Iterator[Any]:
         .config("spark.ui.enabled", "false")
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.streaming.noDataProgressEventInterval", "500ms")
+        .config("spark.jars", connector(pyspark.__version__) if broker.is_there() else "")
         .getOrCreate()
     )
     session.sparkContext.setLogLevel("OFF")

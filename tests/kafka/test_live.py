@@ -1,0 +1,236 @@
+"""PySpark reads a real Kafka under Weir: the limit adapts, and every figure is the broker's own."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from confluent_kafka import Producer
+
+from tests.kafka.broker import Broker
+from tests.service.agents import AgentProcess
+from tests.spark.conftest import in_force
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
+
+
+@pytest.fixture
+def agent(tmp_path: Path) -> Iterator[AgentProcess]:
+    options = ("--state-dir", str(tmp_path / "state"), "--target-seconds", "3")
+    with AgentProcess(tmp_path, *options) as running:
+        yield running
+
+
+@pytest.fixture
+def own_broker(kafka_jars: None, tmp_path: Path) -> Iterator[Broker]:
+    with Broker(tmp_path / "kafka") as running:
+        yield running
+
+
+def reading(spark: Any, broker: Broker, topic: str, **options: Any) -> Any:
+    reader = (
+        spark.readStream.format("kafka")
+        .option("kafka.bootstrap.servers", broker.bootstrap)
+        .option("subscribe", topic)
+        .option("startingOffsets", "earliest")
+    )
+    for name, value in options.items():
+        reader = reader.option(name, str(value))
+    return reader.load()
+
+
+def costing(seconds_per_row: float) -> Callable[[Any, int], None]:
+    def run(frame: Any, _: int) -> None:
+        time.sleep(seconds_per_row * frame.count())
+
+    return run
+
+
+def until(look: Callable[[], Any], seconds: float = 120.0) -> Any:
+    end = time.monotonic() + seconds
+    while not (found := look()):
+        assert time.monotonic() < end, f"nothing within {seconds} s"
+        time.sleep(0.2)
+    return found
+
+
+def numbers(count: int) -> list[str]:
+    return [str(number) for number in range(count)]
+
+
+def view(agent: AgentProcess, name: str) -> dict[str, Any]:
+    answer = agent.http.get("/v1/queries").json()
+    return next((query for query in answer["queries"] if query["query"] == name), {})
+
+
+def rows_of(query: Any) -> list[int]:
+    return [rows for p in query.recentProgress if (rows := p["numInputRows"])]
+
+
+def backlog_by_the_broker(broker: Broker, topic: str, offsets: dict[str, int]) -> int:
+    ends = broker.end_offsets(topic)
+    return sum(end - offsets.get(str(partition), 0) for partition, end in ends.items())
+
+
+def checkpointed(place: Path, topic: str) -> dict[str, int]:
+    """Offsets of the newest batch that was committed."""
+    newest = max(int(path.name) for path in (place / "commits").iterdir() if path.name.isdigit())
+    text = (place / "offsets" / str(newest)).read_text().splitlines()[-1]
+    return dict(json.loads(text)[topic])
+
+
+def test_a_burst_adapts_the_limit_and_the_backlog_is_exact(
+    agent: AgentProcess, broker: Broker, spark: Any, attached: Any, start: Any, tmp_path: Path
+) -> None:
+    """1,000 rows of 10 ms each per batch as configured: 10 s against a target of 3 s."""
+    broker.create_topic("burst", partitions=3)
+    attached(agent.address)
+    place = tmp_path / "checkpoint"
+    query = start(
+        reading(spark, broker, "burst", maxOffsetsPerTrigger=1000),
+        batch=costing(0.01),
+        name="burst",
+        checkpoint=str(place),
+    )
+    run_id = str(query.runId)
+    broker.produce("burst", numbers(6000))
+    rows = until(lambda: rows if len(rows := rows_of(query)) >= 7 else None)
+    assert 990 <= rows[0] <= 1000
+    changed = next(place for place, count in enumerate(rows) if count < 900)
+    assert changed <= 3
+    assert str(query.runId) == run_id
+    assert query.isActive
+    assert re.search(r"maxRows[^0-9]*\d+|^\d+", " ".join(in_force(query)))
+
+    # Nothing arrives any more: what the broker holds past the newest commit is what Weir says.
+    def agrees() -> bool:
+        committed = checkpointed(place, "burst")
+        said = view(agent, "burst").get("backlog_rows")
+        expected = backlog_by_the_broker(broker, "burst", committed)
+        return bool(expected) and said == expected
+
+    until(agrees)
+    broker.add_partitions("burst", 4)
+    until(lambda: broker.partitions("burst") == 4)
+    broker.produce("burst", numbers(700), partition=3)
+    until(lambda: rows_of(query)[-1] and "3" in checkpointed(place, "burst"))
+    until(agrees)
+    until(lambda: backlog_by_the_broker(broker, "burst", checkpointed(place, "burst")) == 0)
+    until(lambda: view(agent, "burst")["backlog_rows"] == 0)
+    assert sum(rows_of(query)) == 6700
+    assert str(query.runId) == run_id
+
+
+def test_a_configured_minimum_stays_beside_the_granted_maximum(
+    agent: AgentProcess, broker: Broker, spark: Any, attached: Any, start: Any
+) -> None:
+    broker.create_topic("composite", partitions=2)
+    attached(agent.address)
+    frame = reading(
+        spark,
+        broker,
+        "composite",
+        maxOffsetsPerTrigger=1000,
+        minOffsetsPerTrigger=50,
+        maxTriggerDelay="2s",
+    )
+    query = start(frame, batch=costing(0.01), name="composite")
+    broker.produce("composite", numbers(4000))
+    until(lambda: len(rows_of(query)) >= 5)
+    assert rows_of(query)[-1] < 900
+    (limit,) = in_force(query)
+    assert "50" in limit
+    assert "2000" in limit
+    assert "1000" not in limit
+    assert query.isActive
+    until(lambda: sum(rows_of(query)) == 4000)
+    broker.produce("composite", numbers(10))  # below the minimum: the delay lets them through
+    until(lambda: sum(rows_of(query)) == 4010)
+
+
+def test_gaps_of_transactions_are_no_backlog(
+    agent: AgentProcess, broker: Broker, spark: Any, attached: Any, start: Any
+) -> None:
+    broker.create_topic("gaps")
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": "gaps"})
+    producer.init_transactions(20)
+    attached(agent.address)
+    frame = reading(
+        spark,
+        broker,
+        "gaps",
+        maxOffsetsPerTrigger=40,
+        **{"kafka.isolation.level": "read_committed"},
+    )
+    query = start(frame, name="gaps")
+    for turn in range(40):
+        producer.begin_transaction()
+        for number in range(5):
+            producer.produce("gaps", str(number))
+        producer.flush(20)
+        (producer.abort_transaction if turn % 4 == 3 else producer.commit_transaction)(20)
+    until(lambda: sum(rows_of(query)) == 150)
+    until(lambda: view(agent, "gaps").get("backlog_rows") == 0)
+    assert broker.end_offsets("gaps") == {0: 240}  # 200 rows, 50 of them aborted, 40 markers
+    assert view(agent, "gaps")["lag_state"] == "OK"
+
+
+def test_a_broker_that_dies_and_comes_back_under_load(
+    agent: AgentProcess, own_broker: Broker, spark: Any, attached: Any, start: Any, tmp_path: Path
+) -> None:
+    own_broker.create_topic("lasting", partitions=2)
+    attached(agent.address)
+    place = tmp_path / "checkpoint"
+    query = start(
+        reading(spark, own_broker, "lasting", maxOffsetsPerTrigger=400),
+        batch=costing(0.005),
+        name="lasting",
+        checkpoint=str(place),
+    )
+    own_broker.produce("lasting", numbers(2000))
+    until(lambda: len(rows_of(query)) >= 2)
+    own_broker.kill()
+    stopped = threading.Event()
+    time.sleep(4.0)
+    own_broker.start()
+    own_broker.produce("lasting", numbers(1000))
+    stopped.set()
+    until(lambda: sum(rows_of(query)) == 3000, 200)
+    until(lambda: view(agent, "lasting").get("backlog_rows") == 0)
+    assert query.isActive
+    assert query.exception() is None
+    assert backlog_by_the_broker(own_broker, "lasting", checkpointed(place, "lasting")) == 0
+    seen = view(agent, "lasting")
+    assert seen["totals"]["rows"] == 3000
+    assert seen["totals"]["batches"].get("replayed", 0) == 0
+
+
+def test_a_join_of_two_topics_is_regulated_topic_by_topic(
+    agent: AgentProcess, broker: Broker, spark: Any, attached: Any, start: Any
+) -> None:
+    for topic in ("left", "right"):
+        broker.create_topic(topic, partitions=2)
+    attached(agent.address)
+    left = reading(spark, broker, "left", maxOffsetsPerTrigger=500)
+    right = reading(spark, broker, "right", maxOffsetsPerTrigger=500)
+    query = start(left.union(right), batch=costing(0.01), name="both")
+    broker.produce("left", numbers(4000))
+    broker.produce("right", numbers(1000))
+    until(lambda: len(rows_of(query)) >= 4)
+    seen = until(
+        lambda: (v := view(agent, "both")) and all(s["granted"] for s in v["sources"]) and v
+    )
+    assert [source["unit"] for source in seen["sources"]] == ["rows", "rows"]
+    assert all(source["control"] == "live" for source in seen["sources"])
+    wanted = {"left": 4000, "right": 1000}
+    until(lambda: sum(rows_of(query)) == sum(wanted.values()))
+    until(lambda: view(agent, "both")["backlog_rows"] == 0)
+    assert query.isActive
