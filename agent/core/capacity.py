@@ -49,6 +49,8 @@ JUMP_BATCHES: Final = 12
 FLUKE: Final = 2.3
 #: After a jump c0 and mu are known no better than this, relative to what they were.
 JUMP_SPREAD: Final = 0.7
+JUMP_FIXED_SHARE: Final = 0.3
+JUMP_SLOPE_SHARE: Final = 0.7
 #: What the first batch tells of c0: some share of it, and no more than of the target, which its
 #: user thinks feasible; and how unsure that is, relative to the batch.
 FIRST_SHARE: Final = 0.3
@@ -209,8 +211,12 @@ class Capacity(msgspec.Struct):
         self.fixed_seconds, self.seconds_per_row = before.fixed_seconds, before.seconds_per_row
         expected = self.fixed_seconds + before.rows * self.seconds_per_row
         # A jump seen at one size cannot tell c0 from mu: each may have changed by its share.
+        # All of a jump upwards may be fixed, however little was fixed before it.
+        grown = sum(max(seen.seconds - expected, 0.0) for seen in again) / len(again)
         self.p_fixed = (JUMP_SPREAD * self.fixed_seconds) ** 2 + (0.05 * expected) ** 2
+        self.p_fixed += (JUMP_FIXED_SHARE * grown) ** 2
         self.p_slope = (JUMP_SPREAD * self.seconds_per_row) ** 2
+        self.p_slope += (JUMP_SLOPE_SHARE * grown / before.rows) ** 2
         self.p_cross = 0.0
         self.recent = []
         for seen in again:

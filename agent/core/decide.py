@@ -96,12 +96,19 @@ def first_batch(query: Query, time: float, policy: Policy) -> None:
 
 def wanted_size(query: Query, settings: QueryPolicy, time: float) -> sizing.Size | None:
     """The rows that the next batch should hold; None while too little is known."""
+    unreachable = query.reach.lost
+    present = _full_rows([source for source in query.sources if source.controllable])
+    model = query.capacity
+    ceilings = query.knee.ceilings(model.sigma, model.fixed_seconds, model.seconds_per_row)
     limits = sizing.bounds(
         query.capacity,
-        sizing.target_rows(query.capacity, settings),
+        sizing.target_rows(query.capacity, settings, unreachable=unreachable),
         query.arrival_rows(),
         query.trigger_seconds,
         settings,
+        unreachable=unreachable,
+        # What nobody has seen yet keeps from raising a limit, not from leaving it.
+        most_rows=min(ceilings.proven_rows, max(ceilings.seen_rows, present)),
     )
     query.required_capacity_ratio = limits.sustained_ratio
     if not limits.unstable:
@@ -114,13 +121,29 @@ def wanted_size(query: Query, settings: QueryPolicy, time: float) -> sizing.Size
     patient = since is not None and time - since < patience
     if patient and (query.capacity.fixed_cost or 0.0) < target:
         # A limit in force already may stay, as far as it helps.
-        present = _full_rows([source for source in query.sources if source.controllable])
         present = 0.0 if math.isinf(present) else present
         needed = min(limits.stability_rows or 0.0, max(present, limits.target_rows or 0.0))
         limits = msgspec.structs.replace(limits, stability_rows=needed)
     size = sizing.choose(limits, query.capacity, settings)
+    if size is not None and query.batch_limited:
+        size = _probe(query, settings, size, present)
     query.target_feasible = None if size is None else size.feasible
     return size
+
+
+def _probe(query: Query, settings: QueryPolicy, size: sizing.Size, present: float) -> sizing.Size:
+    """Another size where only that can tell c0 from mu."""
+    tried: float | None = None
+    if query.reach.lost:
+        tried = query.reach.check_rows(query.capacity, settings)
+    elif query.reach.against and present < math.inf:
+        tried = max(size.rows, present)  # not smaller while it looks as if that were in vain
+    if tried is None and size.reason in ("", "floor:stability"):
+        tried = sizing.probe_rows(query.capacity, settings, size.rows)
+    if tried is None or tried == size.rows:
+        return size
+    tried = tried if size.reason != "bound:deadline" else min(tried, size.rows)
+    return msgspec.structs.replace(size, rows=max(tried, 1.0), reason="probe", deadband=0.0)
 
 
 def after_batch(
@@ -128,6 +151,9 @@ def after_batch(
 ) -> None:
     """Decides after a batch that was measured and learned from."""
     settings = policy.of(query.application, query.query)
+    if batch.rows and batch.seconds and not replayed:
+        query.knee.observe(float(batch.rows), batch.seconds, changed=changed)
+        query.reach.observe(query.capacity, settings, limited=query.batch_limited)
     size = wanted_size(query, settings, time)
     controlled = [source for source in query.sources if source.controllable]
     hold = _reason_to_hold(query, batch, size, policy, replayed=replayed)
@@ -148,7 +174,16 @@ def after_batch(
         source.current is not None and part.rows / (source.ratio or 1.0) > 2.0 * source.current
         for source, part in zip(controlled, shares, strict=True)
     ):
-        sure = sizing.sure_rows(query.capacity, settings.target_seconds) / size.rows
+        sure = sizing.sure_rows(query.capacity, settings.target_seconds)
+        if size.reason in ("", "floor:fixed_cost"):
+            seconds = sizing.BOLD_SHARE * settings.target_seconds
+            if query.reach.lost:
+                seconds = query.capacity.seconds(size.rows) or 0.0
+                sure = sizing.sure_rows(query.capacity, sizing.BOLD_SHARE * seconds)
+            deadline = settings.deadline_seconds
+            allowed = None if deadline is None else settings.deadline_share * deadline
+            sure = max(sure, sizing.bold_rows(query.capacity, full, seconds, allowed))
+        sure /= size.rows
     too_long = sizing.sure_too_long(query.capacity, full, size.rows)
     for source, part in zip(controlled, shares, strict=True):
         source.exclusive_rows, source.floating_rows = part.exclusive_rows, part.floating_rows

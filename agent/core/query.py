@@ -13,9 +13,11 @@ from agent.core.capacity import Capacity
 from agent.core.checkpoint import Monitor
 from agent.core.decaying import DecayingRate
 from agent.core.judgement import Decision, FailureView, Mode, Totals
+from agent.core.knee import Knee
 from agent.core.lag_state import LagWindow
 from agent.core.lag_table import LagTable
 from agent.core.occupancy import Occupancy, Spent
+from agent.core.sizing import Reach
 from agent.core.source import Source
 from agent.core.spiral import Spiral
 
@@ -85,6 +87,8 @@ class Query(msgspec.Struct):
     failure: FailureView | None = None
 
     capacity: Capacity = msgspec.field(default_factory=Capacity)
+    knee: Knee = msgspec.field(default_factory=Knee)
+    reach: Reach = msgspec.field(default_factory=Reach)
     occupancy: Occupancy = msgspec.field(default_factory=Occupancy)
     lag: LagTable = msgspec.field(default_factory=LagTable)
     arrived_rows: float = 0.0

@@ -18,8 +18,34 @@ if TYPE_CHECKING:
     from agent.core.capacity import Capacity
     from agent.core.policy import QueryPolicy
 
-#: Where c0 takes the target, the rows of this share of it: enough to learn from.
-LEAST_SHARE: Final = 0.05
+#: Where c0 takes this share of the target, no batch near the target holds rows worth the name: it
+#: is out of reach.
+REACH_SHARE: Final = 0.95
+#: At most so much of the target may the model's doubt of c0 hold that up, and so many batches must
+#: say so, up to this noise; with more noise more, the batches with its square. Not where c0 is
+#: plainly that many targets.
+REACH_DOUBT_SHARE: Final = 0.15
+REACH_BATCHES: Final = 4
+REACH_SIGMA: Final = 0.15
+REACH_PLAIN_SHARE: Final = 1.5
+#: Out of reach, one batch in so many is a small one, to see whether it still is.
+REACH_CHECK_BATCHES: Final = 24
+#: A batch then takes so many times its fixed cost: four fifths of the time go to rows, and a size
+#: without bound would buy the last fifth with latency without bound.
+AMORTISED_FIXED_COSTS: Final = 5.0
+#: From this share on that is done, too, where arrivals ask for more than the target.
+MOSTLY_FIXED_SHARE: Final = 0.6
+#: While that is not yet known, the rows of this share of the target: enough to learn from.
+LEAST_SHARE: Final = 0.08
+#: Batches of one size after which a larger one is tried, by how much, and while the slope is known
+#: no better than this.
+PROBE_BATCHES: Final = 4
+PROBE_SPREAD: Final = 1.05
+PROBE_STEP: Final = 1.25
+PROBE_DOUBT: Final = 0.25
+PROBE_DOUBTS: Final = 1.5
+#: Beyond this noise a quarter more rows shows nothing.
+PROBE_SIGMA: Final = 0.3
 #: A limit is moved when the size has moved by its own doubt, and for no less than this.
 LEAST_DEADBAND: Final = 0.02
 #: So many standard deviations of the model's doubt make it sure enough: to go where a limited batch
@@ -32,6 +58,11 @@ LOWER_DOUBTS: Final = 2.0
 #: the band, ``log sqrt(0.7 * 1.3) = -0.047``, is met where the mean lies ``sigma^2 / 2`` above it.
 AIM_ABOVE: Final = (0.02, 0.05)
 BAND_MIDDLE: Final = -0.047
+#: Where c0 takes most of the target, a second more holds many times the rows.
+AIM_FIXED: Final = 0.1
+AIM_FIXED_FROM: Final = 0.3
+#: Of the target, what a limit far too small may lead to in one step: the band's upper edge.
+BOLD_SHARE: Final = 1.3
 #: A spike of arrivals this many targets long is digested at the target's size afterwards; only what
 #: lasts longer is worth batches beyond it.
 PATIENCE_TARGETS: Final = 7.0
@@ -42,14 +73,78 @@ DEADLINE_SIGMAS: Final = 2.0
 MOST_FIXED_COSTS: Final = 20.0
 
 
-def target_rows(capacity: Capacity, policy: QueryPolicy) -> float | None:
-    """The rows of a batch that takes the target; a small batch where c0 alone takes it."""
+class Reach(msgspec.Struct):
+    """Whether c0 takes the target, held against the noise: what many batches in a row say counts.
+
+    So that a limit does not move between the size of the target and that of a multiple of c0.
+    """
+
+    against: int = 0  # batches that said so, less those that did not
+    lost: bool = False
+    since_check: int = 0  # limited batches since a small one was tried
+
+    def observe(self, capacity: Capacity, policy: QueryPolicy, *, limited: bool) -> None:
+        """After each batch that was learned from."""
+        fixed, target = capacity.fixed_cost, policy.target_seconds
+        if fixed is None:
+            return
+        self.since_check = self.since_check + limited if self.lost else 0
+        doubt = capacity.doubt(0.0)
+        noise = max(capacity.sigma / REACH_SIGMA, 1.0)
+        held = 0.0 if self.lost else min(doubt, REACH_DOUBT_SHARE * noise * target)
+        needed = math.ceil(REACH_BATCHES * noise * noise)
+        if fixed - doubt >= REACH_PLAIN_SHARE * target:
+            self.against = needed
+        elif fixed - held >= REACH_SHARE * target:
+            self.against = min(self.against + 1, needed)
+        else:
+            self.against = min(max(self.against - 1, 0), needed)
+        if self.against in (0, needed):
+            self.lost = self.against == needed
+
+    def check_rows(self, capacity: Capacity, policy: QueryPolicy) -> float | None:
+        """The rows of a small batch where one is due: large ones do not tell what is fixed."""
+        if self.since_check < REACH_CHECK_BATCHES:
+            return None
+        self.since_check = 0
+        return 0.5 * policy.target_seconds / capacity.seconds_per_row
+
+
+def probe_rows(capacity: Capacity, policy: QueryPolicy, rows: float) -> float:
+    """The rows to try instead where c0 may take all of the target, and nobody can know.
+
+    Batches of one size cannot tell c0 from mu: all of their time may be fixed. After some of them a
+    slightly larger one is tried, which takes no longer than the band's upper edge even if nothing
+    is fixed; if c0 takes it all, it costs nothing, and the next one is larger still.
+    """
+    fixed, target = capacity.fixed_cost, policy.target_seconds
+    if fixed is None or fixed + PROBE_DOUBTS * capacity.doubt(0.0) < REACH_SHARE * target:
+        return rows
+    if capacity.p_slope < (PROBE_DOUBT * capacity.seconds_per_row) ** 2:
+        return rows
+    if capacity.sigma > PROBE_SIGMA:
+        return rows
+    last = [seen.rows for seen in capacity.recent[-PROBE_BATCHES:]]
+    if len(last) < PROBE_BATCHES or max(last) > PROBE_SPREAD * min(last):
+        return rows
+    if PROBE_STEP * (capacity.seconds(max(last)) or 0.0) > BOLD_SHARE * target:
+        return rows
+    return max(rows, PROBE_STEP * max(last), max(last) + 1.0)
+
+
+def target_rows(
+    capacity: Capacity, policy: QueryPolicy, *, unreachable: bool = False
+) -> float | None:
+    """The rows of a batch that takes the target, or, out of its reach, a multiple of c0."""
     fixed, slope = capacity.fixed_cost, capacity.seconds_per_row
     if fixed is None:
         return None
+    if unreachable:
+        return (AMORTISED_FIXED_COSTS - 1.0) * fixed / slope
     target = policy.target_seconds
-    above = min(max(capacity.sigma**2 / 2.0 + BAND_MIDDLE, AIM_ABOVE[0]), AIM_ABOVE[1])
-    aim = target * math.exp(above)
+    above = max(capacity.sigma**2 / 2.0 + BAND_MIDDLE, AIM_ABOVE[0])
+    above = max(above, AIM_FIXED * (min(fixed, target) / target - AIM_FIXED_FROM))
+    aim = target * math.exp(min(above, AIM_ABOVE[1]))
     return max(aim - fixed, LEAST_SHARE * target) / slope
 
 
@@ -60,6 +155,8 @@ class Bounds(msgspec.Struct, frozen=True, gc=False):
     deadline_rows: float | None  # at most
     stability_rows: float | None  # at least; inf where nothing is stable
     sustained_ratio: float | None  # capacity needed over capacity at the largest allowed batch
+    unreachable: bool = False  # target_rows are those of a multiple of c0
+    most_rows: float = math.inf  # beyond the target: more brings no more rows per second
 
     @property
     def unstable(self) -> bool:
@@ -71,7 +168,7 @@ class Size(msgspec.Struct, frozen=True, gc=False):
     """The wanted rows of a batch and which constraint set them."""
 
     rows: float
-    reason: str  # "", "floor:stability" or "bound:deadline"
+    reason: str  # "", or the floor or bound that set it
     feasible: bool | None
     deadband: float  # relative: how far it must move from the limit in force to be announced
 
@@ -82,11 +179,15 @@ def bounds(
     arrival_rows_per_second: float | None,
     trigger_seconds: float,
     policy: QueryPolicy,
+    *,
+    unreachable: bool = False,
+    most_rows: float = math.inf,
 ) -> Bounds:
     """The three constraints (design: deadline, stability, target) in rows."""
     throughput, fixed = capacity.throughput, capacity.fixed_cost
     if throughput is None or fixed is None:
         return Bounds(wanted_rows, None, None, None)
+    least = 0.0 if unreachable else wanted_rows or 0.0
     deadline_rows: float | None = None
     if policy.deadline_seconds is not None:
         allowed = policy.deadline_share * policy.deadline_seconds
@@ -105,25 +206,33 @@ def bounds(
         largest = deadline_rows
         if largest is None:
             largest = max(_cap_without_deadline(capacity, policy), wanted_rows or 0.0)
+        largest = min(largest, max(most_rows, least))
         seconds = max(fixed + largest / throughput, trigger_seconds)
         sustained = largest / seconds if seconds > 0.0 else 0.0
         ratio = needed / sustained if sustained > 0.0 else None
-    return Bounds(wanted_rows, deadline_rows, stability_rows, ratio)
+    return Bounds(wanted_rows, deadline_rows, stability_rows, ratio, unreachable, most_rows)
 
 
 def choose(limits: Bounds, capacity: Capacity, policy: QueryPolicy) -> Size | None:
     """The size that the constraints leave: stability beats the target, never the deadline."""
     if limits.target_rows is None:
         return None
-    rows, reason = limits.target_rows, ""
+    rows, reason = limits.target_rows, "floor:fixed_cost" if limits.unreachable else ""
+    least = 1.0 if limits.unreachable else rows
     fixed = capacity.fixed_cost
-    feasible = None if fixed is None else fixed < policy.target_seconds
+    feasible = None if fixed is None else fixed < policy.target_seconds and not limits.unreachable
     if limits.stability_rows is not None and limits.stability_rows > rows:
         rows, reason = limits.stability_rows, "floor:stability"
         feasible = False
+        surely = (fixed or 0.0) - capacity.doubt(0.0)
+        if fixed is not None and surely >= MOSTLY_FIXED_SHARE * policy.target_seconds:
+            # The target is missed anyway: then let a backlog shrink by more than the margin.
+            rows = max(rows, (AMORTISED_FIXED_COSTS - 1.0) * fixed / capacity.seconds_per_row)
         if limits.deadline_rows is None:
             most = _cap_without_deadline(capacity, policy)
             rows = max(min(rows, most), limits.target_rows)
+    if max(limits.most_rows, least) < rows:
+        rows, reason = max(limits.most_rows, least), "bound:throughput"
     if limits.deadline_rows is not None and limits.deadline_rows < rows:
         rows, reason = limits.deadline_rows, "bound:deadline"
         if limits.deadline_rows < limits.target_rows:
@@ -159,6 +268,24 @@ def sure_rows(capacity: Capacity, seconds: float) -> float:
     return low
 
 
+def bold_rows(
+    capacity: Capacity, present_rows: float, seconds: float, deadline_seconds: float | None
+) -> float:
+    """The rows of a batch of at most so many seconds even if nothing of the present one is fixed.
+
+    A batch in proportion never takes more than in proportion, so a limit that is far too small need
+    not creep up by doubling. With a deadline no farther than a batch whose time grows with the
+    square of its rows would still keep it.
+    """
+    expected = capacity.seconds(present_rows) or 0.0
+    if expected <= 0.0:
+        return 0.0
+    growth = seconds / expected
+    if deadline_seconds is not None:
+        growth = min(growth, math.sqrt(deadline_seconds / expected))
+    return present_rows * growth
+
+
 def sure_too_long(capacity: Capacity, rows: float, wanted: float) -> bool:
     """Whether a batch of so many rows surely takes longer than one of the wanted rows."""
     if math.isinf(rows):
@@ -168,7 +295,8 @@ def sure_too_long(capacity: Capacity, rows: float, wanted: float) -> bool:
 
 
 def _cap_without_deadline(capacity: Capacity, policy: QueryPolicy) -> float:
-    fixed = capacity.fixed_cost or 0.0
+    # As much as c0 may well be: batches of one size do not tell it, larger ones will.
+    fixed = (capacity.fixed_cost or 0.0) + capacity.doubt(0.0)
     seconds = max(policy.target_seconds, MOST_FIXED_COSTS * fixed)
     return max(capacity.rows(seconds) or 0.0, 0.0)
 

@@ -9,7 +9,12 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from agent.core.sizing import DEADLINE_SIGMAS, MOST_FIXED_COSTS
+from agent.core.sizing import (
+    AMORTISED_FIXED_COSTS,
+    DEADLINE_SIGMAS,
+    MOST_FIXED_COSTS,
+    REACH_SHARE,
+)
 
 if TYPE_CHECKING:
     from agent.core.policy import QueryPolicy
@@ -43,7 +48,8 @@ def true_size(scenario: Scenario, policy: QueryPolicy, second: float) -> tuple[f
     """The rows that the three constraints leave with the true costs, and if the target holds.
 
     Deadline beats stability, stability beats the target. Where nothing is stable: the most the
-    deadline allows, but never beyond the size of the highest throughput under congestion.
+    deadline allows, but never beyond the size of the highest throughput under congestion. A target
+    that c0 alone takes gives way to a multiple of c0.
     """
     fixed = scenario.fixed_cost_seconds.at(second)
     throughput = scenario.throughput_rows_per_second.at(second)
@@ -56,8 +62,11 @@ def true_size(scenario: Scenario, policy: QueryPolicy, second: float) -> tuple[f
             return linear
         return congestion / 2.0 * (math.sqrt(1.0 + 4.0 * linear / congestion) - 1.0)
 
-    target = rows_in(policy.target_seconds)
+    reachable = fixed < REACH_SHARE * policy.target_seconds
     fastest = math.inf if congestion is None else math.sqrt(fixed * throughput * congestion)
+    target = rows_in(policy.target_seconds)
+    if not reachable:
+        target = min(rows_in(AMORTISED_FIXED_COSTS * fixed), fastest)
     most = max(target, min(rows_in(MOST_FIXED_COSTS * fixed), fastest))
     deadline = math.inf
     if policy.deadline_seconds is not None:
@@ -75,4 +84,5 @@ def true_size(scenario: Scenario, policy: QueryPolicy, second: float) -> tuple[f
         stable = 2.0 * needed * fixed / (slope + math.sqrt(inside))
         stable = max(stable, needed * scenario.trigger_seconds)
     rows = max(target, min(stable, most))
-    return max(min(rows, deadline), 1.0), target >= max(stable, 1.0) and deadline >= target
+    feasible = reachable and target >= max(stable, 1.0) and deadline >= target
+    return max(min(rows, deadline), 1.0), feasible

@@ -172,6 +172,7 @@ class _Events:
         if "Event" in data:
             shaped = self._of_event_log(data)
         elif "type" in data:
+            self._hear_application(data.get("application"))
             shaped = data
         elif "runId" in data and "timestamp" in data:
             shaped = _progress(data)
@@ -188,6 +189,25 @@ class _Events:
         event = decode_event(shaped, self._sequence)
         self._time = max(self._time, event.time)
         return Recorded(self._application, event)
+
+    def _hear_application(self, said: object) -> None:
+        """An event that the agent recorded says whose it is."""
+        if said is None:
+            return
+        if not isinstance(said, dict):
+            raise ValueError("application: an object is needed")
+        known = self._application
+        if said.get("id") == known.id and said.get("name") == known.name:
+            return
+        for key in ("id", "name"):
+            if not isinstance(said.get(key), str) or not said[key]:
+                raise ValueError(f"application.{key}: a text is needed")
+        version = said.get("spark_version")
+        self._application = Application(
+            id=said["id"],
+            name=said["name"],
+            spark_version=version if isinstance(version, str) else "",
+        )
 
     def _of_event_log(self, data: dict[str, Any]) -> dict[str, Any] | None:
         name = data["Event"]

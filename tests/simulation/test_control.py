@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from agent.simulation import plant, summary
+from agent.simulation import best_static, plant, summary
 from agent.simulation.live import Live, policy_of
 from agent.simulation.oracle import Oracle
 from agent.simulation.yardsticks import Flip183, Pid
@@ -95,3 +95,60 @@ def test_a_spike_is_digested_at_the_target():
     assert len(after) > 20
     assert max(a.seconds for a in after) < 2 * 5.0
     assert trace.final_backlog_rows < 50_000
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_no_arrivals_and_a_fixed_cost_above_the_target_still_drain(seed):
+    """Nothing asks for stability then: only the backlog speaks against tiny batches."""
+    scenario = scenario_of(
+        duration_seconds=1800,
+        target_seconds=2,
+        fixed_cost_seconds=[[0, 9]],
+        throughput_rows_per_second=[[0, 30]],
+        initial_limit_rows=100,
+        initial_backlog_rows=19_750,
+        arrival_rows_per_second=[[0, 0]],
+    )
+    noise = plant.Noise(0.15, seed)
+    weir = plant.run(scenario, noise, Live(scenario))
+    oracle = Oracle(scenario, policy_of(scenario))
+    p95 = summary.reference(plant.run(scenario, noise, oracle)).p95_batch_seconds
+    best = best_static.search(scenario, noise, p95)
+    assert weir.committed_rows >= 0.97 * best.committed_rows
+    assert weir.final_backlog_rows == 0
+    assert weir.attempts[-1].end_seconds < 1.35 * (19_750 / 30 * 1.25)  # four fifths are rows'
+    learned = [a.limit_rows for a in weir.attempts if a.batch_id >= 12]
+    small = sum(one < 200 for one in learned)
+    assert small <= 1 + len(learned) // 24  # one in 24 asks whether c0 is still what it was
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_fixed_cost_just_under_the_target_is_within_its_reach(seed):
+    scenario = scenario_of(
+        fixed_cost_seconds=[[0, 4.4]],
+        initial_backlog_rows=9_000_000,
+        arrival_rows_per_second=[[0, 300]],
+        noise_sigma=0.1,
+    )
+    trace = plant.run(scenario, plant.Noise(0.1, seed), Live(scenario))
+    later = [a.seconds for a in trace.attempts[20:]]
+    assert sum(0.7 * 5 <= one <= 1.3 * 5 for one in later) > 0.9 * len(later)
+    assert min(a.rows for a in trace.attempts[20:]) > 3000
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_overload_and_congestion_without_a_deadline_stay_near_the_knee(seed):
+    """A line says that larger batches always bring more; what is seen says when they do not."""
+    scenario = scenario_of(
+        congestion_rows=40_000,
+        arrival_rows_per_second=[[0, 12_000]],
+        initial_limit_rows=20_000,
+        duration_seconds=3600,
+    )
+    trace = plant.run(scenario, plant.Noise(0.15, seed), Live(scenario))
+    seconds = sorted(a.seconds for a in trace.attempts)
+    assert summary.percentile(seconds, 0.95) < 4 * 5
+    assert max(seconds) < 60
+    knee = (1.2 * 10_000 * 40_000) ** 0.5  # rows, where n / (c0 + n/mu (1 + n/c)) is largest
+    most = knee / scenario.seconds(knee, 0.0) * 3600
+    assert trace.committed_rows > 0.9 * most

@@ -54,7 +54,8 @@ def test_pid_is_sparks_with_its_defaults():
     ("changes", "rows", "feasible"),
     [
         ({}, 38_000, True),  # mu (T - c0)
-        ({"fixed_cost_seconds": [[0, 6]]}, 2400 * 6 / (1 - 0.24), False),  # stability
+        ({"fixed_cost_seconds": [[0, 4]], "arrival_rows_per_second": [[0, 5000]]}, 60_000, False),
+        ({"fixed_cost_seconds": [[0, 6]]}, 240_000, False),  # c0 takes the target: 5 c0
         ({"arrival_rows_per_second": [[0, 9000]]}, 10_000 * 19 * 1.2, False),  # nothing is stable
         ({"trigger_seconds": 30}, 2400 * 30, False),  # what arrives between triggers
         ({"batch_timeout_seconds": 5, "noise_sigma": 0}, 10_000 * 2.8, False),  # deadline
