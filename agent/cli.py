@@ -407,13 +407,28 @@ def _checkpoint_audit(
     ] = None,
     token_file: TokenFile = None,
     ca_file: CaFile = None,
+    option: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--option",
+            metavar="KEY=VALUE",
+            help="An option that the job gives its source or sink, such as"
+            " kafka.isolation.level=read_committed; repeatable.",
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Tell what speaks against exactly once: source, sink, location, logs, state."""
     from agent.checkpoint.audit_command import run_audit
 
+    options = {}
+    for given in option or []:
+        key, separator, value = given.partition("=")
+        if not separator or not key:
+            raise WrongUsage(f"--option: {given!r} is not KEY=VALUE")
+        options[key] = value
     settings = _settings(agent, token_file, ca_file) if agent else None
-    _on_checkpoint(lambda: run_audit(directory, agent=settings, as_json=as_json))
+    _on_checkpoint(lambda: run_audit(directory, agent=settings, as_json=as_json, options=options))
 
 
 def _on_checkpoint(act: Callable[[], int]) -> None:

@@ -36,7 +36,6 @@ CHECKS: Final = (
     "asynchronous_progress",
     "source_log_incomplete",
     "source_log_ahead",
-    "source_log_unknown",
     "state_incomplete",
     "state_ahead",
     "snapshot_lag",

@@ -28,14 +28,24 @@ class AuditReport(msgspec.Struct, frozen=True):
     findings: list[Finding]
 
 
-def run_audit(address: str, *, agent: ClientSettings | None, as_json: bool) -> int:
-    """Prints what speaks against exactly once; 1 where something does. Raises CheckpointError."""
+def run_audit(
+    address: str,
+    *,
+    agent: ClientSettings | None,
+    as_json: bool,
+    options: dict[str, str] | None = None,
+) -> int:
+    """Prints what speaks against exactly once; 1 where something does. Raises CheckpointError.
+
+    ``options`` are those of the job's sources and sink, as it gives them to Spark.
+    """
     folder = open_folder(address)
     with counting() as count, reported(address):
         checkpoint = read_checkpoint(folder, count)
         findings = judge(checkpoint, folder).findings
     known = ask(agent, checkpoint.query_id, address) if agent is not None else []
-    findings = findings + audit(facts_of(checkpoint, known))
+    facts = msgspec.structs.replace(facts_of(checkpoint, known), options=options or {})
+    findings = findings + audit(facts)
     report = AuditReport(
         checkpoint=checkpoint.name,
         query=f"{known[0].application}/{known[0].query}" if known else None,

@@ -183,11 +183,13 @@ def open_folder(address: str) -> Folder:
     local = local_path(address)
     if local is None:
         return RemoteFolder(address)
-    if not local.exists():
-        raise CheckpointError(f"{address}: there is no such folder")
-    if not local.is_dir():
-        raise CheckpointError(f"{address}: not a folder")
-    if not os.access(local, os.R_OK | os.X_OK):
+    with reported(address):  # a folder above it may be closed
+        if not local.exists():
+            raise CheckpointError(f"{address}: there is no such folder")
+        if not local.is_dir():
+            raise CheckpointError(f"{address}: not a folder")
+    effective = os.access in os.supports_effective_ids
+    if not os.access(local, os.R_OK | os.X_OK, effective_ids=effective):
         raise CheckpointError(f"{address}: this user may not read it")
     return LocalFolder(local)
 

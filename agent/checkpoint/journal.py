@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from agent.checkpoint.folder import CheckpointError
+from agent.checkpoint.folder import CheckpointError, reported
 from agent.checkpoint.rescue import GROUPS, Move, Plan
 
 if TYPE_CHECKING:
@@ -52,7 +52,8 @@ class Rescue(msgspec.Struct, frozen=True):
 @contextmanager
 def locked(root: Path) -> Iterator[None]:
     """Keeps a second rescue of the same checkpoint out; freed even if this process is killed."""
-    handle = os.open(root, os.O_RDONLY)
+    with reported(str(root)):
+        handle = os.open(root, os.O_RDONLY)
     try:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

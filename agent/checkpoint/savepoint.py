@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 MANIFEST: Final = "weir-savepoint.json"
 ATTEMPTS: Final = 10
+#: A query that moves on changes its folder; where nothing changes over so many, nothing will.
+ATTEMPTS_UNCHANGED: Final = 3
 _BLOCK: Final = 1 << 20
 
 
@@ -76,8 +78,10 @@ def take_savepoint(
     """
     say = on_step or (lambda _: None)
     _refuse_existing(destination)
+    first = read_checkpoint(folder)
+    _refuse_unready(first)
     with _workspace(destination) as work:
-        manifest = _copy_until_whole(folder, work, now=now, sleep=sleep, say=say)
+        manifest = _copy_until_whole(folder, work, first, now=now, sleep=sleep, say=say)
         say("verify")
         _verify(work, manifest)
         say("manifest")
@@ -96,18 +100,21 @@ def take_savepoint(
 def _copy_until_whole(
     folder: Folder,
     work: Path,
+    first: Checkpoint,
     *,
     now: Callable[[], float],
     sleep: Callable[[float], None],
     say: Callable[[str], None],
 ) -> Manifest:
-    reason = ""
+    reason, seen = "", []
     for attempt in range(ATTEMPTS):
+        if len(seen) >= ATTEMPTS_UNCHANGED and len(set(seen[-ATTEMPTS_UNCHANGED:])) == 1:
+            break
         if attempt:
             sleep(min(0.1 * 2**attempt, 2.0))
         _empty(work)
         say(f"attempt {attempt}")
-        checkpoint = read_checkpoint(folder)
+        checkpoint = read_checkpoint(folder) if attempt else first
         try:
             wanted = files_of(checkpoint, folder)
             copied = []
@@ -117,6 +124,8 @@ def _copy_until_whole(
             _check_sums(work, copied)
         except (Moved, FileNotFoundError) as error:
             reason = str(error)
+            layout = checkpoint.layout
+            seen.append((reason, layout.latest_commit, layout.newest, layout.count))
             continue
         except OSError as error:
             raise CheckpointError(f"{error.filename or work}: {error.strerror or error}") from None
@@ -133,7 +142,7 @@ def _copy_until_whole(
             files=copied,
         )
     raise CheckpointError(
-        f"{folder.name}: no whole copy in {ATTEMPTS} attempts; the last one: {reason}"
+        f"{folder.name}: no whole copy in {len(seen)} attempts; the last one: {reason}"
     )
 
 
@@ -145,18 +154,14 @@ def files_of(checkpoint: Checkpoint, folder: Folder) -> list[str]:
     """
     layout = checkpoint.layout
     batch_id = layout.latest_commit
-    if batch_id < 0:
-        raise CheckpointError(
-            f"{checkpoint.name}: no batch is committed yet; there is nothing to keep"
-        )
+    _refuse_unready(checkpoint)
     needed = [batch_id - 1, batch_id] if batch_id > 0 else [batch_id]
     for number in needed:
         if number not in checkpoint.offsets:
             raise Moved(f"offsets/{number} is missing or unreadable")
     if batch_id not in checkpoint.commits:
         raise Moved(f"commits/{batch_id} is unreadable")
-    if layout.metadata is None:
-        raise CheckpointError(f"{checkpoint.name}: the file metadata is missing")
+    assert layout.metadata is not None
     closure = state_closure(checkpoint, folder, batch_id + 1)
     if closure.missing:
         raise Moved(closure.missing[0])
@@ -165,6 +170,15 @@ def files_of(checkpoint: Checkpoint, folder: Folder) -> list[str]:
     paths += [layout.offsets[number].path for number in needed]
     paths += [layout.commits[batch_id].path, layout.metadata.path]
     return _with_checksums(checkpoint, paths)
+
+
+def _refuse_unready(checkpoint: Checkpoint) -> None:
+    if checkpoint.layout.latest_commit < 0:
+        raise CheckpointError(
+            f"{checkpoint.name}: no batch is committed yet; there is nothing to keep"
+        )
+    if checkpoint.layout.metadata is None:
+        raise CheckpointError(f"{checkpoint.name}: the file metadata is missing")
 
 
 def _source_files(checkpoint: Checkpoint, batch_id: int) -> list[str]:

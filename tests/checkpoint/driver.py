@@ -143,6 +143,8 @@ def writer(order):
 
 def run(spark, order):
     set_store(spark, order["store"])
+    for key, value in order.get("conf", {}).items():
+        spark.conf.set(key, value)
     if order.get("parquet"):
         frame, mode = read(spark, order, "left"), "append"
         sink = frame.writeStream.format("parquet").option("path", order["parquet"])
@@ -159,6 +161,9 @@ def run(spark, order):
         done = query.awaitTermination(order.get("seconds", 120))
     except Exception as error:
         return {"error": str(error).splitlines()[0][:300]}
+    finally:
+        for key in order.get("conf", {}):
+            spark.conf.unset(key)
     if not done:
         query.stop()
         return {"error": "did not end in time"}
@@ -166,12 +171,16 @@ def run(spark, order):
 
 
 def describe(spark, order):
-    """How progress describes a source and a sink: runs them for a batch."""
+    """What a query tells of itself: runs it for so many batches, one where no number is given."""
     if order["source"] == "files":
         frame = read(spark, order, "left")
     else:
         frame = spark.readStream.format(order["source"]).options(**order["options"]).load()
-    writing = frame.writeStream.option("checkpointLocation", order["checkpoint"])
+    if order["sink"] == "kafka":
+        frame = frame.selectExpr("to_json(struct(*)) as value")
+    writing = frame.writeStream.options(**order.get("sink_options", {}))
+    if order.get("checkpoint"):
+        writing = writing.option("checkpointLocation", order["checkpoint"])
     if order["sink"] == "foreachBatch":
         writing = writing.foreachBatch(lambda rows, _: rows.count())
     elif order["sink"] == "foreach":
@@ -182,12 +191,23 @@ def describe(spark, order):
             writing = writing.option("path", order["parquet"])
     query = writing.start()
     until = time.monotonic() + 60
-    while query.lastProgress is None and query.exception() is None and time.monotonic() < until:
+    while query.exception() is None and time.monotonic() < until:
+        progress = query.lastProgress
+        if progress is not None and progress["batchId"] + 1 >= order.get("batches", 1):
+            break
         time.sleep(0.05)
+    execution = query._jsq.streamingQuery()
+    told = {
+        "location": str(execution.resolvedCheckpointRoot()),
+        "master": spark.sparkContext.master,
+        "class": str(execution.getClass().getName()),
+    }
     query.stop()
     progress = query.lastProgress
+    if progress is None:  # it ended before its first batch did
+        return told | {"sink": "", "sources": [], "error_text": str(query.exception())[:300]}
     progress = progress if isinstance(progress, dict) else json.loads(progress.json)
-    return {
+    return told | {
         "sink": progress["sink"]["description"],
         "sources": [source["description"] for source in progress["sources"]],
     }

@@ -1,8 +1,6 @@
 """A savepoint is whole or not there, whatever the query or the machine does meanwhile."""
 
 import json
-import os
-import resource
 import shutil
 
 import pytest
@@ -105,7 +103,7 @@ def test_nothing_committed_and_unsound_are_said(tmp_path):
         take(checkpoint(tmp_path / "new", committed=0), tmp_path / "sp")
     root = checkpoint(tmp_path / "ck")
     (root / "state/0/1/2.delta").unlink()
-    with pytest.raises(CheckpointError, match=r"no whole copy in 10 attempts.*missing: 2"):
+    with pytest.raises(CheckpointError, match=r"no whole copy in 3 attempts.*missing: 2"):
         take(root, tmp_path / "sp")
     write(root, "state/0/1/2.delta", b"delta 2")
     (root / "state/0/1/2.delta").write_bytes(b"delta X")
@@ -140,63 +138,3 @@ def test_killed_at_any_step_it_is_not_there_or_whole(tmp_path):
         step += 3
     assert tree(root) == before
     assert seen == {True, False}
-
-
-def in_child(act):
-    """The message of the CheckpointError that ``act`` raises in a child process."""
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            act()
-            text = "no error"
-        except CheckpointError as error:
-            text = str(error)
-        except BaseException as error:
-            text = repr(error)
-        os.write(writing, text.encode())
-        os._exit(0)
-    os.close(writing)
-    os.waitpid(child, 0)
-    with os.fdopen(reading) as pipe:
-        return pipe.read()
-
-
-def test_a_disk_that_takes_no_more(tmp_path):
-    from agent.checkpoint.rescue_command import RescueOptions, rescue
-
-    root = checkpoint(tmp_path / "ck")
-    before = tree(tmp_path)
-
-    def starved(act):
-        resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
-        act()
-
-    said = in_child(lambda: starved(lambda: take(root, tmp_path / "sp")))
-    assert "too large" in said.lower()
-    options = RescueOptions(apply=True, sink="upsert", quiet_seconds=0, as_json=True)
-    said = in_child(lambda: starved(lambda: rescue(str(root), options)))
-    assert "nothing was moved" in said
-    assert tree(tmp_path) == before
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody who may not write")
-def test_a_user_who_may_not_write(tmp_path):
-    from agent.checkpoint.rescue_command import RescueOptions, rescue
-
-    root = checkpoint(tmp_path / "ck")
-    for path in [tmp_path, *tmp_path.parents]:
-        if path.stat().st_uid == 0 and len(path.parts) > 2:
-            path.chmod(0o755)
-    before = tree(tmp_path)
-
-    def lesser(act):
-        os.setuid(65534)
-        act()
-
-    options = RescueOptions(apply=True, sink="upsert", quiet_seconds=0, as_json=True)
-    said = in_child(lambda: lesser(lambda: rescue(str(root), options)))
-    assert "Permission denied; nothing was moved" in said
-    said = in_child(lambda: lesser(lambda: take(root, tmp_path / "sp")))
-    assert "Permission denied" in said
-    assert tree(tmp_path) == before
