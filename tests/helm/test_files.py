@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
 import json
+import re
 import shutil
 import tarfile
 from typing import TYPE_CHECKING
@@ -10,8 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 import yaml
 
-from alerts import generate as alerts
-from dashboards import generate as dashboards
+from dashboards import links
 from tests.helm import chart
 from tests.helm.chart import CHART, ROOT, of, only
 
@@ -38,6 +40,18 @@ def packed(tmp_path_factory: pytest.TempPathFactory) -> Path:
         assert not [member.name for member in tar if not (member.isfile() or member.isdir())]
         tar.extractall(out, filter="data")
     return out / "weir"
+
+
+def test_the_release_fits_into_the_secret_that_helm_keeps_it_in() -> None:
+    """A Secret or ConfigMap holds 1 MiB; helm keeps chart and manifests gzipped in one."""
+    text = chart.template(ALL)
+    for one in of([o for o in yaml.safe_load_all(text) if o], "ConfigMap"):
+        assert sum(len(value.encode()) for value in one["data"].values()) < 2**20
+    files = [path.read_bytes() for path in CHART.rglob("*") if path.is_file()]
+    files += [path.read_bytes() for path in [RULES, *DASHBOARDS]]
+    # The chart's files stand in the record in base64, the whole of it is in base64 once more.
+    record = gzip.compress(b"".join(map(base64.b64encode, files)) + text.encode())
+    assert len(base64.b64encode(record)) < 2**20 / 2
 
 
 def test_the_charts_files_are_links() -> None:
@@ -89,12 +103,20 @@ def test_the_package_holds_no_more_than_the_chart_needs(packed: Path) -> None:
     ids=["as generated", "another port", "TLS", "a base", "a pattern"],
 )
 def test_runbooks_are_linked_as_the_generators_would(values: chart.Values, base: str) -> None:
+    def linked(path: Path) -> str:
+        text, count = re.subn(
+            re.escape(links.AGENT_RUNBOOKS) + r"/(\w+)",
+            lambda found: links.runbook(found[1], base),
+            path.read_text("utf-8"),
+        )
+        assert count > 0, path
+        return text
+
     objects = chart.render(chart.merged(ALL, values))
-    made = alerts.files(base)["weir.rules.yml"]
-    assert only(objects, "PrometheusRule")["spec"] == yaml.safe_load(made)
+    assert only(objects, "PrometheusRule")["spec"] == yaml.safe_load(linked(RULES))
     maps = [one for one in of(objects, "ConfigMap") if "config.yaml" not in one["data"]]
     shown = {name: json.loads(text) for one in maps for name, text in one["data"].items()}
-    assert shown == {name: json.loads(text) for name, text in dashboards.files(base).items()}
+    assert shown == {path.name: json.loads(linked(path)) for path in DASHBOARDS}
 
 
 @pytest.mark.parametrize("left", ["nothing", "the link as text"])

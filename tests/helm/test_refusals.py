@@ -7,6 +7,7 @@ import re
 import pytest
 
 from tests.helm.chart import CHART, IMAGE, Values, helm, merged, refusal
+from tests.helm.matrix import MATRIX
 
 #: What is wrong, the values, and what the sentence must say: the key, and what to set.
 CONTRADICTIONS: list[tuple[str, Values, list[str]]] = [
@@ -182,6 +183,14 @@ def test_each_sentence_of_the_checks_has_a_case() -> None:
     assert len(beginnings) == text.count("fail ")
     said = "\n".join(refusal(merged(IMAGE, values)) for _, values, _ in CONTRADICTIONS)
     assert [one for one in beginnings if one not in said] == []
+
+
+@pytest.mark.parametrize("name", MATRIX)
+def test_lint_finds_nothing(name: str) -> None:
+    done = helm("lint", "--strict", "helm/weir", values=merged(IMAGE, MATRIX[name]))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "[WARNING]" not in done.stdout
+    assert "[ERROR]" not in done.stdout
 
 
 def test_lint_does_not_stop_at_an_image_that_is_not_set_yet() -> None:

@@ -1,0 +1,146 @@
+"""A made token stays over upgrades: else each would lock every running driver out.
+
+What helm asks a cluster is answered by a small server on loopback that knows one Secret.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from tests.helm import chart
+from tests.helm.chart import NAMESPACE, RELEASE, of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+SECRET = f"/api/v1/namespaces/{NAMESPACE}/secrets/{RELEASE}-token"
+RESOURCES = [
+    {"name": "secrets", "singularName": "secret", "namespaced": True, "kind": "Secret"},
+]
+
+
+class Cluster(ThreadingHTTPServer):
+    """As much of Kubernetes' API as `lookup` needs."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        self.token: bytes | None = None
+        self.key = "token"
+        self.asked: list[str] = []
+        super().__init__(("127.0.0.1", 0), Handler)
+
+    def answer(self, path: str) -> dict[str, Any] | None:
+        if path == "/version":
+            return {"major": "1", "minor": "37", "gitVersion": "v1.37.0"}
+        if path == "/api":
+            return {"kind": "APIVersions", "versions": ["v1"]}
+        if path == "/apis":
+            return {"kind": "APIGroupList", "apiVersion": "v1", "groups": []}
+        if path == "/api/v1":
+            verbs = [{**one, "verbs": ["get", "list"]} for one in RESOURCES]
+            return {"kind": "APIResourceList", "groupVersion": "v1", "resources": verbs}
+        if path == SECRET and self.token is not None:
+            return {
+                "apiVersion": "v1",
+                "kind": "Secret",
+                "metadata": {"name": f"{RELEASE}-token", "namespace": NAMESPACE},
+                "data": {self.key: base64.b64encode(self.token).decode()},
+            }
+        return None
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: Cluster
+
+    def do_GET(self) -> None:
+        path = self.path.partition("?")[0]
+        self.server.asked.append(path)
+        found = self.server.answer(path)
+        body = json.dumps(
+            found
+            or {
+                "kind": "Status",
+                "apiVersion": "v1",
+                "status": "Failure",
+                "reason": "NotFound",
+                "code": 404,
+            }
+        ).encode()
+        self.send_response(200 if found else 404)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: Any) -> None:
+        """Quiet."""
+
+
+@pytest.fixture
+def cluster() -> Iterator[Cluster]:
+    server = Cluster()
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield server
+    server.shutdown()
+    server.server_close()
+    thread.join(10)
+
+
+def tokens(cluster: Cluster, folder: Path, values: chart.Values) -> dict[str, bytes]:
+    """What the rendered Secrets hold, by namespace, where helm may ask the cluster."""
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "a",
+        "contexts": [{"name": "a", "context": {"cluster": "a", "user": "a"}}],
+        "clusters": [
+            {"name": "a", "cluster": {"server": f"http://127.0.0.1:{cluster.server_port}"}}
+        ],
+        "users": [{"name": "a", "user": {}}],
+    }
+    path = folder / "kubeconfig"
+    path.write_text(yaml.safe_dump(config))
+    # --kubeconfig wins over the variable that keeps the other tests from any cluster.
+    objects = chart.render(values, "--dry-run=server", "--kubeconfig", str(path))
+    key = values.get("token", {}).get("key", "token")
+    return {
+        one["metadata"]["namespace"]: base64.b64decode(one["data"][key])
+        for one in of(objects, "Secret")
+    }
+
+
+def test_an_upgrade_keeps_the_token(cluster: Cluster, tmp_path: Path) -> None:
+    cluster.token = b"the-token-of-the-first-installation"
+    values: chart.Values = {"drivers": {"namespaces": ["orders"]}}
+    assert tokens(cluster, tmp_path, values) == {
+        NAMESPACE: cluster.token,
+        "orders": cluster.token,
+    }
+    assert SECRET in cluster.asked
+
+
+def test_two_tokens_in_the_secret_stay_two(cluster: Cluster, tmp_path: Path) -> None:
+    cluster.token = b"new\nold\n"
+    assert tokens(cluster, tmp_path, {}) == {NAMESPACE: b"new\nold\n"}
+
+
+def test_a_first_installation_makes_one(cluster: Cluster, tmp_path: Path) -> None:
+    made = tokens(cluster, tmp_path, {})
+    assert len(made[NAMESPACE]) == 48
+    assert SECRET in cluster.asked
+
+
+def test_another_key_is_another_token(cluster: Cluster, tmp_path: Path) -> None:
+    cluster.token = b"under the old key"
+    made = tokens(cluster, tmp_path, {"token": {"key": "weir"}})
+    assert len(made[NAMESPACE]) == 48
