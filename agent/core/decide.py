@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from agent.core import credit, measure, sizing
+from agent.core import credit, measure, pool, sizing
 from agent.core.judgement import Decision, Mode
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from agent.core.decode import Progress
     from agent.core.policy import Policy, QueryPolicy
     from agent.core.query import Query
@@ -70,7 +72,7 @@ def adopt(query: Query, time: float, policy: Policy) -> None:
             source.decide(source.limit, "renew", time)
 
 
-def first_batch(query: Query, time: float, policy: Policy) -> None:
+def first_batch(query: Query, time: float, policy: Policy, others: Sequence[Query] = ()) -> None:
     """Limits a run's first batch by what earlier runs taught, however much has piled up."""
     if query.mode(policy) == "off" or query.held:
         return
@@ -82,6 +84,7 @@ def first_batch(query: Query, time: float, policy: Policy) -> None:
     size = wanted_size(query, settings, time)
     if size is None or any(source.ratio is None for source in controlled):
         return
+    size, _ = _pooled(query, policy, size, None, others)
     needs = [None if source.rows is None else float(source.rows) for source in controlled]
     shares = credit.share(_free(query, size), needs)
     for source, part in zip(controlled, shares, strict=True):
@@ -146,8 +149,45 @@ def _probe(query: Query, settings: QueryPolicy, size: sizing.Size, present: floa
     return msgspec.structs.replace(size, rows=max(tried, 1.0), reason="probe", deadband=0.0)
 
 
+def _pooled(
+    query: Query,
+    policy: Policy,
+    size: sizing.Size,
+    need_rows: float | None,
+    others: Sequence[Query],
+) -> tuple[sizing.Size, float]:
+    """The size that the application's pool leaves, and which share of it is the query's own.
+
+    In proportion to the share granted, fixed cost and all: the fewer run beside it, the faster it
+    is, so that what is left takes its whole cycle.
+    """
+    settings = policy.of(query.application, query.query)
+    rows = size.rows if need_rows is None else min(size.rows, need_rows)
+    cycle = max(settings.target_seconds, query.trigger_seconds)
+    query.wanted_share = min((query.capacity.seconds(rows) or 0.0) / cycle, 1.0)
+    if not others:
+        return size, 1.0
+    me = pool.Member(query.wanted_share, query.company or 1.0)
+    members = [me, *(other.member(policy) for other in others)]
+    part = pool.share(pool.digestible(members), members)[0]
+    if part.share <= 0.0:
+        return size, 1.0
+    owned = part.exclusive / part.share
+    if part.share >= me.wanted * (1.0 - sizing.LEAST_DEADBAND):
+        return size, owned
+    left = max(size.rows * part.share / me.wanted, 1.0)
+    return msgspec.structs.replace(size, rows=left, reason="bound:pool"), owned
+
+
 def after_batch(
-    query: Query, batch: Progress, policy: Policy, time: float, *, replayed: bool, changed: bool
+    query: Query,
+    batch: Progress,
+    policy: Policy,
+    time: float,
+    *,
+    replayed: bool,
+    changed: bool,
+    others: Sequence[Query] = (),
 ) -> None:
     """Decides after a batch that was measured and learned from."""
     settings = policy.of(query.application, query.query)
@@ -166,7 +206,10 @@ def after_batch(
             _decide_manual(query, time, policy)
         measure.add(query.totals.grants, query.reason)
         return
-    shares = credit.share(_free(query, size), [_need(query, source) for source in controlled])
+    needs = [_need(query, source) for source in controlled]
+    need = None if None in needs else sum(part or 0.0 for part in needs)
+    size, owned = _pooled(query, policy, size, need, others)
+    shares = credit.share(_free(query, size), needs)
     main = query.main_source()
     full = _full_rows(controlled)
     sure = 0.0  # asked for only where a limit would more than double
@@ -186,7 +229,8 @@ def after_batch(
         sure /= size.rows
     too_long = sizing.sure_too_long(query.capacity, full, size.rows)
     for source, part in zip(controlled, shares, strict=True):
-        source.exclusive_rows, source.floating_rows = part.exclusive_rows, part.floating_rows
+        source.exclusive_rows = owned * part.exclusive_rows
+        source.floating_rows = part.rows - source.exclusive_rows
         step = sizing.step(
             source.current,
             part.rows / (source.ratio or 1.0),

@@ -253,13 +253,15 @@ class Fleet:
         subject = body.progress if isinstance(body, ProgressEvent) else body
         query = self._query(application, subject, event, now, touched)
         if isinstance(body, ProgressEvent):
-            spent = judge.progress(query, body, event.time, policy)
+            others = self._beside(application.id, query, event.time)
+            spent = judge.progress(query, body, event.time, policy, others)
             if spent in {"busy", "backpressured"}:
                 said.batches.append(((query.application, query.query), tell.point(query)))
             if said.lines:
                 said.judged.append(tell.judgement(query, event.kind, event.time, policy, spent))
         elif isinstance(body, StartedEvent):
-            judge.started(query, body, event.time, policy)
+            others = self._beside(application.id, query, event.time)
+            judge.started(query, body, event.time, policy, others)
         elif isinstance(body, TerminatedEvent):
             judge.terminate(query, body, event.time, now, policy)
             if said.lines:
@@ -267,6 +269,22 @@ class Fleet:
         else:
             judge.idle(query, body, event.time, policy)
         _count(query.totals.events, event.kind)
+
+    def _beside(self, application_id: str, query: Query, time: float) -> list[Query]:
+        """The other queries that run in an application at a time: they share its cluster."""
+        known = self._keys.get(application_id, {})
+        if len(known) < 2:
+            return []
+        found = (self._queries.get(key) for key in known.values())
+        return [
+            other
+            for other in found
+            if other is not None
+            and other is not query
+            and other.application_id == application_id
+            and not other.terminated
+            and time - (other.last_event_time or 0.0) <= self._policy.silent_seconds
+        ]
 
     def _query(
         self, application: Application, subject: _Named, event: Event, now: float, touched: set[Key]

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from agent.core import decide, measure, watch
+from agent.core import decide, measure, pool, watch
 from spark_listener.wire import HEARTBEAT_SECONDS
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from agent.core.decode import (
         IdleEvent,
         ProgressEvent,
@@ -24,7 +26,13 @@ if TYPE_CHECKING:
     from agent.core.query import Query
 
 
-def started(query: Query, event: StartedEvent, time: float, policy: Policy) -> None:
+def started(
+    query: Query,
+    event: StartedEvent,
+    time: float,
+    policy: Policy,
+    others: Sequence[Query] = (),
+) -> None:
     """A start, or the news of a query found running: limits its first batch if it can."""
     if event.run_id in query.past_runs:
         return
@@ -39,7 +47,7 @@ def started(query: Query, event: StartedEvent, time: float, policy: Policy) -> N
     query.ui_url = event.ui_url
     query.conf = event.conf
     watch.started(query, event)
-    decide.first_batch(query, time, policy)
+    decide.first_batch(query, time, policy, others)
 
 
 def idle(query: Query, event: IdleEvent, time: float, policy: Policy) -> None:
@@ -78,9 +86,16 @@ def heartbeat(query: Query, running: RunningQuery, time: float, policy: Policy) 
 
 
 def progress(
-    query: Query, event: ProgressEvent, time: float, policy: Policy
+    query: Query,
+    event: ProgressEvent,
+    time: float,
+    policy: Policy,
+    others: Sequence[Query] = (),
 ) -> QueryStateName | None:
-    """A batch that ended: measure, learn, decide. None where it belongs to a run before."""
+    """A batch that ended: measure, learn, decide. None where it belongs to a run before.
+
+    ``others`` are the queries that run beside it in its application.
+    """
     batch = event.progress
     if batch.run_id in query.past_runs:
         return None
@@ -103,7 +118,12 @@ def progress(
     target = policy.of(query.application, query.query).target_seconds
     changed = measure.learn(query, batch, target, replayed=replayed)
     watch.commits(query, batch, policy)
-    decide.after_batch(query, batch, policy, time, replayed=replayed, changed=changed)
+    if others:
+        beside = 1.0 + sum(other.occupancy.busy_share for other in others)
+        query.company = pool.company(query.company, beside, changed=changed)
+    decide.after_batch(
+        query, batch, policy, time, replayed=replayed, changed=changed, others=others
+    )
     return "backpressured" if query.batch_limited else "busy"
 
 

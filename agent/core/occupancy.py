@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from agent.core.judgement import Pressure
 
 RATIO_SECONDS: Final = 60.0
+#: Over so long the share of time busy is averaged, as other queries of the application feel it.
+BUSY_SECONDS: Final = 20.0
 #: Flink's web UI calls up to 10 % OK, up to 50 % LOW, more HIGH.
 LOW_RATIO: Final = 0.1
 HIGH_RATIO: Final = 0.5
@@ -33,6 +35,7 @@ class Occupancy(msgspec.Struct):
     idle_seconds: float = 0.0
     backpressured_seconds: float = 0.0
     held_back: DecayingRate = msgspec.field(default_factory=DecayingRate)
+    busy: DecayingRate = msgspec.field(default_factory=DecayingRate)
 
     def begin(self, time: float) -> None:
         """A run starts: what was before it is nobody's time."""
@@ -53,12 +56,18 @@ class Occupancy(msgspec.Struct):
             self.idle_seconds += seconds
         else:
             self.backpressured_seconds += seconds
+        self.busy.add(0.0 if on == "idle" else seconds, seconds, BUSY_SECONDS)
         self.held_back.add(seconds if on == "backpressured" else 0.0, seconds, RATIO_SECONDS)
 
     @property
     def ratio(self) -> float:
         """Share of the last minute in which a limit held back a backlog."""
         return self.held_back.value or 0.0
+
+    @property
+    def busy_share(self) -> float:
+        """Share of the last seconds in which a batch ran, from 0 to 1."""
+        return min(self.busy.value or 0.0, 1.0)
 
     @property
     def pressure(self) -> Pressure:

@@ -17,6 +17,7 @@ from agent.core.knee import Knee
 from agent.core.lag_state import LagWindow
 from agent.core.lag_table import LagTable
 from agent.core.occupancy import Occupancy, Spent
+from agent.core.pool import Member
 from agent.core.sizing import Reach
 from agent.core.source import Source
 from agent.core.spiral import Spiral
@@ -89,6 +90,8 @@ class Query(msgspec.Struct):
     capacity: Capacity = msgspec.field(default_factory=Capacity)
     knee: Knee = msgspec.field(default_factory=Knee)
     reach: Reach = msgspec.field(default_factory=Reach)
+    company: float | None = None  # of batches running, in which its cost was learned
+    wanted_share: float = 0.0  # of its cycle that its next batches would run
     occupancy: Occupancy = msgspec.field(default_factory=Occupancy)
     lag: LagTable = msgspec.field(default_factory=LagTable)
     arrived_rows: float = 0.0
@@ -158,6 +161,14 @@ class Query(msgspec.Struct):
     def holds_back(self) -> bool:
         """Whether a limit holds back a backlog while a batch runs, as far as is known now."""
         return any(s.limit is not None and (s.backlog or 0) > 0 for s in self.sources)
+
+    def member(self, policy: Policy) -> Member:
+        """As another query of its application sees it: what it uses, or would with its backlog."""
+        use = self.occupancy.busy_share
+        if (self.backlog_rows() or 0.0) > 0.0:
+            use = max(use, self.wanted_share)
+        granted = self.mode(policy) == "on" and any(s.controllable for s in self.sources)
+        return Member(use, self.company or 1.0, granted)
 
     def grow_sources(self, count: int, policy: Policy) -> None:
         """Makes room for so many sources, up to the policy's bound."""
