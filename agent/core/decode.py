@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
 
-from agent.core.kafka_offsets import admitted_rows, parse_offsets, position_of, remaining_rows
+from agent.core.kafka_offsets import (
+    Offsets,
+    admitted_rows,
+    parse_offsets,
+    position_of,
+    remaining_rows,
+)
 from agent.core.state_store import copied_bytes, told_of
 from spark_listener.wire import UNITS, Unit, parse_time
 
@@ -83,6 +89,7 @@ class SourceProgress(msgspec.Struct, frozen=True, gc=False):
     metrics: dict[str, str]
     start: int | None = None  # Kafka: summed over the partitions that start and end both name
     end: int | None = None
+    offsets: Offsets | None = None  # Kafka: the next to be read, by topic and partition
 
 
 class OperatorProgress(msgspec.Struct, frozen=True, gc=False):
@@ -422,6 +429,7 @@ def _source(item: Mapping[str, Any]) -> SourceProgress:
         metrics={str(k)[:100]: str(v)[:200] for k, v in list(metrics.items())[:50]},
         start=position_of(start, end),
         end=position_of(end, start),
+        offsets=end,
     )
 
 

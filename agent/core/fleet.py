@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, Literal, Protocol
 
 import msgspec
 
-from agent.core import decide, judge, tell
+from agent.core import decide, judge, measure, tell
 from agent.core.decode import (
     Event,
     HeartbeatEvent,
@@ -19,6 +19,7 @@ from agent.core.decode import (
     TerminatedEvent,
 )
 from agent.core.judgement import Facts, Judgement, Mode, Point, QueryView
+from agent.core.kafka_offsets import Offsets
 from agent.core.names import label
 from agent.core.policy import matches
 from agent.core.query import Query
@@ -26,7 +27,8 @@ from agent.core.query import Query
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from agent.core.decode import Application
+    from agent.core.decode import Application, Progress
+    from agent.core.partitions import PartitionView
     from agent.core.policy import Policy
 
 #: After its own start the agent calls nothing dead: heartbeats need time to find it again.
@@ -101,6 +103,13 @@ class Liveness(msgspec.Struct, frozen=True):
 
     ok: bool
     why: Literal["progressing", "idle", "slow", "unknown", "starting", "silent", "hung", "gone"]
+
+
+class Reading(msgspec.Struct, frozen=True, gc=False):
+    """How far one run has read: the next offset by partition, by source."""
+
+    run_id: str
+    offsets: dict[int, Offsets]
 
 
 class AgentTotals(msgspec.Struct):
@@ -178,6 +187,8 @@ class Fleet:
         self._queries: dict[Key, Query] = {}
         self._senders: dict[str, _Sender] = {}
         self._keys: dict[str, dict[str, Key]] = {}  # application id → Spark query id → key
+        self._offsets: dict[Key, Reading] | None = None  # None: nobody asks
+        self._partitions: dict[Key, dict[int, list[PartitionView]]] = {}
         self._changed: set[str] = set()
         self._forgotten: set[str] = set()
 
@@ -255,6 +266,8 @@ class Fleet:
         if isinstance(body, ProgressEvent):
             others = self._beside(application.id, query, event.time)
             spent = judge.progress(query, body, event.time, policy, others)
+            if self._offsets is not None and spent is not None:
+                self._note_offsets(query, body.progress)
             if spent in {"busy", "backpressured"}:
                 said.batches.append(((query.application, query.query), tell.point(query)))
             if said.lines:
@@ -368,6 +381,9 @@ class Fleet:
                 forgotten.add(key)
         for key in forgotten:
             del self._queries[key]
+            self._partitions.pop(key, None)
+            if self._offsets is not None:
+                self._offsets.pop(key, None)
             self._forgotten.add(_part(key))
         if forgotten:
             for application_id, known in list(self._keys.items()):
@@ -474,7 +490,12 @@ class Fleet:
 
     def view(self, key: Key, now: float) -> QueryView:
         """One query at ``now``; raises KeyError where there is none."""
-        return tell.view(self._queries[key], self._policy, now)
+        view = tell.view(self._queries[key], self._policy, now)
+        asked = self._partitions.get(key)
+        if not asked:
+            return view
+        partitions = [one for _, views in sorted(asked.items()) for one in views]
+        return msgspec.structs.replace(view, partitions=partitions)
 
     def views(self, now: float) -> Iterator[QueryView]:
         """Every query, in the order of their keys. Built one at a time: views are large."""
@@ -506,6 +527,45 @@ class Fleet:
         if settings.deadline_seconds is not None and age > settings.deadline_seconds:
             return Liveness(ok=False, why="hung")
         return Liveness(ok=True, why="slow" if age > settings.target_seconds else "progressing")
+
+    # -- what brokers say ---------------------------------------------------------------------
+
+    def keep_offsets(self) -> None:
+        """Keeps from now on how far each query has read, for who asks brokers about it."""
+        if self._offsets is None:
+            self._offsets = {}
+
+    def readings(self) -> dict[Key, Reading]:
+        """How far each query that lives has read."""
+        return {
+            key: reading
+            for key, reading in (self._offsets or {}).items()
+            if (query := self._queries.get(key)) is not None
+            and query.run_id == reading.run_id
+            and not query.terminated
+        }
+
+    def hear_partitions(
+        self, key: Key, run_id: str, source: int, views: list[PartitionView], now: float
+    ) -> None:
+        """What brokers hold of a source now, against what the query had read."""
+        query = self._queries.get(key)
+        if query is None or query.run_id != run_id:
+            return
+        self._partitions.setdefault(key, {})[source] = views
+        backlog = sum(view.backlog_rows for view in views)
+        measure.observe(query, source, backlog, now - query.clock_skew_seconds)
+        self._changed.add(_part(key))
+
+    def _note_offsets(self, query: Query, progress: Progress) -> None:
+        assert self._offsets is not None
+        read = {
+            index: source.offsets
+            for index, source in enumerate(progress.sources)
+            if source.offsets is not None
+        }
+        if read:
+            self._offsets[query.application, query.query] = Reading(progress.run_id, read)
 
     def counted(self, instance: str) -> int:
         """The newest number counted of a listener instance; 0 where none is known."""

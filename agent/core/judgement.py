@@ -10,6 +10,8 @@ from typing import Final, Literal
 
 import msgspec
 
+from agent.core.partitions import PartitionView
+
 QueryStateName = Literal["idle", "busy", "backpressured", "stalled", "terminated"]
 QUERY_STATES: Final[tuple[QueryStateName, ...]] = (
     "idle",
@@ -301,3 +303,4 @@ class QueryView(msgspec.Struct, frozen=True, gc=False):
     missing: list[str]  # what cannot be told, and why, for people
     findings: list[Finding] = []  # of the consistency audit, the worst first
     folder_audited_time: float | None = None  # of the agent's clock; None: not looked into
+    partitions: list[PartitionView] = []  # as the brokers told last; empty where none is asked

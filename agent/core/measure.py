@@ -80,6 +80,17 @@ def flow(query: Query, batch: Progress, limits: list[SourceLimit], policy: Polic
     _operators(query, batch, policy)
 
 
+def observe(query: Query, index: int, backlog: int, time: float) -> None:
+    """Takes in the backlog of a source as it was at ``time``, between batches."""
+    if index >= len(query.sources):
+        return
+    query.arrived_rows += query.sources[index].observe(backlog, time) or 0.0
+    waiting = query.backlog_rows()
+    if waiting is not None:
+        query.arrived_rows = max(query.arrived_rows, waiting)
+        query.lag.add(time, query.arrived_rows)
+
+
 def count(query: Query, batch: Progress) -> bool:
     """Counts the batch; True where it ran before under another run."""
     totals = query.totals

@@ -186,6 +186,17 @@ class Source(msgspec.Struct):
         self.arrival.add(max(0.0, arrived - self.arrived), seconds, ARRIVAL_SECONDS)
         self.arrived, self.arrived_time = max(arrived, self.arrived), time
 
+    def observe(self, backlog: int, time: float) -> float | None:
+        """Takes in a backlog that was asked for between batches; rows newly known to have arrived.
+
+        It counts from what the last batch left off at, so what it admitted is not in it.
+        """
+        before = self.arrived
+        self.backlog, self.backlog_bound, self.backlog_time = backlog, "exact", time
+        self._arrive(self.admitted_total + backlog, time)
+        ratio = self.ratio
+        return None if ratio is None else max(0.0, self.arrived - before) * ratio
+
     def nothing_arrived(self, time: float) -> None:
         """An idle trigger at ``time``: it found too little for a batch.
 

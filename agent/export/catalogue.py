@@ -369,6 +369,38 @@ METRICS: Final[tuple[Metric, ...]] = (
         note="Absent while it cannot be told.",
     ),
     Metric(
+        name="weir_retention_loss_seconds",
+        kind="gauge",
+        group="backlog and flow",
+        unit="seconds",
+        help="Until retention deletes rows that were not read yet, at the present rates of both.",
+        labels=BY_SOURCE,
+        note="Of the partition nearest to it; 0 once rows are lost. Absent while none is foreseen, "
+        "and where no broker is asked (`kafka_bootstrap_servers`).",
+    ),
+    Metric(
+        name="weir_retention_lost_rows",
+        kind="gauge",
+        group="backlog and flow",
+        unit="rows",
+        help="Rows that were deleted at the source before the query had read them.",
+        labels=BY_SOURCE,
+        note="By offsets, as of the last batch. Absent where no broker is asked.",
+    ),
+    Metric(
+        name="weir_backlog_partition_rows",
+        kind="gauge",
+        group="backlog and flow",
+        unit="rows",
+        help="Rows of one partition that the query has not read.",
+        labels=(
+            *BY_SOURCE,
+            Label("topic", bound="topics of the source"),
+            Label("partition", bound="partitions of the topic; at most `max_partitions` a query"),
+        ),
+        note="Only with `kafka_partition_series`.",
+    ),
+    Metric(
         name="weir_lag_state",
         kind="state set",
         group="backlog and flow",

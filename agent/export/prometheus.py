@@ -33,6 +33,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Final
 
 from agent.core import names
+from agent.core.partitions import soonest_loss_seconds
 from agent.export.catalogue import (
     BATCH_SECONDS_BUCKETS,
     EVENT_SECONDS_BUCKETS,
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
 
     from agent.core.fleet import AgentTotals, Key, ListenerView
     from agent.core.judgement import OperatorView, QueryView, SourceView
+    from agent.core.partitions import PartitionView
 
 TEXT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 OPENMETRICS_TYPE: Final = "application/openmetrics-text; version=1.0.0; charset=utf-8"
@@ -271,6 +273,8 @@ def _query_lines(fixed: str, view: QueryView) -> list[tuple[int, bytes]]:
             (_PLACE[name], f'{name}{{{labels},check="{check}",severity="{severity}"}} {count}\n')
             for (check, severity), count in sorted(counts.items())
         )
+    for name, of_partitions, value in _partition_lines(view.partitions):
+        lines.append((_PLACE[name], f"{name}{{{labels},{of_partitions}}} {value}\n"))
     for source in view.sources:
         of_source = f'{labels},source="{source.index}"'
         for place, name, extra, read_source in _SOURCE_VALUES:
@@ -284,6 +288,23 @@ def _query_lines(fixed: str, view: QueryView) -> list[tuple[int, bytes]]:
             if value is not None:
                 lines.append((place, f"{name}{{{of_operator}}} {value}\n"))
     return [(place, text.encode()) for place, text in lines]
+
+
+def _partition_lines(partitions: list[PartitionView]) -> Iterator[tuple[str, str, str]]:
+    """Per source the nearest loss and what is lost; per partition its backlog, where asked for."""
+    by_source: dict[int, list[PartitionView]] = {}
+    for one in partitions:
+        by_source.setdefault(one.source, []).append(one)
+    for index, views in by_source.items():
+        source = f'source="{index}"'
+        loss = _number(soonest_loss_seconds(views))
+        if loss is not None:
+            yield "weir_retention_loss_seconds", source, loss
+        yield "weir_retention_lost_rows", source, str(sum(one.lost_rows for one in views))
+        for one in views:
+            if one.series:
+                place = f"{source},{_pair('topic', one.topic)},{_pair('partition', one.partition)}"
+                yield "weir_backlog_partition_rows", place, str(one.backlog_rows)
 
 
 # -- where each family's value stands in a view -------------------------------------------------

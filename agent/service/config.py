@@ -254,6 +254,25 @@ class Settings(BaseSettings):
         max_length=100,
     )
 
+    kafka_bootstrap_servers: _Text | None = _option(
+        "Kafka",
+        None,
+        "Brokers to ask, between batches, how far the topics reach that queries read: a fresh "
+        "backlog, and the time until retention deletes unread rows. Needs the extra `kafka`.",
+    )
+    kafka_options_file: Path | None = _option(
+        "Kafka",
+        None,
+        "File of `key=value` lines with further options of the client (librdkafka), such as those "
+        "of SASL and TLS. What stands there is never logged.",
+    )
+    kafka_every_seconds: _Number = _option(
+        "Kafka", 5.0, "How often the brokers are asked.", ge=1, le=3600
+    )
+    kafka_partition_series: bool = _option(
+        "Kafka", False, "Give each partition's backlog a series of its own."
+    )
+
     driver_process: _DriverProcess = _option(
         "Process",
         "off",
@@ -275,6 +294,10 @@ class Settings(BaseSettings):
             for key in ("metrics_need_token", "live_need_token"):
                 if getattr(self, key):
                     raise ValueError(f"{key}: there is no token to ask for; set token_file")
+        if self.kafka_bootstrap_servers is None and self.kafka_options_file is not None:
+            raise ValueError(
+                "kafka_options_file: there is nobody to ask; set kafka_bootstrap_servers"
+            )
         if self.maximum_limit is not None and self.maximum_limit < self.minimum_limit:
             raise ValueError(
                 f"maximum_limit: {self.maximum_limit} is below minimum_limit {self.minimum_limit}"

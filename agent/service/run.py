@@ -20,10 +20,12 @@ from agent.service.app import Service
 from agent.service.auditor import Auditor
 from agent.service.config import ConfigError, load
 from agent.service.event_logs import EventLogs
+from agent.service.kafka_watch import KafkaWatch
 from agent.service.keeper import Keeper
 from agent.service.recorder import Recorder
 from agent.service.store import Store, StoreInUse, StoreUnusable
 from agent.service.timers import Certificate, Timers
+from agent.sources import kafka
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
@@ -96,6 +98,7 @@ def run(flags: Mapping[str, str], environ: Mapping[str, str], config_file: str |
         logs = EventLogs(settings.event_log_dirs, keeper, time.time)
         timers = Timers(
             service,
+            kafka=_kafka(settings, keeper),
             event_logs=logs if settings.event_log_dirs else None,
             tokens=tokens,
             certificate=certificate,
@@ -219,6 +222,30 @@ def _store(settings: Settings) -> Store:
         return Store(settings.state_dir, durability=settings.durability)
     except (StoreInUse, StoreUnusable) as error:
         raise ConfigError(f"state_dir: {error}") from None
+
+
+def _kafka(settings: Settings, keeper: Keeper) -> KafkaWatch | None:
+    if settings.kafka_bootstrap_servers is None:
+        return None
+    file = settings.kafka_options_file
+    try:
+        options = {} if file is None else kafka.read_options(file)
+    except OSError as error:
+        raise ConfigError(f"kafka_options_file: {file}: {error.strerror}") from None
+    except ValueError as error:  # not UTF-8, too
+        raise ConfigError(f"kafka_options_file: {error}") from None
+    try:
+        brokers = kafka.Brokers(settings.kafka_bootstrap_servers, options)
+    except ValueError as error:
+        raise ConfigError(f"kafka_bootstrap_servers: {error}") from None
+    keeper.fleet.keep_offsets()
+    return KafkaWatch(
+        lambda: keeper.fleet,
+        brokers,
+        time.time,
+        every_seconds=settings.kafka_every_seconds,
+        series=settings.kafka_partition_series,
+    )
 
 
 def _recorder(settings: Settings) -> Recorder | None:

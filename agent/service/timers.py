@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from agent.service.access import Tokens
     from agent.service.app import Service
     from agent.service.event_logs import EventLogs
+    from agent.service.kafka_watch import KafkaWatch
     from agent.sources.host import DriverProcess
 
 TICK_SECONDS: Final = 1
@@ -29,6 +30,7 @@ SAMPLE_SECONDS: Final = 5
 TIDY_SECONDS: Final = 300
 AUDIT_SECONDS: Final = 2
 FOLLOW_SECONDS: Final = 1
+KAFKA_SECONDS: Final = 1
 _log = structlog.get_logger("timers")
 
 
@@ -66,6 +68,7 @@ class Timers:
         certificate: Certificate | None,
         driver_process: DriverProcess,
         event_logs: EventLogs | None = None,
+        kafka: KafkaWatch | None = None,
         clock: Callable[[], float],
     ) -> None:
         """Nothing runs before ``start``."""
@@ -73,6 +76,7 @@ class Timers:
         self._tokens = tokens
         self._certificate = certificate
         self._event_logs = event_logs
+        self._kafka = kafka
         self._drivers = DriverProcesses(driver_process)
         self._own = psutil.Process()
         self._clock = clock
@@ -93,6 +97,8 @@ class Timers:
         add(self._audit, "interval", seconds=AUDIT_SECONDS, id="audit")
         if self._event_logs is not None:
             add(self._follow, "interval", seconds=FOLLOW_SECONDS, id="event-logs")
+        if self._kafka is not None:
+            add(self._ask_kafka, "interval", seconds=KAFKA_SECONDS, id="kafka")
         add(self._tidy, "interval", seconds=TIDY_SECONDS, id="tidy")
         self._scheduler.start()
         self._take_samples()
@@ -123,6 +129,13 @@ class Timers:
             await self._event_logs.poll()
         except Exception as error:  # noqa: BLE001 - the next look may be better
             self._rarely.warn(_log.error, "following failed", self._clock(), exc_info=error)
+
+    async def _ask_kafka(self) -> None:
+        assert self._kafka is not None
+        try:
+            await self._kafka.look()
+        except Exception as error:  # noqa: BLE001 - the next look may be better
+            self._rarely.warn(_log.error, "asking Kafka failed", self._clock(), exc_info=error)
 
     async def _tidy(self) -> None:
         self._service.keeper.tidy(self._clock())

@@ -18,6 +18,7 @@ from agent.core.judgement import (
     SpiralView,
     Totals,
 )
+from agent.core.partitions import PartitionView
 from agent.export.catalogue import EVENT_SECONDS_BUCKETS
 from agent.sources.host import EventSeconds, Extras, MemoryLimit, ProcessSample
 
@@ -154,6 +155,10 @@ def view(query: str = "enrich", application: str = "orders", **changes: Any) -> 
             Finding("state_incomplete", "error", "3.delta is missing", "start from a savepoint"),
         ],
         folder_audited_time=NOW - 30,
+        partitions=[
+            PartitionView(0, "orders", "0", 40_000, 0, 5400.0, series=True),
+            PartitionView(0, "orders", "1", 12_000, 7, 0.0),
+        ],
     )
     return msgspec.structs.replace(plain, **changes)
 

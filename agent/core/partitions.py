@@ -1,0 +1,150 @@
+"""Partitions: what a broker's own offsets say of a topic that a query reads, between its batches.
+
+The backlog is what the broker holds past what the query has read, partition by partition. How long
+until retention deletes rows before they are read follows from two margins, each watched over the
+last minutes: the rows between the oldest that is kept and the next to be read, and, where the topic
+has a retention time, that time less the age of the next row. A margin that shrinks reaches zero at
+its present rate; the nearest of these moments is the loss.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from agent.core.lag_table import LagTable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from agent.core.kafka_offsets import Offsets
+
+#: Rates are those of so many seconds, once a margin was seen for this long.
+RATE_SECONDS: Final = 600.0
+LEAST_SECONDS: Final = 20.0
+MOST_POINTS: Final = 40
+#: Farther off than this is no loss that anybody foresees.
+HORIZON_SECONDS: Final = 30 * 86400.0
+
+
+class Held(msgspec.Struct, frozen=True, gc=False):
+    """What a broker holds of a partition: the oldest offset, and the one after the newest."""
+
+    earliest: int
+    latest: int
+
+
+class PartitionView(msgspec.Struct, frozen=True, gc=False):
+    """One partition of a source; rows by offsets."""
+
+    source: int
+    topic: str
+    partition: str
+    backlog_rows: int
+    lost_rows: int  # deleted before they were read
+    retention_loss_seconds: float | None  # None: none foreseen
+    series: bool = False  # whether it has a series of its own
+
+
+class Margin(msgspec.Struct):
+    """A distance that shrinks or grows, and when it would be nothing."""
+
+    times: list[float] = []
+    values: list[float] = []
+
+    def add(self, time: float, value: float) -> None:
+        """Seen at ``time``; what is older than the rate's window goes."""
+        self.times.append(time)
+        self.values.append(value)
+        while len(self.times) > 2 and time - self.times[1] >= RATE_SECONDS:
+            del self.times[0], self.values[0]
+        if len(self.times) > MOST_POINTS:
+            del self.times[1:-1:2], self.values[1:-1:2]
+
+    def gone_in_seconds(self) -> float | None:
+        """Seconds until it is nothing at its present rate; None where it does not shrink."""
+        if not self.values:
+            return None
+        if self.values[-1] <= 0.0:
+            return 0.0
+        span = self.times[-1] - self.times[0]
+        shrunk = self.values[0] - self.values[-1]
+        if span < LEAST_SECONDS or shrunk <= 0.0:
+            return None
+        seconds = self.values[-1] * span / shrunk
+        return seconds if seconds <= HORIZON_SECONDS else None
+
+
+class _Partition(msgspec.Struct):
+    """One partition as watched by one query."""
+
+    ends: LagTable = msgspec.field(default_factory=LagTable)
+    rows: Margin = msgspec.field(default_factory=Margin)
+    seconds: Margin = msgspec.field(default_factory=Margin)
+
+
+class Watched(msgspec.Struct):
+    """The partitions of one source of one run."""
+
+    partitions: dict[tuple[str, str], _Partition] = {}
+
+    def observe(
+        self,
+        source: int,
+        position: Offsets,
+        held: Mapping[tuple[str, str], Held],
+        retention_seconds: Mapping[str, float],
+        now: float,
+    ) -> list[PartitionView]:
+        """What is held now, against what the query has read up to.
+
+        ``position``: the next offset to read, by (topic, partition). A partition that only the
+        broker knows is new, and nothing of it was read. ``retention_seconds`` by topic, absent
+        where rows are not deleted by their age.
+        """
+        for gone in self.partitions.keys() - held.keys():
+            del self.partitions[gone]
+        views: list[PartitionView] = []
+        for place, there in sorted(held.items()):
+            topic, name = place
+            next_row = position.get(place, there.earliest)
+            watched = self.partitions.setdefault(place, _Partition())
+            watched.ends.add(now, float(there.latest))
+            lost = max(0, there.earliest - next_row)
+            unread = max(0, there.latest - max(next_row, there.earliest))
+            loss: float | None = None
+            if lost:
+                loss = 0.0
+            elif unread:
+                watched.rows.add(now, float(next_row - there.earliest))
+                loss = _rows_gone(watched.rows)
+                keep = retention_seconds.get(topic)
+                age = watched.ends.age_seconds(float(next_row), now, None)
+                if age is None:
+                    age = now - watched.ends.times[0]  # older than the watch itself: at least that
+                if keep is not None:
+                    watched.seconds.add(now, keep - age)
+                    loss = _sooner(loss, watched.seconds.gone_in_seconds())
+            else:
+                watched.rows, watched.seconds = Margin(), Margin()
+            views.append(PartitionView(source, topic, name, unread, lost, loss))
+        return views
+
+
+def _rows_gone(margin: Margin) -> float | None:
+    """As of any margin; one that was nothing from the start is a topic read from its oldest row."""
+    if len(margin.values) < 2 or max(margin.values) <= 0.0:
+        return None
+    return margin.gone_in_seconds()
+
+
+def _sooner(one: float | None, other: float | None) -> float | None:
+    known = [seconds for seconds in (one, other) if seconds is not None]
+    return min(known, default=None)
+
+
+def soonest_loss_seconds(views: list[PartitionView]) -> float | None:
+    """The nearest loss of any partition; None where none is foreseen."""
+    known = [v.retention_loss_seconds for v in views if v.retention_loss_seconds is not None]
+    return min(known, default=None)

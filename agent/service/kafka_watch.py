@@ -1,0 +1,126 @@
+"""Kafka's brokers asked by the clock: backlog between batches, and how near retention is.
+
+One thread at a time asks, with a bounded time; what it learns is told to the fleet on the event
+loop. Brokers that do not answer are said once in a while, and the backlog is then again what
+progress says.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+import structlog
+
+from agent.core.partitions import Watched
+from agent.service.log import Rarely
+from agent.sources.kafka import KafkaUnavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from agent.core.fleet import Fleet, Key, Reading
+    from agent.core.partitions import Held, PartitionView
+    from agent.sources.kafka import Brokers, Place
+
+#: How often the topics' configuration is read.
+RETENTION_SECONDS: Final = 300.0
+#: After failures the pause doubles up to this.
+MOST_PAUSE_SECONDS: Final = 120.0
+#: Partitions of one query that are watched; the rest of its backlog is told by progress alone.
+MOST_PARTITIONS: Final = 5000
+_log = structlog.get_logger("kafka")
+
+
+class KafkaWatch:
+    """Asks one cluster about what the fleet's queries read of it. The event loop owns it."""
+
+    def __init__(
+        self,
+        fleet: Callable[[], Fleet],
+        brokers: Brokers,
+        clock: Callable[[], float],
+        *,
+        every_seconds: float,
+        series: bool,
+    ) -> None:
+        """``series``: each partition gets one of its own."""
+        self._fleet = fleet
+        self._brokers = brokers
+        self._clock = clock
+        self._every = every_seconds
+        self._series = series
+        self._watched: dict[tuple[Key, str, int], Watched] = {}
+        self._retention: dict[str, float] = {}
+        self._retention_time = 0.0
+        self._due_time = 0.0
+        self._failures = 0
+        self._rarely = Rarely(300.0)
+
+    async def look(self) -> None:
+        """One round, where it is due."""
+        now = self._clock()
+        if now < self._due_time:
+            return
+        self._due_time = now + self._every
+        self._fleet().keep_offsets()  # it may be another fleet, restored from the disk
+        readings = self._fleet().readings()
+        topics = {
+            topic
+            for reading in readings.values()
+            for offsets in reading.offsets.values()
+            for topic, _ in offsets
+        }
+        if not topics:
+            return
+        try:
+            held = await asyncio.to_thread(self._ask, topics, now)
+        except KafkaUnavailable as error:
+            self._failures = min(self._failures + 1, 16)
+            pause = min(self._every * 2.0**self._failures, MOST_PAUSE_SECONDS)
+            self._due_time = now + pause
+            self._rarely.warn(
+                _log.warning,
+                "Kafka's brokers cannot be asked: the backlog is what progress says",
+                now,
+                cause=error,
+            )
+            return
+        self._failures = 0
+        self._tell(readings, held)
+
+    def _ask(self, topics: set[str], now: float) -> dict[Place, Held]:
+        """In a thread."""
+        if now - self._retention_time >= RETENTION_SECONDS or topics - self._retention.keys():
+            self._retention = self._brokers.retention_seconds(topics)
+            self._retention_time = now
+        places = self._brokers.partitions(topics)
+        return self._brokers.held(places[:MOST_PARTITIONS])
+
+    def _tell(self, readings: Mapping[Key, Reading], held: Mapping[Place, Held]) -> None:
+        now = self._clock()
+        fleet = self._fleet()
+        # Meanwhile batches may have ended: what was read is taken as it is now.
+        newer = fleet.readings()
+        alive: set[tuple[Key, str, int]] = set()
+        for key in readings.keys() & newer.keys():
+            reading = newer[key]
+            for source, offsets in reading.offsets.items():
+                own = {topic for topic, _ in offsets}
+                of_source = {place: one for place, one in held.items() if place[0] in own}
+                missing = offsets.keys() - of_source.keys()
+                if missing or not of_source:
+                    continue  # another cluster's, or deleted meanwhile: nothing is known
+                place = (key, reading.run_id, source)
+                alive.add(place)
+                watched = self._watched.setdefault(place, Watched())
+                views = watched.observe(source, offsets, of_source, self._retention, now)
+                fleet.hear_partitions(key, reading.run_id, source, self._marked(views), now)
+        for gone in self._watched.keys() - alive:
+            del self._watched[gone]
+
+    def _marked(self, views: list[PartitionView]) -> list[PartitionView]:
+        if not self._series:
+            return views
+        return [msgspec.structs.replace(view, series=True) for view in views]

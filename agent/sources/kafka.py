@@ -1,0 +1,167 @@
+"""Offsets and retention asked of Kafka brokers: how far topics reach at both ends, now.
+
+confluent-kafka (librdkafka) is an extra, ``weir-agent[kafka]``. Its options, SASL and TLS among
+them, come from a file of ``key=value`` lines as its own tools read; what stands there is never
+logged.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from agent.core.partitions import Held
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
+
+REQUEST_SECONDS: Final = 5.0
+#: Options of a client that are this module's own business.
+_OURS: Final = frozenset({"bootstrap.servers"})
+_SECRET: Final = ("password", "secret", "token", "key.pem", "jaas")
+
+Place = tuple[str, str]  # (topic, partition)
+
+
+class KafkaUnavailable(Exception):  # noqa: N818
+    """The brokers do not answer, or refuse; one line, without what the options hold."""
+
+
+def read_options(path: Path) -> dict[str, str]:
+    """Client options of a properties file.
+
+    Raises ValueError naming file and line, never the value. Raises OSError.
+    """
+    options: dict[str, str] = {}
+    for number, line in enumerate(path.read_text("utf-8").splitlines(), 1):
+        text = line.strip()
+        if not text or text.startswith(("#", "!")):
+            continue
+        key, equals, value = text.partition("=")
+        key = key.strip()
+        if not equals or not key:
+            raise ValueError(f"{path}:{number}: not of the form key=value")
+        if key in _OURS:
+            raise ValueError(f"{path}:{number}: {key} is set by kafka_bootstrap_servers")
+        options[key] = value.strip()
+    return options
+
+
+class Brokers:
+    """One cluster. Blocking calls with a bounded time: for a thread of their own."""
+
+    def __init__(self, bootstrap_servers: str, options: Mapping[str, str]) -> None:
+        """Raises ValueError where the extra is missing or an option is wrong."""
+        try:
+            from confluent_kafka import KafkaException
+            from confluent_kafka.admin import AdminClient
+        except ImportError:
+            raise ValueError(
+                "asking Kafka's brokers needs confluent-kafka: pip install 'weir-agent[kafka]'"
+            ) from None
+        self._failure = KafkaException
+        self._bootstrap = bootstrap_servers
+        settings: dict[str, Any] = {
+            "socket.timeout.ms": int(REQUEST_SECONDS * 1000),
+            "reconnect.backoff.max.ms": 2000,
+            "log_level": 2,
+            **options,
+            "bootstrap.servers": bootstrap_servers,
+            "error_cb": lambda _: None,  # said once, by whoever asks
+        }
+        try:
+            self._admin = AdminClient(settings)
+        except KafkaException as error:
+            raise ValueError(f"kafka_options_file: {_said(error, options)}") from None
+        self._options = dict(options)
+
+    def partitions(self, topics: Iterable[str]) -> list[Place]:
+        """Every partition of those topics that exist. Raises KafkaUnavailable."""
+        wanted = set(topics)
+        try:
+            known = self._admin.list_topics(timeout=REQUEST_SECONDS).topics
+        except self._failure as error:
+            raise self._unavailable(error) from None
+        return [
+            (name, str(partition))
+            for name, topic in known.items()
+            if name in wanted and topic.error is None
+            for partition in topic.partitions
+        ]
+
+    def held(self, places: Iterable[Place]) -> dict[Place, Held]:
+        """What is kept of each; a partition that does not answer is left out.
+
+        The end is that of what is committed: rows of open transactions cannot be read yet. Raises
+        KafkaUnavailable where none answers.
+        """
+        from confluent_kafka import IsolationLevel, TopicPartition
+        from confluent_kafka.admin import OffsetSpec
+
+        marks = [TopicPartition(topic, int(partition)) for topic, partition in places]
+        if not marks:
+            return {}
+        found: list[dict[Place, int]] = []
+        failure: BaseException | None = None
+        for spec in (OffsetSpec.earliest(), OffsetSpec.latest()):
+            offsets: dict[Place, int] = {}
+            try:
+                answers = self._admin.list_offsets(
+                    dict.fromkeys(marks, spec),
+                    isolation_level=IsolationLevel.READ_COMMITTED,
+                    request_timeout=REQUEST_SECONDS,
+                )
+            except self._failure as error:
+                raise self._unavailable(error) from None
+            for mark, answer in answers.items():
+                wrong = answer.exception(REQUEST_SECONDS)
+                if wrong is None:
+                    offsets[mark.topic, str(mark.partition)] = answer.result().offset
+                else:
+                    failure = wrong
+            found.append(offsets)
+        earliest, latest = found
+        if not earliest.keys() & latest.keys() and failure is not None:
+            raise self._unavailable(failure)
+        return {
+            place: Held(earliest[place], latest[place]) for place in earliest.keys() & latest.keys()
+        }
+
+    def retention_seconds(self, topics: Iterable[str]) -> dict[str, float]:
+        """By topic, how long rows are kept; those that are not deleted by age are left out.
+
+        A topic whose configuration may not be read is left out too.
+        """
+        from confluent_kafka.admin import ConfigResource
+
+        resources = [ConfigResource(ConfigResource.Type.TOPIC, topic) for topic in topics]
+        if not resources:
+            return {}
+        kept: dict[str, float] = {}
+        answers = self._admin.describe_configs(resources, request_timeout=REQUEST_SECONDS)
+        for resource, answer in answers.items():
+            try:
+                config = answer.result(REQUEST_SECONDS)
+            except (self._failure, TimeoutError):
+                continue
+            policy = config["cleanup.policy"].value if "cleanup.policy" in config else "delete"
+            entry = config.get("retention.ms")
+            if entry is None or "delete" not in str(policy):
+                continue
+            milliseconds = int(entry.value)
+            if milliseconds >= 0:
+                kept[resource.name] = milliseconds / 1000.0
+        return kept
+
+    def _unavailable(self, error: BaseException) -> KafkaUnavailable:
+        return KafkaUnavailable(f"{self._bootstrap}: {_said(error, self._options)}")
+
+
+def _said(error: BaseException, options: Mapping[str, str]) -> str:
+    """A client's own words, without any value that an option holds."""
+    first = error.args[0] if error.args else error
+    text = str(first.str() if hasattr(first, "str") else first) or type(error).__name__
+    for key, value in options.items():
+        if value and any(mark in key.lower() for mark in _SECRET):
+            text = text.replace(value, "***")
+    return text[:300]

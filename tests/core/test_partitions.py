@@ -1,0 +1,101 @@
+"""Backlog and retention by partition: laws, and the cases an operator would ask about."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.core.partitions import Held, Margin, PartitionView, Watched, soonest_loss_seconds
+
+ONE = ("orders", "0")
+
+
+def looks(
+    *seen: tuple[float, int, int, int], retention: float | None = None
+) -> list[PartitionView]:
+    """The last view after looks of (time, next row to read, earliest, latest)."""
+    watched, views = Watched(), []
+    keep = {} if retention is None else {"orders": retention}
+    for time, position, earliest, latest in seen:
+        held = {ONE: Held(earliest, latest)}
+        views = watched.observe(0, {ONE: position}, held, keep, time)
+    return views
+
+
+def test_backlog_is_what_is_held_past_what_was_read() -> None:
+    (view,) = looks((0.0, 100, 0, 350))
+    assert (view.backlog_rows, view.lost_rows, view.retention_loss_seconds) == (250, 0, None)
+
+
+def test_a_partition_that_only_the_broker_knows_is_unread_as_a_whole() -> None:
+    held = {ONE: Held(0, 10), ("orders", "1"): Held(5, 25)}
+    views = Watched().observe(0, {ONE: 10}, held, {}, 0.0)
+    assert [view.backlog_rows for view in views] == [0, 20]
+
+
+def test_rows_deleted_unread_are_lost_and_no_backlog() -> None:
+    (view,) = looks((0.0, 100, 150, 350))
+    assert (view.backlog_rows, view.lost_rows, view.retention_loss_seconds) == (200, 50, 0.0)
+
+
+def test_retention_that_catches_up_is_foreseen_from_both_rates() -> None:
+    """The oldest row moves 20 rows a second, the reader 10: 600 rows between them last a minute."""
+    seen = [(t, 1000 + 10 * t, 20 * t, 100_000) for t in range(0, 41, 5)]
+    (view,) = looks(*((float(t), p, e, n) for t, p, e, n in seen))
+    assert view.retention_loss_seconds == pytest.approx(60.0)
+
+
+def test_a_reader_that_gains_on_retention_loses_nothing() -> None:
+    seen = [(float(t), 1000 + 30 * t, 20 * t, 100_000) for t in range(0, 41, 5)]
+    (view,) = looks(*seen)
+    assert view.retention_loss_seconds is None
+
+
+def test_a_reader_that_stands_still_loses_when_the_next_row_comes_of_age() -> None:
+    """Nothing was deleted yet; the row to read next arrived at second 10 and is kept for 100."""
+    seen = [(float(t), 100, 0, 10 * t) for t in range(0, 61, 5)]
+    (view,) = looks(*seen, retention=100.0)
+    assert view.retention_loss_seconds == pytest.approx(100.0 - 50.0, rel=0.05)
+
+
+def test_what_was_there_before_anybody_looked_is_at_least_so_old() -> None:
+    seen = [(float(t), 100, 0, 10_000) for t in range(0, 61, 5)]
+    (view,) = looks(*seen, retention=100.0)
+    assert view.retention_loss_seconds == pytest.approx(40.0)
+
+
+def test_a_topic_read_from_its_oldest_row_has_lost_nothing() -> None:
+    (view,) = looks((0.0, 0, 0, 500), (30.0, 0, 0, 900))
+    assert view.retention_loss_seconds is None
+
+
+def test_with_nothing_unread_there_is_nothing_to_lose() -> None:
+    (view,) = looks((0.0, 0, 0, 500), (40.0, 500, 450, 500), retention=1.0)
+    assert (view.backlog_rows, view.retention_loss_seconds) == (0, None)
+
+
+def test_a_partition_that_is_gone_is_forgotten() -> None:
+    watched = Watched()
+    watched.observe(0, {ONE: 0}, {ONE: Held(0, 9)}, {}, 0.0)
+    assert watched.observe(0, {}, {}, {}, 1.0) == []
+    assert watched.partitions == {}
+
+
+def test_the_nearest_loss_of_all() -> None:
+    views = [PartitionView(0, "t", str(n), 1, 0, s) for n, s in enumerate((None, 90.0, 30.0))]
+    assert soonest_loss_seconds(views) == 30.0
+    assert soonest_loss_seconds(views[:1]) is None
+
+
+@given(st.lists(st.tuples(st.floats(0.1, 1000.0), st.floats(-1e6, 1e9)), min_size=1, max_size=200))
+def test_a_margin_stays_small_and_never_says_less_than_now(seen: list[tuple[float, float]]) -> None:
+    margin, time = Margin(), 0.0
+    for seconds, value in seen:
+        time += seconds
+        margin.add(time, value)
+    assert len(margin.times) <= 41
+    assert margin.times[-1] == time
+    assert margin.values[-1] == seen[-1][1]
+    left = margin.gone_in_seconds()
+    assert left is None or left >= 0.0
