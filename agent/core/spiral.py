@@ -1,12 +1,14 @@
 """The checkpoint-timeout spiral: larger batches, slower commits, time-out, replay, more backlog.
 
-Near where a query works, what a batch costs is a power of its rows that may drift from batch to
-batch, ``ln B = a + p ln n + d k``: fixed cost makes p < 1, congestion p > 1, a plant that slows
-down d > 0; noise is multiplicative, so it is even on this scale. The three are fitted to the last
-batches with forgetting and a prior (a Bayesian linear regression), and the loop is run ahead: what
-arrives during a batch is what the next one reads, as far as a limit lets it. The gain is
-``G = lambda dB/dn = lambda p B / n``. The alarm is raised when the path so found meets the deadline
-within a few batches, has grown from where it was, and keeps saying so.
+What a batch costs is learned over many of them, ``B = c0 + n/mu``, and with a term in n squared
+where the batches show one (congestion): a Bayesian linear regression on relative errors, since
+noise is multiplicative, that forgets slowly. From there the loop is run ahead: what arrives during
+a batch is what the next one reads, as far as a limit lets it. The gain is ``G = lambda dB/dn``. The
+alarm is raised when the path so found, with the model's doubt taken off, meets the deadline within
+a few batches, and batches have grown from where they were.
+
+Arrivals that have just risen may fall again: they are believed for a few times as long as they have
+lasted. A spike that drains ends before, a rise that stays does not.
 
 A time-out is a batch that was begun, ran about as long as the deadline allows, and begins again
 under a new run. A query that is stopped in the middle of a young batch replays it too: that is a
@@ -17,7 +19,6 @@ from __future__ import annotations
 
 import math
 from itertools import pairwise
-from statistics import median
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -25,55 +26,45 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-#: Batches kept, and the least that an alarm needs.
+#: Batches kept, and the least that the cost is learned from.
 MOST_BATCHES: Final = 32
-FEWEST_BATCHES: Final = 4
-#: Of these the plant is fitted to so many, each weighing this much against the one after it.
-FITTED: Final = 24
-FORGETTING: Final = 0.9
-#: Intervals that arrivals are judged by.
-RATES: Final = 8
-#: Priors: mean and standard deviation of the fixed share, deviations of what rows cost, of
-#: congestion, and of how much the two may have changed over the batches fitted.
-PRIOR_FIXED: Final = (0.3, 0.2)
-PRIOR_LINEAR: Final = 0.3
-PRIOR_SQUARE: Final = 0.1
-PRIOR_FALLING: Final = 0.25
-PRIOR_RISING: Final = 0.15
-PRIOR_SIGMA: Final = 0.15
-PRIOR_SIGMA_WEIGHT: Final = 2.0
-#: How much of the time fitted a drift may go on, how far arrivals may rise, and what noise takes
-#: off a foreseen batch, in its own deviations: what is uncertain must not raise an alarm.
-DRIFT_REACH: Final = 0.3
-ARRIVAL_REACH: Final = 1.2
-DISCOUNT: Final = (0.3, 1.3)
-#: How much of the noise learned over many batches the late ones are believed to have.
-LEARNED_NOISE: Final = 0.9
+FEWEST_BATCHES: Final = 6
+#: What a batch weighs against the one after it, and what is believed of the cost of a batch of
+#: usual size before any was seen: fixed part, part by rows, congestion; mean and deviation.
+FORGETTING: Final = 0.99
+PRIOR: Final = ((0.3, 0.25), (0.65, 0.35), (0.05, 0.15))
+#: No noise is taken to be smaller.
+LEAST_SIGMA: Final = 0.05
+#: A usual size this many times off asks for learning anew, at the size that is usual now.
+REBASE: Final = 50.0
+#: What doubt takes off a foreseen batch: in deviations of the model, and for each unit of noise
+#: beyond what is common, on the log scale. What is uncertain must not raise an alarm.
+#: Few batches may be few of a kind: the doubt of them is that of so many deviations over their
+#: number, where that is more.
+DOUBT: Final = 0.2
+EARLY_DOUBT: Final = 5.0
+NOISY: Final = 0.25
+#: A square is believed up to so many times the largest batch seen; beyond, its tangent.
+EDGE: Final = 1.5
 #: How far ahead the loop is run, in batches.
 HORIZON: Final = 8
-#: Batches over which growth is looked for, and how far it must stand out of the noise.
-TREND_WIDTHS: Final = (6, 8, 12, 16, 24)
-TREND_SURE: Final = 3.0
-TREND_PRIOR_SIGMA: Final = 0.1
-TREND_PRIOR_WEIGHT: Final = 2.0
-#: A time-out so few batches off is told at its first look where it is foreseen with the noise taken
-#: off, else at its second. Where arrivals rose a moment ago (by this factor), one look must see it
-#: nearer, and one further off than ``SOON`` needs a third.
-FAR: Final = 7
-NEXT: Final = 4
-SOON: Final = 6
-FRESH: Final = 1.25
+#: Arrivals are averaged over so many intervals. They count as the same as now from this share on,
+#: and must have lasted for this share of the time that they are taken to go on, and of the last
+#: batch: what came while it ran is read next, and nobody has seen it yet.
+RATES: Final = 2
+SAME_RATE: Final = 0.7
+LASTED: Final = 0.15
+UNSEEN: Final = 0.75
 #: Without a deadline, what a batch may not reach: so many targets, so many times the usual.
 DEADLINE_TARGETS: Final = 12.0
 DEADLINE_USUAL: Final = 8.0
 #: How far above its usual level a batch must be, beyond what noise does to the median of three.
 GROWN: Final = 1.3
+GROWN_SIGMAS: Final = 0.8
 #: Of the deadline, what batches must take before any growth is called a spiral.
 NEAR: Final = 0.05
 #: Of the deadline, what counts as grown whatever was usual.
 NEARLY: Final = 0.6
-#: No plant is taken to be less noisy than this.
-LEAST_SIGMA: Final = 0.03
 #: A run that ended while its batch was at least this share of the deadline old was timed out.
 TIMED_OUT_SHARE: Final = 0.8
 #: The same without a deadline: this many times the longest late batch.
@@ -93,18 +84,56 @@ class Batch(msgspec.Struct, frozen=True, array_like=True):
     attempts: int = 1
 
 
+class Cost(msgspec.Struct):
+    """What a batch costs, learned: the sums of a regression of B / seconds on powers of n / rows.
+
+    ``precision`` is the upper triangle of a symmetric 3 by 3 matrix, row by row. The line, without
+    the square, comes out of the same sums.
+    """
+
+    rows: float  # of a batch of usual size, and the seconds it takes: the units
+    seconds: float
+    precision: list[float]
+    moment: list[float]
+    fixed: float  # of the line
+    slope: float
+
+    def learn(self, batch: Batch, sigma: float) -> None:
+        """Takes in one batch; ``sigma`` is the noise of its time."""
+        x, y = batch.rows / self.rows, batch.seconds / self.seconds
+        expected = max(self.fixed + self.slope * x, 0.5 * y, 0.05)
+        weight = 1.0 / (sigma * expected) ** 2
+        rest = 1.0 - FORGETTING
+        a, b = self.precision, self.moment
+        square = x * x
+        gained = (1.0, x, square, square, square * x, square * square)
+        for place in range(6):
+            a[place] = FORGETTING * a[place] + rest * _PRECISION[place] + weight * gained[place]
+        told = weight * y
+        b[0] = FORGETTING * b[0] + rest * _MOMENT[0] + told
+        b[1] = FORGETTING * b[1] + rest * _MOMENT[1] + told * x
+        b[2] = FORGETTING * b[2] + rest * _MOMENT[2] + told * square
+        determinant = a[0] * a[3] - a[1] * a[1]
+        self.fixed = (b[0] * a[3] - b[1] * a[1]) / determinant
+        self.slope = (a[0] * b[1] - a[1] * b[0]) / determinant
+
+
+#: The prior as sums.
+_PRECISION: Final = (PRIOR[0][1] ** -2, 0.0, 0.0, PRIOR[1][1] ** -2, 0.0, PRIOR[2][1] ** -2)
+_MOMENT: Final = tuple(mean / deviation**2 for mean, deviation in PRIOR)
+
+
 class Spiral(msgspec.Struct):
     """What the detector keeps of a query; plain data, so that it can be saved."""
 
     batches: list[Batch] = []
+    cost: Cost | None = None
     open_batch_id: int | None = None  # begun and not committed by a run that ended
     open_ends: int = 0  # attempts of it that ended without a commit, for whatever reason
     open_timeouts: int = 0  # of these, those that were timed out
-    confirmed: int = 0  # batches in a row that foresee a time-out
     cleared: int = 0  # batches in a row that foresee none
     spiralling: bool = False
     replay_timed_out: bool = False  # the batch just committed had been timed out before
-    gain: float | None = None
     growth: float | None = None  # of the next batch over this one, as foreseen
     eta_seconds: float | None = None
     eta_batches: int | None = None
@@ -112,9 +141,12 @@ class Spiral(msgspec.Struct):
 
     def commit(self, batch: Batch) -> None:
         """A batch with rows was committed."""
-        known = msgspec.structs.replace(batch, attempts=1 + self.open_ends)
+        if self.open_ends:
+            batch = msgspec.structs.replace(batch, attempts=1 + self.open_ends)
         self.replay_timed_out = self.timing_out
-        self.batches = [*self.batches[-(MOST_BATCHES - 1) :], known]
+        self.batches.append(batch)
+        if len(self.batches) > MOST_BATCHES:
+            del self.batches[0]
         self.forget_open()
 
     def end_attempt(self, batch_id: int | None, *, timed_out: bool) -> None:
@@ -149,197 +181,182 @@ class Spiral(msgspec.Struct):
         return (attempted + self.open_ends * self.batches[-1].rows) / committed
 
 
-class Surroundings(msgspec.Struct, frozen=True):
+class Surroundings(msgspec.Struct, frozen=True, gc=False):
     """What the query works under."""
 
     deadline_seconds: float | None
     target_seconds: float
     trigger_seconds: float
     limit_rows: float | None  # in force for the next batches; None: unlimited or unknown
-    fixed_seconds: float | None = None  # what a batch costs without rows, where that is learned
-    sigma: float = 0.0  # the noise of a batch's time, as learned over many
+    sigma: float = 0.2  # the noise of a batch's time, as learned over many, on the log scale
 
 
-class Plant(msgspec.Struct, frozen=True):
-    """What a batch costs near where the query works, and what arrives.
-
-    ``B = level (fixed + linear x + square x^2 + falling x u + rising u)``, x being rows over
-    ``rows`` and u the time since ``time`` over ``span_seconds``; arrivals change by
-    ``arrival_slope`` per second.
-    """
+class Model(msgspec.Struct, frozen=True, gc=False):
+    """A cost with its doubt: means of (1, n, n squared) and their covariances, upper triangle."""
 
     rows: float
-    level: float
-    time: float
-    span_seconds: float
-    terms: tuple[float, float, float, float, float]
-    sigma: float  # of the noise, relative
-    arrival: float  # rows per second at ``time``
-    arrival_slope: float  # rows per second per second
+    seconds: float
+    terms: tuple[float, float, float]
+    covariance: tuple[float, float, float, float, float, float]
+    edge: float  # in units of ``rows``; beyond it the cost goes on as straight as it is there
+    doubt: float = DOUBT  # in deviations, taken off what it says
 
-    def seconds(self, rows: float, time: float) -> float:
-        """Expected seconds of a batch of so many rows planned at a time."""
+    def batch_seconds(self, rows: float, factor: float) -> float:
+        """Seconds of a batch of so many rows, less the doubt of it, times ``factor``."""
         x = rows / self.rows
-        u = min((time - self.time) / self.span_seconds, DRIFT_REACH)
-        value = sum(
-            term * regressor
-            for term, regressor in zip(self.terms, (1.0, x, x * x, x * u, u), strict=True)
-        )
-        return self.level * min(max(value, 0.05), 1e4)
+        one, two, three = self.terms
+        c = self.covariance
+        variance = c[0] + x * (2.0 * c[1] + x * (2.0 * c[2] + c[3] + x * (2.0 * c[4] + x * c[5])))
+        near = min(x, self.edge)
+        value = one + near * (two + near * three) + (x - near) * (two + 2.0 * three * near)
+        value -= self.doubt * math.sqrt(max(variance, 0.0))
+        return factor * self.seconds * max(value, 0.05)
 
-    def slope(self) -> float:
-        """dB/dn in seconds per row, at the last batch."""
-        return self.level / self.rows * max(self.terms[1] + 2.0 * self.terms[2], 0.0)
 
-    def arrivals(self, begin: float, end: float) -> float:
-        """Rows that arrive between two times."""
-        middle = 0.5 * (begin + end) - self.time
-        rate = min(self.arrival + self.arrival_slope * middle, ARRIVAL_REACH * self.arrival)
-        return rate * (end - begin)
+def line(cost: Cost, doubt: float = DOUBT) -> Model:
+    """The cost without a square."""
+    a, b, _, d, _, _ = cost.precision
+    determinant = a * d - b * b
+    covariance = (d / determinant, -b / determinant, 0.0, a / determinant, 0.0, 0.0)
+    return Model(
+        cost.rows, cost.seconds, (cost.fixed, cost.slope, 0.0), covariance, math.inf, doubt
+    )
+
+
+def square(cost: Cost, most_rows: float, doubt: float = DOUBT) -> Model:
+    """The cost with a square, by Cramer's rule; the prior keeps the matrix positive definite."""
+    a, b, c, d, e, f = cost.precision
+    one, two, three = d * f - e * e, c * e - b * f, b * e - c * d
+    determinant = a * one + b * two + c * three
+    four, five, six = a * f - c * c, b * c - a * e, a * d - b * b
+    inverse = tuple(part / determinant for part in (one, two, three, four, five, six))
+    i, j, k, m, n, o = inverse
+    edge = EDGE * most_rows / cost.rows
+    x, y, z = cost.moment
+    terms = (i * x + j * y + k * z, j * x + m * y + n * z, k * x + n * y + o * z)
+    return Model(cost.rows, cost.seconds, terms, (i, j, k, m, n, o), edge, doubt)
 
 
 def judge(state: Spiral, around: Surroundings) -> None:
-    """Looks ahead from the batch just committed; updates ``state``."""
+    """Learns from the batch just committed and looks ahead from it; updates ``state``."""
     batches = state.batches
-    if len(batches) < 2:
+    sigma = max(around.sigma, LEAST_SIGMA)
+    state.eta_seconds = state.eta_batches = state.growth = None
+    if not _learn(state, sigma) or state.cost is None:
         return
-    state.eta_seconds = state.eta_batches = None
     deadline = around.deadline_seconds or _deadline_of_patience(batches, around)
-    if not _worth_a_fit(batches, deadline):
-        state.gain, state.growth = _gain_at_a_glance(batches, around), None
+    if not _has_grown(batches, sigma, deadline) or not _not_draining(batches):
         _settle(state, foreseen=False)
         return
-    plant = fit(batches, around)
-    if plant is None:
-        state.gain = state.growth = None
+    rates = arrival_rates(batches)
+    if not rates:
         _settle(state, foreseen=False)
         return
-    state.gain = plant.arrival * plant.slope()
-    doubt = (DISCOUNT[0] + DISCOUNT[1] * plant.sigma) * plant.sigma
-    looped = ahead(batches, plant, around, math.exp(-0.4 * doubt))
-    sober = ahead(batches, plant, around, math.exp(-doubt))
-    state.growth = looped[0] / plant.level
-    path = looped
-    crossing = _crossing(looped, deadline)
-    trended = along_trend(batches, plant, around)
-    if trended is not None and crossing is None:
-        crossing, path = _crossing(trended, deadline), trended
-    foreseen = (
-        crossing is not None
-        and len(batches) >= FEWEST_BATCHES
-        and _has_grown(batches, plant, deadline)
-        and _not_draining(batches)
-    )
-    if foreseen and crossing is not None:
-        state.growth = max(state.growth, path[0] / _level(batches))
-        state.eta_batches = crossing
-        state.eta_seconds = sum(path[: crossing - 1]) + deadline
+    arrival = _arrival(rates)
+    factor = math.exp(-max(sigma - NOISY, 0.0))
+    doubt = max(DOUBT, EARLY_DOUBT / len(batches))
+    most = max([batch.rows for batch in batches])
+    for model in (line(state.cost, doubt), square(state.cost, most, doubt)):
+        path = ahead(batches[-1], model, arrival, around, deadline_seconds=deadline, factor=factor)
+        needed = max(LASTED * sum(path[:-1]), UNSEEN * batches[-1].seconds)
+        if path[-1] <= deadline or _lasted(rates, arrival) < needed:
+            continue
+        state.growth = path[0] / batches[-1].seconds
+        state.eta_batches, state.eta_seconds = len(path), sum(path[:-1]) + deadline
         state.evidence = (
             f"batches take {_level(batches):.3g} s, were {_usual(batches):.3g} s, and will pass "
-            f"{deadline:.3g} s in about {crossing}: {plant.arrival:.4g} rows arrive per second, "
-            f"gain {state.gain:.2f}"
+            f"{deadline:.3g} s in about {len(path)}: {arrival:.4g} rows arrive per second, "
+            f"gain {arrival * _slope(model, batches[-1].rows):.2f}"
         )
-    sure = _crossing(sober, deadline)
-    fresh = _arrivals_are_fresh(batches, plant)
-    near = NEXT if fresh else FAR
-    _settle(state, foreseen=foreseen, sure=sure is not None and sure <= near, fresh=fresh)
+        _settle(state, foreseen=True)
+        return
+    _settle(state, foreseen=False)
 
 
-def _worth_a_fit(batches: Sequence[Batch], deadline: float) -> bool:
-    """Whether an alarm is possible at all: the fit costs a hundred times what this does.
+def gain(state: Spiral) -> float | None:
+    """The loop's gain: what arrives, times what one more row costs; None while unknown."""
+    if state.cost is None:
+        return None
+    rates = arrival_rates(state.batches[-(RATES + 2) :])
+    if not rates:
+        return None
+    return _arrival(rates) * max(_slope(line(state.cost), 0.0), 0.0)
 
-    Each part is one that an alarm needs, with the least noise that a fit may find.
-    """
-    if len(batches) < FEWEST_BATCHES or not _not_draining(batches):
+
+def _learn(state: Spiral, sigma: float) -> bool:
+    """Whether the cost is known, with the newest batch in it."""
+    batches, cost = state.batches, state.cost
+    if cost is not None:
+        usual = _middle(*(batch.rows for batch in batches[-3:])) if len(batches) > 2 else cost.rows
+        if cost.rows / REBASE < usual < cost.rows * REBASE:
+            cost.learn(batches[-1], sigma)
+            return True
+    if len(batches) < FEWEST_BATCHES:
         return False
-    level = _level(batches)
-    grown = GROWN * math.exp(0.8 * LEAST_SIGMA)
-    return level > NEAR * deadline and level > min(grown * _usual(batches), NEARLY * deadline)
+    # Of what is kept: the first batches of a query may read next to nothing and tell no size.
+    largest = sorted(batches[-FEWEST_BATCHES:], key=lambda batch: batch.rows)[-3:]
+    cost = Cost(
+        largest[1].rows,
+        _middle(*(batch.seconds for batch in largest)),
+        list(_PRECISION),
+        list(_MOMENT),
+        PRIOR[0][0],
+        PRIOR[1][0],
+    )
+    for batch in batches:
+        cost.learn(batch, sigma)
+    state.cost = cost
+    return True
 
 
-def _gain_at_a_glance(batches: Sequence[Batch], around: Surroundings) -> float | None:
-    """The gain from the last batches alone: what arrives times what a row costs beyond c0."""
-    rates = arrival_rates(batches[-4:])
-    rows = median(batch.rows for batch in batches[-3:])
-    if not rates or rows <= 0.0:
-        return None
-    level = _level(batches)
-    fixed = PRIOR_FIXED[0] * level if around.fixed_seconds is None else around.fixed_seconds
-    slope = max(level - fixed, 0.0) / rows
-    return median(rate for *_, rate in rates) * slope
+def ahead(
+    last: Batch,
+    model: Model,
+    arrival: float,
+    around: Surroundings,
+    *,
+    deadline_seconds: float,
+    factor: float = 1.0,
+) -> list[float]:
+    """Expected seconds of the next batches, up to the first beyond the deadline.
 
-
-def _crossing(path: Sequence[float], deadline: float) -> int | None:
-    return next((step for step, seconds in enumerate(path, 1) if seconds > deadline), None)
-
-
-def along_trend(batches: Sequence[Batch], plant: Plant, around: Surroundings) -> list[float] | None:
-    """Expected seconds of the next batches if they go on growing as they did; None: no trend.
-
-    For growth that comes from outside the loop (a plant that slows down, arrivals that rise), when
-    the loop alone would settle. Growth must stand out of the noise over a window, and the newer
-    half must not fall behind: a step into a new level does.
+    ``arrival`` in rows per second; ``factor`` makes each batch so much cheaper than it looks.
     """
-    best: tuple[float, float] | None = None
-    # The loop hands the noise of a batch on to the next, which looks like growth for a while.
-    gain = min(max(plant.arrival * plant.slope(), 0.0), 0.8)
-    inflated = math.sqrt((1.0 + gain) / (1.0 - gain))
-    for width in TREND_WIDTHS:
-        if len(batches) < width:
+    left, seconds = last.backlog_rows or 0.0, last.seconds
+    path: list[float] = []
+    for _ in range(HORIZON):
+        there = left + arrival * max(seconds, around.trigger_seconds)
+        rows = there if around.limit_rows is None else min(there, around.limit_rows)
+        left = there - rows
+        seconds = model.batch_seconds(rows, factor)
+        path.append(seconds)
+        if seconds > deadline_seconds:
             break
-        logs = [math.log(batch.seconds) for batch in batches[-width:]]
-        level, slope, error = _line(logs)
-        _, late, late_error = _line(logs[-(width // 2) :])
-        if slope < TREND_SURE * inflated * error:
-            continue
-        growth = min(slope, late + 0.5 * late_error)
-        if growth > 0.0 and (best is None or level + 5 * growth > best[0] + 5 * best[1]):
-            best = level, growth
-    if best is None:
-        return None
-    level, growth = best
-    path = [math.exp(min(level + growth * step, 60.0)) for step in range(1, HORIZON + 1)]
-    if around.limit_rows is not None:
-        # Rows can make them grow only up to the limit.
-        most = plant.seconds(max(around.limit_rows, 1.0), plant.time)
-        path = [min(seconds, most) for seconds in path]
     return path
 
 
-def _line(values: Sequence[float]) -> tuple[float, float, float]:
-    """Least squares over the index: (value at the last one, slope, the slope's error)."""
-    count = len(values)
-    middle = (count - 1) / 2.0
-    spread = sum((k - middle) ** 2 for k in range(count))
-    mean = sum(values) / count
-    slope = sum((k - middle) * value for k, value in enumerate(values)) / spread
-    rest = sum((v - mean - slope * (k - middle)) ** 2 for k, v in enumerate(values))
-    variance = (rest + TREND_PRIOR_WEIGHT * TREND_PRIOR_SIGMA**2) / (
-        max(count - 2, 0) + TREND_PRIOR_WEIGHT
-    )
-    return mean + slope * middle, slope, math.sqrt(variance / spread)
+def _slope(model: Model, rows: float) -> float:
+    """dB/dn in seconds per row."""
+    _, two, three = model.terms
+    return (two + 2.0 * three * rows / model.rows) * model.seconds / model.rows
 
 
-def _settle(state: Spiral, *, foreseen: bool, sure: bool = False, fresh: bool = False) -> None:
+def _settle(state: Spiral, *, foreseen: bool) -> None:
+    """Told at once, taken back at the second batch that foresees none."""
     if foreseen:
-        state.confirmed, state.cleared = state.confirmed + 1, 0
-        # One look may be noise, and arrivals that rose a moment ago may fall the next: what is far
-        # off is looked at again, what is near is told at once.
-        looks = 3 if fresh and (state.eta_batches or HORIZON) > SOON else 2
-        if state.confirmed >= looks or sure:
-            state.spiralling = True
+        state.cleared, state.spiralling = 0, True
     else:
-        state.confirmed, state.cleared = 0, state.cleared + 1
+        state.cleared += 1
         if state.cleared >= 2:
             state.spiralling = False
 
 
-def arrival_rates(batches: Sequence[Batch]) -> list[tuple[float, float, float]]:
-    """(middle of the interval, its seconds, rows that arrived per second), oldest first.
+def arrival_rates(batches: Sequence[Batch]) -> list[tuple[float, float]]:
+    """(seconds of an interval between plannings, rows that arrived per second), oldest first.
 
     An interval tells nothing where a limit was reached and no backlog is known.
     """
-    rates: list[tuple[float, float, float]] = []
+    rates: list[tuple[float, float]] = []
     for before, batch in pairwise(batches):
         seconds = batch.time - before.time
         if seconds <= 0.0:
@@ -350,46 +367,25 @@ def arrival_rates(batches: Sequence[Batch]) -> list[tuple[float, float, float]]:
             rows = batch.rows
         else:
             continue
-        rates.append((before.time + 0.5 * seconds, seconds, max(rows, 0.0) / seconds))
+        rates.append((seconds, max(rows, 0.0) / seconds))
     return rates
 
 
-def _arrivals(batches: Sequence[Batch], now: float) -> tuple[float, float] | None:
-    """(rows per second now, its slope per second), believed only as far as they last.
-
-    A burst that is over lowers the rate at once, one that has just begun raises it at its third
-    interval. A slope is one where it stands out and the newer half has it too: a step has not.
-    """
-    rates = arrival_rates(batches[-(RATES + 1) :])
-    if not rates:
-        return None
-    values = [rate for *_, rate in rates]
-    flat = min(median(values[-3:]), values[-1])
-    if len(rates) < 5:
-        return flat, 0.0
-    slope = min(_slope(rates), _slope(rates[-4:]))
-    if slope <= 0.0:
-        return flat, 0.0
-    recent = rates[-3:]
-    weight = sum(seconds for _, seconds, _ in recent)
-    middle = sum(time * seconds for time, seconds, _ in recent) / weight
-    mean = sum(rate * seconds for _, seconds, rate in recent) / weight
-    return max(flat, min(mean + slope * (now - middle), ARRIVAL_REACH * flat)), slope
+def _arrival(rates: Sequence[tuple[float, float]]) -> float:
+    """Rows per second now: a burst that is over lowers it at once, a new one raises it slower."""
+    late = rates[-RATES:]
+    mean = sum(seconds * rate for seconds, rate in late) / sum(seconds for seconds, _ in late)
+    return min(rates[-1][1], mean)
 
 
-def _arrivals_are_fresh(batches: Sequence[Batch], plant: Plant) -> bool:
-    """Whether more arrives than did a few batches ago."""
-    older = [rate for *_, rate in arrival_rates(batches[-(2 * RATES) :])][:-4]
-    return bool(older) and plant.arrival > FRESH * median(older)
-
-
-def _slope(rates: Sequence[tuple[float, float, float]]) -> float:
-    """Theil and Sen's: the median of the slopes between any two."""
-    return median(
-        (later[2] - one[2]) / (later[0] - one[0])
-        for place, one in enumerate(rates)
-        for later in rates[place + 1 :]
-    )
+def _lasted(rates: Sequence[tuple[float, float]], arrival: float) -> float:
+    """Seconds for which about as much has arrived; inf where it always did."""
+    lasted = 0.0
+    for seconds, rate in reversed(rates):
+        if rate < SAME_RATE * arrival:
+            return lasted
+        lasted += seconds
+    return math.inf
 
 
 def _took_all(batch: Batch) -> bool:
@@ -398,130 +394,29 @@ def _took_all(batch: Batch) -> bool:
     return batch.limit_rows is None or batch.rows < 0.98 * batch.limit_rows
 
 
-def fit(batches: Sequence[Batch], around: Surroundings) -> Plant | None:
-    """The plant as of the last batch; None with too little to say.
-
-    Bayesian linear regression on relative errors with forgetting. The priors are in units of the
-    present batch: some fixed cost, the rest in proportion to rows, hardly any congestion or drift.
-    """
-    used = [batch for batch in batches[-FITTED:] if batch.rows > 0.0 and batch.seconds > 0.0]
-    if len(used) < 2:
-        return None
-    last = used[-1]
-    level, rows = _level(used), median(batch.rows for batch in used[-3:])
-    span = max(last.time - used[0].time, 1e-3)
-    arrivals = _arrivals(batches, last.time + 0.5 * last.seconds)
-    if arrivals is None:
-        return None
-    fixed = PRIOR_FIXED[0] if around.fixed_seconds is None else around.fixed_seconds / level
-    fixed = min(max(fixed, 0.0), 0.9)
-    prior = (fixed, 1.0 - fixed, 0.0, 0.0, 0.0)
-    spread = (PRIOR_FIXED[1], PRIOR_LINEAR, PRIOR_SQUARE, PRIOR_FALLING, PRIOR_RISING)
-    regressors: list[tuple[float, ...]] = []
-    targets: list[float] = []
-    for batch in used:
-        x, u = batch.rows / rows, (batch.time - last.time) / span
-        regressors.append((1.0, x, x * x, x * u, u))
-        targets.append(batch.seconds / level)
-    weights = [FORGETTING ** (len(used) - 1 - place) for place in range(len(used))]
-    variance = PRIOR_SIGMA**2
-    terms = list(prior)
-    for _ in range(3):
-        scales = [
-            max(_dot(terms, row), 0.3 * target)
-            for row, target in zip(regressors, targets, strict=True)
-        ]
-        matrix = [[0.0] * 5 for _ in range(5)]
-        vector = [0.0] * 5
-        for index in range(5):
-            matrix[index][index] = variance / spread[index] ** 2
-            vector[index] = prior[index] * variance / spread[index] ** 2
-        for weight, row, target, scale in zip(weights, regressors, targets, scales, strict=True):
-            share = weight / (scale * scale)
-            for i in range(5):
-                part = share * row[i]
-                vector[i] += part * target
-                for j in range(5):
-                    matrix[i][j] += part * row[j]
-        terms = _solve(matrix, vector)
-        total, whole = PRIOR_SIGMA_WEIGHT * PRIOR_SIGMA**2, PRIOR_SIGMA_WEIGHT
-        for weight, row, target, scale in zip(weights, regressors, targets, scales, strict=True):
-            # Newer batches tell more of the noise, but even old ones tell something.
-            say = math.sqrt(weight)
-            total += say * ((target - _dot(terms, row)) / scale) ** 2
-            whole += say
-        variance = max(total / whole, LEAST_SIGMA**2)
-    return Plant(
-        rows,
-        level,
-        last.time,
-        span,
-        (terms[0], terms[1], max(terms[2], 0.0), terms[3], terms[4]),
-        max(math.sqrt(variance), LEARNED_NOISE * around.sigma),
-        *arrivals,
-    )
-
-
-def _dot(one: Sequence[float], other: Sequence[float]) -> float:
-    return sum(a * b for a, b in zip(one, other, strict=True))
-
-
-def _solve(matrix: list[list[float]], vector: list[float]) -> list[float]:
-    """Gauss's elimination; the prior keeps the matrix positive definite."""
-    size = len(vector)
-    for i in range(size):
-        pivot = matrix[i][i]
-        for j in range(i + 1, size):
-            factor = matrix[j][i] / pivot
-            if factor:
-                for k in range(i, size):
-                    matrix[j][k] -= factor * matrix[i][k]
-                vector[j] -= factor * vector[i]
-    found = [0.0] * size
-    for i in range(size - 1, -1, -1):
-        rest = vector[i] - sum(matrix[i][k] * found[k] for k in range(i + 1, size))
-        found[i] = rest / matrix[i][i]
-    return found
-
-
-def ahead(
-    batches: Sequence[Batch], plant: Plant, around: Surroundings, factor: float = 1.0
-) -> list[float]:
-    """Expected seconds of the next batches, if what arrives and what drifts goes on as it does.
-
-    ``factor`` makes each of them so much cheaper than the fit says.
-    """
-    last = batches[-1]
-    left = last.backlog_rows or 0.0
-    planned, end = last.time, last.time + last.seconds
-    path: list[float] = []
-    for _ in range(HORIZON):
-        start = max(end, planned + around.trigger_seconds)
-        there = left + plant.arrivals(planned, start)
-        rows = there if around.limit_rows is None else min(there, around.limit_rows)
-        left = there - rows
-        seconds = factor * plant.seconds(rows, start)
-        path.append(seconds)
-        planned, end = start, start + seconds
-    return path
-
-
 def _level(batches: Sequence[Batch]) -> float:
     """Seconds that batches take now: the median of three."""
-    return median(batch.seconds for batch in batches[-3:])
+    return _middle(batches[-1].seconds, batches[-2].seconds, batches[-3].seconds)
+
+
+def _middle(one: float, two: float, three: float) -> float:
+    """The median of three: called for every batch, a hundred times cheaper than statistics'."""
+    return max(min(one, two), min(max(one, two), three))
 
 
 def _usual(batches: Sequence[Batch]) -> float:
     """Seconds that batches took before: the lower quartile of what is kept, without the last."""
-    ordered = sorted(batch.seconds for batch in batches[:-2] or batches[:1])
+    ordered = sorted([batch.seconds for batch in batches[:-2]])
     return ordered[len(ordered) // 4]
 
 
-def _has_grown(batches: Sequence[Batch], plant: Plant, deadline: float) -> bool:
+def _has_grown(batches: Sequence[Batch], sigma: float, deadline: float) -> bool:
     """Whether batches are longer than they were, by more than noise makes a median of three."""
-    grown = GROWN * math.exp(0.8 * plant.sigma)
     level = _level(batches)
-    return level > min(grown * _usual(batches), NEARLY * deadline) and level > NEAR * deadline
+    if level <= NEAR * deadline:
+        return False
+    grown = GROWN * math.exp(GROWN_SIGMAS * sigma)
+    return level > NEARLY * deadline or level > grown * _usual(batches)
 
 
 def _not_draining(batches: Sequence[Batch]) -> bool:

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from agent.core.policy import Policy
     from agent.core.query import Query
 
-#: Batches after which the learned fixed cost is worth a hint to the spiral's own fit.
-KNOWN_BATCHES: Final = 8
 #: An end this long after the deadline was not the supervisor's: nothing ran, or nobody heard.
 LATEST_SHARE: Final = 1.5
 
@@ -93,7 +91,6 @@ def commits(query: Query, batch: Progress, policy: Policy) -> None:
         if batch.batch_id is not None and batch.batch_id == query.spiral.open_batch_id:
             query.spiral.forget_open()
         return
-    known = query.capacity.batches >= KNOWN_BATCHES
     upcoming = None if main is None or ratio is None or main.limit is None else main.limit * ratio
     spiral.judge(
         query.spiral,
@@ -102,8 +99,7 @@ def commits(query: Query, batch: Progress, policy: Policy) -> None:
             target_seconds=settings.target_seconds,
             trigger_seconds=query.trigger_seconds,
             limit_rows=upcoming,
-            fixed_seconds=query.capacity.fixed_cost if known else None,
-            sigma=query.capacity.sigma if known else 0.0,
+            sigma=query.capacity.cautious_sigma,
         ),
     )
 
@@ -189,7 +185,7 @@ def spiral_phase(query: Query, lag: LagState) -> SpiralPhase:
 
 def spiral_gain(query: Query, phase: SpiralPhase) -> float | None:
     """The loop's gain: of its arrivals, or, where its cost drifts, of one batch over the last."""
-    gain, growth = query.spiral.gain, query.spiral.growth
+    gain, growth = spiral.gain(query.spiral), query.spiral.growth
     if phase == "spiralling" and gain is not None and growth is not None:
         return max(gain, growth)
     return gain

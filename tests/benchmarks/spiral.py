@@ -27,17 +27,23 @@ LOOK_ALIKES = (
     "step",
     "draining spike",
     "planned restart",
+    "catch-up",
     "limited backlog",
     "idle night",
     "noise",
 )
-#: A lead of three batches is asked for where growth takes that long: where someone who is told the
-#: plant and the load of each moment, but not the future, would have foreseen the time-out at least
-#: so many batches before it: the three ahead, and two in which to see it.
+#: A lead of three batches is asked for where growth takes that long: where the first time-out comes
+#: so many batches after the last one that took about as long as usual, the three ahead and two in
+#: which to see it.
 LEAD = 3
-FORESEEABLE = LEAD + 2
-HORIZON = 8
+LONG_ENOUGH = LEAD + 2
+AS_USUAL = 1.5
+CALM_BATCHES = 20
 UNLIMITED = 10**9
+#: A look-alike holds under so many other noises; a case is drawn again until its label holds.
+OTHER_SEEDS = 2
+OTHER_NOISE = 7_919
+MOST_DRAWS = 200
 
 
 @dataclass
@@ -59,7 +65,7 @@ class Outcome:
     case: Case
     timeout: int | None  # index of the first attempt that was timed out
     alarm: int | None  # index of the last attempt that had ended when the alarm came
-    foreseeable: int | None  # batches before the time-out from which it could be foreseen
+    growth: int | None  # batches from the last one of usual length to the time-out
     attempts: int
     worst_seconds: float
     phases: Counter[str]
@@ -72,7 +78,7 @@ class Outcome:
 
     @property
     def needs_lead(self) -> bool:
-        return self.foreseeable is not None and self.foreseeable >= FORESEEABLE
+        return self.growth is not None and self.growth >= LONG_ENOUGH
 
 
 def constant(value: float) -> Series:
@@ -80,7 +86,9 @@ def constant(value: float) -> Series:
 
 
 def ramp(start: float, end: float, begin: float, seconds: float, steps: int = 60) -> Series:
-    """From one value to another in small steps, then flat."""
+    """From one value to another in small steps, or at once, then flat."""
+    if seconds <= 0.0:
+        return blocks((0.0, start), (begin, end))
     times, values = [0.0], [start]
     for step in range(1, steps + 1):
         times.append(begin + seconds * step / steps)
@@ -105,8 +113,55 @@ def jitter(series: Series, sigma: float, every: float, until: float, rng: random
 
 
 def make(kind: str, seed: int) -> Case:
-    """A case of a kind; all that can vary does."""
-    rng = random.Random(f"{kind}/{seed}")
+    """A case of a kind; all that can vary does, and the label holds.
+
+    A spiral times out, whatever its shape; a look-alike never does, under other noise neither.
+    """
+    for attempt in range(MOST_DRAWS):
+        case = _draw(kind, seed, random.Random(f"{kind}/{seed}/{attempt}"))
+        if _label_holds(case):
+            return case
+    raise RuntimeError(f"no {kind} in {MOST_DRAWS} draws of seed {seed}")
+
+
+def _label_holds(case: Case) -> bool:
+    if case.spiral:
+        return _first_timeout(case, case.seed) is not None
+    return all(
+        _first_timeout(case, case.seed + OTHER_NOISE * other) is None
+        for other in range(1 + OTHER_SEEDS)
+    )
+
+
+def _first_timeout(case: Case, seed: int) -> int | None:
+    """Which attempt is killed first, with nobody watching; None where none is."""
+    count = 0
+
+    class Counting:
+        limit_rows = case.scenario.initial_limit_rows
+
+        def started(self, second: float) -> None: ...
+
+        def ended(self, attempt: plant.Attempt) -> None:
+            nonlocal count
+            if attempt.killed:
+                raise _TimedOut
+            count += 1
+
+        def idle(self, second: float, until: float) -> None: ...
+
+    try:
+        _run_plant(case, _noise(case, seed), Counting(), None)
+    except _TimedOut:
+        return count
+    return None
+
+
+class _TimedOut(Exception):  # noqa: N818
+    """The first attempt was killed: nothing later matters."""
+
+
+def _draw(kind: str, seed: int, rng: random.Random) -> Case:
     throughput = 10 ** rng.uniform(2.5, 5.0)
     fixed = rng.uniform(0.5, 4.0)
     load = rng.uniform(0.2, 0.65)
@@ -116,102 +171,93 @@ def make(kind: str, seed: int) -> Case:
     calm = rng.uniform(240.0, 700.0)
     steady = max(fixed / (1 - load), trigger)
     deadline = max(deadline, 6.0 * steady)
-    arrivals, mu, cost = constant(load * throughput), constant(throughput), constant(fixed)
+    base = load * throughput
+    arrivals, mu, cost = constant(base), constant(throughput), constant(fixed)
     limit, congestion, backlog = UNLIMITED, None, 0
     duration = calm + 1800.0
     restarts: list[tuple[float, float]] = []
     poison = None
     jitter_sigma = rng.choice([0.0, 0.0, 0.1, 0.25])
-    spiral = kind in SPIRALS
+    sudden = rng.random() < 0.3
     if kind == "arrivals rise":
         high = rng.uniform(1.1, 2.2)
-        arrivals = ramp(load * throughput, high * throughput, calm, rng.uniform(0.0, 1200.0))
+        rise = 0.0 if sudden else rng.uniform(0.0, 1200.0)
+        arrivals = ramp(base, high * throughput, calm, rise)
         duration = calm + 3600.0
     elif kind == "throughput falls":
         low = load / rng.uniform(1.1, 2.5)
-        mu = ramp(throughput, low * throughput, calm, rng.uniform(0.0, 1200.0))
+        fall = 0.0 if sudden else rng.uniform(0.0, 1200.0)
+        mu = ramp(throughput, low * throughput, calm, fall)
         duration = calm + 3600.0
     elif kind == "fixed cost grows":
         goal = deadline * (1 - load) * rng.uniform(1.15, 2.0)
-        cost = ramp(fixed, goal, calm, rng.uniform(300.0, 2400.0))
+        growth = 0.0 if sudden else rng.uniform(300.0, 2400.0)
+        cost = ramp(fixed, goal, calm, growth)
         duration = calm + 4500.0
     elif kind == "congestion":
         # The steady batch lies at the edge; a rise of arrivals pushes it over.
         load = rng.uniform(0.3, 0.5)
-        congestion = load * throughput * steady * rng.uniform(2.0, 6.0)
-        arrivals = ramp(
-            load * throughput,
-            load * throughput * rng.uniform(2.0, 3.0),
-            calm,
-            rng.uniform(100.0, 1500.0),
-        )
+        base = load * throughput
+        congestion = base * steady * rng.uniform(2.0, 6.0)
+        arrivals = ramp(base, base * rng.uniform(2.0, 3.0), calm, rng.uniform(100.0, 1500.0))
         duration = calm + 3600.0
     elif kind == "poison batch":
         poison = rng.randrange(15, 60)
         duration = 6.0 * deadline + 70.0 * max(steady, 1.0) + 600.0
     elif kind == "step":
         after = rng.uniform(load, 0.8)
-        arrivals = blocks((0.0, load * throughput), (calm, after * throughput))
-        sigma = min(sigma, 0.2)
+        arrivals = blocks((0.0, base), (calm, after * throughput))
         deadline = max(deadline, 2.5 * max(fixed / (1 - after), trigger))
     elif kind == "draining spike":
         height, length = rng.uniform(1.0, 3.0), rng.uniform(5.0, 90.0)
-        arrivals = blocks(
-            (0.0, load * throughput),
-            (calm, height * throughput),
-            (calm + length, load * throughput),
-        )
-        sigma = min(sigma, 0.2)
         if rng.random() < 0.6:
             limit = round(throughput * rng.uniform(0.2, 0.4) * deadline)
-            limit = max(limit, round(1.3 * load * throughput * steady / (1 - load)))
+            limit = max(limit, round(1.3 * base * steady / (1 - load)))
         else:  # nothing holds it back, so it must be small beside the deadline
             length = min(length, 0.15 * deadline / height)
-            arrivals = blocks(
-                (0.0, load * throughput),
-                (calm, height * throughput),
-                (calm + length, load * throughput),
-            )
+        arrivals = blocks((0.0, base), (calm, height * throughput), (calm + length, base))
     elif kind == "planned restart":
         restarts = [
             (calm + rng.uniform(0.0, 1500.0), rng.uniform(10.0, 400.0))
             for _ in range(rng.randrange(1, 4))
         ]
         restarts.sort()
-        limit = round(throughput * rng.uniform(0.2, 0.5) * (deadline - fixed))
         load = min(load, 0.5)
-        limit = max(limit, round(1.3 * load * throughput * steady / (1 - load)))
-        arrivals = constant(load * throughput)
+        base = load * throughput
+        limit = round(throughput * rng.uniform(0.2, 0.5) * (deadline - fixed))
+        limit = max(limit, round(1.3 * base * steady / (1 - load)))
+        arrivals = constant(base)
         if rng.random() < 0.4:
             limit = UNLIMITED
             most = 0.35 * deadline / load
             restarts = [(at, min(down, most)) for at, down in restarts]
-        sigma = min(sigma, 0.2)
+    elif kind == "catch-up":
+        # The first thing it sees after a start is what came while it was down.
+        load = min(load, 0.6)
+        base = load * throughput
+        arrivals = constant(base)
+        limit = round(throughput * rng.uniform(0.2, 0.55) * (deadline - fixed))
+        limit = max(limit, round(1.3 * base * steady / (1 - load)))
+        backlog = round(limit * rng.uniform(1.0, 60.0))
     elif kind == "limited backlog":
-        wanted = rng.uniform(0.15, 0.55) * deadline
-        wanted = max(wanted, 1.3 * fixed)
+        wanted = max(rng.uniform(0.15, 0.55) * deadline, 1.3 * fixed)
         limit = max(round((wanted - fixed) * throughput), 1)
         held = limit / max(wanted, trigger)
-        arrivals = ramp(
-            0.7 * held, rng.uniform(1.1, 2.5) * held, calm, rng.choice([0.0, 300.0, 900.0])
-        )
-        sigma = min(sigma, 0.2)
+        rise = rng.choice([0.0, 300.0, 900.0])
+        arrivals = ramp(0.7 * held, rng.uniform(1.1, 2.5) * held, calm, rise)
     elif kind == "idle night":
         night = rng.uniform(600.0, 3600.0)
-        arrivals = blocks(
-            (0.0, load * throughput),
-            (calm, 0.0),
-            (calm + night, load * throughput * rng.uniform(0.5, 1.2)),
-        )
+        arrivals = blocks((0.0, base), (calm, 0.0), (calm + night, base * rng.uniform(0.5, 1.2)))
         duration = calm + night + 1200.0
         jitter_sigma = 0.0
-        sigma = min(sigma, 0.3)
     else:  # noise
         sigma = 0.5
-        load = rng.uniform(0.2, 0.5)
+        load = rng.uniform(0.2, 0.6)
         arrivals = constant(load * throughput)
-        deadline = max(deadline, 12.0 * max(fixed / (1 - load), trigger))
+        deadline = max(deadline, 10.0 * max(fixed / (1 - load), trigger))
         duration = calm + 3600.0
+    if kind in SPIRALS and rng.random() < 0.3:  # a limit, but one that lets too much in
+        limit = round(throughput * deadline * rng.uniform(1.3, 4.0))
     if rng.random() < 0.5 and kind not in ("planned restart", "idle night"):
         every = rng.uniform(1.0, 30.0)
         arrivals = jitter(arrivals, jitter_sigma, every, duration, rng)
@@ -230,7 +276,21 @@ def make(kind: str, seed: int) -> Case:
         batch_timeout_seconds=deadline,
         restart_seconds=rng.uniform(5.0, 60.0),
     )
-    return Case(kind, spiral, scenario, seed, restarts, poison)
+    return Case(kind, kind in SPIRALS, scenario, seed, restarts, poison)
+
+
+def _noise(case: Case, seed: int) -> plant.Noise:
+    sigma = case.scenario.noise_sigma
+    if case.poison is None:
+        return plant.Noise(sigma, seed)
+    return _Poisoned(sigma, seed, case.poison)
+
+
+def _run_plant(case: Case, noise: plant.Noise, ear: Any, live: _Stoppable | None) -> None:
+    if case.restarts:
+        run_with_restarts(case, noise, ear, live)
+    else:
+        plant.run(case.scenario, noise, ear)
 
 
 class _Poisoned(plant.Noise):
@@ -288,54 +348,32 @@ def run(case: Case) -> Outcome:
         def idle(self, second: float, until: float) -> None:
             watched.idle(second, until)
 
-    noise = (
-        plant.Noise(scenario.noise_sigma, case.seed)
-        if case.poison is None
-        else _Poisoned(scenario.noise_sigma, case.seed, case.poison)
-    )
-    if case.restarts:
-        run_with_restarts(case, noise, Noting(), live)
-    else:
-        plant.run(scenario, noise, Noting())
+    _run_plant(case, _noise(case, case.seed), Noting(), live)
     killed = next((i for i, a in enumerate(ended) if a.killed), None)
     return Outcome(
         case,
         killed,
         first[0] if first else None,
-        foreseeable(case, ended, killed),
+        growth(case, ended, killed),
         len(ended),
         max((a.seconds for a in ended), default=0.0),
         phases,
     )
 
 
-def foreseeable(case: Case, ended: list[plant.Attempt], killed: int | None) -> int | None:
-    """Since how many batches the first time-out could be foreseen by who knows the present."""
+def growth(case: Case, ended: list[plant.Attempt], killed: int | None) -> int | None:
+    """How many batches growth took; None where nothing grew: no time-out, or one poison batch."""
     if killed is None or case.poison is not None:
         return None
+    calm = sorted(a.seconds for a in ended[: max(min(CALM_BATCHES, killed // 2), 1)])
+    usual = calm[len(calm) // 2]
     index = killed
-    while index > 0 and _foreseen(case.scenario, ended[index - 1]):
+    while index > 0 and ended[index - 1].seconds > AS_USUAL * usual:
         index -= 1
-    return killed - index + 1
+    return killed - index
 
 
-def _foreseen(scenario: Scenario, attempt: plant.Attempt) -> bool:
-    """Whether the loop, run on from the end of a batch without noise or change, times out."""
-    now, before, left = attempt.end_seconds, attempt.start_seconds, attempt.backlog_rows
-    arrival = scenario.arrival_rows_per_second.at(now)
-    backlog = float(left)
-    seconds = attempt.seconds
-    for _ in range(HORIZON):
-        there = backlog + arrival * max(seconds, scenario.trigger_seconds)
-        rows = min(there, float(scenario.initial_limit_rows))
-        backlog = there - rows
-        seconds = scenario.seconds(rows, max(now, before))
-        if seconds > (scenario.batch_timeout_seconds or math.inf):
-            return True
-    return False
-
-
-def run_with_restarts(case: Case, noise: plant.Noise, ear: Any, live: _Stoppable) -> None:
+def run_with_restarts(case: Case, noise: plant.Noise, ear: Any, live: _Stoppable | None) -> None:
     """The plant of ``plant.run``, stopped by its operator now and then, batches or no batches."""
     scenario = case.scenario
     arrivals = plant.Arrivals(scenario.arrival_rows_per_second, scenario.initial_backlog_rows)
@@ -355,7 +393,8 @@ def run_with_restarts(case: Case, noise: plant.Noise, ear: Any, live: _Stoppable
         if planned and now + min(seconds, timeout) > planned[0][0]:
             at, down = planned.pop(0)
             at = max(at, now)
-            live.stopped(at, batch_id, at - now)
+            if live is not None:
+                live.stopped(at, batch_id, at - now)
             replayed_rows = rows
             now = at + down
             ear.started(now)
@@ -435,7 +474,7 @@ def report(outcomes: list[Outcome], *, show: bool) -> bool:
             for o in bad:
                 print(
                     f"    seed {o.case.seed}: timeout {o.timeout} alarm {o.alarm}"
-                    f" foreseeable {o.foreseeable} of {o.attempts},"
+                    f" growth {o.growth} of {o.attempts},"
                     f" deadline {o.case.scenario.batch_timeout_seconds:.0f},"
                     f" worst {o.worst_seconds:.0f} s, sigma {o.case.scenario.noise_sigma}"
                 )
@@ -446,7 +485,7 @@ def report(outcomes: list[Outcome], *, show: bool) -> bool:
     false = [o for o in quiet if o.alarm is not None]
     print(
         f"spirals: {len(spirals)} timed out, {sum(o.alarm is not None for o in spirals)} alarmed; "
-        f"{len(led)} of {len(asked)} foreseeable {FORESEEABLE} batches ahead were led by "
+        f"{len(led)} of {len(asked)} whose growth took {LONG_ENOUGH} batches or more were led by "
         f"{LEAD} or more"
     )
     print(f"look-alikes: {len(false)} false alarms in {len(quiet)}")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from agent.core.policy import Policy, QueryPolicy
-from agent.core.spiral import Batch, Spiral, Surroundings, arrival_rates, judge, timed_out
+from agent.core.spiral import Batch, Spiral, Surroundings, arrival_rates, gain, judge, timed_out
 from tests.benchmarks.spiral import LOOK_ALIKES, SPIRALS, make, run
 from tests.core.test_fleet import World
 
@@ -26,7 +26,7 @@ def loop(
         time = start + seconds
         state.commit(Batch(start, seconds, rows, None, 0.0))
         deadline, limit = around.get("deadline", 60.0), around.get("limit")
-        judge(state, Surroundings(deadline, 5.0, 0.0, limit, fixed))
+        judge(state, Surroundings(deadline, 5.0, 0.0, limit, 0.05))
         durations.append(seconds)
         if state.spiralling or seconds > 60.0:
             break
@@ -39,7 +39,7 @@ def loop(
 def test_a_loop_runs_away_from_a_gain_of_one_on(load: float, spirals: bool) -> None:
     state, durations = loop(load * 1000.0, 1000.0, 1.0, 60)
     assert state.spiralling == spirals
-    assert state.gain == pytest.approx(load, rel=0.25)
+    assert gain(state) == pytest.approx(load, abs=0.25)  # one size tells little of its parts
     if spirals:
         left, seconds = 0, durations[-1]
         while seconds <= 60.0:
@@ -134,29 +134,27 @@ def test_arrivals_under_a_limit_need_the_backlog() -> None:
     limited = [Batch(10.0 * k, 9.0, 100.0, 100.0, None) for k in range(5)]
     assert arrival_rates(limited) == []
     told = [Batch(10.0 * k, 9.0, 100.0, 100.0, 500.0 * k) for k in range(5)]
-    assert [rate for *_, rate in arrival_rates(told)] == [60.0] * 4
+    assert [rate for _, rate in arrival_rates(told)] == [60.0] * 4
 
 
 @pytest.mark.timeout(300)
 def test_labelled_scenarios() -> None:
     """A small share of ``python -m tests.benchmarks.spiral``, on seeds of its own."""
-    false = quiet = 0
+    false = 0
     for kind in LOOK_ALIKES:
-        for seed in range(3):
+        for seed in range(4):
             outcome = run(make(kind, 900 + seed))
-            if outcome.timeout is None:
-                quiet += 1
-                false += outcome.alarm is not None
-    assert quiet >= 12
+            assert outcome.timeout is None  # or it is none
+            false += outcome.alarm is not None
     assert false <= 1
-    spirals, asked, led = 0, 0, 0
+    asked, led = 0, 0
     for kind in SPIRALS:
-        for seed in range(3):
+        for seed in range(4):
             outcome = run(make(kind, 900 + seed))
-            spirals += outcome.timeout is not None
-            assert (outcome.alarm is not None) == (outcome.timeout is not None)
+            assert outcome.timeout is not None
+            assert outcome.alarm is not None
             if outcome.needs_lead:
                 asked += 1
                 led += (outcome.lead or 0) >= 3
-    assert spirals >= 12
-    assert led >= 0.6 * asked
+    assert asked >= 8
+    assert led >= 0.75 * asked
