@@ -18,11 +18,12 @@ from agent.service import log, memory
 from agent.service.access import Gate, TokenFileError, Tokens
 from agent.service.app import Service
 from agent.service.auditor import Auditor
-from agent.service.config import ConfigError, load
+from agent.service.config import ConfigError, is_loopback, load
 from agent.service.event_logs import EventLogs
 from agent.service.kafka_watch import KafkaWatch
 from agent.service.keeper import Keeper
 from agent.service.recorder import Recorder
+from agent.service.stages import Stages
 from agent.service.store import Store, StoreInUse, StoreUnusable
 from agent.service.timers import Certificate, Timers
 from agent.sources import kafka
@@ -49,6 +50,7 @@ def run(flags: Mapping[str, str], environ: Mapping[str, str], config_file: str |
         _log.warning(notice)
     tokens = _tokens(settings)
     tls = _tls(settings)
+    brokers = _brokers(settings)
     listening = _bind(settings)
     with contextlib.ExitStack() as held:
         held.callback(listening.close)
@@ -98,8 +100,14 @@ def run(flags: Mapping[str, str], environ: Mapping[str, str], config_file: str |
         logs = EventLogs(settings.event_log_dirs, keeper, time.time)
         timers = Timers(
             service,
-            kafka=_kafka(settings, keeper),
+            kafka=None if brokers is None else _watch(brokers, keeper, settings),
             event_logs=logs if settings.event_log_dirs else None,
+            stages=Stages(
+                lambda: keeper.fleet,
+                settings.spark_ui_hosts,
+                own_machine_only=is_loopback(settings.host),
+                clock=time.time,
+            ),
             tokens=tokens,
             certificate=certificate,
             driver_process=settings.driver_process,
@@ -224,7 +232,7 @@ def _store(settings: Settings) -> Store:
         raise ConfigError(f"state_dir: {error}") from None
 
 
-def _kafka(settings: Settings, keeper: Keeper) -> KafkaWatch | None:
+def _brokers(settings: Settings) -> kafka.Brokers | None:
     if settings.kafka_bootstrap_servers is None:
         return None
     file = settings.kafka_options_file
@@ -235,10 +243,12 @@ def _kafka(settings: Settings, keeper: Keeper) -> KafkaWatch | None:
     except ValueError as error:  # not UTF-8, too
         raise ConfigError(f"kafka_options_file: {error}") from None
     try:
-        brokers = kafka.Brokers(settings.kafka_bootstrap_servers, options)
+        return kafka.Brokers(settings.kafka_bootstrap_servers, options)
     except ValueError as error:
-        raise ConfigError(f"kafka_bootstrap_servers: {error}") from None
-    keeper.fleet.keep_offsets()
+        raise ConfigError(str(error)) from None
+
+
+def _watch(brokers: kafka.Brokers, keeper: Keeper, settings: Settings) -> KafkaWatch:
     return KafkaWatch(
         lambda: keeper.fleet,
         brokers,

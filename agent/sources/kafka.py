@@ -51,13 +51,14 @@ class Brokers:
     """One cluster. Blocking calls with a bounded time: for a thread of their own."""
 
     def __init__(self, bootstrap_servers: str, options: Mapping[str, str]) -> None:
-        """Raises ValueError where the extra is missing or an option is wrong."""
+        """Raises ValueError, naming the key, where the extra is missing or an option is wrong."""
         try:
             from confluent_kafka import KafkaException
             from confluent_kafka.admin import AdminClient
         except ImportError:
             raise ValueError(
-                "asking Kafka's brokers needs confluent-kafka: pip install 'weir-agent[kafka]'"
+                "kafka_bootstrap_servers: asking brokers needs confluent-kafka: pip install "
+                "'weir-agent[kafka]'"
             ) from None
         self._failure = KafkaException
         self._bootstrap = bootstrap_servers
