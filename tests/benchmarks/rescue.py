@@ -29,6 +29,7 @@ from pathlib import Path
 import msgspec
 
 from tests.checkpoint.kills import (
+    CHEAP,
     POINTS,
     Driver,
     contents,
@@ -54,14 +55,8 @@ FILES = 10
 LIMIT, LIMIT_AFTER = 3, 5  # files a batch, before and after the rescue
 #: A driver is started anew for another version after so many runs of queries.
 RUNS_PER_DRIVER = 12
-SETTINGS = {
-    # More than the two cores, so that a kill can hit when some partitions have committed.
-    "spark.sql.shuffle.partitions": "3",
-    # A few rows a batch are not worth compiling for.
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-}
+#: More partitions than cores, so that a kill can hit when some of them have committed.
+SETTINGS = {**CHEAP, "spark.sql.shuffle.partitions": "3"}
 
 
 class Cell(msgspec.Struct, frozen=True, order=True):

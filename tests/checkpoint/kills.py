@@ -28,6 +28,12 @@ DRIVER = Path(__file__).with_name("driver.py")
 STORES = ("hdfs", "rocksdb", "changelog", "changelog-v2")
 #: Where a kill can hit, by what is on the disk then.
 POINTS = ("between batches", "planning", "before state", "some state", "all state")
+#: For a driver whose batches hold a few rows: these are not worth compiling for.
+CHEAP = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+}
 _EPOCH = 1767225600
 
 

@@ -5,6 +5,7 @@ A dozen of what ``python -m tests.benchmarks.rescue`` does by the hundred.
 
 import random
 import shutil
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -17,9 +18,11 @@ from agent.checkpoint.savepoint import take_savepoint
 from agent.checkpoint.sink import advise_rollback
 from tests.checkpoint.build import killed_at, tree
 from tests.checkpoint.kills import (
+    CHEAP,
     Driver,
     contents,
     fairly,
+    fill_topics,
     finish,
     finish_rescued,
     make_input,
@@ -30,13 +33,15 @@ from tests.checkpoint.kills import (
     take_kills,
 )
 from tests.checkpoint.test_rescue_rules import plan
+from tests.kafka.broker import connector
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 
 @pytest.fixture(scope="module")
-def driver(tmp_path_factory):
-    with Driver(tmp_path_factory.mktemp("driver") / "log") as running:
+def driver(kafka_jars, tmp_path_factory):
+    settings = {**CHEAP, "spark.jars": connector(version("pyspark"))}
+    with Driver(tmp_path_factory.mktemp("driver") / "log", settings=settings) as running:
         yield running
 
 
@@ -46,16 +51,29 @@ def source(tmp_path_factory):
 
 
 @pytest.mark.parametrize(
-    ("operator", "store"),
+    ("reads", "operator", "store"),
     [
-        ("aggregation", "hdfs"),
-        ("aggregation", "rocksdb"),
-        ("join", "changelog"),
-        ("window", "changelog-v2"),
+        ("files", "aggregation", "hdfs"),
+        ("kafka", "aggregation", "rocksdb"),
+        ("files", "join", "changelog"),
+        ("files", "window", "changelog-v2"),
     ],
 )
-def test_killed_and_rescued_and_copied_under_load(driver, source, tmp_path, operator, store):
+def test_killed_and_rescued_and_copied_under_load(
+    driver,
+    source,
+    request,
+    tmp_path,
+    reads,
+    operator,
+    store,
+):
     order = make_order(tmp_path, source, operator, store, limit=4)
+    if reads == "kafka":
+        running = request.getfixturevalue("broker")
+        topic = f"{operator}-{store}"
+        fill_topics(running, topic, source)
+        order |= {"kafka": running.bootstrap, "topic": topic, "unit_rows": 10}
     savepoints = []
 
     def copy_it():
@@ -169,6 +187,12 @@ def test_a_file_sink_that_holds_the_batch_and_one_that_is_rolled_back(driver, so
     for path in advice.data_files:
         Path(path.removeprefix("file://")).unlink()
     assert driver.ask({"table": order})["rows"] == 60
+    shutil.copytree(to / "ck", tmp_path / "again")
+    anew = {**order, "checkpoint": str(tmp_path / "again"), "parquet": str(tmp_path / "anew")}
+    assert "error" not in driver.ask({"run": anew})
+    assert driver.ask({"table": anew}) == {"rows": 60, "distinct": 60}, (
+        "an empty sink gets the rest"
+    )
     restored = {**order, "checkpoint": str(to / "ck"), "limit": 2}
     assert "error" not in driver.ask({"run": restored})
     assert driver.ask({"table": order}) == truth

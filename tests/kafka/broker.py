@@ -6,7 +6,7 @@
         broker.end_offsets("orders")  # {0: 1, 1: 0, 2: 1}
 
 Its jars come from ``make kafka``. A broker keeps its port and its data through ``kill`` and
-``restart``. Fixtures are in tests/kafka/conftest.py.
+``restart``. Fixtures are in tests/conftest.py.
 """
 
 from __future__ import annotations
