@@ -8,12 +8,12 @@ ARG BASE=python:3.12.11-slim-bookworm
 FROM ${BASE} AS build
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PYTHONDONTWRITEBYTECODE=1
 WORKDIR /src
-COPY requirements/build.txt requirements/agent.txt requirements/
+COPY requirements/build.txt requirements/image.txt requirements/
 # Two environments: what builds, and what runs, which gets neither pip nor setuptools.
 RUN python -m venv /opt/build \
  && /opt/build/bin/pip install --require-hashes -r requirements/build.txt \
  && python -m venv --without-pip /opt/weir \
- && /opt/build/bin/pip --python /opt/weir/bin/python install --require-hashes --only-binary :all: -r requirements/agent.txt
+ && /opt/build/bin/pip --python /opt/weir/bin/python install --require-hashes --only-binary :all: -r requirements/image.txt
 COPY pyproject.toml README.md LICENSE ./
 COPY spark_listener spark_listener
 COPY agent agent

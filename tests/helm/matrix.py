@@ -84,6 +84,17 @@ MATRIX: dict[str, Values] = {
         "extraVolumes": [{"name": "logs", "persistentVolumeClaim": {"claimName": "spark-logs"}}],
         "extraVolumeMounts": [{"name": "logs", "mountPath": "/logs", "readOnly": True}],
     },
+    "shared-kafka": {
+        "config": {"kafka_bootstrap_servers": "kafka.kafka.svc:9092"},
+        "networkPolicy": {
+            "egress": [
+                {
+                    "to": [{"namespaceSelector": {"matchLabels": {"name": "kafka"}}}],
+                    "ports": [{"port": 9092, "protocol": "TCP"}],
+                }
+            ]
+        },
+    },
     "sidecar": {"mode": "sidecar"},
     "sidecar-loopback": {
         "mode": "sidecar",

@@ -200,7 +200,7 @@ def test_the_image_holds_the_agent_and_no_build_tools(image: Image) -> None:
         [image.python, "-I", "-c", code], capture_output=True, text=True, check=True
     )
     packages = json.loads(done.stdout)
-    assert {"weir-agent", "weir-spark-listener", "uvicorn"} <= set(packages)
+    assert {"weir-agent", "weir-spark-listener", "uvicorn", "confluent-kafka"} <= set(packages)
     assert not {"pip", "setuptools", "wheel", "pyspark", "pytest"} & set(packages)
     done = subprocess.run(
         [image.root / "opt/weir/bin/weir", "--version"],

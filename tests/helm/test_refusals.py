@@ -80,6 +80,11 @@ CONTRADICTIONS: list[tuple[str, Values, list[str]]] = [
         ["mode=sidecar", "persistence.existingClaim"],
     ),
     (
+        "brokers out of reach",
+        {"config": {"kafka_bootstrap_servers": "kafka:9092"}},
+        ["networkPolicy.egress is empty", "config.kafka_bootstrap_servers", "port: 9092"],
+    ),
+    (
         "a mount of nothing",
         {"extraVolumeMounts": [{"name": "logs", "mountPath": "/logs"}]},
         ['"logs"', "extraVolumes"],

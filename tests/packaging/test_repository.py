@@ -78,7 +78,8 @@ def test_no_large_files() -> None:
 
 
 def test_locks_hold_hashes_and_no_addresses() -> None:
-    for name, fewest in (("agent.txt", 20), ("build.txt", 1), ("run.txt", 20), ("dev.txt", 20)):
+    locks = {"agent.txt": 20, "build.txt": 1, "image.txt": 20, "run.txt": 20, "dev.txt": 20}
+    for name, fewest in locks.items():
         text = (ROOT / "requirements" / name).read_text()
         assert "://" not in text
         entries = re.split(r"\n(?=[a-z0-9])", text.strip())
@@ -95,6 +96,7 @@ def pins(name: str) -> set[str]:
 
 def test_the_tests_run_on_the_versions_that_the_demo_runs_on() -> None:
     assert pins("agent.txt") | pins("build.txt") <= pins("run.txt") <= pins("dev.txt")
+    assert pins("agent.txt") <= pins("image.txt") <= pins("dev.txt")
 
 
 def test_the_lock_covers_what_the_agent_needs() -> None:

@@ -51,6 +51,9 @@ each value by itself is values.schema.json's.
 {{- if and .Values.networkPolicy.enabled .Values.monitor.enabled (not .Values.networkPolicy.from) -}}
 {{- fail "networkPolicy.from is empty, so Prometheus could not scrape: set it to the peers that may, such as [{namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: monitoring}}}], or networkPolicy.enabled=false" -}}
 {{- end -}}
+{{- if and .Values.networkPolicy.enabled .Values.config.kafka_bootstrap_servers (not .Values.networkPolicy.egress) -}}
+{{- fail "networkPolicy.egress is empty, so the agent could not ask the brokers of config.kafka_bootstrap_servers: set it to a rule that lets it, such as [{ports: [{port: 9092}]}], or networkPolicy.enabled=false" -}}
+{{- end -}}
 {{- $volumes := list -}}
 {{- range .Values.extraVolumes -}}{{- $volumes = append $volumes .name -}}{{- end -}}
 {{- range .Values.extraVolumeMounts -}}
