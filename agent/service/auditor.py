@@ -153,7 +153,9 @@ class Auditor:
             )
         )
         job = None
-        if self._every > 0 and local_path(facts.checkpoint_location) is not None:
+        place = facts.checkpoint_location
+        # A relative path would be relative to the driver, wherever that is.
+        if self._every > 0 and (path := local_path(place)) is not None and path.is_absolute():
             job = _Job((facts.application, facts.query), facts.query_id, facts.checkpoint_location)
         if known is not None and known.job == job and known.facts.run_id == facts.run_id:
             return _Audited(

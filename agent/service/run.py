@@ -249,6 +249,7 @@ def _brokers(settings: Settings) -> kafka.Brokers | None:
 
 
 def _watch(brokers: kafka.Brokers, keeper: Keeper, settings: Settings) -> KafkaWatch:
+    keeper.fleet.keep_offsets()
     return KafkaWatch(
         lambda: keeper.fleet,
         brokers,
