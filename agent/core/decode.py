@@ -100,6 +100,7 @@ class OperatorProgress(msgspec.Struct, frozen=True, gc=False):
     bytes: int | None
     commit_seconds: float | None
     dropped_rows: int | None
+    partitions: int | None = None  # of its state
     metrics: dict[str, float] = {}  # the state store's own that tell something, as Spark names them
 
     @property
@@ -441,6 +442,7 @@ def _operator(item: Mapping[str, Any]) -> OperatorProgress:
         bytes=_count(item.get("memoryUsedBytes")),
         commit_seconds=None if commit is None else commit / 1000.0,
         dropped_rows=_count(item.get("numRowsDroppedByWatermark")),
+        partitions=_count(item.get("numShufflePartitions")),
         metrics={
             key: number
             for key, value in told_of(_mapping(item.get("customMetrics")))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, Literal, Protocol
 import msgspec
 
 from agent.core import decide, judge, measure, tell
+from agent.core.alignment import sources_named, summed
 from agent.core.decode import (
     Event,
     HeartbeatEvent,
@@ -27,6 +28,7 @@ from agent.core.query import Query
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from agent.core.alignment import AlignmentView
     from agent.core.decode import Application, Progress
     from agent.core.partitions import PartitionView
     from agent.core.policy import Policy
@@ -92,6 +94,17 @@ class OrderRecord(msgspec.Struct, frozen=True):
     query: str
     what: str  # "mode off", "hold", "release", "limit 500 rows"
     reason: str
+
+
+class StagesWanted(msgspec.Struct, frozen=True):
+    """A query whose stages may be asked for, and where: ``ui_url`` is what its driver says."""
+
+    key: Key
+    application_id: str
+    run_id: str
+    ui_url: str | None
+    batch_id: int | None
+    stateful: bool
 
 
 class UnknownQuery(LookupError):  # noqa: N818
@@ -189,6 +202,7 @@ class Fleet:
         self._keys: dict[str, dict[str, Key]] = {}  # application id → Spark query id → key
         self._offsets: dict[Key, Reading] | None = None  # None: nobody asks
         self._partitions: dict[Key, dict[int, list[PartitionView]]] = {}
+        self._alignments: dict[Key, tuple[str, AlignmentView]] = {}  # by the run they are of
         self._changed: set[str] = set()
         self._forgotten: set[str] = set()
 
@@ -381,6 +395,7 @@ class Fleet:
                 forgotten.add(key)
         for key in forgotten:
             del self._queries[key]
+            self._alignments.pop(key, None)
             self._partitions.pop(key, None)
             if self._offsets is not None:
                 self._offsets.pop(key, None)
@@ -488,9 +503,37 @@ class Fleet:
         """What the consistency audit looks at, of every query."""
         return [tell.facts(query, self._policy) for query in self._queries.values()]
 
+    def stages_wanted(self) -> list[StagesWanted]:
+        """Every query that runs and has ended a batch, with where its stages can be asked for."""
+        return [
+            StagesWanted(
+                key,
+                query.application_id,
+                query.run_id,
+                query.ui_url,
+                query.batch_id,
+                bool(query.operators),
+            )
+            for key, query in self._queries.items()
+            if not query.terminated and query.gone_since_time is None and query.batch_id is not None
+        ]
+
+    def note_alignment(self, key: Key, run_id: str, found: AlignmentView) -> None:
+        """Takes in what the stages of a run's batch waited for. It is not saved."""
+        query = self._queries.get(key)
+        if query is None or query.run_id != run_id:
+            return
+        same = found.batch_id is not None and found.batch_id == query.batch_id
+        stages = sources_named(found.stages, [s.rows for s in query.sources] if same else [])
+        seconds, ratio = summed(stages)
+        view = msgspec.structs.replace(found, stages=stages, seconds=seconds, skew_ratio=ratio)
+        self._alignments[key] = (run_id, view)
+
     def view(self, key: Key, now: float) -> QueryView:
         """One query at ``now``; raises KeyError where there is none."""
-        view = tell.view(self._queries[key], self._policy, now)
+        query = self._queries[key]
+        run_id, alignment = self._alignments.get(key, ("", None))
+        view = tell.view(query, self._policy, now, alignment if run_id == query.run_id else None)
         asked = self._partitions.get(key)
         if not asked:
             return view

@@ -10,6 +10,7 @@ from typing import Final, Literal
 
 import msgspec
 
+from agent.core.alignment import AlignmentView
 from agent.core.partitions import PartitionView
 
 QueryStateName = Literal["idle", "busy", "backpressured", "stalled", "terminated"]
@@ -303,4 +304,6 @@ class QueryView(msgspec.Struct, frozen=True, gc=False):
     missing: list[str]  # what cannot be told, and why, for people
     findings: list[Finding] = []  # of the consistency audit, the worst first
     folder_audited_time: float | None = None  # of the agent's clock; None: not looked into
+    alignment: AlignmentView = AlignmentView()  # what its stages waited for, where that was asked
+    advice: list[str] = []  # what would help, by this query's own figures
     partitions: list[PartitionView] = []  # as the brokers told last; empty where none is asked

@@ -151,6 +151,7 @@ def _operators(query: Query, batch: Progress, policy: Policy) -> None:
         state = query.operators[index]
         state.name, state.rows = operator.name, operator.rows
         state.bytes, state.commit_seconds = operator.bytes, operator.commit_seconds
+        state.partitions = operator.partitions
         told = figures(operator.metrics, batch.batch_id)
         state.commit_phases = told.commit_phases
         state.snapshot_lag_versions = told.snapshot_lag_versions

@@ -38,6 +38,7 @@ class Operator(msgspec.Struct):
     dropped_rows_total: int = 0
     commit_phases: dict[str, float] = {}
     snapshot_lag_versions: int | None = None
+    partitions: int | None = None  # of its state, fixed when the query first started
 
 
 class Query(msgspec.Struct):

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from agent.core import decide, watch
+from agent.core.advice import Costs, StateCost, advise
+from agent.core.alignment import AlignmentView
 from agent.core.judgement import (
     CheckpointView,
     Facts,
@@ -181,8 +183,10 @@ def running_age(query: Query, now: float) -> float | None:
     )
 
 
-def view(query: Query, policy: Policy, now: float) -> QueryView:
-    """Everything for the exporters, at the agent's ``now``."""
+def view(
+    query: Query, policy: Policy, now: float, alignment: AlignmentView | None = None
+) -> QueryView:
+    """Everything for the exporters, at the agent's ``now``; ``alignment`` where it was asked."""
     settings = policy.of(query.application, query.query)
     driver_now = now - query.clock_skew_seconds
     up = not query.terminated and query.gone_since_time is None
@@ -261,6 +265,26 @@ def view(query: Query, policy: Policy, now: float) -> QueryView:
         decisions=query.decisions,
         history=[],
         missing=_missing(query),
+        alignment=alignment or AlignmentView(),
+        advice=advise(_costs(query), alignment),
+    )
+
+
+def _costs(query: Query) -> Costs:
+    """Where the last batch spent its time."""
+    return Costs(
+        batch_id=query.batch_id,
+        batch_seconds=query.batch_seconds,
+        phases=query.phases,
+        operators=[
+            StateCost(o.name, o.commit_seconds, o.partitions, o.commit_phases)
+            for o in query.operators
+        ],
+        sink=query.sink,
+        conf=query.conf,
+        limited=query.batch_limited,
+        asynchronous=query.monitor.asynchronous,
+        stuck_batch_id=query.spiral.open_batch_id if query.spiral.timing_out else None,
     )
 
 

@@ -614,6 +614,25 @@ METRICS: Final[tuple[Metric, ...]] = (
         "arrivals or costs are unknown.",
     ),
     Metric(
+        name="weir_alignment_seconds",
+        kind="gauge",
+        group="checkpoint",
+        unit="seconds",
+        help="What the stages of a batch waited for their slowest tasks.",
+        labels=BY_QUERY,
+        note="Slowest task less the median one, over the batch's stages. Looked at now and then, "
+        "where the driver's REST API may be asked (`spark_ui_hosts`); else absent.",
+    ),
+    Metric(
+        name="weir_task_skew_ratio",
+        kind="gauge",
+        group="checkpoint",
+        unit="ratio",
+        help="Slowest task over the median one, of the stage that waited longest.",
+        labels=BY_QUERY,
+        note="Absent where `weir_alignment_seconds` is.",
+    ),
+    Metric(
         name="weir_replay_amplification_ratio",
         kind="gauge",
         group="checkpoint",

@@ -334,6 +334,8 @@ _VALUE_READERS: Final[dict[str, Callable[[QueryView], float | None]]] = {
     "weir_checkpoint_deadline_eta_seconds": lambda view: view.checkpoint.eta_seconds,
     "weir_checkpoint_bytes": lambda view: view.checkpoint.bytes,
     "weir_spiral_gain": lambda view: view.spiral.gain,
+    "weir_alignment_seconds": lambda view: view.alignment.seconds,
+    "weir_task_skew_ratio": lambda view: view.alignment.skew_ratio,
     "weir_replay_amplification_ratio": lambda view: view.spiral.replay_amplification,
     "weir_checkpoint_failures_consecutive": lambda view: view.checkpoint.failures_consecutive,
     "weir_consistency_folder_audited_timestamp_seconds": lambda view: view.folder_audited_time,

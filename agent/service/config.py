@@ -245,6 +245,15 @@ class Settings(BaseSettings):
         le=86400,
     )
 
+    spark_ui_hosts: list[_Text] = _option(
+        "Queries",
+        ["local"],
+        "Hosts whose Spark web interface may be asked for stages and tasks: names or shell "
+        "patterns. A driver names the address itself, so `local` stands for this machine's own "
+        "addresses, and only while the agent listens to this machine alone. Empty: none. On the "
+        "command line and in the environment parted by commas.",
+        max_length=100,
+    )
     event_log_dirs: list[Path] = _option(
         "Queries",
         [],
@@ -427,9 +436,9 @@ def _structured(key: str, text: str, where: str) -> Any:
         if not all(equals for _, equals, _ in pairs):
             raise ConfigError(f"{where}: {text[:100]!r} is not of the form name=value,name=value")
         return {name.strip(): value.strip() for name, _, value in pairs}
-    if key == "event_log_dirs" and not text.lstrip().startswith("["):
+    if key in {"event_log_dirs", "spark_ui_hosts"} and not text.lstrip().startswith("["):
         return [part.strip() for part in text.split(",") if part.strip()]
-    if key in {"labels", "rules", "event_log_dirs"}:
+    if key in {"labels", "rules", "event_log_dirs", "spark_ui_hosts"}:
         try:
             return json.loads(text)
         except (ValueError, RecursionError) as error:

@@ -22,12 +22,14 @@ if TYPE_CHECKING:
     from agent.service.app import Service
     from agent.service.event_logs import EventLogs
     from agent.service.kafka_watch import KafkaWatch
+    from agent.service.stages import Stages
     from agent.sources.host import DriverProcess
 
 TICK_SECONDS: Final = 1
 FILES_SECONDS: Final = 5
 SAMPLE_SECONDS: Final = 5
 TIDY_SECONDS: Final = 300
+STAGES_SECONDS: Final = 5
 AUDIT_SECONDS: Final = 2
 FOLLOW_SECONDS: Final = 1
 KAFKA_SECONDS: Final = 1
@@ -68,6 +70,7 @@ class Timers:
         certificate: Certificate | None,
         driver_process: DriverProcess,
         event_logs: EventLogs | None = None,
+        stages: Stages | None = None,
         kafka: KafkaWatch | None = None,
         clock: Callable[[], float],
     ) -> None:
@@ -76,6 +79,7 @@ class Timers:
         self._tokens = tokens
         self._certificate = certificate
         self._event_logs = event_logs
+        self._stages = stages
         self._kafka = kafka
         self._drivers = DriverProcesses(driver_process)
         self._own = psutil.Process()
@@ -95,6 +99,8 @@ class Timers:
         add(self._files, "interval", seconds=FILES_SECONDS, id="files")
         add(self._samples, "interval", seconds=SAMPLE_SECONDS, id="samples")
         add(self._audit, "interval", seconds=AUDIT_SECONDS, id="audit")
+        if self._stages is not None and self._stages.enabled:
+            add(self._look_at_stages, "interval", seconds=STAGES_SECONDS, id="stages")
         if self._event_logs is not None:
             add(self._follow, "interval", seconds=FOLLOW_SECONDS, id="event-logs")
         if self._kafka is not None:
@@ -115,6 +121,13 @@ class Timers:
             self._service.tick(now)
         except Exception as error:  # noqa: BLE001 - the next second may be better
             self._rarely.warn(_log.error, "the tick failed", now, exc_info=error)
+
+    async def _look_at_stages(self) -> None:
+        assert self._stages is not None
+        try:
+            await self._stages.look()
+        except Exception as error:  # noqa: BLE001 - the next look may be better
+            self._rarely.warn(_log.error, "the stages failed", self._clock(), exc_info=error)
 
     async def _audit(self) -> None:
         now = self._clock()

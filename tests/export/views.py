@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from agent.core.alignment import Alignment, AlignmentView
 from agent.core.decode import Listener
 from agent.core.fleet import AgentTotals, ListenerView
 from agent.core.judgement import (
@@ -87,6 +88,30 @@ def totals(**changes: Any) -> Totals:
     return msgspec.structs.replace(plain, **changes)
 
 
+WAITED = AlignmentView(
+    batch_id=41,
+    seconds=2.0,
+    skew_ratio=5.0,
+    stages=[
+        Alignment(
+            stage=4,
+            name="start at job.py:3",
+            tasks=3,
+            wait_seconds=2.0,
+            ratio=5.0,
+            partition=2,
+            executor="1",
+            host="worker-2",
+            why="skew",
+            advice="partition 2 took 2.5 s, the median task 0.5 s: spread its hot key",
+            input_rows=None,
+            source=None,
+        )
+    ],
+    looked_time=NOW - 5,
+)
+
+
 def view(query: str = "enrich", application: str = "orders", **changes: Any) -> QueryView:
     """A healthy query under control, with every field known."""
     plain = QueryView(
@@ -142,6 +167,8 @@ def view(query: str = "enrich", application: str = "orders", **changes: Any) -> 
             interval_seconds=5.0,
         ),
         spiral=SpiralView("pressured", 0.4, 1.05),
+        alignment=WAITED,
+        advice=["stage 4: partition 2 took 2.5 s, the median task 0.5 s: spread its hot key"],
         failure=None,
         sources=[source()],
         operators=[operator()],

@@ -1,0 +1,272 @@
+"""Stages asked of a driver: who may be asked, what one that misbehaves costs, where it shows."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from agent.service import stages
+from agent.service.stages import LOCAL, Stages
+from tests.core.test_fleet import KEY, World
+from tests.service.agents import AgentProcess
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from agent.core.alignment import AlignmentView
+
+JOBS = [
+    {
+        "jobId": 7,
+        "jobGroup": "r-1",
+        "status": "SUCCEEDED",
+        "stageIds": [3, 4],
+        "description": "orders<br/>id = q-1<br/>runId = r-1<br/>batch = 5",
+    },
+    {"jobId": 6, "jobGroup": "r-1", "status": "SUCCEEDED", "stageIds": [2], "description": "x"},
+    {"jobId": 8, "jobGroup": "other", "status": "SUCCEEDED", "stageIds": [9]},
+]
+
+
+def tasks(seconds: list[float], rows: list[int], kind: str) -> list[dict[str, Any]]:
+    return [
+        {
+            "partitionId": partition,
+            "duration": 1000 * duration,
+            "status": "SUCCESS",
+            "executorId": "2",
+            "host": "worker-2",
+            "taskMetrics": {kind: {"recordsRead": read}},
+        }
+        for partition, (duration, read) in enumerate(zip(seconds, rows, strict=True))
+    ]
+
+
+ANSWERS: dict[str, Any] = {
+    "/jobs": JOBS,
+    "/stages/3": [{"status": "COMPLETE", "attemptId": 0, "name": "start at job.py:3"}],
+    "/stages/4": [{"status": "COMPLETE", "attemptId": 0, "name": "start at job.py:3"}],
+    "/stages/3/0/taskList": tasks([0.5, 0.6, 0.5], [150, 150, 200], "inputMetrics"),
+    "/stages/4/0/taskList": tasks([0.5, 0.4, 2.5], [10, 10, 480], "shuffleReadMetrics"),
+}
+
+
+class RestServer:
+    """Speaks as a driver's REST API does, or as one that is in trouble."""
+
+    def __init__(self, answer: Callable[[str], tuple[int, bytes] | None]) -> None:
+        asked: list[str] = []
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                asked.append(self.path)
+                said = answer(self.path)
+                if said is None:
+                    return
+                self.send_response(said[0])
+                if said[0] == 302:
+                    self.send_header("Location", "http://127.0.0.1:1/elsewhere")
+                self.send_header("Content-Length", str(len(said[1])))
+                self.end_headers()
+                self.wfile.write(said[1])
+
+            def log_message(self, *_: Any) -> None: ...
+
+        self.asked = asked
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.address = f"http://127.0.0.1:{self._server.server_address[1]}"
+        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join(10)
+
+
+def well(path: str) -> tuple[int, bytes]:
+    """What a driver of batch 5 answers."""
+    place = path.partition("?")[0].removeprefix("/api/v1/applications/local-1")
+    if place in ANSWERS:
+        return 200, json.dumps(ANSWERS[place]).encode()
+    return 404, b"unknown"
+
+
+@pytest.fixture
+def driver() -> Iterator[RestServer]:
+    server = RestServer(well)
+    yield server
+    server.close()
+
+
+class Watched:
+    """A world of one query with six batches, and what asks for its stages."""
+
+    def __init__(self, address: str | None, hosts: list[str], *, own: bool = True) -> None:
+        self.world = World()
+        self.world.send(self.world.driver.started(uiUrl=address))
+        for _ in range(6):
+            self.world.send(self.world.driver.progress(500, 3.0))
+        self.now = self.world.now
+        self.stages = Stages(
+            lambda: self.world.fleet, hosts, own_machine_only=own, clock=lambda: self.now
+        )
+
+    def look(self, rounds: int = 1, pause: float = 0.0) -> AlignmentView:
+        async def go() -> None:
+            for _ in range(rounds):
+                await self.stages.look()
+                self.now += pause
+            await self.stages.close()
+
+        asyncio.run(go())
+        return self.world.view().alignment
+
+
+def test_a_driver_s_stages_show_with_partition_executor_source_and_advice(
+    driver: RestServer,
+) -> None:
+    watched = Watched(driver.address, [LOCAL])
+    found = watched.look()
+    assert found.missing == ""
+    assert found.batch_id == 5
+    assert [one.stage for one in found.stages] == [4, 3]  # the longest wait first
+    slow, even = found.stages
+    assert (slow.partition, slow.executor, slow.host, slow.why) == (2, "2", "worker-2", "skew")
+    assert slow.wait_seconds == pytest.approx(2.0)
+    assert "partition 2" in slow.advice
+    assert even.why == "even"
+    assert even.source == 0  # it read the 500 rows that source 0 gave
+    assert slow.source is None
+    assert found.seconds == pytest.approx(2.1)
+    assert found.skew_ratio == pytest.approx(5.0)
+    assert any("partition 2" in said for said in watched.world.view().advice)
+
+
+@pytest.mark.parametrize(
+    ("hosts", "own", "asked"),
+    [
+        ([LOCAL], True, True),
+        ([LOCAL], False, False),  # others may send events: they could name this machine's own
+        ([], True, False),
+        (["127.0.0.*"], False, True),
+        (["*.spark.svc"], True, False),
+    ],
+)
+def test_only_hosts_that_are_allowed_are_asked(
+    driver: RestServer, hosts: list[str], own: bool, asked: bool
+) -> None:
+    found = Watched(driver.address, hosts, own=own).look()
+    assert bool(driver.asked) == asked
+    assert bool(found.stages) == asked
+    assert asked or "spark_ui_hosts" in found.missing
+
+
+@pytest.mark.parametrize(
+    ("address", "said"),
+    [
+        (None, "spark.ui.enabled"),
+        ("ftp://127.0.0.1/", "none that can be asked"),
+        ("http://user:secret@127.0.0.1:1", "none that can be asked"),
+        ("http://127.0.0.1:99999", "none that can be asked"),
+        ("http://[::1", "none that can be asked"),
+        ("http://169.254.169.254/latest", "does not allow"),
+        ("http://127.0.0.1.evil.example:80", "does not allow"),
+    ],
+)
+def test_addresses_that_are_not_asked_say_why(address: str | None, said: str) -> None:
+    found = Watched(address, [LOCAL]).look()
+    assert found.stages == []
+    assert found.seconds is None
+    assert said in found.missing
+    assert "secret" not in found.missing
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (lambda _: (404, b""), "404"),
+        (lambda _: (302, b""), "302"),
+        (lambda _: (200, b"<html>"), "whole answer"),
+        (lambda _: (200, b'[{"jobId": 1, "sta'), "whole answer"),
+        (lambda _: (200, b"[1, null]"), "no finished job"),
+        (lambda _: None, "out of reach"),
+    ],
+)
+def test_a_driver_in_trouble_is_named_and_asked_ever_less_often(
+    answer: Callable[[str], tuple[int, bytes] | None], said: str
+) -> None:
+    server = RestServer(answer)
+    try:
+        watched = Watched(server.address, [LOCAL])
+        assert said in watched.look().missing
+        for batch in range(6, 66):
+            watched.world.send(watched.world.driver.progress(500, 1.5, batch_id=batch))
+            watched.now += 10.0
+            watched.look()
+        assert 3 <= len(server.asked) <= 8  # in ten minutes
+    finally:
+        server.close()
+
+
+def test_a_driver_that_is_slow_holds_nothing_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stages, "LOOK_LIMIT_SECONDS", 0.3)
+
+    def slow(_: str) -> tuple[int, bytes]:
+        time.sleep(1.5)
+        return 200, b"[]"
+
+    server = RestServer(slow)
+    try:
+        began = time.monotonic()
+        assert "too long" in Watched(server.address, [LOCAL]).look().missing
+        assert time.monotonic() - began < 1.2
+    finally:
+        server.close()
+
+
+def test_a_query_is_asked_about_again_only_after_another_batch(driver: RestServer) -> None:
+    watched = Watched(driver.address, [LOCAL])
+    watched.look(rounds=5, pause=60.0)
+    asked = len(driver.asked)
+    watched.world.send(watched.world.driver.progress(500, 1.5))
+    watched.look()
+    assert len(driver.asked) == 2 * asked
+
+
+def test_another_run_has_other_stages(driver: RestServer) -> None:
+    watched = Watched(driver.address, [LOCAL])
+    assert watched.look().stages
+    watched.world.driver.run_id = "r-2"
+    watched.world.send(watched.world.driver.started(uiUrl=driver.address))
+    assert watched.world.view().alignment.stages == []
+
+
+@pytest.mark.timeout(120)
+def test_an_agent_on_loopback_shows_them_everywhere(driver: RestServer, tmp_path: Any) -> None:
+    world = World()
+    world.driver.time = time.time() - 20.0
+    body = world.driver.body(
+        world.driver.started(uiUrl=driver.address),
+        *(world.driver.progress(500, 2.0, batch_id=number) for number in range(6)),
+    )
+    with AgentProcess(tmp_path) as agent:
+        assert agent.post(body).status_code == 200
+        end = time.monotonic() + 60.0
+        found: dict[str, Any] = {}
+        while time.monotonic() < end and not found.get("stages"):
+            time.sleep(0.5)
+            view = agent.http.get(f"/v1/queries/{KEY[0]}/{KEY[1]}").json()["query"]
+            found = view["alignment"]
+        assert found["stages"][0]["partition"] == 2
+        samples = agent.metrics()
+        labels = f'{{application="{KEY[0]}",query="{KEY[1]}"}}'
+        assert samples[f"weir_alignment_seconds{labels}"] == pytest.approx(2.1)
+        assert samples[f"weir_task_skew_ratio{labels}"] == pytest.approx(5.0)
+        assert agent.stop() == 0
