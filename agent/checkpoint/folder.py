@@ -114,7 +114,7 @@ class RemoteFolder:
     def __init__(self, url: str) -> None:
         """Raises CheckpointError where fsspec, or its driver for this address, is missing."""
         try:
-            import fsspec  # type: ignore[import-not-found,unused-ignore]
+            import fsspec
         except ImportError:
             raise CheckpointError(
                 f"{url}: only local folders can be read; for others install fsspec"

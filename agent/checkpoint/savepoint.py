@@ -106,7 +106,8 @@ def _copy_until_whole(
     sleep: Callable[[float], None],
     say: Callable[[str], None],
 ) -> Manifest:
-    reason, seen = "", []
+    reason = ""
+    seen: list[tuple[str, int, float, int]] = []
     for attempt in range(ATTEMPTS):
         if len(seen) >= ATTEMPTS_UNCHANGED and len(set(seen[-ATTEMPTS_UNCHANGED:])) == 1:
             break
