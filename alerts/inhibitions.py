@@ -15,7 +15,11 @@ _NOT_DOWN: Final = tuple(one.name for one in ALERTS if one.name != "WeirAgentDow
 
 
 def _of_queries_but(*names: str) -> tuple[str, ...]:
-    return tuple(name for name in _OF_QUERIES if name not in names)
+    """All alerts on queries but these, and but a loss that is near.
+
+    Whatever led there was told long before; that data is about to be deleted must be told again.
+    """
+    return tuple(name for name in _OF_QUERIES if name not in {*names, "WeirRetentionLossNear"})
 
 
 INHIBITIONS: Final[tuple[Inhibition, ...]] = (
@@ -63,8 +67,19 @@ INHIBITIONS: Final[tuple[Inhibition, ...]] = (
         why="A query that takes nothing falls behind.",
     ),
     Inhibition(
+        sources=("WeirRetentionLossNear",),
+        targets=("WeirRetentionLossAhead", *_BEHIND, "WeirTargetInfeasible"),
+        equal=_QUERY,
+        why="It is about to lose data because it is behind.",
+    ),
+    Inhibition(
         sources=("WeirFallingBehindFast",),
-        targets=("WeirFallingBehind", "WeirNeedsCapacity", "WeirTargetInfeasible"),
+        targets=(
+            "WeirFallingBehind",
+            "WeirNeedsCapacity",
+            "WeirTargetInfeasible",
+            "WeirRetentionLossAhead",
+        ),
         equal=_QUERY,
         why="The same backlog; its runbook asks for the capacity first.",
     ),

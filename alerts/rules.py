@@ -68,7 +68,10 @@ _OF_STATE_ALIVE = f"and {of_query('weir_lag_state')} ({_UP} == 1)"
 _ETA = series("weir_checkpoint_deadline_eta_seconds")
 _BEHIND = series("weir_backlog_seconds")
 _SOON = f"unless {series('weir_estimated_time_to_consume_seconds')} < 3600"
-_SPIRAL = series("weir_spiral_phase", matchers='phase=~"spiralling|timing_out|dead"')
+_SPIRAL = series("weir_spiral_phase", matchers='phase=~"spiralling|timing_out"')
+_TIMING_OUT = series("weir_spiral_phase", phase="timing_out")
+_DEAD = series("weir_spiral_phase", phase="dead")
+_LOSS = series("weir_retention_loss_seconds")
 _FAILED = series("weir_batches_total", result="failed")
 _QUERY = "{{ $labels.application }}/{{ $labels.query }}"
 
@@ -84,11 +87,14 @@ ALERTS: Final[tuple[Alert, ...]] = (
         name="WeirSpiral",
         severity="critical",
         subject="query",
-        expression=f"max without (phase) (max_over_time({_SPIRAL}[5m])) == 1",
+        expression=f"max without (phase) (max_over_time({_SPIRAL}[5m])) == 1"
+        f" or max without (phase) ({_DEAD}) == 1"
+        f" and max without (phase) (max_over_time({_TIMING_OUT}[1d])) == 1",
         hold="0s",
         why="The detector says it only after several batches in a row foresee a time-out, so there "
         "is nothing left to wait for, and each batch that is lost makes the next one larger. Five "
-        "minutes of memory make one page of one spiral, whatever the batches between do.",
+        "minutes of memory make one page of one spiral, whatever the batches between do. A batch "
+        "that was lost for good counts where time-outs led there: else WeirBatchesFailing tells.",
         summary=f"{_QUERY} is in a time-out spiral, or about to be",
         description="Batches grow faster than they are committed: the next ones are killed at "
         "their deadline and start again, larger each time.",
@@ -152,6 +158,32 @@ ALERTS: Final[tuple[Alert, ...]] = (
         dashboard=links.CHECKPOINTS,
     ),
     Alert(
+        name="WeirRetentionLossNear",
+        severity="critical",
+        subject="query",
+        expression=f"min without (source) ({_LOSS}) < 14400",
+        hold="5m",
+        why="What retention deletes is lost for good. Four hours are what it takes to find people, "
+        "to raise the retention or to add capacity. Five minutes let the two rates settle.",
+        summary=f"{_QUERY} is about to lose unread rows",
+        description="At the present rates retention deletes unread rows in "
+        "{{ $value | humanizeDuration }} (0s: it does already).",
+        dashboard=links.QUERY,
+    ),
+    Alert(
+        name="WeirRetentionLossAhead",
+        severity="warning",
+        subject="query",
+        expression=f"min without (source) ({_LOSS}) < 86400",
+        hold="1h",
+        why="Within a day, so within somebody's working hours. An hour leaves out peaks: a backlog "
+        "that grows by day and shrinks by night foresees a loss that does not come.",
+        summary=f"{_QUERY} will lose unread rows within a day",
+        description="At the present rates retention deletes unread rows in "
+        "{{ $value | humanizeDuration }}.",
+        dashboard=links.QUERY,
+    ),
+    Alert(
         name="WeirFallingBehindFast",
         severity="critical",
         subject="query",
@@ -171,8 +203,8 @@ ALERTS: Final[tuple[Alert, ...]] = (
         severity="critical",
         subject="query",
         expression=f"{series('weir_lag_state', state='STALL')} == 1 {_OF_STATE_ALIVE}",
-        hold="10m",
-        why="Five batches that took nothing although there was a backlog make the state. Ten "
+        hold="5m",
+        why="Five batches that took nothing although there was a backlog make the state. Five "
         "minutes leave out a source that is being moved or a topic without a leader.",
         summary=f"{_QUERY} commits batches and takes nothing",
         description="There is a backlog, batches are committed, and none of them holds a row.",
@@ -390,11 +422,15 @@ ALERTS: Final[tuple[Alert, ...]] = (
         severity="warning",
         subject="agent",
         expression=f"increase({series('weir_agent_rejected_events_total', reason='cardinality')}"
-        "[10m]) > 0",
+        "[10m]) > 0"
+        f" or (increase({series('weir_agent_refused_requests_total', reason='full')}[10m]) > 0"
+        f" unless ignoring (reason) {series('weir_agent_state_writable')} == 0)",
         hold="0s",
-        why="The first refused query is one that nobody watches.",
-        summary="A Weir agent knows as many queries as it may",
-        description="Events of further queries are refused, so those are not watched.",
+        why="The first refused query is one that nobody watches. Whole requests are refused where "
+        "all their queries are new. An agent that cannot save refuses too: another alert.",
+        summary="A Weir agent has no room for more",
+        description="It knows as many queries as it may, or holds as many requests as it can: "
+        "events are refused, so what they tell of is not watched.",
         dashboard=links.AGENT,
     ),
     Alert(

@@ -56,7 +56,7 @@ def agent_board(runbooks: str) -> Dashboard:
                     span=3,
                 ),
                 number(
-                    "Judging an event, p99",
+                    "Judging, p99",
                     "Time to take in and judge an event.",
                     AGENTS.quantile(0.99, "weir_agent_event_seconds"),
                     unit="s",

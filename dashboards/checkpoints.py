@@ -58,6 +58,7 @@ def checkpoints(runbooks: str) -> Dashboard:
                     "Unknown where no deadline is configured or no batch runs.",
                     f"max({ONE('weir_batch_running_seconds')})"
                     f" / max({ONE('weir_checkpoint_deadline_seconds')})",
+                    now=True,
                     unit="percentunit",
                     span=6,
                     thresholds=((None, GREEN), (0.8, YELLOW), (1, RED)),
@@ -83,6 +84,7 @@ def checkpoints(runbooks: str) -> Dashboard:
                     "Until a batch passes the deadline: the running one, once it is late, or the "
                     "one that the spiral's projection foresees.",
                     f"min({ONE('weir_checkpoint_deadline_eta_seconds')})",
+                    now=True,
                     unit="s",
                     span=6,
                     none="none on its way",

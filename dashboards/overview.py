@@ -166,6 +166,7 @@ def overview(runbooks: str) -> Dashboard:
                     ],
                     worst_first="Trouble",
                     link=("query", "Open this query", DOWN),
+                    height=9,
                 ),
             ],
         ),

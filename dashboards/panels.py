@@ -133,8 +133,13 @@ def number(
     links: Sequence[builders.DashboardLink] = (),
     none: str = "unknown",
     decimals: int | None = None,
+    now: bool = False,
 ) -> stat.Panel:
-    """The latest value, large, its colour by thresholds; ``none`` stands where there is none."""
+    """The latest value, large, its colour by thresholds; ``none`` stands where there is none.
+
+    ``now``: of this moment alone, for what comes and goes; else the newest of the range, which may
+    be old, with a small graph.
+    """
     panel = (
         stat.Panel()
         .title(title)
@@ -148,9 +153,10 @@ def number(
         .color_mode(common.BigValueColorMode.VALUE)
         .graph_mode(common.BigValueGraphMode.AREA)
         .reduce_options(common_builders.ReduceDataOptions().calcs(["lastNotNull"]))
-        .with_target(_queries([(expression, title)])[0])
         .links(list(links))
     )
+    query = _queries([(expression, title)])[0]
+    panel.with_target(query.instant() if now else query)
     return panel if decimals is None else panel.decimals(decimals)
 
 

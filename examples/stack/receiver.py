@@ -28,6 +28,7 @@ class Notification:
     summary: str
     description: str
     runbook: str
+    labels: dict[str, str]
 
 
 class Receiver:
@@ -76,12 +77,13 @@ class Receiver:
                 words.get("summary", ""),
                 words.get("description", ""),
                 words.get("runbook_url", ""),
+                labels,
             )
             with self._lock:
                 # A group is told whole each time one of it changes.
-                known = (notification.receiver, notification.alert, notification.query)
-                last = [n for n in self._all if (n.receiver, n.alert, n.query) == known][-1:]
-                if last and last[0].status == notification.status:
+                known = (receiver, labels)
+                last = [n.status for n in self._all if (n.receiver, n.labels) == known][-1:]
+                if last == [notification.status]:
                     continue
                 self._all.append(notification)
             if self._told is not None:

@@ -91,6 +91,11 @@ CASES: Final[tuple[Case, ...]] = (
                 q("weir_spiral_phase", phase="timing_out"): "0x130",
                 q("weir_spiral_phase", phase="dead"): "0x130",
             },
+            {  # lost again and again, and never for its time: WeirBatchesFailing
+                q("weir_spiral_phase", phase="spiralling"): "0x130",
+                q("weir_spiral_phase", phase="timing_out"): "0x130",
+                q("weir_spiral_phase", phase="dead"): "0x4 1x120",
+            },
         ),
     ),
     Case(
@@ -150,6 +155,20 @@ CASES: Final[tuple[Case, ...]] = (
         description="The query ended with an exception again before it committed a batch. Each "
         "restart runs the same batch into the same fault.",
         quiet=({q("weir_checkpoint_failures_consecutive"): "0x4 1x4 0x4 1x120"},),
+    ),
+    Case(
+        alert="WeirSpiral",  # given up on: the time-outs that led there are hours ago
+        fires={
+            q("weir_spiral_phase", phase="timing_out"): "0x4 1x2 0x300",
+            q("weir_spiral_phase", phase="dead"): "0x299 1x30",
+        },
+        at=300,
+        labels=_OF_QUERY,
+        summary="orders/enrich is in a time-out spiral, or about to be",
+        description="Batches grow faster than they are committed: the next ones are killed at "
+        "their deadline and start again, larger each time.",
+        quiet=(),
+        silent_at=4,
     ),
     Case(
         alert="WeirDeadlineNear",
@@ -214,6 +233,31 @@ CASES: Final[tuple[Case, ...]] = (
         ),
     ),
     Case(
+        alert="WeirRetentionLossNear",
+        fires={
+            q("weir_retention_loss_seconds", source="0"): "14400x4 14399x120",
+            q("weir_retention_loss_seconds", source="1"): "90000x130",
+        },
+        at=10,
+        labels=_OF_QUERY,
+        summary="orders/enrich is about to lose unread rows",
+        description="At the present rates retention deletes unread rows in 3h 59m 59s (0s: it does "
+        "already).",
+        quiet=(
+            {q("weir_retention_loss_seconds", source="0"): "14400x120"},
+            {q("weir_retention_loss_seconds", source="0"): "9000x3 20000x120"},
+        ),
+    ),
+    Case(
+        alert="WeirRetentionLossAhead",
+        fires={q("weir_retention_loss_seconds", source="0"): "86400x4 86399x120"},
+        at=65,
+        labels=_OF_QUERY,
+        summary="orders/enrich will lose unread rows within a day",
+        description="At the present rates retention deletes unread rows in 23h 59m 59s.",
+        quiet=({q("weir_retention_loss_seconds", source="0"): "86400x140"},),
+    ),
+    Case(
         alert="WeirFallingBehindFast",
         # A second lost each second: 900 s at minute 15, held for five from 16 on.
         fires={q("weir_backlog_seconds"): "0+60x120", **_UP},
@@ -235,12 +279,12 @@ CASES: Final[tuple[Case, ...]] = (
     Case(
         alert="WeirBacklogStuck",
         fires={q("weir_lag_state", state="STALL"): "0x4 1x120", **_UP},
-        at=15,
+        at=10,
         labels={**_OF_QUERY, "state": "STALL"},
         summary="orders/enrich commits batches and takes nothing",
         description="There is a backlog, batches are committed, and none of them holds a row.",
         quiet=(
-            {q("weir_lag_state", state="STALL"): "0x4 1x9 0x100", **_UP},
+            {q("weir_lag_state", state="STALL"): "0x4 1x4 0x100", **_UP},
             {q("weir_lag_state", state="STALL"): "1x120", q("weir_query_up"): "0x120"},
             {q("weir_lag_state", state="ERR"): "1x120", **_UP},
         ),
@@ -524,19 +568,28 @@ CASES: Final[tuple[Case, ...]] = (
             },
         ),
     ),
-    Case(
-        alert="WeirAgentFull",
-        fires={
-            f'weir_agent_rejected_events_total{{{WHERE},reason="cardinality"}}': "0x4 9x120",
-        },
-        at=5,
-        labels={**LABELS, "reason": "cardinality"},
-        summary="A Weir agent knows as many queries as it may",
-        description="Events of further queries are refused, so those are not watched.",
-        quiet=(
-            {f'weir_agent_rejected_events_total{{{WHERE},reason="cardinality"}}': "9x120"},
-            {f'weir_agent_rejected_events_total{{{WHERE},reason="malformed"}}': "0+1x120"},
-        ),
+    *(
+        Case(
+            alert="WeirAgentFull",
+            fires={f'{counter}{{{WHERE},reason="{reason}"}}': "0x4 9x120"},
+            at=5,
+            labels={**LABELS, "reason": reason},
+            summary="A Weir agent has no room for more",
+            description="It knows as many queries as it may, or holds as many requests as it can: "
+            "events are refused, so what they tell of is not watched.",
+            quiet=(
+                {f'{counter}{{{WHERE},reason="{reason}"}}': "9x120"},
+                {f'{counter}{{{WHERE},reason="malformed"}}': "0+1x120"},
+                {
+                    f'weir_agent_refused_requests_total{{{WHERE},reason="full"}}': "0+1x120",
+                    "weir_agent_state_writable" + AGENT: "0x120",
+                },
+            ),
+        )
+        for counter, reason in (
+            ("weir_agent_rejected_events_total", "cardinality"),
+            ("weir_agent_refused_requests_total", "full"),
+        )
     ),
     Case(
         alert="WeirAgentRejectsEvents",

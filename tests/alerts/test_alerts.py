@@ -114,6 +114,17 @@ def test_only_metrics_and_labels_of_the_catalogue() -> None:
         series("weir_query_state", state="nonsense")
 
 
+def test_the_docs_list_every_alert_as_it_is() -> None:
+    text = (ROOT / "docs" / "alerts.md").read_text()
+    rows = re.findall(r"^\| \[(\w+)\]\((\S+)\) \| (\w+) \| .+ \| ([\w ]+) \|$", text, re.MULTILINE)
+    assert [(name, severity, hold) for name, _, severity, hold in rows] == [
+        (alert.name, alert.severity, "at once" if alert.hold == "0s" else alert.hold)
+        for alert in ALERTS
+    ]
+    for _, link, _, _ in rows:
+        assert (ROOT / "docs" / link).is_file(), link
+
+
 def test_every_alert_has_a_case() -> None:
     assert {case.alert for case in CASES} == set(BY_NAME)
 
@@ -170,6 +181,8 @@ def test_silent_just_before_and_firing_just_after(case: Case, tmp_path: Path) ->
         json.dumps(
             {
                 "rule_files": [str(RULES)],
+                # promtool takes groups in any order, and what is recorded must come first.
+                "group_eval_order": ["weir-recordings", "weir-alerts"],
                 "evaluation_interval": f"{case.step_minutes}m",
                 "tests": _unit_tests(case),
             }

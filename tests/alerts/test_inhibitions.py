@@ -190,6 +190,22 @@ def _alert(run: str, name: str, query: str = "", **labels: str) -> dict[str, str
             {("WeirFallingBehindFast", "a")},
         ),
         (
+            "loss",
+            [
+                ("WeirRetentionLossNear", "a"),
+                ("WeirRetentionLossAhead", "a"),
+                ("WeirFallingBehindFast", "a"),
+                ("WeirBatchHung", "b"),
+                ("WeirRetentionLossNear", "b"),
+            ],
+            # A loss that is near is told even of a fault that was told before.
+            {
+                ("WeirRetentionLossNear", "a"),
+                ("WeirBatchHung", "b"),
+                ("WeirRetentionLossNear", "b"),
+            },
+        ),
+        (
             "stuck",
             [("WeirBacklogStuck", "a"), ("WeirFallingBehindFast", "a"), ("WeirFallingBehind", "a")],
             {("WeirBacklogStuck", "a")},
@@ -208,6 +224,11 @@ def _alert(run: str, name: str, query: str = "", **labels: str) -> dict[str, str
             "blind",
             [("WeirAgentBlind", ""), ("WeirQueryGone", "a"), ("WeirQueryGone", "b")],
             {("WeirAgentBlind", "")},
+        ),
+        (
+            "full",
+            [("WeirAgentFull", ""), ("WeirAgentRejectsEvents", "")],
+            {("WeirAgentFull", "")},
         ),
         (
             "down",

@@ -17,7 +17,7 @@ import pytest
 from rich.console import Console
 
 from alerts.rules import ALERTS, RECORDINGS
-from examples.stack.course import ALERT, Course
+from examples.stack.course import ALERT, DEADLINE_SECONDS, Course
 from tests.dashboards.live import LivePrometheus, tool
 from tests.dashboards.test_dashboards import expressions, filled
 
@@ -30,7 +30,8 @@ ROOT = Path(__file__).resolve().parents[2]
 MISSING = {
     "weir_failures_total": "nothing failed",
     "weir_watermark_lag_seconds": "the job has no watermark",
-    "weir_state_snapshot_lag_versions": "its state store does not tell",
+    "weir_retention_loss_seconds": "no broker is asked",
+    "weir_retention_lost_rows": "no broker is asked",
     "weir_backlog_rows": "its source counts in files",
     "weir_backlog_bytes": "its source counts in files",
     "weir_limit_rows": "its source is limited in files",
@@ -39,8 +40,9 @@ MISSING = {
     "weir_limit_configured_files": "the job configures no limit",
     "weir_limit_configured_bytes": "the job configures no limit",
 }
-#: What a machine tells or not: kills are counted only within a control group.
-BY_MACHINE = ("oom_kills",)
+#: What may have an answer or not: kills are counted only within a control group, and of snapshots
+#: Spark tells once it has uploaded one.
+BY_MACHINE = ("oom_kills", "snapshot_lag")
 #: Alerts that this run raises.
 RAISED = {ALERT}
 
@@ -85,12 +87,21 @@ def course(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seen]:
 @pytest.mark.spark
 @pytest.mark.timeout(600)
 def test_an_alert_fires_and_resolves_and_one_only(course: Seen) -> None:
-    told = [(one.receiver, one.alert, one.status) for one in course.course.receiver.notifications]
-    assert told == [("day", ALERT, "firing"), ("day", ALERT, "resolved")]
+    notifications = course.course.receiver.notifications
+    told = [(one.receiver, one.alert, one.status) for one in notifications]
+    assert told[:2] == [("day", ALERT, "firing"), ("day", ALERT, "resolved")]
+    assert {alert for _, alert, _ in told} == {ALERT}
     said = course.text.read_text()
     assert re.search(r"FIRING +WeirDeadlineNear → day: weir-demo/orders", said)
-    assert "nothing fired" in said
-    (firing, resolved) = course.course.receiver.notifications
+    found = re.search(
+        r"as configured .* Under Weir, .* took ([\d.]+) s, and (.*)\.$", said, re.MULTILINE
+    )
+    assert found
+    # A machine that is busy with something else may be late under Weir too; then it was told.
+    assert (found[2] == "nothing fired") == (len(told) == 2)
+    if float(found[1]) < 0.8 * DEADLINE_SECONDS:
+        assert len(told) == 2
+    firing, resolved = notifications[:2]
     assert firing.time < resolved.time
     assert firing.runbook.endswith("/runbooks/WeirDeadlineNear")
 

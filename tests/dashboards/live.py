@@ -45,6 +45,8 @@ class LivePrometheus:
             with urllib.request.urlopen(url, timeout=10) as reply:
                 return json.load(reply)
         except urllib.error.HTTPError as error:
+            if error.code == 503:
+                raise OSError("Prometheus still starts") from None
             raise AssertionError(f"{parameters}: {error.read().decode()}") from None
 
     def ask(self, expression: str) -> list[dict[str, Any]]:
