@@ -61,6 +61,8 @@ MISFIT: Final = 0.1
 #: The phases of a batch that do not grow with its rows bound c0 from below.
 FIXED_PHASES: Final = ("latestOffset", "walCommit", "getBatch", "queryPlanning", "commitOffsets")
 FLOOR_GAIN: Final = 0.2
+#: A bound is disproved at once by what lies below it: a first batch pays for much besides.
+FLOOR_GAIN_DOWN: Final = 0.6
 
 
 class Observation(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -145,7 +147,8 @@ class Capacity(msgspec.Struct):
             self._begin(rows, seconds, floor, FIRST_SHARE * min(seconds, target_seconds))
             return False
         self.batches += 1
-        self.floor_seconds += FLOOR_GAIN * (floor - self.floor_seconds)
+        gain = FLOOR_GAIN if floor > self.floor_seconds else FLOOR_GAIN_DOWN
+        self.floor_seconds += gain * (floor - self.floor_seconds)
         self._distrust(rows)
         self._observe(rows, seconds)
         since = self._jump()
@@ -159,8 +162,9 @@ class Capacity(msgspec.Struct):
 
     def _begin(self, rows: float, seconds: float, floor: float, guess: float) -> None:
         self.batches, self.last_rows = 1, rows
-        self.floor_seconds = floor
-        self.fixed_seconds = max(floor, guess)
+        # Its fixed phases paid for code generation, class loading and the first listing, too.
+        self.floor_seconds = min(floor, guess)
+        self.fixed_seconds = guess
         self.seconds_per_row = (seconds - self.fixed_seconds) / rows
         doubt = (FIRST_SPREAD * seconds) ** 2
         # c0 and n / mu add up to what was seen: what one has too much the other lacks.

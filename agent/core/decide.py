@@ -139,7 +139,7 @@ def _probe(query: Query, settings: QueryPolicy, size: sizing.Size, present: floa
     tried: float | None = None
     if query.reach.lost:
         tried = query.reach.check_rows(query.capacity, settings)
-    elif query.reach.against and present < math.inf:
+    elif query.reach.said and present * query.capacity.seconds_per_row < settings.target_seconds:
         tried = max(size.rows, present)  # not smaller while it looks as if that were in vain
     if tried is None and size.reason in ("", "floor:stability"):
         tried = sizing.probe_rows(query.capacity, settings, size.rows)

@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 #: is out of reach.
 REACH_SHARE: Final = 0.95
 #: At most so much of the target may the model's doubt of c0 hold that up, and so many batches must
-#: say so, up to this noise; with more noise more, the batches with its square. Not where c0 is
-#: plainly that many targets.
+#: say so, up to this noise; with more noise more. Not where c0 is plainly that many targets.
 REACH_DOUBT_SHARE: Final = 0.15
 REACH_BATCHES: Final = 4
 REACH_SIGMA: Final = 0.15
@@ -35,8 +34,9 @@ REACH_CHECK_BATCHES: Final = 24
 AMORTISED_FIXED_COSTS: Final = 5.0
 #: From this share on that is done, too, where arrivals ask for more than the target.
 MOSTLY_FIXED_SHARE: Final = 0.6
-#: While that is not yet known, the rows of this share of the target: enough to learn from.
-LEAST_SHARE: Final = 0.08
+#: While that is not yet known, the rows of this share of the target: enough to learn from. The
+#: larger one where c0 may well take all of it.
+LEAST_SHARES: Final = (0.08, 0.15)
 #: Batches of one size after which a larger one is tried, by how much, and while the slope is known
 #: no better than this.
 PROBE_BATCHES: Final = 4
@@ -81,6 +81,7 @@ class Reach(msgspec.Struct):
 
     against: int = 0  # batches that said so, less those that did not
     lost: bool = False
+    said: bool = False  # by the last one
     since_check: int = 0  # limited batches since a small one was tried
 
     def observe(self, capacity: Capacity, policy: QueryPolicy, *, limited: bool) -> None:
@@ -92,10 +93,11 @@ class Reach(msgspec.Struct):
         doubt = capacity.doubt(0.0)
         noise = max(capacity.sigma / REACH_SIGMA, 1.0)
         held = 0.0 if self.lost else min(doubt, REACH_DOUBT_SHARE * noise * target)
-        needed = math.ceil(REACH_BATCHES * noise * noise)
+        needed = math.ceil(REACH_BATCHES * noise)
+        self.said = fixed - held >= REACH_SHARE * target
         if fixed - doubt >= REACH_PLAIN_SHARE * target:
             self.against = needed
-        elif fixed - held >= REACH_SHARE * target:
+        elif self.said:
             self.against = min(self.against + 1, needed)
         else:
             self.against = min(max(self.against - 1, 0), needed)
@@ -145,7 +147,9 @@ def target_rows(
     above = max(capacity.sigma**2 / 2.0 + BAND_MIDDLE, AIM_ABOVE[0])
     above = max(above, AIM_FIXED * (min(fixed, target) / target - AIM_FIXED_FROM))
     aim = target * math.exp(min(above, AIM_ABOVE[1]))
-    return max(aim - fixed, LEAST_SHARE * target) / slope
+    within = fixed + capacity.doubt(0.0) < REACH_SHARE * target
+    least = LEAST_SHARES[0] if within else LEAST_SHARES[1]
+    return max(aim - fixed, least * target) / slope
 
 
 class Bounds(msgspec.Struct, frozen=True, gc=False):

@@ -181,16 +181,16 @@ def judge(family: Family, runs: list[tuple[str, int, bool, dict[str, Outcome]]])
 
 HEADER = """\
 | family | target feasible | limited batches | in band: weir | static | pid | flip183 | oracle \
-| committed: weir | pid | flip183 | p95: weir | pid | flip183 | settle: weir | flip183 | oracle \
-| diverged | time-outs: weir | static | missed |
-|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|"""
+| committed: weir | pid | flip183 | oracle | p95: weir | pid | flip183 \
+| settle: weir | flip183 | oracle | diverged | time-outs: weir | static | missed |
+|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|"""
 
 
 def line(row: Row) -> str:
     """A row of the table."""
     cells = [row.name, "yes" if row.feasible else "no", f"{row.limited:.0f}"]
     cells += [_text(row.in_band[k]) for k in NAMES]
-    cells += [f"{row.committed[k]:.3f}" for k in ("weir", "pid", "flip183")]
+    cells += [f"{row.committed[k]:.3f}" for k in ("weir", "pid", "flip183", "oracle")]
     cells += [f"{row.p95[k]:.2f}" for k in ("weir", "pid", "flip183")]
     cells += [_text(row.settle[k], ".3g") for k in ("weir", "flip183", "oracle")]
     cells += [str(row.diverged)]

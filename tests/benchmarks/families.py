@@ -78,7 +78,8 @@ FAMILIES: tuple[Family, ...] = (
         fixed_cost_seconds=[[0, 9]],
         throughput_rows_per_second=[[0, 30]],
         initial_limit_rows=100,
-        initial_backlog_rows=19_750,
+        initial_backlog_rows=60_000,
+        duration_seconds=1800,
         arrival_rows_per_second=[[0, 0]],
     ),
     _family(
