@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
+from agent.core.alignment import Alignment, AlignmentView
 from agent.core.judgement import FailureView, Finding
 from tests.page import views as made
 
@@ -475,6 +476,36 @@ def test_what_the_audit_found(open_page: Callable[..., Watched], fleet: FleetSer
         "warning: <b>foreachBatch</b> runs again. write by key",
     ]
     assert open_query(watched.page, "sound").locator(".findings").count() == 0
+    watched.assert_clean(fleet.url)
+
+
+def test_what_its_stages_waited_for_and_what_would_help(
+    open_page: Callable[..., Watched], fleet: FleetServer
+) -> None:
+    slow = Alignment(
+        4, "start", 3, 2.0, 5.0, 2, "1", "<i>worker</i>", "skew", "partition 2", source=0
+    )
+    asked = made.view("asked", application="shop")
+    asked = msgspec.structs.replace(
+        asked,
+        alignment=AlignmentView(41, 2.0, 5.0, [slow], looked_time=asked.last_event_time),
+        advice=["stage 4: <b>partition 2</b> took 2.5 s"],
+    )
+    refused = msgspec.structs.replace(
+        made.view("refused", application="shop"), alignment=AlignmentView(missing="answered 404")
+    )
+    fleet.show([asked, refused])
+    watched = open_page(height=1600)
+    row = open_query(watched.page, "asked")
+    assert "batch 41: 2" in row.locator(".waits h3").inner_text()
+    line = row.locator(".waits li").inner_text()
+    assert "stage 4, source 0" in line
+    assert "partition 2 on executor 1, <i>worker</i>" in line
+    assert "it read more than the others" in line
+    assert row.locator(".advice li").all_inner_texts() == ["stage 4: <b>partition 2</b> took 2.5 s"]
+    other = open_query(watched.page, "refused")
+    assert other.locator(".waits").count() == 0
+    assert "stages: answered 404" in other.locator(".missing").inner_text()
     watched.assert_clean(fleet.url)
 
 

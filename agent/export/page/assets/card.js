@@ -110,7 +110,7 @@ function badges(view) {
 
 function detail(entry, now, hover, key) {
   const { view } = entry;
-  return [alarm(entry, now), flow(view, entry.level, now, key), plots(view, now, hover), h("div", { class: "panels", key: "panels" }, decisions(view, now), capacity(view), checkpoint(view)), operators(view), findings(view), missing(view), facts(view, now)];
+  return [alarm(entry, now), flow(view, entry.level, now, key), plots(view, now, hover), h("div", { class: "panels", key: "panels" }, decisions(view, now), capacity(view), checkpoint(view)), operators(view), waits(view), advice(view), findings(view), missing(view), facts(view, now)];
 }
 
 function alarm(entry, now) {
@@ -391,8 +391,40 @@ function findings(view) {
   );
 }
 
+// What the stages of one batch waited for their slowest tasks.
+function waits(view) {
+  const stages = view.alignment?.stages ?? [];
+  if (stages.length === 0) return null;
+  const batch = isKnown(view.alignment.batch_id) ? ` of batch ${view.alignment.batch_id}` : "";
+  return h(
+    "section",
+    { class: "panel wide waits", key: "waits" },
+    h("h3", null, `Waited for the slowest task${batch}: ${duration(view.alignment.seconds)}`),
+    h(
+      "ul",
+      { class: "operators" },
+      stages.slice(0, 6).map((stage) =>
+        h(
+          "li",
+          { key: stage.stage },
+          h("span", { class: "operator-name" }, `stage ${stage.stage}${isKnown(stage.source) ? `, source ${stage.source}` : ""}`),
+          h("span", null, `${duration(stage.wait_seconds)}, ${count(stage.ratio)} times the median`),
+          h("span", null, `partition ${stage.partition} on executor `, h("bdi", null, visible(stage.executor, 40)), ", ", h("bdi", null, visible(stage.host, 60))),
+          h("span", { class: stage.why === "even" ? null : "warn" }, words.waits[stage.why] ?? visible(stage.why, 30)),
+        ),
+      ),
+    ),
+  );
+}
+
+function advice(view) {
+  const list = view.advice ?? [];
+  if (list.length === 0) return null;
+  return h("section", { class: "panel wide advice", key: "advice" }, h("h3", null, "What would help"), h("ul", { class: "missing" }, list.slice(0, 8).map((one, index) => h("li", { key: index }, h("bdi", null, visible(one, 600))))));
+}
+
 function missing(view) {
-  const notes = [...view.missing, ...view.sources.filter((source) => source.note).map((source) => `source ${source.index}: ${source.note}`)];
+  const notes = [...view.missing, ...(view.alignment?.missing ? [`stages: ${view.alignment.missing}`] : []), ...view.sources.filter((source) => source.note).map((source) => `source ${source.index}: ${source.note}`)];
   if (notes.length === 0) return null;
   return h("section", { class: "panel wide", key: "missing" }, h("h3", null, "Not known, and why"), h("ul", { class: "missing" }, notes.slice(0, 12).map((note, index) => h("li", { key: index }, h("bdi", null, visible(note, 300))))));
 }
