@@ -157,6 +157,28 @@ def checkpoints(runbooks: str) -> Dashboard:
             ],
         ),
         (
+            "Alignment",
+            [
+                graph(
+                    "Waiting for the slowest task",
+                    "Seconds that the stages of a batch waited for their slowest tasks: what an "
+                    "even spread of the work would save. Absent where the driver's REST API may "
+                    "not be asked.",
+                    (f"max({ONE('weir_alignment_seconds')})", "waiting"),
+                    (f"max({ONE('weir_checkpoint_seconds')})", "whole checkpoint"),
+                    unit="s",
+                ),
+                graph(
+                    "Slowest task over the median",
+                    "Of the stage that waited longest. Above 2 look for skew: in the keys, or in "
+                    "the partitions of a source.",
+                    (f"max({ONE('weir_task_skew_ratio')})", "skew"),
+                    unit="none",
+                    thresholds=((None, GREEN), (2, RED)),
+                ),
+            ],
+        ),
+        (
             "The way into a spiral",
             [
                 states(

@@ -211,6 +211,24 @@ def query(runbooks: str) -> Dashboard:
             ],
         ),
         (
+            "Partitions",
+            [
+                graph(
+                    "Backlog by partition",
+                    "The ten partitions furthest behind, where the agent is told to tell of them "
+                    "(`kafka_partition_series`). One far above the others is skew at the source.",
+                    (
+                        "topk(10, "
+                        + by("topic, partition", ONE("weir_backlog_partition_rows"), "max")
+                        + ")",
+                        "{{topic}} {{partition}}",
+                    ),
+                    unit="short",
+                    span=24,
+                ),
+            ],
+        ),
+        (
             "Limit",
             [
                 graph(

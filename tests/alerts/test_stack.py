@@ -30,6 +30,9 @@ ROOT = Path(__file__).resolve().parents[2]
 MISSING = {
     "weir_failures_total": "nothing failed",
     "weir_watermark_lag_seconds": "the job has no watermark",
+    "weir_alignment_seconds": "the job's Spark has no REST API",
+    "weir_task_skew_ratio": "the job's Spark has no REST API",
+    "weir_backlog_partition_rows": "its source has no partitions",
     "weir_retention_loss_seconds": "no broker is asked",
     "weir_retention_lost_rows": "no broker is asked",
     "weir_backlog_rows": "its source counts in files",
