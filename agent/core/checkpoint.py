@@ -63,7 +63,8 @@ class Monitor(msgspec.Struct):
         bytes_: int | None,
     ) -> None:
         """A batch planned at ``time`` was committed after ``seconds``."""
-        self.seconds = checkpoint_seconds(phases)
+        # Behind the batch nobody says when a log is written.
+        self.seconds = None if self.asynchronous else checkpoint_seconds(phases)
         self.bytes = bytes_
         self.failures_consecutive = 0
         if seconds is None:
@@ -74,7 +75,9 @@ class Monitor(msgspec.Struct):
             self.interval_seconds = end - self.ended_time
             self.pause_seconds = max(0.0, started - self.ended_time)
         self.started_time, self.ended_time = started, end
-        self.usual = [*self.usual[-(USUAL_BATCHES - 1) :], seconds]
+        self.usual.append(seconds)
+        if len(self.usual) > USUAL_BATCHES:
+            del self.usual[0]
         learned = self.learned_deadline_seconds
         if learned is not None and seconds > learned * (1.0 + SAME_AGE):
             self.learned_deadline_seconds, self.ended_ages = None, []  # it was none

@@ -43,7 +43,9 @@ class LagWindow(msgspec.Struct):
 
     def add(self, point: LagPoint) -> None:
         """A batch ended."""
-        self.points = [*self.points[-(MOST_POINTS - 1) :], point]
+        self.points.append(point)
+        if len(self.points) > MOST_POINTS:
+            del self.points[0]
         self.rewound_points = max(0, self.rewound_points - 1)
 
     def rewind(self) -> None:

@@ -50,14 +50,17 @@ def rests(query: Query, time: float) -> None:
 def reads(query: Query, batch: Progress) -> None:
     """Before a batch is counted: whether the query went back behind what it had committed."""
     seen = query.lag_window.positions
+    # Logs that are written behind lose the last batches with the run: it begins further back.
+    expected = query.monitor.asynchronous and not query.batches_of_run
     for index, source in enumerate(batch.sources):
         before = seen.get(index)
-        if before is not None and source.start is not None and source.start < before:
+        back = before is not None and source.start is not None and source.start < before
+        if back and not expected:
             query.lag_window.rewind()
         if source.end is not None:
             seen[index] = source.end
     last = query.batch_id
-    if batch.batch_id is None or last is None or query.batches_of_run:
+    if batch.batch_id is None or last is None or query.batches_of_run or expected:
         return
     if batch.batch_id < last:
         query.lag_window.rewind()

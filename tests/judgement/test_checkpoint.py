@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from agent.core.advice import Costs, StateCost, advise
+from agent.core.alignment import Alignment, AlignmentView
 from agent.core.checkpoint import Monitor, checkpoint_seconds
 from agent.core.policy import Policy, QueryPolicy
 from agent.core.state_store import changelog_advice, figures
@@ -128,6 +130,93 @@ def test_a_progress_with_broken_phases_is_judged_with_what_is_there(durations: A
     (judged,) = world.send(json.loads(json.dumps(event))).judged
     assert judged.checkpoint.seconds is None
     assert judged.batch_id == 3
+
+
+def test_progress_tracked_behind_the_batches_has_no_checkpoint_time_and_may_go_back() -> None:
+    world = World(DEADLINE)
+    conf = {"asyncProgressTrackingEnabled": "true"}
+    world.send(world.driver.started(conf=conf))
+    world.batches(8)
+    assert world.view().checkpoint.seconds is None
+    assert world.view().checkpoint.phases["walCommit"] > 0.0
+    world.driver.run_id = "r-2"
+    world.send(world.driver.started(conf=conf))
+    (judged,) = world.send(world.driver.progress(500, 2.0, batch_id=5)).judged
+    assert judged.lag_state != "REWIND"
+    world.driver.run_id = "r-3"
+    world.send(world.driver.started(conf={}))
+    (judged,) = world.send(world.driver.progress(500, 2.0, batch_id=3)).judged
+    assert judged.lag_state == "REWIND"
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({}, []),
+        ({"phases": {"walCommit": 0.9, "commitOffsets": 0.9}}, ["faster storage"]),
+        (
+            {"phases": {"walCommit": 1.8}, "sink": "KafkaTable"},
+            ["asyncProgressTrackingEnabled", "keeps no state"],
+        ),
+        ({"phases": {"walCommit": 1.8}, "sink": "KafkaTable", "asynchronous": True}, []),
+        ({"phases": {"walCommit": 0.1}, "sink": "KafkaTable"}, []),
+        ({"batch_seconds": None, "phases": {"walCommit": 9.0}}, []),
+        (
+            {"operators": [StateCost("agg", 8.0, 4, {"checkpoint": 5.0})]},
+            ["agg: ", "changelogCheckpointing"],
+        ),
+        ({"operators": [StateCost("agg", 8.0, 4, {"changelog": 1.0, "checkpoint": 1.0})]}, []),
+        ({"operators": [StateCost("agg", 8.0, None, {"checkpoint": 5.0})]}, []),
+        ({"operators": [StateCost("ofTheFuture", None, None)]}, []),
+        ({"stuck_batch_id": 7}, ["batch 7", "weir rescue"]),
+    ],
+)
+def test_advice_comes_from_the_query_s_own_figures(more: dict[str, Any], said: list[str]) -> None:
+    given: dict[str, Any] = {
+        "batch_id": 6,
+        "batch_seconds": 5.0,
+        "phases": {},
+        "operators": [],
+        "sink": "FileSink",
+        "conf": {},
+        "limited": True,
+        "asynchronous": False,
+    }
+    found = advise(Costs(**{**given, **more}), None)
+    assert bool(found) == bool(said)
+    for part in said:
+        assert part in found[0]
+
+
+@pytest.mark.parametrize(
+    ("wait", "why", "limited", "said"),
+    [
+        (2.0, "skew", True, "smaller batches"),
+        (2.0, "skew", False, "salting"),
+        (2.0, "slow_task", True, "look at it"),
+        (0.1, "skew", True, None),  # too short a part of the batch to be worth words
+    ],
+)
+def test_alignment_is_advised_on_only_where_it_costs(
+    wait: float, why: Any, limited: bool, said: str | None
+) -> None:
+    cure = "salting" if why == "skew" else "look at it"
+    stage = Alignment(4, "start", 3, wait, 5.0, 2, "1", "a", why, cure)
+    costs = Costs(
+        batch_id=6,
+        batch_seconds=5.0,
+        phases={},
+        operators=[],
+        sink="",
+        conf={},
+        limited=limited,
+        asynchronous=False,
+    )
+    found = advise(costs, AlignmentView(stages=[stage]))
+    assert ("smaller batches" in " ".join(found)) == (limited and why == "skew" and bool(said))
+    assert (said or "") in " ".join(found)
+    assert bool(found) == (said is not None)
+    assert advise(costs, AlignmentView(missing="REST is off")) == []
 
 
 def test_state_figures() -> None:
