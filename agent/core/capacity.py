@@ -55,6 +55,9 @@ JUMP_SLOPE_SHARE: Final = 0.7
 #: user thinks feasible; and how unsure that is, relative to the batch.
 FIRST_SHARE: Final = 0.3
 FIRST_SPREAD: Final = 0.5
+#: A first batch so much slower than the second paid for code generation, not for rows: it counts
+#: for nothing.
+FIRST_SLOW: Final = 0.5
 #: Per e-fold of size beyond a doubling, by how much the slope is doubted: no plant is linear over
 #: decades.
 MISFIT: Final = 0.1
@@ -143,7 +146,7 @@ class Capacity(msgspec.Struct):
         batch is meant to take, bounds the first guess of c0.
         """
         floor = min(max(floor_seconds, 0.0), 0.95 * seconds)
-        if self.batches == 0:
+        if self.batches == 0 or self._first_was_slow(rows, seconds):
             self._begin(rows, seconds, floor, FIRST_SHARE * min(seconds, target_seconds))
             return False
         self.batches += 1
@@ -159,6 +162,12 @@ class Capacity(msgspec.Struct):
         self._learn_noise(last)
         self._update(rows, seconds)
         return False
+
+    def _first_was_slow(self, rows: float, seconds: float) -> bool:
+        """Whether a second batch of about the first's size shows that the first paid for more."""
+        alike = max(rows, self.last_rows) <= 2.0 * min(rows, self.last_rows)
+        expected = self.fixed_seconds + rows * self.seconds_per_row
+        return self.batches == 1 and alike and seconds < FIRST_SLOW * expected
 
     def _begin(self, rows: float, seconds: float, floor: float, guess: float) -> None:
         self.batches, self.last_rows = 1, rows

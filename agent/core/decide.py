@@ -114,6 +114,10 @@ def wanted_size(query: Query, settings: QueryPolicy, time: float) -> sizing.Size
         most_rows=min(ceilings.proven_rows, max(ceilings.seen_rows, present)),
     )
     query.required_capacity_ratio = limits.sustained_ratio
+    if (limits.sustained_ratio or 0.0) <= 1.0:
+        query.capacity_short_since_time = None
+    elif query.capacity_short_since_time is None:
+        query.capacity_short_since_time = time
     if not limits.unstable:
         query.unstable_since_time = None
     elif query.unstable_since_time is None:

@@ -307,3 +307,4 @@ class QueryView(msgspec.Struct, frozen=True, gc=False):
     alignment: AlignmentView = AlignmentView()  # what its stages waited for, where that was asked
     advice: list[str] = []  # what would help, by this query's own figures
     partitions: list[PartitionView] = []  # as the brokers told last; empty where none is asked
+    capacity_short_since_time: float | None = None  # required_capacity_ratio is above 1 since then

@@ -109,6 +109,7 @@ class Query(msgspec.Struct):
     reason: str = "hold:missing"
     target_feasible: bool | None = None
     required_capacity_ratio: float | None = None
+    capacity_short_since_time: float | None = None  # it is above 1
     unstable_since_time: float | None = None  # more arrives than batches of the target digest
 
     def hear_time(self, time: float, now: float) -> None:

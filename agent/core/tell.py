@@ -231,6 +231,7 @@ def view(
         deadline_seconds=settings.deadline_seconds,
         target_feasible=query.target_feasible,
         required_capacity_ratio=query.required_capacity_ratio,
+        capacity_short_since_time=query.capacity_short_since_time,
         throughput_rows_per_second=query.capacity.throughput,
         fixed_cost_seconds=query.capacity.fixed_cost,
         arrival_rows_per_second=arrival,

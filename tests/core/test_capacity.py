@@ -167,3 +167,19 @@ def test_doubt_shrinks_where_batches_are_and_grows_away_from_them() -> None:
     feed(capacity, [9000, 10000, 11000] * 10, fixed=1.0, throughput=5000, sigma=0.1)
     assert capacity.doubt(10000) < 0.1
     assert capacity.doubt(100000) > 3 * capacity.doubt(10000)
+
+
+def test_a_first_batch_that_paid_for_the_start_counts_for_nothing() -> None:
+    model = Capacity()
+    model.learn(120, 49.0, 6.0, 10.0)
+    model.learn(120, 11.0, 1.0, 10.0)
+    assert model.seconds(120) == pytest.approx(11.0)
+    assert model.fixed_cost == pytest.approx(3.0)
+
+
+def test_a_first_batch_of_the_usual_length_counts() -> None:
+    model = Capacity()
+    model.learn(1000, 5.0)
+    model.learn(1000, 4.0)
+    assert 4.0 < (model.seconds(1000) or 0.0) < 5.0
+    assert model.batches == 2

@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from agent.simulation import best_static, plant, summary
-from agent.simulation.live import Live, policy_of
+from agent.simulation.live import EPOCH_SECONDS, Live, policy_of
 from agent.simulation.oracle import Oracle
 from agent.simulation.yardsticks import Flip183, Pid
 from tests.simulation.scenarios import scenario_of
@@ -152,3 +152,39 @@ def test_overload_and_congestion_without_a_deadline_stay_near_the_knee(seed):
     knee = (1.2 * 10_000 * 40_000) ** 0.5  # rows, where n / (c0 + n/mu (1 + n/c)) is largest
     most = knee / scenario.seconds(knee, 0.0) * 3600
     assert trace.committed_rows > 0.9 * most
+
+
+def test_overload_is_said_with_how_much_is_missing_and_since_when():
+    scenario = scenario_of(
+        arrival_rows_per_second=[[0, 3000], [300, 15_000], [600, 3000]],
+        duration_seconds=3000,
+        noise_sigma=0.05,
+    )
+    live = Live(scenario)
+    said: list[tuple[float, float | None, float | None]] = []
+
+    class Watching:
+        limit_rows = property(lambda _: live.limit_rows)
+        started, idle = live.started, live.idle
+
+        def ended(self, attempt):
+            live.ended(attempt)
+            (view,) = live._fleet.views(0.0)
+            since = view.capacity_short_since_time
+            end = attempt.end_seconds
+            said.append(
+                (
+                    end,
+                    view.required_capacity_ratio,
+                    None if since is None else since - EPOCH_SECONDS,
+                )
+            )
+
+    plant.run(scenario, plant.Noise(0.05, 1), Watching())
+    assert all(since is None and ratio < 0.8 for at, ratio, since in said if 60 < at < 300)
+    short = [(ratio, since) for at, ratio, since in said if 400 < at < 600]
+    # 1.2 times 15,000 over the 10,000 that rows alone would allow, a little less with c0.
+    assert all(ratio is not None and 1.7 < ratio < 2.3 for ratio, _ in short)
+    assert len({since for _, since in short}) == 1
+    assert 300 < short[0][1] < 360
+    assert said[-1][2] is None

@@ -276,6 +276,10 @@ def capacity_words(view: QueryView) -> list[str]:
         said = [text["unknown"]]
     elif ratio > 1:
         said = [text["over"].format(ratio=count(ratio))]
+        since = view.capacity_short_since_time
+        if since is not None and view.last_event_time is not None:
+            lasted = duration(max(0.0, view.last_event_time - since))
+            said.append(text["over_since"].format(duration=lasted))
     else:
         said = [text["near" if ratio > 0.8 else "within"].format(percent=int(ratio * 100 + 0.5))]
     target = duration(view.target_seconds)

@@ -294,7 +294,11 @@ export function capacityWords(view) {
   const ratio = view.required_capacity_ratio;
   const fill = (text, figures) => text.replace(/\{(\w+)\}/g, (_, name) => figures[name]);
   if (!isKnown(ratio)) said.push(words.capacity.unknown);
-  else if (ratio > 1) said.push(fill(words.capacity.over, { ratio: count(ratio) }));
+  else if (ratio > 1) {
+    said.push(fill(words.capacity.over, { ratio: count(ratio) }));
+    const since = view.capacity_short_since_time;
+    if (isKnown(since)) said.push(fill(words.capacity.over_since, { duration: duration(Math.max(0, view.last_event_time - since)) }));
+  }
   else said.push(fill(ratio > 0.8 ? words.capacity.near : words.capacity.within, { percent: String(Math.floor(ratio * 100 + 0.5)) }));
   const target = duration(view.target_seconds);
   if (view.target_feasible === null) said.push(words.capacity.target_unknown);
