@@ -140,12 +140,15 @@ def show_savepoint(console: Console, report: SavepointReport) -> None:
     console.print(
         f"A query that starts from it plans batch {manifest.batch_id + 1}. Start it only with a"
         f" sink that is empty or rolled back to batch {manifest.batch_id}: one that holds later"
-        " batches passes over theirs, and rows are lost.",
+        " batches passes over theirs, and rows are lost. For Spark's file sink --rollback-sink DIR"
+        " lists what to do, for an empty folder too.",
         highlight=False,
     )
     if report.rollback is not None:
         console.print(f"{_text(report.rollback.sink)}: {_text(report.rollback.detail)}")
         for entry in report.rollback.log_entries:
+            console.print(f"  _spark_metadata/{_text(entry)}", highlight=False)
+        for entry in report.rollback.missing_entries:
             console.print(f"  _spark_metadata/{_text(entry)}", highlight=False)
         for path in report.rollback.data_files:
             console.print(f"  {_text(path)}", highlight=False)

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SinkKind = Literal["upsert", "file", "none", "append", "unknown"]
+#: Spark's default of spark.sql.streaming.fileSink.log.compactInterval.
+COMPACT_INTERVAL: Final = 10
 SINK_KINDS: Final = ("upsert", "file", "none", "append")
 _LOG_NAME = re.compile(r"(\d{1,18})(\.compact)?\Z")
 #: Sinks that keep nothing beyond the query's run, by how progress describes them.
@@ -137,11 +139,23 @@ class Rollback(msgspec.Struct, frozen=True):
     detail: str
     log_entries: list[str]  # below _spark_metadata
     data_files: list[str]  # as the log names them
+    missing_entries: list[str] = []  # to write below _spark_metadata, each the one line "v1"
 
 
 def advise_rollback(path: Path, batch_id: int) -> Rollback:
     """How a file sink gets back to the end of a batch. Changes nothing. Raises CheckpointError."""
     log = read_sink_log(path)
+    if log is None and path.is_dir() and not any(path.iterdir()):
+        return Rollback(
+            sink=str(path),
+            batch_id=batch_id,
+            possible=True,
+            detail="is empty: Spark's readers and its own compaction want an entry for every batch,"
+            ' so write the line "v1" into each of these before the start',
+            log_entries=[],
+            data_files=[],
+            missing_entries=empty_entries(batch_id),
+        )
     if log is None:
         raise CheckpointError(f"{path}: has no _spark_metadata: not a folder of Spark's file sink")
     names = {number: str(number) for number in log.batches}
@@ -171,6 +185,16 @@ def advise_rollback(path: Path, batch_id: int) -> Rollback:
         log_entries=later,
         data_files=gone,
     )
+
+
+def empty_entries(batch_id: int, compact_interval: int = COMPACT_INTERVAL) -> list[str]:
+    """The names of the log entries that stand for batches 0 to ``batch_id`` with nothing in them.
+
+    Spark reads from the newest compacted entry on; a batch before it needs none.
+    """
+    compacted = (batch_id + 1) // compact_interval * compact_interval - 1
+    names = [f"{compacted}.compact"] if compacted >= 0 else []
+    return names + [str(number) for number in range(compacted + 1, batch_id + 1)]
 
 
 def _named_files(path: Path, entries: list[str]) -> set[str]:

@@ -16,7 +16,7 @@ from agent.checkpoint.layout import read_checkpoint
 from agent.checkpoint.rescue_command import RescueOptions, rescue
 from agent.checkpoint.savepoint import take_savepoint
 from agent.checkpoint.sink import advise_rollback
-from tests.checkpoint.build import killed_at, tree
+from tests.checkpoint.build import killed_at, tree, write
 from tests.checkpoint.kills import (
     CHEAP,
     Driver,
@@ -189,6 +189,10 @@ def test_a_file_sink_that_holds_the_batch_and_one_that_is_rolled_back(driver, so
     assert driver.ask({"table": order})["rows"] == 60
     shutil.copytree(to / "ck", tmp_path / "again")
     anew = {**order, "checkpoint": str(tmp_path / "again"), "parquet": str(tmp_path / "anew")}
+    (tmp_path / "anew").mkdir()
+    advice = advise_rollback(tmp_path / "anew", manifest.batch_id)
+    for entry in advice.missing_entries:  # without them Spark cannot read what it writes
+        write(tmp_path / "anew", f"_spark_metadata/{entry}", "v1", checksum=False)
     assert "error" not in driver.ask({"run": anew})
     assert driver.ask({"table": anew}) == {"rows": 60, "distinct": 60}, (
         "an empty sink gets the rest"

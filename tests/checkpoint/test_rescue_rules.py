@@ -158,6 +158,22 @@ def test_a_rollback_that_a_compacted_entry_prevents(tmp_path):
     assert not advise_rollback(tmp_path, 2).possible
 
 
+@pytest.mark.parametrize(
+    ("batch", "entries"),
+    [
+        (0, ["0"]),
+        (8, [str(n) for n in range(9)]),
+        (9, ["9.compact"]),
+        (21, ["19.compact", "20", "21"]),
+    ],
+)
+def test_an_empty_file_sink_needs_entries_for_the_batches_before(tmp_path, batch, entries):
+    advice = advise_rollback(tmp_path, batch)
+    assert advice.possible
+    assert advice.missing_entries == entries
+    assert advice.log_entries == advice.data_files == []
+
+
 def test_recent_writes_hold_it(tmp_path):
     root = checkpoint(tmp_path)
     os.utime(root / "state/0/0/1.delta", None)
