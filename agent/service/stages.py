@@ -93,7 +93,7 @@ class Stages:
             if why_not is None and one.ui_url is not None:
                 drivers[(one.ui_url, one.application_id)].append(one)
             else:
-                self._tell(one, Found(missing=why_not or ""), now, failed=True)
+                self._tell(one, Found(missing=why_not or "", failed=True), now)
         if not drivers:
             return
         gate = asyncio.Semaphore(MOST_AT_ONCE)
@@ -102,12 +102,12 @@ class Stages:
             async with gate:
                 rest = SparkRest(*place, self._http())
                 for one in queries:
-                    found = Found(missing="the driver's REST API took too long")
+                    found = Found(missing="the driver's REST API took too long", failed=True)
                     with contextlib.suppress(asyncio.TimeoutError):
                         found = await asyncio.wait_for(
                             rest.look(one.run_id, stateful=one.stateful), LOOK_LIMIT_SECONDS
                         )
-                    self._tell(one, found, self._clock(), failed=not found.alignments)
+                    self._tell(one, found, self._clock())
 
         asked = (ask(place, queries) for place, queries in drivers.items())
         for outcome in await asyncio.gather(*asked, return_exceptions=True):
@@ -127,12 +127,12 @@ class Stages:
         seen = self._looked[one.key]
         return now >= seen.due_time and one.batch_id is not None and one.batch_id != seen.batch_id
 
-    def _tell(self, one: StagesWanted, found: Found, now: float, *, failed: bool) -> None:
+    def _tell(self, one: StagesWanted, found: Found, now: float) -> None:
         seen = self._looked.setdefault(one.key, _Looked())
-        seen.failures = min(seen.failures + 1, 16) if failed else 0
+        seen.failures = min(seen.failures + 1, 16) if found.failed else 0
         pause = min(LOOK_SECONDS * 2.0 ** max(seen.failures - 1, 0), MOST_PAUSE_SECONDS)
         seen.due_time = now + pause
-        seen.batch_id = one.batch_id
+        seen.batch_id = None if found.failed else one.batch_id  # its stages may be had yet
         view = AlignmentView(
             batch_id=found.batch_id,
             stages=found.alignments,

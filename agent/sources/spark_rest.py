@@ -33,6 +33,7 @@ class Found(msgspec.Struct, frozen=True):
     alignments: list[Alignment] = []
     missing: str = ""
     batch_id: int | None = None  # whose stages they are
+    failed: bool = False  # nothing could be had: worth another try
 
 
 class SparkRest:
@@ -47,11 +48,14 @@ class SparkRest:
         try:
             return await self._look(run_id, stateful=stateful)
         except httpx.HTTPStatusError as error:
-            return Found(missing=f"the driver's REST API answered {error.response.status_code}")
+            said = f"the driver's REST API answered {error.response.status_code}"
+            return Found(missing=said, failed=True)
         except httpx.HTTPError as error:
-            return Found(missing=f"the driver's REST API is out of reach: {type(error).__name__}")
+            said = f"the driver's REST API is out of reach: {type(error).__name__}"
+            return Found(missing=said, failed=True)
         except (msgspec.DecodeError, UnicodeDecodeError, _TooLarge) as error:
-            return Found(missing=f"the driver's REST API gave no whole answer: {error}")
+            said = f"the driver's REST API gave no whole answer: {error}"
+            return Found(missing=said, failed=True)
 
     async def _look(self, run_id: str, *, stateful: bool) -> Found:
         jobs = [
@@ -61,7 +65,8 @@ class SparkRest:
         ]
         jobs.sort(key=lambda job: _whole(job.get("jobId")) or 0, reverse=True)
         if not jobs:
-            return Found(missing="the driver's REST API knows no finished job of this query")
+            said = "the driver's REST API knows no finished job of this query"
+            return Found(missing=said, failed=True)
         batch = _batch(jobs[0])
         wanted: list[int] = []
         for job in jobs[:MOST_JOBS]:

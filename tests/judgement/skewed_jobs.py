@@ -1,8 +1,9 @@
 """A job with one hot key and one with one slow task, and what Spark's REST API tells of them.
 
-Run as ``python -m tests.judgement.skewed_jobs skew|slow_task FOLDER``, in a process of its own
-because it needs a Spark with a web interface; the last line it prints is JSON: the worst alignment
-that was found, what was missing, and the partition that should be named.
+Run as ``python -m tests.judgement.skewed_jobs skew|slow_task FOLDER [AGENT]``, in a process of its
+own because it needs a Spark with a web interface; the last line it prints is JSON: the worst
+alignment that was found, what was missing, and the partition that should be named. With an agent's
+address the job has the listener attached, and what is printed is what the agent found.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import msgspec
 
 from agent.core.alignment import worst
 from agent.sources.spark_rest import Found, SparkRest
+from spark_listener import attach
 
 PARTITIONS = 4
 SLOW_PARTITION = 3
@@ -42,7 +44,7 @@ def session() -> Any:
     return made
 
 
-def run(why: str, place: Path) -> dict[str, Any]:
+def run(why: str, place: Path, agent: str | None) -> dict[str, Any]:
     from pyspark.sql import functions as f
 
     spark = session()
@@ -77,12 +79,15 @@ def run(why: str, place: Path) -> dict[str, Any]:
         partition = SLOW_PARTITION
     # Python workers start slowly on a busy machine, and all tasks alike: before, not meanwhile.
     spark.range(0, 8, 1, PARTITIONS).select(per_row("id")).collect()
-    query = (
-        frame.writeStream.format("noop")
-        .trigger(availableNow=True)
-        .option("checkpointLocation", str(place / why))
-        .start()
-    )
+    stream = frame.writeStream.format("noop").option("checkpointLocation", str(place / why))
+    if agent is not None:
+        attach(spark, agent_url=agent)
+        query = stream.queryName("skewed").start()
+        found = asked(agent)
+        query.stop()
+        spark.stop()
+        return {**found, "partition": partition}
+    query = stream.trigger(availableNow=True).start()
     query.awaitTermination(120)
     found = asyncio.run(look_until(spark, str(query.runId)))
     spark.stop()
@@ -91,6 +96,27 @@ def run(why: str, place: Path) -> dict[str, Any]:
         "found": None if one is None else msgspec.to_builtins(one),
         "missing": found.missing,
         "partition": partition,
+    }
+
+
+def asked(agent: str) -> dict[str, Any]:
+    """What the agent says of the query, as soon as it has looked at its stages."""
+    end = time.monotonic() + 150.0
+    view: dict[str, Any] = {}
+    with httpx.Client(base_url=agent, trust_env=False) as client:
+        while time.monotonic() < end:
+            time.sleep(1.0)
+            answer = client.get("/v1/queries/alignment/skewed")
+            view = answer.json()["query"] if answer.status_code == 200 else {}
+            if view and view["alignment"]["stages"]:
+                break
+        metrics = client.get("/metrics").text
+    alignment = view.get("alignment", {"stages": [], "missing": "the agent knows no such query"})
+    return {
+        "found": next(iter(alignment["stages"]), None),
+        "missing": alignment["missing"],
+        "advice": view.get("advice"),
+        "metrics": [line for line in metrics.splitlines() if line.startswith("weir_alignment_s")],
     }
 
 
@@ -107,4 +133,4 @@ async def look_until(spark: Any, run_id: str) -> Found:
 
 
 if __name__ == "__main__":
-    print(json.dumps(run(sys.argv[1], Path(sys.argv[2]))))
+    print(json.dumps(run(sys.argv[1], Path(sys.argv[2]), sys.argv[3] if sys.argv[3:] else None)))

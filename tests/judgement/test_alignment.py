@@ -14,6 +14,7 @@ import pytest
 
 from agent.core.alignment import Task, align, worst
 from agent.sources.spark_rest import Found, SparkRest, tasks
+from tests.service.agents import AgentProcess
 
 
 def stage(seconds: list[float], rows: list[int] | None = None, hosts: str = "") -> list[Task]:
@@ -120,21 +121,37 @@ def test_stages_that_are_gone_are_counted() -> None:
     assert "2 stages are gone" in look(answer).missing
 
 
+def job(*arguments: str) -> dict[str, Any]:
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.judgement.skewed_jobs", *arguments],
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return dict(json.loads(done.stdout.strip().splitlines()[-1]))
+
+
 @pytest.mark.spark
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("why", ["skew", "slow_task"])
 def test_skew_and_a_slow_task_are_named_on_a_real_spark(why: str, tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.judgement.skewed_jobs", why, str(tmp_path)],
-        cwd=Path(__file__).parents[2],
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    said = json.loads(done.stdout.strip().splitlines()[-1])
+    said = job(why, str(tmp_path))
     assert said["found"] is not None, said["missing"]
     assert said["found"]["why"] == why, said
     assert said["found"]["partition"] == said["partition"], said
     assert said["found"]["advice"]
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(300)
+def test_an_agent_beside_a_real_spark_names_the_skewed_partition(tmp_path: Path) -> None:
+    with AgentProcess(tmp_path) as agent:
+        said = job("skew", str(tmp_path), agent.address)
+    assert said["found"] is not None, said
+    assert said["found"]["why"] == "skew", said
+    assert said["found"]["partition"] == said["partition"], said
+    assert any(f"partition {said['partition']}" in line for line in said["advice"]), said
+    assert said["metrics"], said

@@ -240,6 +240,18 @@ def test_a_query_is_asked_about_again_only_after_another_batch(driver: RestServe
     assert len(driver.asked) == 2 * asked
 
 
+def test_a_driver_that_was_slow_once_is_asked_again_without_another_batch() -> None:
+    trouble = [(503, b"")]
+    server = RestServer(lambda path: trouble.pop() if trouble else well(path))
+    try:
+        watched = Watched(server.address, [LOCAL])
+        assert "503" in watched.look().missing
+        watched.now += 21.0
+        assert watched.look().stages
+    finally:
+        server.close()
+
+
 def test_another_run_has_other_stages(driver: RestServer) -> None:
     watched = Watched(driver.address, [LOCAL])
     assert watched.look().stages
