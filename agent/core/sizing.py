@@ -35,8 +35,9 @@ AMORTISED_FIXED_COSTS: Final = 5.0
 #: From this share on that is done, too, where arrivals ask for more than the target.
 MOSTLY_FIXED_SHARE: Final = 0.6
 #: While that is not yet known, the rows of this share of the target: enough to learn from. The
-#: larger one where c0 may well take all of it.
-LEAST_SHARES: Final = (0.08, 0.15)
+#: others where c0 may well take all of it, or may not.
+LEAST_SHARES: Final = (0.08, 0.15, 0.5)
+LEAST_DOUBTS: Final = 0.85
 #: Batches of one size after which a larger one is tried, by how much, and while the slope is known
 #: no better than this.
 PROBE_BATCHES: Final = 4
@@ -147,8 +148,11 @@ def target_rows(
     above = max(capacity.sigma**2 / 2.0 + BAND_MIDDLE, AIM_ABOVE[0])
     above = max(above, AIM_FIXED * (min(fixed, target) / target - AIM_FIXED_FROM))
     aim = target * math.exp(min(above, AIM_ABOVE[1]))
-    within = fixed + capacity.doubt(0.0) < REACH_SHARE * target
-    least = LEAST_SHARES[0] if within else LEAST_SHARES[1]
+    doubt = capacity.doubt(0.0) / target
+    least = LEAST_SHARES[0]
+    if fixed / target + doubt >= REACH_SHARE:
+        # c0 may well be less: its doubt alone must not shrink a limit to nothing.
+        least = min(max(LEAST_DOUBTS * doubt, LEAST_SHARES[1]), LEAST_SHARES[2])
     return max(aim - fixed, least * target) / slope
 
 
