@@ -1,7 +1,12 @@
-"""Draws docs/images/control-*.svg from the simulator: python -m scripts.plot_control."""
+"""Draws docs/images/control-*.svg: python -m scripts.plot_control.
+
+From the simulator, and one from the recorded events of a run on Spark, whose sink and state get
+dearer while it runs (tests/end_to_end/test_changing_cost.py).
+"""
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -9,11 +14,15 @@ from typing import TYPE_CHECKING, Any, Final
 from agent.simulation import plant
 from agent.simulation.run import ControllerName, controller_of
 from agent.simulation.scenario import read_scenario
+from spark_listener.wire import parse_time
 
 if TYPE_CHECKING:
     from agent.simulation.scenario import Scenario
 
-FOLDER: Final = Path(__file__).parent.parent / "docs" / "images"
+ROOT: Final = Path(__file__).parent.parent
+FOLDER: Final = ROOT / "docs" / "images"
+RECORD: Final = ROOT / "tests" / "replay" / "changing-cost.jsonl.gz"
+CHANGES: Final = ROOT / "tests" / "replay" / "changing-cost.json"
 SEED: Final = 1
 WIDTH, HEIGHT = 720, 240
 LEFT, RIGHT, TOP, BOTTOM = 52, 12, 30, 34
@@ -81,8 +90,35 @@ def points(scenario: Scenario, name: ControllerName, what: str) -> list[tuple[fl
     return found
 
 
+def recorded() -> tuple[list[tuple[float, float]], list[tuple[float, str]]]:
+    """(second, seconds) of each recorded batch, and (second, what) of each change of its cost."""
+    changes = {one["batch_id"]: one["what"] for one in json.loads(CHANGES.read_text("utf-8"))}
+    batches: list[tuple[float, float]] = []
+    marks: list[tuple[float, str]] = []
+    first: float | None = None
+    with gzip.open(RECORD, "rt", encoding="utf-8") as file:
+        for line in file:
+            event = json.loads(line)
+            if event["type"] != "progress" or not event["body"]["numInputRows"]:
+                continue
+            body = event["body"]
+            began = parse_time(body["timestamp"])
+            first = began if first is None else first
+            seconds = body["durationMs"]["triggerExecution"] / 1000
+            # The first batch starts Spark's own machinery: it would flatten all others.
+            if body["batchId"]:
+                batches.append((began - first, seconds))
+            if body["batchId"] in changes:
+                marks.append((began - first, changes[body["batchId"]]))
+    return batches, marks
+
+
 def draw(
-    title: str, lines: dict[str, list[tuple[float, float]]], end: float, target: float | None
+    title: str,
+    lines: dict[str, list[tuple[float, float]]],
+    end: float,
+    target: float | None,
+    marks: list[tuple[float, str]] | None = None,
 ) -> str:
     """One picture as SVG, readable on a light and on a dark page."""
     most = max(value for line in lines.values() for _, value in line) * 1.05
@@ -115,6 +151,12 @@ def draw(
             f'<path d="M{LEFT} {y(target)}H{WIDTH - RIGHT}" stroke="#6b7280" '
             'stroke-dasharray="4 3"/>'
         )
+    for second, what in marks or ():
+        parts.append(
+            f'<path d="M{x(second)} {TOP}V{HEIGHT - BOTTOM}" stroke="#d97706" '
+            'stroke-dasharray="2 3"/>'
+            f'<text x="{x(second) + 4}" y="{TOP + 10}" font-size="10">{what}</text>'
+        )
     for index, (name, line) in enumerate(lines.items()):
         path = " ".join(f"{x(second)},{y(value)}" for second, value in line)
         colour = COLOURS[name]
@@ -135,6 +177,12 @@ def main() -> None:
         target = scenario.target_seconds if what == "seconds" else None
         path = FOLDER / f"control-{name}.svg"
         path.write_text(draw(title, lines, scenario.duration_seconds, target), encoding="utf-8")
+
+    batches, marks = recorded()
+    target = json.loads(CHANGES.read_text("utf-8"))[0]["target_seconds"]
+    title = "A real query whose costs change: seconds per batch, and the target"
+    picture = draw(title, {"weir": batches}, batches[-1][0] + 10, target, marks[1:])
+    (FOLDER / "control-live.svg").write_text(picture, encoding="utf-8")
 
 
 if __name__ == "__main__":
