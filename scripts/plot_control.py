@@ -92,7 +92,9 @@ def points(scenario: Scenario, name: ControllerName, what: str) -> list[tuple[fl
 
 def recorded() -> tuple[list[tuple[float, float]], list[tuple[float, str]]]:
     """(second, seconds) of each recorded batch, and (second, what) of each change of its cost."""
-    changes = {one["batch_id"]: one["what"] for one in json.loads(CHANGES.read_text("utf-8"))}
+    # The batch before the first that started after a change was running when it came, and paid it.
+    said = json.loads(CHANGES.read_text("utf-8"))
+    changes = {max(one["batch_id"] - 1, 0): one["what"] for one in said}
     batches: list[tuple[float, float]] = []
     marks: list[tuple[float, str]] = []
     first: float | None = None
