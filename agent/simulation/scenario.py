@@ -95,7 +95,8 @@ class _Reader:
             restart_seconds=self._number("restart_seconds"),
         )
         if scenario.noise_sigma > 5.0:
-            self._fail("noise_sigma", f"of the log of a duration, at most 5, not {name!r}"[:80])
+            told = f"of the log of a duration, at most 5, not {scenario.noise_sigma:.10g}"
+            self._fail("noise_sigma", told)
         timeout = scenario.batch_timeout_seconds
         if timeout is not None and min(scenario.fixed_cost_seconds.values) > timeout:
             self._fail(

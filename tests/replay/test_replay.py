@@ -282,3 +282,26 @@ def test_bare_progress_is_judged(tmp_path):
     (line,) = map(json.loads, lines)
     assert (line["batch_id"], line["event"]) == (3, "progress")
     assert line["time"] == "2026-11-21T08:55:02.865Z"
+
+
+def test_a_record_of_two_applications_keeps_their_queries_apart(tmp_path):
+    lines = []
+    for number, name in enumerate(["orders", "billing", "orders"]):
+        event = json.loads(json.dumps(GOOD))
+        event["body"]["batchId"] = number
+        event["application"] = {"id": f"local-{name}", "name": name, "spark_version": "4.2.0"}
+        event["listener"] = {"instance": name}
+        lines.append(json.dumps(event).encode())
+    found, _ = replayed(b"\n".join(lines), tmp_path, QueryPolicy())
+    told = [(line["application"], line["batch_id"]) for line in map(json.loads, found)]
+    assert told == [("orders", 0), ("billing", 1), ("orders", 2)]
+
+
+@pytest.mark.parametrize("said", [5, {"id": "a"}, {"id": "a", "name": 3}, {"id": "", "name": "b"}])
+def test_a_record_with_a_bad_application_is_named(said, tmp_path):
+    path = tmp_path / "recorded.jsonl"
+    path.write_bytes(json.dumps({**GOOD, "application": said}).encode() + b"\n")
+    done = weir("replay", str(path))
+    assert done.returncode == 2
+    assert f"{path}:1: application" in done.stderr.decode()
+    assert done.stderr.count(b"\n") == 1

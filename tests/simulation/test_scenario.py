@@ -86,3 +86,8 @@ def test_broken_text_is_located(text, where, what):
     message = complaint(text)
     assert where in message
     assert what in message
+
+
+def test_too_much_noise_is_named_with_its_value():
+    with pytest.raises(ScenarioError, match=r":\d+: noise_sigma: .* at most 5, not 7\.5"):
+        read_scenario(text_of(noise_sigma=7.5), "s.json")
