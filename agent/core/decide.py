@@ -16,8 +16,6 @@ from agent.core import credit, measure, pool, sizing
 from agent.core.judgement import Decision, Mode
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from agent.core.decode import Progress
     from agent.core.policy import Policy, QueryPolicy
     from agent.core.query import Query
@@ -72,7 +70,9 @@ def adopt(query: Query, time: float, policy: Policy) -> None:
             source.decide(source.limit, "renew", time)
 
 
-def first_batch(query: Query, time: float, policy: Policy, others: Sequence[Query] = ()) -> None:
+def first_batch(
+    query: Query, time: float, policy: Policy, beside: pool.Beside | None = None
+) -> None:
     """Limits a run's first batch by what earlier runs taught, however much has piled up."""
     if query.mode(policy) == "off" or query.held:
         return
@@ -84,7 +84,7 @@ def first_batch(query: Query, time: float, policy: Policy, others: Sequence[Quer
     size = wanted_size(query, settings, time)
     if size is None or any(source.ratio is None for source in controlled):
         return
-    size, _ = _pooled(query, policy, size, None, others)
+    size, _ = _pooled(query, policy, size, None, beside)
     needs = [None if source.rows is None else float(source.rows) for source in controlled]
     shares = credit.share(_free(query, size), needs)
     for source, part in zip(controlled, shares, strict=True):
@@ -158,7 +158,7 @@ def _pooled(
     policy: Policy,
     size: sizing.Size,
     need_rows: float | None,
-    others: Sequence[Query],
+    beside: pool.Beside | None,
 ) -> tuple[sizing.Size, float]:
     """The size that the application's pool leaves, and which share of it is the query's own.
 
@@ -169,11 +169,10 @@ def _pooled(
     rows = size.rows if need_rows is None else min(size.rows, need_rows)
     cycle = max(settings.target_seconds, query.trigger_seconds)
     query.wanted_share = min((query.capacity.seconds(rows) or 0.0) / cycle, 1.0)
-    if not others:
+    if beside is None:
         return size, 1.0
     me = pool.Member(query.wanted_share, query.company or 1.0)
-    members = [me, *(other.member(policy) for other in others)]
-    part = pool.share(pool.digestible(members), members)[0]
+    part = pool.part_of(me, beside)
     if part.share <= 0.0:
         return size, 1.0
     owned = part.exclusive / part.share
@@ -191,7 +190,7 @@ def after_batch(
     *,
     replayed: bool,
     changed: bool,
-    others: Sequence[Query] = (),
+    beside: pool.Beside | None = None,
 ) -> None:
     """Decides after a batch that was measured and learned from."""
     settings = policy.of(query.application, query.query)
@@ -212,7 +211,7 @@ def after_batch(
         return
     needs = [_need(query, source) for source in controlled]
     need = None if None in needs else sum(part or 0.0 for part in needs)
-    size, owned = _pooled(query, policy, size, need, others)
+    size, owned = _pooled(query, policy, size, need, beside)
     shares = credit.share(_free(query, size), needs)
     main = query.main_source()
     full = _full_rows(controlled)

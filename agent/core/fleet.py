@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, Literal, Protocol
 
 import msgspec
 
-from agent.core import decide, judge, measure, tell
+from agent.core import decide, judge, measure, pool, tell
 from agent.core.alignment import sources_named, summed
 from agent.core.decode import (
     Event,
@@ -203,6 +203,7 @@ class Fleet:
         self._offsets: dict[Key, Reading] | None = None  # None: nobody asks
         self._partitions: dict[Key, dict[int, list[PartitionView]]] = {}
         self._alignments: dict[Key, tuple[str, AlignmentView]] = {}  # by the run they are of
+        self._pools: dict[str, pool.Snapshot] = {}
         self._changed: set[str] = set()
         self._forgotten: set[str] = set()
 
@@ -278,8 +279,8 @@ class Fleet:
         subject = body.progress if isinstance(body, ProgressEvent) else body
         query = self._query(application, subject, event, now, touched)
         if isinstance(body, ProgressEvent):
-            others = self._beside(application.id, query, event.time)
-            spent = judge.progress(query, body, event.time, policy, others)
+            beside = self._beside(application.id, query, event.time)
+            spent = judge.progress(query, body, event.time, policy, beside)
             if self._offsets is not None and spent is not None:
                 self._note_offsets(query, body.progress)
             if spent in {"busy", "backpressured"}:
@@ -287,8 +288,8 @@ class Fleet:
             if said.lines:
                 said.judged.append(tell.judgement(query, event.kind, event.time, policy, spent))
         elif isinstance(body, StartedEvent):
-            others = self._beside(application.id, query, event.time)
-            judge.started(query, body, event.time, policy, others)
+            beside = self._beside(application.id, query, event.time)
+            judge.started(query, body, event.time, policy, beside)
         elif isinstance(body, TerminatedEvent):
             judge.terminate(query, body, event.time, now, policy)
             if said.lines:
@@ -297,21 +298,31 @@ class Fleet:
             judge.idle(query, body, event.time, policy)
         _count(query.totals.events, event.kind)
 
-    def _beside(self, application_id: str, query: Query, time: float) -> list[Query]:
-        """The other queries that run in an application at a time: they share its cluster."""
+    def _beside(self, application_id: str, query: Query, time: float) -> pool.Beside | None:
+        """The other queries that run in an application at a time: they share its cluster.
+
+        Looked at once a round, when each has had its turn, so that a thousand of them cost each
+        event no more than two do; by events and their times alone, so that a replay decides alike.
+        """
         known = self._keys.get(application_id, {})
         if len(known) < 2:
-            return []
-        found = (self._queries.get(key) for key in known.values())
-        return [
-            other
-            for other in found
-            if other is not None
-            and other is not query
-            and other.application_id == application_id
-            and not other.terminated
-            and time - (other.last_event_time or 0.0) <= self._policy.silent_seconds
-        ]
+            return None
+        seen = self._pools.get(application_id)
+        old = seen is None or seen.left <= 0
+        if seen is None or old or abs(time - seen.time) > self._policy.silent_seconds:
+            found = (self._queries.get(key) for key in known.values())
+            members = {
+                (one.application, one.query): (one.member(self._policy), one.occupancy.busy_share)
+                for one in found
+                if one is not None
+                and one.application_id == application_id
+                and not one.terminated
+                and time - (one.last_event_time or 0.0) <= self._policy.silent_seconds
+            }
+            seen = self._pools[application_id] = pool.Snapshot(time, members)
+        seen.left -= 1
+        beside = seen.beside((query.application, query.query))
+        return beside if beside.count else None
 
     def _query(
         self, application: Application, subject: _Named, event: Event, now: float, touched: set[Key]
@@ -406,6 +417,7 @@ class Fleet:
                 self._keys[application_id] = left
                 if not left:
                     del self._keys[application_id]
+                    self._pools.pop(application_id, None)
         for instance, sender in list(self._senders.items()):
             if now - sender.heard_time > LISTENER_SECONDS:
                 del self._senders[instance]

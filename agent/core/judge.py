@@ -12,8 +12,6 @@ from agent.core import decide, measure, pool, watch
 from spark_listener.wire import HEARTBEAT_SECONDS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from agent.core.decode import (
         IdleEvent,
         ProgressEvent,
@@ -31,7 +29,7 @@ def started(
     event: StartedEvent,
     time: float,
     policy: Policy,
-    others: Sequence[Query] = (),
+    beside: pool.Beside | None = None,
 ) -> None:
     """A start, or the news of a query found running: limits its first batch if it can."""
     if event.run_id in query.past_runs:
@@ -47,7 +45,7 @@ def started(
     query.ui_url = event.ui_url
     query.conf = event.conf
     watch.started(query, event)
-    decide.first_batch(query, time, policy, others)
+    decide.first_batch(query, time, policy, beside)
 
 
 def idle(query: Query, event: IdleEvent, time: float, policy: Policy) -> None:
@@ -90,11 +88,11 @@ def progress(
     event: ProgressEvent,
     time: float,
     policy: Policy,
-    others: Sequence[Query] = (),
+    beside: pool.Beside | None = None,
 ) -> QueryStateName | None:
     """A batch that ended: measure, learn, decide. None where it belongs to a run before.
 
-    ``others`` are the queries that run beside it in its application.
+    ``beside``: the queries that run beside it in its application, where there are some.
     """
     batch = event.progress
     if batch.run_id in query.past_runs:
@@ -118,11 +116,10 @@ def progress(
     target = policy.of(query.application, query.query).target_seconds
     changed = measure.learn(query, batch, target, replayed=replayed)
     watch.commits(query, batch, policy)
-    if others:
-        beside = 1.0 + sum(other.occupancy.busy_share for other in others)
-        query.company = pool.company(query.company, beside, changed=changed)
+    if beside is not None:
+        query.company = pool.company(query.company, 1.0 + beside.busy, changed=changed)
     decide.after_batch(
-        query, batch, policy, time, replayed=replayed, changed=changed, others=others
+        query, batch, policy, time, replayed=replayed, changed=changed, beside=beside
     )
     return "backpressured" if query.batch_limited else "busy"
 

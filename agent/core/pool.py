@@ -15,12 +15,15 @@ with them the company.
 
 from __future__ import annotations
 
+from bisect import insort
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+
+    Key = tuple[str, str]
 
 #: Of an even share of the pool, what each query owns whatever its need.
 EXCLUSIVE_SHARE: Final = 0.5
@@ -48,6 +51,80 @@ class Part(msgspec.Struct, frozen=True, gc=False):
     def share(self) -> float:
         """Both together."""
         return self.exclusive + self.floating
+
+
+class Beside(msgspec.Struct, frozen=True, gc=False):
+    """The other members, as sums: what a query's part follows from without a look at each."""
+
+    count: int = 0
+    busy: float = 0.0  # busy shares as measured
+    wanted: float = 0.0
+    in_company: float = 0.0  # what is wanted, each times its company
+    taken: float = 0.0  # by those that nobody limits
+    granted: int = 0
+    granted_wanted: float = 0.0
+    wants: tuple[float, ...] = ()  # of the granted, in ascending order; a snapshot's, so it may
+    own: float | None = None  # ... hold the query's own as it was then
+
+
+class Snapshot:
+    """The members of one application at one time, for all of its queries until the next."""
+
+    def __init__(self, time: float, members: Mapping[Key, tuple[Member, float]]) -> None:
+        """``members`` by query, each with its measured busy share."""
+        self.time = time
+        self.left = len(members)  # parts to be worked out before the next snapshot is due
+        self._members = members
+        wanted = [member for member, _ in members.values()]
+        granted = [member.wanted for member in wanted if member.granted]
+        self._whole = Beside(
+            len(members),
+            sum(busy for _, busy in members.values()),
+            sum(member.wanted for member in wanted),
+            sum(member.wanted * member.company for member in wanted),
+            sum(member.wanted for member in wanted if not member.granted),
+            len(granted),
+            sum(granted),
+            tuple(sorted(granted)),
+        )
+
+    def beside(self, key: Key) -> Beside:
+        """All but one query."""
+        whole, known = self._whole, self._members.get(key)
+        if known is None:
+            return whole
+        member, busy = known
+        limited = member.granted
+        return Beside(
+            whole.count - 1,
+            max(whole.busy - busy, 0.0),
+            max(whole.wanted - member.wanted, 0.0),
+            max(whole.in_company - member.wanted * member.company, 0.0),
+            max(whole.taken - (0.0 if limited else member.wanted), 0.0),
+            whole.granted - limited,
+            max(whole.granted_wanted - (member.wanted if limited else 0.0), 0.0),
+            whole.wants,
+            member.wanted if limited else None,
+        )
+
+
+def part_of(me: Member, beside: Beside) -> Part:
+    """What ``share`` grants of what is ``digestible`` to a granted member among the others."""
+    weight = beside.wanted + me.wanted
+    total = SLACK
+    if weight > 0.0:
+        total *= max((beside.in_company + me.wanted * me.company) / weight, 1.0)
+    own = EXCLUSIVE_SHARE * total / (beside.count + 1)
+    left = max(total - beside.taken, own * (beside.granted + 1))
+    taken = me.wanted
+    if beside.granted_wanted + me.wanted > left:
+        wants = list(beside.wants)
+        if beside.own is not None:
+            wants.remove(beside.own)
+        insort(wants, me.wanted)
+        taken = min(me.wanted, _level(left, wants))
+    exclusive = min(taken, own)
+    return Part(exclusive, taken - exclusive)
 
 
 def digestible(members: Sequence[Member]) -> float:

@@ -18,6 +18,8 @@ import msgspec
 if TYPE_CHECKING:
     from agent.simulation.scenario import Scenario, Series
 
+#: Beyond this, in seconds, no clock tells one poll from the next.
+NEVER_SECONDS: Final = 1e12
 #: Spark asks a source that had nothing again after 10 ms (spark.sql.streaming.pollingDelay).
 POLL_SECONDS: Final = 0.01
 #: A run of more attempts than this is no simulation any more but a slip in the scenario.
@@ -232,7 +234,7 @@ def _next_start(arrivals: Arrivals, committed: int, now: float, interval: float)
     if arrivals.until(now) + 1e-6 >= committed + 1:
         return now
     there = arrivals.when(committed + 1)
-    if there == math.inf:
+    if there >= NEVER_SECONDS:
         return math.inf
     if interval > 0.0:
         return max(now, math.ceil(there / interval - 1e-9) * interval)

@@ -7,6 +7,7 @@ import math
 import random
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,7 +15,16 @@ from hypothesis import strategies as st
 from agent.core.decode import Application, Listener, Request, decode_event
 from agent.core.fleet import Fleet
 from agent.core.policy import Policy, QueryPolicy
-from agent.core.pool import EXCLUSIVE_SHARE, SLACK, Member, company, digestible, share
+from agent.core.pool import (
+    EXCLUSIVE_SHARE,
+    SLACK,
+    Member,
+    Snapshot,
+    company,
+    digestible,
+    part_of,
+    share,
+)
 from spark_listener.wire import format_time
 
 MEMBER = st.builds(
@@ -231,3 +241,21 @@ def test_both_are_digested_nobody_starves_and_at_rest_limits_stay() -> None:
     assert min(alone) > 0.75 * (TARGET - FIXED) / SLOPE  # what floats comes back
     done = sum(n for _, at, _, n in cluster.batches if 400.0 <= at < 590.0)
     assert done > 0.8 * 190.0 / (SLOPE + FIXED * SLOPE / (TARGET / 2 - FIXED))
+
+
+@given(st.lists(MEMBER, min_size=2, max_size=8), st.data())
+def test_a_part_from_sums_is_the_part_of_the_whole(members: list[Member], data: Any) -> None:
+    """For any one granted query, whether or not the snapshot knows it, and as it was then."""
+    place = data.draw(st.integers(0, len(members) - 1))
+    me = msgspec.structs.replace(members[place], granted=True)
+    now = [*members[:place], me, *members[place + 1 :]]
+    whole = share(digestible(now), now)[place]
+    then = data.draw(st.sampled_from([None, members[place], me]))
+    known = {("a", str(n)): (one, 0.5) for n, one in enumerate(members) if n != place}
+    if then is not None:
+        known["a", str(place)] = (then, 0.25)
+    beside = Snapshot(0.0, known).beside(("a", str(place)))
+    assert beside.busy == pytest.approx(0.5 * (len(members) - 1))
+    part = part_of(me, beside)
+    assert part.share == pytest.approx(whole.share)
+    assert part.exclusive == pytest.approx(whole.exclusive)
