@@ -52,7 +52,7 @@ _FOREACH_BATCH: Final = re.compile(r"(?i)foreachbatch")
 _FOREACH: Final = re.compile(r"(?i)foreachwriter|foreachsink")
 _KAFKA_SINK: Final = re.compile(r"(?i)kafka")
 _KEEPS_NOTHING: Final = re.compile(r"(?i)memorysink|memory\b|consoletable|consolesink|noop")
-_TEMPORARY: Final = re.compile(r"/(tmp|temp|var/tmp|dev/shm)(/|\Z)|/temporary-[0-9a-f-]{36}")
+TEMPORARY: Final = re.compile(r"/(tmp|temp|var/tmp|dev/shm)(/|\Z)|/temporary-[0-9a-f-]{36}")
 
 
 class QueryFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -161,7 +161,7 @@ def _location(facts: QueryFacts) -> list[Finding]:
         return []
     found = []
     path = local_path(location)
-    if path is not None and _TEMPORARY.search(str(path)):
+    if path is not None and TEMPORARY.search(str(path)):
         found.append(
             _finding(
                 "location_not_durable",

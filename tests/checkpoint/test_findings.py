@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.checkpoint.audit import CHECKS, QueryFacts, audit
+from agent.checkpoint.audit import CHECKS, TEMPORARY, QueryFacts, audit
 from agent.checkpoint.audit_command import facts_of
 from agent.checkpoint.folder import LocalFolder
 from agent.checkpoint.layout import read_checkpoint
@@ -79,9 +79,11 @@ def source(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def durable():
-    """A folder that is none of the temporary ones."""
+    """A folder that is none of the temporary ones, wherever the repository itself lies."""
     (ROOT / ".make").mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=ROOT / ".make", prefix="durable-") as folder:
+    places = [place for place in (ROOT / ".make", Path.home()) if not TEMPORARY.search(f"{place}/")]
+    assert places, "neither the repository nor the home directory is outside of temporary folders"
+    with tempfile.TemporaryDirectory(dir=places[0], prefix="durable-") as folder:
         yield Path(folder)
 
 
