@@ -231,14 +231,14 @@ class Fleet:
             except _Full:
                 error = f"the agent already follows {self._policy.max_queries} queries, its limit"
                 refused.append(Refused(index, event.sequence, error))
-                _count(totals.refused, "cardinality")
+                measure.add(totals.refused, "cardinality")
             else:
                 accepted += 1
-                _count(totals.events, event.kind)
+                measure.add(totals.events, event.kind)
             acknowledged = max(acknowledged, event.sequence)
         for bad in request.refused:
             if bad.sequence is None or bad.sequence > sender.last_sequence:
-                _count(totals.refused, "malformed")
+                measure.add(totals.refused, "malformed")
             if bad.sequence is not None:
                 acknowledged = max(acknowledged, bad.sequence)
         sender.last_sequence = acknowledged
@@ -296,7 +296,7 @@ class Fleet:
                 said.judged.append(tell.judgement(query, event.kind, event.time, policy))
         else:
             judge.idle(query, body, event.time, policy)
-        _count(query.totals.events, event.kind)
+        measure.add(query.totals.events, event.kind)
 
     def _beside(self, application_id: str, query: Query, time: float) -> pool.Beside | None:
         """The other queries that run in an application at a time: they share its cluster.
@@ -701,7 +701,3 @@ def _part(key: Key) -> str:
 def _key(text: str) -> Key:
     length, _, names = text.partition(":")
     return names[: int(length)], names[int(length) :]
-
-
-def _count(counts: dict[str, int], key: str) -> None:
-    counts[key] = counts.get(key, 0) + 1

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final, Protocol
 import msgspec
 
 from agent.core.decode import Application, Event, decode_event
-from spark_listener.wire import format_time
+from agent.sources import spark_events
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -24,8 +24,6 @@ STEP_BYTES: Final = 1024
 MOST_LINE_BYTES: Final = 64 * 1024 * 1024
 GZIP: Final = b"\x1f\x8b"
 ZSTD: Final = b"\x28\xb5\x2f\xfd"
-_LISTENER: Final = "org.apache.spark.sql.streaming.StreamingQueryListener$"
-_APPLICATION: Final = "SparkListenerApplicationStart"
 #: Bare progress and events name no application.
 RECORDED: Final = Application(id="recorded", name="recorded")
 #: Spark writes this for a number it does not know.
@@ -175,7 +173,8 @@ class _Events:
             self._hear_application(data.get("application"))
             shaped = data
         elif "runId" in data and "timestamp" in data:
-            shaped = _progress(data)
+            _check_progress(data, None)
+            shaped = spark_events.progress(data)
         else:
             raise ValueError(
                 "type: neither an event (type, time, body), nor a StreamingQueryProgress "
@@ -210,39 +209,13 @@ class _Events:
         )
 
     def _of_event_log(self, data: dict[str, Any]) -> dict[str, Any] | None:
-        name = data["Event"]
-        if not isinstance(name, str):
-            raise ValueError("Event: a text is needed")
-        if name == _APPLICATION:
-            app_id, app_name = data.get("App ID"), data.get("App Name")
-            if isinstance(app_name, str) and app_name:
-                self._application = Application(id=str(app_id or app_name), name=app_name)
+        application = spark_events.application_of(data, self._application)
+        if application is not None:
+            self._application = application
             return None
-        if not name.startswith(_LISTENER):
-            return None
-        kind = name[len(_LISTENER) :]
-        if kind == "QueryProgressEvent":
-            body = data.get("progress")
-            if not isinstance(body, dict):
-                raise ValueError("progress: an object is needed")
-            return _progress(body)
-        if kind == "QueryStartedEvent":
-            return {"type": "started", "time": data.get("timestamp"), "body": data}
-        if kind == "QueryIdleEvent":
-            return {"type": "idle", "time": data.get("timestamp"), "body": data}
-        if kind == "QueryTerminatedEvent":
-            # Spark writes no time: it ended after all that stands before it.
-            return {"type": "terminated", "time": format_time(self._time), "body": data}
-        return None
-
-
-def _progress(body: dict[str, Any]) -> dict[str, Any]:
-    """A bare progress as an event: its time is when the batch ended, as a driver would say."""
-    started = {"type": "progress", "time": body.get("timestamp"), "body": body}
-    _check_progress(body, None)
-    event = decode_event(started, 1)
-    seconds = getattr(getattr(event.body, "progress", None), "seconds", None) or 0.0
-    return {**started, "time": format_time(event.time + seconds)}
+        if isinstance(data.get("progress"), dict):
+            _check_progress(data["progress"], None)
+        return spark_events.shape(data, self._time)
 
 
 def _check_progress(body: dict[str, Any], limits: object) -> None:
