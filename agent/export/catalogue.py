@@ -457,6 +457,16 @@ METRICS: Final[tuple[Metric, ...]] = (
         note="Above 1 no limit helps: the signal to scale out.",
     ),
     Metric(
+        name="weir_capacity_short_since_timestamp_seconds",
+        kind="gauge",
+        group="backlog and flow",
+        unit="seconds",
+        help="Since when the arrivals need more capacity than there is, in seconds since 1970.",
+        labels=BY_QUERY,
+        note="By the driver's clock. Absent while `weir_required_capacity_ratio` is at most 1 or "
+        "unknown.",
+    ),
+    Metric(
         name="weir_pressure_ratio",
         kind="gauge",
         group="backlog and flow",

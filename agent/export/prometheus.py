@@ -325,6 +325,7 @@ _VALUE_READERS: Final[dict[str, Callable[[QueryView], float | None]]] = {
     "weir_throughput_rows_per_second": lambda view: view.throughput_rows_per_second,
     "weir_fixed_cost_seconds": lambda view: view.fixed_cost_seconds,
     "weir_required_capacity_ratio": lambda view: view.required_capacity_ratio,
+    "weir_capacity_short_since_timestamp_seconds": lambda view: view.capacity_short_since_time,
     "weir_pressure_ratio": lambda view: view.pressure_ratio,
     "weir_target_batch_seconds": lambda view: view.target_seconds,
     "weir_target_feasible": lambda view: view.target_feasible,

@@ -206,6 +206,7 @@ def test_unknown_is_absent_and_zero_is_zero() -> None:
         "weir_checkpoint_seconds",
         "weir_batch_running_seconds",
         "weir_last_progress_timestamp_seconds",
+        "weir_capacity_short_since_timestamp_seconds",
     ):
         assert name not in names
     zero, _ = views.scrape(exporter(), [views.view(backlog_seconds=0.0, target_feasible=False)])

@@ -318,6 +318,7 @@ def golden_fleet(times: int = 1) -> list[QueryView]:
             mode="dry-run",
             target_feasible=False,
             required_capacity_ratio=1.75,
+            capacity_short_since_time=NOW - 240,
             totals=totals(phase_seconds={"addBatch": 1.0, "brandNew": 0.25, "newer": 0.5}),
         ),
         view("gone", up=False, state="terminated", gone_since_time=NOW - 60, running_seconds=None),
