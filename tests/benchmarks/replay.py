@@ -1,11 +1,12 @@
 """How fast ``weir replay`` reads a recording, and that its memory does not grow with it.
 
-    python -m tests.benchmarks.replay [--megabytes 20 80] [--form plain gzip zstd]
+    python -m tests.benchmarks.replay [--megabytes 10 1000] [--form plain zstd] [--recording FILE]
 
-A simulated query's events, multiplied to the sizes asked for with times and batches that go on, are
-replayed by the command in a process of its own. Prints a row per size and form: lines, seconds,
-megabytes per second of the plain text, and the process's largest resident memory. 1 where memory
-grew by more than a fifth from the smallest to the largest.
+What an agent recorded of a real query on Spark, multiplied to the sizes asked for, is replayed by
+the command in a process of its own. Each copy is a later run of the same query: its own run id,
+times, batches and offsets that go on. Prints a row per size and form: lines, seconds, megabytes per
+second of the plain text, and the process's largest resident memory. 1 where memory grew by more
+than a fifth from the smallest to the largest.
 """
 
 from __future__ import annotations
@@ -18,57 +19,63 @@ import subprocess
 import sys
 import tempfile
 import time
+import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import zstandard
 
-from agent.simulation import plant
-from agent.simulation.live import EPOCH_SECONDS, Live
 from spark_listener.wire import format_time, parse_time
-from tests.simulation.scenarios import scenario_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-#: Events of one drain: limited batches with heartbeats between them.
-SECONDS = 7200.0
+#: A record of ``tests/end_to_end/test_changing_cost.py``.
+RECORDING = Path("tests/replay/changing-cost.jsonl.gz")
+#: Between the end of a run and the next, as if it had been restarted.
+PAUSE_SECONDS = 30.0
 
 
-def events() -> list[dict[str, Any]]:
-    """What a driver would send of one query."""
-    found: list[dict[str, Any]] = []
-    scenario = scenario_of(
-        duration_seconds=SECONDS,
-        initial_backlog_rows=10**8,
-        throughput_rows_per_second=[[0, 10_000], [2000, 5000], [5000, 12_000]],
-    )
-    live = Live(scenario, on_event=found.append)
-    plant.run(scenario, plant.Noise(0.15, 1), live)
-    return found
+def events(recording: Path) -> list[dict[str, Any]]:
+    """The events of one recorded run."""
+    opened = gzip.open if recording.suffix == ".gz" else open
+    with opened(recording, "rb") as file:
+        return [json.loads(line) for line in file]
 
 
 def multiplied(base: list[dict[str, Any]], least_bytes: int) -> Iterator[bytes]:
-    """The events again and again, time and batch ids going on."""
+    """The run again and again: later, under a new run id, batches and offsets going on."""
     batches = 1 + max(e["body"]["batchId"] for e in base if e["type"] == "progress")
+    seconds = parse_time(base[-1]["time"]) - parse_time(base[0]["time"]) + PAUSE_SECONDS
     written, turn = 0, 0
     while written < least_bytes:
+        run = str(uuid.uuid5(uuid.NAMESPACE_OID, str(turn)))
         for event in base:
-            if turn and event["type"] == "started":
-                continue
-            shifted = json.loads(json.dumps(event))
-            later = turn * SECONDS
-            shifted["time"] = format_time(parse_time(event["time"]) + later)
-            body = shifted["body"]
-            if event["type"] == "progress":
-                body["timestamp"] = format_time(parse_time(body["timestamp"]) + later)
-                body["batchId"] += turn * batches
-            for running in body.get("queries", ()):
-                running["batchId"] += turn * batches
-            line = json.dumps(shifted, separators=(",", ":")).encode() + b"\n"
+            line = _shifted(event, turn * seconds, turn * batches, run)
             written += len(line)
             yield line
         turn += 1
+
+
+def _shifted(event: dict[str, Any], seconds: float, batches: int, run: str) -> bytes:
+    shifted = json.loads(json.dumps(event))
+    body = shifted["body"]
+    shifted["time"] = format_time(parse_time(event["time"]) + seconds)
+    for said in (shifted, body, *body.get("queries", ())):
+        if "runId" in said:
+            said["runId"] = run
+        if said.get("batchId") is not None:
+            said["batchId"] += batches
+        for limit in said.get("limits", ()):
+            if "observed_time" in limit:
+                limit["observed_time"] = format_time(parse_time(limit["observed_time"]) + seconds)
+    if event["type"] == "progress":
+        body["timestamp"] = format_time(parse_time(body["timestamp"]) + seconds)
+        for source in body["sources"]:
+            for offset in (source["startOffset"], source["endOffset"]):
+                if offset is not None and "logOffset" in offset:
+                    offset["logOffset"] += batches
+    return json.dumps(shifted, separators=(",", ":")).encode() + b"\n"
 
 
 OPENERS: dict[str, Callable[[Path], Any]] = {
@@ -107,11 +114,11 @@ def replay(path: Path) -> tuple[float, float, int]:
 def main(arguments: list[str] | None = None) -> int:
     """Prints the table; 1 where memory grows with the recording."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--megabytes", nargs="+", type=float, default=[20, 80])
-    parser.add_argument("--form", nargs="+", choices=sorted(OPENERS), default=list(OPENERS))
+    parser.add_argument("--megabytes", nargs="+", type=float, default=[10, 1000])
+    parser.add_argument("--form", nargs="+", choices=sorted(OPENERS), default=["plain", "zstd"])
+    parser.add_argument("--recording", type=Path, default=RECORDING)
     chosen: Any = parser.parse_args(arguments)
-    base = events()
-    assert parse_time(base[0]["time"]) == EPOCH_SECONDS
+    base = events(chosen.recording)
     print("| form | plain MB | events | judged lines | seconds | MB/s | RSS MB |")
     print("|---|---|---|---|---|---|---|")
     grew = False
