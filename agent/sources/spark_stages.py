@@ -1,0 +1,347 @@
+"""Task and stage lines of a Spark event log as summaries of stages: what each waited for.
+
+They are most of a log, by far. So a line is chosen by its beginning, and of a line that is wanted
+only the fields named here are built; the rest is stepped over. Which batch a stage belongs to
+stands in the line of the job that it was planned for.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import msgspec
+
+from agent.core.alignment import Alignment, AlignmentView, Task, align, summed
+from agent.sources import spark_events
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+#: How the lines begin that tell something here; Spark writes ``Event`` first, without spaces.
+TASK_END: Final = b'{"Event":"SparkListenerTaskEnd"'
+STAGE_COMPLETED: Final = b'{"Event":"SparkListenerStageCompleted"'
+JOB_START: Final = b'{"Event":"SparkListenerJobStart"'
+BEGINNINGS: Final = (TASK_END, STAGE_COMPLETED, JOB_START)
+#: Of one stage so many tasks are kept; of more, the slowest beside them: the median moves little.
+MOST_TASKS: Final = 20_000
+#: Stages whose end, and batches whose progress, are waited for; the oldest are let go.
+MOST_OPEN: Final = 1000
+MOST_BATCHES: Final = 200
+
+
+class TaskEnded(msgspec.Struct, frozen=True):
+    """A task ended; ``task`` is None where it failed or was killed."""
+
+    stage: int
+    attempt: int
+    task: Task | None
+
+
+class StageEnded(msgspec.Struct, frozen=True):
+    """A stage ended; epoch seconds, None unknown. ``failure`` is empty where it did well."""
+
+    stage: int
+    attempt: int
+    name: str
+    tasks: int
+    submitted_time: float | None
+    completed_time: float | None
+    failure: str
+
+
+class JobPlanned(msgspec.Struct, frozen=True):
+    """A micro-batch's job and the stages planned for it, some of which may be skipped."""
+
+    query_id: str
+    run_id: str
+    batch_id: int
+    time: float
+    stages: tuple[int, ...]
+
+
+class Stage(msgspec.Struct, frozen=True):
+    """A stage that ended, and what it waited for. None is unknown.
+
+    ``alignment`` is None with fewer than three tasks: nothing to compare.
+    """
+
+    stage: int
+    attempt: int
+    name: str
+    tasks: int  # that the stage had
+    failed_tasks: int
+    submitted_time: float | None
+    completed_time: float | None
+    failure: str
+    alignment: Alignment | None
+
+    @property
+    def seconds(self) -> float | None:
+        """From its submission to its end."""
+        if self.submitted_time is None or self.completed_time is None:
+            return None
+        return max(0.0, self.completed_time - self.submitted_time)
+
+
+Heard: TypeAlias = TaskEnded | StageEnded | JobPlanned
+
+
+class _EndReason(msgspec.Struct, rename={"reason": "Reason"}):
+    reason: str = ""
+
+
+class _TaskInfo(
+    msgspec.Struct,
+    rename={
+        "index": "Index",
+        "partition": "Partition ID",
+        "launch": "Launch Time",
+        "finish": "Finish Time",
+        "executor": "Executor ID",
+        "host": "Host",
+    },
+):
+    launch: int
+    finish: int
+    index: int = -1
+    partition: int | None = None  # since Spark 3.3; the index before
+    executor: str = ""
+    host: str = ""
+
+
+class _Input(msgspec.Struct, rename={"rows": "Records Read", "bytes": "Bytes Read"}):
+    rows: int | None = None
+    bytes: int | None = None
+
+
+class _Shuffle(
+    msgspec.Struct,
+    rename={
+        "rows": "Total Records Read",
+        "remote": "Remote Bytes Read",
+        "local": "Local Bytes Read",
+    },
+):
+    rows: int | None = None
+    remote: int | None = None
+    local: int | None = None
+
+
+class _Metrics(
+    msgspec.Struct, rename={"input": "Input Metrics", "shuffle": "Shuffle Read Metrics"}
+):
+    input: _Input | None = None
+    shuffle: _Shuffle | None = None
+
+
+class _TaskEnd(
+    msgspec.Struct,
+    rename={
+        "stage": "Stage ID",
+        "attempt": "Stage Attempt ID",
+        "reason": "Task End Reason",
+        "info": "Task Info",
+        "metrics": "Task Metrics",
+    },
+):
+    stage: int
+    info: _TaskInfo
+    attempt: int = 0
+    reason: _EndReason | None = None
+    metrics: _Metrics | None = None
+
+
+class _StageInfo(
+    msgspec.Struct,
+    rename={
+        "stage": "Stage ID",
+        "attempt": "Stage Attempt ID",
+        "name": "Stage Name",
+        "tasks": "Number of Tasks",
+        "submitted": "Submission Time",
+        "completed": "Completion Time",
+        "failure": "Failure Reason",
+    },
+):
+    stage: int
+    attempt: int = 0
+    name: str = ""
+    tasks: int = 0
+    submitted: int | None = None
+    completed: int | None = None
+    failure: str | None = None
+
+
+class _StageCompleted(msgspec.Struct, rename={"info": "Stage Info"}):
+    info: _StageInfo
+
+
+class _JobStart(
+    msgspec.Struct,
+    rename={"time": "Submission Time", "stages": "Stage IDs", "properties": "Properties"},
+):
+    time: int
+    stages: list[int] = []
+    properties: dict[str, str | None] | None = None
+
+
+_task_end = msgspec.json.Decoder(_TaskEnd).decode
+_stage_completed = msgspec.json.Decoder(_StageCompleted).decode
+_job_start = msgspec.json.Decoder(_JobStart).decode
+
+
+def wanted(line: bytes) -> bool:
+    """Whether a line tells of a task that ended, a stage that ended or a job that began."""
+    return line.startswith(BEGINNINGS)
+
+
+def read(line: bytes) -> Heard | None:
+    """What a line tells; None where it is of nothing wanted here, or of no micro-batch.
+
+    Raises ValueError (msgspec's is one) where it cannot be used.
+    """
+    if line.startswith(TASK_END):
+        return _task(_task_end(line))
+    if line.startswith(STAGE_COMPLETED):
+        return _stage(_stage_completed(line).info)
+    if line.startswith(JOB_START):
+        return _job(_job_start(line))
+    return None
+
+
+def stage_of(
+    ended: StageEnded, tasks: Sequence[Task], failed_tasks: int = 0, *, stateful: bool = False
+) -> Stage:
+    """A stage that ended, from all its successful tasks."""
+    return Stage(
+        ended.stage,
+        ended.attempt,
+        ended.name,
+        ended.tasks,
+        failed_tasks,
+        ended.submitted_time,
+        ended.completed_time,
+        ended.failure,
+        align(ended.stage, ended.name, tasks, stateful=stateful),
+    )
+
+
+class Stages:
+    """One application's stages, line by line, as its log is followed: bounded memory."""
+
+    def __init__(self) -> None:
+        self._batches: dict[int, tuple[str, int]] = {}  # stage → run id, batch
+        self._tasks: dict[tuple[int, int], _Open] = {}  # (stage, attempt)
+        self._done: dict[tuple[str, int], list[tuple[StageEnded, _Open]]] = {}
+
+    def hear(self, heard: Heard) -> None:
+        """Takes a line in, in the log's order."""
+        if isinstance(heard, TaskEnded):
+            # Tasks of a stage that no micro-batch planned are of no query.
+            if heard.stage in self._batches:
+                key = (heard.stage, heard.attempt)
+                opened = self._tasks.get(key)
+                if opened is None:
+                    opened = self._tasks[key] = _Open()
+                    _let_go(self._tasks, MOST_OPEN)
+                opened.add(heard.task)
+        elif isinstance(heard, JobPlanned):
+            for stage in heard.stages:
+                # A later job of the batch names the stages of earlier ones again.
+                self._batches[stage] = (heard.run_id, heard.batch_id)
+            _let_go(self._batches, MOST_OPEN)
+        else:
+            batch = self._batches.pop(heard.stage, None)
+            opened = self._tasks.pop((heard.stage, heard.attempt), None)
+            if batch is None:
+                return
+            if heard.failure:
+                self._batches[heard.stage] = batch  # another attempt follows
+                return
+            self._done.setdefault(batch, []).append((heard, opened or _Open()))
+            _let_go(self._done, MOST_BATCHES)
+
+    def take(self, run_id: str, batch_id: int, *, stateful: bool = False) -> list[Stage]:
+        """The stages of a batch that has ended, in the order of their ends; they are let go."""
+        found = self._done.pop((run_id, batch_id), [])
+        return [
+            stage_of(ended, opened.tasks, opened.failed, stateful=stateful)
+            for ended, opened in found
+        ]
+
+
+def view_of(batch_id: int | None, stages: Sequence[Stage], looked_time: float) -> AlignmentView:
+    """What the stages of one batch waited for, the longest wait first."""
+    found = [one.alignment for one in stages if one.alignment is not None]
+    found.sort(key=lambda one: -one.wait_seconds)
+    seconds, ratio = summed(found)
+    missing = "" if found else "no stage of the batch had tasks enough to compare"
+    return AlignmentView(batch_id, seconds, ratio, found, looked_time, missing)
+
+
+class _Open:
+    """Tasks of a stage that has not ended."""
+
+    def __init__(self) -> None:
+        self.tasks: list[Task] = []
+        self.failed = 0
+
+    def add(self, task: Task | None) -> None:
+        if task is None:
+            self.failed += 1
+        elif len(self.tasks) < MOST_TASKS:
+            self.tasks.append(task)
+        elif task.seconds > self.tasks[-1].seconds:
+            self.tasks[-1] = task  # the last place is the slowest one's
+
+
+def _let_go(kept: dict[Any, Any], most: int) -> None:
+    while len(kept) > most:
+        del kept[next(iter(kept))]
+
+
+def _task(told: _TaskEnd) -> TaskEnded:
+    if told.reason is None or told.reason.reason != "Success":
+        return TaskEnded(told.stage, told.attempt, None)
+    info = told.info
+    partition = info.index if info.partition is None or info.partition < 0 else info.partition
+    if partition < 0:
+        raise ValueError("Task Info: neither Partition ID nor Index")
+    rows = size = given = None
+    if told.metrics is not None:
+        source, shuffle = told.metrics.input, told.metrics.shuffle
+        if source is not None:
+            rows, size = source.rows, source.bytes
+        given = rows
+        if shuffle is not None:
+            rows = shuffle.rows if rows is None else rows + (shuffle.rows or 0)
+            if shuffle.remote is not None or shuffle.local is not None:
+                size = (size or 0) + (shuffle.remote or 0) + (shuffle.local or 0)
+    seconds = max(0, info.finish - info.launch) / 1000.0
+    task = Task(partition, info.executor[:100], info.host[:200], seconds, rows, size, given)
+    return TaskEnded(told.stage, told.attempt, task)
+
+
+def _stage(told: _StageInfo) -> StageEnded:
+    return StageEnded(
+        told.stage,
+        told.attempt,
+        told.name[:200],
+        told.tasks,
+        None if told.submitted is None else told.submitted / 1000.0,
+        None if told.completed is None else told.completed / 1000.0,
+        (told.failure or "")[:500],
+    )
+
+
+def _job(told: _JobStart) -> JobPlanned | None:
+    job = spark_events.job_started(
+        {
+            "Event": "SparkListenerJobStart",
+            "Properties": told.properties,
+            "Submission Time": told.time,
+        }
+    )
+    if job is None:
+        return None
+    return JobPlanned(job.query_id, job.run_id, job.batch_id, job.time, tuple(told.stages))
