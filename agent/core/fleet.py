@@ -203,7 +203,7 @@ class Fleet:
         self._offsets: dict[Key, Reading] | None = None  # None: nobody asks
         self._partitions: dict[Key, dict[int, list[PartitionView]]] = {}
         self._alignments: dict[Key, tuple[str, AlignmentView]] = {}  # by the run they are of
-        self._pools: dict[str, pool.Snapshot] = {}
+        self._pools: dict[str, pool.Members] = {}  # of applications with several queries
         self._changed: set[str] = set()
         self._forgotten: set[str] = set()
 
@@ -273,13 +273,14 @@ class Fleet:
             for running in body.queries:
                 query = self._query(application, running, event, now, touched)
                 judge.heartbeat(query, running, event.time, policy)
+                self._pool(query)
                 if said.lines:
                     said.judged.append(tell.judgement(query, event.kind, event.time, policy))
             return
         subject = body.progress if isinstance(body, ProgressEvent) else body
         query = self._query(application, subject, event, now, touched)
         if isinstance(body, ProgressEvent):
-            beside = self._beside(application.id, query, event.time)
+            beside = self._beside(application.id, query)
             spent = judge.progress(query, body, event.time, policy, beside)
             if self._offsets is not None and spent is not None:
                 self._note_offsets(query, body.progress)
@@ -288,7 +289,7 @@ class Fleet:
             if said.lines:
                 said.judged.append(tell.judgement(query, event.kind, event.time, policy, spent))
         elif isinstance(body, StartedEvent):
-            beside = self._beside(application.id, query, event.time)
+            beside = self._beside(application.id, query)
             judge.started(query, body, event.time, policy, beside)
         elif isinstance(body, TerminatedEvent):
             judge.terminate(query, body, event.time, now, policy)
@@ -296,33 +297,38 @@ class Fleet:
                 said.judged.append(tell.judgement(query, event.kind, event.time, policy))
         else:
             judge.idle(query, body, event.time, policy)
+        self._pool(query)
         measure.add(query.totals.events, event.kind)
 
-    def _beside(self, application_id: str, query: Query, time: float) -> pool.Beside | None:
-        """The other queries that run in an application at a time: they share its cluster.
+    def _beside(self, application_id: str, query: Query) -> pool.Beside | None:
+        """The other queries that run in an application: they share its cluster.
 
-        Looked at once a round, when each has had its turn, so that a thousand of them cost each
-        event no more than two do; by events and their times alone, so that a replay decides alike.
+        By events and their times alone, so that a replay decides alike, and from what is saved
+        alone, so that an agent that was restarted does.
         """
         known = self._keys.get(application_id, {})
         if len(known) < 2:
             return None
-        seen = self._pools.get(application_id)
-        old = seen is None or seen.left <= 0
-        if seen is None or old or abs(time - seen.time) > self._policy.silent_seconds:
-            found = (self._queries.get(key) for key in known.values())
-            members = {
-                (one.application, one.query): (one.member(self._policy), one.occupancy.busy_share)
-                for one in found
-                if one is not None
-                and one.application_id == application_id
-                and not one.terminated
-                and time - (one.last_event_time or 0.0) <= self._policy.silent_seconds
-            }
-            seen = self._pools[application_id] = pool.Snapshot(time, members)
-        seen.left -= 1
-        beside = seen.beside((query.application, query.query))
+        members = self._pools.get(application_id)
+        if members is None:
+            members = self._pools[application_id] = pool.Members(self._policy.silent_seconds)
+            for key in known.values():
+                one = self._queries.get(key)
+                if one is not None and one.application_id == application_id:
+                    self._pool(one)
+        beside = members.beside((query.application, query.query), query.last_event_time or 0.0)
         return beside if beside.count else None
+
+    def _pool(self, query: Query) -> None:
+        """Its application's pool sees a query as it is now; where nobody asked yet, later."""
+        members = self._pools.get(query.application_id)
+        if members is None:
+            return
+        key, time = (query.application, query.query), query.last_event_time or 0.0
+        if query.terminated:
+            members.remove(key, time)
+        else:
+            members.put(key, query.member(self._policy), query.occupancy.busy_share, time)
 
     def _query(
         self, application: Application, subject: _Named, event: Event, now: float, touched: set[Key]
@@ -336,6 +342,8 @@ class Fleet:
             named = label(subject.name or subject.id)
             query = self._claim(application, subject.id, named, now)
             known[subject.id] = (query.application, query.query)
+            self._pools.pop(query.application_id, None)  # it has one member more or less: anew
+            self._pools.pop(application.id, None)
         query.application_id, query.spark_version = application.id, application.spark_version
         query.hear_time(event.time, now)
         if query.gone_since_time is not None and not query.terminated:
@@ -414,10 +422,11 @@ class Fleet:
         if forgotten:
             for application_id, known in list(self._keys.items()):
                 left = {of: key for of, key in known.items() if key not in forgotten}
+                if len(left) < len(known):
+                    self._pools.pop(application_id, None)
                 self._keys[application_id] = left
                 if not left:
                     del self._keys[application_id]
-                    self._pools.pop(application_id, None)
         for instance, sender in list(self._senders.items()):
             if now - sender.heard_time > LISTENER_SECONDS:
                 del self._senders[instance]
@@ -455,6 +464,7 @@ class Fleet:
                 decide.order_hold(one, time)
             else:
                 decide.order_release(one)
+            self._pool(one)
             self._changed.add(_part((one.application, one.query)))
         self._changed.add("agent")
         named = [(one.application, one.query) for one in chosen] or [(application, query)]
@@ -610,6 +620,7 @@ class Fleet:
         self._partitions.setdefault(key, {})[source] = views
         backlog = sum(view.backlog_rows for view in views)
         measure.observe(query, source, backlog, now - query.clock_skew_seconds)
+        self._pool(query)
         self._changed.add(_part(key))
 
     def _note_offsets(self, query: Query, progress: Progress) -> None:

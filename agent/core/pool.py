@@ -15,15 +15,15 @@ with them the company.
 
 from __future__ import annotations
 
-from bisect import insort
-from typing import TYPE_CHECKING, Final
+import math
+from bisect import bisect_left, insort
+from collections.abc import Sequence
+from heapq import heappop, heappush, heapreplace
+from typing import Final
 
 import msgspec
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    Key = tuple[str, str]
+Key = tuple[str, str]
 
 #: Of an even share of the pool, what each query owns whatever its need.
 EXCLUSIVE_SHARE: Final = 0.5
@@ -31,6 +31,7 @@ EXCLUSIVE_SHARE: Final = 0.5
 SLACK: Final = 1.1
 #: Weight of a new batch in the company its query's cost was learned in.
 COMPANY_GAIN: Final = 0.5
+_ONE: Final = 1 << 40  # of the fixed point
 
 
 class Member(msgspec.Struct, frozen=True, gc=False):
@@ -63,49 +64,110 @@ class Beside(msgspec.Struct, frozen=True, gc=False):
     taken: float = 0.0  # by those that nobody limits
     granted: int = 0
     granted_wanted: float = 0.0
-    wants: tuple[float, ...] = ()  # of the granted, in ascending order; a snapshot's, so it may
-    own: float | None = None  # ... hold the query's own as it was then
+    wants: Sequence[float] = ()  # of the granted, in ascending order; valid until the next change
+    own: float | None = None  # of the wants, what is the query's own and no other's
 
 
-class Snapshot:
-    """The members of one application at one time, for all of its queries until the next."""
+class _Entry(msgspec.Struct, frozen=True, gc=False):
+    member: Member
+    time: float  # of its last event
+    busy: int  # this and what follows: in fixed point
+    wanted: int
+    in_company: int
 
-    def __init__(self, time: float, members: Mapping[Key, tuple[Member, float]]) -> None:
-        """``members`` by query, each with its measured busy share."""
-        self.time = time
-        self.left = len(members)  # parts to be worked out before the next snapshot is due
-        self._members = members
-        wanted = [member for member, _ in members.values()]
-        granted = [member.wanted for member in wanted if member.granted]
-        self._whole = Beside(
-            len(members),
-            sum(busy for _, busy in members.values()),
-            sum(member.wanted for member in wanted),
-            sum(member.wanted * member.company for member in wanted),
-            sum(member.wanted for member in wanted if not member.granted),
-            len(granted),
-            sum(granted),
-            tuple(sorted(granted)),
+
+class Members:
+    """The members of one application, each as of its own last event.
+
+    It is nothing but a view of the queries' saved state, kept up to date at a cost that does not
+    grow with their number: made anew from the same queries, at any moment and in any order, it
+    says the same to the last bit. Hence sums of whole numbers, which no order of adding changes.
+    """
+
+    def __init__(self, silent_seconds: float) -> None:
+        """A member silent for longer, by the newest event of all, no longer counts."""
+        self._silent_seconds = silent_seconds
+        self._newest_time = -math.inf
+        self._entries: dict[Key, _Entry] = {}
+        self._oldest: list[tuple[float, Key]] = []  # a heap of times, some of them passed since
+        self._queued: set[Key] = set()  # that are in it
+        self._busy = self._wanted = self._in_company = self._granted_wanted = 0
+        self._wants: list[float] = []
+
+    def put(self, key: Key, member: Member, busy_share: float, time: float) -> None:
+        """A member as it is after an event of its own."""
+        self._take_out(key)
+        if key not in self._queued:
+            self._queued.add(key)
+            heappush(self._oldest, (time, key))
+        self._newest_time = max(self._newest_time, time)
+        entry = _Entry(
+            member,
+            time,
+            round(busy_share * _ONE),
+            wanted := round(member.wanted * _ONE),
+            round(member.wanted * member.company * _ONE),
         )
+        self._entries[key] = entry
+        self._busy += entry.busy
+        self._wanted += wanted
+        self._in_company += entry.in_company
+        if member.granted:
+            self._granted_wanted += wanted
+            insort(self._wants, member.wanted)
 
-    def beside(self, key: Key) -> Beside:
-        """All but one query."""
-        whole, known = self._whole, self._members.get(key)
-        if known is None:
-            return whole
-        member, busy = known
-        limited = member.granted
+    def remove(self, key: Key, time: float) -> None:
+        """It has ended; its last event was at ``time``, the newest of all if it is later."""
+        self._take_out(key)
+        self._newest_time = max(self._newest_time, time)
+
+    def beside(self, key: Key, time: float) -> Beside:
+        """All but one query, at the ``time`` of an event of its own."""
+        self._newest_time = max(self._newest_time, time)
+        self._let_go()
+        entry = self._entries.get(key, _NOBODY)
+        present = entry is not _NOBODY
+        limited = present and entry.member.granted
+        wanted = self._wanted - entry.wanted
+        granted_wanted = self._granted_wanted - (entry.wanted if limited else 0)
         return Beside(
-            whole.count - 1,
-            max(whole.busy - busy, 0.0),
-            max(whole.wanted - member.wanted, 0.0),
-            max(whole.in_company - member.wanted * member.company, 0.0),
-            max(whole.taken - (0.0 if limited else member.wanted), 0.0),
-            whole.granted - limited,
-            max(whole.granted_wanted - (member.wanted if limited else 0.0), 0.0),
-            whole.wants,
-            member.wanted if limited else None,
+            len(self._entries) - present,
+            (self._busy - entry.busy) / _ONE,
+            wanted / _ONE,
+            (self._in_company - entry.in_company) / _ONE,
+            (wanted - granted_wanted) / _ONE,
+            len(self._wants) - limited,
+            granted_wanted / _ONE,
+            self._wants,
+            entry.member.wanted if limited else None,
         )
+
+    def _take_out(self, key: Key) -> None:
+        entry = self._entries.pop(key, None)
+        if entry is None:
+            return
+        self._busy -= entry.busy
+        self._wanted -= entry.wanted
+        self._in_company -= entry.in_company
+        if entry.member.granted:
+            self._granted_wanted -= entry.wanted
+            del self._wants[bisect_left(self._wants, entry.member.wanted)]
+
+    def _let_go(self) -> None:
+        """Those that have been silent for too long."""
+        limit = self._newest_time - self._silent_seconds
+        while self._oldest and self._oldest[0][0] < limit:
+            key = self._oldest[0][1]
+            entry = self._entries.get(key)
+            if entry is None or entry.time < limit:
+                heappop(self._oldest)
+                self._queued.discard(key)
+                self._take_out(key)
+            else:
+                heapreplace(self._oldest, (entry.time, key))
+
+
+_NOBODY: Final = _Entry(Member(0.0, 1.0, granted=False), 0.0, 0, 0, 0)
 
 
 def part_of(me: Member, beside: Beside) -> Part:

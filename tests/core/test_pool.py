@@ -19,7 +19,7 @@ from agent.core.pool import (
     EXCLUSIVE_SHARE,
     SLACK,
     Member,
-    Snapshot,
+    Members,
     company,
     digestible,
     part_of,
@@ -245,17 +245,75 @@ def test_both_are_digested_nobody_starves_and_at_rest_limits_stay() -> None:
 
 @given(st.lists(MEMBER, min_size=2, max_size=8), st.data())
 def test_a_part_from_sums_is_the_part_of_the_whole(members: list[Member], data: Any) -> None:
-    """For any one granted query, whether or not the snapshot knows it, and as it was then."""
+    """For any one granted query, whether or not the pool knows it, and as it was then."""
     place = data.draw(st.integers(0, len(members) - 1))
     me = msgspec.structs.replace(members[place], granted=True)
     now = [*members[:place], me, *members[place + 1 :]]
     whole = share(digestible(now), now)[place]
     then = data.draw(st.sampled_from([None, members[place], me]))
-    known = {("a", str(n)): (one, 0.5) for n, one in enumerate(members) if n != place}
+    pool = Members(15.0)
+    for n, one in enumerate(members):
+        if n != place:
+            pool.put(("a", str(n)), one, 0.5, 0.0)
     if then is not None:
-        known["a", str(place)] = (then, 0.25)
-    beside = Snapshot(0.0, known).beside(("a", str(place)))
+        pool.put(("a", str(place)), then, 0.25, 0.0)
+    beside = pool.beside(("a", str(place)), 0.0)
     assert beside.busy == pytest.approx(0.5 * (len(members) - 1))
     part = part_of(me, beside)
     assert part.share == pytest.approx(whole.share)
     assert part.exclusive == pytest.approx(whole.exclusive)
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(0, 4),
+            st.none() | MEMBER,  # none: it ends
+            st.floats(min_value=0.0, max_value=1.0),
+            st.floats(min_value=-5.0, max_value=20.0),  # clocks of drivers run backwards, too
+        ),
+        max_size=40,
+    ),
+    st.randoms(use_true_random=False),
+)
+def test_made_anew_it_says_the_same_to_the_last_bit(
+    events: list[tuple[int, Member | None, float, float]], order: random.Random
+) -> None:
+    """What an agent makes of its saved queries after a restart is what it had before it."""
+    grown, time = Members(15.0), 100.0
+    saved: dict[tuple[str, str], tuple[Member | None, float, float]] = {}
+    for number, member, busy, passed in events:
+        time += passed
+        key = ("a", str(number))
+        newest = max(time, saved[key][2]) if key in saved else time
+        grown.beside(key, newest)  # it is looked at in between
+        saved[key] = (member, busy, newest)
+        if member is None:
+            grown.remove(key, newest)
+        else:
+            grown.put(key, member, busy, newest)
+    anew = Members(15.0)
+    for key, (member, busy, newest) in order.sample(sorted(saved.items()), len(saved)):
+        if member is None:
+            anew.remove(key, newest)
+        else:
+            anew.put(key, member, busy, newest)
+    for number in range(6):
+        key = ("a", str(number))
+        said = [msgspec.to_builtins(one.beside(key, time)) for one in (grown, anew)]
+        assert said[0] == said[1]
+        newest_of_all = max((at for _, _, at in saved.values()), default=time)
+        assert said[0]["count"] == sum(
+            member is not None and at >= max(newest_of_all, time) - 15.0
+            for other, (member, _, at) in saved.items()
+            if other != key
+        )
+
+
+def test_who_starts_and_ends_again_and_again_costs_no_memory() -> None:
+    pool = Members(1e9)
+    for time in range(1000):
+        pool.put(("a", "b"), Member(0.5, 1.0), 0.5, float(time))
+        pool.remove(("a", "b"), float(time))
+    assert len(pool._oldest) == 1
+    assert pool.beside(("a", "c"), 0.0).count == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 import pytest
@@ -155,13 +156,15 @@ def test_only_the_owner_may_read_it(tmp_path: Path) -> None:
 
 events = st.lists(
     st.builds(
-        lambda query, rows, seconds, backlog, limit: {
+        lambda pause, query, rows, seconds, backlog, limit: {
+            "time": pause,
             "query": query,
             "rows": rows,
             "seconds": seconds,
             "backlog": backlog,
             "limit": limit,
         },
+        st.floats(0.0, 12.0),
         st.integers(0, 3),
         st.integers(0, 10**6),
         st.floats(0.01, 600),
@@ -178,7 +181,11 @@ def test_restored_equals_before_at_any_moment(
     events: list[dict[str, float]], cut: int, hold: bool
 ) -> None:
     """A fleet restored in the middle judges what follows as one that was never stopped."""
-    numbered = [wire.progress(n + 1, **one) for n, one in enumerate(events)]  # type: ignore[arg-type]
+    at = accumulate((one["time"] for one in events), initial=wire.BASE_TIME)
+    numbered = [
+        wire.progress(n + 1, **one | {"time": time})  # type: ignore[arg-type]
+        for n, (one, time) in enumerate(zip(events, at, strict=False))
+    ]
     whole, first = keeper(Store(None)), keeper(Store(None))
     for one in (whole, first):
         one.receive(decode_request(wire.body(numbered[:cut])), NOW)
