@@ -136,7 +136,7 @@ def read_events(raw: BinaryIO, file: str, application: Application) -> Iterator[
 
     Raises RecordingError on a line that cannot be used, RecordingBroken where the file breaks off.
     """
-    reader = _Events(application)
+    reader = EventReader(application)
     for number, line in read_lines(raw, file):
         if not line.strip():
             continue
@@ -150,13 +150,18 @@ def read_events(raw: BinaryIO, file: str, application: Application) -> Iterator[
             yield recorded
 
 
-class _Events:
+class EventReader:
     """Lines to events; remembers the time and whose file it is."""
 
     def __init__(self, application: Application) -> None:
         self._application = application
         self._sequence = 0
         self._time = 0.0
+
+    @property
+    def application(self) -> Application:
+        """Whose they are, as far as the lines have said."""
+        return self._application
 
     def read(self, line: bytes) -> Recorded | None:
         """One line; None for what is passed over. Raises ValueError."""

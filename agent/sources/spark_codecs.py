@@ -30,6 +30,11 @@ class Decoder(Protocol):
         """Raises Damaged."""
         ...
 
+    @property
+    def whole(self) -> bool:
+        """Whether nothing that was fed waits for more."""
+        ...
+
 
 def decoder(file_name: str) -> Decoder:
     """The decoder that the name's ending asks for. Raises ValueError for one that is not known."""
@@ -47,6 +52,8 @@ def decoder(file_name: str) -> Decoder:
 
 
 class _Plain:
+    whole = True
+
     def feed(self, data: bytes) -> bytes:
         return data
 
@@ -59,10 +66,16 @@ class _Zstd:
 
         self._library = zstandard
         self._frame = zstandard.ZstdDecompressor().decompressobj()
+        self._begun = False
+
+    @property
+    def whole(self) -> bool:
+        return self._frame.eof or not self._begun
 
     def feed(self, data: bytes) -> bytes:
         plain: list[bytes] = []
         while data:
+            self._begun = True
             if self._frame.eof:
                 self._frame = self._library.ZstdDecompressor().decompressobj()
             try:
@@ -78,6 +91,10 @@ class _Lz4:
 
     def __init__(self) -> None:
         self._pending = b""
+
+    @property
+    def whole(self) -> bool:
+        return not self._pending
 
     def feed(self, data: bytes) -> bytes:
         import cramjam
@@ -115,6 +132,10 @@ class _Snappy:
 
     def __init__(self) -> None:
         self._pending = b""
+
+    @property
+    def whole(self) -> bool:
+        return not self._pending
 
     def feed(self, data: bytes) -> bytes:
         import cramjam
