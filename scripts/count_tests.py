@@ -1,4 +1,11 @@
-"""Adds up pytest's JUnit reports into the one line that ends a test run."""
+"""Adds up pytest's JUnit reports into the one line that ends a test run.
+
+Beside ``NAME.xml`` there may be a ``NAME.again.xml``: what had failed, run once more alone. What
+passes then counts as passed, and is named.
+
+    count_tests.py REPORT...       that line; exit code 1 where nothing passed or something failed
+    count_tests.py --few REPORT    how many failed, where they are few enough to be tried again
+"""
 
 from __future__ import annotations
 
@@ -6,23 +13,51 @@ import sys
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
+#: More failures than this are a break that a second attempt would only hide for longer.
+FEW = 8
 
-def count(reports: list[Path]) -> dict[str, int]:
-    """Tests by outcome over all reports; a test that broke in set-up or tear-down is failed."""
+Outcomes = dict[str, str]  # by test: passed, failed or skipped
+
+
+def outcomes(report: Path) -> Outcomes:
+    """Each test of a report; one that broke in set-up or tear-down is failed."""
+    found: Outcomes = {}
+    for case in ET.parse(report).getroot().iter("testcase"):  # noqa: S314 - pytest wrote it
+        name = f"{case.get('classname', '')}::{case.get('name', '')}"
+        kinds = {child.tag for child in case}
+        outcome = "skipped" if "skipped" in kinds else "passed"
+        if kinds & {"failure", "error"} or found.get(name) == "failed":
+            outcome = "failed"
+        found[name] = outcome
+    return found
+
+
+def combined(reports: list[Path]) -> tuple[dict[str, int], list[str]]:
+    """Tests by outcome over all reports, and those that passed only when tried again."""
     totals = {"passed": 0, "failed": 0, "skipped": 0}
+    flaky: list[str] = []
     for report in reports:
-        for suite in ET.parse(report).getroot().iter("testsuite"):  # noqa: S314 - pytest wrote it
-            tests, skipped = int(suite.get("tests", 0)), int(suite.get("skipped", 0))
-            broken = int(suite.get("failures", 0)) + int(suite.get("errors", 0))
-            totals["failed"] += broken
-            totals["skipped"] += skipped
-            totals["passed"] += max(tests - broken - skipped, 0)
-    return totals
+        if report.name.endswith(".again.xml"):
+            continue
+        first, again = outcomes(report), report.with_suffix(".again.xml")
+        second = outcomes(again) if again.is_file() else {}
+        for name, outcome in first.items():
+            last = second.get(name, outcome) if outcome == "failed" else outcome
+            totals[last] += 1
+            if last != outcome:
+                flaky.append(name)
+    return totals, flaky
 
 
 def main() -> int:
-    """Prints the line; 1 where nothing passed or something failed."""
-    totals = count([Path(name) for name in sys.argv[1:] if Path(name).is_file()])
+    """Runs the command line."""
+    if sys.argv[1] == "--few":
+        failed = list(outcomes(Path(sys.argv[2])).values()).count("failed")
+        sys.stdout.write(f"{failed}\n")
+        return 0 if 0 < failed <= FEW else 1
+    totals, flaky = combined([Path(name) for name in sys.argv[1:] if Path(name).is_file()])
+    for name in flaky:
+        sys.stdout.write(f"passed only when tried again: {name}\n")
     line = f"{totals['passed']} passed, {totals['failed']} failed"
     if totals["skipped"]:
         line += f", {totals['skipped']} skipped"

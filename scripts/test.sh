@@ -9,6 +9,7 @@ here=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd -P)
 cd "$here" || exit 2
 python=.venv/bin/python
 reports=.make/reports
+caches=.make/pytest
 failed=''
 began=$(date +%s)
 
@@ -28,12 +29,21 @@ stage() { # stage NAME COMMAND...
   fi
 }
 
-tests() { # tests REPORT MARK: 5 is pytest's "no test of that kind"
+tests() { # tests REPORT MARK [OPTION...]: 5 is pytest's "no test of that kind"
+  report=$1 mark=$2
+  shift 2
+  rm -rf "$caches/$report"
   # The "ci" profile draws the same examples each time and sets no deadline: a busy machine is no fault.
-  "$python" -m pytest -m "$2" --hypothesis-profile=ci --junitxml="$reports/$1.xml" --durations=5 --durations-min=10
+  set -- "$@" -m "$mark" --hypothesis-profile=ci -o cache_dir="$caches/$report" --durations=5 --durations-min=10
+  "$python" -m pytest --junitxml="$reports/$report.xml" "$@"
   status=$?
   [ "$status" = 5 ] && return 0
-  return "$status"
+  [ "$status" = 1 ] || return "$status"
+  # Real programs on a shared machine: what fails gets one more chance, alone, and the end names it.
+  # Many at once are a break, not bad luck.
+  few=$("$python" scripts/count_tests.py --few "$reports/$report.xml") || return "$status"
+  printf '\n── once more, alone: %s\n' "$few"
+  "$python" -m pytest --junitxml="$reports/$report.again.xml" "$@" -n 0 --last-failed --last-failed-no-failures none
 }
 
 if [ "${1:-}" != lint ]; then
@@ -50,7 +60,7 @@ stage "lint" "$python" -m ruff check .
 stage "form" "$python" -m ruff format --check .
 stage "types" "$python" -m mypy
 if [ "${1:-}" != lint ]; then
-  stage "tests without Spark or browser" tests plain "not spark and not browser"
+  stage "tests without Spark or browser" tests plain "not spark and not browser" -n auto --dist loadfile
   stage "tests in a browser" tests browser "browser and not spark"
   stage "tests on real Spark" tests spark "spark"
 fi
