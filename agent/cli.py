@@ -298,11 +298,18 @@ def _checkpoint_inspect(
     deep: Annotated[
         bool, typer.Option("--deep", help="Compare the checksums of the state's files too.")
     ] = False,
+    state_rows: Annotated[
+        bool,
+        typer.Option(
+            "--state-rows",
+            help="Count the rows in each partition of the state, too: starts a Spark 4 to read it.",
+        ),
+    ] = False,
 ) -> None:
     """Tell what a checkpoint holds, whether it is sound, and what a restart does next."""
     from agent.checkpoint.commands import inspect
 
-    _on_checkpoint(lambda: inspect(directory, as_json=as_json, deep=deep))
+    _on_checkpoint(lambda: inspect(directory, as_json=as_json, deep=deep, state_rows=state_rows))
 
 
 @app.command("savepoint")

@@ -18,18 +18,23 @@ from agent.checkpoint.layout import read_checkpoint
 from agent.checkpoint.render import show_report
 from agent.checkpoint.report import build_report
 from agent.checkpoint.soundness import judge
+from agent.checkpoint.state_rows import count_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 
-def inspect(address: str, *, as_json: bool, deep: bool) -> int:
-    """Prints what a checkpoint holds and whether it is sound. Raises CheckpointError."""
+def inspect(address: str, *, as_json: bool, deep: bool, state_rows: bool = False) -> int:
+    """Prints what a checkpoint holds and whether it is sound. Raises CheckpointError.
+
+    ``state_rows``: Spark is started to count the rows of each partition of the state.
+    """
     folder = open_folder(address)
     with counting() as count, reported(address):
         checkpoint = read_checkpoint(folder, count)
         soundness = judge(checkpoint, folder, deep=deep)
-    report = build_report(checkpoint, soundness)
+    rows = count_rows(address) if state_rows and soundness.stores else None
+    report = build_report(checkpoint, soundness, rows)
     if as_json:
         print_json(report)
     else:

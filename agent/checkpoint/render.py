@@ -87,6 +87,24 @@ def show_report(console: Console, report: Report) -> None:
                 str(store.changes),
             )
         console.print(stores)
+    if state.rows is not None:
+        counts = _table(
+            "rows of the state", ["operator", "part", "rows", "largest", "skew", "empty", "missing"]
+        )
+        for one in state.rows:
+            known = one.largest_partition is not None
+            counts.add_row(
+                _text(f"{one.operator} {one.operator_name}"),
+                _text(one.part),
+                _number(one.rows),
+                f"{one.largest_partition}: {_number(one.largest_rows)}" if known else "-",
+                "-" if one.skew is None else f"{one.skew:.2f}",
+                _number(one.empty_partitions),
+                _text(one.missing),
+            )
+        console.print(counts)
+    for said in state.skewed:
+        console.print(f"[yellow]skew[/]: {_text(said)}", highlight=False)
     show_findings(console, report.findings)
 
 

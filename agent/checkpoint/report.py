@@ -15,6 +15,7 @@ from agent.checkpoint.soundness import (
     admitted,
     open_batches,
 )
+from agent.checkpoint.state_rows import LEAST_BYTES, LEAST_ROWS, StoreRows, skewed
 from agent.core.judgement import Finding
 
 
@@ -29,7 +30,7 @@ class SourceReport(msgspec.Struct, frozen=True):
 
 
 class StateReport(msgspec.Struct, frozen=True):
-    """The state as a whole; bytes are what a start loads."""
+    """The state as a whole; bytes are what a start loads. ``rows`` None: they were not counted."""
 
     store: str
     format: int | None
@@ -37,6 +38,8 @@ class StateReport(msgspec.Struct, frozen=True):
     partitions: int | None
     bytes: int
     operators: list[StoreSize]
+    skewed: list[str]  # partitions that hold far more than the others
+    rows: list[StoreRows] | None = None
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -63,8 +66,10 @@ class Report(msgspec.Struct, frozen=True):
     findings: list[Finding]
 
 
-def build_report(checkpoint: Checkpoint, soundness: Soundness) -> Report:
-    """Everything known of a checkpoint."""
+def build_report(
+    checkpoint: Checkpoint, soundness: Soundness, rows: list[StoreRows] | None = None
+) -> Report:
+    """Everything known of a checkpoint; ``rows`` where they were counted."""
     layout = checkpoint.layout
     newest = checkpoint.offsets.get(layout.latest_offset)
     commit = checkpoint.commits.get(layout.latest_commit)
@@ -101,12 +106,30 @@ def build_report(checkpoint: Checkpoint, soundness: Soundness) -> Report:
             partitions=checkpoint.partitions if soundness.stores else None,
             bytes=sum(store.bytes for store in soundness.stores),
             operators=soundness.stores,
+            skewed=_skewed(soundness.stores, rows),
+            rows=rows,
         ),
         files=layout.count,
         bytes=layout.bytes,
         last_change=_iso(layout.newest),
         findings=soundness.findings,
     )
+
+
+def _skewed(stores: list[StoreSize], rows: list[StoreRows] | None) -> list[str]:
+    said = [
+        skewed(_operator(one), one.store, "bytes", one.by_partition, least=LEAST_BYTES)
+        for one in stores
+    ]
+    said += [
+        skewed(_operator(one), one.part, "rows", one.by_partition, least=LEAST_ROWS)
+        for one in rows or []
+    ]
+    return [one for one in said if one is not None]
+
+
+def _operator(one: StoreSize | StoreRows) -> str:
+    return f"operator {one.operator} {one.operator_name}".rstrip()
 
 
 def _watermark(milliseconds: int | None) -> str | None:

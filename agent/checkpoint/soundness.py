@@ -50,6 +50,7 @@ class StoreSize(msgspec.Struct, frozen=True):
     skew: float | None  # largest over mean; None where it is all empty
     changes: int  # most change files that one partition replays at a start
     snapshot_version: int | None  # the oldest that a partition starts from
+    by_partition: list[int] = []  # bytes, in the order of the partitions
 
 
 class Soundness(msgspec.Struct, frozen=True):
@@ -469,6 +470,7 @@ def _sizes(checkpoint: Checkpoint, closure: Closure) -> list[StoreSize]:
                 skew=largest[1] * len(partitions) / total if total else None,
                 changes=max(changes for _, _, changes, _ in partitions),
                 snapshot_version=min(snapshots, default=None),
+                by_partition=[size for _, size, _, _ in sorted(partitions)],
             )
         )
     return found

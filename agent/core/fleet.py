@@ -526,7 +526,15 @@ class Fleet:
         return [tell.facts(query, self._policy) for query in self._queries.values()]
 
     def stages_wanted(self) -> list[StagesWanted]:
-        """Every query that runs and has ended a batch, with where its stages can be asked for."""
+        """Every query that runs and has ended a batch, with where its stages can be asked for.
+
+        Not those that are followed by their event log alone: it holds their stages.
+        """
+        heard = {
+            sender.application_id
+            for instance, sender in self._senders.items()
+            if not instance.startswith(LOG_INSTANCE)
+        }
         return [
             StagesWanted(
                 key,
@@ -537,8 +545,15 @@ class Fleet:
                 bool(query.operators),
             )
             for key, query in self._queries.items()
-            if not query.terminated and query.gone_since_time is None and query.batch_id is not None
+            if not query.terminated
+            and query.gone_since_time is None
+            and query.batch_id is not None
+            and query.application_id in heard
         ]
+
+    def keys_by_run(self) -> dict[str, Key]:
+        """Where each query's present run belongs, by run id."""
+        return {query.run_id: key for key, query in self._queries.items()}
 
     def note_alignment(self, key: Key, run_id: str, found: AlignmentView) -> None:
         """Takes in what the stages of a run's batch waited for. It is not saved."""

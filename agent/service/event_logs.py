@@ -1,7 +1,8 @@
 """Event logs of drivers that hold no listener of ours, read into the fleet by the clock.
 
 Files are read by a thread, one step at a time; what a step gave is judged and committed on the
-event loop as a driver's request is, and only then read on. A log whose application has a listener
+event loop as a driver's request is, and only then read on. Beside them go the stages of each batch:
+what it waited for, as the driver's REST API would tell. A log whose application has a listener
 of ours is left alone: nothing is counted twice.
 """
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
+    from agent.core.alignment import AlignmentView
     from agent.service.keeper import Keeper
 
 #: Logs not written to for so long when they are first seen belong to the past.
@@ -46,6 +48,7 @@ class EventLogs:
         self._past: set[str] = set()
         self._said: set[str] = set()
         self._batches: dict[str, int | None] = {}
+        self._aligned: dict[str, AlignmentView] = {}  # by run id, until the fleet has it
         self._pulse_time = 0.0
         self._rarely = Rarely(300.0)
 
@@ -57,6 +60,7 @@ class EventLogs:
         waiting = list(self._followers.values())
         while waiting:
             waiting = [follower for follower in waiting if await self._read(follower)]
+        self._note_alignments()
         if now - self._pulse_time >= PULSE_SECONDS:
             self._pulse_time = now
             for follower in list(self._followers.values()):
@@ -110,6 +114,7 @@ class EventLogs:
             reason = first_line(follower.first_reason)
             _log.warning("an event log holds what cannot be used", file=name, first=reason)
         if request is None:
+            self._aligned.update(follower.alignments(now))  # of what was counted before a restart
             if follower.ended:
                 self._forget(name)
             return False
@@ -123,7 +128,20 @@ class EventLogs:
             self._rarely.warn(_log.warning, "an event log has to wait", now, cause=error)
             return False
         follower.accepted()
+        self._aligned.update(follower.alignments(now))
         return True
+
+    def _note_alignments(self) -> None:
+        """Gives the fleet what stages waited for, once the batches that they are of are counted."""
+        if not self._aligned:
+            return
+        fleet = self._keeper.fleet
+        keys = fleet.keys_by_run()
+        for run_id, view in self._aligned.items():
+            key = keys.get(run_id)
+            if key is not None:
+                fleet.note_alignment(key, run_id, view)
+        self._aligned.clear()
 
     async def _pulse(self, follower: Follower) -> None:
         now = self._clock()

@@ -5,8 +5,8 @@ is numbered by where its line ends (file, byte), so the number itself says where
 fleet, which counts each number once and saves it with what it counted, needs no second record of
 positions, and an agent that restarts counts nothing twice and loses nothing.
 
-What waits in memory is one step of one log. A line that cannot be used is passed over and counted;
-a live log must not stop at it.
+What waits in memory is one step of one log, and the tasks of the batches that run. A line that
+cannot be used is passed over and counted; a live log must not stop at it.
 """
 
 from __future__ import annotations
@@ -30,12 +30,13 @@ from agent.core.decode import (
     TerminatedEvent,
     decode_event,
 )
-from agent.sources import spark_events
+from agent.sources import spark_events, spark_stages
 from agent.sources.spark_codecs import Damaged, decoder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from agent.core.alignment import AlignmentView
     from agent.sources.spark_codecs import Decoder
 
 STEP_BYTES: Final = 1024 * 1024
@@ -146,6 +147,9 @@ class Follower:
         self._time = 0.0
         self._queries: dict[str, _Running] = {}  # by run id
         self._waiting: Request | None = None
+        self._stages = spark_stages.Stages()
+        self._stages_unread = ""  # why the first of the lines on tasks could not be used
+        self._aligned: dict[str, tuple[int, list[spark_stages.Stage]]] = {}  # by run id
 
     @property
     def application(self) -> Application:
@@ -168,6 +172,24 @@ class Follower:
     def accepted(self) -> None:
         """The fleet has counted what was given last."""
         self._waiting = None
+
+    def alignments(self, now: float) -> dict[str, AlignmentView]:
+        """What the stages of the newest batches waited for, by run id, each told once.
+
+        ``now``: epoch seconds of the agent's clock.
+        """
+        told = {
+            run_id: spark_stages.view_of(batch_id, stages, now)
+            for run_id, (batch_id, stages) in self._aligned.items()
+        }
+        self._aligned.clear()
+        if not self._stages_unread:
+            return told
+        said = f"the event log's lines on tasks cannot be used: {self._stages_unread}"
+        return {
+            run_id: view if view.stages else msgspec.structs.replace(view, missing=said)
+            for run_id, view in told.items()
+        }
 
     def pulse(self, now: float) -> Request | None:
         """A heartbeat at ``now``: what runs, and for how long; None where nobody can know.
@@ -305,6 +327,8 @@ class Follower:
     def _event(self, line: bytes, end: int) -> Event | None:
         """The event of a line that ends at a byte; None where it is none, or was counted."""
         assert self._part is not None
+        if spark_stages.wanted(line):
+            self._hear_stages(line)
         if not spark_events.wanted(line, jobs=True) or not line.strip():
             return None
         place = end | COMPACT_BIT if self._part.compact else end
@@ -345,6 +369,16 @@ class Follower:
             self._queries.clear()
         return False
 
+    def _hear_stages(self, line: bytes) -> None:
+        """Lines of tasks, stages and jobs: what a batch waited for. The batch counts without."""
+        try:
+            heard = spark_stages.read(line)
+        except ValueError as error:  # of msgspec too
+            self._stages_unread = self._stages_unread or str(error)[:200]
+            return
+        if heard is not None:
+            self._stages.hear(heard)
+
     def _follow(self, event: Event) -> bool:
         """Keeps what runs; True for a batch that a file before this compact one had told."""
         body = event.body
@@ -359,6 +393,10 @@ class Follower:
             one = self._queries.setdefault(progress.run_id, _Running(progress.id, progress.run_id))
             one.name = progress.name or one.name
             one.end(progress.batch_id)
+            if progress.batch_id is not None:
+                stateful = bool(progress.operators)
+                stages = self._stages.take(progress.run_id, progress.batch_id, stateful=stateful)
+                self._aligned[progress.run_id] = (progress.batch_id, stages)
             if self._again and progress.batch_id is not None:
                 last = self._last_batch(progress.run_id)
                 return last is not None and progress.batch_id <= last

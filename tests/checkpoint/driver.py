@@ -225,6 +225,12 @@ def state_rows(spark, order):
     return {"rows": frame.count()}
 
 
+def places(spark, order):
+    """The state partition of each key from 0 on, as Spark hashes the ints that ``read`` gives."""
+    frame = spark.range(order["keys"]).selectExpr(f"pmod(hash(int(id)), {order['of']}) as place")
+    return {"partitions": [row.place for row in frame.collect()]}
+
+
 def main():
     sys.stdout = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
@@ -238,6 +244,8 @@ def main():
                 answer = state_rows(spark, order["state"])
             elif "describe" in order:
                 answer = describe(spark, order["describe"])
+            elif "partitions" in order:
+                answer = places(spark, order["partitions"])
             elif "table" in order:
                 answer = table_rows(spark, order["table"])
             else:

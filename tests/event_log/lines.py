@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from spark_listener.wire import format_time
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 BASE = 1_795_251_302.0
 QUERY = "957ee74f-f272-425c-aefb-7ef2d1d24fff"
@@ -39,14 +42,16 @@ def started(run: str = RUN, query: str = QUERY, time: float = BASE) -> bytes:
     )
 
 
-def job(batch: int, time: float, run: str = RUN, query: str = QUERY) -> bytes:
+def job(
+    batch: int, time: float, run: str = RUN, query: str = QUERY, stages: Sequence[int] = ()
+) -> bytes:
     return line(
         "SparkListenerJobStart",
         **{
             "Job ID": batch,
             "Submission Time": int(time * 1000),
             "Stage Infos": [],
-            "Stage IDs": [],
+            "Stage IDs": list(stages),
             "Properties": {
                 "spark.jobGroup.id": run,
                 "sql.streaming.queryId": query,
@@ -99,6 +104,56 @@ def progress(batch: int, rows: int = 1000, seconds: float = 2.0, run: str = RUN)
 def task() -> bytes:
     """What nearly all of a log is."""
     return line("SparkListenerTaskEnd", **{"Stage ID": 3, "Task Info": {"Task ID": 7}})
+
+
+def stage(number: int, seconds: Sequence[float], rows: Sequence[int]) -> list[bytes]:
+    """A stage's tasks, a partition each, and its end."""
+    begun = int(BASE * 1000)
+    tasks = [
+        line(
+            "SparkListenerTaskEnd",
+            **{
+                "Stage ID": number,
+                "Stage Attempt ID": 0,
+                "Task Type": "ResultTask",
+                "Task End Reason": {"Reason": "Success"},
+                "Task Info": {
+                    "Task ID": partition,
+                    "Index": partition,
+                    "Partition ID": partition,
+                    "Launch Time": begun,
+                    "Executor ID": "2",
+                    "Host": "worker-2",
+                    "Finish Time": begun + int(1000 * took),
+                },
+                "Task Metrics": {
+                    "Shuffle Read Metrics": {"Total Records Read": read},
+                    "Input Metrics": {"Bytes Read": 0, "Records Read": 0},
+                },
+            },
+        )
+        for partition, (took, read) in enumerate(zip(seconds, rows, strict=True))
+    ]
+    info = {
+        "Stage ID": number,
+        "Stage Attempt ID": 0,
+        "Stage Name": "start at job.py:3",
+        "Number of Tasks": len(tasks),
+        "Submission Time": begun,
+        "Completion Time": begun + int(1000 * max(seconds)),
+    }
+    return [*tasks, line("SparkListenerStageCompleted", **{"Stage Info": info})]
+
+
+def skewed(batches: int) -> list[bytes]:
+    """A log of batches each with a stage whose third task reads most, the later the longer."""
+    lines = [*opening(), started()]
+    for batch in range(batches):
+        waits = [0.5, 0.4, 2.5 + batch, 0.5]
+        lines.append(job(batch, BASE + 5.0 * batch + 0.5, stages=[batch]))
+        lines += stage(batch, waits, [10, 10, 480, 10])
+        lines.append(progress(batch))
+    return lines
 
 
 def terminated(run: str = RUN) -> bytes:

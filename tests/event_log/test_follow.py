@@ -288,3 +288,37 @@ def test_parts_in_order_of_their_numbers(tmp_path: Path) -> None:
         (9, True),
         (10, False),
     ]
+
+
+def test_stages_are_told_of_the_newest_batch_once_and_after_a_restart_too(tmp_path: Path) -> None:
+    log = single(tmp_path, b"".join(lines.skewed(3)))
+    follower = follow(log)
+    seen = drain(follower)
+    told = follower.alignments(1000.0)
+    assert list(told) == [lines.RUN]
+    view = told[lines.RUN]
+    assert (view.batch_id, view.looked_time, view.missing) == (2, 1000.0, "")
+    (stage,) = view.stages
+    assert (stage.why, stage.partition, stage.executor, stage.host) == ("skew", 2, "2", "worker-2")
+    assert view.seconds == pytest.approx(4.0)
+    assert follower.alignments(1001.0) == {}
+    again = follow(log, seen[-1].sequence)
+    assert drain(again) == []
+    assert again.alignments(1000.0) == told
+
+
+def test_tasks_that_cannot_be_used_cost_the_stages_and_no_batch(tmp_path: Path) -> None:
+    follower = follow(single(tmp_path, b"".join(lines.whole())))
+    assert [event.kind for event in drain(follower)] == KINDS
+    view = follower.alignments(0.0)[lines.RUN]
+    assert view.stages == []
+    assert "lines on tasks" in view.missing
+    assert follower.skipped == 0
+
+
+def test_what_is_kept_of_stages_does_not_grow_with_the_log(tmp_path: Path) -> None:
+    follower = follow(single(tmp_path, b"".join(lines.skewed(400))))
+    drain(follower)
+    stages = follower._stages
+    assert [*stages._done, *stages._tasks, *stages._batches] == []
+    assert len(follower.alignments(0.0)) == 1

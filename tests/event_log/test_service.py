@@ -75,3 +75,27 @@ def test_a_directory_that_is_not_there_is_said_and_found_later(tmp_path: Path) -
         logs.mkdir()
         grow(logs, lines.whole()[:12])
         until(lambda: batches(agent) == 2)
+
+
+def test_stages_show_as_those_that_a_driver_tells(tmp_path: Path) -> None:
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    content = lines.skewed(6)
+    options = ("--event-log-dirs", str(logs), "--state-dir", str(tmp_path / "state"))
+
+    def alignment(agent: AgentProcess) -> dict[str, Any]:
+        answer = agent.http.get("/v1/queries/orders/enrich")
+        query = answer.json()["query"] if answer.status_code == 200 else {}
+        return dict(query.get("alignment", {}))
+
+    with AgentProcess(tmp_path, *options) as agent:
+        grow(logs, content)
+        found = until(lambda: alignment(agent).get("stages"))
+        until(lambda: alignment(agent)["batch_id"] == 5)
+        assert (found[0]["why"], found[0]["partition"], found[0]["host"]) == ("skew", 2, "worker-2")
+        labels = '{application="orders",query="enrich"}'
+        until(lambda: counted(agent, f"alignment_seconds{labels}") == 7.0)
+        agent.kill()
+    with AgentProcess(tmp_path, *options) as agent:
+        until(lambda: alignment(agent).get("stages"))  # read again for this, and not counted again
+        assert batches(agent) == 6
