@@ -281,6 +281,56 @@ def _simulate(
         sys.stdout.write(summary + "\n")
 
 
+@app.command("history")
+def _history(
+    *,
+    logs: Annotated[
+        list[str],
+        typer.Argument(metavar="LOGS...", help="Event logs or folders of them, as Spark reads."),
+    ],
+    out: Annotated[str, typer.Option("--out", metavar="DIR", help="Tables and report go here.")],
+    target: Annotated[
+        float, typer.Option("--target", metavar="SECONDS", help="What a batch should take.")
+    ] = 5.0,
+    deadline: Annotated[
+        float | None, typer.Option("--deadline", metavar="SECONDS", help="What kills a slow batch.")
+    ] = None,
+    master: Annotated[
+        str | None,
+        typer.Option(
+            "--master", metavar="MASTER", help="Where Spark runs; else as configured, or local[*]."
+        ),
+    ] = None,
+    conf: Annotated[
+        list[str] | None,
+        typer.Option("--conf", metavar="KEY=VALUE", help="A setting of Spark's; repeatable."),
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
+) -> None:
+    """Judge Spark event logs of any size on Spark: tables, a report, and the limits to have."""
+    for option, seconds in (("--target", target), ("--deadline", deadline)):
+        if seconds is not None and not 0.0 < seconds < float("inf"):
+            raise WrongUsage(f"{option}: {seconds:g}: a number of seconds above 0 is needed")
+    settings = _pairs("--conf", conf)
+    from agent.history.command import CannotRun, Options, history
+
+    options = Options(
+        logs=logs,
+        out=out,
+        target_seconds=target,
+        deadline_seconds=deadline,
+        master=master,
+        conf=settings,
+        quiet=quiet,
+    )
+    try:
+        code = history(options)
+    except CannotRun as error:
+        _fail(str(error), 2)
+    else:
+        raise typer.Exit(code)
+
+
 checkpoint_app = typer.Typer(help="Look into a query's checkpoint.", add_completion=False)
 app.add_typer(checkpoint_app, name="checkpoint")
 
@@ -428,14 +478,20 @@ def _checkpoint_audit(
     """Tell what speaks against exactly once: source, sink, location, logs, state."""
     from agent.checkpoint.audit_command import run_audit
 
-    options = {}
-    for given in option or []:
-        key, separator, value = given.partition("=")
-        if not separator or not key:
-            raise WrongUsage(f"--option: {given!r} is not KEY=VALUE")
-        options[key] = value
+    options = _pairs("--option", option)
     settings = _settings(agent, token_file, ca_file) if agent else None
     _on_checkpoint(lambda: run_audit(directory, agent=settings, as_json=as_json, options=options))
+
+
+def _pairs(option: str, given: list[str] | None) -> dict[str, str]:
+    """What a repeatable option of the form KEY=VALUE said."""
+    pairs = {}
+    for one in given or []:
+        key, separator, value = one.partition("=")
+        if not separator or not key:
+            raise WrongUsage(f"{option}: {one!r} is not KEY=VALUE")
+        pairs[key] = value
+    return pairs
 
 
 def _on_checkpoint(act: Callable[[], int]) -> None:

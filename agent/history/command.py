@@ -1,0 +1,59 @@
+"""The command: options in, a run with its progress, a summary and a report out, an exit code."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+
+import msgspec
+
+
+class CannotRun(ValueError):  # noqa: N818
+    """Wrong usage or input; one line that says what and what to do."""
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """What the command line says."""
+
+    logs: list[str]
+    out: str
+    target_seconds: float = 5.0
+    deadline_seconds: float | None = None
+    master: str | None = None
+    conf: dict[str, str] = {}
+    report: bool = True
+    quiet: bool = False
+
+
+def history(options: Options) -> int:
+    """Runs it: 0 done, 1 some files or lines could not be used. Raises CannotRun."""
+    try:
+        import pyspark  # noqa: F401
+    except ImportError:
+        raise CannotRun("PySpark is missing: install weir-agent[spark]") from None
+    from agent.history.job import History, NothingToDo, session, ship
+    from agent.history.manifest import NotOurs, Settings
+    from agent.history.places import NoSuchPlace
+    from agent.history.progress import Progress
+
+    settings = Settings(options.target_seconds, options.deadline_seconds)
+    folder = tempfile.TemporaryDirectory(prefix="weir-history-", ignore_cleanup_errors=True)
+    spark = session(options.master, options.conf)
+    try:
+        ship(spark, folder.name)
+        with Progress(spark, enabled=not options.quiet) as progress:
+            run = History(spark, options.out, settings, progress.say)
+            outcome = run.run(options.logs)
+            from agent.history.findings import gather
+
+            progress.say("summing up")
+            found = gather(spark, outcome)
+        from agent.history.summary import show
+
+        show(found, outcome, sys.stdout)
+    except (NoSuchPlace, NothingToDo, NotOurs) as error:
+        raise CannotRun(str(error)) from None
+    finally:
+        spark.stop()
+        folder.cleanup()
+    return 1 if outcome.skipped else 0

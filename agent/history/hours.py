@@ -1,0 +1,275 @@
+"""Hours: what each hour of a query was like, which were the worst, and the limit that fits it."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from agent.core import sizing
+from agent.history.rows import CAPACITY, RECOMMENDATIONS, Row, Whose
+
+if TYPE_CHECKING:
+    from agent.core.decode import Progress
+    from agent.core.judgement import Judgement
+    from agent.core.policy import QueryPolicy
+    from agent.core.query import Query
+
+HOUR_SECONDS: Final = 3600.0
+#: Of an hour's batches so many are kept for its quantiles; more are thinned out evenly.
+MOST_KEPT: Final = 4096
+#: A limit is advised from so many batches on; fewer do not tell a batch's fixed cost.
+FEWEST_BATCHES: Final = 5
+
+
+class Hour(msgspec.Struct):
+    """One hour of one query; None is unknown."""
+
+    begin: float
+    whose: Whose
+    batches: int = 0
+    empty: int = 0
+    rows: int = 0
+    busy_seconds: float = 0.0
+    over_target: int = 0
+    failures: int = 0
+    spiral: int = 0  # batches in any phase but none
+    seconds: list[float] = []
+    sizes: list[float] = []
+    arrivals: list[float] = []
+    longest_seconds: float | None = None
+    most_backlog_rows: float | None = None
+    most_backlog_seconds: float | None = None
+    fixed_cost_seconds: float | None = None
+    throughput_rows_per_second: float | None = None
+    limit_rows: float | None = None
+    limit_reason: str = ""
+    required_ratio: float | None = None
+
+    def hear(
+        self, line: Judgement, would: Judgement, progress: Progress | None, target_seconds: float
+    ) -> None:
+        """Takes in a judged event of this hour."""
+        self.failures += line.event == "terminated" and line.failure is not None
+        self.most_backlog_rows = _most(self.most_backlog_rows, line.backlog_rows)
+        self.most_backlog_seconds = _most(self.most_backlog_seconds, line.backlog_seconds)
+        if progress is None:
+            return
+        if not progress.rows:
+            self.empty += 1
+        self.spiral += line.spiral.phase != "none"
+        self.fixed_cost_seconds = line.fixed_cost_seconds
+        self.throughput_rows_per_second = line.throughput_rows_per_second
+        if would.arrival_rows_per_second is not None:
+            _keep(self.arrivals, self.batches, would.arrival_rows_per_second)
+        seconds = progress.seconds
+        if seconds is not None and progress.rows:
+            self.rows += progress.rows
+            self.busy_seconds += seconds
+            self.over_target += seconds > target_seconds
+            self.longest_seconds = _most(self.longest_seconds, seconds)
+            _keep(self.seconds, self.batches, seconds)
+            _keep(self.sizes, self.batches, float(progress.rows))
+        self.batches += 1
+
+    @property
+    def arrival(self) -> float | None:
+        """Rows that arrived per second in the hour's busier batches."""
+        return quantile(self.arrivals, 0.95)
+
+    def settle(self, query: Query, settings: QueryPolicy) -> None:
+        """At its end: the limit that the model of the time asks for, at the hour's arrivals."""
+        size, self.required_ratio = limit_for(query, self.arrival, settings)
+        if size is not None:
+            self.limit_rows, self.limit_reason = size.rows, size.reason or "target"
+
+    @property
+    def badness(self) -> tuple[float, float, float, float]:
+        """What makes an hour worse than another, the gravest first."""
+        share = self.over_target / max(self.batches - self.empty, 1)
+        lag = self.most_backlog_seconds or 0.0
+        return (float(self.failures), float(self.spiral), share * (self.longest_seconds or 0), lag)
+
+    def row(self, rank: int) -> Row:
+        """With its rank among the query's hours, the worst first."""
+        return CAPACITY, (
+            *self.whose.values,
+            self.begin,
+            rank,
+            self.batches,
+            self.empty,
+            self.rows,
+            min(self.busy_seconds / HOUR_SECONDS, 1.0),
+            quantile(self.seconds, 0.5),
+            quantile(self.seconds, 0.95),
+            self.longest_seconds,
+            quantile(self.sizes, 0.5),
+            quantile(self.sizes, 0.95),
+            self.over_target,
+            self.failures,
+            self.spiral,
+            self.arrival,
+            self.most_backlog_rows,
+            self.most_backlog_seconds,
+            self.fixed_cost_seconds,
+            self.throughput_rows_per_second,
+            self.required_ratio,
+            None if self.limit_rows is None else round(self.limit_rows),
+            self.limit_reason or None,
+        )
+
+
+class Hours:
+    """All hours of one query."""
+
+    def __init__(self, settings: QueryPolicy) -> None:
+        self._settings = settings
+        self.known: list[Hour] = []
+
+    def at(self, whose: Whose, time: float) -> tuple[Hour, Hour | None]:
+        """The hour of a time, and the one that it ends, if it does."""
+        begin = math.floor(time / HOUR_SECONDS) * HOUR_SECONDS
+        last = self.known[-1] if self.known else None
+        if last is not None and begin <= last.begin:
+            return last, None  # a word that came late
+        hour = Hour(begin, whose)
+        self.known.append(hour)
+        return hour, last
+
+    def rows(self) -> list[Row]:
+        """Every hour that had a batch or a failure."""
+        told = [hour for hour in self.known if hour.batches or hour.failures]
+        worst = sorted(told, key=lambda hour: (hour.badness, -hour.begin), reverse=True)
+        rank = {id(hour): place for place, hour in enumerate(worst, 1)}
+        return [hour.row(rank[id(hour)]) for hour in told]
+
+    def recommendation(self, query: Query, decisions: int) -> Row | None:
+        """The limit that the query should have; None where it had no batch at all."""
+        told = [hour for hour in self.known if hour.batches > hour.empty]
+        if not told:
+            return None
+        settings, whose = self._settings, told[-1].whose
+        batches = sum(hour.batches - hour.empty for hour in told)
+        over = sum(hour.over_target for hour in told)
+        seconds = [one for hour in told for one in hour.seconds]
+        sizes = [one for hour in told for one in hour.sizes]
+        arrivals = [hour.arrival for hour in told if hour.arrival is not None]
+        busiest = max(arrivals, default=None)
+        size, ratio = limit_for(query, busiest, settings)
+        if query.capacity.batches < FEWEST_BATCHES:
+            size = None
+        limit = None if size is None else round(size.rows)
+        expected = None if size is None else query.capacity.seconds(size.rows)
+        doubt = None if size is None else query.capacity.doubt(size.rows)
+        return RECOMMENDATIONS, (
+            *whose.values,
+            told[0].begin,
+            told[-1].begin + HOUR_SECONDS,
+            batches,
+            settings.target_seconds,
+            settings.deadline_seconds,
+            query.capacity.fixed_cost,
+            query.capacity.throughput,
+            query.capacity.sigma,
+            busiest,
+            quantile(sizes, 0.5),
+            max(sizes, default=None),
+            quantile(seconds, 0.5),
+            quantile(seconds, 0.95),
+            max(seconds, default=None),
+            over / batches,
+            limit,
+            None if size is None else size.reason or "target",
+            expected,
+            doubt,
+            None if size is None else size.feasible,
+            ratio,
+            decisions,
+            _advice(
+                limit,
+                size,
+                expected,
+                over=over,
+                batches=batches,
+                settings=settings,
+                ratio=ratio,
+            ),
+        )
+
+
+def limit_for(
+    query: Query, arrival: float | None, settings: QueryPolicy
+) -> tuple[sizing.Size | None, float | None]:
+    """(the size of a batch that the query's model asks for, capacity needed over present one)."""
+    model = query.capacity
+    if model.fixed_cost is None:
+        return None, None
+    unreachable = query.reach.lost
+    ceilings = query.knee.ceilings(model.sigma, model.fixed_seconds, model.seconds_per_row)
+    limits = sizing.bounds(
+        model,
+        sizing.target_rows(model, settings, unreachable=unreachable),
+        arrival,
+        query.trigger_seconds,
+        settings,
+        unreachable=unreachable,
+        most_rows=ceilings.proven_rows,
+    )
+    size = sizing.choose(limits, model, settings)
+    if size is not None and not math.isfinite(size.rows):
+        size = None
+    return size, limits.sustained_ratio
+
+
+def _advice(
+    limit: int | None,
+    size: sizing.Size | None,
+    expected: float | None,
+    *,
+    over: int,
+    batches: int,
+    settings: QueryPolicy,
+    ratio: float | None,
+) -> str:
+    if limit is None or size is None or expected is None:
+        return f"too few batches to tell a limit from; {FEWEST_BATCHES} are needed"
+    target = f"{settings.target_seconds:g} s"
+    said = f"a limit of {limit} rows keeps a batch near {expected:.3g} s"
+    if ratio is not None and ratio > 1.0:
+        return (
+            f"{said}, and the query cannot keep up with its busiest hour at any size: it needs "
+            f"{ratio:.2g} times its capacity"
+        )
+    if size.reason == "floor:stability":
+        return f"{said}: less would not keep up with its busiest hour"
+    if size.reason == "floor:fixed_cost":
+        return f"{said}: its fixed cost alone takes the target of {target}"
+    if size.reason == "bound:deadline":
+        return f"{said}, within the deadline"
+    if not over:
+        return f"every batch was within {target}; {said}, should more pile up"
+    return f"{said}; {over} of {batches} batches took longer than {target}"
+
+
+def quantile(values: list[float], share: float) -> float | None:
+    """The value below which that share lies; None of nothing."""
+    if not values:
+        return None
+    ordered = sorted(values)
+    return ordered[min(int(share * len(ordered)), len(ordered) - 1)]
+
+
+def _keep(values: list[float], number: int, value: float) -> None:
+    """Keeps the value; of too many, one in two, then one in four, and so on."""
+    if len(values) < MOST_KEPT:
+        values.append(value)
+    else:
+        # Deterministic, and spread over the hour: a fixed stride through the places.
+        values[number * 2654435761 % MOST_KEPT] = value
+
+
+def _most(known: float | None, now: float | None) -> float | None:
+    if known is None or now is None:
+        return now if known is None else known
+    return max(known, now)

@@ -1,0 +1,492 @@
+"""The job: log files → kept lines → judged rows → tables, on whatever cluster Spark runs on.
+
+    files ─ plain: split by Spark at lines ──┐
+          └ compressed: one task each ───────┴▶ extract ▶ lines, kept for later runs
+    lines of each application that has new ones, in order ▶ judge ▶ tables
+
+The first step does nearly all of the work and is spread over parts of files, so one large log keeps
+every core busy. What it keeps is a hundredth; that is sorted by Spark and judged an application at
+a time, as its queries share a cluster and are judged together.
+
+Kept lines stay in the output folder. An application with new lines is judged from its first line
+on, so that a table never depends on how many runs it took, and its part of every table is replaced.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import zipfile
+from collections import defaultdict
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from agent import __version__
+from agent.core.names import label
+from agent.core.policy import QueryPolicy
+from agent.history import extract, manifest, rows, tables
+from agent.history.extract import Kept
+from agent.history.judge import Judge, in_order
+from agent.history.logs import LogFile, Read, log_files, plan
+from agent.history.manifest import FOLDER, LogInfo, Manifest, Settings
+from agent.history.places import Places, bare
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from agent.history.rows import Row
+
+LINES: Final = "lines"
+_LINE_SCHEMA: Final = (
+    "file string, log string, part int, block bigint, number bigint, kind string, "
+    "time double, data binary"
+)
+_JUDGED: Final = (
+    (tables.BATCHES, rows.BATCHES, tables.BATCH_COLUMNS),
+    (tables.STAGES, rows.STAGES, tables.STAGES.columns),
+    (tables.INCIDENTS, rows.INCIDENTS, tables.INCIDENTS.columns),
+    (tables.CAPACITY, rows.CAPACITY, tables.CAPACITY.columns),
+    (tables.DECISIONS, rows.DECISIONS, tables.DECISIONS.columns),
+    (tables.RECOMMENDATIONS, rows.RECOMMENDATIONS, tables.RECOMMENDATIONS.columns),
+)
+#: Codecs of Hadoop's that would take a log's ending for their own; none of them can read Spark's.
+_NO_CODECS: Final = "org.apache.hadoop.io.compress.DeflateCodec"
+MOST_REASONS: Final = 20
+
+
+class Skipped(msgspec.Struct, frozen=True):
+    """A file that could not be used, or not all of it."""
+
+    file: str
+    lines: int  # 0: nothing of it was read
+    reason: str
+
+
+class Outcome(msgspec.Struct):
+    """What a run did."""
+
+    out: str
+    files: int = 0
+    bytes: int = 0
+    known: int = 0  # files that were read before
+    logs: int = 0
+    applications: list[str] = []  # judged anew
+    skipped: list[Skipped] = []
+
+
+class NothingToDo(ValueError):  # noqa: N818
+    """No log at the places given; the message says where was looked."""
+
+
+def session(master: str | None, extra: dict[str, str]) -> Any:
+    """The Spark session: of the cluster that spark-submit says, or of ``master``."""
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.appName("weir history")
+    if master is not None:
+        builder = builder.master(master)
+    settings = {
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.log.level": "ERROR",
+        # An application of this name would else be in the next run's logs.
+        "spark.eventLog.enabled": "false",
+    }
+    if master is not None and master.startswith("local"):
+        # A machine's few cores; clusters say themselves what is good for them.
+        settings["spark.sql.shuffle.partitions"] = "8"
+    settings |= extra
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    spark = builder.getOrCreate()
+    context = spark.sparkContext
+    context.setLogLevel("ERROR")
+    if context.master.startswith("local") and "PYSPARK_PYTHON" not in os.environ:
+        context.pythonExec = sys.executable  # the one that has what this code needs
+    return spark
+
+
+def ship(spark: Any, folder: str) -> None:
+    """Gives the workers this code; the folder must last as long as the session.
+
+    What it needs beside itself must be there already (docs/history.md).
+    """
+    import agent
+    import spark_listener
+
+    bundle = Path(folder) / "weir.zip"
+    with zipfile.ZipFile(bundle, "w", zipfile.ZIP_DEFLATED) as packed:
+        for package in (agent, spark_listener):
+            root = Path(str(package.__file__)).parent
+            for path in sorted(root.rglob("*.py")):
+                packed.write(path, Path(root.name) / path.relative_to(root))
+    spark.sparkContext.addPyFile(str(bundle))
+
+
+class History:
+    """One run over some logs into one folder."""
+
+    def __init__(
+        self, spark: Any, out: str, settings: Settings, say: Callable[[str], None]
+    ) -> None:
+        self._spark = spark
+        self._places = Places(spark)
+        self._out = self._places.whole(out)
+        self._settings = settings
+        self._say = say
+
+    @property
+    def out(self) -> str:
+        """The folder in full."""
+        return self._out
+
+    def run(self, addresses: Iterable[str]) -> Outcome:
+        """Reads what is new and judges whose it is.
+
+        Raises NoSuchPlace, NothingToDo, NotOurs.
+        """
+        self._say("looking for logs")
+        known = manifest.load(self._places, self._out)
+        found = [file for address in addresses for file in self._places.files(address)]
+        files = [
+            file for file in log_files(found) if not bare(file.path).startswith(bare(self._out))
+        ]
+        if not files and not known.files:
+            raise NothingToDo(f"no event log at {', '.join(addresses)}")
+        chosen = plan(files, known.files)
+        outcome = Outcome(self._out, known=len(files) - len(chosen.to_read) - len(chosen.refused))
+        outcome.skipped = [Skipped(path, 0, reason) for path, reason in chosen.refused]
+        now = Manifest(
+            weir=__version__,
+            run=known.run + 1,
+            settings=self._settings,
+            files={key: read for key, read in known.files.items() if key in chosen.valid},
+            logs={log: msgspec.structs.replace(info) for log, info in known.logs.items()},
+        )
+        lines = f"{self._out}/{FOLDER}/{LINES}"
+        self._forget_unfinished(lines, known)
+        if chosen.to_read:
+            self._read(chosen.to_read, f"{lines}/run={now.run:06d}", now, outcome)
+        changed = {file.log for file in chosen.to_read}
+        anew = known.settings != self._settings
+        touched = {info.application for log, info in now.logs.items() if anew or log in changed}
+        # A log may say its application's name later than its first lines.
+        touched |= {known.logs[log].application for log in changed if log in known.logs}
+        outcome.applications = sorted(touched)
+        if touched:
+            self._judge(now, touched)
+        if touched or chosen.to_read:
+            manifest.save(self._places, self._out, now)
+        outcome.logs = len(now.logs)
+        return outcome
+
+    # -- reading ----------------------------------------------------------------------------
+
+    def _read(self, files: list[LogFile], lines: str, now: Manifest, outcome: Outcome) -> None:
+        """Extracts the lines of new files, and what they say of their applications."""
+        outcome.files, outcome.bytes = len(files), sum(file.size for file in files)
+        self._say(f"reading {outcome.files} files, {outcome.bytes / 1e6:,.0f} MB")
+        plain = [file for file in files if not file.codec and file.size]
+        packed = [file for file in files if file.codec and file.size]
+        parts = []
+        if plain:
+            parts.append(self._plain(plain))
+        if packed:
+            parts.append(self._packed(packed))
+        if parts:
+            kept = self._spark.sparkContext.union(parts)
+            frame = self._spark.createDataFrame(kept, _LINE_SCHEMA, verifySchema=False)
+            frame.write.mode("overwrite").option("compression", "zstd").parquet(lines)
+            self._learn(lines, files, now, outcome)
+        for file in files:
+            now.files[file.key] = Read(now.run, file.size, file.modified)
+
+    def _plain(self, files: list[LogFile]) -> Any:
+        from pyspark.sql import functions as f
+
+        names = {bare(file.path): file for file in files}
+        frame = (
+            self._spark.read.option("lineSep", "\n")
+            .option("io.compression.codecs", _NO_CODECS)
+            .option("mapreduce.input.linerecordreader.line.maxlength", extract.MOST_LINE_BYTES)
+            .text([_no_glob(file.path) for file in files])
+        )
+        value = f.col("value")
+        told = f.lit(False)
+        for beginning in extract.NOT_WANTED:
+            told = told | value.startswith(beginning)
+        frame = frame.where(~(told & value.endswith("}"))).select(
+            f.col("_metadata.file_path"),
+            f.col("_metadata.file_block_start"),
+            value.cast("binary").alias("value"),
+        )
+        return frame.rdd.mapPartitions(_Plain(names))
+
+    def _packed(self, files: list[LogFile]) -> Any:
+        names = {bare(file.path): file for file in files}
+        # No path with a comma gets through Hadoop's list of paths; a glob for it does.
+        paths = ",".join(_no_glob(file.path).replace(",", "?") for file in files)
+        context = self._spark.sparkContext
+        most = max(context.defaultParallelism, min(len(files), 10_000))
+        return context.binaryFiles(paths, most).flatMap(_Packed(names))
+
+    def _learn(self, lines: str, files: list[LogFile], now: Manifest, outcome: Outcome) -> None:
+        """Who wrote each log, when, and which lines could not be used."""
+        from pyspark.sql import functions as f
+
+        frame = self._spark.read.schema(_LINE_SCHEMA).parquet(lines)
+        told = frame.where(f.col("kind").isin(extract.APPLICATION, extract.BAD)).select(
+            "file", "log", "kind", "data"
+        )
+        names: dict[str, tuple[str, str]] = {}
+        bad: dict[str, list[extract.Bad]] = defaultdict(list)
+        for row in told.toLocalIterator():
+            if row.kind == extract.BAD:
+                bad[row.file].append(extract.decode_bad(bytes(row.data)))
+                continue
+            data = msgspec.json.decode(bytes(row.data))
+            if data.get("Event") == "SparkListenerApplicationStart" and data.get("App Name"):
+                name = str(data["App Name"])
+                names[row.log] = (label(name), str(data.get("App ID") or name))
+        events: dict[str, int] = defaultdict(int)
+        for row in (
+            frame.where(f.col("kind") == extract.READ).select("file", "data").toLocalIterator()
+        ):
+            events[row.file] += extract.decode_counted(bytes(row.data)).events
+        times = {
+            row.log: (row.first, row.last)
+            for row in frame.groupBy("log")
+            .agg(f.min("time").alias("first"), f.max("time").alias("last"))
+            .toLocalIterator()
+        }
+        for file in files:
+            if not events[file.key] and bad[file.key]:
+                reason = "not a Spark event log"
+                outcome.skipped.append(Skipped(file.path, 0, reason))
+                continue
+            if bad[file.key]:
+                count = sum(one.lines for one in bad[file.key])
+                outcome.skipped.append(Skipped(file.path, count, bad[file.key][0].reason))
+            short = file.log.rpartition("/")[2].removeprefix("eventlog_v2_")
+            begin, end = times.get(file.log, (None, None))
+            info = now.logs.get(file.log)
+            if info is None:
+                info = now.logs[file.log] = LogInfo(label(short), short, begin or 0.0, end or 0.0)
+            if file.log in names:
+                info.application, info.application_id = names[file.log]
+            if begin is not None and end is not None:
+                info.begin = min(begin, info.begin or begin)
+                info.end = max(end, info.end)
+
+    def _forget_unfinished(self, lines: str, known: Manifest) -> None:
+        """Deletes what runs wrote that did not come to their end."""
+        for folder in self._places.folders(lines):
+            number = folder.removeprefix("run=")
+            if number.isdecimal() and int(number) > known.run:
+                self._places.delete(f"{lines}/{folder}")
+
+    # -- judging ----------------------------------------------------------------------------
+
+    def _judge(self, now: Manifest, touched: set[str]) -> None:
+        from pyspark import StorageLevel
+        from pyspark.sql import functions as f
+
+        self._say(f"judging {len(touched)} applications")
+        order = _order(now, touched)
+        read = self._spark.createDataFrame(
+            [(key, one.run) for key, one in now.files.items()], "file string, run int"
+        )
+        logs = self._spark.createDataFrame(
+            [(log, *place) for log, place in order.items()],
+            "log string, application string, cluster int, alone boolean",
+        )
+        kept = (
+            self._spark.read.schema(_LINE_SCHEMA + ", run int")
+            .parquet(f"{self._out}/{FOLDER}/{LINES}")
+            .join(f.broadcast(read), ["file", "run"])
+            .join(f.broadcast(logs), "log")
+            .where(~f.col("kind").isin(extract.BAD, extract.READ))
+        )
+        count = max(1, min(len(touched), 4 * self._spark.sparkContext.defaultParallelism))
+        ordered = (
+            kept.repartition(count, "application")
+            .sortWithinPartitions("application", "cluster", "log", "part", "block", "number")
+            .select(
+                "application", "cluster", "alone", "log", "block", "number", "kind", "time", "data"
+            )
+        )
+        settings = QueryPolicy(
+            target_seconds=self._settings.target_seconds,
+            deadline_seconds=self._settings.deadline_seconds,
+        )
+        fields = ", ".join(
+            f"{name} struct<{tables.judged_schema(columns).replace('` ', '`: ')}>"
+            for _, name, columns in _JUDGED
+        )
+        judged = self._spark.createDataFrame(
+            ordered.rdd.mapPartitions(_Judging(settings)),
+            f"table string, {fields}",
+            verifySchema=False,
+        ).persist(StorageLevel.DISK_ONLY)
+        try:
+            self._write(judged, _labels(now, touched))
+        finally:
+            judged.unpersist()
+
+    def _write(self, judged: Any, touched: set[str]) -> None:
+        from pyspark.sql import functions as f
+
+        frames = {}
+        for table, name, columns in _JUDGED:
+            own = judged.where(f.col("table") == name).select(
+                *(_column(f"{name}.{one.name}", one) for one in columns)
+            )
+            frames[table.name] = own
+        batches = frames[tables.BATCHES.name]
+        whose = [one.name for one in tables.WHOSE]
+        frames[tables.PHASES.name] = batches.select(
+            *whose, "batch_id", "time", f.explode("phases").alias("phase", "seconds")
+        )
+        frames[tables.SOURCES.name] = batches.select(
+            *whose, "batch_id", "time", f.explode("sources").alias("one")
+        ).select(*whose, "batch_id", "time", "one.*")
+        frames[tables.BATCHES.name] = batches.drop("phases", "sources")
+        for table in tables.TABLES:
+            self._say(f"writing {table.name}")
+            self._replace(table, frames[table.name], touched)
+
+    def _replace(self, table: tables.Table, frame: Any, touched: set[str]) -> None:
+        """Replaces the touched applications' part of a table."""
+        from pyspark.sql import functions as f
+
+        place = f"{self._out}/{table.name}"
+        parts = ["application"]
+        if table.dated_by is not None:
+            frame = frame.withColumn("date", f.to_date(table.dated_by))
+            parts.append("date")
+        jvm = self._spark.sparkContext._jvm  # noqa: SLF001 - no other way to Spark's Java
+        escape = jvm.org.apache.spark.sql.catalyst.catalog.ExternalCatalogUtils.escapePathName
+        for application in touched:
+            self._places.delete(f"{place}/application={escape(application)}")
+        frame.write.mode("append").option("compression", "zstd").partitionBy(*parts).parquet(place)
+
+
+class _Plain:
+    """Pieces of plain files to kept lines; what Spark sends to its workers."""
+
+    def __init__(self, files: dict[str, LogFile]) -> None:
+        self._files = files
+
+    def __call__(self, lines: Iterable[tuple[str, int, bytes]]) -> Iterator[tuple[Any, ...]]:
+        for (path, block), piece in groupby(lines, key=lambda row: (row[0], row[1])):
+            file = self._files[bare(path)]
+            texts = (bytes(row[2]) for row in piece)
+            for kept in extract.of_lines(texts, block, in_progress=file.in_progress):
+                yield _line(file, kept)
+
+
+class _Packed:
+    """Compressed files to kept lines."""
+
+    def __init__(self, files: dict[str, LogFile]) -> None:
+        self._files = files
+
+    def __call__(self, named: tuple[str, bytes]) -> Iterator[tuple[Any, ...]]:
+        file = self._files.get(bare(named[0]))
+        if file is None:
+            return  # a glob for a comma found more
+        name = file.path.rpartition("/")[2]
+        for kept in extract.of_compressed(named[1], name, in_progress=file.in_progress):
+            yield _line(file, kept)
+
+
+def _line(file: LogFile, kept: Kept) -> tuple[Any, ...]:
+    data = bytearray(kept.data)
+    return file.key, file.log, file.index, kept.block, kept.number, kept.kind, kept.time, data
+
+
+class _Judging:
+    """Sorted lines of applications to rows of all tables."""
+
+    def __init__(self, settings: QueryPolicy) -> None:
+        self._settings = settings
+
+    def __call__(self, lines: Iterable[Any]) -> Iterator[tuple[Any, ...]]:
+        for _, of_application in groupby(lines, key=lambda row: row[0]):
+            judge = Judge(self._settings)
+            for (_, alone), cluster in groupby(of_application, key=lambda row: (row[1], row[2])):
+                told: Iterable[tuple[str, Kept]] = map(_kept, cluster)
+                if not alone:  # held in memory: what lives at once under one name is little
+                    logs = [list(log) for _, log in groupby(told, key=lambda item: item[0])]
+                    told = in_order(logs)
+                for log, kept in told:
+                    for row in judge.hear(log, kept):
+                        yield _wide(row)
+            for row in judge.end():
+                yield _wide(row)
+
+
+def _kept(row: Any) -> tuple[str, Kept]:
+    return str(row[3]), Kept(row[4], row[5], row[6], row[7], bytes(row[8]))
+
+
+_PLACES: Final = {name: place for place, (_, name, _) in enumerate(_JUDGED, 1)}
+
+
+def _wide(row: Row) -> tuple[Any, ...]:
+    wide: list[Any] = [row[0]] + [None] * len(_JUDGED)
+    wide[_PLACES[row[0]]] = row[1]
+    return tuple(wide)
+
+
+def _column(name: str, column: tables.Column) -> Any:
+    from pyspark.sql import functions as f
+
+    value = f.col(name)
+    if column.kind == "timestamp":
+        value = f.timestamp_millis(f.round(value * 1000.0).cast("bigint"))
+    return value.alias(column.name)
+
+
+def _order(now: Manifest, touched: set[str]) -> dict[str, tuple[str, int, bool]]:
+    """Each log's application, its cluster there, and whether it is alone in it.
+
+    Logs of one name that overlap in time are one cluster; clusters are numbered by their begin.
+    """
+    by_application: dict[str, list[tuple[float, float, str]]] = defaultdict(list)
+    for log, info in now.logs.items():
+        if info.application in touched:
+            by_application[info.application].append((info.begin, info.end, log))
+    places: dict[str, tuple[str, int, bool]] = {}
+    for application, logs in by_application.items():
+        clusters: list[list[str]] = []
+        until = float("-inf")
+        for begin, end, log in sorted(logs):
+            if begin > until:
+                clusters.append([])
+            clusters[-1].append(log)
+            until = max(until, end)
+        for number, members in enumerate(clusters):
+            places.update({log: (application, number, len(members) == 1) for log in members})
+    return places
+
+
+def _labels(now: Manifest, touched: set[str]) -> set[str]:
+    """Under which names the tables may hold what these applications' logs told.
+
+    A second one that lives at the same time has its id appended to its name.
+    """
+    names = set(touched)
+    others = {info.application for info in now.logs.values()} - touched
+    for info in now.logs.values():
+        if info.application in touched:
+            names.add(label(f"{info.application}-{info.application_id}"))
+    return names - others
+
+
+def _no_glob(path: str) -> str:
+    """A path as Hadoop reads it without taking any of its characters for a pattern."""
+    return "".join("\\" + mark if mark in "{}[]*?\\" else mark for mark in path)

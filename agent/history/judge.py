@@ -1,0 +1,281 @@
+"""The kept lines of one application, in order, to rows: the very same core as in the agent.
+
+Each line goes through a ``Fleet``, whose lines are those of ``weir replay`` on the same log. A
+second one hears the same with the sources given as controllable: its decisions are what Weir would
+have done beside the run, as in its mode ``dry-run``.
+"""
+
+from __future__ import annotations
+
+from heapq import merge
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from agent.core.alignment import sources_named
+from agent.core.decode import (
+    Application,
+    Event,
+    HeartbeatEvent,
+    Listener,
+    Progress,
+    ProgressEvent,
+    Request,
+    SourceLimit,
+    TerminatedEvent,
+)
+from agent.core.fleet import Fleet
+from agent.core.policy import Policy
+from agent.core.query import Query
+from agent.history import extract, incidents, rows
+from agent.history.hours import Hours
+from agent.history.incidents import Incidents
+from agent.replay import MOST_QUERIES
+from agent.sources import spark_events
+from agent.sources.recording import EventReader
+from agent.sources.spark_stages import Stages, TaskEnded
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from agent.core.fleet import Key
+    from agent.core.judgement import Judgement
+    from agent.core.policy import QueryPolicy
+    from agent.history.extract import Kept
+    from agent.history.rows import Row
+
+_LISTENER: Final = Listener(instance="history")
+_decode_line = msgspec.json.Decoder().decode
+_decode_query = msgspec.msgpack.Decoder(Query).decode
+
+
+def in_order(logs: Iterable[Iterable[tuple[str, Kept]]]) -> Iterator[tuple[str, Kept]]:
+    """Logs of one name that were written at the same time, as one; each keeps its own order."""
+    return (item for _, _, item in merge(*(_timed(n, log) for n, log in enumerate(logs))))
+
+
+def _timed(
+    number: int, log: Iterable[tuple[str, Kept]]
+) -> Iterator[tuple[tuple[float, int, int], int, tuple[str, Kept]]]:
+    time = 0.0
+    for place, item in enumerate(log):
+        time = max(time, item[1].time or 0.0)
+        yield (time, number, place), number, item
+
+
+class _Log:
+    """What is remembered while a log is read."""
+
+    def __init__(self, name: str) -> None:
+        short = name.rpartition("/")[2]
+        short = short.removeprefix("eventlog_v2_")
+        self.reader = EventReader(Application(short, short))
+        self.stages = Stages()
+        self.running: dict[str, tuple[int, float, str]] = {}  # run → batch, since, query id
+        self.last_time = 0.0
+        self.ended = False
+
+
+class Judge:
+    """One application by name, over all its logs."""
+
+    def __init__(self, settings: QueryPolicy) -> None:
+        self._settings = settings
+        policy = Policy(default=settings, max_queries=MOST_QUERIES)
+        shadow = msgspec.structs.replace(settings, mode="dry-run")
+        self._policy = policy
+        self._shadow_policy = msgspec.structs.replace(policy, default=shadow)
+        self._fleet: Fleet | None = None
+        self._shadow: Fleet | None = None
+        self._sequence = 0
+        self._logs: dict[str, _Log] = {}
+        self._keys: dict[tuple[str, str], Key] = {}  # (application id, query id)
+        self._incidents: dict[Key, Incidents] = {}
+        self._hours: dict[Key, Hours] = {}
+        self._states: dict[Key, Query] = {}
+        self._next: dict[Key, int | None] = {}
+        self._decisions: dict[Key, int] = {}
+
+    def hear(self, log: str, kept: Kept) -> Iterator[Row]:
+        """A line of a log; lines of one log come in its order."""
+        state = self._logs.get(log)
+        if state is None:
+            state = self._logs[log] = _Log(log)
+        kind = kept.kind
+        if kind == extract.EVENT:
+            recorded = state.reader.read(kept.data)
+            if recorded is not None:
+                yield from self._event(log, state, recorded.application, recorded.event)
+        elif kind == extract.JOB:
+            job = extract.decode_job(kept.data)
+            state.stages.hear(job)
+            state.last_time = max(state.last_time, job.time)
+            running = state.running.get(job.run_id)
+            if running is None or job.batch_id > running[0]:
+                state.running[job.run_id] = (job.batch_id, job.time, job.query_id)
+        elif kind == extract.STAGE:
+            one = extract.decode_stage(kept.data)
+            self._tasks(state, one.ended.stage, one.ended.attempt, one)
+            state.stages.hear(one.ended)
+        elif kind == extract.TASKS:
+            opened = extract.decode_tasks(kept.data)
+            self._tasks(state, opened.stage, opened.attempt, opened)
+        elif kind == extract.APPLICATION:
+            # Who it is was read from the whole log beforehand; here only that it has ended.
+            data = _decode_line(kept.data)
+            if data.get("Event") == "SparkListenerApplicationEnd":
+                state.ended = True
+            elif spark_events.application_of(data, state.reader.application) is not None:
+                state.reader.read(kept.data)
+
+    def end(self) -> Iterator[Row]:
+        """All that is left to say when nothing more comes."""
+        self._remember()
+        for name, state in self._logs.items():
+            yield from self._unfinished(name, state)
+        for key in sorted(self._hours):
+            yield from self._incidents[key].end()
+            query = self._states.get(key)
+            hours = self._hours[key]
+            if query is None:
+                continue
+            if hours.known:
+                hours.known[-1].settle(query, self._settings)
+            yield from hours.rows()
+            advised = hours.recommendation(query, self._decisions.get(key, 0))
+            if advised is not None:
+                yield advised
+
+    def _tasks(
+        self,
+        state: _Log,
+        stage: int,
+        attempt: int,
+        seen: extract.EndedStage | extract.OpenStage,
+    ) -> None:
+        for task in seen.tasks:
+            state.stages.hear(TaskEnded(stage, attempt, task))
+        for _ in range(seen.failed):
+            state.stages.hear(TaskEnded(stage, attempt, None))
+
+    def _event(
+        self, log: str, state: _Log, application: Application, event: Event
+    ) -> Iterator[Row]:
+        if self._fleet is None or self._shadow is None:
+            self._fleet = Fleet(self._policy, started_time=event.time)
+            self._shadow = Fleet(self._shadow_policy, started_time=event.time)
+        self._sequence += 1
+        event = msgspec.structs.replace(event, sequence=self._sequence)
+        request = Request(application, _LISTENER, [(0, event)], [])
+        receipt = self._fleet.receive(request, now=event.time)
+        shadowed = msgspec.structs.replace(event, body=_controllable(event))
+        would = self._shadow.receive(
+            Request(application, _LISTENER, [(0, shadowed)], []), now=event.time
+        )
+        if receipt.refused:
+            return  # more queries than anyone follows
+        state.last_time = max(state.last_time, event.time)
+        body = event.body
+        if isinstance(body, HeartbeatEvent):
+            return  # no event log holds one
+        progress = body.progress if isinstance(body, ProgressEvent) else None
+        subject = body.progress if isinstance(body, ProgressEvent) else body
+        (key,) = receipt.touched
+        self._keys[application.id, subject.id] = key
+        whose = rows.Whose(*key, application.id, log, subject.id, subject.run_id)
+        if isinstance(body, TerminatedEvent):
+            state.running.pop(body.run_id, None)
+        for line, judged in zip(receipt.judged, would.judged, strict=True):
+            yield from self._judged(whose, event, line, judged, progress)
+        if progress is not None and progress.batch_id is not None:
+            yield from self._stages(whose, state, progress.batch_id, progress)
+            running = state.running.get(progress.run_id)
+            if running is not None and running[0] <= progress.batch_id:
+                del state.running[progress.run_id]
+
+    def _judged(
+        self,
+        whose: rows.Whose,
+        event: Event,
+        line: Judgement,
+        would: Judgement,
+        progress: Progress | None,
+    ) -> Iterator[Row]:
+        key = (whose.application, whose.query)
+        if key not in self._hours:
+            self._hours[key], self._incidents[key] = Hours(self._settings), Incidents()
+        hour, before = self._hours[key].at(whose, event.time)
+        if before is not None:
+            self._remember()
+            query = self._states.get(key)
+            if query is not None:
+                before.settle(query, self._settings)
+        hour.hear(line, would, progress, self._settings.target_seconds)
+        yield from self._incidents[key].hear(whose, event.time, line)
+        yield rows.batch(whose, event.time, line, would, progress)
+        if would.limit.next != self._next.get(key):
+            self._next[key] = would.limit.next
+            yield from self._decided(whose, key, event)
+
+    def _decided(self, whose: rows.Whose, key: Key, event: Event) -> Iterator[Row]:
+        assert self._shadow is not None
+        for one in self._shadow.view(key, event.time).decisions:
+            if one.time == event.time:
+                self._decisions[key] = self._decisions.get(key, 0) + 1
+                yield rows.decision(whose, one)
+
+    def _stages(
+        self, whose: rows.Whose, state: _Log, batch_id: int, progress: Progress
+    ) -> Iterator[Row]:
+        taken = state.stages.take(whose.run_id, batch_id, stateful=bool(progress.operators))
+        found = [one.alignment for one in taken if one.alignment is not None]
+        named = {
+            one.stage: one
+            for one in sources_named(found, [source.rows for source in progress.sources])
+        }
+        for one in taken:
+            alignment = None if one.alignment is None else named[one.stage]
+            yield rows.stage(whose, progress.time, batch_id, one, alignment)
+
+    def _unfinished(self, name: str, state: _Log) -> Iterator[Row]:
+        if state.ended:
+            return
+        application_id = state.reader.application.id
+        for run_id, (batch_id, since, query_id) in state.running.items():
+            key = self._keys.get((application_id, query_id))
+            if key is None:
+                key = (state.reader.application.name, query_id)
+            whose = rows.Whose(*key, application_id, name, query_id, run_id)
+            yield incidents.unfinished(whose, batch_id, since, state.last_time)
+
+    def _remember(self) -> None:
+        """The fleet's own state of each query, as it saves it."""
+        if self._shadow is None:
+            return
+        for change in self._shadow.changes():
+            if change.part.startswith("query:") and change.data is not None:
+                query = _decode_query(change.data)
+                self._states[query.application, query.query] = query
+
+
+def _controllable(event: Event) -> object:
+    """A progress as a driver would send it whose sources Weir may limit, in rows.
+
+    A log does not say which limit was in force. Where a backlog was left, one was, and it was what
+    the batch admitted; where none was left it did not matter.
+    """
+    body = event.body
+    if not isinstance(body, ProgressEvent) or body.limits:
+        return body
+    limits = [
+        SourceLimit(
+            source=index,
+            unit="rows",
+            limit=one.rows if one.backlog else None,
+            backlog=one.backlog,
+            admitted=one.rows,
+        )
+        for index, one in enumerate(body.progress.sources)
+        if one.rows is not None
+    ]
+    return ProgressEvent(body.progress, limits)

@@ -1,0 +1,154 @@
+"""Which files hold event logs, whose part they are, and which of them were not read before."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+ROLLING: Final = re.compile(r"^eventlog_v2_(?P<name>.+)$")
+_EVENTS: Final = re.compile(r"^events_(?P<index>\d+)_(?P<rest>.+)$")
+_CODECS: Final = ("zstd", "lz4", "snappy", "lzf")
+#: Read whole by one task: more would not fit into an array of Java's, nor should it.
+MOST_COMPRESSED_BYTES: Final = 1 << 30
+
+
+class Found(msgspec.Struct, frozen=True):
+    """A file as its file system lists it; ``path`` is its whole address."""
+
+    path: str
+    size: int  # bytes
+    modified: int  # epoch milliseconds
+
+
+class LogFile(msgspec.Struct, frozen=True):
+    """A file of a log. ``log`` and ``index`` stay the same while it grows, ends or moves on."""
+
+    log: str
+    index: int
+    path: str
+    size: int
+    modified: int
+    codec: str  # empty: plain text
+    compact: bool
+    in_progress: bool
+
+    @property
+    def key(self) -> str:
+        """What it is remembered by."""
+        return f"{self.log}#{self.index}{'c' if self.compact else ''}"
+
+
+class Read(msgspec.Struct, frozen=True):
+    """What is remembered of a file that was read."""
+
+    run: int  # that read it last
+    size: int
+    modified: int
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """What a run does: files to read now, and the keys of all that count, these included."""
+
+    to_read: list[LogFile]
+    valid: set[str]
+    refused: list[tuple[str, str]]  # path, reason
+
+
+def log_files(found: Iterable[Found]) -> list[LogFile]:
+    """The files that belong to logs, of all that were listed; Spark's own marks are left out."""
+    files: list[LogFile] = []
+    for one in found:
+        parent, _, name = one.path.rpartition("/")
+        if name.startswith((".", "_")) or name.endswith((".crc", ".tmp")):
+            continue
+        bare = name.removesuffix(".inprogress")
+        folder = parent.rpartition("/")[2]
+        if ROLLING.match(folder):
+            named = _EVENTS.match(bare)
+            if named is None:
+                continue  # appstatus
+            compact = bare.endswith(".compact")
+            codec = _codec(bare.removesuffix(".compact"))
+            files.append(_file(one, parent, int(named["index"]), codec, compact=compact))
+        else:
+            codec = _codec(bare)
+            log = f"{parent}/{bare.removesuffix('.' + codec) if codec else bare}"
+            files.append(_file(one, log, 0, codec, compact=False))
+    return sorted(files, key=lambda file: (file.log, file.index, file.compact))
+
+
+def plan(files: Iterable[LogFile], seen: Mapping[str, Read]) -> Plan:
+    """What to read, given what was read before.
+
+    A file that is gone stays counted. A compact file stands for all up to its index, and tells less
+    of them: it is read only where not all of those were.
+    """
+    logs: dict[str, list[LogFile]] = defaultdict(list)
+    for file in files:
+        logs[file.log].append(file)
+    known: dict[str, set[int]] = defaultdict(set)
+    for key in seen:
+        log, _, index = key.rpartition("#")
+        if not index.endswith("c"):
+            known[log].add(int(index))
+    to_read: list[LogFile] = []
+    refused: list[tuple[str, str]] = []
+    valid = set(seen)
+    for log, parts in logs.items():
+        compacts = [part for part in parts if part.compact]
+        newest = max(compacts, key=lambda part: part.index, default=None)
+        here = known[log] | {part.index for part in parts if not part.compact}
+        if newest is not None and not set(range(1, newest.index + 1)) <= here:
+            # Parts of what it stands for may be there still: nothing may count twice.
+            valid = {key for key in valid if not _before(key, log, newest.index)}
+            parts = [  # noqa: PLW2901
+                part for part in parts if part is newest or part.index > newest.index
+            ]
+        else:
+            parts = [part for part in parts if not part.compact]  # noqa: PLW2901
+        for part in parts:
+            reason = refusal(part)
+            if reason:
+                refused.append((part.path, reason))
+                continue
+            valid.add(part.key)
+            last = seen.get(part.key)
+            if last is None or (last.size, last.modified) != (part.size, part.modified):
+                to_read.append(part)
+    return Plan(to_read, valid, refused)
+
+
+def refusal(file: LogFile) -> str:
+    """Why a file cannot be read at all; empty where it can."""
+    if file.codec == "lzf":
+        return "compressed with lzf, which cannot be read here; zstd, lz4 and snappy can"
+    if file.codec and file.size > MOST_COMPRESSED_BYTES:
+        return (
+            f"{file.size} bytes compressed in one file: unpack it, or let Spark roll its logs "
+            "(spark.eventLog.rolling.enabled)"
+        )
+    return ""
+
+
+def _before(key: str, log: str, index: int) -> bool:
+    name, _, number = key.rpartition("#")
+    if name != log:
+        return False
+    own = int(number.removesuffix("c"))
+    return own < index or (own == index and not number.endswith("c"))
+
+
+def _file(one: Found, log: str, index: int, codec: str, *, compact: bool) -> LogFile:
+    in_progress = one.path.endswith(".inprogress")
+    return LogFile(log, index, one.path, one.size, one.modified, codec, compact, in_progress)
+
+
+def _codec(name: str) -> str:
+    ending = name.rpartition(".")[2] if "." in name else ""
+    return ending if ending in _CODECS else ""

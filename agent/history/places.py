@@ -1,0 +1,128 @@
+"""Files as Spark's driver sees them, wherever they are: Hadoop's file systems, through its JVM."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
+
+from agent.history.logs import Found
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+class NoSuchPlace(OSError):  # noqa: N818
+    """An address that is not there or cannot be read; the message says which and why."""
+
+
+def bare(address: str) -> str:
+    """An address without scheme, host and escapes: the same however it was written."""
+    return unquote(urlsplit(address).path) if "://" in address or ":/" in address else address
+
+
+class Places:
+    """Hadoop's file systems. Every failure is a NoSuchPlace."""
+
+    def __init__(self, spark: Any) -> None:
+        # Spark's Java side is reached by private names only.
+        self._jvm = spark.sparkContext._jvm  # noqa: SLF001
+        self._conf = spark.sparkContext._jsc.hadoopConfiguration()  # noqa: SLF001
+
+    def whole(self, address: str) -> str:
+        """The address in full, as listings have it."""
+        with _named(address):
+            path = self._path(address)
+            return str(self._system(path).makeQualified(path).toString())
+
+    def files(self, address: str) -> Iterator[Found]:
+        """All files below an address, or the one that it is."""
+        with _named(address):
+            path = self._path(address)
+            found = self._system(path).listFiles(path, True)
+            while found.hasNext():
+                status = found.next()
+                yield Found(
+                    str(status.getPath().toString()),
+                    int(status.getLen()),
+                    int(status.getModificationTime()),
+                )
+
+    def folders(self, address: str) -> list[str]:
+        """Names of the folders directly in one; none where it is not there."""
+        return [name for name, is_folder in self._listed(address) if is_folder]
+
+    def _listed(self, address: str) -> list[tuple[str, bool]]:
+        with _named(address):
+            path = self._path(address)
+            system = self._system(path)
+            if not system.exists(path):
+                return []
+            return [
+                (str(status.getPath().getName()), bool(status.isDirectory()))
+                for status in system.listStatus(path)
+            ]
+
+    def read(self, address: str) -> bytes | None:
+        """A small file's content; None where it is not there."""
+        with _named(address):
+            path = self._path(address)
+            system = self._system(path)
+            if not system.exists(path):
+                return None
+            stream = system.open(path)
+            try:
+                return bytes(self._jvm.org.apache.commons.io.IOUtils.toByteArray(stream))
+            finally:
+                stream.close()
+
+    def write(self, address: str, content: bytes) -> None:
+        """Writes a small file that is not there yet; it is there whole or not at all."""
+        with _named(address):
+            path, beside = self._path(address), self._path(address + ".new")
+            system = self._system(path)
+            stream = system.create(beside, True)
+            try:
+                stream.write(bytearray(content))
+            finally:
+                stream.close()
+            if not system.rename(beside, path):
+                raise NoSuchPlace(f"{address}: could not be put in its place")
+
+    def names(self, address: str) -> list[str]:
+        """Names of the files directly in a folder; none where it is not there."""
+        return [name for name, is_folder in self._listed(address) if not is_folder]
+
+    def delete(self, address: str) -> None:
+        """A folder and all in it; nothing where it is not there."""
+        with _named(address):
+            path = self._path(address)
+            self._system(path).delete(path, True)
+
+    def _path(self, address: str) -> Any:
+        return self._jvm.org.apache.hadoop.fs.Path(address)
+
+    def _system(self, path: Any) -> Any:
+        return path.getFileSystem(self._conf)
+
+
+class _named:  # noqa: N801 - used as a statement
+    """Java's complaints, as one line that names the place."""
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, _: object) -> None:
+        if error is None:
+            return
+        from py4j.protocol import Py4JError, Py4JJavaError
+
+        if isinstance(error, Py4JJavaError):
+            java = error.java_exception
+            name = str(java.getClass().getSimpleName())
+            said = str(java.getMessage() or "").split("\n")[0][:300]
+            raise NoSuchPlace(f"{self._address}: {name}: {said}") from None
+        if isinstance(error, Py4JError):
+            raise NoSuchPlace(f"{self._address}: {str(error)[:300]}") from None
