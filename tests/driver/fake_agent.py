@@ -38,6 +38,7 @@ class FakeAgent:
     events: list[dict[str, Any]] = field(default_factory=list)  # each sequence once, as counted
     acknowledged: dict[str, int] = field(default_factory=dict)
     attempts: int = 0
+    answered: float = 0.0  # when an answer was given last, on the monotonic clock
     decide: Callable[[list[dict[str, Any]]], Grants] | None = None
     grants: Grants = field(default_factory=list)
 
@@ -212,6 +213,7 @@ class FakeAgent:
                 "rejected": [],
                 "grants": list(self.grants),
             }
+            self.answered = time.monotonic()
             self.changed.notify_all()
         self._send(handler, 200, json.dumps(reply).encode())
 

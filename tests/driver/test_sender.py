@@ -73,7 +73,7 @@ def warnings(caplog: pytest.LogCaptureFixture) -> Any:
     ]
 
 
-def run_against(url: str, *, failures: int = 4, timeout: float = 0.3, **channel: Any) -> Driver:
+def run_against(url: str, *, failures: int = 4, timeout: float = 20.0, **channel: Any) -> Driver:
     """Lets a sender fail some times in a row."""
     driver = Driver(url, timeout=timeout, **channel)
     driver.put(3)
@@ -179,7 +179,8 @@ def test_a_misbehaving_agent_costs_one_warning_with_the_cause(
     agent: FakeAgent, warnings: Any, mode: str, cause: str
 ) -> None:
     agent.mode = mode
-    run_against(agent.url)
+    # One that answers must not be taken for one that hangs, however busy the machine.
+    run_against(agent.url, timeout=0.3 if mode == "hang" else 20.0)
     assert len(warnings()) == 1, warnings()
     assert cause in warnings()[0]
     assert agent.url in warnings()[0]
@@ -262,7 +263,7 @@ CERTIFICATE = (str(CERTIFICATES / "agent.pem"), str(CERTIFICATES / "agent.key"))
 
 def test_tls_with_the_right_authority(warnings: Any) -> None:
     with FakeAgent(certificate=CERTIFICATE) as agent:
-        driver = Driver(agent.url, ca_file=CERTIFICATE[0], timeout=3.0)
+        driver = Driver(agent.url, ca_file=CERTIFICATE[0])
         driver.put()
         driver.sender.start()
         agent.wait(lambda a: len(a.events) == 1)
@@ -280,14 +281,14 @@ def test_tls_with_the_right_authority(warnings: Any) -> None:
 )
 def test_a_certificate_that_does_not_match(warnings: Any, ca_file: str, cause: str) -> None:
     with FakeAgent(certificate=CERTIFICATE) as agent:
-        run_against(agent.url, ca_file=ca_file, timeout=3.0)
+        run_against(agent.url, ca_file=ca_file)
         assert not agent.events
     assert len(warnings()) == 1, warnings()
     assert cause in warnings()[0]
 
 
 def test_plain_http_to_a_tls_agent_and_the_reverse(agent: FakeAgent, warnings: Any) -> None:
-    run_against(agent.url.replace("http:", "https:"), timeout=2.0)
+    run_against(agent.url.replace("http:", "https:"))
     assert len(warnings()) == 1
     assert "TLS" in warnings()[0]
 
@@ -322,7 +323,7 @@ def test_stopping_sends_what_is_left_but_never_waits_for_a_dead_agent(agent: Fak
 
 
 def test_large_queues_go_in_requests_within_the_contracts_bounds(agent: FakeAgent) -> None:
-    driver = Driver(agent.url, timeout=5.0)
+    driver = Driver(agent.url)
     driver.put(1000)
     driver.sender.start()
     agent.wait(lambda a: len(a.events) == 1000)

@@ -22,7 +22,8 @@ def test_a_limit_changes_within_three_batches_and_the_run_stays(
     agent: Any, attached: Any, folder: Any, start: Any, spark: Any
 ) -> None:
     attached(agent)
-    query = start(folder(files=120).read(spark, 2))
+    # A second between batches: a busy machine hears of one before the next but one is planned.
+    query = start(folder(files=120).read(spark, 2), seconds=1.0)
     run_id = str(query.runId)
     agent.wait(lambda a: len(progresses(a, query)) >= 2)
     agent.grant(run_id, 7)
@@ -34,8 +35,10 @@ def test_a_limit_changes_within_three_batches_and_the_run_stays(
     assert str(query.runId) == run_id
     assert query.isActive
     # Each batch is told with the limit it was planned under, and what it took.
-    for event, files in zip(progresses(agent, query), files_per_batch(agent, query), strict=True):
+    query.stop()
+    for event in progresses(agent, query):
         [entry] = event["limits"]
+        files = event["body"]["numInputRows"] // ROWS_PER_FILE
         assert (entry["limit"], entry["admitted"], entry["configured"]) == (files, files, 2)
         assert (entry["unit"], entry["control"]) == ("files", "live")
 
@@ -48,9 +51,9 @@ def test_agent_gone_the_configured_limit_is_back_after_the_grants_life(
     agent.grant(str(query.runId), 3, life=1.5)
     eventually(lambda: in_force(query) == ["MaxFiles: 3"])
     agent.stop()
-    gone = time.monotonic()
     eventually(lambda: in_force(query) == ["MaxFiles: 2"])
-    assert 1.0 <= time.monotonic() - gone <= 4.0
+    # The driver counts from when it heard the last answer, which is after this.
+    assert time.monotonic() - agent.answered >= 1.4
     assert query.isActive
     assert len(warnings()) == 1
     agent.start()  # back again, it renews
@@ -69,7 +72,7 @@ def test_agent_gone_with_nothing_configured_the_last_grant_stays(
     time.sleep(2.5)
     assert in_force(query) == ["MaxFiles: 3"]
     source.add(6)
-    eventually(lambda: query.lastProgress["numInputRows"] == 3 * ROWS_PER_FILE)
+    eventually(lambda: 3 * ROWS_PER_FILE in [p["numInputRows"] for p in query.recentProgress][1:])
 
 
 def test_a_batch_that_outlasts_a_grant_does_not_end_it(
@@ -80,10 +83,10 @@ def test_a_batch_that_outlasts_a_grant_does_not_end_it(
     def slow(frame: Any, batch_id: int) -> None:
         frame.count()
         if batch_id == 1:
-            time.sleep(3.5)
+            time.sleep(7.0)
 
     query = start(folder(files=60).read(spark, 2), batch=slow)
-    agent.grant(str(query.runId), 4, life=1.0)
+    agent.grant(str(query.runId), 4, life=3.0)
     limits = set()
 
     def watched(a: Any) -> bool:
@@ -93,7 +96,7 @@ def test_a_batch_that_outlasts_a_grant_does_not_end_it(
 
     agent.wait(lambda a: len(progresses(a, query)) >= 1)
     eventually(lambda: in_force(query) == ["MaxFiles: 4"])
-    agent.wait(watched, 30.0)
+    agent.wait(watched)
     assert limits == {"MaxFiles: 4"}
     assert files_per_batch(agent, query)[2:4] == [4, 4]
 
@@ -115,14 +118,12 @@ def test_a_union_of_two_file_sources_is_regulated_source_by_source(
     agent: Any, attached: Any, folder: Any, start: Any, spark: Any
 ) -> None:
     attached(agent)
-    left, right = folder("left", 90), folder("right", 90)
+    left, right = folder("left", 300), folder("right", 400)
     query = start(left.read(spark, 2).union(right.read(spark, 3)))
     agent.wait(lambda a: len(progresses(a, query)) >= 1)
     agent.grant(str(query.runId), 5, source=0)
     agent.grant(str(query.runId), 8, source=1)
-    agent.wait(lambda a: len(progresses(a, query)) >= 5)
-    last = progresses(agent, query)[-1]
-    assert [source["numInputRows"] for source in last["body"]["sources"]] == [50, 80]
+    last = agent.wait(lambda a: of_rows(a, query, [50, 80]))
     assert str(left.path) in last["body"]["sources"][0]["description"]
     first = progresses(agent, query)[0]
     assert [entry["configured"] for entry in first["limits"]] == [2, 3]
@@ -132,10 +133,14 @@ def test_a_union_of_two_file_sources_is_regulated_source_by_source(
         for entry, source in zip(event["limits"], event["body"]["sources"], strict=True):
             assert entry["admitted"] == source["numInputRows"] // ROWS_PER_FILE
     agent.grant(str(query.runId), 1, source=0)  # one moves, the other stays
-    before = len(progresses(agent, query))
-    agent.wait(lambda a: len(progresses(a, query)) >= before + 3)
+    agent.wait(lambda a: of_rows(a, query, [10, 80]))
+
+
+def of_rows(agent: Any, query: Any, rows: list[int]) -> dict[str, Any] | None:
+    """The newest event, if its sources took so many rows each."""
     last = progresses(agent, query)[-1]
-    assert [source["numInputRows"] for source in last["body"]["sources"]] == [10, 80]
+    taken = [source["numInputRows"] for source in last["body"]["sources"]]
+    return last if taken == rows else None
 
 
 def test_under_available_now_too_and_every_row_comes_once(
@@ -161,7 +166,7 @@ def test_under_available_now_too_and_every_row_comes_once(
 def test_ten_first_batches_of_ten_are_limited(
     agent: Any, attached: Any, folder: Any, start: Any, spark: Any
 ) -> None:
-    attached(agent)
+    attached(agent, first_batch_seconds=10.0)  # a busy machine may take longer than the usual 2 s
 
     def decide(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
         return [
