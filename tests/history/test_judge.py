@@ -1,0 +1,194 @@
+"""What is judged of a real run's log: as replay and as a live agent do, however it is cut."""
+
+from __future__ import annotations
+
+import io
+import json
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+
+from agent.core.fleet import Fleet
+from agent.core.policy import Policy, QueryPolicy
+from agent.history import extract, rows, tables
+from agent.history.judge import Judge, in_order
+from agent.replay import replay_files
+from agent.sources.event_log import Follower, find_logs
+from tests.event_log import lines as made
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from agent.history.rows import Row
+
+TARGET = QueryPolicy(target_seconds=1.0)
+LOG = "file:/logs/app-1"
+
+
+def kept(pieces: Iterable[list[bytes]]) -> list[extract.Kept]:
+    found: list[extract.Kept] = []
+    block = 0
+    for piece in pieces:
+        found += extract.of_lines(piece, block, in_progress=False)
+        block += sum(len(line) + 1 for line in piece)
+    return found
+
+
+def judged(pieces: Iterable[list[bytes]], settings: QueryPolicy = TARGET) -> list[Row]:
+    judge = Judge(settings)
+    told = [row for one in kept(pieces) for row in judge.hear(LOG, one)]
+    return [*told, *judge.end()]
+
+
+def judgements(told: list[Row]) -> list[dict[str, Any]]:
+    place = [column.name for column in tables.BATCH_COLUMNS].index("judgement")
+    return [json.loads(values[place]) for name, values in told if name == rows.BATCHES]
+
+
+def of(told: list[Row], name: str) -> list[dict[str, Any]]:
+    columns = next(
+        columns
+        for table, columns in (
+            (rows.BATCHES, tables.BATCH_COLUMNS),
+            (rows.STAGES, tables.STAGES.columns),
+            (rows.INCIDENTS, tables.INCIDENTS.columns),
+            (rows.CAPACITY, tables.CAPACITY.columns),
+            (rows.DECISIONS, tables.DECISIONS.columns),
+            (rows.RECOMMENDATIONS, tables.RECOMMENDATIONS.columns),
+        )
+        if table == name
+    )
+    return [
+        dict(zip((column.name for column in columns), values, strict=True))
+        for table, values in told
+        if table == name
+    ]
+
+
+def replayed(log: Path) -> list[dict[str, Any]]:
+    out = io.BytesIO()
+    assert not replay_files([str(log)], TARGET, out)
+    return [json.loads(line) for line in out.getvalue().splitlines()]
+
+
+def followed(folder: Path) -> list[dict[str, Any]]:
+    """As the agent follows it, a step at a time."""
+    fleet = Fleet(Policy(default=TARGET), started_time=0.0)
+    follower = Follower(find_logs(folder)[0], 0, {}.get)
+    said = []
+    while (request := follower.next_request()) is not None:
+        said += fleet.receive(request, now=request.events[-1][1].time).judged
+        follower.accepted()
+    return [msgspec.to_builtins(line) for line in said]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, real_log: bytes) -> Path:
+    place = tmp_path / "logs"
+    place.mkdir()
+    (place / "app-1").write_bytes(real_log)
+    return place
+
+
+def test_live_replayed_and_historical_judgement_agree_line_by_line(
+    folder: Path, real_log: bytes
+) -> None:
+    ours = judgements(judged([real_log.splitlines()]))
+    live = json.loads(json.dumps(followed(folder)))
+    assert len(ours) > 70
+    assert ours == replayed(folder / "app-1")
+    assert ours == live
+
+
+def test_another_target_would_not_agree(real_log: bytes) -> None:
+    """The comparison above can fail."""
+    plain = [real_log.splitlines()]
+    other = judged(plain, QueryPolicy(target_seconds=30.0))
+    assert of(other, rows.RECOMMENDATIONS) != of(judged(plain), rows.RECOMMENDATIONS)
+
+
+@pytest.mark.parametrize("cuts", [2, 7, 40])
+def test_rows_are_the_same_however_spark_cuts_the_file(real_log: bytes, cuts: int) -> None:
+    lines = real_log.splitlines()
+    ends = [len(lines) * cut // cuts for cut in range(cuts + 1)]
+    pieces = [lines[begin:end] for begin, end in pairwise(ends)]
+    assert judged(pieces) == judged([lines])
+
+
+def test_stages_belong_to_the_batch_that_planned_them(real_log: bytes) -> None:
+    told = judged([real_log.splitlines()])
+    stages, batches = of(told, rows.STAGES), of(told, rows.BATCHES)
+    known = {(one["run_id"], one["batch_id"]) for one in batches}
+    assert {(one["run_id"], one["batch_id"]) for one in stages} <= known
+    assert sum(one["tasks"] for one in stages) == real_log.count(b'{"Event":"SparkListenerTaskEnd"')
+    waits = [one for one in stages if one["wait_seconds"] is not None]
+    assert waits
+    for one in waits:
+        assert 0.0 <= one["wait_seconds"] <= one["seconds"] + 0.1
+        assert one["skew_ratio"] >= 1.0
+        assert one["executor"] == "driver"
+
+
+def test_the_failure_is_told_with_its_cause(real_log: bytes) -> None:
+    (failure,) = of(judged([real_log.splitlines()]), rows.INCIDENTS)
+    assert (failure["query"], failure["kind"], failure["detail"]) == (
+        "totals",
+        "failure",
+        "user_code",
+    )
+    assert "the sink is out of reach" in failure["evidence"]
+
+
+def test_hours_and_recommendations_are_of_the_batches_that_are_told(real_log: bytes) -> None:
+    told = judged([real_log.splitlines()])
+    batches = [one for one in of(told, rows.BATCHES) if one["event"] == "progress"]
+    hours = of(told, rows.CAPACITY)
+    assert sum(hour["batches"] for hour in hours) == len(batches)
+    assert sum(hour["rows"] for hour in hours) == sum(one["rows"] for one in batches)
+    advised = {one["query"]: one for one in of(told, rows.RECOMMENDATIONS)}
+    assert set(advised) == {"enrich", "totals"}
+    for name, one in advised.items():
+        own = [batch["seconds"] for batch in batches if batch["query"] == name and batch["rows"]]
+        assert one["batches"] == len(own)
+        assert one["batch_seconds_max"] == max(own)
+        assert one["over_target_share"] == sum(s > 1.0 for s in own) / len(own)
+        assert one["limit_rows"] >= 1
+        assert one["expected_seconds"] > 0.0
+
+
+def test_what_weir_would_have_done_is_each_move_of_the_limit(real_log: bytes) -> None:
+    told = judged([real_log.splitlines()])
+    moves = of(told, rows.DECISIONS)
+    assert moves
+    for query in ("enrich", "totals"):
+        last = None
+        own = [one for one in moves if one["query"] == query]
+        for one in own:
+            assert one["limit_from"] == last
+            last = one["limit_to"]
+        batches = [one for one in of(told, rows.BATCHES) if one["query"] == query]
+        assert batches[-1]["would_limit_rows"] == last
+
+
+def test_a_batch_that_hangs_at_the_end_of_a_log_is_told() -> None:
+    lines = [line.strip() for line in made.whole(4)[:-2]]
+    lines.append(made.job(4, made.BASE + 30.0).strip())
+    (one,) = of(judged([lines]), rows.INCIDENTS)
+    assert (one["kind"], one["first_batch"]) == ("unfinished", 4)
+    ended = [*lines, made.closing().strip()]
+    assert not of(judged([ended]), rows.INCIDENTS)
+
+
+def test_logs_that_overlap_are_judged_in_the_order_of_their_times() -> None:
+    def log(name: str, times: list[float]) -> list[tuple[str, extract.Kept]]:
+        return [(name, extract.Kept(0, n, "event", time, b"")) for n, time in enumerate(times)]
+
+    merged = in_order([log("a", [1.0, 5.0, 4.0, 9.0]), log("b", [2.0, 6.0, 7.0])])
+    told = [(name, one.time) for name, one in merged]
+    assert [one for one in told if one[0] == "a"] == [
+        ("a", 1.0), ("a", 5.0), ("a", 4.0), ("a", 9.0)
+    ]  # fmt: skip
+    assert [name for name, _ in told] == ["a", "b", "a", "a", "b", "b", "a"]
