@@ -2,13 +2,12 @@
 
 A micro-batch cannot commit before the last task of each of its stages, as a Flink checkpoint
 cannot complete before the last barrier. The wait is the slowest task's time less the median's. Why
-it is slow shows in what it read: much more than the median is skew; no more, and on a host where
-other tasks are slow too, the host; no more, and alone, the task.
+it is slow shows in what it read: much more than the median is skew; no more, and on a host or in an
+executor where other tasks are slow too, that host or executor; no more, and alone, the task.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
 from statistics import median
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -24,10 +23,10 @@ SKEWED: Final = 2.0
 WORTH_SECONDS: Final = 0.2
 #: A task that read this many times the median has more to do; time follows rows.
 READS_MORE: Final = 1.5
-#: Medians of a host over those of the others that make it slow.
-SLOW_HOST: Final = 1.5
+#: Median of a host's or an executor's tasks over that of the others that makes it slow.
+SLOW_PLACE: Final = 1.5
 
-Why = Literal["skew", "slow_host", "slow_task", "even"]
+Why = Literal["skew", "slow_host", "slow_executor", "slow_task", "even"]
 
 
 class Task(msgspec.Struct, frozen=True):
@@ -149,16 +148,32 @@ def _why(tasks: Sequence[Task], slowest: Task, middle: float, *, stateful: bool)
                 "skew",
                 f"{said}; it read {slowest.rows} rows, the median task {usual:.0f}: {cure}",
             )
-    hosts: dict[str, list[float]] = defaultdict(list)
-    for task in tasks:
-        hosts[task.host].append(task.seconds)
-    others = [task.seconds for task in tasks if task.host != slowest.host]
-    own = hosts[slowest.host]
-    if others and len(own) >= 2 and median(own) > SLOW_HOST * median(others):
-        there = f"tasks on host {slowest.host} took {median(own):.3g} s"
-        return "slow_host", f"{said}; {there}, elsewhere {median(others):.3g} s: look at that host"
+    own = [(task.seconds, task.host == slowest.host) for task in tasks]
+    found = _slow_place(own)
+    if found is not None:
+        there = f"tasks on host {slowest.host} took {found[0]:.3g} s, elsewhere {found[1]:.3g} s"
+        return "slow_host", f"{said} and read no more; {there}: look at that host"
+    own = [(task.seconds, task.executor == slowest.executor) for task in tasks]
+    found = _slow_place(own)
+    if found is not None:
+        there = (
+            f"tasks of executor {slowest.executor} on host {slowest.host} took {found[0]:.3g} s, "
+            f"of others {found[1]:.3g} s"
+        )
+        cure = "look at its garbage collection and what runs beside it"
+        return "slow_executor", f"{said} and read no more; {there}: {cure}"
     cure = (
         "look at what this task calls, or let Spark start slow tasks a second time "
         "(spark.speculation) where the sink allows it"
     )
     return "slow_task", f"{said} and read no more than others: {cure}"
+
+
+def _slow_place(tasks: Sequence[tuple[float, bool]]) -> tuple[float, float] | None:
+    """Medians (there, elsewhere) of (seconds, whether there) where the place is slow; else None."""
+    there = [seconds for seconds, inside in tasks if inside]
+    elsewhere = [seconds for seconds, inside in tasks if not inside]
+    if len(there) < 2 or not elsewhere:
+        return None
+    one, other = median(there), median(elsewhere)
+    return (one, other) if one > SLOW_PLACE * other else None

@@ -45,13 +45,14 @@ class Context(msgspec.Struct, frozen=True):
 
     checkpoint_location: str = ""
     killed_after_seconds: float | None = None  # it was ended while a batch ran past its deadline
+    committed: bool = False  # the query had committed batches before: its source was there
 
 
 class Rule(msgspec.Struct, frozen=True):
     """A rule: any of its error classes (a prefix is enough), or its pattern in the text.
 
     ``unless`` keeps it from matching where that stands in the text too; ``within`` wants one more
-    pattern to stand there.
+    pattern to stand there; ``once_committed`` wants a query that had committed batches.
     """
 
     name: str
@@ -60,6 +61,7 @@ class Rule(msgspec.Struct, frozen=True):
     error_classes: tuple[str, ...] = ()
     within: str = ""
     unless: str = ""
+    once_committed: bool = False
 
 
 #: Where a batch is handed to code that writes elsewhere.
@@ -124,7 +126,8 @@ RULES: Final[tuple[Rule, ...]] = (
     Rule(
         "transaction_timeout",
         "configuration",
-        r"(?:InvalidTxnTimeoutException|transaction timeout is larger than the maximum)",
+        r"(?:InvalidTxnTimeoutException|INVALID_TRANSACTION_TIMEOUT"
+        r"|[Tt]ransaction timeout is larger than the maximum)",
     ),
     Rule(
         "kafka_data_loss",
@@ -212,6 +215,13 @@ RULES: Final[tuple[Rule, ...]] = (
         ("FAILED_READ_FILE.FILE_NOT_EXIST",),
         unless=_STATE,
     ),
+    Rule(
+        "topic_gone",  # it had been read
+        "source_data_loss",
+        r"(?:UnknownTopicOrPartition|UNKNOWN_TOPIC|topic.* does not exist)",
+        unless=_SINK,
+        once_committed=True,
+    ),
     # -- what was asked for cannot be ------------------------------------------------------------
     Rule(
         "missing_source",
@@ -290,6 +300,7 @@ RULES: Final[tuple[Rule, ...]] = (
         "network",
         "machine",
         r"(?:java\.net\.|java\.util\.concurrent\.TimeoutException|Connection (?:reset|refused)"
+        r"|kafka\.common\.errors\.(?:Timeout|Disconnect|Network|BrokerNotAvailable|Retriable)"
         r"|UnknownHostException|No route to host|ClosedChannelException|Broken pipe"
         r"|Failed to connect to|io\.netty\.)",
         unless=r"PYTHON_EXCEPTION|PythonException|PythonDataSourceError",
@@ -307,7 +318,8 @@ RULES: Final[tuple[Rule, ...]] = (
         "data_error",
         "user_code",
         r"(?:DIVIDE_BY_ZERO|CAST_INVALID_INPUT|CAST_OVERFLOW|ARITHMETIC_OVERFLOW"
-        r"|MALFORMED_RECORD_IN_PARSING|MALFORMED_CSV_RECORD|INVALID_ARRAY_INDEX"
+        r"|MALFORMED_RECORD_IN_PARSING|MALFORMED_CSV_RECORD|MALFORMED_CHARACTER_CODING"
+        r"|INVALID_ARRAY_INDEX"
         r"|FAILED_EXECUTE_UDF|AvroRuntimeException|AvroTypeException|AVRO_|DeserializationException"
         r"|SerializationException|InvalidProtocolBuffer|JsonParseException|SparkArithmeticException"
         r"|SparkDateTimeException|SparkNumberFormatException|NumberFormatException"
@@ -319,6 +331,7 @@ RULES: Final[tuple[Rule, ...]] = (
             "ARITHMETIC_",
             "MALFORMED_RECORD",
             "MALFORMED_CSV",
+            "MALFORMED_CHARACTER_CODING",
             "FAILED_EXECUTE_UDF",
             "USER_RAISED_EXCEPTION",
             "INVALID_ARRAY_INDEX",
@@ -367,6 +380,8 @@ def cause_of(
     text = exception or ""
     name = error_class or ""
     for one in _COMPILED:
+        if one.rule.once_committed and not context.committed:
+            continue
         evidence = _evidence(one, text, name)
         if evidence is not None:
             return FailureView(one.rule.cause, _tidy(evidence, name))
@@ -378,8 +393,10 @@ def cause_of(
 
 
 def rule_of(exception: str | None, error_class: str | None) -> str | None:
-    """The name of the rule that matches first; None where none does."""
+    """The name of the rule that matches first, with nothing else known; None where none does."""
     for one in _COMPILED:
+        if one.rule.once_committed:
+            continue
         if _evidence(one, exception or "", error_class or "") is not None:
             return one.rule.name
     return None

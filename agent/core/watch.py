@@ -129,7 +129,11 @@ def ends(query: Query, event: TerminatedEvent, time: float, policy: Policy) -> N
         view = failure.cause_of(
             event.exception,
             event.error_class,
-            failure.Context(query.checkpoint_location, age if late else None),
+            failure.Context(
+                query.checkpoint_location,
+                killed_after_seconds=age if late else None,
+                committed=query.batch_id is not None,
+            ),
         )
         query.failure = view
         query.monitor.fail(view.cause, began=began)

@@ -79,9 +79,11 @@ def test_a_partition_that_holds_far_more_is_named(by_partition, said):
 def test_a_real_skewed_state(tmp_path):
     source = tmp_path / "in" / "left"
     source.mkdir(parents=True)
-    # Most keys are such that Spark puts them into one partition of two; the others are few.
+    # Most keys are such that Spark puts them into one partition of four; the others are few.
     rows = [{"id": n, "k": n, "v": 1, "t": "2026-01-01T00:00:00Z"} for n in range(6000)]
-    with Driver(tmp_path / "log", settings=CHEAP) as driver:
+    with Driver(
+        tmp_path / "log", settings={**CHEAP, "spark.sql.shuffle.partitions": "4"}
+    ) as driver:
         order = {
             "input": str(source.parent),
             "sink": str(tmp_path / "sink.db"),
@@ -90,11 +92,11 @@ def test_a_real_skewed_state(tmp_path):
             "store": "rocksdb",
             "limit": 1,
         }
-        places = driver.ask({"partitions": {"keys": 6000, "of": 2}})["partitions"]
+        places = driver.ask({"partitions": {"keys": 6000, "of": 4}})["partitions"]
         kept = [row for row in rows if places[row["k"]] == 1 or row["k"] % 50 == 0]
         (source / "a.json").write_text("\n".join(map(json.dumps, kept)))
         assert "error" not in driver.ask({"run": order})
-    expected = [sum(places[row["k"]] == partition for row in kept) for partition in (0, 1)]
+    expected = [sum(places[row["k"]] == partition for row in kept) for partition in range(4)]
     before = tree(tmp_path / "ck")
     # A process of its own: it ends the Spark that it has.
     weir = Path(sys.executable).with_name("weir")
@@ -107,9 +109,9 @@ def test_a_real_skewed_state(tmp_path):
     assert (found["by_partition"], found["missing"]) == (expected, "")
     assert found["rows"] == sum(expected)
     sizes = state["operators"][0]["by_partition"]
-    assert len(sizes) == 2
+    assert len(sizes) == 4
     assert sum(sizes) == state["operators"][0]["bytes"]
-    assert any("partition 1 of 2" in line and "rows" in line for line in state["skewed"])
+    assert any("partition 1 of 4" in line and "rows" in line for line in state["skewed"])
 
 
 def test_without_pyspark_it_says_what_to_install(monkeypatch, tmp_path):

@@ -27,12 +27,17 @@ from typing import Any, Final
 
 import psutil
 
+from tests.faults.kafka_faults import KAFKA_FAULTS
+from tests.kafka.broker import Broker, connector
+
 FIXTURES: Final = Path(__file__).resolve().parent / "fixtures"
 ROOT: Final = Path(__file__).resolve().parents[2]
 LONGEST: Final = 16 * 1024
 WAIT_SECONDS: Final = 90.0
+#: Where the child finds the broker: its port and process.
+BROKER: Final = "WEIR_FAULT_BROKER"
 
-Fault = Callable[[Any, Path], Any]
+Fault = Callable[..., Any]  # of a session and a folder, and a broker where it needs one
 
 
 class Provocation:
@@ -46,12 +51,14 @@ class Provocation:
         *,
         master: str = "local[2]",
         small_disk: bool = False,
+        kafka: bool = False,
     ) -> None:
         self.cause = cause
         self.act = act
         self.conf = conf or {}
         self.master = master
         self.small_disk = small_disk
+        self.kafka = kafka  # its act is given a broker too
 
 
 def rate(spark: Any, rows: int = 20) -> Any:
@@ -282,23 +289,6 @@ def source_file_deleted(spark: Any, work: Path) -> Any:
         .foreachBatch(write)
         .start()
     )
-
-
-def source_offsets_lost(spark: Any, work: Path) -> Any:
-    """The rate source refuses to go back in time: its log says later than what is asked."""
-    query = start(rate(spark), work)
-    first_batch(query)
-    query.stop()
-    offsets = work / "ck" / "offsets"
-    newest = max((p for p in offsets.iterdir() if p.name.isdigit()), key=lambda p: int(p.name))
-    lines = newest.read_text().splitlines()
-    newest.write_text("\n".join([*lines[:2], "999999999"]))
-    newest.with_name(f".{newest.name}.crc").unlink(missing_ok=True)
-    commits = work / "ck" / "commits"
-    for path in commits.iterdir():
-        if path.name.strip(".").split(".")[0] == newest.name:
-            path.unlink()
-    return start(rate(spark), work)
 
 
 def _listener(*, answer: bool) -> int:
@@ -533,6 +523,7 @@ FAULTS: Final[dict[str, Provocation]] = {
     "unsupported_output_mode": Provocation("configuration", unsupported_output_mode),
     "missing_path": Provocation("configuration", missing_path),
     "missing_data_source": Provocation("configuration", missing_data_source),
+    **{act.__name__: Provocation(cause, act, kafka=True) for act, cause in KAFKA_FAULTS},
 }
 
 
@@ -552,7 +543,10 @@ def provoke(name: str) -> dict[str, Any]:
             command = ["unshare", "-rm", "sh", "-c", inner, "sh", *command]
         environment = {**os.environ, "PYTHONPATH": str(ROOT), "SPARK_LOCAL_IP": "127.0.0.1"}
         environment |= {"PYSPARK_PYTHON": sys.executable, "SPARK_WORKER_DIR": str(work / "worker")}
-        with (work / "log").open("wb") as log:
+        with contextlib.ExitStack() as beside, (work / "log").open("wb") as log:
+            if fault.kafka:  # this process's own, so that it ends whatever becomes of the child
+                broker = beside.enter_context(Broker(work / "kafka"))
+                environment[BROKER] = f"{broker.port}:{broker.pid}"
             # A session of its own, so that all it leaves behind can be ended with it.
             child = subprocess.Popen(
                 command, cwd=ROOT, env=environment, stdout=log, stderr=log, start_new_session=True
@@ -578,7 +572,23 @@ def clean(text: str, work: Path) -> str:
     for place in (sys.prefix, str(ROOT), str(Path(sys.base_prefix))):
         text = text.replace(place, "/opt/spark")
     text = text.replace(socket.gethostname(), "host")
-    return re.sub(r"127\.0\.0\.1:\d{4,5}", "127.0.0.1:5432", text)
+    return re.sub(r"127\.0\.0\.1:\d{4,5}(?=\D)", "127.0.0.1:5432", text)
+
+
+class _BrokerOfParent(Broker):
+    """The broker that the parent started: used as one's own, and ended by its process's id."""
+
+    def __init__(self, folder: Path, port: int, pid: int) -> None:
+        super().__init__(folder)
+        self.port, self._pid = port, pid
+
+    def kill(self) -> None:
+        os.kill(self._pid, signal.SIGKILL)
+
+
+def _broker_of_parent(work: Path) -> Broker:
+    port, pid = os.environ[BROKER].split(":")
+    return _BrokerOfParent(work / "kafka", int(port), int(pid))
 
 
 def run_child(name: str, work: Path) -> None:
@@ -598,6 +608,10 @@ def run_child(name: str, work: Path) -> None:
     )
     for key, value in fault.conf.items():
         builder = builder.config(key, value)
+    if fault.kafka:
+        from pyspark import __version__
+
+        builder = builder.config("spark.jars", connector(__version__))
     spark = builder.getOrCreate()
     ended: list[tuple[str, Any, Any]] = []
 
@@ -616,7 +630,7 @@ def run_child(name: str, work: Path) -> None:
         "spark_version": spark.version,
     }
     try:
-        query = fault.act(spark, work)
+        query = fault.act(spark, work, *([_broker_of_parent(work)] if fault.kafka else []))
     except Exception as error:  # this is what is to be recorded
         error_class = None
         for reader in ("getCondition", "getErrorClass"):
@@ -632,6 +646,7 @@ def run_child(name: str, work: Path) -> None:
             if found:
                 _, exception, error_class = found[0]
                 record |= {"when": "running", "exception": exception, "error_class": error_class}
+                record["committed"] = any(one["numInputRows"] for one in query.recentProgress)
                 break
             time.sleep(0.2)
         else:

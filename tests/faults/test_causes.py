@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from agent.core.failure import CAUSES, RULES, cause_of, rule_of
+from agent.core.failure import CAUSES, RULES, Context, cause_of, rule_of
+from agent.core.judgement import FailureView
 from tests.faults.provoke import FAULTS, FIXTURES, provoke
 
 RECORDS: list[dict[str, Any]] = [
@@ -17,14 +18,27 @@ RECORDS: list[dict[str, Any]] = [
 ]
 
 
+def cause(record: dict[str, Any]) -> FailureView:
+    context = Context(committed=record.get("committed", False))
+    return cause_of(record["exception"], record["error_class"], context)
+
+
 def test_enough_real_faults_are_recorded() -> None:
-    assert len(RECORDS) >= 14
-    assert {record["fault"] for record in RECORDS} <= set(FAULTS)
+    assert len(RECORDS) >= 40
+    assert {record["fault"] for record in RECORDS} == set(FAULTS)
+
+
+def test_a_topic_that_had_been_read_is_lost_and_one_that_never_was_is_a_wrong_name() -> None:
+    text = "org.apache.kafka.common.errors.UnknownTopicOrPartitionException: This server does not"
+    assert cause_of(text, None, Context(committed=True)).cause == "source_data_loss"
+    assert cause_of(text, None).cause == "configuration"
+    written = f"{text}\n\tat org.apache.spark.sql.kafka010.KafkaRowWriter.sendRow"
+    assert cause_of(written, None, Context(committed=True)).cause == "configuration"
 
 
 @pytest.mark.parametrize("record", RECORDS, ids=lambda record: record["fault"])
 def test_a_recorded_fault_gets_its_cause_and_shows_why(record: dict[str, Any]) -> None:
-    found = cause_of(record["exception"], record["error_class"])
+    found = cause(record)
     assert found.cause == FAULTS[record["fault"]].cause
     assert found.evidence
     assert "\n" not in found.evidence
@@ -152,5 +166,11 @@ def test_a_hostile_text_costs_little(filler: str) -> None:
     ],
 )
 def test_a_fault_provoked_now_gets_its_cause(name: str) -> None:
-    record = provoke(name)
-    assert cause_of(record["exception"], record["error_class"]).cause == FAULTS[name].cause
+    assert cause(provoke(name)).cause == FAULTS[name].cause
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(280)
+@pytest.mark.parametrize("name", ["kafka_offsets_lost", "kafka_topic_deleted"])
+def test_a_fault_of_kafka_provoked_now_gets_its_cause(name: str, kafka_jars: None) -> None:
+    assert cause(provoke(name)).cause == FAULTS[name].cause

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -14,12 +15,21 @@ import pytest
 
 from agent.core.alignment import Task, align, worst
 from agent.sources.spark_rest import Found, SparkRest, tasks
+from tests.judgement.slow_host import HOSTS
 from tests.service.agents import AgentProcess
 
 
 def stage(seconds: list[float], rows: list[int] | None = None, hosts: str = "") -> list[Task]:
+    """``hosts``: a letter a task; large ones are executors of one host."""
+    places = hosts or "a" * len(seconds)
     return [
-        Task(index, "1", hosts[index] if hosts else "a", value, rows[index] if rows else None)
+        Task(
+            index,
+            places[index],
+            "h" if places.isupper() else places[index],
+            value,
+            rows[index] if rows else None,
+        )
         for index, value in enumerate(seconds)
     ]
 
@@ -32,6 +42,10 @@ def stage(seconds: list[float], rows: list[int] | None = None, hosts: str = "") 
         ([1.0, 1.1, 9.0, 1.0], [10, 10, 10, 10], "", "slow_task", 2),
         ([1.0, 1.1, 9.0, 1.0], None, "", "slow_task", 2),
         ([1.0, 1.0, 1.0, 4.0, 3.9, 1.1], [9] * 6, "aaabba", "slow_host", 3),
+        ([1.0, 1.0, 1.0, 4.0, 3.9, 1.1], [9] * 6, "AAABBA", "slow_executor", 3),
+        ([1.0, 1.0, 1.0, 4.0, 1.0, 1.1], [9] * 6, "aaabba", "slow_host", 3),
+        ([1.0, 1.0, 1.0, 4.0, 1.0, 1.1], [9] * 6, "aaabaa", "slow_task", 3),
+        ([1.0, 1.0, 1.0, 4.0, 3.9, 1.1], [9, 9, 9, 90, 9, 9], "aaabba", "skew", 3),
         ([0.01, 0.01, 0.09], [1, 1, 9], "", "even", 2),  # too short to be worth words
     ],
 )
@@ -121,13 +135,13 @@ def test_stages_that_are_gone_are_counted() -> None:
     assert "2 stages are gone" in look(answer).missing
 
 
-def job(*arguments: str) -> dict[str, Any]:
+def job(*arguments: str, module: str = "skewed_jobs", seconds: float = 280.0) -> dict[str, Any]:
     done = subprocess.run(
-        [sys.executable, "-m", "tests.judgement.skewed_jobs", *arguments],
+        [sys.executable, "-m", f"tests.judgement.{module}", *arguments],
         cwd=Path(__file__).parents[2],
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=seconds,
         check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]
@@ -155,3 +169,28 @@ def test_an_agent_beside_a_real_spark_names_the_skewed_partition(tmp_path: Path)
     assert said["found"]["partition"] == said["partition"], said
     assert any(f"partition {said['partition']}" in line for line in said["advice"]), said
     assert said["metrics"], said
+
+
+def _has_second_host() -> bool:
+    with socket.socket() as one:
+        try:
+            one.bind((HOSTS[1], 0))
+        except OSError:
+            return False
+    return True
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(600)
+@pytest.mark.skipif(not _has_second_host(), reason="only Linux has all of 127.0.0.0/8")
+def test_a_slow_host_is_named_on_a_real_cluster_and_no_salting_advised(tmp_path: Path) -> None:
+    said = job(str(tmp_path), module="slow_host", seconds=580.0)
+    assert said["looks"], said
+    found = said["looks"][-1]
+    assert (found["why"], found["host"], found["executor"]) == (
+        "slow_host",
+        said["host"],
+        said["executor"],
+    )
+    assert "look at that host" in found["advice"]
+    assert not any(look["why"] == "skew" or "salting" in look["advice"] for look in said["looks"])

@@ -61,6 +61,12 @@ class Broker:
         """For ``kafka.bootstrap.servers``."""
         return f"127.0.0.1:{self.port}"
 
+    @property
+    def pid(self) -> int:
+        """Its process; raises AssertionError where none runs."""
+        assert self._process is not None, "it does not run"
+        return self._process.pid
+
     def __enter__(self) -> Self:
         self.start()
         return self
@@ -314,8 +320,8 @@ class Broker:
 
 def connector(spark_version: str) -> str:
     """For ``spark.jars``: what a Spark of this version needs to read and write Kafka."""
-    own = f"connector-{spark_version[:3]}"
-    name = own if (JARS / own).exists() else "connector-4"
+    names = (f"connector-{spark_version}", f"connector-{spark_version[:3]}", "connector-4")
+    name = next((own for own in names if (JARS / own).exists()), "connector-4")
     return ",".join(map(str, sorted((JARS / name).glob("*.jar"))))
 
 
