@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from agent.core.failure import CAUSES, RULES, Context, cause_of, rule_of
-from agent.core.judgement import FailureView
 from tests.faults.provoke import FAULTS, FIXTURES, provoke
+
+if TYPE_CHECKING:
+    from agent.core.judgement import FailureView
 
 RECORDS: list[dict[str, Any]] = [
     json.loads(path.read_text()) for path in sorted(Path(FIXTURES).glob("*.json"))
