@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from dashboards import links
 from dashboards.frame import annotate, frame, lay_out
-from dashboards.panels import GREEN, RED, YELLOW, graph, link, number
+from dashboards.panels import GREEN, NO_OR_YES, RED, YELLOW, graph, link, number
 from dashboards.promql import AGENTS, by
 
 if TYPE_CHECKING:
@@ -65,8 +65,9 @@ def agent_board(runbooks: str) -> Dashboard:
                 ),
                 number(
                     "State saved",
-                    "1 while saved state can be written.",
+                    "Whether saved state can be written.",
                     f"min({AGENTS('weir_agent_state_writable')})",
+                    words=NO_OR_YES,
                     thresholds=((None, RED), (1, GREEN)),
                     links=runbook("WeirAgentStateNotSaved"),
                     span=3,

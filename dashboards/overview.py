@@ -142,6 +142,13 @@ def overview(runbooks: str) -> Dashboard:
                             thresholds=((None, GREEN), (0.9, YELLOW), (1, RED)),
                         ),
                         Column(
+                            "Short for",
+                            f"time() - min {BY_QUERY} "
+                            f"({MANY('weir_capacity_short_since_timestamp_seconds')})",
+                            "s",
+                            thresholds=((None, YELLOW), (600, RED)),
+                        ),
+                        Column(
                             "Held back",
                             _worst("weir_pressure_ratio"),
                             "percentunit",

@@ -23,6 +23,8 @@ Query = tuple[str, str]  # (PromQL, legend)
 #: (from this value on, colour); the first one holds from below.
 Steps = tuple[tuple[float | None, str], ...]
 
+#: What 0 and 1 mean where a metric answers a question.
+NO_OR_YES: Final = ("no", "yes")
 GREEN: Final = "green"
 YELLOW: Final = "yellow"
 RED: Final = "red"
@@ -134,8 +136,11 @@ def number(
     none: str = "unknown",
     decimals: int | None = None,
     now: bool = False,
+    words: Sequence[str] = (),
 ) -> stat.Panel:
     """The latest value, large, its colour by thresholds; ``none`` stands where there is none.
+
+    ``words`` stand in place of the values 0, 1, ….
 
     ``now``: of this moment alone, for what comes and goes; else the newest of the range, which may
     be old, with a small graph.
@@ -157,6 +162,8 @@ def number(
     )
     query = _queries([(expression, title)])[0]
     panel.with_target(query.instant() if now else query)
+    if words:
+        panel.mappings([_words(words)])
     return panel if decimals is None else panel.decimals(decimals)
 
 
@@ -321,6 +328,15 @@ def _column_properties(column: Column) -> list[models.DynamicConfigValue]:
             models.DynamicConfigValue(id_val="custom.cellOptions", value={"type": "color-text"}),
         ]
     return properties
+
+
+def _words(words: Sequence[str]) -> models.ValueMap:
+    return models.ValueMap(
+        options={
+            str(value): models.ValueMappingResult(text=text, index=value)
+            for value, text in enumerate(words)
+        }
+    )
 
 
 def _queries(queries: Sequence[Query]) -> list[prometheus.Dataquery]:
