@@ -54,9 +54,11 @@ def checkpoints(runbooks: str) -> Dashboard:
                 ),
                 number(
                     "Share of the deadline",
-                    "Age of the running batch over the deadline after which something kills it. "
-                    "Unknown where no deadline is configured or no batch runs.",
-                    f"max({ONE('weir_batch_running_seconds')})"
+                    "Age of the running batch, or between batches the last one's checkpoint, over "
+                    "the deadline after which something kills a batch. Unknown where no deadline "
+                    "is configured.",
+                    f"(max({ONE('weir_batch_running_seconds')})"
+                    f" or max({ONE('weir_checkpoint_seconds')}))"
                     f" / max({ONE('weir_checkpoint_deadline_seconds')})",
                     now=True,
                     unit="percentunit",
@@ -229,10 +231,10 @@ def checkpoints(runbooks: str) -> Dashboard:
                 ),
                 number(
                     "Folder audited",
-                    "Since the checkpoint's folder was last looked through. Never, where the agent "
+                    "When the checkpoint's folder was last looked through. Never, where the agent "
                     "cannot read it.",
-                    f"time() - max({ONE('weir_consistency_folder_audited_timestamp_seconds')})",
-                    unit="s",
+                    f"1000 * max({ONE('weir_consistency_folder_audited_timestamp_seconds')})",
+                    unit="dateTimeFromNow",
                     none="never",
                     span=6,
                 ),

@@ -108,16 +108,32 @@ def choose_one(board: builders.Dashboard) -> builders.Dashboard:
 
 
 def lay_out(
-    board: builders.Dashboard, *rows: tuple[str, Sequence[Builder[models.Panel]]]
+    board: builders.Dashboard,
+    *rows: tuple[str, Sequence[Builder[models.Panel]]],
+    folded: tuple[str, Sequence[Builder[models.Panel]]] | None = None,
 ) -> models.Dashboard:
-    """Puts rows of panels on the board, in order, and numbers the panels from 1."""
+    """Puts rows of panels on the board, in order, and numbers the panels from 1.
+
+    ``folded`` comes last, closed: for what most queries have no figures of.
+    """
     for title, panels in rows:
         board.with_row(builders.Row(title))
         for panel in panels:
             board.with_panel(panel)
+    if folded is not None:
+        title, panels = folded
+        row = builders.Row(title).collapsed(True)
+        for panel in panels:
+            row.with_panel(panel)
+        board.with_row(row)
     built = board.build()
-    for number, placed in enumerate(built.panels or [], start=1):
-        placed.id_val = number
+    placed = [
+        one
+        for shown in built.panels or []
+        for one in (shown, *(shown.panels if isinstance(shown, models.RowPanel) else ()))
+    ]
+    for number, one in enumerate(placed, start=1):
+        one.id_val = number
     return built
 
 

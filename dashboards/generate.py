@@ -30,7 +30,8 @@ def _text(board: Dashboard) -> str:
     # Through JSON and back: the SDK puts every link into a menu, where nobody looks at night;
     # without a placement Grafana shows it above the panels.
     plain = json.loads(json.dumps(board, cls=JSONEncoder))
-    for place in (plain, *plain["panels"]):
+    inside = (panel for row in plain["panels"] for panel in row.get("panels", []))
+    for place in (plain, *plain["panels"], *inside):
         for link in place.get("links", []):
             del link["placement"]
     return json.dumps(plain, sort_keys=True, indent=2, ensure_ascii=False) + "\n"

@@ -17,12 +17,13 @@ from dashboards.panels import (
     number,
     rows_of,
 )
-from dashboards.promql import BY_QUERY, MANY, trouble
+from dashboards.promql import BY_QUERY, MANY, TROUBLES, trouble
 
 if TYPE_CHECKING:
     from grafana_foundation_sdk.builders.dashboard import DashboardLink
     from grafana_foundation_sdk.models.dashboard import Dashboard
 
+TROUBLE_COLOURS = {"none": GREEN, "behind or held back": YELLOW}
 LEGEND = "{{application}} / {{query}}"
 DOWN = (
     f"/d/{links.QUERY}?var-application=${{__data.fields.application:percentencode}}"
@@ -109,11 +110,19 @@ def overview(runbooks: str) -> Dashboard:
             [
                 rows_of(
                     "Queries",
-                    "Sorted by trouble: gone, stalled, failing, short of capacity, then how far "
-                    "behind. Click a query for its dashboard.",
+                    "Sorted by trouble, which names the gravest: gone, stalled, failing, short of "
+                    "capacity, then a minute or more behind, or held back by the limit. Click a "
+                    "query for its dashboard.",
                     ("cluster", "namespace", "application", "query"),
                     [
-                        Column("Trouble", trouble(), decimals=0),
+                        Column(
+                            "Trouble",
+                            trouble(),
+                            ranges=[
+                                (start, text, TROUBLE_COLOURS.get(text, RED))
+                                for start, text in TROUBLES
+                            ],
+                        ),
                         Column(
                             "Up",
                             _worst("weir_query_up"),

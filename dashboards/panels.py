@@ -68,8 +68,12 @@ def graph(
     dashed: Sequence[str] = (),
     links: Sequence[builders.DashboardLink] = (),
     maximum: float | None = None,
+    none: str | None = None,
 ) -> timeseries.Panel:
-    """Lines over time, from zero; ``dashed`` names series that are bounds, not measurements."""
+    """Lines over time, from zero; ``dashed`` names series that are bounds, not measurements.
+
+    ``none`` is what a panel without a line says, where "no data" would look like a fault.
+    """
     panel = (
         timeseries.Panel()
         .title(title)
@@ -102,6 +106,8 @@ def graph(
         panel.stacking(common_builders.StackingConfig().mode(common.StackingMode.NORMAL).group("A"))
     if maximum is not None:
         panel.max(maximum)
+    if none is not None:
+        panel.no_value(none)
     if thresholds is not None:
         panel.thresholds(_thresholds(thresholds))
         panel.thresholds_style(
@@ -223,14 +229,19 @@ class Column:
         *,
         thresholds: Steps | None = None,
         texts: Mapping[str, tuple[str, str]] | None = None,
+        ranges: Sequence[tuple[float, str, str]] = (),
         decimals: int | None = None,
     ) -> None:
-        """``texts`` gives (text, colour) for values such as ``"1"``."""
+        """``texts`` gives (text, colour) for values such as ``"1"``.
+
+        ``ranges`` gives (from this value on, text, colour), rising; the table sorts by the value.
+        """
         self.title = title
         self.expression = expression
         self.unit = unit
         self.thresholds = thresholds
         self.texts = texts
+        self.ranges = ranges
         self.decimals = decimals
 
 
@@ -325,6 +336,26 @@ def _column_properties(column: Column) -> list[models.DynamicConfigValue]:
         }
         properties += [
             models.DynamicConfigValue(id_val="mappings", value=[models.ValueMap(options=mapping)]),
+            models.DynamicConfigValue(id_val="custom.cellOptions", value={"type": "color-text"}),
+        ]
+    if column.ranges:
+        ends = [start for start, _, _ in column.ranges[1:]] + [None]
+        ranges = list(zip(column.ranges, ends, strict=True))
+        # Grafana takes the first that fits, both ends included: an end belongs to what it begins.
+        properties += [
+            models.DynamicConfigValue(
+                id_val="mappings",
+                value=[
+                    models.RangeMap(
+                        options=models.DashboardRangeMapOptions(
+                            from_val=start,
+                            to=end,
+                            result=models.ValueMappingResult(text=text, color=colour, index=place),
+                        )
+                    )
+                    for place, ((start, text, colour), end) in enumerate(reversed(ranges))
+                ],
+            ),
             models.DynamicConfigValue(id_val="custom.cellOptions", value={"type": "color-text"}),
         ]
     return properties

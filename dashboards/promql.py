@@ -86,18 +86,31 @@ AGENTS: Final = Scope()
 BY_QUERY: Final = "by (cluster, namespace, application, query)"
 
 
+#: From which value of ``trouble`` on its gravest part is what.
+TROUBLES: Final = (
+    (0, "none"),
+    (1, "behind or held back"),
+    (100, "short of capacity"),
+    (200, "failing"),
+    (400, "stalled"),
+    (800, "gone"),
+)
+
+
 def trouble() -> str:
     """A number to sort queries by, worst first: what needs a person weighs most.
 
-    A query that is gone 100, stalled 80, failing 60, short of capacity 40; then a point a minute of
-    backlog, at most 30, and up to 10 for the share of time in which the limit held back a backlog.
+    Each fault weighs more than all lesser ones together, so that the number says which is the
+    gravest (``TROUBLES``): a query that is gone 800, stalled 400, failing 200, short of capacity
+    100; then a point a minute of backlog, at most 60, and up to 10 for the share of time in which
+    the limit held back a backlog.
     """
     parts = (
-        f"100 * (1 - max {BY_QUERY} ({MANY('weir_query_up')}))",
-        f"80 * max {BY_QUERY} ({MANY('weir_query_state', state='stalled')})",
-        f"60 * clamp_max(max {BY_QUERY} ({MANY('weir_checkpoint_failures_consecutive')}), 1)",
-        f"40 * (max {BY_QUERY} ({MANY('weir_required_capacity_ratio')}) > bool 1)",
-        f"clamp_max(max {BY_QUERY} ({MANY('weir_backlog_seconds')}) / 60, 30)",
+        f"800 * (1 - max {BY_QUERY} ({MANY('weir_query_up')}))",
+        f"400 * max {BY_QUERY} ({MANY('weir_query_state', state='stalled')})",
+        f"200 * clamp_max(max {BY_QUERY} ({MANY('weir_checkpoint_failures_consecutive')}), 1)",
+        f"100 * (max {BY_QUERY} ({MANY('weir_required_capacity_ratio')}) > bool 1)",
+        f"clamp_max(max {BY_QUERY} ({MANY('weir_backlog_seconds')}) / 60, 60)",
         f"10 * max {BY_QUERY} ({MANY('weir_pressure_ratio')})",
     )
     nothing = f"0 * max {BY_QUERY} ({MANY('weir_query_up')})"

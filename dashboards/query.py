@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from grafana_foundation_sdk.builders.dashboard import DashboardLink
     from grafana_foundation_sdk.models.dashboard import Dashboard
 
+#: In panels that only a Kafka source fills.
+BROKERS_ASKED = "only for Kafka, where the agent asks the brokers (kafka_bootstrap_servers)"
 BATCHES = f"sum({ONE.rate('weir_batch_duration_seconds_count')})"
 STATES = BY_NAME["weir_query_state"].values_of("state")
 
@@ -210,50 +212,14 @@ def query(runbooks: str) -> Dashboard:
                     (by("source", ONE("weir_backlog_rows"), "max"), "source {{source}}, rows"),
                     (by("source", ONE("weir_backlog_files"), "max"), "source {{source}}, files"),
                     (f"max({ONE('weir_backlog_estimated_rows')})", "all, as rows, by now"),
-                    span=6,
                     unit="short",
-                ),
-                graph(
-                    "Until retention deletes unread rows",
-                    "At the present rates, of the partition nearest to it. Nothing where no loss "
-                    "is foreseen, or no broker is asked.",
-                    (by("source", ONE("weir_retention_loss_seconds"), "min"), "source {{source}}"),
-                    span=6,
-                    unit="s",
-                    links=runbook("WeirRetentionLossNear"),
-                ),
-                graph(
-                    "Rows lost to retention",
-                    "Deleted at the source before the query had read them.",
-                    (by("source", ONE("weir_retention_lost_rows"), "max"), "source {{source}}"),
-                    span=6,
-                    unit="short",
-                    links=runbook("WeirRetentionLossNear"),
                 ),
                 graph(
                     "Backlog in bytes",
                     "Of sources that count in bytes.",
                     (by("source", ONE("weir_backlog_bytes"), "max"), "source {{source}}"),
-                    span=6,
                     unit="bytes",
-                ),
-            ],
-        ),
-        (
-            "Partitions",
-            [
-                graph(
-                    "Backlog by partition",
-                    "The ten partitions furthest behind, where the agent is told to tell of them "
-                    "(`kafka_partition_series`). One far above the others is skew at the source.",
-                    (
-                        "topk(10, "
-                        + by("topic, partition", ONE("weir_backlog_partition_rows"), "max")
-                        + ")",
-                        "{{topic}} {{partition}}",
-                    ),
-                    unit="short",
-                    span=24,
+                    none="no source of this query counts in bytes",
                 ),
             ],
         ),
@@ -263,7 +229,8 @@ def query(runbooks: str) -> Dashboard:
                 graph(
                     "Limit against what a batch took",
                     "The limit in force, what the job configured, and rows per batch. A batch far "
-                    "below the limit was not limited.",
+                    "below the limit was not limited. A source limited in files or bytes has its "
+                    "limit in the next panel.",
                     (by("source", ONE("weir_limit_rows")), "limit, source {{source}}"),
                     (
                         by("source", ONE("weir_limit_configured_rows")),
@@ -288,6 +255,7 @@ def query(runbooks: str) -> Dashboard:
                         by("source", ONE("weir_limit_configured_bytes")),
                         "bytes configured, source {{source}}",
                     ),
+                    none="every source of this query is limited in rows",
                     unit="short",
                 ),
                 graph(
@@ -386,6 +354,42 @@ def query(runbooks: str) -> Dashboard:
                         "empty": "blue",
                     },
                     links=runbook("WeirBatchesFailing"),
+                ),
+            ],
+        ),
+        folded=(
+            "Kafka, where the agent asks the brokers",
+            [
+                graph(
+                    "Until retention deletes unread rows",
+                    "At the present rates, of the partition nearest to it. Nothing where no loss "
+                    "is foreseen, or no broker is asked (`kafka_bootstrap_servers`).",
+                    (by("source", ONE("weir_retention_loss_seconds"), "min"), "source {{source}}"),
+                    unit="s",
+                    none=BROKERS_ASKED,
+                    links=runbook("WeirRetentionLossNear"),
+                ),
+                graph(
+                    "Rows lost to retention",
+                    "Deleted at the source before the query had read them.",
+                    (by("source", ONE("weir_retention_lost_rows"), "max"), "source {{source}}"),
+                    unit="short",
+                    none=BROKERS_ASKED,
+                    links=runbook("WeirRetentionLossNear"),
+                ),
+                graph(
+                    "Backlog by partition",
+                    "The ten partitions furthest behind, where the agent is told to tell of them "
+                    "(`kafka_partition_series`). One far above the others is skew at the source.",
+                    (
+                        "topk(10, "
+                        + by("topic, partition", ONE("weir_backlog_partition_rows"), "max")
+                        + ")",
+                        "{{topic}} {{partition}}",
+                    ),
+                    unit="short",
+                    span=24,
+                    none="only for Kafka, where the agent is told to (kafka_partition_series)",
                 ),
             ],
         ),

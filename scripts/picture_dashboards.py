@@ -231,7 +231,8 @@ class Panel:
     def _graph(self, box: Box) -> str:
         series = self._series()
         if not series:
-            return '<div class="nothing">no data in this time</div>'
+            nothing = escape(self._defaults.get("noValue", "no data in this time"))
+            return f'<div class="nothing">{nothing}</div>'
         custom = self._defaults.get("custom", {})
         stacked = custom.get("stacking", {}).get("mode") == "normal"
         # The largest are named; all are drawn.
@@ -326,10 +327,19 @@ class Panel:
             f'preserveAspectRatio="none"><polyline points="{line}" fill="none" stroke="{colour}" '
             'stroke-opacity="0.45" stroke-width="1.3"/></svg>'
         )
-        text = escape(shown(values[0], self._unit))
+        text = escape(self._said(values[0]))
         size = min(27.0, box.width / (0.72 * max(len(text), 4)))
         style = f"color:{colour};font-size:{size:.0f}px"
         return f'{spark}<div class="number" style="{style}">{text}</div>'
+
+    def _said(self, value: float) -> str:
+        """A value as the panel says it: as a word, as a time ago, or as a number."""
+        for mapping in self._defaults.get("mappings", []):
+            if option := mapping["options"].get(f"{value:g}"):
+                return str(option["text"])
+        if self._unit == "dateTimeFromNow":  # epoch milliseconds
+            return shown(self._source.end - value / 1000, "s") + " ago"
+        return shown(value, self._unit)
 
     # -- states ----------------------------------------------------------------------------
     def _states(self, box: Box) -> str:
@@ -399,8 +409,17 @@ class Panel:
             if step.get("value") is None or value >= step["value"]:
                 colour = NAMED.get(step["color"], "")
         for mapping in properties.get("mappings", []):
-            if option := mapping["options"].get(f"{value:g}"):
+            options = mapping["options"]
+            if mapping["type"] == "range":
+                fits = options["from"] <= value and (
+                    options["to"] is None or value <= options["to"]
+                )
+                option = options["result"] if fits else None
+            else:
+                option = options.get(f"{value:g}")
+            if option:
                 text, colour = option["text"], NAMED.get(option["color"], "")
+                break
         return f'<td style="color:{colour}">{escape(text)}</td>'
 
 

@@ -16,7 +16,7 @@ from agent.export import runbooks
 from agent.export.catalogue import METRICS
 from agent.export.prometheus import Exporter
 from dashboards import links
-from dashboards.promql import MANY, Scope, trouble
+from dashboards.promql import MANY, TROUBLES, Scope, trouble
 from tests.dashboards.live import exposed, prometheus, tool
 from tests.export import views
 
@@ -37,7 +37,12 @@ sdk_warns = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
 
 def panels(uid: str) -> list[dict[str, Any]]:
-    return [panel for panel in BOARDS[uid]["panels"] if panel["type"] != "row"]
+    return [panel for panel in placed(uid) if panel["type"] != "row"]
+
+
+def placed(uid: str) -> list[dict[str, Any]]:
+    """Rows and panels of a dashboard, those in a folded row included."""
+    return [one for top in BOARDS[uid]["panels"] for one in (top, *top.get("panels", ()))]
 
 
 def expressions() -> list[tuple[str, str, str]]:
@@ -102,7 +107,8 @@ def test_parses_back_through_the_sdk() -> None:
     register_default_plugins()
     for board in BOARDS.values():
         again = json.loads(json.dumps(Dashboard.from_json(board), cls=JSONEncoder))
-        for place in (again, *again["panels"]):
+        inside = [panel for row in again["panels"] for panel in row.get("panels", [])]
+        for place in (again, *again["panels"], *inside):
             for link in place.get("links", []):
                 link.pop("placement", None)  # left out on purpose; the SDK puts it back
         assert again == board
@@ -120,13 +126,12 @@ def test_uids_are_the_fixed_ones() -> None:
 
 @pytest.mark.parametrize("uid", UIDS)
 def test_structure(uid: str) -> None:
-    board = BOARDS[uid]
-    ids = [panel["id"] for panel in board["panels"]]
+    ids = [panel["id"] for panel in placed(uid)]
     assert len(set(ids)) == len(ids)
-    titles = [panel["title"] for panel in board["panels"]]
+    titles = [panel["title"] for panel in placed(uid)]
     assert len(set(titles)) == len(titles)
     taken: set[tuple[int, int]] = set()
-    for panel in board["panels"]:
+    for panel in placed(uid):
         box = panel["gridPos"]
         assert box["x"] + box["w"] <= 24
         cells = {
@@ -239,8 +244,8 @@ def test_promtool_parses_every_expression(tmp_path: Path) -> None:
 
 def test_runbooks_that_panels_lead_to_are_there() -> None:
     led = set()
-    for board in BOARDS.values():
-        for panel in board["panels"]:
+    for uid in UIDS:
+        for panel in panels(uid):
             for link in panel.get("links", []):
                 assert link["url"].startswith(f"{links.AGENT_RUNBOOKS}/"), link
                 led.add(link["url"].removeprefix(f"{links.AGENT_RUNBOOKS}/"))
@@ -289,6 +294,32 @@ def test_worst_come_first_and_none_is_missing(asked: LivePrometheus) -> None:
     assert max(order, key=order.__getitem__) == "gone"
     assert order["archive"] > order["enrich"] > order["new"]  # short of capacity; behind; nothing
     assert order["new"] == 0.0
+    names = {query: trouble_said(value) for query, value in order.items()}
+    assert (names["gone"], names["archive"]) == ("gone", "short of capacity")
+    assert (names["enrich"], names["new"]) == ("behind or held back", "none")
+
+
+def trouble_said(value: float) -> str:
+    """What the overview's table writes for a value: the first range that holds it."""
+    (table,) = (panel for panel in panels(links.OVERVIEW) if panel["type"] == "table")
+    (mappings,) = (
+        item["value"]
+        for override in table["fieldConfig"]["overrides"]
+        for item in override["properties"]
+        if override["matcher"]["options"] == "Trouble" and item["id"] == "mappings"
+    )
+    for mapping in mappings:
+        options = mapping["options"]
+        if options["from"] <= value <= (math.inf if options["to"] is None else options["to"]):
+            return str(options["result"]["text"])
+    raise AssertionError(value)
+
+
+def test_the_gravest_trouble_is_named_at_its_very_value() -> None:
+    assert [trouble_said(value) for value, _ in TROUBLES] == [text for _, text in TROUBLES]
+    # All lesser faults together are not a graver one.
+    assert trouble_said(100 + 60 + 10) == "short of capacity"
+    assert trouble_said(400 + 200 + 100 + 60 + 10) == "stalled"
 
 
 def test_series_without_the_fixed_labels_belong_to_all(asked: LivePrometheus) -> None:
