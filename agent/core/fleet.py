@@ -19,7 +19,7 @@ from agent.core.decode import (
     StartedEvent,
     TerminatedEvent,
 )
-from agent.core.judgement import Facts, Judgement, Mode, Point, QueryView
+from agent.core.judgement import Facts, Judgement, Mode, OrderView, Point, QueryView
 from agent.core.kafka_offsets import Offsets
 from agent.core.names import label
 from agent.core.policy import matches
@@ -285,7 +285,7 @@ class Fleet:
             if self._offsets is not None and spent is not None:
                 self._note_offsets(query, body.progress)
             if spent in {"busy", "backpressured"}:
-                said.batches.append(((query.application, query.query), tell.point(query)))
+                said.batches.append(((query.application, query.query), tell.point(query, policy)))
             if said.lines:
                 said.judged.append(tell.judgement(query, event.kind, event.time, policy, spent))
         elif isinstance(body, StartedEvent):
@@ -464,6 +464,8 @@ class Fleet:
                 decide.order_hold(one, time)
             else:
                 decide.order_release(one)
+            said = OrderView(now, order.who, what, order.reason)
+            one.note_order(said, of_mode=order.mode is not None)
             self._pool(one)
             self._changed.add(_part((one.application, one.query)))
         self._changed.add("agent")

@@ -184,6 +184,15 @@ class Decision(msgspec.Struct, frozen=True, gc=False):
     detail: str  # the figures behind it, one sentence
 
 
+class OrderView(msgspec.Struct, frozen=True, gc=False):
+    """A hand at the wheel: who steered, when by the agent's clock, and why."""
+
+    time: float
+    who: str
+    what: str  # as the log says it: "hold", "limit 500 rows", "mode off"
+    reason: str
+
+
 class SourceView(msgspec.Struct, frozen=True, gc=False):
     """One source, in its own unit."""
 
@@ -243,9 +252,10 @@ class Point(msgspec.Struct, frozen=True, gc=False):
     batch_seconds: float | None
     rows: int
     backlog_rows: float | None
-    limit: int | None
+    limit: int | None  # in force when it ended
     credit_rows: float | None
     limited: bool
+    would_be_limit: int | None = None  # decided after it and not acted on, as in dry-run
 
 
 class QueryView(msgspec.Struct, frozen=True, gc=False):
@@ -308,3 +318,5 @@ class QueryView(msgspec.Struct, frozen=True, gc=False):
     advice: list[str] = []  # what would help, by this query's own figures
     partitions: list[PartitionView] = []  # as the brokers told last; empty where none is asked
     capacity_short_since_time: float | None = None  # required_capacity_ratio is above 1 since then
+    held_by: OrderView | None = None  # the order by which it is held, or limited by hand
+    mode_by: OrderView | None = None  # the order that set its mode; None: the configuration did

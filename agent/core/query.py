@@ -12,7 +12,7 @@ import msgspec
 from agent.core.capacity import Capacity
 from agent.core.checkpoint import Monitor
 from agent.core.decaying import DecayingRate
-from agent.core.judgement import Decision, FailureView, Mode, Totals
+from agent.core.judgement import Decision, FailureView, Mode, OrderView, Totals
 from agent.core.knee import Knee
 from agent.core.lag_state import LagWindow
 from agent.core.lag_table import LagTable
@@ -111,6 +111,8 @@ class Query(msgspec.Struct):
     required_capacity_ratio: float | None = None
     capacity_short_since_time: float | None = None  # it is above 1
     unstable_since_time: float | None = None  # more arrives than batches of the target digest
+    held_by: OrderView | None = None
+    mode_by: OrderView | None = None
 
     def hear_time(self, time: float, now: float) -> None:
         """Any event: it is alive. ``time`` is the driver's, ``now`` the agent's."""
@@ -138,6 +140,14 @@ class Query(msgspec.Struct):
         self.arrived_rows = 0.0
         for source in self.sources:
             source.begin_run()
+
+    def note_order(self, order: OrderView, *, of_mode: bool) -> None:
+        """Remembers whose order holds, after it was carried out."""
+        if of_mode:
+            self.mode_by = order if self.mode_order is not None else None
+        else:
+            steered = self.held or self.manual_limit is not None
+            self.held_by = order if steered else None
 
     def nothing_runs(self) -> None:
         """No batch is running."""

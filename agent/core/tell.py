@@ -139,8 +139,11 @@ def judgement(
     )
 
 
-def point(query: Query) -> Point:
-    """The batch that has just ended, as plots show it: with the limit decided after it."""
+def point(query: Query, policy: Policy) -> Point:
+    """The batch that has just ended, as plots show it.
+
+    With the limit in force, and with what Weir would set where it only decides.
+    """
     main = query.main_source()
     credits_rows = [
         (source.exclusive_rows or 0.0) + (source.floating_rows or 0.0)
@@ -152,9 +155,14 @@ def point(query: Query) -> Point:
         batch_seconds=query.batch_seconds,
         rows=query.batch_rows or 0,
         backlog_rows=query.backlog_rows(),
-        limit=None if main is None else main.current,
+        limit=None if main is None else main.limit,
         credit_rows=sum(credits_rows) if credits_rows else None,
         limited=query.batch_limited,
+        would_be_limit=(
+            main.decided_limit
+            if main is not None and main.decided and query.mode(policy) == "dry-run"
+            else None
+        ),
     )
 
 
@@ -268,6 +276,8 @@ def view(
         missing=_missing(query),
         alignment=alignment or AlignmentView(),
         advice=advise(_costs(query), alignment),
+        held_by=query.held_by,
+        mode_by=query.mode_by,
     )
 
 

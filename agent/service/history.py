@@ -1,6 +1,6 @@
 """The last batches of every query, for the page's and the terminal's small plots; in memory only.
 
-A thousand queries must fit beside the rest, so points lie in flat arrays: 40 bytes a batch.
+A thousand queries must fit beside the rest, so points lie in flat arrays: 48 bytes a batch.
 """
 
 from __future__ import annotations
@@ -24,12 +24,15 @@ class _Ring:
     __slots__ = ("_coarse", "_exact", "_next")
 
     def __init__(self) -> None:
-        self._exact = array("d")  # time, rows, limit
+        self._exact = array("d")  # time, rows, limit, would-be limit
         self._coarse = array("f")  # batch seconds, backlog rows, credit rows, limited
         self._next = 0
 
     def add(self, point: Point) -> None:
-        exact = array("d", (point.time, point.rows, _number(point.limit)))
+        exact = array(
+            "d",
+            (point.time, point.rows, _number(point.limit), _number(point.would_be_limit)),
+        )
         coarse = array(
             "f",
             (
@@ -39,21 +42,21 @@ class _Ring:
                 1.0 if point.limited else 0.0,
             ),
         )
-        if len(self._exact) < 3 * POINTS:
+        if len(self._exact) < 4 * POINTS:
             self._exact.extend(exact)
             self._coarse.extend(coarse)
             return
-        self._exact[3 * self._next : 3 * self._next + 3] = exact
+        self._exact[4 * self._next : 4 * self._next + 4] = exact
         self._coarse[4 * self._next : 4 * self._next + 4] = coarse
         self._next = (self._next + 1) % POINTS
 
     def points(self, newest: int) -> list[Point]:
         """Oldest first."""
-        count = len(self._exact) // 3
+        count = len(self._exact) // 4
         found: list[Point] = []
         for number in range(max(0, count - newest), count):
             index = (self._next + number) % count
-            time, rows, limit = self._exact[3 * index : 3 * index + 3]
+            time, rows, limit, would_be = self._exact[4 * index : 4 * index + 4]
             seconds, backlog, credit, limited = self._coarse[4 * index : 4 * index + 4]
             found.append(
                 Point(
@@ -64,6 +67,7 @@ class _Ring:
                     limit=None if math.isnan(limit) else int(limit),
                     credit_rows=_short(credit),
                     limited=limited > 0,
+                    would_be_limit=None if math.isnan(would_be) else int(would_be),
                 )
             )
         return found

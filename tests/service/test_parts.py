@@ -42,6 +42,7 @@ plain = st.floats(0, 1e12, allow_nan=False)
             limit=st.none() | st.integers(1, 2**53),
             credit_rows=st.none() | plain,
             limited=st.booleans(),
+            would_be_limit=st.none() | st.integers(1, 2**53),
         ),
         max_size=POINTS + 30,
     ),
@@ -55,12 +56,8 @@ def test_the_ring_gives_back_the_newest_points(points: list[Point], newest: int)
     found = history.points(KEY, newest)
     assert len(found) == len(kept)
     for got, want in zip(found, kept, strict=True):
-        assert (got.time, got.rows, got.limit, got.limited) == (
-            want.time,
-            want.rows,
-            want.limit,
-            want.limited,
-        )
+        for name in ("time", "rows", "limit", "limited", "would_be_limit"):
+            assert getattr(got, name) == getattr(want, name), name
         for name in ("batch_seconds", "backlog_rows", "credit_rows"):
             one, other = getattr(got, name), getattr(want, name)
             assert (one is None) == (other is None)

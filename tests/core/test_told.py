@@ -1,0 +1,47 @@
+"""What is told beside the judgement: who steers, and what dry-run would do."""
+
+from __future__ import annotations
+
+from agent.core.fleet import Fleet, Order
+from agent.core.policy import Policy, QueryPolicy
+from tests.core.test_fleet import KEY, World
+
+
+def test_whose_order_holds_is_told_and_outlives_the_agent() -> None:
+    world = World()
+    world.batches(3)
+    assert world.view().held_by is None
+    hold = Order(who="kim", reason="deploy", hold=True)
+    world.fleet.control("*", "*", hold, world.now)
+    said_time = world.now
+    parts = world.fleet.changes()
+    world.fleet = Fleet.restore(world.policy, parts, started_time=world.now)
+    world.batches(2)
+    held = world.view().held_by
+    assert held is not None
+    assert (held.who, held.what, held.reason) == ("kim", "hold", "deploy")
+    assert held.time == said_time
+    world.fleet.control("*", "*", Order(who="lee", mode="off"), world.now)
+    view = world.view()
+    assert view.mode_by is not None
+    assert (view.mode_by.who, view.mode_by.what) == ("lee", "mode off")
+    assert view.held_by == held, "a mode ends no hold"
+    world.fleet.control(*KEY, Order(who="lee", hold=False), world.now)
+    assert world.view().held_by is None
+    world.fleet.control(*KEY, Order(who="lee", limit=9, unit="rows"), world.now)
+    by_hand = world.view().held_by
+    assert by_hand is not None
+    assert by_hand.what == "limit 9 rows"
+
+
+def test_a_point_holds_the_limit_in_force_and_apart_what_it_would_be() -> None:
+    world = World(Policy(default=QueryPolicy(mode="dry-run")))
+    points = [point for receipt in world.batches(15) for _, point in receipt.batches]
+    assert {point.limit for point in points} == {500}
+    assert points[-1].would_be_limit is not None
+    assert points[-1].would_be_limit > 500
+    world = World()
+    points = [point for receipt in world.batches(15) for _, point in receipt.batches]
+    assert points[-1].limit is not None
+    assert points[-1].limit > 500
+    assert {point.would_be_limit for point in points} == {None}
