@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from agent.export import runbooks
 from agent.export.catalogue import METRICS
 from alerts.rules import ALERTS
 
@@ -17,7 +18,9 @@ ROOT = Path(__file__).resolve().parents[2]
 RUNBOOKS = ROOT / "agent" / "export" / "runbooks"
 PAGES = {path.stem: path.read_text(encoding="utf-8") for path in RUNBOOKS.glob("*.md")}
 BOARDS = {
-    board["title"]: {panel["title"] for panel in board["panels"]}
+    board["title"]: {
+        one["title"] for panel in board["panels"] for one in (panel, *panel.get("panels", ()))
+    }
     for board in (
         json.loads(path.read_text(encoding="utf-8"))
         for path in (ROOT / "dashboards" / "generated").glob("*.json")
@@ -43,6 +46,28 @@ def test_parts(page: str) -> None:
     for heading in headings:
         assert len(section(page, heading).strip()) > 20
     assert max(map(len, text.splitlines())) <= 120
+
+
+def test_each_says_first_how_grave_it_is_and_what_to_do() -> None:
+    for alert in ALERTS:
+        opening = PAGES[alert.name].split("\n## ", 1)[0].split("\n\n", 1)[1].replace("\n", " ")
+        assert opening.startswith(f"*{alert.severity}* · **First:** "), alert.name
+        assert 40 < len(opening) < 240, alert.name
+        assert runbooks.severity(alert.name) == alert.severity
+
+
+def test_the_index_has_each_once_and_the_gravest_first() -> None:
+    graded = {alert.name: list(runbooks.SEVERITIES).index(alert.severity) for alert in ALERTS}
+    listed = re.findall(r'<dt><a href="(\w+)">', runbooks.index())
+    assert sorted(listed) == sorted(graded)
+    assert [graded[name] for name in listed] == sorted(graded.values())
+
+
+def test_every_page_says_how_to_reach_the_agent() -> None:
+    for text in (runbooks.index(), *map(runbooks.page, runbooks.names())):
+        before = text.split("<main>", 1)[0]
+        for needed in ("WEIR_AGENT_URL", "WEIR_TOKEN_FILE", "kubectl port-forward"):
+            assert needed in before
 
 
 @pytest.mark.parametrize("page", sorted(PAGES))

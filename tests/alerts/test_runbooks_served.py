@@ -60,7 +60,8 @@ def linked() -> set[str]:
     }
     for path in (ROOT / "dashboards" / "generated").glob("*.json"):
         board = json.loads(path.read_text(encoding="utf-8"))
-        found |= {link["url"] for panel in board["panels"] for link in panel.get("links", [])}
+        panels = [one for top in board["panels"] for one in (top, *top.get("panels", ()))]
+        found |= {link["url"] for panel in panels for link in panel.get("links", [])}
     return found
 
 

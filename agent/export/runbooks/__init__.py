@@ -44,11 +44,21 @@ _PAGE: Final = """<!doctype html>
 </head>
 <body>
 <nav><a href="../">Status page</a> <a href="./">All runbooks</a></nav>
+<p class="reach"><code>weir</code> needs <code>WEIR_AGENT_URL</code> and, where the agent wants one,
+<code>WEIR_TOKEN_FILE</code>; on Kubernetes: <code>kubectl port-forward service/weir 9655</code></p>
 <main>
 {body}</main>
 </body>
 </html>
 """
+
+
+#: In the order of the index: how an alert is to be taken.
+SEVERITIES: Final = {
+    "critical": "Critical: somebody is called",
+    "warning": "Warning: within the working day",
+    "info": "Info: good to know",
+}
 
 
 def names() -> tuple[str, ...]:
@@ -62,6 +72,11 @@ def source(name: str) -> str:
     if name not in names():
         raise KeyError(name)
     return (resources.files(__package__) / f"{name}.md").read_text("utf-8")
+
+
+def severity(name: str) -> str:
+    """Of a runbook's alert: the first word below its title. Raises KeyError where there is none."""
+    return source(name).split("\n\n", 2)[1].split("*", 2)[1]
 
 
 @cache
@@ -79,14 +94,18 @@ def page(name: str) -> str:
 
 @cache
 def index() -> str:
-    """All runbooks with the first sentence of each one's meaning."""
-    rows = []
-    for name in names():
-        meaning = source(name).split("\n## Meaning\n", 1)[1].split("\n## ", 1)[0].strip()
-        first = meaning.replace("\n", " ").split(". ", 1)[0].rstrip(".").replace("`", "")
-        rows.append(f'<dt><a href="{escape(name)}">{escape(name)}</a></dt><dd>{escape(first)}</dd>')
-    body = "<h1>Runbooks</h1>\n<dl>\n" + "\n".join(rows) + "\n</dl>\n"
+    """All runbooks, the gravest first, with the first sentence of each one's meaning."""
+    body = "<h1>Runbooks</h1>\n"
+    for grade, title in SEVERITIES.items():
+        rows = [_entry(name) for name in names() if severity(name) == grade]
+        body += f"<h2>{title}</h2>\n<dl>\n" + "\n".join(rows) + "\n</dl>\n"
     return _PAGE.format(title="Runbooks", body=body)
+
+
+def _entry(name: str) -> str:
+    meaning = source(name).split("\n## Meaning\n", 1)[1].split("\n## ", 1)[0].strip()
+    first = meaning.replace("\n", " ").split(". ", 1)[0].rstrip(".").replace("`", "")
+    return f'<dt><a href="{escape(name)}">{escape(name)}</a></dt><dd>{escape(first)}</dd>'
 
 
 def routes() -> list[Route]:
