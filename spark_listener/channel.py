@@ -167,14 +167,18 @@ class Channel:
 
     def _token(self) -> str:
         try:
-            token = Path(self._token_file).read_text(encoding="utf-8").strip()
+            text = Path(self._token_file).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise ExchangeFailed(
                 "token", f"the token file {self._token_file} cannot be read: {_plain(error)}"
             ) from None
+        # While a token is being replaced the agent takes each line of its file; we send the first.
+        token = next(filter(None, map(str.strip, text.split("\n"))), "")
         if not token or not token.isascii() or not token.isprintable():
             raise ExchangeFailed(
-                "token", f"the token file {self._token_file} holds no single printable word"
+                "token",
+                f"the token file {self._token_file}: its first line must be a token, "
+                "printable ASCII",
             )
         return token
 

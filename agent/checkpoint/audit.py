@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from agent.checkpoint.folder import local_path
+from agent.checkpoint.sink import keeps_nothing
 from agent.checkpoint.watched import same_place
 from agent.core.judgement import Finding, Severity
 
@@ -51,7 +52,7 @@ _RATE: Final = re.compile(r"(?i)ratestream|ratepermicrobatch")
 _FOREACH_BATCH: Final = re.compile(r"(?i)foreachbatch")
 _FOREACH: Final = re.compile(r"(?i)foreachwriter|foreachsink")
 _KAFKA_SINK: Final = re.compile(r"(?i)kafka")
-_KEEPS_NOTHING: Final = re.compile(r"(?i)memorysink|memory\b|consoletable|consolesink|noop")
+_CLASS_ENDS: Final = re.compile(r"[\[( ]")
 TEMPORARY: Final = re.compile(r"/(tmp|temp|var/tmp|dev/shm)(/|\Z)|/temporary-[0-9a-f-]{36}")
 
 
@@ -113,7 +114,7 @@ def _sources(facts: QueryFacts) -> list[Finding]:
 
 
 def _sink(facts: QueryFacts) -> list[Finding]:
-    sink = facts.sink
+    sink = _CLASS_ENDS.split(facts.sink, maxsplit=1)[0]  # a path or table may have any name
     if _FOREACH_BATCH.search(sink):
         return [
             _finding(
@@ -143,12 +144,12 @@ def _sink(facts: QueryFacts) -> list[Finding]:
                 "give rows a key and let readers keep the first or the last of each",
             )
         ]
-    if _KEEPS_NOTHING.search(sink):
+    if keeps_nothing(facts.sink):
         return [
             _finding(
                 "sink_not_durable",
                 "warning",
-                f"the sink keeps nothing beyond the query's run ({sink[:60]})",
+                f"the sink keeps nothing beyond the query's run ({facts.sink[:60]})",
                 "use a sink that lasts, such as files or a table",
             )
         ]

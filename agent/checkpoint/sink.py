@@ -22,8 +22,13 @@ SinkKind = Literal["upsert", "file", "none", "append", "unknown"]
 COMPACT_INTERVAL: Final = 10
 SINK_KINDS: Final = ("upsert", "file", "none", "append")
 _LOG_NAME = re.compile(r"(\d{1,18})(\.compact)?\Z")
-#: Sinks that keep nothing beyond the query's run, by how progress describes them.
-_KEEPS_NOTHING = re.compile(r"(?i)(memorysink|memory\b|consoletable|consolesink|noop)")
+#: Spark's own sinks that keep nothing beyond the query's run, as progress describes them: by a
+#: name, or by the class and an object's address. A path or a table's name never makes a sink one.
+_KEEPS_NOTHING = re.compile(
+    r"(org\.apache\.spark\.(\w+\.)*)?"
+    r"(MemorySink|ContinuousMemorySink|ConsoleTable|ConsoleSink|NoopTable|noop-table)"
+    r"\$?(@[0-9a-f]+)?"
+)
 _FILE_SINK = re.compile(r"FileSink\[(?P<path>.+)\]\Z")
 
 
@@ -60,11 +65,16 @@ def read_sink_log(path: Path) -> FileSinkLog | None:
     )
 
 
+def keeps_nothing(description: str) -> bool:
+    """Whether progress's description is that of a sink of Spark's that nothing outlasts."""
+    return _KEEPS_NOTHING.fullmatch(description) is not None
+
+
 def recognise(description: str) -> tuple[SinkKind, str | None]:
     """The kind of a sink by progress's description, and a file sink's path."""
     if match := _FILE_SINK.match(description):
         return "file", match["path"]
-    if _KEEPS_NOTHING.search(description):
+    if keeps_nothing(description):
         return "none", None
     return ("append" if description else "unknown"), None
 

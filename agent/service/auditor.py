@@ -174,8 +174,10 @@ class Auditor:
             if answer.trouble:
                 self._rarely.warn(
                     _log.warning,
-                    f"a checkpoint could not be audited: {answer.trouble}",
+                    "a checkpoint could not be audited",
                     answer.time,
+                    checkpoint=answer.job.location,
+                    cause=answer.trouble,
                 )
             known = self._known.get(answer.job.key)
             if known is not None and known.job == answer.job:

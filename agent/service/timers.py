@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import ssl
 from typing import TYPE_CHECKING, Final
 
 import psutil
@@ -14,7 +15,6 @@ from agent.service.log import Rarely
 from agent.sources.host import DriverCandidate, DriverProcesses, sample
 
 if TYPE_CHECKING:
-    import ssl
     from collections.abc import Callable
     from pathlib import Path
 
@@ -50,13 +50,20 @@ class Certificate:
         marks = self._marks()
         if marks == self._seen:
             return False
-        self._context.load_cert_chain(*self._files)
+        # A context that refuses a pair has lost its key by then: try it on one that nobody uses.
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(*self._files, _no_passphrase)
+        self._context.load_cert_chain(*self._files, _no_passphrase)
         self._seen = marks
         return True
 
     def _marks(self) -> tuple[tuple[int, int, int], ...]:
         found = [path.stat() for path in self._files]
         return tuple((one.st_ino, one.st_mtime_ns, one.st_size) for one in found)
+
+
+def _no_passphrase() -> str:
+    """Asked for where the key has one; without this, OpenSSL would ask the terminal and wait."""
+    raise ssl.SSLError("the key has a passphrase; it must have none")
 
 
 class Timers:

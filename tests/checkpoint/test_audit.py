@@ -58,6 +58,18 @@ def test_what_each_finding_needs(changes, check):
     assert checks(**changes) == [check]
 
 
+@pytest.mark.parametrize(
+    "sink",
+    [
+        "DeltaSink[/lake/memory/orders]",
+        "FileSink[hdfs://nn/kafka/noop]",
+        "org.apache.iceberg.spark.source.SparkTable prod.foreachbatch.orders",
+    ],
+)
+def test_where_a_sink_writes_is_not_what_it_is(sink):
+    assert checks(sink=sink) == []
+
+
 def test_a_local_path_is_sound_for_a_local_master():
     assert checks(checkpoint_location="/data/ck", master="local[2]") == []
 

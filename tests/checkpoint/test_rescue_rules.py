@@ -11,7 +11,7 @@ from agent.checkpoint.folder import CheckpointError, LocalFolder
 from agent.checkpoint.layout import read_checkpoint
 from agent.checkpoint.rescue import plan_rescue
 from agent.checkpoint.rescue_command import RescueOptions, rescue
-from agent.checkpoint.sink import advise_rollback
+from agent.checkpoint.sink import advise_rollback, judge_sink, recognise
 from agent.checkpoint.soundness import judge
 from tests.checkpoint.build import OLD, checkpoint, file_entry, killed_at, tree, write
 from tests.checkpoint.kills import rescue_quietly
@@ -144,6 +144,35 @@ def test_a_file_sink_is_asked(tmp_path, ends_at, safe):
         write(out, f"_spark_metadata/{batch}", "v1\n")
     code, _ = rescue_quietly(root, sink_path=str(out))
     assert (code == 0) is safe
+
+
+@pytest.mark.parametrize(
+    ("description", "kind"),
+    [
+        ("MemorySink", "none"),
+        ("ContinuousMemorySink", "none"),
+        ("org.apache.spark.sql.execution.streaming.ConsoleTable$@1f2e3d", "none"),
+        ("org.apache.spark.sql.execution.streaming.ConsoleTable", "none"),
+        ("org.apache.spark.sql.execution.datasources.noop.NoopTable$@1f2e3d", "none"),
+        ("NoopTable", "none"),
+        ("noop-table", "none"),
+        ("FileSink[/lake/memory/orders]", "file"),
+        ("DeltaSink[/lake/memory/orders]", "append"),
+        ("DeltaSink[s3a://lake/noop/x]", "append"),
+        ("DeltaSink[/lake/MemorySink]", "append"),
+        ("org.apache.iceberg.spark.source.SparkTable prod.in-memory.orders", "append"),
+        ("prod.MemorySink", "append"),
+        ("ForeachBatchSink", "append"),
+        ("org.apache.spark.sql.kafka010.KafkaSourceProvider$KafkaTable@1f2e3d", "append"),
+        ("", "unknown"),
+    ],
+)
+def test_only_spark_s_own_sinks_keep_nothing(description, kind):
+    """A rescue takes these for safe, so a path or a table's name must not make a sink one."""
+    assert recognise(description)[0] == kind
+    if kind != "file":
+        verdict = judge_sink(kind, None, base_batch=4, open_batch=5)
+        assert verdict.safe is (kind == "none")
 
 
 def test_a_rollback_that_a_compacted_entry_prevents(tmp_path):

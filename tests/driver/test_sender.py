@@ -245,7 +245,24 @@ def test_the_token_goes_along_and_is_read_again_when_it_changes(
     assert "secret" not in warnings()[0].replace(str(token), "")
 
 
-@pytest.mark.parametrize("content", [None, b"", b"two\nlines\x00", b"\xff\xfe"])
+@pytest.mark.parametrize(
+    "content",
+    ["old-secret\nnew-secret\n", "\n  old-secret \r\n\nnew-secret", "old-secret"],
+)
+def test_of_several_tokens_the_first_goes_along(tmp_path: Path, content: str) -> None:
+    """So a token is replaced: the agent takes all lines of the file that drivers mount too."""
+    token = tmp_path / "token"
+    token.write_text(content)
+    with FakeAgent(token="old-secret") as agent:
+        driver = Driver(agent.url, token_file=str(token))
+        driver.put()
+        driver.sender.start()
+        driver.wait(lambda: driver.failures or len(agent.events) == 1)
+        driver.sender.stop(1.0)
+    assert driver.failures == 0
+
+
+@pytest.mark.parametrize("content", [None, b"", b" \n\n", b"nul\x00\nsecond", b"\xff\xfe"])
 def test_a_token_file_of_no_use(
     agent: FakeAgent, tmp_path: Path, warnings: Any, content: bytes | None
 ) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
+from structlog.testing import capture_logs
 
 from agent.core.judgement import Facts, Finding
 from agent.service.auditor import FOLDER_SECONDS, Auditor, confirmed
@@ -178,6 +179,30 @@ def test_reading_that_takes_too_long_is_left(tmp_path: Path) -> None:
     auditor.look(facts, 1.0)
     view = auditor.shown(views.view("enrich", findings=[], folder_audited_time=None))
     assert view.folder_audited_time is None
+
+
+def test_troubles_of_many_folders_are_one_warning_that_names_folder_and_cause(
+    tmp_path: Path,
+) -> None:
+    ticks = iter(range(0, 10_000_000, int(FOLDER_SECONDS)))  # each takes too long to read
+    auditor = Auditor(folder_every_seconds=600, clock=lambda: next(ticks), pause=lambda _: None)
+    facts = [
+        change(query=f"q-{number}", checkpoint_location=str(checkpoint(tmp_path / f"ck-{number}")))
+        for number in range(5)
+    ]
+    with capture_logs() as logs:
+        auditor.look(facts, 0.0)
+        until = time.monotonic() + 60
+        while auditor._waiting:
+            assert time.monotonic() < until, "the folders were not looked into"
+            time.sleep(0.02)
+            auditor._collect()
+    auditor.close()
+    said = [line for line in logs if "could not be audited" in line["event"]]
+    assert len(said) == 1
+    assert said[0]["checkpoint"] == str(tmp_path / "ck-0")
+    assert "took longer than" in said[0]["cause"]
+    assert auditor._rarely._held == {said[0]["event"]: 4}
 
 
 def test_switched_off_no_folder_is_read(tmp_path: Path) -> None:

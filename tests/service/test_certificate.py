@@ -1,0 +1,103 @@
+"""A certificate that is renewed file by file: what is served stays good at every step."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import ssl
+import subprocess
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from agent.service.timers import Certificate
+from tests.service.test_process import make_certificate
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def serial_served(context: ssl.SSLContext) -> int:
+    """Shakes hands over a real connection; the serial number of what the server showed."""
+    served, asked = socket.socketpair()
+    served.settimeout(60)
+    asked.settimeout(60)
+
+    def serve() -> None:
+        try:
+            with context.wrap_socket(served, server_side=True) as secured:
+                secured.recv(1)
+        except OSError:
+            served.close()  # the one that asks sees it
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    client = ssl.create_default_context()
+    client.check_hostname, client.verify_mode = False, ssl.CERT_NONE
+    try:
+        with client.wrap_socket(asked) as secured:
+            shown = secured.getpeercert(binary_form=True)
+            secured.sendall(b"x")
+    finally:
+        asked.close()
+        thread.join(60)
+    assert shown is not None
+    return serial_of(ssl.DER_cert_to_PEM_cert(shown))
+
+
+def serial_of(pem: str) -> int:
+    done = subprocess.run(
+        ["openssl", "x509", "-noout", "-serial"],
+        input=pem,
+        capture_output=True,
+        check=True,
+        text=True,
+    )
+    return int(done.stdout.strip().removeprefix("serial="), 16)
+
+
+@pytest.mark.parametrize("first", ["tls.crt", "tls.key"])
+def test_half_a_renewal_leaves_the_last_pair_in_force(tmp_path: Path, first: str) -> None:
+    for name in ("old", "new"):
+        (tmp_path / name).mkdir()
+        make_certificate(tmp_path / name, "localhost")
+    for path in (tmp_path / "old").iterdir():
+        shutil.copy(path, tmp_path / path.name)
+    certificate, key = tmp_path / "tls.crt", tmp_path / "tls.key"
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    renewed = Certificate(context, certificate, key)
+    old, new = (serial_of((tmp_path / name / "tls.crt").read_text()) for name in ("old", "new"))
+    assert serial_served(context) == old
+    shutil.copy(tmp_path / "new" / first, tmp_path / first)
+    for _ in range(2):  # it is tried again and again, and never taken
+        with pytest.raises(ssl.SSLError):
+            renewed.reload()
+        assert serial_served(context) == old
+    second = "tls.key" if first == "tls.crt" else "tls.crt"
+    shutil.copy(tmp_path / "new" / second, tmp_path / second)
+    assert renewed.reload()
+    assert serial_served(context) == new
+    assert not renewed.reload()
+
+
+def test_a_renewed_key_with_a_passphrase_is_refused_and_asks_nobody(tmp_path: Path) -> None:
+    certificate, key = make_certificate(tmp_path, "localhost")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    renewed = Certificate(context, certificate, key)
+    old = serial_of(certificate.read_text())
+    locked = tmp_path / "locked.key"
+    subprocess.run(
+        [
+            *("openssl", "rsa", "-aes256", "-passout", "pass:hunter2"),
+            *("-in", str(key), "-out", str(locked)),
+        ],
+        check=True,
+        capture_output=True,
+    )
+    shutil.copy(locked, key)
+    with pytest.raises(OSError, match="passphrase"):
+        renewed.reload()
+    assert serial_served(context) == old
