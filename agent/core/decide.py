@@ -50,7 +50,7 @@ def grants(query: Query, policy: Policy) -> list[Grant]:
         if not source.controllable or source.unit is None:
             continue
         if mode == "on":
-            if source.decided:
+            if source.decided and not source.would_be:
                 granted.append(
                     Grant(source.index, source.unit, source.decided_limit, source.decided_reason)
                 )
@@ -61,6 +61,7 @@ def grants(query: Query, policy: Policy) -> list[Grant]:
 
 def adopt(query: Query, time: float, policy: Policy) -> None:
     """Renews a limit found in force that nobody here decided: an agent before this one did."""
+    follow_mode(query, policy)
     if query.mode(policy) != "on":
         return
     for source in query.sources:
@@ -73,7 +74,11 @@ def adopt(query: Query, time: float, policy: Policy) -> None:
 def first_batch(
     query: Query, time: float, policy: Policy, beside: pool.Beside | None = None
 ) -> None:
-    """Limits a run's first batch by what earlier runs taught, however much has piled up."""
+    """Limits a run's first batch by what earlier runs taught, however much has piled up.
+
+    Never beyond what was granted last, else configured: what was learned may lower it only.
+    """
+    follow_mode(query, policy)
     if query.mode(policy) == "off" or query.held:
         return
     if query.manual_limit is not None:
@@ -88,7 +93,7 @@ def first_batch(
     needs = [None if source.rows is None else float(source.rows) for source in controlled]
     shares = credit.share(_free(query, size), needs)
     for source, part in zip(controlled, shares, strict=True):
-        before = source.decided_limit if source.decided else None
+        before = source.decided_limit if source.decided else source.configured
         most = [before, settings.maximum_limit]
         if settings.configured_is_ceiling:
             most.append(source.configured)
@@ -193,6 +198,7 @@ def after_batch(
     beside: pool.Beside | None = None,
 ) -> None:
     """Decides after a batch that was measured and learned from."""
+    follow_mode(query, policy)
     settings = policy.of(query.application, query.query)
     if batch.rows and batch.seconds and not replayed:
         query.knee.observe(float(batch.rows), batch.seconds, changed=changed)
@@ -248,7 +254,10 @@ def after_batch(
         measure.add(query.totals.grants, step.reason)
         if source is main:
             query.reason = step.reason
-        if step.limit != source.current:
+        if step.limit == source.current:
+            if source.would_be:
+                source.withdraw()
+        elif not _told(source, step, size.deadband):
             detail = _explain(query, batch, size, changed=changed)
             _decide(query, source, step, time, policy, detail=detail)
 
@@ -305,6 +314,14 @@ def _need(query: Query, source: Source) -> float | None:
     return backlog + (source.arrival_rows or 0.0) * (query.batch_seconds or 0.0)
 
 
+def _told(source: Source, step: sizing.Step, deadband: float) -> bool:
+    """Whether dry-run has told of this step already, but for the noise of one batch."""
+    before = source.decided_limit
+    if not source.would_be or before is None or step.limit is None:
+        return False
+    return step.reason == source.decided_reason and abs(step.limit - before) <= deadband * before
+
+
 def _decide_manual(query: Query, time: float, policy: Policy) -> None:
     for source in query.sources:
         if source.controllable and query.manual_unit in (None, source.unit):
@@ -322,9 +339,10 @@ def _decide(
     detail: str = "",
 ) -> None:
     """Sets a source's limit from now on and, where that moves it, writes it down."""
-    before = source.current
-    source.decide(step.limit, step.reason, time)
-    if before == step.limit:
+    before, told = source.current, source.next
+    acts = query.mode(policy) == "on"
+    source.decide(step.limit, step.reason, time, would_be=not acts)
+    if step.limit in (before, told):
         return
     decision = Decision(
         time,
@@ -334,7 +352,7 @@ def _decide(
         before,
         step.limit,
         step.reason,
-        query.mode(policy) == "on",
+        acts,
         detail,
     )
     query.decisions = [*query.decisions[-(MOST_DECISIONS - 1) :], decision]
@@ -363,27 +381,47 @@ def order_mode(query: Query, mode: Mode | None, policy: Policy, time: float) -> 
     """A mode set by hand; None goes back to the configured one. The next reply acts on it."""
     query.mode_order = mode
     holds = query.mode(policy)
-    if holds == "off":
-        for source in query.sources:
-            source.withdraw()
+    follow_mode(query, policy)
     if holds != "on":
         query.reason = f"mode:{holds}"
     elif query.manual_limit is not None:
         _decide_manual(query, time, policy)
+    elif query.held:
+        order_hold(query, time, policy)
 
 
-def order_hold(query: Query, time: float) -> None:
-    """Whatever is in force now stays."""
-    query.held = True
+def follow_mode(query: Query, policy: Policy) -> None:
+    """What was decided under another mode: dry-run's counts from now on, an acting one's is over.
+
+    The former started from the limit that is still in force (``Source.hear`` sees to that), so the
+    first grant after dry-run is a step like any other.
+    """
+    mode = query.mode(policy)
     for source in query.sources:
-        if source.controllable and source.limit_known and not source.decided:
+        if mode == "on" and source.would_be and not query.terminated:
+            source.would_be = False
+        elif source.decided and (mode == "off" or source.would_be == (mode == "on")):
+            source.withdraw()
+
+
+def order_hold(query: Query, time: float, policy: Policy) -> None:
+    """Whatever is granted now stays, else what is in force; without control that anyway."""
+    query.held = True
+    acts = query.mode(policy) == "on"
+    for source in query.sources:
+        if not acts:
+            source.withdraw()
+        elif source.controllable and source.limit_known and not source.decided:
             source.decide(source.limit, "hold:operator", time)
     query.reason = "hold:operator"
 
 
 def order_release(query: Query) -> None:
-    """The controller decides again, from the limit in force on."""
+    """The controller decides again with the next batch, from what is granted until then."""
     query.held, query.manual_limit, query.manual_unit = False, None, None
+    for source in query.sources:
+        if source.decided_reason in {"manual", "hold:operator"}:
+            source.decided_reason = "release"
     query.reason = "release"
 
 

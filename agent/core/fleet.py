@@ -461,7 +461,7 @@ class Fleet:
             elif order.limit is not None:
                 decide.order_limit(one, order.limit, order.unit, time, self._policy)
             elif order.hold:
-                decide.order_hold(one, time)
+                decide.order_hold(one, time, self._policy)
             else:
                 decide.order_release(one)
             said = OrderView(now, order.who, what, order.reason)

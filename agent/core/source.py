@@ -42,6 +42,7 @@ class Source(msgspec.Struct):
     decided_limit: int | None = None
     decided_reason: str = ""
     decided_time: float | None = None
+    would_be: bool = False  # decided in dry-run, from the limit in force: told, and not granted
     exclusive_rows: float | None = None
     floating_rows: float | None = None
 
@@ -52,7 +53,15 @@ class Source(msgspec.Struct):
 
     @property
     def current(self) -> int | None:
-        """The limit last decided, else the one in force; None is unlimited."""
+        """The limit that decisions start from: the last one granted, else the one in force.
+
+        None is unlimited.
+        """
+        return self.decided_limit if self.decided and not self.would_be else self.limit
+
+    @property
+    def next(self) -> int | None:
+        """The limit last decided, granted or not, else the one in force; None is unlimited."""
         return self.decided_limit if self.decided else self.limit
 
     @property
@@ -90,6 +99,8 @@ class Source(msgspec.Struct):
         self.control = said.control
         self.note = said.note
         self.configured = said.configured
+        if self.would_be and self.limit_known and said.in_force != self.limit:
+            self.withdraw()  # it started from a limit that is no longer in force
         self.limit = said.in_force
         self.limit_known = True
         seen = said.observed_time if said.observed_time is not None else planned_time
@@ -212,6 +223,8 @@ class Source(msgspec.Struct):
         self.backlog, self.backlog_time = None, None
         self.limit_known, self.limit, self.batch_limit = False, None, None
         self.limited = False
+        if self.would_be:
+            self.withdraw()
 
     def _reset_unit(self) -> None:
         self.rows_per_unit = None
@@ -219,13 +232,15 @@ class Source(msgspec.Struct):
         self.arrived, self.arrived_time, self.admitted_total = 0.0, None, 0.0
         self.withdraw()
 
-    def decide(self, limit: int | None, reason: str, time: float) -> None:
-        """Sets the limit wanted from now on."""
-        self.decided, self.decided_limit = True, limit
+    def decide(
+        self, limit: int | None, reason: str, time: float, *, would_be: bool = False
+    ) -> None:
+        """Sets the limit wanted from now on; ``would_be`` where nothing is granted."""
+        self.decided, self.decided_limit, self.would_be = True, limit, would_be
         self.decided_reason, self.decided_time = reason, time
 
     def withdraw(self) -> None:
         """Nothing is decided from now on."""
-        self.decided, self.decided_limit = False, None
+        self.decided, self.decided_limit, self.would_be = False, None, False
         self.decided_reason, self.decided_time = "", None
         self.exclusive_rows = self.floating_rows = None

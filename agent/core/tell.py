@@ -78,7 +78,7 @@ def _limit_view(query: Query) -> LimitView:
     main = query.main_source()
     if main is None:
         return LimitView(reason=query.reason, target_feasible=query.target_feasible)
-    return LimitView(main.unit, main.limit, main.current, query.reason, query.target_feasible)
+    return LimitView(main.unit, main.limit, main.next, query.reason, query.target_feasible)
 
 
 def _checkpoint_view(query: Query, policy: Policy, age: float | None) -> CheckpointView:

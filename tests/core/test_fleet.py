@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 from hypothesis import given, settings
@@ -14,6 +14,9 @@ from agent.core.decode import decode_request
 from agent.core.fleet import Change, Fleet, Order, Receipt, UnknownQuery
 from agent.core.policy import Policy, QueryPolicy, Rule
 from tests.core.events import START_TIME, Driver
+
+if TYPE_CHECKING:
+    from agent.core.judgement import Mode
 
 KEY = ("shop", "orders")
 
@@ -411,6 +414,133 @@ def test_dry_run_decides_and_tells_and_does_not_act() -> None:
     assert limit.next is not None
     assert limit.next > 1000
     assert {decision.acted for decision in world.view().decisions} == {False}
+
+
+#: A plant whose batches take 2.5 s whatever they hold, two with a cost per row, one with noise.
+PLANTS: Final[tuple[dict[str, Any], ...]] = (
+    {"fixed": 2.5, "throughput": 1e9},
+    {"fixed": 0.5, "throughput": 8000.0},
+    {"fixed": 0.2, "throughput": 300_000.0},
+    {"fixed": 1.0, "throughput": 9000.0, "sigma": 0.3},
+    {"fixed": 4.0, "throughput": 2000.0},
+)
+IN_FORCE: Final = 12_000
+
+
+@pytest.mark.parametrize("plant", PLANTS)
+def test_mode_on_after_dry_run_is_a_step_like_any_other(plant: dict[str, Any]) -> None:
+    """What is granted is what a query gets that learned as much and was never in dry-run."""
+    modes: tuple[Mode, ...] = ("dry-run", "off")
+    dry, off = (World(Policy(default=QueryPolicy(mode=mode))) for mode in modes)
+    limits: dict[str, Any] = {"limit": IN_FORCE, "configured": IN_FORCE, "backlog": 10**9}
+    for world in (dry, off):
+        world.batches(30, **plant, **limits)
+    off.fleet.control("shop", "orders", order(mode="on"), off.now)
+    for world in (dry, off):
+        world.batches(1, **plant, **limits | {"backlog": 10**9 - 30 * IN_FORCE})
+    told = dry.view().limit
+    assert told.current == IN_FORCE
+    dry.fleet.control("shop", "orders", order(mode="on"), dry.now)
+    said = [{"source": 0, "unit": "rows", "limit": IN_FORCE, "configured": IN_FORCE, "backlog": 9}]
+    (granted,) = dry.send(dry.driver.heartbeat(31, 1.0, limits=said)).grants
+    (usual,) = off.send(off.driver.heartbeat(31, 1.0, limits=said)).grants
+    assert granted.limit == told.next
+    assert granted.reason == usual.reason
+    # Under noise dry-run stays with what it told until that has moved by the dead band.
+    assert granted.limit == pytest.approx(usual.limit, rel=0.25 if "sigma" in plant else 0.0)
+    # No batch above the limit in force was ever seen: twice it, or what takes 1.3 targets.
+    batch_seconds = plant["fixed"] + IN_FORCE / plant["throughput"]
+    assert (told.next or 0) <= IN_FORCE * max(2.0, 1.3 * 5.0 / batch_seconds * 1.5)
+
+
+def test_dry_run_does_not_climb_on_limits_that_were_never_in_force() -> None:
+    """Batches of many sizes that all take 2.5 s: the model is sure, but of no more than it saw."""
+    world = World(Policy(default=QueryPolicy(mode="dry-run")))
+    chance = random.Random(3)
+    for _ in range(30):
+        rows, seconds = chance.randint(3000, IN_FORCE), 2.5 * chance.uniform(0.98, 1.02)
+        told = {"limit": IN_FORCE, "configured": IN_FORCE, "backlog": 10**9}
+        world.send(world.driver.progress(rows, seconds, **told))
+        decided = world.view().decisions[-1]
+        view = world.view()
+        assert decided.before == IN_FORCE
+        # Even if the batch is as much dearer than the model as its noise and doubt may make it.
+        per_row = 1.0 / (view.throughput_rows_per_second or 1.0)
+        expected = (view.fixed_cost_seconds or 0.0) + (decided.after or 0) * per_row
+        assert (decided.after or 0) <= 2.6 * 1.03 * IN_FORCE or expected <= 5.0
+
+
+def test_dry_run_tells_the_same_step_once() -> None:
+    world = World(Policy(default=QueryPolicy(mode="dry-run")))
+    limits: dict[str, Any] = {"limit": IN_FORCE, "configured": IN_FORCE, "backlog": 10**9}
+    world.batches(30, fixed=2.5, throughput=1e9, **limits)
+    decisions = world.view().decisions
+    assert {decision.before for decision in decisions} == {IN_FORCE}
+    assert len(decisions) < 5
+
+
+def test_what_dry_run_would_set_is_void_once_another_limit_is_in_force() -> None:
+    world = World(Policy(default=QueryPolicy(mode="dry-run")))
+    world.batches(10, limit=500, configured=500)
+    assert world.view().limit.next != 500
+    said = [{"source": 0, "unit": "rows", "limit": 90, "configured": 90, "backlog": 9}]
+    world.send(world.driver.heartbeat(11, 1.0, limits=said))
+    world.fleet.control("shop", "orders", order(mode="on"), world.now)
+    assert world.send(world.driver.heartbeat(11, 2.0, limits=said)).grants == []
+    assert world.view().limit.next == 90
+
+
+@pytest.mark.parametrize("mode", ["dry-run", "off"])
+def test_hold_outside_of_control_holds_what_is_in_force(mode: Mode) -> None:
+    world = World(Policy(default=QueryPolicy(mode=mode)))
+    limits: dict[str, Any] = {"limit": IN_FORCE, "configured": IN_FORCE, "backlog": 10**9}
+    world.batches(20, fixed=2.5, throughput=1e9, **limits)
+    world.fleet.control("shop", "orders", order(hold=True), world.now)
+    assert world.view().limit.next == IN_FORCE
+    world.batches(3, fixed=2.5, throughput=1e9, **limits)
+    world.fleet.control("*", "*", order(mode="on"), world.now)
+    for _ in range(3):
+        receipts = world.batches(1, fixed=2.5, throughput=1e9, **limits)
+        assert {grant.limit for grant in receipts[-1].grants} <= {IN_FORCE}
+        assert receipts[-1].judged[0].limit.reason == "hold:operator"
+        assert receipts[-1].judged[0].limit.next == IN_FORCE
+
+
+def test_control_left_and_taken_up_again_starts_from_what_is_in_force() -> None:
+    world = World()
+    world.batches(20)
+    granted = world.view().limit.next
+    assert granted is not None
+    assert granted > 1000
+    world.fleet.control("shop", "orders", order(mode="dry-run"), world.now)
+    world.batches(3, fixed=1.0, throughput=1000.0)
+    for mode in ("off", "on"):
+        world.fleet.control("shop", "orders", order(mode=mode), world.now)
+    said = [{"source": 0, "unit": "rows", "limit": 500, "configured": 500, "backlog": 9}]
+    assert world.send(world.driver.heartbeat(31, 1.0, limits=said)).grants == []
+
+
+def test_a_first_batch_is_never_raised_above_what_was_in_force() -> None:
+    """Neither where the agent only watched until the query ended and control was given then."""
+    world = World(Policy(default=QueryPolicy(mode="dry-run")))
+    world.batches(30, fixed=0.2, throughput=300_000.0, limit=IN_FORCE, configured=IN_FORCE)
+    world.send(world.driver.terminated())
+    world.fleet.control("*", "*", order(mode="on"), world.now)
+    world.driver.run_id = "r-2"
+    (grant,) = world.send(world.driver.started()).grants
+    assert (grant.limit, grant.reason) == (IN_FORCE, "first_batch")
+
+
+def test_released_a_limit_by_hand_stays_until_the_next_batch_and_says_so() -> None:
+    world = World()
+    world.batches(20)
+    world.fleet.control("shop", "orders", order(limit=123, unit="rows"), world.now)
+    world.fleet.control("shop", "orders", order(hold=False), world.now)
+    (grant,) = world.send(world.driver.heartbeat()).grants
+    assert (grant.limit, grant.reason) == (123, "release")
+    assert world.view().limit.reason == "release"
+    (receipt,) = world.batches(1, limit=123)
+    assert receipt.grants[0].limit != 123
 
 
 def test_hold_release_and_limit_by_hand() -> None:
