@@ -5,7 +5,8 @@ where the batches show one (congestion): a Bayesian linear regression on relativ
 noise is multiplicative, that forgets slowly. From there the loop is run ahead: what arrives during
 a batch is what the next one reads, as far as a limit lets it. The gain is ``G = lambda dB/dn``. The
 alarm is raised when the path so found, with the model's doubt taken off, meets the deadline within
-a few batches, and batches have grown from where they were.
+a few batches, and batches have grown from where they were. A batch that runs and is older already
+than the last one was long is looked at as if it ended now: that tells a batch earlier.
 
 Arrivals that have just risen may fall again: they are believed for a few times as long as they have
 lasted. A spike that drains ends before, a rise that stays does not.
@@ -59,10 +60,12 @@ UNSEEN: Final = 0.75
 DEADLINE_TARGETS: Final = 12.0
 DEADLINE_USUAL: Final = 8.0
 #: How far above its usual level a batch must be, beyond what noise does to the median of three.
-GROWN: Final = 1.3
-GROWN_SIGMAS: Final = 0.8
-#: Of the deadline, what batches must take before any growth is called a spiral.
+GROWN: Final = 1.5
+GROWN_SIGMAS: Final = 1.5
+#: Of the deadline, what batches must take before any growth is called a spiral; below, they must
+#: have grown by so many times as much.
 NEAR: Final = 0.05
+FAR_GROWN: Final = 2.0
 #: Of the deadline, what counts as grown whatever was usual.
 NEARLY: Final = 0.6
 #: A run that ended while its batch was at least this share of the deadline old was timed out.
@@ -244,21 +247,67 @@ def judge(state: Spiral, around: Surroundings) -> None:
     state.eta_seconds = state.eta_batches = state.growth = None
     if not _learn(state, sigma) or state.cost is None:
         return
+    foreseen = _foresees(state, batches, state.cost, around, unseen_seconds=batches[-1].seconds)
+    _settle(state, foreseen=foreseen)
+
+
+def runs_long(
+    state: Spiral, around: Surroundings, *, planned_time: float, age_seconds: float
+) -> None:
+    """Looks ahead from a batch that runs, once it is older than the last one was long.
+
+    It is taken as one that ends now, which is the least that it can be. What it reads is not told
+    before it ends: what arrived since the last one was planned.
+    """
+    batches = state.batches
+    if state.cost is None or state.spiralling or state.open_ends or len(batches) < FEWEST_BATCHES:
+        return
+    last = batches[-1]
+    rates = arrival_rates(batches)
+    if not rates or age_seconds <= last.seconds or planned_time <= last.time:
+        return
+    there = (last.backlog_rows or 0.0) + _arrival(rates) * (planned_time - last.time)
+    rows = there if around.limit_rows is None else min(there, around.limit_rows)
+    if rows <= 0.0:
+        return
+    running = Batch(planned_time, age_seconds, rows, around.limit_rows, there - rows)
+    cost = msgspec.structs.replace(
+        state.cost, precision=list(state.cost.precision), moment=list(state.cost.moment)
+    )
+    cost.learn(running, max(around.sigma, LEAST_SIGMA))
+    # What came while the last one ran is not read yet, nor what comes now.
+    unseen_seconds = last.seconds + age_seconds
+    if _foresees(state, [*batches, running], cost, around, unseen_seconds=unseen_seconds):
+        _settle(state, foreseen=True)
+
+
+def _foresees(
+    state: Spiral,
+    batches: list[Batch],
+    cost: Cost,
+    around: Surroundings,
+    *,
+    unseen_seconds: float,
+) -> bool:
+    """Whether batches have grown and pass the deadline soon; says in ``state`` when, and why.
+
+    ``batches`` may end with one that still runs; ``unseen_seconds`` is the time whose arrivals
+    nobody has seen yet.
+    """
+    sigma = max(around.sigma, LEAST_SIGMA)
     deadline = around.deadline_seconds or _deadline_of_patience(batches, around)
     if not _has_grown(batches, sigma, deadline) or not _not_draining(batches):
-        _settle(state, foreseen=False)
-        return
-    rates = arrival_rates(batches)
+        return False
+    rates = arrival_rates(state.batches)
     if not rates:
-        _settle(state, foreseen=False)
-        return
+        return False
     arrival = _arrival(rates)
     factor = math.exp(-max(sigma - NOISY, 0.0))
     doubt = max(DOUBT, EARLY_DOUBT / len(batches))
     most = max([batch.rows for batch in batches])
-    for model in (line(state.cost, doubt), square(state.cost, most, doubt)):
+    for model in (line(cost, doubt), square(cost, most, doubt)):
         path = ahead(batches[-1], model, arrival, around, deadline_seconds=deadline, factor=factor)
-        needed = max(LASTED * sum(path[:-1]), UNSEEN * batches[-1].seconds)
+        needed = max(LASTED * sum(path[:-1]), UNSEEN * unseen_seconds)
         if path[-1] <= deadline or _lasted(rates, arrival) < needed:
             continue
         state.growth = path[0] / batches[-1].seconds
@@ -268,9 +317,8 @@ def judge(state: Spiral, around: Surroundings) -> None:
             f"{deadline:.3g} s in about {len(path)}: {arrival:.4g} rows arrive per second, "
             f"gain {arrival * _slope(model, batches[-1].rows):.2f}"
         )
-        _settle(state, foreseen=True)
-        return
-    _settle(state, foreseen=False)
+        return True
+    return False
 
 
 def gain(state: Spiral) -> float | None:
@@ -413,10 +461,10 @@ def _usual(batches: Sequence[Batch]) -> float:
 def _has_grown(batches: Sequence[Batch], sigma: float, deadline: float) -> bool:
     """Whether batches are longer than they were, by more than noise makes a median of three."""
     level = _level(batches)
+    grown = GROWN * math.exp(GROWN_SIGMAS * sigma) * _usual(batches)
     if level <= NEAR * deadline:
-        return False
-    grown = GROWN * math.exp(GROWN_SIGMAS * sigma)
-    return level > NEARLY * deadline or level > grown * _usual(batches)
+        return level > FAR_GROWN * grown
+    return level > NEARLY * deadline or level > grown
 
 
 def _not_draining(batches: Sequence[Batch]) -> bool:

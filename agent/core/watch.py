@@ -72,7 +72,6 @@ def reads(query: Query, batch: Progress) -> None:
 
 def commits(query: Query, batch: Progress, policy: Policy) -> None:
     """A batch ended well, was counted and learned from."""
-    settings = policy.of(query.application, query.query)
     end = batch.time + (batch.seconds or 0.0)
     query.last_planned_time = batch.time
     query.free_time = end
@@ -94,16 +93,31 @@ def commits(query: Query, batch: Progress, policy: Policy) -> None:
         if batch.batch_id is not None and batch.batch_id == query.spiral.open_batch_id:
             query.spiral.forget_open()
         return
-    upcoming = None if main is None or ratio is None or main.limit is None else main.limit * ratio
-    spiral.judge(
-        query.spiral,
-        Surroundings(
-            deadline_seconds=query.monitor.deadline(settings.deadline_seconds),
-            target_seconds=settings.target_seconds,
-            trigger_seconds=query.trigger_seconds,
-            limit_rows=upcoming,
-            sigma=query.capacity.cautious_sigma,
-        ),
+    spiral.judge(query.spiral, _surroundings(query, policy))
+
+
+def runs(query: Query, time: float, policy: Policy) -> None:
+    """A batch runs at ``time``, and how long it has is known."""
+    age = query.running_seconds
+    if age is None:
+        return
+    spiral.runs_long(
+        query.spiral, _surroundings(query, policy), planned_time=time - age, age_seconds=age
+    )
+
+
+def _surroundings(query: Query, policy: Policy) -> Surroundings:
+    """What its next batches work under."""
+    settings = policy.of(query.application, query.query)
+    main = query.main_source()
+    ratio = None if main is None else main.ratio
+    limit = None if main is None else main.limit
+    return Surroundings(
+        deadline_seconds=query.monitor.deadline(settings.deadline_seconds),
+        target_seconds=settings.target_seconds,
+        trigger_seconds=query.trigger_seconds,
+        limit_rows=None if limit is None or ratio is None else limit * ratio,
+        sigma=query.capacity.cautious_sigma,
     )
 
 
@@ -203,14 +217,17 @@ def spiral_evidence(query: Query, phase: SpiralPhase) -> str:
     state = query.spiral
     if phase in ("dead", "timing_out"):
         if state.open_ends:
-            return (
-                f"batch {state.open_batch_id} was begun {state.open_ends} times and not committed"
-                + (f", {state.open_timeouts} times timed out" if state.open_timeouts else "")
-            )
+            late = f", {_times(state.open_timeouts)} past its time" if state.open_timeouts else ""
+            begun = _times(state.open_ends)
+            return f"batch {state.open_batch_id} was begun {begun} and not committed{late}"
         return "the batch just committed had been timed out before"
     if phase == "spiralling":
         return state.evidence
     return "the backlog grows, batches do not" if phase == "pressured" else ""
+
+
+def _times(number: int) -> str:
+    return {1: "once", 2: "twice"}.get(number, f"{number} times")
 
 
 def lag(query: Query, backlog_seconds: float | None, policy: Policy, *, stalled: bool) -> LagState:
