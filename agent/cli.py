@@ -97,7 +97,7 @@ def _main(
     context_settings={"ignore_unknown_options": True, "allow_extra_args": True},
 )
 def _agent(context: typer.Context) -> None:
-    """Run the sidecar; `weir agent --help` lists its options."""
+    """Run the agent; `weir agent --help` lists its options."""
     from agent.service.reference import parse
 
     flags, config_file = parse(context.args)
@@ -140,7 +140,10 @@ def _mode(
         str, typer.Argument(metavar="off|dry-run|on", help="What the agent may do to the query.")
     ],
     query: Annotated[
-        str, typer.Argument(metavar="[QUERY]", help="As with hold; without it every query.")
+        str,
+        typer.Argument(
+            metavar="QUERY", show_default=False, help="As with hold; without it every query."
+        ),
     ] = "*",
     application: Application = None,
     reason: Why = "",

@@ -187,7 +187,12 @@ class Settings(BaseSettings):
         "Regulation", 0.8, "Share of the deadline that a batch may take.", gt=0, le=1
     )
     deadband: _Number = _option(
-        "Regulation", 0.25, "Share by which a limit must move to be changed.", ge=0, lt=1
+        "Regulation",
+        0.25,
+        "A limit is changed when it would move by more than this share; by less where the model "
+        "is sure.",
+        ge=0,
+        lt=1,
     )
     grant_seconds: _Number = _option(
         "Regulation",

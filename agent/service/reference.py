@@ -28,6 +28,10 @@ _METAVARS: Final = {
     "state_dir": "DIR",
     "host": "ADDRESS",
     "labels": "NAME=VALUE,…",
+    "spark_ui_hosts": "HOST,…",
+    "event_log_dirs": "DIR,…",
+    "kafka_bootstrap_servers": "HOST:PORT,…",
+    "kafka_options_file": "FILE",
     "rules": "JSON",
     "mode": "off|dry-run|on",
     "durability": "normal|full",
@@ -95,7 +99,7 @@ def parse(arguments: Sequence[str]) -> tuple[dict[str, str], str | None]:
     """
     parser = _Parser(
         prog="weir agent",
-        description="The sidecar: takes in events, judges, answers with grants, shows it all.",
+        description="Takes in events, judges, answers with grants, shows it all.",
         epilog="Every option can also stand in the file, and in the environment as WEIR_OPTION.",
         argument_default=argparse.SUPPRESS,
         allow_abbrev=False,
@@ -105,7 +109,8 @@ def parse(arguments: Sequence[str]) -> tuple[dict[str, str], str | None]:
         section = parser.add_argument_group(group)
         for key, field in fields:
             help_text = f"{field.description} Default: {_default(field.default)}."
-            more: dict[str, Any] = {"metavar": _METAVARS.get(key, "N")}
+            other = "SECONDS" if key.endswith("_seconds") else "N"
+            more: dict[str, Any] = {"metavar": _METAVARS.get(key, other)}
             if field.annotation is bool:
                 more = {"metavar": "true|false", "nargs": "?", "const": "true"}
             section.add_argument(
@@ -132,6 +137,8 @@ def _default(value: Any) -> str:
         return "none"
     if isinstance(value, bool):
         return f"`{str(value).lower()}`"
+    if isinstance(value, list):
+        return f"`{','.join(map(str, value))}`"
     return f"`{value:g}`" if isinstance(value, float) else f"`{value}`"
 
 

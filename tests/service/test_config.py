@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 from typing import TYPE_CHECKING
 
@@ -216,6 +217,23 @@ def test_every_option_is_a_flag_and_flags_are_texts() -> None:
 
 def test_the_page_is_what_the_settings_say() -> None:
     assert PAGE.read_text("utf-8") == markdown(), "run: python -m agent.service.reference"
+
+
+def test_the_help_asks_for_a_number_only_where_one_is_wanted(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit):
+        parse(["--help"])
+    usage = " ".join(capsys.readouterr().out.split("\n\n", 1)[0].split())
+    asked = dict(re.findall(r"\[--([\w-]+) (\S+?)\]", usage))
+    numbers = {key for key, what in asked.items() if what in {"N", "SECONDS"}}
+    wanted = {
+        key.replace("_", "-")
+        for key, field in Settings.model_fields.items()
+        if re.search(r"\b(int|float)\b", str(field.annotation)) and "Literal" not in str(field)
+    }
+    assert numbers == wanted
+    assert "['" not in markdown()
 
 
 def test_every_option_says_what_it_does() -> None:
