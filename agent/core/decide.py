@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from agent.core import credit, measure, pool, sizing
+from agent.core.figures import figure
 from agent.core.judgement import Decision, Mode
 
 if TYPE_CHECKING:
@@ -361,14 +362,15 @@ def _decide(
 def _explain(query: Query, batch: Progress, size: sizing.Size, *, changed: bool) -> str:
     """The figures behind a decision, in one sentence."""
     model = query.capacity
+    per_second = figure(model.throughput or 0.0)
     parts = [
-        f"{batch.rows} rows took {batch.seconds:.3g} s",
-        f"model {model.fixed_cost or 0.0:.3g} s + rows / {model.throughput or 0.0:.4g}/s",
-        f"{size.rows:.4g} rows wanted",
+        f"{batch.rows or 0:,} rows took {figure(batch.seconds or 0.0)} s",
+        f"model: {figure(model.fixed_cost or 0.0)} s + 1 s per {per_second} rows",
+        f"wants {figure(size.rows)} rows",
     ]
     arrival = query.arrival_rows()
     if size.reason == "floor:stability" and arrival is not None:
-        parts.append(f"{arrival:.4g} rows arrive per second")
+        parts.append(f"{figure(arrival)} rows arrive per second")
     if changed:
         parts.append("the cost of a batch has changed")
     return "; ".join(parts)

@@ -137,7 +137,7 @@ def test_settled_within_a_few_batches_of_each_change_without_a_restart(
         assert number <= 6, (what, batches)
     assert {decision["acted"] for decision in seen_view["decisions"]} == {True}
     last = seen_view["decisions"][-1]
-    assert re.search(r"rows took .* model .* rows wanted", last["detail"])
+    assert re.search(r"rows took .* model: .* wants .* rows", last["detail"])
     assert last["detail"].split(";")[0] in " ".join(top.split()), top
 
     # The record replays to what the live agent decided.
