@@ -22,15 +22,15 @@ from agent.core.decode import (
 from agent.core.judgement import Facts, Judgement, Mode, OrderView, Point, QueryView
 from agent.core.kafka_offsets import Offsets
 from agent.core.names import label
+from agent.core.partitions import PartitionView
 from agent.core.policy import matches
-from agent.core.query import Query
+from agent.core.query import MOST_PAST_RUNS, Query
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from agent.core.alignment import AlignmentView
     from agent.core.decode import Application, Progress
-    from agent.core.partitions import PartitionView
     from agent.core.policy import Policy
 
 #: After its own start the agent calls nothing dead: heartbeats need time to find it again.
@@ -125,6 +125,14 @@ class Reading(msgspec.Struct, frozen=True, gc=False):
     offsets: dict[int, Offsets]
 
 
+class _Asked(msgspec.Struct, frozen=True, gc=False):
+    """What brokers said of a source, of which run, and until when it may be shown."""
+
+    run_id: str
+    until: float
+    views: list[PartitionView]
+
+
 class AgentTotals(msgspec.Struct):
     """Counters of the agent as a whole; they survive restarts."""
 
@@ -177,6 +185,8 @@ class _Named(Protocol):
     @property
     def id(self) -> str: ...
     @property
+    def run_id(self) -> str: ...
+    @property
     def name(self) -> str | None: ...
 
 
@@ -201,7 +211,7 @@ class Fleet:
         self._senders: dict[str, _Sender] = {}
         self._keys: dict[str, dict[str, Key]] = {}  # application id → Spark query id → key
         self._offsets: dict[Key, Reading] | None = None  # None: nobody asks
-        self._partitions: dict[Key, dict[int, list[PartitionView]]] = {}
+        self._partitions: dict[Key, dict[int, _Asked]] = {}
         self._alignments: dict[Key, tuple[str, AlignmentView]] = {}  # by the run they are of
         self._pools: dict[str, pool.Members] = {}  # of applications with several queries
         self._changed: set[str] = set()
@@ -256,9 +266,43 @@ class Fleet:
             self._senders[instance] = sender
             self._forgotten.discard(f"listener:{instance}")
         sender.application_id = request.application.id
-        sender.application = label(request.application.name)
+        plain = label(request.application.name)
+        if sender.application != plain:  # new, or beside another application of that name
+            taken = any(
+                one.application == plain
+                and one.application_id != sender.application_id
+                and now - one.heard_time <= self._policy.silent_seconds
+                for one in self._senders.values()
+            )
+            sender.application = self._beside_name(request.application) if taken else plain
         sender.listener, sender.heard_time = request.listener, now
         return sender
+
+    @staticmethod
+    def _beside_name(application: Application) -> str:
+        """Of a second live application, while the first has the plain name."""
+        return label(f"{application.name}-{application.id}")
+
+    def hear(self, request: Request, now: float) -> None:
+        """Notes who is alive, and nothing else: for a request whose events cannot be taken in."""
+        sender = self._senders.get(request.listener.instance)
+        if sender is not None:
+            sender.heard_time = now
+        known = self._keys.get(request.application.id, {})
+        for _, event in request.events:
+            body = event.body
+            subjects: list[_Named] = (
+                [*body.queries]
+                if isinstance(body, HeartbeatEvent)
+                else [body.progress if isinstance(body, ProgressEvent) else body]
+            )
+            for subject in subjects:
+                key = known.get(subject.id)
+                query = None if key is None else self._queries.get(key)
+                if query is not None and query.run_id == subject.run_id:
+                    query.heard_time = now
+                    if not query.terminated:
+                        query.gone_since_time = None
 
     def _take(
         self,
@@ -338,34 +382,62 @@ class Fleet:
         query = None if key is None else self._queries.get(key)
         # Idle and terminated events carry no name: what was learned of the id holds.
         renamed = query is not None and subject.name and query.name_label != label(subject.name)
+        if query is not None and query.aside and not renamed:
+            renamed = self._may_move(application, query, now)
         if query is None or renamed or query.application_id != application.id:
-            named = label(subject.name or subject.id)
-            query = self._claim(application, subject.id, named, now)
-            known[subject.id] = (query.application, query.query)
+            named = subject.name or (subject.id if query is None else query.name_label)
+            query = self._claim(application, subject, label(named), now)
+            key = query.application, query.query
+            known[subject.id] = key
+            same = [of for of, other in known.items() if other == key]
+            for of in same[:-MOST_PAST_RUNS]:
+                del known[of]
             self._pools.pop(query.application_id, None)  # it has one member more or less: anew
             self._pools.pop(application.id, None)
+        touched.add((query.application, query.query))
+        if subject.run_id in query.past_runs:
+            return query  # a late word of who is gone says nothing of who came after
         query.application_id, query.spark_version = application.id, application.spark_version
         query.hear_time(event.time, now)
         if query.gone_since_time is not None and not query.terminated:
             query.gone_since_time = None  # it was only out of reach
-        touched.add((query.application, query.query))
         return query
 
-    def _claim(self, application: Application, query_id: str, named: str, now: float) -> Query:
-        """The series for a query: its own name's, unless a second live application has that.
+    def _alive(self, query: Query, now: float) -> bool:
+        return not query.terminated and now - query.heard_time < self._policy.silent_seconds
+
+    def _may_move(self, application: Application, query: Query, now: float) -> bool:
+        """Whether a query beside another of its name may take that, since the other is gone."""
+        plain = self._queries.get((label(application.name), query.name_label))
+        if plain is query or (plain is not None and self._alive(plain, now)):
+            return False
+        # The series made for it alone ends here: forgotten with the next look at the clock.
+        query.terminated = True
+        query.gone_since_time = now - self._policy.forget_seconds - 1.0
+        self._changed.add(_part((query.application, query.query)))
+        return True
+
+    def _claim(self, application: Application, subject: _Named, named: str, now: float) -> Query:
+        """The series for a query: its own name's, unless a second live query has that.
 
         The same query id is the same checkpoint, which two live queries cannot share: that is a
-        restart, however soon. Another id beside a query heard of a moment ago is a second one.
+        restart, however soon. Another id beside a query heard of a moment ago is a second one: of
+        another application, or of another session of this one, in which names are unique.
         """
         wanted = (label(application.name), named)
         present = self._queries.get(wanted)
-        if present is not None and present.application_id != application.id:
-            silence = now - present.heard_time
-            alive = not present.terminated and silence < self._policy.silent_seconds
-            if alive and present.query_id != query_id:
-                wanted = (label(f"{application.name}-{application.id}"), named)
-                self._agent.totals.name_collisions += 1
-                present = self._queries.get(wanted)
+        second = (
+            present is not None
+            and present.query_id not in (subject.id, "")
+            and self._alive(present, now)
+        )
+        if second and present is not None:
+            if present.application_id != application.id:
+                wanted = (self._beside_name(application), named)
+            else:
+                wanted = (wanted[0], label(f"{named}-{subject.id}"))
+            self._agent.totals.name_collisions += 1
+            present = self._queries.get(wanted)
         if present is None:
             if len(self._queries) >= self._policy.max_queries:
                 raise _Full
@@ -375,12 +447,13 @@ class Fleet:
                     present.mode_order = self._ordered_mode(order, present)
             self._queries[wanted] = present
             self._forgotten.discard(_part(wanted))
+        present.aside = second
         return present
 
     def _grants(self, application_id: str) -> list[Grant]:
         """All live grants of an application: every reply renews them."""
         grants: list[Grant] = []
-        for key in self._keys.get(application_id, {}).values():
+        for key in dict.fromkeys(self._keys.get(application_id, {}).values()):
             query = self._queries.get(key)
             if query is None or query.application_id != application_id:
                 continue
@@ -427,6 +500,7 @@ class Fleet:
                 self._keys[application_id] = left
                 if not left:
                     del self._keys[application_id]
+        self._forget_applications(now)
         for instance, sender in list(self._senders.items()):
             if now - sender.heard_time > LISTENER_SECONDS:
                 del self._senders[instance]
@@ -434,6 +508,18 @@ class Fleet:
         self._changed.update(_part(key) for key in changed)
         self._changed -= self._forgotten
         return changed | forgotten
+
+    def _forget_applications(self, now: float) -> None:
+        """Those whose queries run elsewhere by now, and that have no late word to say any more."""
+        if len(self._keys) <= 1:
+            return
+        present = {query.application_id for query in self._queries.values()}
+        for sender in self._senders.values():
+            if now - sender.heard_time <= self._policy.forget_seconds:
+                present.add(sender.application_id)
+        for application_id in self._keys.keys() - present:
+            del self._keys[application_id]
+            self._pools.pop(application_id, None)
 
     # -- a hand at the wheel ----------------------------------------------------------------
 
@@ -576,7 +662,12 @@ class Fleet:
         asked = self._partitions.get(key)
         if not asked:
             return view
-        partitions = [one for _, views in sorted(asked.items()) for one in views]
+        partitions = [
+            one
+            for _, said in sorted(asked.items())
+            if said.run_id == query.run_id and now <= said.until
+            for one in said.views
+        ]
         return msgspec.structs.replace(view, partitions=partitions)
 
     def views(self, now: float) -> Iterator[QueryView]:
@@ -601,6 +692,9 @@ class Fleet:
         if now - self._started_time < GRACE_SECONDS:
             return Liveness(ok=True, why="starting")
         if now - one.heard_time > self._policy.silent_seconds:
+            if one.heard_time < self._started_time or self._driver_heard(one, now):
+                # Of an earlier driver, or a driver that lives and does not tell of this query.
+                return Liveness(ok=True, why="unknown")
             return Liveness(ok=False, why="silent")
         age = tell.running_age(one, now)
         if age is None:
@@ -609,6 +703,18 @@ class Fleet:
         if settings.deadline_seconds is not None and age > settings.deadline_seconds:
             return Liveness(ok=False, why="hung")
         return Liveness(ok=True, why="slow" if age > settings.target_seconds else "progressing")
+
+    def _driver_heard(self, query: Query, now: float) -> bool:
+        """Whether a driver that the query may run in has been heard of within the time."""
+        return any(
+            (
+                sender.application_id == query.application_id
+                or sender.application == query.application
+            )
+            and now - sender.heard_time <= self._policy.silent_seconds
+            and not instance.startswith(LOG_INSTANCE)
+            for instance, sender in self._senders.items()
+        )
 
     # -- what brokers say ---------------------------------------------------------------------
 
@@ -628,13 +734,23 @@ class Fleet:
         }
 
     def hear_partitions(
-        self, key: Key, run_id: str, source: int, views: list[PartitionView], now: float
+        self,
+        key: Key,
+        run_id: str,
+        source: int,
+        views: list[PartitionView],
+        now: float,
+        *,
+        valid_seconds: float = 300.0,
     ) -> None:
-        """What brokers hold of a source now, against what the query had read."""
+        """What brokers hold of a source now, against what the query had read.
+
+        Shown for so many seconds: brokers that stop answering leave nothing known.
+        """
         query = self._queries.get(key)
         if query is None or query.run_id != run_id:
             return
-        self._partitions.setdefault(key, {})[source] = views
+        self._partitions.setdefault(key, {})[source] = _Asked(run_id, now + valid_seconds, views)
         backlog = sum(view.backlog_rows for view in views)
         measure.observe(query, source, backlog, now - query.clock_skew_seconds)
         self._pool(query)

@@ -51,6 +51,7 @@ class Query(msgspec.Struct):
     spark_version: str = ""
     query_id: str = ""
     run_id: str = ""
+    aside: bool = False  # under a name made for it, beside a live query of its own name
     past_runs: list[str] = []  # their last events may come after the next run's first
     trigger: str = ""
     trigger_seconds: float = 0.0

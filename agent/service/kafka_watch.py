@@ -104,6 +104,7 @@ class KafkaWatch:
         # Meanwhile batches may have ended: what was read is taken as it is now.
         newer = fleet.readings()
         alive: set[tuple[Key, str, int]] = set()
+        valid = 3.0 * self._every + 120.0  # a round or two may fail
         for key in readings.keys() & newer.keys():
             reading = newer[key]
             for source, offsets in reading.offsets.items():
@@ -116,7 +117,9 @@ class KafkaWatch:
                 alive.add(place)
                 watched = self._watched.setdefault(place, Watched())
                 views = watched.observe(source, offsets, of_source, self._retention, now)
-                fleet.hear_partitions(key, reading.run_id, source, self._marked(views), now)
+                fleet.hear_partitions(
+                    key, reading.run_id, source, self._marked(views), now, valid_seconds=valid
+                )
         for gone in self._watched.keys() - alive:
             del self._watched[gone]
 

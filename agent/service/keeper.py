@@ -1,7 +1,9 @@
 """The fleet and its saved state as one: what was acknowledged is on disk, and nothing else counts.
 
 Every change is committed before it is answered for. Where the commit fails, the fleet is put back
-to what the disk holds, and nothing is taken in until writing works again.
+to what the disk holds, and no event is taken in until writing works again. Two things go on without
+the disk: who is alive is noted, since a full disk is no reason to call a driver dead, and the kill
+switch works.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ import msgspec
 import structlog
 
 from agent.core.decode import HeartbeatEvent, IdleEvent, ProgressEvent, Refused, TerminatedEvent
-from agent.core.fleet import Fleet, OrderRecord, Receipt
+from agent.core.fleet import Fleet, OrderRecord, Receipt, UnknownQuery
 from agent.core.names import label
 from agent.service.history import POINTS, History
 from agent.service.log import Rarely
@@ -55,6 +57,7 @@ class Keeper:
         self._behind = False  # the fleet may be ahead of the disk: restore before the next event
         self._next_probe_time = 0.0
         self._rarely = Rarely(30.0)
+        self._unsaved: list[tuple[str, str, Order, float]] = []
         self.history = History()
         self.writable = True
         self.write_failures_total = 0
@@ -70,7 +73,11 @@ class Keeper:
 
     def receive(self, request: Request, now: float) -> Receipt:
         """Judges a request's events and commits. Raises StateUnavailable, FleetFull."""
-        self._ready_to_write(now)
+        try:
+            self._ready_to_write(now)
+        except StateUnavailable:
+            self.fleet.hear(request, now)
+            raise
         self._refuse_if_full(request)
         try:
             receipt = self.fleet.receive(request, now, lines=False)
@@ -84,27 +91,34 @@ class Keeper:
         return receipt
 
     def control(self, application: str, query: str, order: Order, now: float) -> list[OrderRecord]:
-        """Carries out an order and commits. Raises UnknownQuery, ValueError, StateUnavailable."""
-        self._ready_to_write(now)
-        records = self.fleet.control(application, query, order, now)
-        kept = deque((*self.orders, *records), ORDERS_KEPT)
-        self._commit(now, {_ORDERS_MARK: msgspec.json.encode(list(kept))})
+        """Carries out an order and commits. Raises UnknownQuery, ValueError, StateUnavailable.
+
+        ``mode off`` is carried out even where it cannot be saved, and saved as soon as it can.
+        """
+        try:
+            self._ready_to_write(now)
+            records = self.fleet.control(application, query, order, now)
+            kept = deque((*self.orders, *records), ORDERS_KEPT)
+            self._commit(now, {_ORDERS_MARK: msgspec.json.encode(list(kept))})
+        except StateUnavailable:
+            if order.mode != "off":
+                raise
+            records = self.fleet.control(application, query, order, now)
+            self._unsaved.append((application, query, order, now))
+            kept = deque((*self.orders, *records), ORDERS_KEPT)
         self.orders = kept
         return records
 
     def tick(self, now: float) -> None:
-        """Lets the fleet notice the time, and commits what changed."""
-        try:
+        """Lets the fleet notice the time, and commits what changed, where it can be written."""
+        with contextlib.suppress(StateUnavailable):
             self._ready_to_write(now)
-        except StateUnavailable:
-            return
         for key in self.fleet.tick(now):
             if not self.fleet.has(key):
                 self.history.forget(key)
-        try:
-            self._commit(now)
-        except StateUnavailable:
-            return
+        if self.writable:
+            with contextlib.suppress(StateUnavailable):
+                self._commit(now)
 
     def tidy(self, now: float) -> None:
         """Housekeeping of the file."""
@@ -132,6 +146,8 @@ class Keeper:
 
     def _commit(self, now: float, marks: dict[str, bytes] | None = None) -> None:
         changes = self.fleet.changes()
+        if self._unsaved:
+            marks = {_ORDERS_MARK: msgspec.json.encode(list(self.orders))} | (marks or {})
         if not changes and not marks:
             return
         try:
@@ -144,6 +160,7 @@ class Keeper:
             self._behind = True
             self._put_back()
             raise StateUnavailable(_WRITE_TROUBLE) from error
+        self._unsaved.clear()
 
     def _ready_to_write(self, now: float) -> None:
         if self._behind:
@@ -172,6 +189,9 @@ class Keeper:
         except UNUSABLE:
             return
         self._behind = False
+        for application, query, order, time in self._unsaved:
+            with contextlib.suppress(UnknownQuery, ValueError):
+                self.fleet.control(application, query, order, time)
 
     def _refuse_if_full(self, request: Request) -> None:
         if len(self.fleet) < self._policy.max_queries:

@@ -640,7 +640,7 @@ def test_a_probe_waits_for_an_agent_that_just_started() -> None:
     parts = world.fleet.changes()
     fleet = Fleet.restore(world.policy, parts, started_time=world.now + 500)
     assert fleet.liveness("shop", "orders", world.now + 510).why == "starting"
-    assert fleet.liveness("shop", "orders", world.now + 561).why == "silent"
+    assert fleet.liveness("shop", "orders", world.now + 561).why == "unknown"
 
 
 def test_a_failed_run_is_counted_and_its_batch_known_as_replayed() -> None:

@@ -206,8 +206,8 @@ def test_restored_equals_before_at_any_moment(
 class FailingStore(Store):
     """A store in memory whose writes fail while told so."""
 
-    def __init__(self) -> None:
-        super().__init__(None)
+    def __init__(self, folder: Path | None = None) -> None:
+        super().__init__(folder)
         self.failing = False
 
     def write(self, changes, marks=None):  # type: ignore[no-untyped-def]
@@ -231,7 +231,7 @@ def test_a_failed_commit_leaves_the_fleet_as_the_disk_has_it() -> None:
         with pytest.raises(StateUnavailable):
             one.receive(decode_request(wire.body([wire.progress(2)])), NOW + later)
         with pytest.raises(StateUnavailable):
-            one.control("*", "*", Order(who="kim", mode="off"), NOW + later)
+            one.control("*", "*", Order(who="kim", mode="on"), NOW + later)
         one.tick(NOW + later)
         assert told(one) == before
         assert not one.writable
@@ -241,6 +241,51 @@ def test_a_failed_commit_leaves_the_fleet_as_the_disk_has_it() -> None:
     assert receipt.acknowledged == 2
     assert one.writable
     assert one.fleet.totals.events == {"progress": 2}
+
+
+@pytest.mark.parametrize("noticed", [False, True])
+def test_the_kill_switch_works_on_a_full_disk_and_is_saved_later(
+    tmp_path: Path, noticed: bool
+) -> None:
+    store = FailingStore(tmp_path)
+    one = keeper(store)
+    one.receive(decode_request(wire.body([wire.progress(1)])), NOW)
+    store.failing = True
+    if noticed:
+        with pytest.raises(StateUnavailable):
+            one.receive(decode_request(wire.body([wire.progress(2)])), NOW)
+    (record,) = one.control("*", "*", Order(who="kim", mode="off"), NOW)
+    assert record.what == "mode off"
+    for later in range(1, 5):
+        with pytest.raises(StateUnavailable):
+            one.receive(decode_request(wire.body([wire.progress(2)])), NOW + later)
+        assert one.fleet.mode == "off"
+        assert [order.who for order in one.orders] == ["kim"]
+    store.failing = False
+    assert one.receive(decode_request(wire.body([wire.progress(2)])), NOW + 10).grants == []
+    one.close(NOW + 11)
+    again = keeper(Store(tmp_path))
+    assert again.fleet.mode == "off"
+    assert [order.who for order in again.orders] == ["kim"]
+    again.close(NOW + 12)
+
+
+def test_a_full_disk_is_no_reason_to_call_a_driver_dead() -> None:
+    store = FailingStore()
+    one = keeper(store)
+    key = ("orders", "query-0")
+    one.receive(decode_request(wire.body([wire.progress(1)])), NOW)
+    store.failing = True
+    ids = dict(zip(("id", "runId"), wire.query_ids(0), strict=True))
+    beat = wire.heartbeat(2, [{**ids, "name": "query-0", "batchId": None}])
+    for later in range(0, 120, 5):
+        with pytest.raises(StateUnavailable):
+            one.receive(decode_request(wire.body([beat])), NOW + later)
+        one.tick(NOW + later)
+        assert one.view(key, NOW + later).up
+    for later in range(120, 150, 5):  # now it is
+        one.tick(NOW + later)
+    assert not one.view(key, NOW + 150).up
 
 
 def test_an_event_that_the_core_fails_on_is_refused_and_the_others_count(

@@ -1,0 +1,192 @@
+"""Who is who and who is there: names of two live queries, restarts, probes, what brokers said."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from agent.core.decode import decode_request
+from agent.core.fleet import Fleet
+from agent.core.partitions import PartitionView
+from agent.core.policy import Policy
+from tests.core.events import START_TIME, Driver
+
+if TYPE_CHECKING:
+    from agent.core.fleet import Receipt
+
+KEY = ("shop", "orders")
+POLICY = Policy()
+
+
+def fleet() -> Fleet:
+    return Fleet(POLICY, started_time=START_TIME - 1000)
+
+
+def send(to: Fleet, driver: Driver, *events: dict) -> Receipt:  # type: ignore[type-arg]
+    return to.receive(decode_request(driver.body(*events)), driver.time + 0.05)
+
+
+def session(of: Driver, number: int) -> Driver:
+    """Another query of the same driver: same listener, so one numbering; tell it by turns."""
+    return Driver(
+        application_id=of.application_id,
+        instance=of.instance,
+        query_id=f"q-{number}",
+        run_id=f"r-{number}",
+        time=of.time,
+        sequence=of.sequence,
+    )
+
+
+def test_two_live_queries_of_one_name_in_one_driver_are_two_series() -> None:
+    """Spark's names are unique in a session only."""
+    all_ = fleet()
+    one = Driver()
+    send(all_, one, one.started(), one.progress(10, 1.0))
+    two = session(one, 2)
+    for _ in range(10):
+        send(all_, two, two.progress(10, 1.0))
+        one.sequence, one.time = two.sequence, two.time
+        send(all_, one, one.progress(10, 1.0))
+        two.sequence, two.time = one.sequence, one.time
+    assert all_.keys() == [KEY, ("shop", "orders-q-2")]
+    assert all_.view(KEY, one.time).totals.batches == {"completed": 11}
+    assert all_.view(("shop", "orders-q-2"), one.time).totals.batches == {"completed": 10}
+    assert all_.totals.name_collisions == 1
+
+
+@pytest.mark.parametrize("ends", ["terminated", "silent"])
+@pytest.mark.parametrize("application_id", ["local-1", "local-2"])
+def test_the_plain_name_is_taken_up_when_its_query_is_gone(ends: str, application_id: str) -> None:
+    all_ = fleet()
+    one = Driver()
+    send(all_, one, one.progress(10, 1.0))
+    two = session(one, 2)
+    two.application_id = application_id
+    if application_id != one.application_id:
+        two.instance, two.sequence = "listener-2", 0
+    send(all_, two, two.progress(10, 1.0))
+    assert len(all_.keys()) == 2
+    if ends == "terminated":
+        one.sequence = max(one.sequence, two.sequence)
+        send(all_, one, one.terminated(None))
+        two.sequence = one.sequence if two.instance == one.instance else two.sequence
+    else:
+        two.time += 20.0
+    send(all_, two, two.progress(10, 1.0))
+    assert all_.view(KEY, two.time).query_id == "q-2"
+    assert all_.view(KEY, two.time).up
+    all_.tick(two.time)
+    assert all_.keys() == [KEY]  # the other series was made for it alone
+    assert all_.view(KEY, two.time).totals.batches == {"completed": 2}
+
+
+def test_a_late_word_of_an_ended_run_does_not_call_its_successor_alive() -> None:
+    all_ = fleet()
+    old = Driver()
+    send(all_, old, old.progress(10, 1.0))
+    new = Driver(application_id="local-2", instance="listener-2", run_id="r-2", time=old.time)
+    send(all_, new, new.started(), new.progress(10, 1.0))
+    died = new.time
+    for _ in range(10):
+        old.time = max(old.time, died) + 5.0
+        send(all_, old, old.heartbeat(1, old.time - died))
+        all_.tick(old.time)
+    assert all_.view(KEY, old.time).up is False
+    assert all_.view(KEY, old.time).totals.batches["completed"] == 2
+
+
+def test_a_driver_that_lives_is_not_silent_whatever_became_of_the_query() -> None:
+    all_ = fleet()
+    one = Driver()
+    send(all_, one, one.progress(10, 1.0))
+    one.time += 30.0
+    assert all_.liveness(*KEY, one.time).why == "silent"
+    send(all_, one, one.event("heartbeat", {"queries": []}))
+    assert all_.liveness(*KEY, one.time).why == "unknown"
+    again = Driver(application_id="local-2", instance="listener-2", time=one.time + 60.0)
+    assert all_.liveness(*KEY, again.time).why == "silent"
+    send(all_, again, again.event("heartbeat", {"queries": []}))  # it has not begun its query yet
+    assert all_.liveness(*KEY, again.time).ok
+
+
+def test_of_a_driver_from_before_its_own_start_an_agent_knows_nothing() -> None:
+    first = fleet()
+    one = Driver()
+    send(first, one, one.progress(10, 1.0))
+    later = Fleet.restore(POLICY, first.changes(), started_time=one.time + 500)
+    assert later.liveness(*KEY, one.time + 510).why == "starting"
+    assert later.liveness(*KEY, one.time + 600).why == "unknown"
+    one.time += 700
+    send(later, one, one.progress(10, 1.0))
+    assert later.liveness(*KEY, one.time + 20).why == "silent"
+
+
+def test_many_restarts_leave_nothing_behind() -> None:
+    all_ = fleet()
+    for number in range(300):
+        one = Driver(
+            application_id=f"local-{number}",
+            instance=f"listener-{number}",
+            run_id=f"r-{number}",
+            time=START_TIME + 60.0 * number,
+        )
+        send(all_, one, one.started(), one.progress(10, 1.0))
+        all_.tick(one.time)
+    assert all_.keys() == [KEY]
+    assert len(all_._keys) < 70  # an hour of them: their late words are known
+    driver = Driver(application_id="long", instance="listener-x", time=START_TIME + 30_000)
+    for number in range(50):
+        driver.query_id, driver.run_id = f"id-{number}", f"run-{number}"
+        send(all_, driver, driver.started(), driver.progress(10, 1.0, limit=100, configured=100))
+        reply = send(all_, driver, driver.terminated(None))
+    assert len(reply.grants) <= 1
+    assert len(all_._keys["long"]) <= 8
+
+
+def test_two_live_applications_of_one_name_have_listener_series_of_their_own() -> None:
+    all_ = fleet()
+    one, two = Driver(), Driver(application_id="local-2", instance="listener-2", query_id="q-2")
+    for _ in range(3):
+        send(all_, one, one.progress(1, 1.0))
+        two.time = one.time
+        send(all_, two, two.progress(1, 1.0))
+    found = [view.application for view in all_.listeners(one.time)]
+    assert sorted(found) == ["shop", "shop-local-2"]
+
+
+def test_what_brokers_said_is_not_shown_for_ever() -> None:
+    all_ = fleet()
+    one = Driver()
+    send(all_, one, one.progress(10, 1.0))
+    view = PartitionView(
+        source=0,
+        topic="orders",
+        partition="0",
+        backlog_rows=5,
+        lost_rows=0,
+        retention_loss_seconds=None,
+    )
+    all_.hear_partitions(KEY, "r-1", 0, [view], one.time, valid_seconds=150.0)
+    assert all_.view(KEY, one.time + 149).partitions
+    assert not all_.view(KEY, one.time + 151).partitions
+    one.run_id = "r-2"
+    send(all_, one, one.started())
+    assert not all_.view(KEY, one.time).partitions
+
+
+def test_who_is_alive_is_noted_without_taking_events_in() -> None:
+    all_ = fleet()
+    one = Driver()
+    send(all_, one, one.progress(10, 1.0))
+    before = all_.view(KEY, one.time).totals
+    all_.changes()
+    for _ in range(10):
+        one.time += 5.0
+        all_.hear(decode_request(one.body(one.heartbeat(1, 3.0))), one.time)
+        all_.tick(one.time)
+    assert all_.view(KEY, one.time).up
+    assert all_.liveness(*KEY, one.time).ok
+    assert all_.view(KEY, one.time).totals == before
+    assert all_.changes() == []
