@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import sys
 import tempfile
+from typing import TYPE_CHECKING
 
 import msgspec
+
+if TYPE_CHECKING:
+    from typing import TextIO
 
 
 class CannotRun(ValueError):  # noqa: N818
@@ -25,8 +29,11 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     quiet: bool = False
 
 
-def history(options: Options) -> int:
-    """Runs it: 0 done, 1 some files or lines could not be used. Raises CannotRun."""
+def history(options: Options, out: TextIO | None = None) -> int:
+    """Runs it: 0 done, 1 some files or lines could not be used. Raises CannotRun.
+
+    The summary goes to ``out``, else to standard output.
+    """
     try:
         import pyspark  # noqa: F401
     except ImportError:
@@ -50,7 +57,7 @@ def history(options: Options) -> int:
             found = gather(spark, outcome)
         from agent.history.summary import show
 
-        show(found, outcome, sys.stdout)
+        show(found, outcome, out or sys.stdout)
     except (NoSuchPlace, NothingToDo, NotOurs) as error:
         raise CannotRun(str(error)) from None
     finally:

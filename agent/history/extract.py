@@ -31,7 +31,8 @@ TASKS: Final = "tasks"  # of a stage that ends in another piece: OpenStage
 BAD: Final = "bad"  # lines that cannot be used: how many, and the first reason
 READ: Final = "read"  # how many lines were looked at
 
-CHUNK_BYTES: Final = 1 << 20
+#: Decompressed at once: what a damaged step would have given is lost.
+STEP_BYTES: Final = 1024
 MOST_LINE_BYTES: Final = 64 << 20
 #: Stages whose end was not seen, at once; beyond it the oldest are given out as they are.
 MOST_OPEN: Final = 2000
@@ -138,9 +139,9 @@ def _decompressed(
     codec = decoder(name)
     pending = b""
     view = memoryview(data)
-    for begin in range(0, len(view), CHUNK_BYTES):
+    for begin in range(0, len(view), STEP_BYTES):
         try:
-            plain = codec.feed(bytes(view[begin : begin + CHUNK_BYTES]))
+            plain = codec.feed(bytes(view[begin : begin + STEP_BYTES]))
         except Damaged as error:
             damage.append(f"{error}; what stands before it is used")
             return

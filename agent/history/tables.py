@@ -203,7 +203,7 @@ RECOMMENDATIONS: Final = Table(
     deadline_seconds           | double    | What ends a slow one, where given
     fixed_cost_seconds         | double    | c0, as learned at the end
     throughput_rows_per_second | double    | μ, as learned at the end
-    noise                      | double    | Of a batch's duration: standard deviation on the log scale
+    noise                      | double    | Standard deviation of a duration's logarithm
     arrival_rows_per_second    | double    | Of its busiest hour
     batch_rows_p50             | double    | Median size as it ran
     batch_rows_max             | double    | The largest

@@ -1,0 +1,186 @@
+"""The job on a real Spark: what it writes, run after run, is what was in the logs."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import shutil
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import zstandard
+
+from agent.core.policy import QueryPolicy
+from agent.history.job import History, NothingToDo, Outcome
+from agent.history.manifest import Settings
+from agent.history.places import NoSuchPlace
+from agent.history.tables import TABLES
+from agent.replay import replay_files
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+pytestmark = pytest.mark.spark
+SETTINGS = Settings(target_seconds=1.0)
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> Path:
+    place = tmp_path / "logs, {of} one"  # names that Hadoop would take for patterns
+    place.mkdir()
+    return place
+
+
+@pytest.fixture
+def run(spark: Any, tmp_path: Path, logs: Path) -> Callable[[str], Outcome]:
+    def once(out: str = "out") -> Outcome:
+        history = History(spark, str(tmp_path / out), SETTINGS, lambda _: None)
+        return history.run([str(logs)])
+
+    return once
+
+
+def table(spark: Any, out: Path, name: str) -> list[dict[str, Any]]:
+    """All rows, in an order of their own; the log's address says where it lay."""
+    frame = spark.read.parquet(str(out / name)).drop("log")
+    return sorted((row.asDict() for row in frame.collect()), key=repr)
+
+
+def everything(spark: Any, out: Path) -> dict[str, list[dict[str, Any]]]:
+    return {one.name: table(spark, out, one.name) for one in TABLES if (out / one.name).exists()}
+
+
+def judgements(spark: Any, out: Path) -> list[dict[str, Any]]:
+    frame = spark.read.parquet(str(out / "batches")).select("judgement")
+    return [json.loads(row.judgement) for row in frame.collect()]
+
+
+def in_a_row(told: list[dict[str, Any]]) -> list[str]:
+    return sorted(json.dumps(line, sort_keys=True) for line in told)
+
+
+def replayed(log: Path) -> list[dict[str, Any]]:
+    out = io.BytesIO()
+    replay_files([str(log)], QueryPolicy(target_seconds=SETTINGS.target_seconds), out)
+    return [json.loads(line) for line in out.getvalue().splitlines()]
+
+
+def test_in_every_form_run_after_run_the_tables_are_the_same(
+    spark: Any, tmp_path: Path, logs: Path, run: Callable[..., Outcome], real_log: bytes
+) -> None:
+    """A log that grows, plain; then at once, rolled over and compressed."""
+    lines = real_log.splitlines(keepends=True)
+    log = logs / "app-1.inprogress"
+    log.write_bytes(b"".join(lines[: len(lines) // 2]) + lines[len(lines) // 2][:50])
+    first = run()
+    assert (first.files, first.applications, first.skipped) == (1, ["orders"], [])
+    assert len(judgements(spark, tmp_path / "out")) > 20
+    log.rename(logs / "app-1")
+    (logs / "app-1").write_bytes(real_log)
+    second = run()
+    assert (second.files, second.known) == (1, 0)
+    assert in_a_row(judgements(spark, tmp_path / "out")) == in_a_row(replayed(logs / "app-1"))
+    third = run()
+    assert (third.files, third.known, third.applications) == (0, 1, [])
+    grown = everything(spark, tmp_path / "out")
+    assert set(grown) == {one.name for one in TABLES}
+
+    shutil.rmtree(logs)
+    rolled = logs / "eventlog_v2_app-1"
+    rolled.mkdir(parents=True)
+    for index in range(3):
+        part = lines[len(lines) * index // 3 : len(lines) * (index + 1) // 3]
+        packed = b"".join(zstandard.ZstdCompressor().compress(line) for line in part)
+        (rolled / f"events_{index + 1}_app-1.zstd").write_bytes(packed)
+    (rolled / "appstatus_app-1").touch()
+    assert run("other").files == 3
+    assert everything(spark, tmp_path / "other") == grown
+
+
+def test_a_run_that_was_killed_counts_for_nothing(
+    spark: Any,
+    tmp_path: Path,
+    logs: Path,
+    run: Callable[..., Outcome],
+    real_log: bytes,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (logs / "app-1").write_bytes(real_log)
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("agent.history.manifest.save", killed)
+        with pytest.raises(KeyboardInterrupt):
+            run()
+    assert run().files == 1
+    assert in_a_row(judgements(spark, tmp_path / "out")) == in_a_row(replayed(logs / "app-1"))
+
+
+def test_what_cannot_be_used_is_named_and_the_rest_is_judged(
+    tmp_path: Path, logs: Path, run: Callable[[], Outcome], real_log: bytes
+) -> None:
+    """The command as users run it: summary, report, exit code."""
+    lines = real_log.splitlines(keepends=True)
+    older = [line.replace(b'"Spark Version":"4.2.0"', b'"Spark Version":"3.5.9"') for line in lines]
+    (logs / "app-1").write_bytes(real_log)
+    (logs / "app-2").write_bytes(b"".join(older).replace(b'"App ID":"local', b'"App ID":"older'))
+    (logs / "app-3").write_bytes(b"".join(lines[:80]) + lines[80][:40])
+    (logs / "app-4.zstd").write_bytes(zstandard.compress(real_log)[:20_000] + b"\0" * 500)
+    (logs / "app-5.lzf").write_bytes(b"ZV")
+    (logs / "notes.txt").write_bytes(b"remember the milk\n")
+    (logs / "image.png").write_bytes(os.urandom(5000))
+    (logs / "empty").touch()
+    done = weir(str(logs), "--out", str(tmp_path / "out"))
+    assert done.returncode == 1, done.stderr
+    assert "5 files with what cannot be used: 3 left out, 2 lines in others" in done.stdout
+    assert "first: file:" in done.stdout
+    assert "Traceback" not in done.stderr
+    for query in ("orders/enrich", "orders/totals"):
+        assert query in done.stdout
+    report = (tmp_path / "out" / "report.html").read_text()
+    assert "orders" in report
+    again = run()
+    assert (again.files, again.known, len(again.skipped)) == (0, 7, 1)  # lzf, each time
+
+
+def test_nothing_to_do_is_said(run: Callable[[], Outcome], logs: Path) -> None:
+    (logs / "_SUCCESS").touch()
+    with pytest.raises(NothingToDo, match="no event log at"):
+        run()
+    shutil.rmtree(logs)
+    with pytest.raises(NoSuchPlace, match="FileNotFoundException"):
+        run()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["{empty}", "--target", "0"], "--target: 0: a number of seconds above 0"),
+        (["{empty}", "--conf", "x"], "--conf: 'x' is not KEY=VALUE"),
+    ],
+)
+def test_wrong_usage_is_one_line(tmp_path: Path, arguments: list[str], said: str) -> None:
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    told = [one.format(empty=empty) for one in arguments]
+    done = weir(*told, "--out", str(tmp_path / "out"), "--quiet")
+    assert done.returncode == 2
+    assert said in done.stderr.splitlines()[-1]
+    assert "Traceback" not in done.stderr
+
+
+def weir(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "agent.cli", "history", *arguments]
+    return subprocess.run(
+        [*command, "--master", "local[2]", "--conf", "spark.ui.enabled=false"],
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
