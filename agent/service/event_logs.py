@@ -3,20 +3,23 @@
 Files are read by a thread, one step at a time; what a step gave is judged and committed on the
 event loop as a driver's request is, and only then read on. Beside them go the stages of each batch:
 what it waited for, as the driver's REST API would tell. A log whose application has a listener
-of ours is left alone: nothing is counted twice.
+of ours is left alone: nothing is counted twice. A log that nothing is written to for an hour is put
+aside, and taken up where it was counted when it grows again.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 from typing import TYPE_CHECKING, Final
 
+import msgspec
 import structlog
 
 from agent.core.names import first_line
 from agent.service.keeper import FleetFull, StateUnavailable
 from agent.service.log import Rarely
-from agent.sources.event_log import INSTANCE, Follower, Log, find_logs, newest_time
+from agent.sources.event_log import INSTANCE, LOST_SECONDS, Follower, Log, find_logs, newest_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -25,13 +28,20 @@ if TYPE_CHECKING:
     from agent.core.alignment import AlignmentView
     from agent.service.keeper import Keeper
 
-#: Logs not written to for so long when they are first seen belong to the past.
-MOST_AGE_SECONDS: Final = 3600.0
+#: Between two looks at logs that were put aside: has one grown?
+LOOK_AGAIN_SECONDS: Final = 60.0
 #: A heartbeat for what runs, as often as a listener sends one.
 PULSE_SECONDS: Final = 5.0
 #: Logs followed at once; each keeps a decoder and one step of its bytes.
 MOST_LOGS: Final = 500
 _log = structlog.get_logger("event-log")
+
+
+class _PutAside(msgspec.Struct, frozen=True):
+    """A log that is not followed."""
+
+    written_time: float  # its newest line's, epoch seconds; infinite: it is done with for good
+    counted: int  # the newest number of it that the fleet counted
 
 
 class EventLogs:
@@ -45,7 +55,10 @@ class EventLogs:
         self._keeper = keeper
         self._clock = clock
         self._followers: dict[str, Follower] = {}
-        self._past: set[str] = set()
+        self._past: dict[str, _PutAside] = {}
+        self._missing: set[str] = set()
+        self._read_out: set[str] = set()
+        self._look_again_time = 0.0
         self._said: set[str] = set()
         self._batches: dict[str, int | None] = {}
         self._aligned: dict[str, AlignmentView] = {}  # by run id, until the fleet has it
@@ -57,6 +70,7 @@ class EventLogs:
         now = self._clock()
         await self._find(now)
         self._batches = self._keeper.fleet.newest_batches()
+        self._read_out.clear()
         waiting = list(self._followers.values())
         while waiting:
             waiting = [follower for follower in waiting if await self._read(follower)]
@@ -65,12 +79,16 @@ class EventLogs:
             self._pulse_time = now
             for follower in list(self._followers.values()):
                 await self._pulse(follower)
+            await self._put_aside(now)
 
     async def _find(self, now: float) -> None:
+        found: dict[str, Log] = {}
+        unread: set[Path] = set()
         for directory in self._directories:
             try:
                 logs = await asyncio.to_thread(find_logs, directory)
             except OSError as error:
+                unread.add(directory)
                 self._rarely.warn(
                     _log.warning,
                     "an event log directory cannot be read",
@@ -79,24 +97,64 @@ class EventLogs:
                     cause=error.strerror,
                 )
                 continue
-            for log in logs:
-                if log.name in self._followers:
-                    self._followers[log.name].log = log  # `.inprogress` falls off at its end
-                elif log.name not in self._past:
-                    self._consider(log, now)
+            found |= {log.name: log for log in logs}
+        self._drop_missing(found, unread)
+        again = now - self._look_again_time >= LOOK_AGAIN_SECONDS
+        if again:
+            self._look_again_time = now
+        for log in found.values():
+            if log.name in self._followers:
+                self._followers[log.name].log = log  # `.inprogress` falls off at its end
+            elif log.name not in self._past or again:
+                await self._consider(log, now)
 
-    def _consider(self, log: Log, now: float) -> None:
+    def _drop_missing(self, found: dict[str, Log], unread: set[Path]) -> None:
+        """Lets go of deleted logs; one that is renamed just now may be missing once."""
+        missing = {
+            name
+            for name, follower in self._followers.items()
+            if name not in found and follower.log.path.parent not in unread
+        }
+        for name in missing & self._missing:
+            del self._followers[name]
+            _log.info("an event log is gone", file=name)
+        self._missing = missing
+        if not unread:
+            self._past = {name: past for name, past in self._past.items() if name in found}
+            self._said &= found.keys()
+
+    async def _consider(self, log: Log, now: float) -> None:
+        past = self._past.get(log.name)
+        if past is not None and past.written_time == math.inf:
+            return
+        written = await asyncio.to_thread(newest_time, log)
+        if not written:
+            return  # gone, or not to be read just now
         counted = self._keeper.fleet.counted(INSTANCE + log.name)
-        if not counted and now - newest_time(log) > MOST_AGE_SECONDS:
-            self._past.add(log.name)
+        if past is not None:
+            counted = max(counted, past.counted)  # the fleet forgets after a day
+            wanted = written > past.written_time
+        else:
+            wanted = bool(counted) or now - written <= LOST_SECONDS
+        if not wanted:
+            self._past[log.name] = _PutAside(written, counted)
             return
         if len(self._followers) >= MOST_LOGS:
             self._rarely.warn(
                 _log.warning, f"more than {MOST_LOGS} event logs grow: the rest waits", now
             )
             return
+        self._past.pop(log.name, None)
         self._followers[log.name] = Follower(log, counted, self._batches.get)
         _log.info("following an event log", file=log.path)
+
+    async def _put_aside(self, now: float) -> None:
+        """Lets go of logs that are read to their end and that nobody writes to any more."""
+        for name in self._read_out & self._followers.keys():
+            written = await asyncio.to_thread(newest_time, self._followers[name].log)
+            if 0 < written < now - LOST_SECONDS:
+                self._forget(name, written)
+                _log.info("an event log is silent: put aside until it grows", file=name)
 
     async def _read(self, follower: Follower) -> bool:
         """One step of a log; whether there may be more."""
@@ -117,6 +175,8 @@ class EventLogs:
             self._aligned.update(follower.alignments(now))  # of what was counted before a restart
             if follower.ended:
                 self._forget(name)
+            else:
+                self._read_out.add(name)
             return False
         if self._keeper.fleet.has_listener(request.application.id):
             _log.info("its driver has a listener: the event log is left alone", file=name)
@@ -153,6 +213,7 @@ class EventLogs:
         except (StateUnavailable, FleetFull):
             return
 
-    def _forget(self, name: str) -> None:
+    def _forget(self, name: str, written_time: float = math.inf) -> None:
         del self._followers[name]
-        self._past.add(name)
+        counted = self._keeper.fleet.counted(INSTANCE + name)
+        self._past[name] = _PutAside(written_time, counted)

@@ -48,6 +48,8 @@ OFFSET_BITS: Final = 44
 COMPACT_BIT: Final = 1 << (OFFSET_BITS - 1)
 #: A log that was not written to for so long says nothing of whether its driver lives.
 QUIET_SECONDS: Final = 300.0
+#: In the middle of a batch it may be silent for longer; after so long its driver counts as gone.
+LOST_SECONDS: Final = 3600.0
 INSTANCE: Final = "event-log:"
 PULSE: Final = "event-log-pulse:"
 _FOLDER = re.compile(r"^eventlog_v2_(?P<name>.+)$")
@@ -113,7 +115,8 @@ def newest_time(log: Log) -> float:
     try:
         if not log.rolling:
             return log.path.stat().st_mtime
-        return max((path.stat().st_mtime for path in log.path.iterdir()), default=0.0)
+        made = log.path.stat().st_mtime
+        return max((path.stat().st_mtime for path in log.path.iterdir()), default=made)
     except OSError:
         return 0.0
 
@@ -194,12 +197,16 @@ class Follower:
     def pulse(self, now: float) -> Request | None:
         """A heartbeat at ``now``: what runs, and for how long; None where nobody can know.
 
-        While a batch runs it is told for as long as it does. Between batches a log that was
-        written to lately speaks for a live driver.
+        While a batch runs it is told for up to ``LOST_SECONDS`` after the log's last line: a driver
+        that hangs and one that was killed look alike. Between batches a log that was written to
+        lately speaks for a live driver.
         """
         if self.ended or not self._queries or self._waiting is not None:
             return None
-        quiet = now - newest_time(self.log) > QUIET_SECONDS
+        silence = now - newest_time(self.log)
+        if silence > LOST_SECONDS:
+            return None
+        quiet = silence > QUIET_SECONDS
         known = [one for one in self._queries.values() if one.batch_id is not None or not quiet]
         running = [one.told(now) for one in known]
         if not running:

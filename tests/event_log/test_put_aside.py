@@ -1,0 +1,159 @@
+"""Logs that fall silent, are deleted or grow again: what is followed, counted, and called alive."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from agent.core.policy import Policy
+from agent.service import event_logs
+from agent.service.event_logs import EventLogs
+from agent.service.keeper import Keeper
+from agent.service.store import Store
+from agent.sources.event_log import LOST_SECONDS
+from tests.event_log import lines
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+DAY_SECONDS = 86_400.0
+KEY = ("orders", "enrich")
+
+
+class Watch:
+    """Event logs on a disk, followed by a clock that the test moves."""
+
+    def __init__(self, folder: Path) -> None:
+        self.now = lines.BASE + 100.0
+        self.keeper = Keeper(Policy(), Store(None), started_time=lines.BASE - 100.0)
+        self.logs = EventLogs([folder], self.keeper, lambda: self.now)
+        self.folder = folder
+
+    def write(self, content: list[bytes], name: str = "app-1.inprogress") -> None:
+        path = self.folder / name
+        with path.open("ab") as file:
+            file.write(b"".join(content))
+        os.utime(path, (self.now, self.now))
+
+    def delete(self, name: str = "app-1.inprogress") -> None:
+        (self.folder / name).unlink()
+
+    def pass_time(self, seconds: float, step: float = 5.0) -> None:
+        async def passing() -> None:
+            ends = self.now + seconds
+            while self.now < ends:
+                self.now += step
+                await self.logs.poll()
+                self.keeper.tick(self.now)
+
+        asyncio.run(passing())
+
+    @property
+    def followed(self) -> list[str]:
+        return sorted(self.logs._followers)
+
+    @property
+    def up(self) -> bool:
+        return self.keeper.view(KEY, self.now).up
+
+    @property
+    def completed(self) -> int:
+        return self.keeper.fleet.totals.events.get("progress", 0)
+
+
+@pytest.fixture
+def watch(tmp_path: Path) -> Watch:
+    folder = tmp_path / "logs"
+    folder.mkdir()
+    return Watch(folder)
+
+
+MIDST = lines.whole(4)[:-4]  # up to the job of batch 3, which runs
+
+
+def test_a_driver_killed_in_the_middle_of_a_batch_is_gone_after_an_hour(watch: Watch) -> None:
+    watch.write(MIDST)
+    watch.pass_time(LOST_SECONDS - 100.0)
+    assert watch.up, "a batch may write nothing for long"
+    assert watch.keeper.view(KEY, watch.now).running_seconds > 3000.0
+    watch.pass_time(150.0)
+    assert not watch.up
+    assert watch.followed == []
+
+
+def test_a_deleted_log_is_let_go_of_at_once(watch: Watch) -> None:
+    watch.write(MIDST)
+    watch.pass_time(10.0)
+    assert watch.up
+    watch.delete()
+    watch.pass_time(40.0)
+    assert watch.followed == []
+    assert not watch.up
+    assert watch.logs._past == {}
+    assert watch.logs._said == set()
+
+
+@pytest.mark.parametrize("silent_seconds", [2 * LOST_SECONDS, 2 * DAY_SECONDS])
+def test_a_log_that_grows_again_is_read_on_and_counted_once(
+    watch: Watch, silent_seconds: float
+) -> None:
+    content = lines.whole(4)
+    watch.write(content[:-8])
+    watch.pass_time(10.0)
+    before = watch.completed
+    assert before > 0
+    watch.pass_time(silent_seconds, step=300.0)
+    assert watch.followed == []
+    watch.write(content[-8:-2])
+    watch.pass_time(120.0)
+    assert watch.followed == ["app-1"]
+    assert watch.up
+    assert watch.completed == 4
+    watch.write(content[-2:])
+    watch.pass_time(10.0)
+    assert watch.completed == 4
+    watch.pass_time(120.0)
+    assert watch.followed == [], "it has ended"
+
+
+def test_a_log_too_old_when_first_seen_is_followed_once_it_grows(watch: Watch) -> None:
+    watch.write(MIDST)
+    watch.now += 2 * LOST_SECONDS
+    watch.pass_time(120.0)
+    assert (watch.followed, watch.completed) == ([], 0)
+    watch.write(lines.whole(4)[-4:-2])
+    watch.pass_time(120.0)
+    assert (watch.followed, watch.completed) == (["app-1"], 4)
+
+
+def test_a_directory_out_of_reach_drops_nothing(watch: Watch) -> None:
+    watch.write(MIDST)
+    watch.pass_time(10.0)
+    away = watch.folder.with_name("away")
+    watch.folder.rename(away)
+    watch.pass_time(100.0)
+    assert watch.followed == ["app-1"]
+    away.rename(watch.folder)
+    watch.write(lines.whole(4)[-4:-2])
+    watch.pass_time(10.0)
+    assert watch.up
+    assert watch.completed == 4
+
+
+def test_killed_drivers_do_not_keep_others_waiting(
+    watch: Watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(event_logs, "MOST_LOGS", 3)
+    for number in range(1, 4):
+        watch.write(MIDST, f"app-{number}.inprogress")
+    watch.pass_time(10.0)
+    watch.write(lines.whole(2)[:-2], "app-9.inprogress")
+    watch.pass_time(60.0)
+    assert "app-9" not in watch.followed
+    watch.pass_time(LOST_SECONDS - 60.0, step=30.0)
+    watch.write([lines.progress(2)], "app-9.inprogress")
+    watch.pass_time(60.0)
+    assert watch.followed == ["app-9"]
