@@ -540,10 +540,13 @@ def _order(
     who: str,
 ) -> None:
     from agent.client import AgentClient, AgentUnavailable, WrongUse
-    from agent.core.names import label
+    from agent.core.names import first_line, label
 
     if application is None:
-        application, query = _split(query)
+        application, query, anywhere = _split(query)
+        if anywhere and not any(mark in query for mark in "*?["):
+            # The pattern is ours, not the user's: what is misspelt must not be an order for later.
+            order = {**order, "must_exist": True}
     try:
         with AgentClient(settings) as client:
             done = client.control(
@@ -555,17 +558,18 @@ def _order(
         _fail(str(error), 1)
     for one in done.get("orders", []):
         names = "/".join(label(str(one.get(key))) for key in ("application", "query"))
-        typer.echo(f"{names}: {label(str(one.get('what')))}")
+        note = f" ({first_line(str(one['note']))})" if one.get("note") else ""
+        typer.echo(f"{names}: {label(str(one.get('what')))}{note}")
 
 
-def _split(query: str) -> tuple[str, str]:
-    """``application/query``, or a query of any application."""
+def _split(query: str) -> tuple[str, str, bool]:
+    """Application and query of ``application/query``, and whether the application was left out."""
     application, separator, name = query.partition("/")
     if not separator:
-        return "*", query
+        return "*", query, True
     if not application or not name:
         raise WrongUsage(f"QUERY: {query!r} is neither query nor application/query")
-    return application, name
+    return application, name, False
 
 
 def _settings(url: str, token_file: str | None, ca_file: str | None) -> ClientSettings:

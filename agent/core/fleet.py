@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Final, Literal, Protocol
 
@@ -83,6 +84,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     hold: bool | None = None  # False releases, a manual limit too
     limit: int | None = None
     unit: str | None = None
+    must_exist: bool = False  # a pattern too must name a query that is known
 
 
 class OrderRecord(msgspec.Struct, frozen=True):
@@ -94,6 +96,7 @@ class OrderRecord(msgspec.Struct, frozen=True):
     query: str
     what: str  # "mode off", "hold", "release", "limit 500 rows"
     reason: str
+    note: str = ""  # where it changes nothing now: why, and what to do
 
 
 class StagesWanted(msgspec.Struct, frozen=True):
@@ -526,13 +529,14 @@ class Fleet:
     def control(self, application: str, query: str, order: Order, now: float) -> list[OrderRecord]:
         """Carries out an order; application or query may be ``*`` or a shell pattern.
 
-        ``mode`` with a pattern also holds for queries that come later. Raises UnknownQuery where
-        a name without pattern characters matches nothing, ValueError where the order is wrong.
+        ``mode`` with a pattern also holds for queries that come later, unless the order says that
+        it ``must_exist``. Raises UnknownQuery where anything else names no query, ValueError where
+        the order is wrong.
         """
         what = _wording(order)
         chosen = [q for q in self._queries.values() if matches_names(application, query, q)]
         pattern = any(mark in application + query for mark in "*?[")
-        if not chosen and not (pattern and order.mode is not None):
+        if not chosen and (order.must_exist or not pattern or order.mode is None):
             raise UnknownQuery(self._unknown(application, query))
         if order.limit is not None:
             for one in chosen:
@@ -555,8 +559,34 @@ class Fleet:
             self._pool(one)
             self._changed.add(_part((one.application, one.query)))
         self._changed.add("agent")
-        named = [(one.application, one.query) for one in chosen] or [(application, query)]
-        return [OrderRecord(now, order.who, *names, what, order.reason) for names in named]
+        if not chosen:
+            later = "fits no query now; holds for later ones"
+            return [OrderRecord(now, order.who, application, query, what, order.reason, later)]
+        return [
+            OrderRecord(
+                now,
+                order.who,
+                one.application,
+                one.query,
+                what,
+                order.reason,
+                self._note(order, one),
+            )
+            for one in chosen
+        ]
+
+    def _note(self, order: Order, query: Query) -> str:
+        """What an order leaves as it is, and why; empty where it does what it says."""
+        if order.mode is not None or order.hold is False:
+            return ""
+        mode = query.mode(self._policy)
+        if mode == "on":
+            known = any(source.limit_known for source in query.sources)
+            reachable = any(source.controllable for source in query.sources)
+            return "noted; its limit cannot be changed live" if known and not reachable else ""
+        name = shlex.quote(f"{query.application}/{query.query}")
+        when = "in dry-run" if mode == "dry-run" else "while its mode is off"
+        return f"noted; {when} nothing changes: weir mode on {name}"
 
     def _stand(self, order: _Standing) -> None:
         names = (order.application, order.query)
@@ -576,12 +606,23 @@ class Fleet:
         return order.mode
 
     def _unknown(self, application: str, query: str) -> str:
-        names = [f"{key[0]}/{key[1]}" for key in self._queries]
-        if not names:
+        if not self._queries:
             return "no query is known yet"
-        near = get_close_matches(f"{application}/{query}", names, n=3, cutoff=0.4)
-        hint = f"; nearest: {', '.join(near)}" if near else ""
-        return f"no query {application}/{query}{hint}"
+        anywhere = application == "*"
+        said = f"no query {query if anywhere else f'{application}/{query}'}"
+        if anywhere:
+            inside = sorted(key[1] for key in self._queries if key[0] == query)
+            if inside:
+                more = f" and {len(inside) - 3} more" if len(inside) > 3 else ""
+                has = ", ".join(inside[:3]) + more
+                return f"{said}; an application of that name has: {has}. Say {query}/*"
+        written = {(key[1] if anywhere else "/".join(key)): "/".join(key) for key in self._queries}
+        wanted = query if anywhere else f"{application}/{query}"
+        near = [written[one] for one in get_close_matches(wanted, written, n=3, cutoff=0.4)]
+        if anywhere:
+            applications = sorted({key[0] for key in self._queries})
+            near += [f"{one}/*" for one in get_close_matches(query, applications, n=1)]
+        return f"{said}; nearest: {', '.join(near[:3])}" if near else said
 
     # -- what exporters read ----------------------------------------------------------------
 

@@ -74,6 +74,7 @@ class _OrderBody(msgspec.Struct, forbid_unknown_fields=True):
     unit: _UNITS | None = None
     reason: str = ""
     who: str = ""
+    must_exist: bool = False
 
 
 _order_body = msgspec.json.Decoder(_OrderBody)
@@ -536,7 +537,13 @@ def _order(body: bytes, caller: Caller) -> Order:
     for name, longest in (("reason", 500), ("who", 100)):
         if len(getattr(wanted, name)) > longest:
             raise HttpError(400, f"longer than {longest} characters", name)
-    return Order(who=caller.who(wanted.who), reason=wanted.reason, unit=wanted.unit, **given)
+    return Order(
+        who=caller.who(wanted.who),
+        reason=wanted.reason,
+        unit=wanted.unit,
+        must_exist=wanted.must_exist,
+        **given,
+    )
 
 
 def _log_orders(records: list[OrderRecord]) -> None:

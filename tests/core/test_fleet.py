@@ -573,11 +573,25 @@ def test_orders_outlive_the_agent_and_meet_queries_that_come_later() -> None:
     assert world.view(("shop", "careful")).mode == "dry-run"  # a rule named it
 
 
+KILL: Final = {"mode": "off", "must_exist": True}
+
+
 @pytest.mark.parametrize(
     ("application", "query", "what", "error", "says"),
     [
         ("shop", "ordres", {"hold": True}, UnknownQuery, "nearest: shop/orders"),
         ("shop", "nope*", {"hold": True}, UnknownQuery, "no query"),
+        ("*", "ordres", KILL, UnknownQuery, "no query ordres; nearest: shop/orders"),
+        ("*", "sho", KILL, UnknownQuery, "no query sho; nearest: shop/*"),
+        (
+            "*",
+            "shop",
+            KILL,
+            UnknownQuery,
+            "no query shop; an application of that name has: orders. Say shop/*",
+        ),
+        ("shop", "nope*", KILL, UnknownQuery, "no query shop/nope*"),
+        ("shop", "ordres", {"mode": "off"}, UnknownQuery, "nearest: shop/orders"),
         ("shop", "orders", {}, ValueError, "exactly one"),
         ("shop", "orders", {"hold": True, "mode": "on"}, ValueError, "exactly one"),
         ("shop", "orders", {"limit": 0}, ValueError, "limit"),
@@ -592,6 +606,30 @@ def test_a_wrong_order_says_what_is_wrong(
     with pytest.raises(error, match=None) as caught:
         world.fleet.control(application, query, order(**what), world.now)
     assert says in str(caught.value)
+
+
+def test_an_order_that_changes_nothing_now_says_so() -> None:
+    world = World()
+    world.batches(2)
+
+    def note(application: str = "shop", query: str = "orders", **what: Any) -> str:
+        (record,) = world.fleet.control(application, query, order(**what), world.now)
+        return record.note
+
+    assert note(limit=700) == note(hold=True) == note(hold=False) == note(mode="on") == ""
+    assert note("*", "later*", mode="off") == "fits no query now; holds for later ones"
+    assert note(mode="dry-run") == ""
+    assert note(limit=700) == "noted; in dry-run nothing changes: weir mode on shop/orders"
+    assert note(mode="off") == ""
+    assert (
+        note(hold=True) == "noted; while its mode is off nothing changes: weir mode on shop/orders"
+    )
+    world.driver.query_id, world.driver.query = "q-2", "far away"
+    said = [{"source": 0, "unit": "files", "limit": None, "configured": None, "control": "none"}]
+    world.send(world.driver.progress(10, 1.0, limits=said))
+    assert note(query="far away", limit=7) == "noted; its limit cannot be changed live"
+    world.fleet.control("*", "*", order(mode="dry-run"), world.now)
+    assert note(query="far away", limit=7).endswith("weir mode on 'shop/far away'")
 
 
 # -- hung, liveness --------------------------------------------------------------------------------

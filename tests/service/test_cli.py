@@ -93,8 +93,36 @@ def test_mode_of_one_of_a_pattern_and_of_all(tmp_path: Path) -> None:
         assert reply["grants"] == [] or reply["grants"][0]["reason"] == "mode:off"
         agent.post(wire.request([wire.progress(1)], application="later"))
         assert modes()["later"] == "off"
+        assert run("off", "ref*/*") == "refunds/query-0: mode off\n"
         run("on", "ref*/*")
         assert modes() == {"orders": "off", "refunds": "on", "later": "off"}
+
+
+def test_the_kill_switch_swallows_no_typo(tmp_path: Path) -> None:
+    with AgentProcess(tmp_path) as agent:
+        for application, query in (("orders", "enrich"), ("ads", "scores")):
+            event = wire.progress(1, name=query)
+            agent.post(wire.request([event], application=application))
+
+        def run(*arguments: str) -> tuple[int, str]:
+            done = weir("mode", *arguments, "--url", agent.address)
+            return done.returncode, done.stdout + done.stderr
+
+        assert run("off", "enrch") == (2, "weir: no query enrch; nearest: orders/enrich\n")
+        says = "no query orders; an application of that name has: enrich. Say orders/*"
+        assert run("off", "orders") == (2, f"weir: {says}\n")
+        queries = agent.http.get("/v1/queries").json()
+        assert [one["mode"] for one in queries["queries"]] == ["on", "on"]
+        assert queries["agent"]["orders"] == []
+        later = "fits no query now; holds for later ones"
+        assert run("off", "late*") == (0, f"*/late*: mode off ({later})\n")
+        assert run("off", "*/later") == (0, f"*/later: mode off ({later})\n")
+        assert run("dry-run", "scores") == (0, "ads/scores: mode dry-run\n")
+        done = weir("limit", "ads/scores", "700", "--url", agent.address)
+        assert (done.returncode, done.stdout) == (
+            0,
+            "ads/scores: limit 700 (noted; in dry-run nothing changes: weir mode on ads/scores)\n",
+        )
 
 
 def test_no_name_draws_the_kill_switch_upon_itself(tmp_path: Path) -> None:
