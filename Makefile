@@ -5,7 +5,7 @@
 # `make help` lists the rest.
 
 .DEFAULT_GOAL := setup
-.PHONY: setup setup-run demo stack test kafka sparks chart lint format lock clean help
+.PHONY: setup setup-run demo stack test test-matrix kafka sparks chart lint format lock clean help
 
 # A Python to build .venv with; one is looked for when this is empty.
 PYTHON ?=
@@ -35,6 +35,11 @@ stack: ## Prometheus and Alertmanager beside the demo's job: an alert fires and 
 
 test: ## lint, types and every test
 	@sh scripts/test.sh
+
+test-matrix: setup ## Weir on each PySpark of the matrix; writes README's table of versions
+	@sh scripts/ensure-sparks.sh
+	@sh scripts/ensure-kafka.sh
+	@$(python) -m tests.matrix --write --python-sources
 
 sparks: ## a venv for each PySpark of the matrix, into .make
 	@sh scripts/ensure-sparks.sh

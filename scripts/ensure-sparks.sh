@@ -7,7 +7,7 @@ set -eu
 
 here=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd -P)
 cd "$here"
-[ $# -gt 0 ] || set -- 3.5 4.0 4.2 4.3
+[ $# -gt 0 ] || set -- 3.5 4.0 4.1 4.1.1 4.2 4.3
 
 for version in "$@"; do
   lock=requirements/spark-$version.txt

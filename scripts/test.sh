@@ -53,6 +53,11 @@ fi
 sh scripts/setup.sh dev || exit 2
 [ "${1:-}" = lint ] || sh scripts/ensure-kafka.sh || exit 2
 [ "${1:-}" = lint ] || sh scripts/ensure-helm.sh || exit 2
+# Beside the default: the oldest Spark, and the newest that this Python can run.
+sparks='3.5 4.3'
+"$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || sparks='3.5'
+# shellcheck disable=SC2086 # a list
+[ "${1:-}" = lint ] || sh scripts/ensure-sparks.sh $sparks || exit 2
 rm -rf "$reports"
 mkdir -p "$reports"
 
@@ -63,6 +68,8 @@ if [ "${1:-}" != lint ]; then
   stage "tests without Spark or browser" tests plain "not spark and not browser" -n auto --dist loadfile
   stage "tests in a browser" tests browser "browser and not spark"
   stage "tests on real Spark" tests spark "spark"
+  # shellcheck disable=SC2086
+  stage "the oldest and the newest Spark" "$python" -m tests.matrix $sparks --reports "$reports"
 fi
 
 printf '\n── all in %s s\n' "$(($(date +%s) - began))"

@@ -7,6 +7,7 @@ source without one gets a limit only from ``GIVABLE``. Everything that decides i
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
@@ -25,6 +26,16 @@ KIND_OF_CLASS: Final[Mapping[str, Kind]] = {
     _PACKAGE + "ReadMaxBytes": "bytes",
     _PACKAGE + "ReadMinRows": "min_rows",
     _PACKAGE + "CompositeReadLimit": "composite",
+}
+
+#: What a source written in Python says of its limit, as JSON; it takes no other class (from 4.2).
+PYTHON_LIMIT: Final = (
+    "org.apache.spark.sql.execution.datasources.v2.python.PythonStreamingSourceReadLimit"
+)
+_PYTHON_KINDS: Final[Mapping[str, tuple[Kind, str]]] = {
+    "ReadMaxRows": ("rows", "max_rows"),
+    "ReadMaxFiles": ("files", "max_files"),
+    "ReadMaxBytes": ("bytes", "max_bytes"),
 }
 
 KAFKA_CLASS: Final = "org.apache.spark.sql.kafka010.KafkaMicroBatchStream"
@@ -56,7 +67,7 @@ class Limit:
     value: int | None = None
     delay_milliseconds: int | None = None  # of min_rows
     parts: tuple[Limit, ...] = ()
-    class_name: str = ""  # of kind other
+    class_name: str = ""  # of kind other, and of a maximum in a class of the source's own
 
     def same_class(self, other: Limit) -> bool:
         """Equal but for the numbers."""
@@ -134,7 +145,7 @@ def replacement(configured: Limit, source_class: str, unit: Unit, maximum: int) 
     if configured.kind in _MAXIMA:
         if configured.kind != unit:
             raise Refused(f"the source's limit is in {configured.kind}, not in {unit}")
-        return new
+        return Limit(unit, new.value, class_name=configured.class_name)
     if configured.kind == "composite":
         return _replaced_part(configured, source_class, unit, new)
     name = configured.class_name.rpartition(".")[2] or "unknown"
@@ -194,7 +205,23 @@ def describe(java_limit: Any) -> Limit:
         return Limit(kind, parts=tuple(describe(part) for part in java_limit.getReadLimits()))
     if kind == "all":
         return ALL
+    if class_name == PYTHON_LIMIT:
+        return _of_python(str(java_limit.json()))
     return Limit("other", class_name=class_name)
+
+
+def _of_python(text: str) -> Limit:
+    """A limit as a Python source's runner writes it; one that is no plain maximum is other."""
+    unknown = Limit("other", class_name=PYTHON_LIMIT)
+    try:
+        said = json.loads(text)
+        kind, field = _PYTHON_KINDS[said["_type"]]
+        value = said[field]
+    except (ValueError, KeyError, TypeError):
+        return unknown
+    if isinstance(value, bool) or not isinstance(value, int) or set(said) != {"_type", field}:
+        return unknown
+    return Limit(kind, value, class_name=PYTHON_LIMIT)
 
 
 def build(gateway: Any, wanted: Limit, configured: Limit, java_configured: Any) -> Any:
@@ -215,11 +242,22 @@ def build(gateway: Any, wanted: Limit, configured: Limit, java_configured: Any) 
             kept = [original for limit, original in originals if limit == part]
             array[index] = kept[0] if kept else _maximum(factory, part)
         built = factory.compositeLimit(array)
+    elif wanted.class_name == PYTHON_LIMIT:
+        built = _python_maximum(gateway, wanted)
     else:
         built = _maximum(factory, wanted)
     if describe(built) != wanted:
         raise Refused("Spark built another limit than was asked for")
     return built
+
+
+def _python_maximum(gateway: Any, limit: Limit) -> Any:
+    named = next(
+        (name, field) for name, (kind, field) in _PYTHON_KINDS.items() if kind == limit.kind
+    )
+    text = json.dumps({named[1]: limit.value, "_type": named[0]})
+    package = gateway.jvm.org.apache.spark.sql.execution.datasources.v2.python
+    return package.PythonStreamingSourceReadLimit(text)
 
 
 def _maximum(factory: Any, limit: Limit) -> Any:

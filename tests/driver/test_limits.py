@@ -12,6 +12,7 @@ from spark_listener.limits import (
     GIVABLE,
     KAFKA_CLASS,
     LARGEST,
+    PYTHON_LIMIT,
     Limit,
     Refused,
     handle_of,
@@ -28,6 +29,8 @@ SOCKET = "org.apache.spark.sql.execution.streaming.sources.TextSocketMicroBatchS
 DELTA = "org.apache.spark.sql.delta.sources.DeltaSource"
 WRAPPER = "org.apache.spark.sql.execution.streaming.AvailableNowMicroBatchStreamWrapper"
 MINIMUM = Limit("min_rows", 100, 5000)
+PYTHON = "org.apache.spark.sql.execution.datasources.v2.python"
+PYTHON_SOURCE = f"{PYTHON}.PythonMicroBatchStreamWithAdmissionControl"
 OWN = Limit("other", class_name="org.apache.spark.sql.delta.sources.CompositeLimit")
 
 
@@ -60,6 +63,12 @@ GIVEN = [
         composite(Limit("files", 5), Limit("rows", 7)),
     ),
     (composite(OWN, Limit("files", 5)), DELTA, "files", composite(OWN, Limit("files", 7))),
+    (
+        Limit("rows", 5, class_name=PYTHON_LIMIT),
+        PYTHON_SOURCE,
+        "rows",
+        Limit("rows", 7, class_name=PYTHON_LIMIT),
+    ),
 ]
 
 REFUSED = [
@@ -81,6 +90,8 @@ REFUSED = [
     (ALL, DELTA, "files"),
     (OWN, DELTA, "files"),
     (OWN, KAFKA_CLASS, "rows"),
+    (Limit("rows", 5, class_name=PYTHON_LIMIT), PYTHON_SOURCE, "bytes"),
+    (Limit("other", class_name=PYTHON_LIMIT), PYTHON_SOURCE, "rows"),
 ]
 
 
@@ -137,6 +148,9 @@ def test_a_limit_beyond_javas_type_is_cut_to_it() -> None:
 simple = st.one_of(
     st.just(ALL),
     st.builds(Limit, st.sampled_from(UNITS), st.integers(1, 2**31 - 1)),
+    st.builds(
+        Limit, st.sampled_from(UNITS), st.integers(1, 2**31 - 1), class_name=st.just(PYTHON_LIMIT)
+    ),
     st.builds(Limit, st.just("min_rows"), st.integers(1, 10**9), st.integers(0, 10**6)),
     st.builds(Limit, st.just("other"), class_name=st.sampled_from(["a.B", "c.D"])),
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import threading
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -264,3 +265,66 @@ def test_a_join_of_two_topics_is_regulated_topic_by_topic(
     until(lambda: sum(rows_of(query)) == sent)
     until(lambda: view(agent, "both")["backlog_rows"] == 0)
     assert query.isActive
+
+
+def asking(tmp_path: Path, broker: Broker) -> AgentProcess:
+    """An agent that asks the broker between batches."""
+    return AgentProcess(
+        tmp_path,
+        *("--kafka-bootstrap-servers", broker.bootstrap, "--kafka-every-seconds", "1"),
+    )
+
+
+def test_retention_that_overtakes_a_reader_is_told_and_the_query_goes_on(
+    broker: Broker, spark: Any, attached: Any, start: Any, tmp_path: Path
+) -> None:
+    broker.create_topic("overtaken")
+    broker.produce("overtaken", numbers(1000))
+    go_on = threading.Event()
+
+    def batch(frame: Any, batch_id: int) -> None:
+        frame.count()
+        if batch_id == 1:
+            go_on.wait(200)
+
+    with asking(tmp_path, broker) as agent:
+        attached(agent.address, control=False)
+        options = {"maxOffsetsPerTrigger": 100, "failOnDataLoss": "false"}
+        frame = reading(spark, broker, "overtaken", **options)
+        query = start(frame, batch=batch, name="overtaken")
+        until(lambda: view(agent, "overtaken").get("running_batch_id") == 1)
+        broker.delete_rows_before("overtaken", {0: 500})
+        # Only batch 0 is known to be read; batch 1 has its rows in hand.
+        until(lambda: metric(agent, "retention_lost_rows", "overtaken") == 400)
+        assert metric(agent, "retention_loss_seconds", "overtaken") == 0
+        until(lambda: metric(agent, "backlog_rows", "overtaken") == 500)
+        go_on.set()
+        until(lambda: sum(rows_of(query)) == 700)  # 200 before, 500 that are left
+        until(lambda: metric(agent, "backlog_rows", "overtaken") == 0)
+        until(lambda: metric(agent, "retention_loss_seconds", "overtaken") is None)
+        assert query.isActive
+        assert query.exception() is None
+
+
+def test_a_topic_deleted_while_it_is_read(
+    broker: Broker, spark: Any, attached: Any, start: Any, tmp_path: Path
+) -> None:
+    """The query ends as Spark ends it; Weir says why, and its figures are unknown, not wrong."""
+    broker.create_topic("deleted")
+    broker.produce("deleted", numbers(300))
+    with asking(tmp_path, broker) as agent:
+        attached(agent.address)
+        query = start(reading(spark, broker, "deleted", maxOffsetsPerTrigger=100), name="deleted")
+        until(lambda: sum(rows_of(query)) == 300)
+        until(lambda: metric(agent, "backlog_rows", "deleted") == 0)
+        broker.delete_topic("deleted")
+        until(lambda: not query.isActive)
+        ended = until(lambda: (v := view(agent, "deleted"))["state"] == "terminated" and v)
+        assert ended["failure"]["cause"] == "source_data_loss", ended["failure"]
+        assert agent.http.get("/readyz").status_code == 200
+
+
+def metric(agent: AgentProcess, name: str, query: str) -> float | None:
+    """Of the application's one source."""
+    labels = f'application="weir tests",query="{query}",source="0"'
+    return agent.metrics().get(f"weir_{name}{{{labels}}}")

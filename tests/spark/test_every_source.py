@@ -164,6 +164,9 @@ def test_every_limit_of_the_jvm_is_described_and_built_class_for_class(
     ]
     if not spark.version.startswith("3."):
         cases.append((make.maxBytes(5), "bytes", "any.Source", "MaxBytes: 9"))
+    if (of_python := python_limit(spark)) is not None:
+        text = 'PythonStreamingSourceReadLimit({"max_rows": 9, "_type": "ReadMaxRows"})'
+        cases.append((of_python, "rows", "any.Source", text))
     for java_limit, unit, source_class, expected in cases:
         configured = describe(java_limit)
         wanted = replacement(configured, source_class, unit, 9)
@@ -173,6 +176,14 @@ def test_every_limit_of_the_jvm_is_described_and_built_class_for_class(
     assert describe(make.allAvailable()) == ALL
     huge = build(gateway, Limit("rows", 2**63 - 1), ALL, make.allAvailable())
     assert huge.maxRows() == 2**63 - 1
+
+
+def python_limit(spark: Any) -> Any:
+    """A source's in Python, as such a source says it; None before Spark 4.2, which has none."""
+    if tuple(map(int, spark.version.split(".")[:2])) < (4, 2):
+        return None
+    package = spark._jvm.org.apache.spark.sql.execution.datasources.v2.python
+    return package.PythonStreamingSourceReadLimit('{"max_rows": 5, "_type": "ReadMaxRows"}')
 
 
 def test_of_a_composite_only_the_maximum_moves(spark: Any, make: Any) -> None:

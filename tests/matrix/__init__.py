@@ -1,0 +1,1 @@
+"""Which versions of Spark Weir works with, tried out one by one: ``make test-matrix``."""

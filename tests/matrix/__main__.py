@@ -1,0 +1,105 @@
+"""Tries Weir on one PySpark after another, each a venv in .make, and says what was seen.
+
+    make test-matrix                          # all of them, and README's table anew
+    python -m tests.matrix 3.5 4.3            # these
+
+Ends with 1 where a version fails.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from tests.matrix import table
+
+ROOT = Path(__file__).parents[2]
+VERSIONS = ("3.5", "4.0", "4.1", "4.1.1", "4.2", "4.3")
+LONGEST_SECONDS = 3600
+TESTS = ("tests/matrix/on_this_version.py",)
+#: From 4.2 on.
+PYTHON_SOURCES = "tests/matrix/python_sources.py"
+
+
+def packages_of(version: str) -> Path:
+    """Where the PySpark of a version lies. Exits where it was not made."""
+    found = sorted((ROOT / ".make" / f"spark-{version}").glob("lib/python3*/site-packages"))
+    if not found or not (ROOT / ".make" / f"spark-{version}" / ".made").exists():
+        sys.exit(f"no PySpark {version} in .make: sh scripts/ensure-sparks.sh {version}")
+    return found[0]
+
+
+def tests_for(version: str, *, python_sources: bool) -> list[str]:
+    """What is run on a version when nothing else is asked for."""
+    has_them = tuple(map(int, version.split(".")[:2])) >= (4, 2)
+    return [*TESTS, *([PYTHON_SOURCES] if python_sources and has_them else [])]
+
+
+def tried(version: str, tests: list[str], *options: str) -> tuple[bool, dict[str, Any]]:
+    """This Python's tests on that PySpark: whether they passed, and what was seen."""
+    with tempfile.TemporaryDirectory() as folder:
+        result = Path(folder) / "result.json"
+        done = subprocess.run(
+            [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *options, *tests],
+            cwd=ROOT,
+            env={
+                **os.environ,
+                # Before this venv's own: that version's PySpark, and the py4j it wants.
+                "PYTHONPATH": f"{packages_of(version)}{os.pathsep}{ROOT}",
+                "PYSPARK_PYTHON": sys.executable,
+                "WEIR_MATRIX_RESULT": str(result),
+            },
+            timeout=LONGEST_SECONDS,
+            check=False,
+        )
+        seen = json.loads(result.read_text()) if result.exists() else {}
+    return done.returncode == 0, seen
+
+
+def main() -> int:
+    """Runs what was asked for."""
+    parser = argparse.ArgumentParser(prog="python -m tests.matrix", description=__doc__)
+    parser.add_argument("versions", nargs="*", default=VERSIONS, metavar="VERSION")
+    parser.add_argument("--write", action="store_true", help="keep it, write README's table")
+    parser.add_argument(
+        "--tests", action="append", metavar="PATH", help="run these tests on each, and keep nothing"
+    )
+    parser.add_argument(
+        "--python-sources", action="store_true", help="sources written in Python too, from 4.2 on"
+    )
+    parser.add_argument("--reports", type=Path, metavar="DIR", help="put JUnit's XML files there")
+    arguments = parser.parse_args()
+    reports: Path | None = arguments.reports
+    results: dict[str, dict[str, Any]] = {}
+    failed = []
+    for version in arguments.versions:
+        print(f"── PySpark {version}", flush=True)
+        began = time.monotonic()
+        options = [f"--junitxml={reports / f'spark-{version}.xml'}"] if reports else []
+        good, seen = tried(
+            version,
+            arguments.tests or tests_for(version, python_sources=arguments.python_sources),
+            *options,
+        )
+        results[seen.get("pyspark", version)] = seen
+        failed += [] if good else [version]
+        print(f"   {'ok' if good else 'FAILED'} · {time.monotonic() - began:.0f} s", flush=True)
+    if not arguments.tests:
+        print(table.render(results))
+    if arguments.write:
+        table.save({**table.load(), **results} if arguments.versions != VERSIONS else results)
+        table.write(table.load())
+    if failed:
+        print(f"FAILED on PySpark {', '.join(failed)}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

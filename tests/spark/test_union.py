@@ -1,0 +1,53 @@
+"""Files and Kafka in one query, each source in its own unit."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+
+from tests.spark.conftest import ROWS_PER_FILE, eventually, in_force, progresses
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
+
+
+def test_files_and_kafka_in_one_query_each_in_its_own_unit(
+    agent: Any, broker: Any, attached: Any, folder: Any, start: Any, spark: Any
+) -> None:
+    broker.create_topic("beside-files", partitions=2)
+    attached(agent, files_pause_seconds=0.2)
+    topic = (
+        spark.readStream.format("kafka")
+        .option("kafka.bootstrap.servers", broker.bootstrap)
+        .option("subscribe", "beside-files")
+        .option("startingOffsets", "earliest")
+        .option("maxOffsetsPerTrigger", "10")
+        .load()
+        .selectExpr("0 as k", "cast(cast(value as string) as int) as v")
+    )
+    files = folder(files=9)
+    broker.produce("beside-files", [str(number) for number in range(100)])
+    hang = threading.Event()
+
+    def batch(frame: Any, batch_id: int) -> None:
+        frame.count()
+        if batch_id == 0:
+            hang.wait(120)
+
+    query = start(files.read(spark, 2).union(topic), batch=batch)
+    run_id = str(query.runId)
+    agent.grant(run_id, 3, source=0, unit="files")
+    agent.grant(run_id, 30, source=1, unit="rows")
+    eventually(lambda: in_force(query) == ["MaxFiles: 3", "MaxRows: 30"])
+    hang.set()
+    done = agent.wait(lambda a: len(told := progresses(a, query)) >= 3 and told)
+    first, second = done[0]["limits"], done[1]["limits"]
+    assert [(one["unit"], one["limit"]) for one in first] == [("files", 2), ("rows", 10)]
+    assert [(one["unit"], one["limit"]) for one in second] == [("files", 3), ("rows", 30)]
+    assert second[0]["admitted"] == 3
+    assert abs(second[1]["admitted"] - 30) <= 2  # by partition, rounded
+    assert second[1]["backlog"] == 100 - first[1]["admitted"] - second[1]["admitted"]
+    taken = [source["numInputRows"] for source in done[1]["body"]["sources"]]
+    assert taken == [3 * ROWS_PER_FILE, second[1]["admitted"]]
+    assert query.isActive
