@@ -395,3 +395,18 @@ def test_notes_give_commands_that_name_what_was_made(case: tuple[str, Objects]) 
         if not name.startswith("sidecar"):
             assert secret["metadata"]["name"] in notes
         assert next(iter(secret["data"].values())) not in notes
+
+
+@pytest.mark.parametrize("mode", ["shared", "sidecar"])
+def test_notes_say_whether_it_acts(mode: str) -> None:
+    base: dict[str, Any] = {"mode": mode, "image": {"repository": "r"}}
+    acts = chart.notes(base)
+    assert "It sets the limits" in acts
+    assert "--set config.mode=dry-run" in acts
+    watches = chart.notes({**base, "config": {"mode": "dry-run"}})
+    assert "does nothing" in watches
+    assert "weir mode on QUERY" in watches
+    assert "It sets the limits" not in watches
+    off = chart.notes({**base, "config": {"mode": "off"}})
+    assert "does nothing" not in off
+    assert "It sets the limits" not in off
