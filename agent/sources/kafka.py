@@ -58,7 +58,7 @@ class Brokers:
         except ImportError:
             raise ValueError(
                 "kafka_bootstrap_servers: asking brokers needs confluent-kafka: pip install "
-                "'weir-agent[kafka]'"
+                "confluent-kafka"
             ) from None
         self._failure = KafkaException
         self._bootstrap = bootstrap_servers
