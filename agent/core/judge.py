@@ -80,6 +80,7 @@ def heartbeat(query: Query, running: RunningQuery, time: float, policy: Policy) 
         query.occupancy.spend(time - running.running_seconds, "idle")
         query.occupancy.spend(time, "backpressured" if query.holds_back() else "busy")
     measure.hear_limits(query, running.limits, None, policy)
+    watch.runs(query, time, policy)
     decide.adopt(query, time, policy)
 
 

@@ -24,6 +24,8 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from agent.core.figures import figure
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -312,13 +314,22 @@ def _foresees(
             continue
         state.growth = path[0] / batches[-1].seconds
         state.eta_batches, state.eta_seconds = len(path), sum(path[:-1]) + deadline
-        state.evidence = (
-            f"batches take {_level(batches):.3g} s, were {_usual(batches):.3g} s, and will pass "
-            f"{deadline:.3g} s in about {len(path)}: {arrival:.4g} rows arrive per second, "
-            f"gain {arrival * _slope(model, batches[-1].rows):.2f}"
-        )
+        gained = arrival * _slope(model, batches[-1].rows)
+        state.evidence = _evidence(batches, len(path), deadline, arrival, gained)
         return True
     return False
+
+
+def _evidence(
+    batches: Sequence[Batch], ahead_batches: int, deadline: float, arrival: float, gained: float
+) -> str:
+    which = f"one of the next {ahead_batches}" if ahead_batches > 1 else "the next"
+    so = "each makes the next one longer" if gained >= 1.0 else "they settle, but too late"
+    return (
+        f"batches took {figure(_usual(batches))} s, now take {figure(_level(batches))} s; {which} "
+        f"passes the deadline of {figure(deadline)} s; {figure(arrival)} rows arrive per second, "
+        f"and the gain is {gained:.2f}: {so}"
+    )
 
 
 def gain(state: Spiral) -> float | None:

@@ -2,7 +2,9 @@
 
 ``python -m tests.benchmarks.spiral [--count 1000] [--seed N] [--show]`` runs each through the plant
 under a static limit (what a job without Weir has), with the live core watching, and prints how many
-spirals were alarmed, how many batches ahead, and how many look-alikes raised a false alarm.
+spirals were alarmed, how many batches ahead, and how many look-alikes raised a false alarm. Beside
+them stand two oracles, which know the plant's true parameters and no noise to come: one the whole
+course of them, one that of the moment only. What not even the first foresees is no detector's miss.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import Any
 
+from agent.core.spiral import HORIZON
 from agent.simulation import plant
 from agent.simulation.live import ALARMS, Live
 from agent.simulation.run import Watched
@@ -44,6 +47,8 @@ UNLIMITED = 10**9
 OTHER_SEEDS = 2
 OTHER_NOISE = 7_919
 MOST_DRAWS = 200
+#: How far ahead an oracle looks, in batches: as far as the detector.
+ORACLE_BATCHES = HORIZON
 
 
 @dataclass
@@ -69,6 +74,10 @@ class Outcome:
     attempts: int
     worst_seconds: float
     phases: Counter[str]
+    #: Whether an oracle foresaw the time-out three batches before: one that knows how the plant's
+    #: parameters go on, and one that takes them to stay as they were.
+    foreseeable: bool = False
+    foreseeable_at_once: bool = False
 
     @property
     def lead(self) -> int | None:
@@ -350,6 +359,7 @@ def run(case: Case) -> Outcome:
 
     _run_plant(case, _noise(case, case.seed), Noting(), live)
     killed = next((i for i, a in enumerate(ended) if a.killed), None)
+    known = killed is not None and killed >= LEAD
     return Outcome(
         case,
         killed,
@@ -358,7 +368,38 @@ def run(case: Case) -> Outcome:
         len(ended),
         max((a.seconds for a in ended), default=0.0),
         phases,
+        known and foresees(case.scenario, ended[(killed or 0) - LEAD], course=True),
+        known and foresees(case.scenario, ended[(killed or 0) - LEAD], course=False),
     )
+
+
+def foresees(scenario: Scenario, last: plant.Attempt, *, course: bool) -> bool:
+    """Whether a batch is expected to time out soon, as of the end of ``last``; without noise.
+
+    ``course``: arrivals and costs go on as the scenario has it; else as they are now.
+    """
+    arrivals = plant.Arrivals(scenario.arrival_rows_per_second, scenario.initial_backlog_rows)
+    rate, deadline = scenario.arrival_rows_per_second, scenario.batch_timeout_seconds or math.inf
+    now = _next_trigger(scenario, last.start_seconds, last.end_seconds)
+    present = now
+    there = last.backlog_rows + arrivals.until(now) - arrivals.until(last.start_seconds)
+    for _ in range(ORACLE_BATCHES):
+        rows = min(there, scenario.initial_limit_rows)
+        seconds = scenario.seconds(max(round(rows), 1), now if course else present)
+        if seconds > deadline:
+            return True
+        following = _next_trigger(scenario, now, now + seconds)
+        came = arrivals.until(following) - arrivals.until(now)
+        there += -rows + (came if course else rate.at(present) * (following - now))
+        now = following
+    return False
+
+
+def _next_trigger(scenario: Scenario, begun: float, ended: float) -> float:
+    interval = scenario.trigger_seconds
+    if not interval:
+        return ended
+    return max(ended, (math.floor(begun / interval + 1e-9) + 1) * interval)
 
 
 def growth(case: Case, ended: list[plant.Attempt], killed: int | None) -> int | None:
@@ -477,6 +518,7 @@ def report(outcomes: list[Outcome], *, show: bool) -> bool:
                     f" growth {o.growth} of {o.attempts},"
                     f" deadline {o.case.scenario.batch_timeout_seconds:.0f},"
                     f" worst {o.worst_seconds:.0f} s, sigma {o.case.scenario.noise_sigma}"
+                    + (f", {_of_oracles(o)}" if o.case.spiral else "")
                 )
     spirals = [o for o in outcomes if o.case.spiral and o.timeout is not None]
     asked = [o for o in spirals if o.needs_lead]
@@ -488,8 +530,22 @@ def report(outcomes: list[Outcome], *, show: bool) -> bool:
         f"{len(led)} of {len(asked)} whose growth took {LONG_ENOUGH} batches or more were led by "
         f"{LEAD} or more"
     )
+    for name, could in (
+        ("its course", [o for o in asked if o.foreseeable]),
+        ("its present state", [o for o in asked if o.foreseeable_at_once]),
+    ):
+        print(
+            f"  an oracle that knows the plant and {name} foresees {len(could)} of these "
+            f"{len(asked)}; of them {sum((o.lead or 0) >= LEAD for o in could)} were led"
+        )
     print(f"look-alikes: {len(false)} false alarms in {len(quiet)}")
     return good
+
+
+def _of_oracles(outcome: Outcome) -> str:
+    if outcome.foreseeable_at_once:
+        return "foreseeable"
+    return "foreseeable from how the plant goes on" if outcome.foreseeable else "not foreseeable"
 
 
 def main() -> int:
