@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -115,6 +116,13 @@ def recorded() -> tuple[list[tuple[float, float]], list[tuple[float, str]]]:
     return batches, marks
 
 
+def ticks(most: float) -> list[float]:
+    """Round values from 0 to beyond ``most``, four to seven of them."""
+    power = 10.0 ** math.floor(math.log10(most / 4))
+    step = next(f * power for f in (1, 2, 2.5, 5, 10) if f * power >= most / 5)
+    return [step * place for place in range(math.ceil(most / step) + 1)]
+
+
 def draw(
     title: str,
     lines: dict[str, list[tuple[float, float]]],
@@ -123,7 +131,8 @@ def draw(
     marks: list[tuple[float, str]] | None = None,
 ) -> str:
     """One picture as SVG, readable on a light and on a dark page."""
-    most = max(value for line in lines.values() for _, value in line) * 1.05
+    steps = ticks(max(value for line in lines.values() for _, value in line))
+    most = steps[-1]
 
     def x(second: float) -> float:
         return round(LEFT + second / end * (WIDTH - LEFT - RIGHT), 1)
@@ -138,15 +147,20 @@ def draw(
         ),
         f'<text x="{LEFT}" y="16" font-size="13">{title}</text>',
     ]
-    for step in range(5):
-        value = most * step / 4
-        parts.append(
-            f'<path d="M{LEFT} {y(value)}H{WIDTH - RIGHT}" stroke="#9ca3af" stroke-opacity="0.3"/>'
-            f'<text x="{LEFT - 6}" y="{y(value) + 4}" text-anchor="end">{value:.3g}</text>'
-        )
+    parts.extend(
+        f'<path d="M{LEFT} {y(value)}H{WIDTH - RIGHT}" stroke="#9ca3af" stroke-opacity="0.3"/>'
+        f'<text x="{LEFT - 6}" y="{y(value) + 4}" text-anchor="end">{value:g}</text>'
+        for value in steps
+    )
+    # The axis ends on its unit, where there is room for it beside the last number.
+    last = WIDTH - RIGHT - 46
     parts.extend(
         f'<text x="{x(second)}" y="{HEIGHT - BOTTOM + 16}" text-anchor="middle">{second}</text>'
         for second in range(0, int(end) + 1, 100)
+        if x(second) < last - 14
+    )
+    parts.append(
+        f'<text x="{WIDTH - RIGHT}" y="{HEIGHT - BOTTOM + 16}" text-anchor="end">seconds</text>'
     )
     if target is not None:
         parts.append(
@@ -157,7 +171,7 @@ def draw(
         parts.append(
             f'<path d="M{x(second)} {TOP}V{HEIGHT - BOTTOM}" stroke="#d97706" '
             'stroke-dasharray="2 3"/>'
-            f'<text x="{x(second) + 4}" y="{TOP + 10}" font-size="10">{what}</text>'
+            f'<text x="{x(second) + 4}" y="{HEIGHT - BOTTOM - 6}" font-size="10">{what}</text>'
         )
     for index, (name, line) in enumerate(lines.items()):
         path = " ".join(f"{x(second)},{y(value)}" for second, value in line)
