@@ -213,6 +213,7 @@ class SourceView(msgspec.Struct, frozen=True, gc=False):
     rows: int | None  # of the last batch
     rows_per_unit: float | None
     arrival_rows_per_second: float | None
+    would_be: int | None = None  # decided and not acted on, as in dry-run
 
 
 class OperatorView(msgspec.Struct, frozen=True, gc=False):

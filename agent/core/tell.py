@@ -315,6 +315,7 @@ def _fill_totals(query: Query) -> None:
 
 def _source_views(query: Query, policy: Policy) -> list[SourceView]:
     granted = {grant.source: grant.limit for grant in decide.grants(query, policy)}
+    dry = query.mode(policy) == "dry-run"
     # Each reply renews what it carries, and each event has one.
     expires = query.last_event_time
     return [
@@ -340,6 +341,7 @@ def _source_views(query: Query, policy: Policy) -> list[SourceView]:
             rows=source.rows,
             rows_per_unit=source.ratio,
             arrival_rows_per_second=source.arrival_rows,
+            would_be=source.decided_limit if dry and source.decided else None,
         )
         for source in query.sources
     ]

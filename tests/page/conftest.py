@@ -14,6 +14,7 @@ from starlette.applications import Starlette
 from starlette.responses import Response
 from starlette.routing import Route
 
+from agent.export import runbooks
 from agent.export.page import routes
 from tests.page import views as made
 
@@ -39,6 +40,7 @@ class FleetServer:
         app = Starlette(
             routes=[
                 *routes(),
+                *runbooks.routes(),
                 Route("/v1/queries", self._queries),
                 Route("/v1/queries/{application}/{query}", self._query),
             ]

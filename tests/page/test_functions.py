@@ -6,16 +6,26 @@ from __future__ import annotations
 import json
 import math
 import random
+import shlex
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
 
-from agent.core.judgement import FailureView, Point, QueryView, SpiralView
+from agent.core.judgement import FailureView, OrderView, Point, QueryView, SpiralView
+from agent.export import runbooks
 from agent.export.page import bundle
 from agent.export.terminal import format as terminal_format
-from agent.export.terminal.detail import capacity_words, describe, limit_text, source_tone
+from agent.export.terminal.detail import (
+    capacity_words,
+    describe,
+    limit_text,
+    source_tone,
+    spiral_words,
+)
 from agent.export.terminal.order import matches, shares, worst_first
+from agent.export.terminal.steer import command, runbook_of, stands_still, steered
+from agent.export.terminal.words import words
 from tests.page import views as made
 
 if TYPE_CHECKING:
@@ -182,6 +192,16 @@ def plain(view: QueryView) -> Any:
     return json.loads(msgspec.json.encode(view))
 
 
+def random_order(rng: random.Random) -> OrderView:
+    who = rng.choice(["kim (10.0.3.7)", "", "\u202elee", "{limit} {by}"])
+    return OrderView(
+        made.NOW - rng.choice([-3, 0, 7.25, 7_200, 400_000]),
+        who,
+        "hold",
+        rng.choice(["", "deploy", "deploy.", "a\nb", "{who}$&"]),
+    )
+
+
 def random_view(rng: random.Random, number: int) -> QueryView:
     """Any view at all, sensible or not."""
     maybe = lambda value: None if rng.random() < 0.25 else value  # noqa: E731
@@ -202,7 +222,12 @@ def random_view(rng: random.Random, number: int) -> QueryView:
         state=state,
         up=rng.random() < 0.85 and state != "terminated",
         failure=FailureView("memory", "x") if rng.random() < 0.3 else None,
-        spiral=SpiralView(rng.choice(["none", "none", "pressured", "spiralling", "dead"])),
+        spiral=SpiralView(
+            rng.choice(["none", "none", "pressured", "spiralling", "dead"]),
+            maybe(rng.uniform(0, 3)),
+            rng.choice([1.0, 1.5, 40.0]),
+            rng.choice(["", "batch 7 was begun twice", "\x1b[2J"]),
+        ),
         required_capacity_ratio=maybe(rng.uniform(0, 3)),
         pressure=rng.choice(["ok", "low", "high"]),
         target_feasible=rng.choice([None, True, True, False]),
@@ -214,6 +239,11 @@ def random_view(rng: random.Random, number: int) -> QueryView:
         backlog_seconds=maybe(rng.uniform(0, 900)),
         history=points,
         held=rng.random() < 0.2,
+        manual_limit=rng.choice([None, None, None, 500, 12_345]),
+        mode=rng.choice(["on", "on", "dry-run", "off"]),
+        held_by=maybe(random_order(rng)),
+        mode_by=maybe(random_order(rng)),
+        estimated_time_to_consume_seconds=maybe(9.0),
         sources=[
             made.source(
                 n,
@@ -221,6 +251,7 @@ def random_view(rng: random.Random, number: int) -> QueryView:
                 limit=maybe(20_000),
                 limit_known=rng.random() < 0.8,
                 granted=maybe(rng.choice([20_000, 30_000])),
+                would_be=maybe(rng.choice([20_000, 171_000])),
                 unit=rng.choice(["rows", "files", "bytes", None]),
                 control=rng.choice(["live", "advice", "none", "?"]),
             )
@@ -267,6 +298,55 @@ def test_page_and_terminal_tell_alike(call: Callable[..., Any]) -> None:
     given = [[json.loads(msgspec.json.encode(source)), plain(view)] for source, view in pairs]
     assert call("flow.js", "sourceTone", *given) == [source_tone(*pair) for pair in pairs]
     assert call("flow.js", "limitText", *given) == [limit_text(*pair) for pair in pairs]
+
+
+def test_page_and_terminal_say_alike_who_steers_and_what_to_do(call: Callable[..., Any]) -> None:
+    rng = random.Random(13)
+    views = [random_view(rng, n) for n in range(150)]
+    said = call("steer.js", "steered", *[[plain(view), made.NOW] for view in views])
+    assert [[(one["said"], one["verb"]) for one in found] for found in said] == [
+        [(one.said, one.verb) for one in steered(view, made.NOW)] for view in views
+    ]
+    assert call("card.js", "spiralWords", *[[plain(view)] for view in views]) == [
+        spiral_words(view) for view in views
+    ]
+    levels = [level.name for level in words().levels]
+    assert call("steer.js", "standsStill", *[[name] for name in levels]) == [
+        stands_still(name) for name in levels
+    ]
+    pairs = [(view, name) for view in views[:40] for name in levels]
+    found = call("steer.js", "runbookOf", *[[plain(view), name] for view, name in pairs])
+    assert found == [runbook_of(view, name) for view, name in pairs]
+    assert {level.runbook for level in words().levels if level.runbook} <= set(runbooks.names())
+    assert all(level.runbook for level in words().levels if level.tone == "high")
+
+
+COMMANDS = [
+    (("orders", "enrich", "http://127.0.0.1:9655"), "weir release orders/enrich"),
+    (
+        ("or ders", "it's", "https://weir.example:80/a b"),
+        """weir release 'or ders/it'"'"'s' --url 'https://weir.example:80/a b'""",
+    ),
+    (("shop", "a/b", "http://127.0.0.1:9655"), "weir release shop/a/b"),
+    (("$(reboot)", "`x`;", "http://127.0.0.1:9655"), "weir release '$(reboot)/`x`;'"),
+    (("sl/ash", "x", "http://127.0.0.1:9655"), None),
+    (("shop", "nightly*", "http://127.0.0.1:9655"), None),
+    (("--url", "x", "http://127.0.0.1:9655"), None),
+    (("shop", "two\nlines", "http://127.0.0.1:9655"), None),
+    (("shop", "\ufffd~0a1b2c3d", "http://127.0.0.1:9655"), None),
+    (("shop", "", "http://127.0.0.1:9655"), None),
+]
+
+
+def test_commands_are_fit_for_a_shell_or_not_shown(call: Callable[..., Any]) -> None:
+    wanted = [text for _, text in COMMANDS]
+    views = [(made.view(query, application), url) for (application, query, url), _ in COMMANDS]
+    assert [command("release", view, url) for view, url in views] == wanted
+    given = [["release", plain(view), url] for view, url in views]
+    assert call("steer.js", "command", *given) == wanted
+    for (application, query, _), text in COMMANDS:
+        if text is not None:
+            assert shlex.split(text)[2] == f"{application}/{query}"
 
 
 DESCRIPTIONS = {

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.browser
 
+HUNG = "/#clicks/sessions"
 ORDER = [
     "hung",
     "failed",
@@ -73,7 +74,7 @@ def test_worst_first_and_clean(open_page: Callable[..., Watched], fleet: FleetSe
     page = watched.page
     page.wait_for_selector('.query[data-level="ended"]')
     assert levels(page) == ORDER
-    assert page.locator(".query[data-open=yes]").count() == 1, "the worst query is open at first"
+    assert page.locator(".query[data-open=yes]").count() == 0, "of many the list is worth more"
     page.wait_for_timeout(2500)
     assert fleet.polls >= 2, "the page asks again by itself"
     watched.assert_clean(fleet.url)
@@ -145,7 +146,7 @@ def test_pointing_at_a_plot_reads_that_batch(open_page: Callable[..., Watched]) 
 def test_a_hung_batch_grows_old_on_screen(
     open_page: Callable[..., Watched], fleet: FleetServer
 ) -> None:
-    watched = open_page()
+    watched = open_page(HUNG)
     page = watched.page
     age = page.locator('.query[data-level="hung"] .alarm .age')
     age.wait_for()
@@ -162,6 +163,147 @@ def test_a_hung_batch_grows_old_on_screen(
     assert "Batch 913 has been running for" in text
     assert "Past the deadline of 1 min." in text
     assert page.title() == "(6) Weir", "queries in red are counted in the title"
+    watched.assert_clean(fleet.url)
+
+
+@pytest.mark.parametrize(("number", "opened"), [(1, 1), (2, 2), (3, 1), (5, 1), (6, 0)])
+def test_how_many_open_by_themselves(
+    open_page: Callable[..., Watched], fleet: FleetServer, number: int, opened: int
+) -> None:
+    fleet.show(made.everything()[-number:])
+    page = open_page(height=2600).page
+    page.wait_for_selector('.query[data-level="hung"]')
+    assert page.locator(".query[data-open=yes]").count() == opened
+
+
+def test_where_no_batch_ends_nothing_looks_fine(
+    open_page: Callable[..., Watched], fleet: FleetServer
+) -> None:
+    last = made.NOW - 252.0
+    fleet.show(
+        [made.hung(), made.failed(), *(v for v in made.everything() if v.query == "heatmap")]
+    )
+    watched = open_page(height=2600)
+    page = watched.page
+    row = open_query(page, "sessions")
+    assert row.locator(".row .cell-rates .cell-main").inner_text() == "3.9k → –"
+    assert row.locator(".row .cell-batch .cell-rest").inner_text() == "/ 5 s · running"
+    assert "…" not in row.locator(".row").inner_text()
+    assert row.locator(".box.sink").get_attribute("data-tone") == "idle"
+    assert "nothing new" in row.locator(".box.sink").inner_text()
+    assert re.search(r"last 12k rows, 4 min \d+ s ago", row.locator(".box.sink").inner_text())
+    assert row.locator(".links.out").inner_text().startswith("–")
+    assert row.locator('[data-plot="rate"] .plot-now').inner_text() == "–"
+    span = row.locator('[data-plot="rate"] svg').evaluate(
+        "s => [Number(s.dataset.from), Number(s.dataset.to)]"
+    )
+    ends = [float(x) for x in re.findall(
+        r"H([\d.]+)", row.locator('[data-plot="rate"] path.line').get_attribute("d"))]  # fmt: skip
+    share = (last - span[0]) / (span[1] - span[0])
+    assert max(ends) == pytest.approx(1000 * share, abs=2), "the line ends with the last commit"
+    for name in ("sessions", "to-warehouse", "heatmap"):
+        row = open_query(page, name)
+        assert "present capacity" not in row.inner_text()
+        assert "can be kept" not in row.inner_text()
+        assert "consumed in" not in row.inner_text()
+        assert "As of the last batch" in row.inner_text()
+    assert row.locator(".row .cell-rates .cell-main").inner_text() == "– → –"
+    assert "last known: busy" in row.inner_text()
+    watched.assert_clean(fleet.url)
+
+
+def test_trouble_leads_to_its_runbook(
+    open_page: Callable[..., Watched], fleet: FleetServer
+) -> None:
+    books = {
+        "sessions": "WeirBatchHung",
+        "to-warehouse": "WeirQueryGone",
+        "scores": "WeirSpiral",
+        "heatmap": "WeirQueryGone",
+        "enrich": "WeirNeedsCapacity",
+        "slow-state": "WeirTargetInfeasible",
+        "audit": "WeirFallingBehind",
+    }
+    fleet.show([v for v in made.everything() if v.query in {*books, "dedupe"}])
+    watched = open_page(height=2600)
+    page = watched.page
+    for query, book in books.items():
+        link = open_query(page, query).locator(".alarm a")
+        assert link.get_attribute("href") == f"runbooks/{book}"
+    assert open_query(page, "dedupe").locator(".alarm").count() == 0, "it is being worked off"
+    watched.assert_clean(fleet.url)
+    with page.context.expect_page() as opened:
+        open_query(page, "sessions").locator(".alarm a").click()
+    opened.value.wait_for_selector("h1")
+    assert opened.value.locator("h1").inner_text() == "WeirBatchHung"
+
+
+def test_a_spiral_shows_its_evidence_and_the_order_that_lets_weir_act(
+    open_page: Callable[..., Watched], fleet: FleetServer
+) -> None:
+    fleet.show([made.spiralling()])
+    watched = open_page(height=1200)
+    page = watched.page
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    row = open_query(page, "ranks")
+    alarm = row.locator(".alarm").inner_text()
+    assert "Batches took 9.1 s, now take 55 s; the next passes the deadline of 60 s;" in alarm
+    said = row.locator(".steering").inner_text()
+    assert "Dry run: Weir decides and shows what it would do, and changes nothing." in said
+    typed = f"weir mode on games/ranks --url {fleet.url}"
+    assert row.locator(".steering code").inner_text() == typed
+    row.locator(".steering .copy").click()
+    page.wait_for_function("() => document.querySelector('#spoken').textContent === 'Copied.'")
+    assert page.evaluate("navigator.clipboard.readText()") == typed
+    watched.assert_clean(fleet.url)
+
+
+def test_without_a_clipboard_the_command_is_marked(
+    open_page: Callable[..., Watched], fleet: FleetServer
+) -> None:
+    fleet.show([made.spiralling()])
+    page = open_page(height=1200).page
+    row = open_query(page, "ranks")
+    page.evaluate("Object.defineProperty(navigator, 'clipboard', { value: undefined })")
+    row.locator(".steering .copy").click()
+    page.wait_for_function("() => String(getSelection()).startsWith('weir mode on games/ranks')")
+
+
+def test_who_holds_it_and_why(open_page: Callable[..., Watched], fleet: FleetServer) -> None:
+    held = [v for v in made.everything() if v.held or v.manual_limit]
+    fleet.show([*held, made.view("unknown", "shop", held=True)])
+    page = open_page(height=2600).page
+    said = open_query(page, "enrich-eu").locator(".steering").inner_text()
+    assert "Held by kim (10.0.3.7) 2 h ago: deploy." in said
+    assert f"weir release orders/enrich-eu --url {fleet.url}" in said
+    badge = page.locator('.badge[data-badge="hold"]').first
+    assert re.fullmatch(r"kim \(10.0.3.7\), \d\d:\d\d:\d\d: deploy", badge.get_attribute("title"))
+    said = open_query(page, "fraud").locator(".steering").inner_text()
+    assert re.match(r"Limited to 8k rows by lee 4 min( \d+ s)? ago\.", said)
+    assert "Held by an operator." in open_query(page, "unknown").locator(".steering").inner_text()
+
+
+def test_dry_run_draws_what_is_in_force_and_apart_what_would_be(
+    open_page: Callable[..., Watched], fleet: FleetServer
+) -> None:
+    fleet.show([made.dry_run()])
+    watched = open_page(height=1200)
+    row = open_query(watched.page, "loads")
+    assert row.locator(".row .cell-limit").inner_text().split() == ["12k", "would", "be", "171k"]
+    assert "limit 12k rows, would be 171k" in row.locator(".box.source").inner_text()
+    plot = row.locator('[data-plot="limit"]')
+    assert plot.locator(".plot-now").inner_text() == "12k rows"
+    assert plot.locator(".legend").inner_text().split() == ["in", "force", "would", "be", "171k"]
+    assert plot.locator("svg").get_attribute("aria-label").endswith("would be 171k rows")
+    force = plot.locator("path.line:not(.would-be)").get_attribute("d")
+    assert len(set(re.findall(r"V([\d.]+)", force))) == 1, "what is in force never moved"
+    assert len(set(re.findall(r"V([\d.]+)", plot.locator("path.would-be").get_attribute("d")))) > 3
+    assert plot.locator("path.credit").count() == 0, "nothing is credited"
+    badge = row.locator(".decisions .badge")
+    assert badge.inner_text() == "not acted on"
+    gap = badge.evaluate("b => b.getBoundingClientRect().left - b.previousElementSibling"
+                         ".getBoundingClientRect().right")  # fmt: skip
+    assert gap > 3
     watched.assert_clean(fleet.url)
 
 
@@ -218,7 +360,7 @@ def test_hostile_names_are_only_text(open_page: Callable[..., Watched], fleet: F
 def test_the_agent_gone_is_said_and_seen(
     open_page: Callable[..., Watched], fleet: FleetServer
 ) -> None:
-    watched = open_page()
+    watched = open_page(HUNG)
     page = watched.page
     page.wait_for_selector(".query")
     fleet.status = 500
@@ -273,6 +415,7 @@ def test_without_queries_it_tells_the_line_to_add(
     text = watched.page.locator(".empty").inner_text()
     assert "from spark_listener import attach\nattach(spark)" in text
     assert f"WEIR_AGENT_URL={fleet.url}" in text
+    assert "Scala or Java, or a job that nobody may change: weir agent --event-log-dirs" in text
     watched.assert_clean(fleet.url)
     fleet.show(made.everything())
     watched.page.wait_for_selector(".query", timeout=10_000)
@@ -396,7 +539,7 @@ def test_every_text_has_enough_contrast(open_page: Callable[..., Watched], dark:
 def test_dark_is_dark(open_page: Callable[..., Watched]) -> None:
     seen = []
     for dark in (False, True):
-        page = open_page(dark=dark).page
+        page = open_page(HUNG, dark=dark).page
         page.wait_for_selector(".alarm")
         seen.append(
             page.evaluate(
@@ -410,10 +553,10 @@ def test_dark_is_dark(open_page: Callable[..., Watched]) -> None:
 
 def test_motion_only_where_wanted(open_page: Callable[..., Watched]) -> None:
     moving = "getComputedStyle(document.querySelector('.alarm')).animationName"
-    page = open_page().page
+    page = open_page(HUNG).page
     page.wait_for_selector(".alarm")
     assert page.evaluate(moving) == "breathe"
-    page = open_page(still=True).page
+    page = open_page(HUNG, still=True).page
     page.wait_for_selector(".alarm")
     assert page.evaluate(moving) == "none"
 

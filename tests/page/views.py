@@ -14,6 +14,7 @@ from agent.core.judgement import (
     FailureView,
     LimitView,
     OperatorView,
+    OrderView,
     Point,
     QueryView,
     SourceView,
@@ -354,6 +355,85 @@ def pressured(**changes: Any) -> QueryView:
     return view("dedupe", "clicks", **{**given, **changes})
 
 
+def spiralling(**changes: Any) -> QueryView:
+    """Batches that grow, without a limit and with nobody allowed to set one."""
+    seconds = [9.0, 9.4, 8.8, 9.1, 11.0, 16.0, 24.0, 37.0, 55.0]
+    ends = [sum(seconds[n + 1 :]) + 1.2 for n in range(len(seconds))]
+    given: dict[str, Any] = {
+        "mode": "dry-run",
+        "state": "busy",
+        "pressure": "low",
+        "batch_seconds": 55.0,
+        "backlog_rows": 2_000_000.0,
+        "backlog_seconds": 56.0,
+        "estimated_time_to_consume_seconds": None,
+        "required_capacity_ratio": 0.8,
+        "limit": LimitView("rows", None, 171_000, "lower", True),
+        "spiral": SpiralView(
+            "spiralling",
+            2.31,
+            1.0,
+            "batches took 9.1 s, now take 55 s; the next passes the deadline of 60 s; 40,000 rows "
+            "arrive per second, and the gain is 2.31: from 1 on each batch makes the next one "
+            "longer",
+            1,
+        ),
+        "history": [
+            msgspec.structs.replace(
+                point(age, took, int(40_000 * took), 36_000.0 * took, None, limited=False),
+                would_be_limit=None if n < 4 else 171_000,
+            )
+            for n, (age, took) in enumerate(zip(ends, seconds, strict=True))
+        ],
+        "sources": [
+            source(backlog=2_000_000, limit=None, configured=None, would_be=171_000, rows=2_200_000)
+        ],
+        "arrival_rows_per_second": 40_000.0,
+        "processed_rows_per_second": 40_000.0,
+        "batch_rows": 2_200_000,
+    }
+    return view("ranks", "games", **{**given, **changes})
+
+
+def dry_run(**changes: Any) -> QueryView:
+    """A configured limit in force, and one fourteen times as large that Weir would set."""
+    history = [
+        msgspec.structs.replace(
+            point(300 - 2.6 * n, 2.5, 12_000, 90_000.0 + 2_000 * n, 12_000, credit=171_000.0),
+            would_be_limit=None if n < 9 else min(171_000, 24_000 * 2 ** ((n - 9) // 6)),
+        )
+        for n in range(115)
+    ]
+    given: dict[str, Any] = {
+        "mode": "dry-run",
+        "mode_by": OrderView(NOW - 900, "kim (10.0.3.7)", "mode dry-run", "first look"),
+        "state": "backpressured",
+        "pressure": "high",
+        "pressure_ratio": 0.95,
+        "batch_seconds": 2.5,
+        "backlog_rows": 320_000.0,
+        "backlog_seconds": 66.0,
+        "estimated_time_to_consume_seconds": None,
+        "limit": LimitView("rows", 12_000, 171_000, "raise", True),
+        "history": history,
+        "sources": [source(backlog=320_000, limit=12_000, configured=12_000, would_be=171_000)],
+        "decisions": [
+            Decision(
+                NOW - 100,
+                30,
+                0,
+                "rows",
+                12_000,
+                171_000,
+                "raise",
+                False,
+                "12,000 rows took 2.5 s; model: 2.4 s + 1 s per 80,000 rows; wants 171,000 rows",
+            )
+        ],
+    }
+    return view("loads", "shop", **{**given, **changes})
+
+
 def everything() -> list[QueryView]:
     """One of each, the worst last."""
     growing = [point(300 - 5 * n, 4.0, 5_000, 2_000.0 + 700 * n, 20_000) for n in range(60)]
@@ -380,13 +460,19 @@ def everything() -> list[QueryView]:
             mode="dry-run",
             history=[point(3000 - 300 * n, 2.0, 500, 0.0, None, limited=False) for n in range(9)],
         ),
-        view("enrich-eu", "orders", held=True),
+        view(
+            "enrich-eu",
+            "orders",
+            held=True,
+            held_by=OrderView(NOW - 7_200, "kim (10.0.3.7)", "hold", "deploy"),
+        ),
         view(
             "fraud",
             "payments",
             pressure="low",
             pressure_ratio=0.31,
             manual_limit=8_000,
+            held_by=OrderView(NOW - 240, "lee", "limit 8000 rows", ""),
             limit=LimitView("rows", 8_000, 8_000, "manual", True),
         ),
         view("late-joins", "payments", batch_seconds=11.8, running_seconds=13.0),
@@ -417,7 +503,17 @@ def everything() -> list[QueryView]:
             running_seconds=None,
             last_event_time=NOW - 46.0,
         ),
-        view("scores", "ads", spiral=SpiralView("timing_out", 1.7, 2.4), pressure="high"),
+        view(
+            "scores",
+            "ads",
+            spiral=SpiralView(
+                "timing_out",
+                1.7,
+                2.4,
+                "batch 7 was begun 3 times and not committed, twice past its time",
+            ),
+            pressure="high",
+        ),
         failed(),
         hung(),
     ]
@@ -465,6 +561,7 @@ def answer(views: list[QueryView], *, now: float = NOW, history: int = 120) -> b
             "time": now,
             "agent": {
                 "version": "0.1.0",
+                "mode": "on",
                 "started_time": now - 86_400.0,
                 "queries": len(views),
                 "max_queries": 2_000,

@@ -12,6 +12,7 @@ from agent.export.terminal.cells import STYLES, Align, begin, crop, fit, name, t
 from agent.export.terminal.detail import batch_now, batch_spark
 from agent.export.terminal.format import UNKNOWN, count, duration
 from agent.export.terminal.order import Entry, batch_tone
+from agent.export.terminal.steer import stands_still
 from agent.export.terminal.words import words
 
 if TYPE_CHECKING:
@@ -123,7 +124,7 @@ def _backlog_cell(entry: Entry, width: int) -> Text:
 
 def _batch_cell(entry: Entry, width: int) -> Text:
     seconds, running = batch_now(entry.view)
-    text = fit(_compact(seconds) + ("…" if running else ""), width, "right")
+    text = fit(_compact(seconds) + ("+" if running else ""), width, "right")
     if not entry.view.up:
         return Text(text, "bright_black")
     tone = "high" if running and entry.level.name == "hung" else batch_tone(seconds, entry.view)
@@ -141,6 +142,8 @@ def _limit_cell(entry: Entry, width: int) -> Text:
         first = next(iter(entry.view.sources), None)
         unlimited = first is not None and first.limit_known and first.limit is None
         return _plain("none" if unlimited else UNKNOWN, width, entry)
+    if entry.view.mode == "dry-run":  # the mark beside the name says it; no arrow: nothing moves
+        return _plain(now, width, entry)
     if limit.next is not None and limit.next != limit.current and entry.view.up:
         return _plain(f"{now} → {count(limit.next)}", width, entry)
     return _plain(now, width, entry)
@@ -148,7 +151,10 @@ def _limit_cell(entry: Entry, width: int) -> Text:
 
 def _rate_cell(entry: Entry, width: int) -> Text:
     view = entry.view
-    both = f"{count(view.arrival_rows_per_second)} → {count(view.processed_rows_per_second)}"
+    # Where no batch ends nothing is processed; where nobody tells, arrivals are not known either.
+    arriving = view.arrival_rows_per_second if view.up else None
+    processed = None if stands_still(entry.level.name) else view.processed_rows_per_second
+    both = f"{count(arriving)} → {count(processed)}"
     return _plain(both, width, entry)
 
 

@@ -27,6 +27,7 @@ from agent.export.terminal.format import (
     rate,
 )
 from agent.export.terminal.order import Entry, batch_tone, shares
+from agent.export.terminal.steer import command, runbook_of, stands_still, steered
 from agent.export.terminal.words import words
 
 if TYPE_CHECKING:
@@ -42,10 +43,12 @@ _DESCRIPTION = re.compile(r"([\w.$]+?)(?:V2)?\[(.*)\]", re.ASCII | re.DOTALL)
 _SUBSCRIBE = re.compile(r"Subscribe(?:Pattern)?\[(.*)\]", re.DOTALL)
 
 
-def detail(entry: Entry, now: float, width: int, room: int, *, stretch: bool = True) -> list[Text]:
+def detail(
+    entry: Entry, now: float, width: int, room: int, *, url: str = "", stretch: bool = True
+) -> list[Text]:
     """The pane of one query, at most ``room`` lines, what matters most first.
 
-    With ``stretch`` the plots grow into what room is left.
+    ``url`` is the agent's. With ``stretch`` the plots grow into what room is left.
     """
     if room <= 0:
         return []
@@ -55,9 +58,13 @@ def detail(entry: Entry, now: float, width: int, room: int, *, stretch: bool = T
     title.append(f" of {name(view.application, 80)} ", "bright_black")
     title.append(f"{entry.level.symbol} {entry.level.label} ", STYLES[entry.level.tone])
     title.append("─" * max(0, width - title.cell_len), "bright_black")
-    before = [*_alarm(entry, now, width), *_flow(entry, now, width)]
+    before = [
+        *_alarm(entry, now, width, url),
+        *_steering(entry, now, width, url),
+        *_flow(entry, now, width),
+    ]
     after = [
-        *_capacity(view, width),
+        *_capacity(entry, now, width),
         *_decisions(view, now, width),
         *_checkpoint(view, width),
         *_missing(view, width),
@@ -66,10 +73,10 @@ def detail(entry: Entry, now: float, width: int, room: int, *, stretch: bool = T
     tall = 1 + min(_TALLEST_PLOT - 1, max(0, spare) // _PLOTS)
     if len(view.history) < _LEAST_POINTS:
         tall = 1
-    return [title, *before, *_plots(view, width, tall), *after][:room]
+    return [title, *before, *_plots(entry, width, tall), *after][:room]
 
 
-def _alarm(entry: Entry, now: float, width: int) -> list[Text]:
+def _alarm(entry: Entry, now: float, width: int, url: str) -> list[Text]:
     view = entry.view
     style = STYLES[entry.level.tone]
     said: list[str] = []
@@ -95,12 +102,53 @@ def _alarm(entry: Entry, now: float, width: int) -> list[Text]:
             f"No word from the driver{since}. It was killed, or it cannot reach this agent."
         )
     if view.spiral.phase in ("spiralling", "timing_out", "dead"):
-        said.append(
-            f"Checkpoint spiral: {words().spirals[view.spiral.phase]}. Loop gain "
-            f"{count(view.spiral.gain)}, rows attempted for each row committed "
-            f"{count(view.spiral.replay_amplification)}."
-        )
-    return [Text(f" {line}", style) for text in said for line in wrap(text, width - 2)]
+        phase = words().spirals[view.spiral.phase]
+        said.append(f"Checkpoint spiral: {phase}. {spiral_words(view)}".rstrip())
+    if entry.level.name == "overloaded":
+        said.append(" ".join(capacity_words(view)[:-1]))
+    book = runbook_of(view, entry.level.name)
+    if book is not None and not said:
+        said.append(f"{_upper(entry.level.means)}.")
+    drawn = [Text(f" {line}", style) for text in said for line in wrap(text, width - 2)]
+    if book is not None and url:
+        line = begin(" What to do: ", "bold")
+        drawn.append(line.append(f"{name(url, 100)}/runbooks/{book}", "cyan underline"))
+    return drawn
+
+
+def spiral_words(view: QueryView) -> str:
+    """What shows the spiral, with its figures."""
+    spiral = view.spiral
+    said = [f"{_upper(name(spiral.evidence, 400))}."] if spiral.evidence else []
+    if spiral.phase != "spiralling" and spiral.gain is not None:
+        said.append(f"Loop gain {count(spiral.gain)}.")
+    if spiral.replay_amplification > 1:
+        again = count(spiral.replay_amplification)
+        said.append(f"{again} rows were attempted for each row committed.")
+    return " ".join(said)
+
+
+def _upper(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _steering(entry: Entry, now: float, width: int, url: str) -> list[Text]:
+    """Who holds it, or keeps Weir from acting, why, and the command that ends it."""
+    view = entry.view
+    if entry.level.name == "ended":
+        return []
+    drawn: list[Text] = []
+    for one in steered(view, now):
+        lines = [Text(f" {line}", "yellow") for line in wrap(name(one.said, 400), width - 2)]
+        typed = command(one.verb, view, url) if url and view.up and view.control == "live" else None
+        if typed is not None:
+            said = Text.assemble((f" {words().steered[one.verb]} ", ""), (typed, "bold"))
+            if lines[-1].cell_len + said.cell_len <= width:
+                lines[-1].append_text(said)
+            else:
+                lines.append(said)
+        drawn += lines
+    return drawn
 
 
 def describe(description: str) -> tuple[str, str]:
@@ -142,6 +190,9 @@ def limit_text(source: SourceView, view: QueryView) -> str:
         now = "no limit"
     else:
         now = f"limit {count(source.limit) if changes else quantity(source.limit, source.unit)}"
+    would_be = source.would_be not in (None, source.limit)
+    if view.mode == "dry-run" and would_be and not changes:
+        return f"{now}, would be {count(source.would_be)}"
     return f"{now} → {quantity(source.granted, source.unit)}" if changes else now
 
 
@@ -168,7 +219,7 @@ def _flow(entry: Entry, now: float, width: int) -> list[Text]:
         )
         line.append(f"  {fit(waiting, 19)}", "" if tone in ("ok", "idle") else STYLES[tone])
         line.append(f" {limit_text(source, view)}")
-        if source.arrival_rows_per_second is not None:
+        if view.up and source.arrival_rows_per_second is not None:
             line.append(f"  {rate(source.arrival_rows_per_second)}", "bright_black")
         drawn.append(line)
     if len(view.sources) > len(sources):
@@ -178,6 +229,8 @@ def _flow(entry: Entry, now: float, width: int) -> list[Text]:
     query = begin(" └▶ ", "bright_black")
     style = STYLES[entry.level.tone]
     query.append(f"{entry.level.symbol} ", style)
+    if entry.level.name == "lost":
+        query.append("last known: ", style)
     query.append(words().states.get(view.state, view.state), f"{style} bold")
     if view.up and view.running_seconds is not None:
         query.append(f", batch {view.running_batch_id} for {duration(view.running_seconds)}")
@@ -203,43 +256,51 @@ def _flow(entry: Entry, now: float, width: int) -> list[Text]:
     drawn.append(query)
     kind, short = describe(view.sink or "sink unknown")
     broken = view.failure is not None and view.failure.cause == "external_sink"
-    tone = "high" if broken else "ok" if view.up else "idle"
+    still = stands_still(entry.level.name)
+    tone = "high" if broken else "idle" if still else "ok"
     sink = begin("    └▶ ", "bright_black")
     sink.append(f"{_SYMBOLS[tone]} ", STYLES[tone])
     sink.append(name(f"{short} ({kind})" if kind else short, 60), "bold")
-    sink.append(
-        f"  {rate(view.processed_rows_per_second)}, "
-        f"{quantity(view.batch_rows, 'rows')} in the last batch"
-    )
+    rows = quantity(view.batch_rows, "rows")
+    if still and view.last_progress_time is not None:
+        sink.append(f"  last {rows} {duration(now - view.last_progress_time)} ago")
+    else:
+        sink.append(f"  {rate(view.processed_rows_per_second)}, {rows} in the last batch")
     drawn.append(sink)
     return drawn
 
 
-def _plots(view: QueryView, width: int, tall: int) -> list[Text]:
+def _plots(entry: Entry, width: int, tall: int) -> list[Text]:
     """Batch time, backlog and limit, each ``tall`` lines high; figures beside the last line."""
+    view = entry.view
     room = max(10, min(60, width - 48, len(view.history) + 1))
     seconds, running = batch_now(view)
     batch = Text().append(f"{duration(seconds)}{' and running' if running else ''}", "bold")
     batch.append(f", target {duration(view.target_seconds)}")
     if view.deadline_seconds is not None:
         batch.append(f", deadline {duration(view.deadline_seconds)}")
-    waiting = [*(point.backlog_rows for point in view.history), view.backlog_rows]
+    waiting = [point.backlog_rows for point in view.history]
+    if view.up:
+        waiting.append(view.backlog_rows)
     backlog = Text().append(quantity(view.backlog_rows, "rows"), "bold")
     if view.backlog_seconds is not None:
         backlog.append(f", {duration(view.backlog_seconds)} behind")
-    if view.estimated_time_to_consume_seconds and view.backlog_rows:
+    consumed = not stands_still(entry.level.name) and view.estimated_time_to_consume_seconds
+    if consumed and view.backlog_rows:
         backlog.append(f", consumed in {duration(view.estimated_time_to_consume_seconds)}")
     unit = view.limit.unit or "rows"
     steps: list[float | None] = [point.limit for point in view.history]
-    steps.append(view.limit.current)
+    if view.up:
+        steps.append(view.limit.current)
     unlimited = any(s.limit_known and s.limit is None for s in view.sources)
     now = "no limit" if unlimited else UNKNOWN
     if view.limit.current is not None:
         now = quantity(view.limit.current, unit)
     limit = Text().append(now, "bold")
-    if view.limit.next is not None and view.limit.next != view.limit.current:
-        limit.append(f" → {quantity(view.limit.next, unit)}")
-    for source in view.sources[:1]:
+    if view.limit.next is not None and view.limit.next != view.limit.current and view.up:
+        arrow = ", would be" if view.mode == "dry-run" else " →"
+        limit.append(f"{arrow} {quantity(view.limit.next, unit)}")
+    for source in view.sources[:1] if view.mode == "on" else []:
         if source.exclusive_rows is not None or source.floating_rows is not None:
             own, shared = count(source.exclusive_rows), count(source.floating_rows)
             limit.append(f", credit {own} own + {shared} shared")
@@ -292,10 +353,18 @@ def capacity_words(view: QueryView) -> list[str]:
     return said
 
 
-def _capacity(view: QueryView, width: int) -> list[Text]:
+def _capacity(entry: Entry, now: float, width: int) -> list[Text]:
+    view = entry.view
     over = view.required_capacity_ratio is not None and view.required_capacity_ratio > 1
     style = STYLES["high"] if over else STYLES["low"] if view.target_feasible is False else ""
-    said = [Text(f" {line}", style) for line in wrap(" ".join(capacity_words(view)), width - 2)]
+    told = capacity_words(view)
+    if entry.level.name == "overloaded":
+        told = told[-1:]  # the alarm says the rest
+    if stands_still(entry.level.name):
+        style, told = "bright_black", ["No batch has ended."]
+        if view.last_progress_time is not None:
+            told = [f"As of the last batch, {duration(now - view.last_progress_time)} ago:"]
+    said = [Text(f" {line}", style) for line in wrap(" ".join(told), width - 2)]
     figures = begin(" capacity ", "bright_black")
     figures.append(
         f"{rate(view.throughput_rows_per_second)} throughput, "

@@ -28,6 +28,7 @@ Sort = Literal["worst", "backlog", "batch", "rate", "name"]
 SORTS: Final[tuple[Sort, ...]] = ("worst", "backlog", "batch", "rate", "name")
 #: Between two answers a running batch grows older by at most this: then the answer is late.
 MOST_AGING_SECONDS: Final = 10.0
+_TWO_ROWS_HEIGHT: Final = 16
 
 
 class Selection(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,7 +93,10 @@ def lines(
     """The frame's lines."""
     snapshot = aged(snapshot, now)
     entries = arrange(snapshot, selection)
-    top = [_head(snapshot, now, selection, width), _levels(snapshot, width)]
+    top = [
+        _head(snapshot, now, selection, width),
+        *_levels(snapshot, width, 0 if selection.help else height),
+    ]
     if snapshot.lost_since_time is not None:
         top.append(_lost(snapshot))
     foot = _foot(selection, width)
@@ -103,7 +107,9 @@ def lines(
         middle = _nothing(snapshot, selection, width)
     else:
         at = next((n for n, e in enumerate(entries) if e.key == selection.key), 0)
-        middle = _body(entries, at, now, alone=selection.open, width=width, room=room)
+        middle = _body(
+            entries, at, now, alone=selection.open, width=width, room=room, url=snapshot.url
+        )
     middle = middle[:room] + [Text() for _ in range(room - len(middle))]
     return [crop(line, width) for line in [*top, *middle, foot]][:height]
 
@@ -150,29 +156,39 @@ def _head(snapshot: Snapshot, now: float, selection: Selection, width: int) -> T
 
 def _modes(snapshot: Snapshot) -> str:
     modes = Counter(view.mode for view in snapshot.views)
-    if not modes:
-        return UNKNOWN
     said = {"dry-run": "dry run"}
+    if not modes:
+        return said.get(snapshot.mode, name(snapshot.mode, 20)) if snapshot.mode else UNKNOWN
     if len(modes) == 1:
         only = next(iter(modes))
         return said.get(only, only)
     return ", ".join(f"{said.get(mode, mode)} {number}" for mode, number in modes.items())
 
 
-def _levels(snapshot: Snapshot, width: int) -> Text:
-    """How many queries are how bad; in words as far as they fit."""
+def _levels(snapshot: Snapshot, width: int, height: int) -> list[Text]:
+    """How many queries are how bad; in words as far as they fit, the red ones' first."""
     found = Counter(entry.level.name for entry in worst_first(snapshot.views))
-    line = Text()
-    for tones in (("high", "low", "ok", "idle"), ("high", "low"), ("high",), ()):
-        line = Text()
-        for level in words().levels:
-            if found[level.name]:
-                label = f" {level.label}" if level.tone in tones else ""
-                text = f" {level.symbol} {found[level.name]}{label} "
-                line.append(text, STYLES[level.tone])
-        if line.cell_len <= width:
-            break
-    return line
+    shown = [(level, found[level.name]) for level in words().levels if found[level.name]]
+    each = [(f" {lv.symbol} {n} {lv.label} ", STYLES[lv.tone]) for lv, n in shown]
+    red = [part for part, (lv, _) in zip(each, shown, strict=True) if lv.tone == "high"]
+    sums = [
+        (f" {symbol} {sum(n for lv, n in shown if lv.tone == tone)} {word} ", STYLES[tone])
+        for tone, symbol, word in (("low", "◆", "amber"), ("ok", "●", "ok"), ("idle", "○", "idle"))
+        if any(lv.tone == tone for lv, _ in shown)
+    ]
+    lines = _rows_of(each, width)
+    if len(lines) > 1:
+        lines = _rows_of([*red, *sums], width)
+    return lines[: 2 if height >= _TWO_ROWS_HEIGHT else 1] or [Text()]
+
+
+def _rows_of(parts: list[tuple[str, str]], width: int) -> list[Text]:
+    lines: list[Text] = []
+    for text, style in parts:
+        if not lines or lines[-1].cell_len + len(text) > width:
+            lines.append(Text())
+        lines[-1].append(text, style)
+    return lines
 
 
 def _lost(snapshot: Snapshot) -> Text:
@@ -213,7 +229,11 @@ def _help(room: int) -> list[Text]:
         ("p", "pause the picture"),
         ("?", "this page"),
     )
-    page = [Text(), *[Text.assemble((f"  {k:<11}", "bold"), d) for k, d in keys], Text()]
+    page = [Text(), *[Text.assemble((f"  {k:<11}", "bold"), d) for k, d in keys]]
+    page += [
+        Text.assemble(("  12s+       ", "bold"), "a batch that has run for 12 s and still runs"),
+        Text(),
+    ]
     # The legend goes first where the screen is too low for both.
     for level in words().levels:
         line = Text.assemble((f"  {level.symbol} {level.label:<16}", STYLES[level.tone]))
@@ -233,6 +253,17 @@ def _nothing(snapshot: Snapshot, selection: Selection, width: int) -> list[Text]
         *[Text(f"  {line}") for line in wrap(said, width - 4)],
         Text(),
         *[Text(f"    {line}", "bold") for line in code],
+        Text(),
+        Text(f"  with WEIR_AGENT_URL={name(snapshot.url, 100)} in the job's environment."),
+        Text(),
+        *[
+            Text(f"  {line}")
+            for line in wrap(
+                "Scala or Java, or a job that nobody may change: weir agent --event-log-dirs DIR "
+                "follows its Spark event log.",
+                width - 4,
+            )
+        ],
     ]
 
 
@@ -240,11 +271,18 @@ def _nothing(snapshot: Snapshot, selection: Selection, width: int) -> list[Text]
 
 
 def _body(
-    entries: list[Entry], at: int, now: float, *, alone: bool, width: int, room: int
+    entries: list[Entry],
+    at: int,
+    now: float,
+    *,
+    alone: bool,
+    width: int,
+    room: int,
+    url: str,
 ) -> list[Text]:
     if alone:
-        return detail(entries[at], now, width, room)
-    wanted = detail(entries[at], now, width, 100, stretch=False)
+        return detail(entries[at], now, width, room, url=url)
+    wanted = detail(entries[at], now, width, 100, url=url, stretch=False)
     # At least half of the screen for the list, as far as it needs it; a pane below 6 lines says
     # too little to be worth its place.
     rows = min(len(entries), max(room // 2 - 1, room - 1 - len(wanted)))
@@ -259,4 +297,4 @@ def _body(
         row(entries[n], columns, chosen=n == at)
         for n in range(first, min(first + rows, len(entries)))
     ]
-    return listed + detail(entries[at], now, width, room - len(listed))
+    return listed + detail(entries[at], now, width, room - len(listed), url=url)

@@ -18,6 +18,7 @@ class NotAnAgent(ValueError):  # noqa: N818 - what it says of the other side
 
 class _Agent(msgspec.Struct, frozen=True):
     version: str = ""
+    mode: str = ""
     labels: dict[str, str] = {}
 
 
@@ -33,6 +34,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     time: float
     views: list[QueryView]
     version: str = ""
+    mode: str = ""  # what new queries start with; empty: not told
     labels: dict[str, str] = {}
     url: str = ""
     lost_since_time: float | None = None  # this machine's clock; None while the agent answers
@@ -53,6 +55,7 @@ def read_answer(answer: Mapping[str, Any], *, url: str = "") -> Snapshot:
         time=read.time,
         views=read.queries,
         version=read.agent.version,
+        mode=read.agent.mode,
         labels=read.agent.labels,
         url=url,
     )

@@ -19,6 +19,7 @@ class Level(msgspec.Struct, frozen=True):
     tone: Tone
     symbol: str
     means: str
+    runbook: str = ""
 
 
 class Words(msgspec.Struct, frozen=True):
@@ -30,6 +31,7 @@ class Words(msgspec.Struct, frozen=True):
     controls: dict[str, str]
     causes: dict[str, str]
     spirals: dict[str, str]
+    steered: dict[str, str]
     capacity: dict[str, str]
 
 

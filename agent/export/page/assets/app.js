@@ -9,6 +9,7 @@ import words from "./words.js";
 
 const ORDER_HELD_SECONDS = 4; // rows don't move under a hand that is about to click
 const STALE_SECONDS = 10;
+const MOST_OPENING_ONE = 5; // queries
 
 const state = {
   answer: null, // the agent's last answer
@@ -94,15 +95,17 @@ function take(answer, details) {
   if (first) openAtFirst();
 }
 
-// At first: what the address names, else the worst query; all where there are few.
+// At first: what the address names; all where there are few, else the worst; none of many, whose
+// list is worth more than one of them.
 function openAtFirst() {
   const named = keyOfHash();
   if (named !== null) {
     openNamed(named);
     return;
   }
-  const few = state.entries.length <= 2 ? state.entries.length : 1;
-  for (const entry of state.entries.slice(0, few)) state.open.add(entry.key);
+  const number = state.entries.length;
+  const opened = number <= 2 ? number : number <= MOST_OPENING_ONE ? 1 : 0;
+  for (const entry of state.entries.slice(0, opened)) state.open.add(entry.key);
 }
 
 // ---- drawing -----------------------------------------------------------------------------------
@@ -139,7 +142,7 @@ function header() {
           "label",
           { class: "filter" },
           h("span", { class: "unseen" }, "Filter queries"),
-          h("input", { type: "search", id: "filter", placeholder: "Filter  /", autocomplete: "off", spellcheck: "false", value: state.filter }),
+          h("input", { type: "search", id: "filter", placeholder: "Filter (press /)", autocomplete: "off", spellcheck: "false", value: state.filter }),
         ),
       connection(),
     ),
@@ -245,6 +248,7 @@ function empty() {
     h("p", null, "Add this to a PySpark job, and its streaming queries appear here within seconds:"),
     h("pre", { tabindex: "0", "aria-label": "Code to add to a job" }, h("code", null, code)),
     h("p", null, "The job finds this agent by ", h("code", null, `WEIR_AGENT_URL=${location.origin}`), " in its environment, or by ", h("code", null, "spark.weir.agent.url"), " in its Spark configuration."),
+    h("p", null, "Scala or Java, or a job that nobody may change: ", h("code", null, "weir agent --event-log-dirs DIR"), " follows its Spark event log."),
   );
 }
 
@@ -309,6 +313,20 @@ function keyOfHash() {
   return location.hash.length > 1 ? location.hash.slice(1) : null;
 }
 
+// The clipboard is there on https and on this machine only; else the command is marked, to be copied.
+async function copy(button) {
+  const code = button.parentElement.querySelector("code");
+  try {
+    await navigator.clipboard.writeText(button.dataset.text);
+    say("Copied.");
+    button.dataset.done = "yes";
+    setTimeout(() => delete button.dataset.done, 2000);
+  } catch {
+    getSelection().selectAllChildren(code);
+    say("The command is marked: copy it.");
+  }
+}
+
 function openNamed(key) {
   const entry = state.entries.find((one) => one.key === key);
   if (entry === undefined) {
@@ -335,6 +353,7 @@ document.addEventListener("click", (event) => {
   if (action === null) return;
   const name = action.dataset.action;
   if (name === "retry") ask();
+  if (name === "copy") copy(action);
   if (name === "show-all") {
     state.filter = "";
     state.onlyLevel = null;

@@ -4,7 +4,8 @@ import { h } from "./dom.js";
 import { clock, count, duration, isKnown, quantity, rate, visible } from "./format.js";
 import { flow } from "./flow.js";
 import { level } from "./order.js";
-import { areaPath, bar, batchBar, batchTone, horizontal, linePath, niceMaximum, plot, sparkline, stepPath, timeSpan, within } from "./plot.js";
+import { areaPath, bar, batchBar, batchTone, horizontal, linePath, niceMaximum, plot, runsPath, sparkline, stepPath, timeSpan, within } from "./plot.js";
+import { command, runbookOf, standsStill, steered } from "./steer.js";
 import words from "./words.js";
 
 // `entry` is one of order.worstFirst; `now` the agent's time in epoch seconds; `hover` a time or null.
@@ -32,7 +33,7 @@ export function card(entry, { now, open, hover }) {
       ),
       h("span", { class: "cell cell-spark" }, sparkline(view, now)),
       backlogCell(view),
-      cell("in → out", "rates", `${count(view.arrival_rows_per_second)} → ${count(view.processed_rows_per_second)}`, "rows/s"),
+      ratesCell(view, entry.level),
       batchCell(view),
       limitCell(view),
       h("span", { class: "fold", "aria-hidden": "true" }),
@@ -75,6 +76,13 @@ function backlogCell(view) {
   return cell("backlog", "backlog", count(view.backlog_rows), behind);
 }
 
+// Where no batch ends nothing is processed; where nobody tells, what arrives is not known either.
+function ratesCell(view, levelName) {
+  const arriving = view.up ? view.arrival_rows_per_second : null;
+  const processed = standsStill(levelName) ? null : view.processed_rows_per_second;
+  return cell("in → out", "rates", `${count(arriving)} → ${count(processed)}`, "rows/s");
+}
+
 function batchCell(view) {
   const running = view.up && isKnown(view.running_seconds);
   const seconds = running && view.running_seconds > (view.batch_seconds ?? 0) ? view.running_seconds : view.batch_seconds;
@@ -83,8 +91,8 @@ function batchCell(view) {
     "span",
     { class: "cell cell-batch", "data-tone": tone },
     h("span", { class: "cell-label" }, "batch / target"),
-    h("span", { class: "cell-main" }, `${duration(seconds)}${running && seconds === view.running_seconds ? "…" : ""}`),
-    h("span", { class: "cell-rest" }, ` / ${duration(view.target_seconds)}`),
+    h("span", { class: "cell-main" }, duration(seconds)),
+    h("span", { class: "cell-rest" }, ` / ${duration(view.target_seconds)}${running && seconds === view.running_seconds ? " · running" : ""}`),
   );
 }
 
@@ -96,21 +104,26 @@ function limitCell(view) {
     return cell("limit", "limit", unlimited ? "none" : "–", view.control === "live" ? "" : (words.controls[view.control] ?? ""));
   }
   const now = current === null ? "none" : count(current);
+  if (view.mode === "dry-run" && next !== current) return cell("limit", "limit", now, `would be ${next === null ? "none" : count(next)}`);
   return cell("limit", "limit", next !== null && next !== current ? `${now} → ${count(next)}` : now, unit ?? "");
 }
 
 function badges(view) {
   const list = [];
   if (view.mode !== "on") list.push(["mode", view.mode === "dry-run" ? "dry run" : "off", "what Weir may do with this query"]);
-  if (view.held) list.push(["hold", "hold", "an operator holds the limit where it is"]);
-  if (isKnown(view.manual_limit)) list.push(["manual", `by hand: ${count(view.manual_limit)}`, "an operator set the limit"]);
+  if (view.held) list.push(["hold", "hold", orderTitle(view.held_by) ?? "an operator holds the limit where it is"]);
+  if (isKnown(view.manual_limit)) list.push(["manual", `by hand: ${count(view.manual_limit)}`, orderTitle(view.held_by) ?? "an operator set the limit"]);
   if (view.control !== "live") list.push(["control", words.controls[view.control] ?? visible(view.control, 20), "whether the limit can be changed while the query runs"]);
   return h("span", { class: "badges" }, list.map(([kind, text, title]) => h("span", { class: "badge", "data-badge": kind, title, key: kind }, text)));
 }
 
+function orderTitle(order) {
+  return order ? `${visible(order.who, 60)}, ${clock(order.time)}${order.reason ? `: ${visible(order.reason, 200)}` : ""}` : null;
+}
+
 function detail(entry, now, hover, key) {
   const { view } = entry;
-  return [alarm(entry, now), flow(view, entry.level, now, key), plots(view, now, hover), h("div", { class: "panels", key: "panels" }, decisions(view, now), capacity(view), checkpoint(view)), operators(view), waits(view), advice(view), findings(view), missing(view), facts(view, now)];
+  return [alarm(entry, now), steering(entry, now), flow(view, entry.level, now, key), plots(view, now, hover, entry.level), h("div", { class: "panels", key: "panels" }, decisions(view, now), capacity(entry, now), checkpoint(view)), operators(view), waits(view), advice(view), findings(view), missing(view), facts(view, now)];
 }
 
 function alarm(entry, now) {
@@ -127,15 +140,51 @@ function alarm(entry, now) {
   }
   if (view.failure !== null) lines.push([h("strong", null, `Ended by ${words.causes[view.failure.cause] ?? "an unknown cause"}: `), h("bdi", null, visible(view.failure.evidence, 600))]);
   if (entry.level === "lost") lines.push(["No word from the driver", isKnown(view.last_event_time) ? ` since ${clock(view.last_event_time)} (${duration(now - view.last_event_time)}). ` : ". ", "It was killed, or it cannot reach this agent. The figures below are the last ones known."]);
-  if (["spiralling", "timing_out", "dead"].includes(view.spiral.phase)) lines.push([h("strong", null, `Checkpoint spiral: ${words.spirals[view.spiral.phase]}. `), `Loop gain ${count(view.spiral.gain)}; rows attempted for each row committed: ${count(view.spiral.replay_amplification)}.`]);
+  if (["spiralling", "timing_out", "dead"].includes(view.spiral.phase)) lines.push([h("strong", null, `Checkpoint spiral: ${words.spirals[view.spiral.phase]}. `), spiralWords(view)]);
+  if (entry.level === "overloaded") lines.push([h("strong", null, capacityWords(view)[0]), ` ${capacityWords(view).slice(1, -1).join(" ")}`]);
+  const book = runbookOf(view, entry.level);
+  if (lines.length === 0 && book !== null) lines.push([`${upper(level(entry.level).means)}.`]);
   if (lines.length === 0) return null;
-  return h("div", { class: "alarm", "data-tone": level(entry.level).tone, key: "alarm" }, lines.map((line, index) => h("p", { key: index }, line)));
+  return h(
+    "div",
+    { class: "alarm", "data-tone": level(entry.level).tone, key: "alarm" },
+    lines.map((line, index) => h("p", { key: index }, line)),
+    book !== null && h("p", { class: "todo", key: "todo" }, h("a", { href: `runbooks/${book}`, target: "_blank", rel: "noopener" }, "What to do"), h("span", { class: "muted" }, ` ${book}`)),
+  );
 }
 
-function plots(view, now, hover) {
+function upper(text) {
+  return text.charAt(0).toUpperCase() + text.slice(1);
+}
+
+// What shows the spiral, with its figures.
+export function spiralWords(view) {
+  const { evidence, phase, gain, replay_amplification: again } = view.spiral;
+  const said = evidence ? [`${upper(visible(evidence, 400))}.`] : [];
+  if (phase !== "spiralling" && isKnown(gain)) said.push(`Loop gain ${count(gain)}.`);
+  if (again > 1) said.push(`${count(again)} rows were attempted for each row committed.`);
+  return said.join(" ");
+}
+
+// Who holds it, or keeps Weir from acting, why, and the command that ends it.
+function steering(entry, now) {
+  const { view, key } = entry;
+  const list = steered(view, now);
+  if (list.length === 0 || entry.level === "ended") return null;
+  return h(
+    "div",
+    { class: "steering", key: "steering" },
+    list.map(({ said, verb }) => {
+      const typed = view.up && view.control === "live" ? command(verb, view, new URL(".", location.href).href.replace(/\/$/, "")) : null;
+      return h("p", { key: verb }, h("bdi", null, said), typed !== null && h("span", { class: "to-end" }, h("span", null, words.steered[verb]), h("code", { class: "command" }, typed), h("button", { type: "button", class: "quiet copy", "data-action": "copy", "data-text": typed, id: `${domId(key)}-copy-${verb.replace(" ", "-")}`, title: "Copy the command" }, "Copy")));
+    }),
+  );
+}
+
+function plots(view, now, hover, levelName) {
   const span = timeSpan(view.history, now);
   const points = within(view.history, span);
-  return h("section", { class: "plots", "aria-label": "The last minutes", key: "plots" }, batchPlot(view, points, span, now, hover), backlogPlot(view, points, span, hover), limitPlot(view, points, span, hover), ratePlot(view, points, span, hover));
+  return h("section", { class: "plots", "aria-label": "The last minutes", key: "plots" }, batchPlot(view, points, span, now, hover), backlogPlot(view, points, span, hover, levelName), limitPlot(view, points, span, hover), ratePlot(view, points, span, hover, levelName));
 }
 
 // The batch that was running at the time pointed at, else the next one to end.
@@ -186,11 +235,11 @@ function batchPlot(view, points, span, now, hover) {
   });
 }
 
-function backlogPlot(view, points, span, hover) {
+function backlogPlot(view, points, span, hover, levelName) {
   const backlog = values(points, (point) => point.backlog_rows);
   const top = niceMaximum(1.08 * highest(backlog, [view.backlog_rows ?? 0]));
   const pairs = points.map((point) => [point.time, point.backlog_rows]);
-  if (isKnown(view.backlog_rows)) pairs.push([span.to, view.backlog_rows]);
+  if (view.up && isKnown(view.backlog_rows)) pairs.push([span.to, view.backlog_rows]);
   const at = hover === null ? null : pointAt(points, hover);
   return plot({
     name: "backlog",
@@ -201,52 +250,69 @@ function backlogPlot(view, points, span, hover) {
     top,
     format: count,
     hover,
-    legend: isKnown(view.estimated_time_to_consume_seconds) && view.backlog_rows > 0 ? `consumed in ${duration(view.estimated_time_to_consume_seconds)}` : null,
+    legend: !standsStill(levelName) && isKnown(view.estimated_time_to_consume_seconds) && view.backlog_rows > 0 ? `consumed in ${duration(view.estimated_time_to_consume_seconds)}` : null,
     marks: (x, y) => [h("path", { class: "area", d: areaPath(pairs, x, y) }), h("path", { class: "line", d: linePath(pairs, x, y) })],
   });
 }
 
+// In force, and dotted what the source is credited; in dry-run, dashed, what the limit would be.
 function limitPlot(view, points, span, hover) {
   const unit = view.limit.unit;
+  const word = unit ?? "rows";
+  const dry = view.mode === "dry-run";
+  const end = view.up ? span.to : (points[points.length - 1]?.time ?? span.to);
   const limits = points.map((point) => [point.time, point.limit]);
-  if (isKnown(view.limit.current)) limits.push([span.to, view.limit.current]);
+  const wouldBe = points.map((point) => [point.time, point.would_be_limit ?? null]);
+  if (view.up && isKnown(view.limit.current)) limits.push([span.to, view.limit.current]);
   const credit = points.map((point) => [point.time, point.credit_rows]);
-  const inRows = unit === null || unit === "rows"; // credit is in rows: on one scale only with rows
+  const inRows = !dry && (unit === null || unit === "rows"); // credit is in rows: on one scale only with rows
   const known = values(points, (point) => point.limit);
-  const top = niceMaximum(1.08 * highest(known, [view.limit.current ?? 0], inRows ? values(points, (point) => point.credit_rows) : []));
+  const decided = values(points, (point) => point.would_be_limit);
+  const top = niceMaximum(1.08 * highest(known, decided, [view.limit.current ?? 0], inRows ? values(points, (point) => point.credit_rows) : []));
   const at = hover === null ? null : pointAt(points, hover);
+  const last = points[points.length - 1];
   const unlimited = view.sources.some((source) => source.limit_known && source.limit === null);
-  const creditNow = at !== null ? at.credit_rows : (points[points.length - 1]?.credit_rows ?? null);
+  const creditNow = (at ?? last)?.credit_rows ?? null;
+  const wouldBeNow = at !== null ? (at.would_be_limit ?? null) : view.limit.next;
+  const now = at !== null ? at.limit : view.limit.current;
+  const second = decided.length > 0 ? h("span", { class: "key would-be-key" }, `would be ${count(wouldBeNow)}`) : inRows && isKnown(creditNow) ? h("span", { class: "key credit-key" }, `credit ${quantity(creditNow, "rows")}`) : null;
   return plot({
     name: "limit",
-    title: "Limit and credit",
-    readout: at === null && view.limit.current === null && unlimited ? "no limit" : quantity(at !== null ? at.limit : view.limit.current, unit ?? "rows"),
-    summary: spoken("Limit", known, (value) => quantity(value, unit ?? "rows"), isKnown(creditNow) ? `, credit ${quantity(creditNow, "rows")}` : ""),
+    title: inRows && isKnown(creditNow) ? "Limit and credit" : "Limit",
+    readout: now === null && unlimited ? "no limit" : quantity(now, word),
+    summary: spoken("Limit", known, (value) => quantity(value, word), decided.length > 0 ? `, would be ${quantity(wouldBeNow, word)}` : isKnown(creditNow) ? `, credit ${quantity(creditNow, "rows")}` : ""),
     span,
     top,
-    format: (value) => quantity(value, unit ?? "rows"),
+    format: (value) => quantity(value, word),
     hover,
-    legend: [h("span", { class: "key limit-key" }, "limit"), h("span", { class: "key credit-key" }, `credit ${quantity(creditNow, "rows")}`)],
-    marks: (x, y) => [inRows && h("path", { class: "line credit", d: stepPath(credit, x, y, span.to) }), h("path", { class: "line", d: stepPath(limits, x, y, span.to) })],
+    legend: [h("span", { class: "key limit-key" }, "in force"), second],
+    marks: (x, y) => [
+      inRows && h("path", { class: "line credit", d: stepPath(credit, x, y, end) }),
+      decided.length > 0 && h("path", { class: "line would-be", d: stepPath(wouldBe, x, y, end) }),
+      h("path", { class: "line", d: stepPath(limits, x, y, end) }),
+    ],
   });
 }
 
-function ratePlot(view, points, span, hover) {
+// Rows over seconds of each batch, from its start to its end: between batches nothing is processed.
+function ratePlot(view, points, span, hover, levelName) {
   const speed = (point) => (isKnown(point.batch_seconds) && point.batch_seconds > 0 ? point.rows / point.batch_seconds : null);
   const speeds = values(points, speed);
-  const top = niceMaximum(1.08 * highest(speeds, [view.arrival_rows_per_second ?? 0]));
+  const arriving = view.up ? view.arrival_rows_per_second : null;
+  const top = niceMaximum(1.08 * highest(speeds, [arriving ?? 0]));
   const at = hover === null ? null : pointAt(points, hover);
+  const runs = points.map((point) => [point.time - (point.batch_seconds ?? 0), point.time, speed(point)]);
   return plot({
     name: "rate",
     title: "Processed",
-    readout: rate(at !== null ? speed(at) : view.processed_rows_per_second),
-    summary: spoken("Processed rows per second", speeds, count, isKnown(view.arrival_rows_per_second) ? `, arriving ${rate(view.arrival_rows_per_second)}` : ""),
+    readout: rate(at !== null ? speed(at) : standsStill(levelName) ? null : view.processed_rows_per_second),
+    summary: spoken("Processed rows per second", speeds, count, isKnown(arriving) ? `, arriving ${rate(arriving)}` : ""),
     span,
     top,
     format: count,
     hover,
-    legend: isKnown(view.arrival_rows_per_second) ? h("span", { class: "key target-key" }, `arriving ${count(view.arrival_rows_per_second)}`) : null,
-    marks: (x, y) => [h("path", { class: "line", d: stepPath(points.map((point) => [point.time, speed(point)]), x, y, span.to) }), horizontal(y, view.arrival_rows_per_second, top, "target")],
+    legend: isKnown(arriving) ? h("span", { class: "key target-key" }, `arriving ${count(arriving)}`) : null,
+    marks: (x, y) => [h("path", { class: "line", d: runsPath(runs, x, y, span) }), horizontal(y, arriving, top, "target")],
   });
 }
 
@@ -306,21 +372,24 @@ export function capacityWords(view) {
   return said;
 }
 
-function capacity(view) {
-  const tone = isKnown(view.required_capacity_ratio) && view.required_capacity_ratio > 1 ? "high" : view.target_feasible === false ? "low" : null;
+function capacity(entry, now) {
+  const { view } = entry;
+  const still = standsStill(entry.level);
+  const tone = still ? null : isKnown(view.required_capacity_ratio) && view.required_capacity_ratio > 1 ? "high" : view.target_feasible === false ? "low" : null;
+  const said = entry.level === "overloaded" ? capacityWords(view).slice(-1) : capacityWords(view); // the alarm says the rest
   const main = view.sources.filter((source) => isKnown(source.exclusive_rows) || isKnown(source.floating_rows));
   return h(
     "section",
     { class: "panel", key: "capacity" },
     h("h3", null, "Capacity"),
-    h("p", { class: "said", "data-tone": tone }, capacityWords(view).join(" ")),
+    still ? h("p", { class: "muted" }, isKnown(view.last_progress_time) ? `As of the last batch, ${duration(Math.max(0, now - view.last_progress_time))} ago.` : "No batch has ended.") : h("p", { class: "said", "data-tone": tone }, said.join(" ")),
     figures([
       ["throughput", rate(view.throughput_rows_per_second)],
       ["fixed cost of a batch", duration(view.fixed_cost_seconds)],
-      ["time to consume", duration(view.estimated_time_to_consume_seconds)],
+      still ? null : ["time to consume", duration(view.estimated_time_to_consume_seconds)],
       ["lag", `${view.lag_state === "UNKNOWN" ? "unknown" : view.lag_state}${isKnown(view.backlog_seconds) ? `, ${duration(view.backlog_seconds)} behind` : ""}`],
       isKnown(view.watermark_lag_seconds) ? ["watermark lag", duration(view.watermark_lag_seconds)] : null,
-      ...main.map((source) => [`credit${view.sources.length > 1 ? ` of source ${source.index}` : ""}`, `${count(source.exclusive_rows)} own + ${count(source.floating_rows)} shared`]),
+      ...(view.mode === "on" ? main : []).map((source) => [`credit${view.sources.length > 1 ? ` of source ${source.index}` : ""}`, `${count(source.exclusive_rows)} own + ${count(source.floating_rows)} shared`]),
     ]),
   );
 }

@@ -3,6 +3,7 @@
 import { h } from "./dom.js";
 import { count, duration, isKnown, percent, quantity, rate, visible } from "./format.js";
 import { level, shares } from "./order.js";
+import { standsStill } from "./steer.js";
 import words from "./words.js";
 
 const SHOWN_SOURCES = 6;
@@ -55,8 +56,8 @@ export function flow(view, levelName, nowSeconds, key) {
     ),
     links(sources, tones, rows, view),
     queryBox(view, levelName, nowSeconds, key),
-    outLink(view),
-    sinkBox(view),
+    outLink(view, levelName),
+    sinkBox(view, levelName, nowSeconds),
   );
 }
 
@@ -72,7 +73,7 @@ function sourceBox(source, tone, view) {
       "div",
       { class: "box-head" },
       h("span", { class: "kind" }, kind ? `${visible(kind, 24)} source` : "Source"),
-      h("span", { class: "tone-word" }, TONE_WORDS[tone]),
+      h("span", { class: "tone-word" }, view.up ? TONE_WORDS[tone] : "not read"),
     ),
     h("bdi", { class: "box-name" }, visible(name, 120)),
     h("div", { class: "box-line strong" }, waiting),
@@ -87,6 +88,7 @@ export function limitText(source, view) {
   if (view.up && isKnown(source.granted) && source.granted !== source.limit) {
     return `${source.limit === null ? now : `limit ${count(source.limit)}`} → ${quantity(source.granted, source.unit)}`;
   }
+  if (view.mode === "dry-run" && source.would_be !== undefined && source.would_be !== null && source.would_be !== source.limit) return `${now}, would be ${count(source.would_be)}`;
   return now;
 }
 
@@ -114,12 +116,12 @@ function links(sources, tones, rows, view) {
       h(
         "div",
         { class: "wire-label", "--row": index, key: `label-${source.index}` },
-        isKnown(source.arrival_rows_per_second) ? rate(source.arrival_rows_per_second) : "rate unknown",
+        view.up && isKnown(source.arrival_rows_per_second) ? rate(source.arrival_rows_per_second) : view.up ? "rate unknown" : "–",
         h("span", { class: "unseen" }, " arriving"),
       ),
     ),
     h("div", { class: "arrow-head", "aria-hidden": "true" }),
-    isKnown(view.arrival_rows_per_second) && sources.length > 1
+    view.up && isKnown(view.arrival_rows_per_second) && sources.length > 1
       ? h("div", { class: "wire-sum" }, `${rate(view.arrival_rows_per_second)} in all`)
       : null,
   );
@@ -138,8 +140,8 @@ function queryBox(view, levelName, nowSeconds) {
       h("span", { class: "kind" }, "Query"),
       h("span", { class: "tone-word" }, h("span", { class: "symbol", "aria-hidden": "true" }, symbol), ` ${label}`),
     ),
-    h("div", { class: "box-line strong" }, `${words.states[view.state] ?? view.state}${running ? `, batch ${view.running_batch_id ?? ""}` : ""}`),
-    shareBar(part),
+    h("div", { class: "box-line strong" }, `${levelName === "lost" ? "last known: " : ""}${words.states[view.state] ?? view.state}${running ? `, batch ${view.running_batch_id ?? ""}` : ""}`),
+    view.up ? shareBar(part) : null,
     h(
       "div",
       { class: "box-line" },
@@ -166,7 +168,8 @@ function shareBar(part) {
   );
 }
 
-function outLink(view) {
+function outLink(view, levelName) {
+  const processed = standsStill(levelName) ? null : view.processed_rows_per_second;
   return h(
     "div",
     { class: "links out" },
@@ -178,22 +181,26 @@ function outLink(view) {
     h(
       "div",
       { class: "wire-label", "--row": 0 },
-      isKnown(view.processed_rows_per_second) ? rate(view.processed_rows_per_second) : "rate unknown",
+      isKnown(processed) ? rate(processed) : standsStill(levelName) ? "–" : "rate unknown",
       h("span", { class: "unseen" }, " processed"),
     ),
     h("div", { class: "arrow-head", "aria-hidden": "true" }),
   );
 }
 
-function sinkBox(view) {
+// Its tone is of what reaches it: where no batch ends, nothing does.
+function sinkBox(view, levelName, nowSeconds) {
   const { kind, name } = describe(view.sink || "sink unknown");
   const broken = view.failure !== null && view.failure.cause === "external_sink";
+  const still = standsStill(levelName);
+  const word = broken ? "failed" : levelName === "hung" ? "nothing new" : levelName === "lost" ? "unknown" : still ? "ended" : "ok";
+  const ago = still && isKnown(view.last_progress_time) ? `, ${duration(Math.max(0, nowSeconds - view.last_progress_time))} ago` : "";
   return h(
     "div",
-    { class: "box sink", "data-tone": broken ? "high" : view.up ? "ok" : "idle", title: visible(view.sink, 500) },
-    h("div", { class: "box-head" }, h("span", { class: "kind" }, kind ? `${visible(kind, 24)} sink` : "Sink"), h("span", { class: "tone-word" }, broken ? "failed" : view.up ? "ok" : "ended")),
+    { class: "box sink", "data-tone": broken ? "high" : still ? "idle" : "ok", title: visible(view.sink, 500) },
+    h("div", { class: "box-head" }, h("span", { class: "kind" }, kind ? `${visible(kind, 24)} sink` : "Sink"), h("span", { class: "tone-word" }, word)),
     h("bdi", { class: "box-name" }, visible(name, 120)),
-    h("div", { class: "box-line strong" }, `${quantity(view.batch_rows, "rows")} in the last batch`),
+    h("div", { class: "box-line strong" }, ago ? `last ${quantity(view.batch_rows, "rows")}${ago}` : `${quantity(view.batch_rows, "rows")} in the last batch`),
     h("div", { class: "box-line" }, view.output_mode ? `output mode ${visible(view.output_mode, 20)}` : "output mode unknown"),
   );
 }

@@ -57,6 +57,20 @@ export function stepPath(pairs, x, y, end) {
   return open ? `${path}H${fixed(x(end))}` : path;
 }
 
+// A level line over each [from, to, value] within the span, joined where they follow closely.
+export function runsPath(runs, x, y, span) {
+  let path = "";
+  let end = null;
+  for (const [from, to, value] of runs) {
+    if (!isKnown(value) || to < span.from) continue;
+    const joined = end !== null && from - end < span.length / 100;
+    path += joined ? `H${fixed(x(from))}V${fixed(y(value))}` : `M${fixed(x(from))} ${fixed(y(value))}`;
+    path += `H${fixed(x(to))}`;
+    end = to;
+  }
+  return path;
+}
+
 // A straight line through [time, value]; null values break it.
 export function linePath(pairs, x, y) {
   let path = "";

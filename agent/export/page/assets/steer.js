@@ -1,0 +1,66 @@
+// Who steers a query by hand, what to do about it, and about trouble; in words and commands.
+// agent/export/terminal/steer.py says the same for the terminal, and a test holds the two together.
+
+import { duration, isKnown, quantity, visible } from "./format.js";
+import { level } from "./order.js";
+import words from "./words.js";
+
+const DEFAULT_HOST = "127.0.0.1:9655"; // where weir looks unless told
+const DEADLINE_SHARE = 0.8; // what the runbook calls near
+
+// At these levels no batch ends: what was counted per batch is no statement on now.
+export function standsStill(levelName) {
+  return ["hung", "failed", "lost", "ended"].includes(levelName);
+}
+
+// The alert whose runbook says what to do at a level; null where nothing need be done.
+export function runbookOf(view, levelName) {
+  if (levelName === "late") {
+    const seconds = Math.max(view.running_seconds ?? 0, view.batch_seconds ?? 0);
+    if (!isKnown(view.deadline_seconds) || seconds < DEADLINE_SHARE * view.deadline_seconds) return null;
+  }
+  // A limit that holds back a backlog which is being worked off does what it is for.
+  if (levelName === "pressured" && isKnown(view.estimated_time_to_consume_seconds)) return null;
+  return level(levelName).runbook ?? null;
+}
+
+// [{said, verb}]: each hand at the wheel, and the order that takes it off.
+export function steered(view, now) {
+  const list = [];
+  const held = by(view.held_by, now);
+  if (isKnown(view.manual_limit)) list.push({ said: fill(words.steered.manual, { limit: quantity(view.manual_limit, view.limit.unit), by: held }), verb: "release" });
+  else if (view.held) list.push({ said: fill(words.steered.held, { by: held }), verb: "release" });
+  if (view.mode !== "on") {
+    const set = view.mode_by ? ` ${fill(words.steered.set, { by: by(view.mode_by, now) })}` : "";
+    list.push({ said: `${words.steered[view.mode] ?? visible(view.mode, 20)}${set}`, verb: "mode on" });
+  }
+  return list;
+}
+
+function by(order, now) {
+  if (!order) return words.steered.by_hand;
+  const given = { who: visible(order.who, 60), ago: duration(Math.max(0, now - order.time)), why: visible(order.reason, 200) };
+  return fill(order.reason ? words.steered.by_why : words.steered.by, given).replace(/\.$/, "");
+}
+
+function fill(text, figures) {
+  return text.replace(/\{(\w+)\}/g, (_, name) => figures[name]);
+}
+
+// "weir mode on orders/enrich", fit for a shell; null where the name cannot be typed, or would be
+// taken for a pattern or for another name.
+export function command(verb, view, url) {
+  const { application, query } = view;
+  for (const name of [application, query]) {
+    if (name === "" || visible(name, 500) !== name || /[*?[\ufffd]/.test(name)) return null;
+  }
+  if (application.includes("/") || application.startsWith("-")) return null;
+  const { protocol, host, pathname } = new URL(url);
+  const usual = protocol === "http:" && host === DEFAULT_HOST && pathname === "/";
+  const to = usual ? "" : ` --url ${quoted(url)}`;
+  return `weir ${verb} ${quoted(`${application}/${query}`)}${to}`;
+}
+
+function quoted(text) {
+  return /^[A-Za-z0-9_@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", `'"'"'`)}'`;
+}
