@@ -17,6 +17,7 @@ from spark_listener.listener import CallbackTimes, RawListener
 from spark_listener.observer import Observer
 from spark_listener.outbox import Outbox
 from spark_listener.sender import LARGEST_EVENT_BYTES, Sender
+from spark_listener.wire import SILENT_SECONDS
 
 FLUSH_SECONDS: Final = 1.0
 _RESTORED_WITHIN_SECONDS: Final = 5.0
@@ -55,6 +56,7 @@ class _Driver:
         self._context = context
         self._gateway = context._gateway
         self._settings = settings
+        self._process_id = os.getpid()
         self.application_id = str(context.applicationId)
         self._application = {
             "id": self.application_id,
@@ -148,6 +150,11 @@ class _Driver:
         return False
 
     @property
+    def inherited(self) -> bool:
+        """True in a child that this process forked: threads and Spark are its parent's."""
+        return os.getpid() != self._process_id
+
+    @property
     def sessions(self) -> list[Any]:
         return [session for session, _ in self._listeners]
 
@@ -221,13 +228,16 @@ def _attach(spark: Any, arguments: dict[str, Any]) -> Attachment:
     context = spark.sparkContext
     if context._jsc is None:
         return _off("weir is off: the Spark session has been stopped")
-    conf = _conf(spark)
-    settings = resolve(arguments, conf, os.environ)
+    session = spark._jsparkSession
+    driver = _drivers.get(str(context.applicationId))
+    if driver is not None and driver.watches(session):
+        # weir-run comes here at each getOrCreate, in foreachBatch too: reading conf would cost it.
+        resolve(arguments, {}, {})
+        return Attachment(session, driver, "")
+    settings = resolve(arguments, _conf(spark), os.environ)
     if not settings.enabled:
         LOGGER.info("weir is off: enabled is false")
         return Attachment(None, None, "enabled is false")
-    session = spark._jsparkSession
-    driver = _drivers.get(str(context.applicationId))
     if driver is None:
         driver = _Driver(spark, settings)
         _drivers[driver.application_id] = driver
@@ -236,15 +246,21 @@ def _attach(spark: Any, arguments: dict[str, Any]) -> Attachment:
                 "token:plain",
                 f"weir: the token goes to {settings.agent_url} unencrypted; use https",
             )
-    if not driver.watches(session):
-        try:
-            driver.watch(session)
-        except Exception:
-            if not driver.sessions:
-                _drivers.pop(driver.application_id, None)
-                driver.close(ending=False)
-            raise
-        LOGGER.info("weir watches %s, agent %s", driver.application_id, settings.agent_url)
+        if settings.beats_rarely:
+            _complaints.warn(
+                "heartbeat:rare",
+                f"weir: heartbeat_seconds is {settings.heartbeat_seconds:g}, and an agent takes a "
+                f"driver for gone after its silent_seconds ({SILENT_SECONDS:g} by default): set "
+                "that to three times as much",
+            )
+    try:
+        driver.watch(session)
+    except Exception:
+        if not driver.sessions:
+            _drivers.pop(driver.application_id, None)
+            driver.close(ending=False)
+        raise
+    LOGGER.info("weir watches %s, agent %s", driver.application_id, settings.agent_url)
     return Attachment(session, driver, "")
 
 
@@ -278,10 +294,11 @@ def _same(one: Any, other: Any) -> bool:
 
 def _close_all() -> None:
     """At the interpreter's end: send what is left, touch the JVM no more."""
-    drivers, kept = list(_drivers.values()), _drivers
-    kept.clear()
-    for driver in drivers:
-        _close_quietly(driver)
+    # What is inherited is kept: letting go of it would tell the parent's JVM to do so.
+    for key, driver in list(_drivers.items()):
+        if not driver.inherited:
+            del _drivers[key]
+            _close_quietly(driver)
 
 
 def _close_quietly(driver: _Driver) -> None:

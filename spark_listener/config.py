@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
-from spark_listener.wire import HEARTBEAT_SECONDS
+from spark_listener.wire import HEARTBEAT_SECONDS, SILENT_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -64,6 +64,11 @@ class Settings:
     def secure(self) -> bool:
         """True where the agent is reached by TLS."""
         return self.agent_url.lower().startswith("https:")
+
+    @property
+    def beats_rarely(self) -> bool:
+        """True where one late heartbeat makes an agent take the driver for gone."""
+        return 2 * self.heartbeat_seconds > SILENT_SECONDS
 
     @property
     def exposes_token(self) -> bool:

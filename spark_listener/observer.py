@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 _TICK_SECONDS: Final = 0.5
 _GATE_TICK_SECONDS: Final = 0.005  # while a first batch is held
 _ADMITTED_WITHIN_SECONDS: Final = 0.2
+_FILES_WITHIN_SECONDS: Final = 0.5  # of all questions to the file sources of one round
 _LONGEST_TEXT: Final = 16_000
 _FORGOTTEN_AFTER_BEATS: Final = 12
 _LOST_AFTER: Final = 10  # failed rounds in a row before the JVM is given up
@@ -80,6 +81,7 @@ class Observer:
         self._quiesce: deque[tuple[Any, threading.Event]] = deque()
         self._ending = False
         self._failed_rounds = 0
+        self._files_seconds_left = _FILES_WITHIN_SECONDS
         self._next_heartbeat = time.monotonic()  # at once: it tells whether the agent is there
         self._answered = 0  # the highest number whose reply has been taken in
         self._sessions: list[Any] = []
@@ -170,7 +172,9 @@ class Observer:
             self._stopping.set()
             self._on_lost()
             return
+        self._files_seconds_left = _FILES_WITHIN_SECONDS
         for item in captured:
+            self._beat_if_due()  # however much there is to take in, the agent hears that we live
             self._guarded(f"a {item.kind} event", self._take, item)
         for reply in replies:
             self._answered = max(self._answered, reply.acknowledged)
@@ -178,9 +182,7 @@ class Observer:
         for run in list(self._runs.values()):
             self._guarded("a query's limits", self._steer, run)
         self._leave_sessions()
-        if time.monotonic() >= self._next_heartbeat:
-            self._next_heartbeat = time.monotonic() + self._settings.heartbeat_seconds
-            self._guarded("a heartbeat", self._heartbeat)
+        self._beat_if_due()
         if self._sender is not None:
             self._sender.cut_if_overdue()
 
@@ -452,18 +454,29 @@ class Observer:
             entry["observed_time"] = waiting.observed_time
         end = backlog.log_offset(said.get("endOffset"))
         if end is not None:
-            entry["admitted"] = self._files.admitted(
-                key,
-                backlog.log_offset(said.get("startOffset")),
-                end,
-                timeout_seconds=_ADMITTED_WITHIN_SECONDS,
-            )
+            start = backlog.log_offset(said.get("startOffset"))
+            entry["admitted"] = self._admitted(key, start, end)
+
+    def _admitted(self, key: tuple[str, int], start: int | None, end: int) -> int | None:
+        """Files of a batch; None where a slow listing stands before the answer for too long."""
+        patience = min(_ADMITTED_WITHIN_SECONDS, self._files_seconds_left)
+        if patience <= 0.0:
+            return None
+        begun = time.monotonic()
+        admitted = self._files.admitted(key, start, end, timeout_seconds=patience)
+        self._files_seconds_left -= time.monotonic() - begun
+        return admitted
 
     # -- heartbeats -----------------------------------------------------------------------------
 
+    def _beat_if_due(self) -> None:
+        if time.monotonic() >= self._next_heartbeat:
+            self._next_heartbeat = time.monotonic() + self._settings.heartbeat_seconds
+            self._guarded("a heartbeat", self._heartbeat)
+
     def _heartbeat(self) -> None:
         queries: list[dict[str, Any]] = []
-        failures = 0
+        unanswered = 0
         for run in list(self._runs.values()):
             try:
                 if not run.query.active():
@@ -474,10 +487,13 @@ class Observer:
                     continue
                 queries.append(self._pulse(run))
             except Exception as error:
-                failures += 1
                 self._complaints.error("a query's heartbeat", error)
+                if _unanswered(error):
+                    unanswered += 1
+                else:  # this Spark hides what we ask for: the query lives all the same
+                    queries.append(_bare_pulse(run.query))
         self._outbox.put("heartbeat", format_time(time.time()), _json({"queries": queries}))
-        self._failed_rounds = self._failed_rounds + 1 if failures and not queries else 0
+        self._failed_rounds = self._failed_rounds + 1 if unanswered and not queries else 0
         if self._failed_rounds >= _LOST_AFTER:
             self._complaints.warn("lost", "weir: Spark's JVM does not answer any more; stopping")
             self._end_all([])
@@ -490,13 +506,29 @@ class Observer:
         if running.started_epoch_seconds is not None:
             seconds = round(max(0.0, time.time() - running.started_epoch_seconds), 3)
         return {
-            "id": run.query.id,
-            "runId": run.query.run_id,
-            "name": run.query.name,
+            **_bare_pulse(run.query),
             "batchId": running.batch_id if running.batch_id >= 0 else None,
             "running_seconds": seconds,
             "limits": self._entries(run),
         }
+
+
+def _bare_pulse(query: Query) -> dict[str, Any]:
+    return {
+        "id": query.id,
+        "runId": query.run_id,
+        "name": query.name,
+        "batchId": None,
+        "running_seconds": None,
+    }
+
+
+def _unanswered(error: Exception) -> bool:
+    """Whether py4j got no answer from the JVM; an error that the JVM tells comes with a trace."""
+    from py4j.protocol import Py4JError, Py4JNetworkError
+
+    bare = type(error) is Py4JError and "Trace:" not in str(error)
+    return bare or isinstance(error, (Py4JNetworkError, OSError))
 
 
 def _pinned(gateway: Any) -> bool:

@@ -171,9 +171,9 @@ class Query:
         active = bool(execution.status().isTriggerActive())
         started: int | None = None
         if self.abilities.context:
-            context = execution.getLatestExecutionContext()
-            batch_id = int(context.batchId())
-            if active:
+            context = execution.getLatestExecutionContext()  # null until the first is made
+            batch_id = -1 if context is None else int(context.batchId())
+            if active and context is not None:
                 started = int(context.currentTriggerStartTimestamp())
         else:
             batch_id = int(execution.currentBatchId()) if self.abilities.batch_id else -1

@@ -11,6 +11,8 @@ from typing import Any, Final, Literal, TypedDict
 
 EVENTS_PATH: Final = "/v1/events"
 HEARTBEAT_SECONDS: Final = 5.0
+#: An agent's default: a driver that it has not heard of for so long is gone.
+SILENT_SECONDS: Final = 15.0
 MAX_EVENTS_PER_REQUEST: Final = 500
 MAX_REQUEST_BYTES: Final = 8 * 1024 * 1024
 

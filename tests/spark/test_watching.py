@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import spark_listener
+from spark_listener import attachment
 from tests.spark.conftest import ROWS_PER_FILE, eventually, in_force, progresses
 
 if TYPE_CHECKING:
@@ -142,6 +143,24 @@ def test_attaching_twice_is_attaching_once(
     batches = [event["body"]["batchId"] for event in progresses(agent, query)]
     assert batches == [0, 1, 2]
     assert len({request["listener"]["instance"] for request in agent.requests}) == 1
+
+
+def test_attaching_an_attached_session_reads_no_configuration(
+    agent: Any, attached: Any, spark: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """weir-run does so at each getOrCreate, be it once a batch."""
+    attached(agent)
+    read: list[Any] = []
+    real = attachment._conf
+    monkeypatch.setattr(attachment, "_conf", lambda one: read.append(one) or real(one))
+    assert spark_listener.attach(spark).active
+    assert spark_listener.attach(spark, heartbeat_seconds=3.0).active
+    assert read == []
+    refused = spark_listener.attach(spark, heartbeat_secods=3.0)
+    assert "heartbeat_secods" in refused.reason
+    other = spark.newSession()
+    assert spark_listener.attach(other).active
+    assert read == [other]
 
 
 def test_sessions_of_one_application_share_one_sender(

@@ -1,0 +1,50 @@
+"""The interpreter's end: what a driver's own process does then, and a forked child does not."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+JOB = """
+import os, sys
+from spark_listener import attachment
+
+class Driver(attachment._Driver):
+    def __init__(self):
+        self._process_id = os.getpid()
+
+    def close(self, *, ending):
+        os.write(1, f"closed by {'parent' if os.getpid() == parent else 'child'}\\n".encode())
+
+parent = os.getpid()
+attachment._drivers["app-1"] = Driver()
+child = os.fork()
+if child == 0:
+    if sys.argv[1] == "attaches":
+        attachment._drivers["app-2"] = Driver()
+    sys.exit(0)
+os.waitpid(child, 0)
+os.write(1, b"waited\\n")
+"""
+
+
+def run(*arguments: str) -> list[str]:
+    done = subprocess.run(
+        [sys.executable, "-c", JOB, *arguments],
+        capture_output=True,
+        check=True,
+        text=True,
+        timeout=120,
+        cwd=Path(__file__).parents[2],
+    )
+    assert done.stderr == ""
+    return done.stdout.splitlines()
+
+
+def test_a_forked_child_that_exits_leaves_its_parents_driver_alone() -> None:
+    assert run("inherits") == ["waited", "closed by parent"]
+
+
+def test_a_forked_child_that_attached_itself_closes_what_is_its_own() -> None:
+    assert run("attaches") == ["closed by child", "waited", "closed by parent"]

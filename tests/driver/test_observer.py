@@ -1,0 +1,226 @@
+"""The observer's rounds: heartbeats come in time, and only a JVM that is gone ends them."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from py4j.protocol import Py4JError, Py4JNetworkError, get_return_value
+
+from agent.core.policy import Policy
+from spark_listener.complaints import Complaints
+from spark_listener.config import Settings
+from spark_listener.files import FileBacklog
+from spark_listener.listener import Captured
+from spark_listener.observer import Observer, Run
+from spark_listener.outbox import Outbox
+from spark_listener.query import RunningBatch
+from spark_listener.wire import SILENT_SECONDS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class FileHandle:
+    unit = "files"
+    control = "live"
+    note = ""
+
+
+class FileControl:
+    """A file source whose limit is known."""
+
+    index = 0
+    handle = FileHandle()
+    source_class = "org.apache.spark.sql.execution.streaming.FileStreamSource"
+    maximum = configured_maximum = 2
+
+    def in_force_at(self, _: float) -> int:
+        return 2
+
+
+class Actuated:
+    """An actuator with nothing to set."""
+
+    ready = False
+
+    def __init__(self, *sources: FileControl) -> None:
+        self.sources = sources
+
+    def prepare(self) -> bool:
+        return False
+
+
+class RunningQuery:
+    """A query of which the JVM says what a test lets it say."""
+
+    id, run_id, name = "q", "r", "enrich"
+
+    def __init__(self, running: Callable[[], RunningBatch]) -> None:
+        self.running = running
+
+    def active(self) -> bool:
+        return True
+
+
+class SeenSource:
+    def seen(self) -> int:
+        return 10
+
+    def unread(self) -> int:
+        return 0
+
+
+class SlowListing:
+    """What asks a file source while a listing takes its time: each question waits in vain."""
+
+    def __init__(self) -> None:
+        self.waited: list[float] = []
+
+    def listing(self, _: Any) -> None:
+        return None
+
+    def admitted(self, _: Any, __: Any, ___: Any, *, timeout_seconds: float) -> None:
+        self.waited.append(timeout_seconds)
+        time.sleep(timeout_seconds)
+
+    def stop(self) -> None:
+        pass
+
+
+class Telling(Outbox):
+    """Keeps what was put, in order: the queue itself lets an old heartbeat go."""
+
+    def __init__(self) -> None:
+        super().__init__(1000, largest_bytes=100_000)
+        self.told: list[tuple[str, dict[str, Any]]] = []
+
+    def put(self, kind: Any, time: str, body: str, extra: Any = None) -> int:
+        self.told.append((kind, json.loads(body)))
+        return super().put(kind, time, body, extra)
+
+
+class Watched:
+    """An observer with one query; its rounds are called by hand."""
+
+    def __init__(self, query: RunningQuery, *sources: FileControl, **settings: Any) -> None:
+        outbox = Telling()
+        self.told = outbox.told
+        self.lost = 0
+        self.observer = Observer(
+            Settings(**settings),
+            object(),
+            outbox,
+            spark_stopped=lambda: False,
+            complaints=Complaints(),
+            on_lost=self._lose,
+        )
+        self.run = Run(query, Actuated(*sources), None)  # type: ignore[arg-type]
+        self.observer._runs["r"] = self.run
+
+    def _lose(self) -> None:
+        self.lost += 1
+
+
+def resting() -> RunningBatch:
+    return RunningBatch(7, None)
+
+
+def progress(batch: int) -> Captured:
+    text = json.dumps(
+        {
+            "id": "q",
+            "runId": "r",
+            "timestamp": "2026-11-21T08:55:02.865Z",
+            "batchId": batch,
+            "sources": [
+                {"startOffset": {"logOffset": batch}, "endOffset": {"logOffset": batch + 1}}
+            ],
+        }
+    )
+    return Captured("progress", time.time(), text=text)
+
+
+def test_slow_listings_hold_a_round_for_half_a_second_and_no_heartbeat() -> None:
+    watched = Watched(RunningQuery(resting), FileControl(), heartbeat_seconds=0.1)
+    slow = SlowListing()
+    watched.observer._files = slow  # type: ignore[assignment]
+    watched.run.file_sources[0] = SeenSource()  # type: ignore[assignment]
+    watched.run.file_backlogs[0] = FileBacklog(deletes=False)
+    for turn in (1, 2):
+        for batch in range(60):
+            watched.observer.mailbox.deliver(progress(batch))
+        slow.waited.clear()
+        watched.observer._round()
+        assert 0 < len(slow.waited) <= 3, "0.2 s each, and half a second in all"
+        assert sum(slow.waited) <= 0.5 + 1e-6
+        assert sum(kind == "progress" for kind, _ in watched.told) == 60 * turn
+    kinds = [kind for kind, _ in watched.told]
+    assert kinds[0] == "heartbeat", "first of all, since it was due"
+    last = max(place for place, kind in enumerate(kinds) if kind == "progress")
+    assert "heartbeat" in kinds[1:last], "and again as soon as it was due"
+
+
+def no_answer() -> RunningBatch:
+    """As py4j says it once it has tried in vain to connect anew."""
+    get_return_value("x", None, "o42", "isActive")
+    raise AssertionError
+
+
+def network() -> RunningBatch:
+    raise Py4JNetworkError("Answer from Java side is empty")
+
+
+def changed_method() -> RunningBatch:
+    """The JVM answers that there is no such method."""
+    get_return_value("xsMethod status([]) does not exist", None, "o42", "status")
+    raise AssertionError
+
+
+def changed_value() -> RunningBatch:
+    raise AttributeError("'NoneType' object has no attribute 'batchId'")
+
+
+def test_py4j_tells_an_error_of_the_jvm_from_no_answer() -> None:
+    with pytest.raises(Py4JError) as silent:
+        no_answer()
+    with pytest.raises(Py4JError, match="Trace:"):
+        changed_method()
+    assert type(silent.value) is Py4JError
+
+
+@pytest.mark.parametrize("fails", [changed_method, changed_value])
+def test_a_private_interface_that_changed_costs_the_batch_id_and_no_more(
+    fails: Callable[[], RunningBatch],
+) -> None:
+    watched = Watched(RunningQuery(fails))
+    for _ in range(30):
+        watched.observer._heartbeat()
+    assert not watched.lost
+    assert not watched.observer._stopping.is_set()
+    kind, body = watched.told[-1]
+    assert kind == "heartbeat"
+    assert body["queries"] == [
+        {"id": "q", "runId": "r", "name": "enrich", "batchId": None, "running_seconds": None}
+    ]
+    assert not any(kind == "terminated" for kind, _ in watched.told)
+
+
+@pytest.mark.parametrize("fails", [no_answer, network])
+def test_a_jvm_that_does_not_answer_is_given_up(fails: Callable[[], RunningBatch]) -> None:
+    watched = Watched(RunningQuery(fails))
+    for _ in range(9):
+        watched.observer._heartbeat()
+    assert not watched.lost
+    watched.observer._heartbeat()
+    assert watched.lost == 1
+    assert watched.told[-1][0] == "terminated"
+
+
+def test_rare_heartbeats_are_named() -> None:
+    assert Policy().silent_seconds == SILENT_SECONDS
+    assert not Settings().beats_rarely
+    assert not Settings(heartbeat_seconds=7.5).beats_rarely
+    assert Settings(heartbeat_seconds=8.0).beats_rarely
