@@ -25,7 +25,6 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     deadline_seconds: float | None = None
     master: str | None = None
     conf: dict[str, str] = {}
-    report: bool = True
     quiet: bool = False
 
 
@@ -40,7 +39,7 @@ def history(options: Options, out: TextIO | None = None) -> int:
         raise CannotRun("PySpark is missing: install weir-agent[spark]") from None
     from agent.history.job import History, NothingToDo, session, ship
     from agent.history.manifest import NotOurs, Settings
-    from agent.history.places import NoSuchPlace
+    from agent.history.places import NoSuchPlace, Places
     from agent.history.progress import Progress
 
     settings = Settings(options.target_seconds, options.deadline_seconds)
@@ -55,6 +54,10 @@ def history(options: Options, out: TextIO | None = None) -> int:
 
             progress.say("summing up")
             found = gather(spark, outcome)
+            from agent.history.report import html
+
+            place = f"{run.out}/report.html"
+            Places(spark).replace(place, html(found, outcome).encode())
         from agent.history.summary import show
 
         show(found, outcome, out or sys.stdout)

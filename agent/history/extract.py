@@ -97,6 +97,8 @@ class Counted(msgspec.Struct, frozen=True, array_like=True):
 
     lines: int  # that reached Python
     events: int  # lines of Spark's events among them
+    begin: float | None  # first and last time that any of them says; epoch seconds
+    end: float | None
 
 
 encode: Final = msgspec.msgpack.Encoder().encode
@@ -164,6 +166,8 @@ class _Piece:
         self._number = 0
         self._lines = self._events = self._bad = 0
         self._reason = ""
+        self._begin: float | None = None
+        self._end: float | None = None
         self._open: dict[tuple[int, int], OpenStage] = {}
         self._reader = EventReader(Application("", ""))
 
@@ -215,7 +219,7 @@ class _Piece:
             yield self._keep(TASKS, encode(opened))
         if self._bad:
             yield self._keep(BAD, encode(Bad(self._bad, self._reason)))
-        yield self._keep(READ, encode(Counted(self._lines, self._events)))
+        yield self._keep(READ, encode(Counted(self._lines, self._events, self._begin, self._end)))
 
     def _task(self, heard: TaskEnded) -> Iterator[Kept]:
         key = (heard.stage, heard.attempt)
@@ -232,4 +236,7 @@ class _Piece:
 
     def _keep(self, kind: str, data: bytes, time: float | None = None) -> Kept:
         self._number += 1
+        if time is not None:
+            self._begin = time if self._begin is None else min(self._begin, time)
+            self._end = time if self._end is None else max(self._end, time)
         return Kept(self._block, self._number, kind, time, data)

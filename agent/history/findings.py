@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 #: Queries told in full, the worst first; incidents of all of them; points of a plot.
 MOST_QUERIES: Final = 40
 MOST_INCIDENTS: Final = 200
+MOST_INCIDENTS_READ: Final = 20_000
 MOST_POINTS: Final = 240
 WORST_HOURS: Final = 3
 MOST_HOURS: Final = 24 * 14
@@ -53,99 +55,85 @@ class Findings(msgspec.Struct):
 
 
 def gather(spark: Any, outcome: Outcome) -> Findings:
-    """Reads the tables back."""
+    """Reads the tables back, with as few jobs as can be: each has its price, however little."""
     from pyspark.sql import functions as f
 
     frames = {table.name: _frame(spark, outcome.out, table) for table in tables.TABLES}
     found = Findings()
-    advised_frame = frames["recommendations"]
-    if advised_frame is None:
+    if frames["recommendations"] is None or frames["batches"] is None:
         return found
-    found.queries_known = advised_frame.count()
-    order = (f.col("over_target_share") * f.col("batch_seconds_p95")).desc_nulls_last()
-    incidents = frames["incidents"]
-    assert incidents is not None
-    kinds = incidents.groupBy("kind", "detail").count().collect()
-    found.incidents_known = {f"{row['kind']} {row['detail']}": row["count"] for row in kinds}
-    bad = (
-        incidents.groupBy("application", "query")
-        .count()
-        .withColumnRenamed("count", "incident_count")
-    )
-    advised = _records(
-        advised_frame.join(bad, ["application", "query"], "left").orderBy(
-            f.col("incident_count").desc_nulls_last(), order, "application", "query"
-        ),
-        MOST_QUERIES,
-    )
-    found.queries = [QueryFindings(one["application"], one["query"], one) for one in advised]
+    advised = _records(frames["recommendations"])
+    incidents = _records(_newest(frames["incidents"], "begin_time", MOST_INCIDENTS_READ))
+    found.queries_known = len(advised)
+    found.batches = sum(one["batches"] for one in advised)
+    found.begin = min((one["from_time"] for one in advised), default=None)
+    found.end = max((one["to_time"] for one in advised), default=None)
+    found.incidents = incidents[:MOST_INCIDENTS]
+    by_kind = Counter(f"{one['kind']} {one['detail']}" for one in incidents)
+    found.incidents_known = dict(by_kind)
+    bad = Counter((one["application"], one["query"]) for one in incidents)
+
+    def badness(one: Record) -> tuple[int, float]:
+        slow = (one["over_target_share"] or 0.0) * (one["batch_seconds_p95"] or 0.0)
+        return bad[one["application"], one["query"]], slow
+
+    advised.sort(key=lambda one: (one["application"], one["query"]))
+    advised.sort(key=badness, reverse=True)
+    found.queries = [
+        QueryFindings(one["application"], one["query"], one) for one in advised[:MOST_QUERIES]
+    ]
     by_key = {(one.application, one.query): one for one in found.queries}
-    found.incidents = _records(incidents.orderBy(f.desc("begin_time")), MOST_INCIDENTS)
-    keys = spark.createDataFrame(list(by_key), "application string, query string")
-    batches = frames["batches"]
-    assert batches is not None
-    total = batches.agg(
-        f.sum(f.when(f.col("event") == "progress", 1)).alias("batches"),
-        f.unix_millis(f.min("time")).alias("begin"),
-        f.unix_millis(f.max("time")).alias("end"),
-    ).first()
-    found.batches = total["batches"] or 0
-    found.begin = None if total["begin"] is None else total["begin"] / 1000.0
-    found.end = None if total["end"] is None else total["end"] / 1000.0
+    if not by_key:
+        return found
+    chosen = f.concat_ws("\t", "application", "query").isin(["\t".join(key) for key in by_key])
+    since = (found.end or 0.0) - MOST_HOURS * 3600.0
 
-    def attach(name: str, frame: Any, most: int) -> None:
-        from pyspark.sql import Window
+    def attach(name: str, records: list[Record], most: int) -> None:
+        for record in records:
+            one = by_key.get((record["application"], record["query"]))
+            if one is not None and len(kept := getattr(one, name)) < most:
+                kept.append(record)
 
-        window = Window.partitionBy("application", "query").orderBy(*frame[1])
-        chosen = (
-            frame[0]
-            .join(f.broadcast(keys), ["application", "query"])
-            .withColumn("_place", f.row_number().over(window))
-            .where(f.col("_place") <= most)
-            .drop("_place")
-        )
-        for record in _records(chosen, most * len(by_key)):
-            getattr(by_key[record["application"], record["query"]], name).append(record)
-
-    newest = f.desc
-    attach("hours", (frames["capacity"], [newest("hour_time")]), MOST_HOURS)
-    attach("incidents", (incidents, [newest("begin_time")]), MOST_INCIDENTS // 4)
-    attach("decisions", (frames["decisions"], [newest("time")]), MOST_DECISIONS)
-    waits = frames["stages"].where("why != 'even'")
-    attach("stages", (waits, [newest("wait_seconds")]), 3)
-    attach("points", (_points(batches), ["time"]), MOST_POINTS + 1)
+    attach("incidents", incidents, MOST_INCIDENTS // 4)
+    recent = frames["capacity"].where(chosen & (f.unix_millis("hour_time") >= int(since * 1000)))
+    attach("hours", _records(recent), MOST_HOURS)
+    many = MOST_DECISIONS * MOST_QUERIES
+    attach("decisions", _records(_newest(_where(frames["decisions"], chosen), "time", many)), 8)
+    waits = _where(frames["stages"], chosen & (f.col("why") != "even"))
+    attach("stages", _records(_newest(waits, "wait_seconds", many)), 3)
+    attach("points", _records(_points(frames["batches"].where(chosen), found.queries)), 1 << 20)
     for one in found.queries:
         one.hours.sort(key=lambda hour: hour["hour_time"])
         one.points.sort(key=lambda point: point["time"])
-        one.incidents.sort(key=lambda incident: -incident["begin_time"])
-        one.decisions.sort(key=lambda decision: -decision["time"])
-        one.stages.sort(key=lambda stage: -stage["wait_seconds"])
     return found
 
 
-def _points(batches: Any) -> Any:
-    """Each query's batches, gathered to intervals of equal length."""
-    from pyspark.sql import Window
+def _where(frame: Any, condition: Any) -> Any:
+    return None if frame is None else frame.where(condition)
+
+
+def _newest(frame: Any, by: str, most: int) -> Any:
     from pyspark.sql import functions as f
 
-    whole = Window.partitionBy("application", "query")
+    return None if frame is None else frame.orderBy(f.desc(by)).limit(most)
+
+
+def _points(batches: Any, queries: list[QueryFindings]) -> Any:
+    """Each query's batches, gathered to intervals of equal length."""
+    from pyspark.sql import functions as f
+
+    width, begin = f.lit(1.0), f.lit(0.0)
+    for one in queries:
+        told = one.advised
+        this = (f.col("application") == one.application) & (f.col("query") == one.query)
+        span = max(told["to_time"] - told["from_time"], 1.0)
+        width = f.when(this, span / MOST_POINTS).otherwise(width)
+        begin = f.when(this, told["from_time"]).otherwise(begin)
     at = f.unix_millis("time") / 1000.0
-    told = batches.where("event = 'progress' and rows > 0").select(
-        "application",
-        "query",
-        at.alias("at"),
-        "seconds",
-        "rows",
-        "backlog_rows",
-        "would_limit_rows",
-        "spiral_phase",
-        f.min(at).over(whole).alias("first"),
-        f.max(at).over(whole).alias("last"),
-    )
-    width = f.greatest((f.col("last") - f.col("first")) / MOST_POINTS, f.lit(0.001))
     return (
-        told.withColumn("place", f.floor((f.col("at") - f.col("first")) / width))
-        .groupBy("application", "query", "place")
+        batches.where("event = 'progress' and rows > 0")
+        .withColumn("at", at)
+        .groupBy("application", "query", f.floor((f.col("at") - begin) / width).alias("place"))
         .agg(
             f.min("at").alias("time"),
             f.count("*").alias("batches"),
@@ -154,8 +142,7 @@ def _points(batches: Any) -> Any:
             f.max("rows").alias("rows_max"),
             f.avg("rows").alias("rows"),
             f.max("backlog_rows").alias("backlog_rows"),
-            f.last("would_limit_rows", ignorenulls=True).alias("would_limit_rows"),
-            f.sum((f.col("spiral_phase") != "none").cast("int")).alias("spiral"),
+            f.max_by("would_limit_rows", "at").alias("would_limit_rows"),
         )
         .drop("place")
     )
@@ -174,12 +161,14 @@ def _frame(spark: Any, out: str, table: tables.Table) -> Any:
         raise
 
 
-def _records(frame: Any, most: int) -> list[Record]:
+def _records(frame: Any) -> list[Record]:
     from pyspark.sql import functions as f
 
+    if frame is None:
+        return []
     columns = [
         (f.unix_millis(name) / 1000.0).alias(name) if kind == "timestamp" else f.col(f"`{name}`")
         for name, kind in frame.dtypes
         if kind != "date"
     ]
-    return [row.asDict() for row in frame.select(*columns).limit(most).collect()]
+    return [row.asDict() for row in frame.select(*columns).collect()]

@@ -28,6 +28,8 @@ class Hour(msgspec.Struct):
 
     begin: float
     whose: Whose
+    first_time: float | None = None  # of its batches' ends
+    last_time: float | None = None
     batches: int = 0
     empty: int = 0
     rows: int = 0
@@ -48,7 +50,12 @@ class Hour(msgspec.Struct):
     required_ratio: float | None = None
 
     def hear(
-        self, line: Judgement, would: Judgement, progress: Progress | None, target_seconds: float
+        self,
+        time: float,
+        line: Judgement,
+        would: Judgement,
+        progress: Progress | None,
+        target_seconds: float,
     ) -> None:
         """Takes in a judged event of this hour."""
         self.failures += line.event == "terminated" and line.failure is not None
@@ -56,6 +63,9 @@ class Hour(msgspec.Struct):
         self.most_backlog_seconds = _most(self.most_backlog_seconds, line.backlog_seconds)
         if progress is None:
             return
+        if self.first_time is None:
+            self.first_time = time
+        self.last_time = time
         if not progress.rows:
             self.empty += 1
         self.spiral += line.spiral.phase != "none"
@@ -164,8 +174,8 @@ class Hours:
         doubt = None if size is None else query.capacity.doubt(size.rows)
         return RECOMMENDATIONS, (
             *whose.values,
-            told[0].begin,
-            told[-1].begin + HOUR_SECONDS,
+            told[0].first_time,
+            told[-1].last_time,
             batches,
             settings.target_seconds,
             settings.deadline_seconds,

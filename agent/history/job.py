@@ -18,6 +18,7 @@ import os
 import sys
 import zipfile
 from collections import defaultdict
+from concurrent.futures import ThreadPoolExecutor
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -54,7 +55,8 @@ _JUDGED: Final = (
 )
 #: Codecs of Hadoop's that would take a log's ending for their own; none of them can read Spark's.
 _NO_CODECS: Final = "org.apache.hadoop.io.compress.DeflateCodec"
-MOST_REASONS: Final = 20
+#: Tables written side by side: each alone would leave most cores idle.
+AT_ONCE: Final = 4
 
 
 class Skipped(msgspec.Struct, frozen=True):
@@ -218,12 +220,12 @@ class History:
         told = f.lit(False)
         for beginning in extract.NOT_WANTED:
             told = told | value.startswith(beginning)
-        frame = frame.where(~(told & value.endswith("}"))).select(
-            f.col("_metadata.file_path"),
-            f.col("_metadata.file_block_start"),
-            value.cast("binary").alias("value"),
+        # As one text each, lines go to Python without being pickled. Addresses hold no tab.
+        place = (f.col("_metadata.file_path"), f.col("_metadata.file_block_start").cast("string"))
+        texts = frame.where(~(told & value.endswith("}"))).select(
+            f.concat_ws("\t", *place, value).alias("value")
         )
-        return frame.rdd.mapPartitions(_Plain(names))
+        return _texts(self._spark, texts).mapPartitions(_Plain(names))
 
     def _packed(self, files: list[LogFile]) -> Any:
         names = {bare(file.path): file for file in files}
@@ -238,30 +240,27 @@ class History:
         from pyspark.sql import functions as f
 
         frame = self._spark.read.schema(_LINE_SCHEMA).parquet(lines)
-        told = frame.where(f.col("kind").isin(extract.APPLICATION, extract.BAD)).select(
-            "file", "log", "kind", "data"
-        )
+        kinds = (extract.APPLICATION, extract.BAD, extract.READ)
+        told = frame.where(f.col("kind").isin(*kinds)).select("file", "log", "kind", "data")
         names: dict[str, tuple[str, str]] = {}
         bad: dict[str, list[extract.Bad]] = defaultdict(list)
-        for row in told.toLocalIterator():
-            if row.kind == extract.BAD:
-                bad[row.file].append(extract.decode_bad(bytes(row.data)))
-                continue
-            data = msgspec.json.decode(bytes(row.data))
-            if data.get("Event") == "SparkListenerApplicationStart" and data.get("App Name"):
-                name = str(data["App Name"])
-                names[row.log] = (label(name), str(data.get("App ID") or name))
         events: dict[str, int] = defaultdict(int)
-        for row in (
-            frame.where(f.col("kind") == extract.READ).select("file", "data").toLocalIterator()
-        ):
-            events[row.file] += extract.decode_counted(bytes(row.data)).events
-        times = {
-            row.log: (row.first, row.last)
-            for row in frame.groupBy("log")
-            .agg(f.min("time").alias("first"), f.max("time").alias("last"))
-            .toLocalIterator()
-        }
+        times: dict[str, tuple[float, float]] = {}
+        for row in told.toLocalIterator():
+            content = bytes(row.data)
+            if row.kind == extract.BAD:
+                bad[row.file].append(extract.decode_bad(content))
+            elif row.kind == extract.READ:
+                counted = extract.decode_counted(content)
+                events[row.file] += counted.events
+                if counted.begin is not None and counted.end is not None:
+                    begin, end = times.get(row.log, (counted.begin, counted.end))
+                    times[row.log] = (min(begin, counted.begin), max(end, counted.end))
+            else:
+                data = msgspec.json.decode(content)
+                if data.get("Event") == "SparkListenerApplicationStart" and data.get("App Name"):
+                    name = str(data["App Name"])
+                    names[row.log] = (label(name), str(data.get("App ID") or name))
         for file in files:
             if not events[file.key] and bad[file.key]:
                 reason = "not a Spark event log"
@@ -271,13 +270,13 @@ class History:
                 count = sum(one.lines for one in bad[file.key])
                 outcome.skipped.append(Skipped(file.path, count, bad[file.key][0].reason))
             short = file.log.rpartition("/")[2].removeprefix("eventlog_v2_")
-            begin, end = times.get(file.log, (None, None))
             info = now.logs.get(file.log)
             if info is None:
-                info = now.logs[file.log] = LogInfo(label(short), short, begin or 0.0, end or 0.0)
+                info = now.logs[file.log] = LogInfo(label(short), short)
             if file.log in names:
                 info.application, info.application_id = names[file.log]
-            if begin is not None and end is not None:
+            if file.log in times:
+                begin, end = times[file.log]
                 info.begin = min(begin, info.begin or begin)
                 info.end = max(end, info.end)
 
@@ -354,9 +353,16 @@ class History:
             *whose, "batch_id", "time", f.explode("sources").alias("one")
         ).select(*whose, "batch_id", "time", "one.*")
         frames[tables.BATCHES.name] = batches.drop("phases", "sources")
-        for table in tables.TABLES:
-            self._say(f"writing {table.name}")
-            self._replace(table, frames[table.name], touched)
+        self._say("judging, writing batches")
+        self._replace(tables.BATCHES, frames[tables.BATCHES.name], touched)
+        # By now all of it is judged and lies on the disks; the rest is small.
+        others = [table for table in tables.TABLES if table is not tables.BATCHES]
+        self._say("writing the other tables")
+        with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="write") as pool:
+            for done in [
+                pool.submit(self._replace, table, frames[table.name], touched) for table in others
+            ]:
+                done.result()
 
     def _replace(self, table: tables.Table, frame: Any, touched: set[str]) -> None:
         """Replaces the touched applications' part of a table."""
@@ -374,17 +380,28 @@ class History:
         frame.write.mode("append").option("compression", "zstd").partitionBy(*parts).parquet(place)
 
 
+def _texts(spark: Any, frame: Any) -> Any:
+    """A frame of one column of texts, as an RDD of their bytes."""
+    from pyspark.rdd import RDD
+    from pyspark.serializers import UTF8Deserializer
+
+    # As SparkContext.textFile does it.
+    texts = getattr(frame._jdf, "as")(spark._jvm.org.apache.spark.sql.Encoders.STRING())  # noqa: SLF001
+    return RDD(texts.toJavaRDD(), spark.sparkContext, UTF8Deserializer(use_unicode=False))
+
+
 class _Plain:
     """Pieces of plain files to kept lines; what Spark sends to its workers."""
 
     def __init__(self, files: dict[str, LogFile]) -> None:
         self._files = files
 
-    def __call__(self, lines: Iterable[tuple[str, int, bytes]]) -> Iterator[tuple[Any, ...]]:
-        for (path, block), piece in groupby(lines, key=lambda row: (row[0], row[1])):
-            file = self._files[bare(path)]
-            texts = (bytes(row[2]) for row in piece)
-            for kept in extract.of_lines(texts, block, in_progress=file.in_progress):
+    def __call__(self, lines: Iterable[bytes]) -> Iterator[tuple[Any, ...]]:
+        parts = (line.split(b"\t", 2) for line in lines)
+        for (path, block), piece in groupby(parts, key=lambda part: (part[0], part[1])):
+            file = self._files[bare(path.decode())]
+            texts = (part[2] for part in piece)
+            for kept in extract.of_lines(texts, int(block), in_progress=file.in_progress):
                 yield _line(file, kept)
 
 

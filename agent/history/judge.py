@@ -2,7 +2,7 @@
 
 Each line goes through a ``Fleet``, whose lines are those of ``weir replay`` on the same log. A
 second one hears the same with the sources given as controllable: its decisions are what Weir would
-have done beside the run, as in its mode ``dry-run``.
+have done, each in the belief that the one before it held; the batches stay those of the run.
 """
 
 from __future__ import annotations
@@ -82,9 +82,7 @@ class Judge:
     def __init__(self, settings: QueryPolicy) -> None:
         self._settings = settings
         policy = Policy(default=settings, max_queries=MOST_QUERIES)
-        shadow = msgspec.structs.replace(settings, mode="dry-run")
         self._policy = policy
-        self._shadow_policy = msgspec.structs.replace(policy, default=shadow)
         self._fleet: Fleet | None = None
         self._shadow: Fleet | None = None
         self._sequence = 0
@@ -163,7 +161,7 @@ class Judge:
     ) -> Iterator[Row]:
         if self._fleet is None or self._shadow is None:
             self._fleet = Fleet(self._policy, started_time=event.time)
-            self._shadow = Fleet(self._shadow_policy, started_time=event.time)
+            self._shadow = Fleet(self._policy, started_time=event.time)
         self._sequence += 1
         event = msgspec.structs.replace(event, sequence=self._sequence)
         request = Request(application, _LISTENER, [(0, event)], [])
@@ -210,7 +208,7 @@ class Judge:
             query = self._states.get(key)
             if query is not None:
                 before.settle(query, self._settings)
-        hour.hear(line, would, progress, self._settings.target_seconds)
+        hour.hear(event.time, line, would, progress, self._settings.target_seconds)
         yield from self._incidents[key].hear(whose, event.time, line)
         yield rows.batch(whose, event.time, line, would, progress)
         if would.limit.next != self._next.get(key):

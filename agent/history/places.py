@@ -88,6 +88,11 @@ class Places:
             if not system.rename(beside, path):
                 raise NoSuchPlace(f"{address}: could not be put in its place")
 
+    def replace(self, address: str, content: bytes) -> None:
+        """Writes a small file in place of one that may be there."""
+        self.delete(address)
+        self.write(address, content)
+
     def names(self, address: str) -> list[str]:
         """Names of the files directly in a folder; none where it is not there."""
         return [name for name, is_folder in self._listed(address) if not is_folder]

@@ -176,7 +176,8 @@ CAPACITY: Final = Table(
 
 DECISIONS: Final = Table(
     "decisions",
-    "What Weir would have decided beside the run, each time it would have moved a limit.",
+    "What Weir would have decided after the batches as they ran, each time it would have moved a "
+    "limit.",
     WHOSE
     + _columns("""
     batch_id   | bigint    | After which it was
@@ -196,8 +197,8 @@ RECOMMENDATIONS: Final = Table(
     "One row for each query: the limit it should have had.",
     WHOSE
     + _columns("""
-    from_time                  | timestamp | First hour that was judged
-    to_time                    | timestamp | End of the last
+    from_time                  | timestamp | End of the first batch
+    to_time                    | timestamp | End of the last batch
     batches                    | bigint    | With rows
     target_seconds             | double    | What a batch should take
     deadline_seconds           | double    | What ends a slow one, where given
