@@ -43,7 +43,10 @@ app = typer.Typer(
 )
 
 Url = Annotated[
-    str, typer.Option("--url", envvar="WEIR_AGENT_URL", help="Where the agent is.", metavar="URL")
+    str,
+    typer.Option(
+        "--url", "--agent", envvar="WEIR_AGENT_URL", help="Where the agent is.", metavar="URL"
+    ),
 ]
 TokenFile = Annotated[
     str | None,
@@ -222,10 +225,16 @@ def _replay(
         list[str], typer.Argument(metavar="FILE...", help="Recorded events; - is standard input.")
     ],
     target: Annotated[
-        float | None, typer.Option("--target", metavar="SECONDS", help="What a batch should take.")
+        float | None,
+        typer.Option(
+            "--target", "--target-seconds", metavar="SECONDS", help="What a batch should take."
+        ),
     ] = None,
     deadline: Annotated[
-        float | None, typer.Option("--deadline", metavar="SECONDS", help="What kills a slow batch.")
+        float | None,
+        typer.Option(
+            "--deadline", "--deadline-seconds", metavar="SECONDS", help="What kills a slow batch."
+        ),
     ] = None,
 ) -> None:
     """Judge recorded events, plain or compressed: one line of JSON each."""
@@ -293,10 +302,16 @@ def _history(
     ],
     out: Annotated[str, typer.Option("--out", metavar="DIR", help="Tables and report go here.")],
     target: Annotated[
-        float, typer.Option("--target", metavar="SECONDS", help="What a batch should take.")
+        float,
+        typer.Option(
+            "--target", "--target-seconds", metavar="SECONDS", help="What a batch should take."
+        ),
     ] = 5.0,
     deadline: Annotated[
-        float | None, typer.Option("--deadline", metavar="SECONDS", help="What kills a slow batch.")
+        float | None,
+        typer.Option(
+            "--deadline", "--deadline-seconds", metavar="SECONDS", help="What kills a slow batch."
+        ),
     ] = None,
     master: Annotated[
         str | None,
@@ -425,12 +440,16 @@ def _rescue(
     deadline: Annotated[
         float | None,
         typer.Option(
-            "--deadline", metavar="SECONDS", min=0.001, help="What the next batch must fit into."
+            "--deadline",
+            "--deadline-seconds",
+            metavar="SECONDS",
+            min=0.001,
+            help="What the next batch must fit into.",
         ),
     ] = None,
     agent: Annotated[
         str | None,
-        typer.Option("--agent", metavar="URL", help="An agent that knows the query."),
+        typer.Option("--agent", "--url", metavar="URL", help="An agent that knows the query."),
     ] = None,
     token_file: TokenFile = None,
     ca_file: CaFile = None,
@@ -463,7 +482,7 @@ def _checkpoint_audit(
     directory: CheckpointArgument,
     agent: Annotated[
         str | None,
-        typer.Option("--agent", metavar="URL", help="An agent that knows the query."),
+        typer.Option("--agent", "--url", metavar="URL", help="An agent that knows the query."),
     ] = None,
     token_file: TokenFile = None,
     ca_file: CaFile = None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import ssl
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 DEFAULT_URL: Final = "http://127.0.0.1:9655"
+_ERRNO: Final = re.compile(r"^\[Errno -?\d+\] ")
 
 
 class ClientSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,6 +50,7 @@ class AgentClient:
                 f"the agent's address {settings.url[:100]!r} is not of the form {DEFAULT_URL}"
             )
         self.url = settings.url.rstrip("/")
+        self._token_file = settings.token_file or None
         headers = {"accept": "application/json"}
         if settings.token_file:
             headers["authorization"] = "Bearer " + _read_token(settings.token_file)
@@ -97,7 +100,9 @@ class AgentClient:
             response = self._http.request(method, path, **arguments)
         except httpx.TransportError as error:
             cause = first_line(str(error)) or type(error).__name__
-            raise AgentUnavailable(f"no agent answers at {self.url}: {cause}") from None
+            raise AgentUnavailable(
+                f"no agent answers at {self.url}: {_ERRNO.sub('', cause)}. {_remedy(cause)}"
+            ) from None
         if response.is_success:
             try:
                 answer = response.json()
@@ -107,11 +112,31 @@ class AgentClient:
                 raise AgentUnavailable(f"what answers at {self.url} is not a Weir agent")
             return answer
         message = _message(response)
+        if response.status_code == 401 and self._token_file is None:
+            raise WrongUse(
+                f"the agent at {self.url} asks for a token: give --token-file FILE or "
+                "WEIR_TOKEN_FILE"
+            )
         if response.status_code == 401:
-            raise WrongUse(f"the agent at {self.url} refuses the token: {message}")
+            raise WrongUse(
+                f"the agent at {self.url} refuses the token of {self._token_file!r} "
+                f"({message}): give another with --token-file or WEIR_TOKEN_FILE"
+            )
         if response.status_code == 404 or 400 <= response.status_code < 500:
             raise WrongUse(message)
         raise AgentUnavailable(f"the agent at {self.url} could not: {message}")
+
+
+def _remedy(cause: str) -> str:
+    """What to do where no answer came."""
+    said = cause.lower()
+    if "certificate" in said:
+        return "Trust its certificate with --ca-file FILE or WEIR_CA_FILE"
+    if "ssl" in said or "tls" in said:
+        return "Does it speak HTTP? Then write http:// in --url or WEIR_AGENT_URL"
+    if "disconnected without" in said:
+        return "Does it speak HTTPS? Then write https:// in --url or WEIR_AGENT_URL"
+    return "Start `weir agent`, or name another with --url or WEIR_AGENT_URL"
 
 
 def _path(application: str, query: str) -> str:

@@ -428,7 +428,7 @@ def _variables(environ: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
         if key in Settings.model_fields:
             variables[key] = text
         elif name not in FOREIGN_VARIABLES and not name.startswith(FOREIGN_PREFIXES):
-            near = _near(key)
+            near = near_option(key)
             hint = f"; is {ENV_PREFIX}{near.upper()} meant?" if near else ""
             raise ConfigError(f"{name[:100]}: no such option{hint}")
     return variables, notices
@@ -487,14 +487,15 @@ def _file(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path}: a mapping of options is needed, such as `port: 9655`")
     for key in data:
         if not isinstance(key, str) or key not in Settings.model_fields:
-            near = _near(str(key))
+            near = near_option(str(key))
             hint = f"; is {near} meant?" if near else ""
             raise ConfigError(f"{path}: {str(key)[:100]!r}: no such option{hint}")
     # null in the file: as if it weren't there
     return {key: value for key, value in data.items() if value is not None}
 
 
-def _near(key: str) -> str | None:
+def near_option(key: str) -> str | None:
+    """The option whose name is nearest to a misspelt one; None where none is near."""
     found: Sequence[str] = difflib.get_close_matches(
         key.lower().replace("-", "_"), list(Settings.model_fields), n=1, cutoff=0.75
     )
@@ -513,6 +514,11 @@ def _one_line(error: ValidationError, origin: Any) -> str:
         inner = [part for part in place[1:] if part not in {"int", "constrained-int"}]
         inner = [part for part in inner if not part.startswith(("literal[", "function-"))]
         path = "".join(f"[{part}]" if part.isdigit() else f".{part}" for part in inner)
+        if first["type"] == "extra_forbidden" and place[0] == "rules":
+            keys = list(RuleSettings.model_fields)
+            near = difflib.get_close_matches(place[-1], keys, n=1)
+            hint = f"; is {near[0]} meant?" if near else ""
+            return f"{origin(place[0])}{path}: unknown key{hint} (keys: {', '.join(keys)})"
         given = first.get("input")
         shown = "" if isinstance(given, dict | list) else f", not {str(given)[:100]!r}"
         line = f"{origin(place[0])}{path}: {message[:1].lower()}{message[1:]}{shown}"

@@ -11,7 +11,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from agent.service.config import ENV_PREFIX, RuleSettings, Settings, flag_of
+from agent.service.config import ENV_PREFIX, RuleSettings, Settings, flag_of, near_option
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,6 +39,8 @@ _METAVARS: Final = {
     "log_format": "json|text",
     "log_level": "debug|info|warning|error",
 }
+#: The other commands' names for the same.
+_ALSO: Final = {"target_seconds": "--target", "deadline_seconds": "--deadline"}
 _HEAD: Final = """\
 # Configuration of the agent
 
@@ -66,7 +68,8 @@ An unknown key, in the file or as a `WEIR_` variable, or a wrong value ends the 
 exit code 2 and one line that names it. Passed over are the variables of the driver side and of the
 other commands, and those that Kubernetes makes for a service named `weir…`. `labels` on the command
 line or in the environment is `name=value,name=value` or a JSON object, `rules` a JSON list. Flags
-that are true or false may stand without a value: `--metrics-need-token`.
+that are true or false may stand without a value: `--metrics-need-token`. `--target` and
+`--deadline` are short for `--target-seconds` and `--deadline-seconds`, as in the other commands.
 """
 
 
@@ -113,10 +116,18 @@ def parse(arguments: Sequence[str]) -> tuple[dict[str, str], str | None]:
             more: dict[str, Any] = {"metavar": _METAVARS.get(key, other)}
             if field.annotation is bool:
                 more = {"metavar": "true|false", "nargs": "?", "const": "true"}
+            flags = [flag_of(key), *([_ALSO[key]] if key in _ALSO else [])]
             section.add_argument(
-                flag_of(key), dest=key, help=help_text.replace("`", "").replace("%", "%%"), **more
+                *flags, dest=key, help=help_text.replace("`", "").replace("%", "%%"), **more
             )
-    found = vars(parser.parse_args(list(arguments)))
+    known, unknown = parser.parse_known_args(list(arguments))
+    if unknown:
+        name = next((one for one in unknown if one.startswith("-")), unknown[0]).partition("=")[0]
+        near = near_option(name.lstrip("-")) if name.startswith("--") else None
+        hint = f"; is {flag_of(near)} meant?" if near else ""
+        what = "no such option" if name.startswith("-") else "not an option"
+        parser.error(f"{name[:100]!r}: {what}{hint}")
+    found = vars(known)
     config_file = found.pop("config", None)
     return found, config_file
 

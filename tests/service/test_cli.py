@@ -9,8 +9,10 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
+from typer.testing import CliRunner
 
 from agent import __version__
+from agent.cli import app
 from tests.service import wire
 from tests.service.agents import ROOT, AgentProcess, environment, weir
 from tests.service.conftest import TOKEN
@@ -173,7 +175,8 @@ def test_a_wrong_token_is_wrong_input(guarded: AgentProcess, tmp_path: Path) -> 
     (tmp_path / "token").write_text("not-this-one")
     done = weir("hold", "q", "--url", guarded.address, "--token-file", str(tmp_path / "token"))
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
-    assert "refuses the token" in done.stderr
+    assert f"refuses the token of '{tmp_path}/token'" in done.stderr
+    assert "give another with --token-file or WEIR_TOKEN_FILE" in done.stderr
     assert "not-this-one" not in done.stderr
     assert TOKEN not in done.stderr
 
@@ -184,7 +187,46 @@ def test_no_agent_or_something_else_there_could_not_be_done() -> None:
         address = f"http://127.0.0.1:{listening.getsockname()[1]}"
         done = weir("hold", "q", "--url", address)
         assert (done.returncode, done.stderr.count("\n")) == (1, 1)
-        assert f"no agent answers at {address}" in done.stderr
+        assert done.stderr == (
+            f"weir: no agent answers at {address}: Connection refused. "
+            "Start `weir agent`, or name another with --url or WEIR_AGENT_URL\n"
+        )
+
+
+def test_without_a_token_one_is_asked_for(guarded: AgentProcess) -> None:
+    done = weir("hold", "q", "--agent", guarded.address)
+    assert done.returncode == 2
+    assert done.stderr == (
+        f"weir: the agent at {guarded.address} asks for a token: "
+        "give --token-file FILE or WEIR_TOKEN_FILE\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("command", "options"),
+    [
+        (command, pair)
+        for command in ("top", "mode", "hold", "release", "limit", "rescue", "checkpoint audit")
+        for pair in [("--url", "--agent")]
+    ]
+    + [
+        (command, (name, f"{name}-seconds"))
+        for command in ("agent", "replay", "history", "rescue")
+        for name in ("--target", "--deadline")
+        if (command, name) != ("rescue", "--target")
+    ],
+)
+def test_both_names_of_an_option_are_taken(command: str, options: tuple[str, str]) -> None:
+    shown = CliRunner().invoke(app, [*command.split(), "--help"]).stdout
+    for option in options:
+        assert re.search(rf"(^|[\s,/\[]){option}([\s,=\]]|$)", shown), shown
+
+
+def test_a_server_of_http_asked_for_https_says_what_to_write(guarded: AgentProcess) -> None:
+    address = guarded.address.replace("http://", "https://")
+    done = weir("hold", "q", "--url", address)
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    assert "write http:// in --url or WEIR_AGENT_URL" in done.stderr
 
 
 def test_version_and_help() -> None:

@@ -71,7 +71,14 @@ FILE_ERRORS = {
     "port too high": ("port: 70000", "port: input should be less than or equal to 65535"),
     "wrong mode": ("mode: auto", "mode: input should be 'off', 'dry-run' or 'on', not 'auto'"),
     "list for text": ("host: [a]", "host: input should be a valid string"),
-    "rule with unknown key": ("rules: [{match: a, sped: 3}]", "rules[0].sped"),
+    "rule with unknown key": (
+        "rules: [{match: a, sped: 3}]",
+        "rules[0].sped: unknown key (keys: match, mode, target_seconds, ",
+    ),
+    "rule with misspelt key": (
+        "rules: [{match: a, target_second: 3}]",
+        "rules[0].target_second: unknown key; is target_seconds meant? (keys: match, ",
+    ),
     "rule without match": ("rules: [{mode: on}]", "rules[0].match: field required"),
     "rule wrong": ("rules: [{match: a, target_seconds: x}]", "rules[0].target_seconds"),
     "rules a mapping": ("rules: {match: a}", "rules: input should be a valid list"),
@@ -213,6 +220,33 @@ def test_every_option_is_a_flag_and_flags_are_texts() -> None:
     assert set(flags) == set(Settings.model_fields)
     assert flags["metrics_need_token"] == "true"
     assert config_file is None
+
+
+def test_the_other_commands_names_are_taken_too() -> None:
+    assert parse(["--target", "3", "--deadline=60"]) == (
+        {"target_seconds": "3", "deadline_seconds": "60"},
+        None,
+    )
+
+
+@pytest.mark.parametrize(
+    ("argument", "says"),
+    [
+        ("--target-secs", "'--target-secs': no such option; is --target-seconds meant?"),
+        ("--targt_seconds=5", "'--targt_seconds': no such option; is --target-seconds meant?"),
+        ("--colour", "'--colour': no such option; see weir agent --help"),
+        ("orders", "'orders': not an option; see weir agent --help"),
+    ],
+)
+def test_an_unknown_option_is_named_with_the_nearest_one(
+    capsys: pytest.CaptureFixture[str], argument: str, says: str
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        parse([argument, "5"] if argument == "--target-secs" else [argument])
+    assert ended.value.code == 2
+    said = capsys.readouterr().err
+    assert said.startswith(f"weir agent: {says}")
+    assert said.count("\n") == 1
 
 
 def test_the_page_is_what_the_settings_say() -> None:
