@@ -13,7 +13,7 @@ import time
 from typing import IO, TYPE_CHECKING, Any, Final
 
 import msgspec
-from rich.console import Console, Group
+from rich.console import Console, ConsoleDimensions, Group
 from rich.live import Live
 
 from agent.client import AgentClient, WrongUse
@@ -24,6 +24,7 @@ from agent.export.terminal.render import Selection, aged, arrange, lines, render
 from agent.export.terminal.snapshot import NotAnAgent, Snapshot, read_answer
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from types import FrameType
 
     from agent.client import ClientSettings
@@ -78,6 +79,20 @@ def run_top(
 class _PipeConsole(Console):
     """Leaves it to us what a closed pipe means; rich would exit with 1."""
 
+    @property
+    def size(self) -> ConsoleDimensions:
+        """The terminal's own size now: an exported COLUMNS would outlive every resize."""
+        if self.is_terminal and not self.is_dumb_terminal:
+            with contextlib.suppress(OSError, ValueError):
+                width, height = os.get_terminal_size(self.file.fileno())
+                if width > 0 and height > 0:
+                    return ConsoleDimensions(width, height)
+        return super().size
+
+    @size.setter
+    def size(self, new: tuple[int, int]) -> None:
+        self._width, self._height = new
+
     def on_broken_pipe(self) -> None:
         raise BrokenPipeError
 
@@ -125,6 +140,7 @@ def _live(console: Console, poller: Poller) -> int:
     shown: tuple[Snapshot, float] | None = None
     with (
         Keyboard() as keyboard,
+        _woken_by_resize(poller),
         Live(console=console, screen=True, auto_refresh=False, vertical_overflow="crop") as live,
     ):
         while True:
@@ -147,6 +163,24 @@ def _live(console: Console, poller: Poller) -> int:
                     return 0
                 selection = after
                 listed = [entry.key for entry in arrange(snapshot, selection)]
+
+
+@contextlib.contextmanager
+def _woken_by_resize(poller: Poller) -> Iterator[None]:
+    """While it holds, a new size of the terminal ends a wait, so that the frame is drawn anew.
+
+    The size itself is asked for with each frame: a signal that is lost costs a second at most.
+    """
+    number = getattr(signal, "SIGWINCH", None)
+    try:
+        before = None if number is None else signal.signal(number, lambda *_: poller.wake())
+    except ValueError:  # not the main thread
+        number = None
+    try:
+        yield
+    finally:
+        if number is not None:
+            signal.signal(number, before)
 
 
 class _quit_on_signals:  # noqa: N801 - reads as what it does

@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import os
 import random
+import re
 import time
 from pathlib import Path
 
@@ -85,6 +86,10 @@ def test_empty_lost_and_unknown() -> None:
     empty = "\n".join(frame(80, 24, of=snapshot([])))
     assert "from spark_listener import attach" in empty
     assert "attach(spark)" in empty
+    assert "WEIR_AGENT_URL=http://127.0.0.1:9655 in the job's environment" in empty
+    assert "weir agent --event-log-dirs" in empty
+    assert "mode on" in empty, "what new queries start with"
+    assert "mode –" in "\n".join(frame(80, 24, of=snapshot([], mode=""))), "not told"
     lost = snapshot(lost_since_time=made.NOW - 95, lost_seconds=95.0, problem="connection refused")
     text = "\n".join(frame(80, 24, of=lost))
     assert "Agent not reachable since 08:53:27 (1 min 35 s): connection refused" in text
@@ -101,6 +106,58 @@ def test_a_hung_batch_grows_older_between_answers() -> None:
 
     assert ["4m12s+" in age(0), "4m15s+" in age(3), "4m21s+" in age(9)] == [True] * 3
     assert "4m12s+" in age(500), "a stale answer is not made up further"
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_trouble_prints_where_its_runbook_is(width: int) -> None:
+    for view, book in (
+        (made.hung(), "WeirBatchHung"),
+        (made.failed(), "WeirQueryGone"),
+        (made.overloaded(), "WeirNeedsCapacity"),
+        (made.spiralling(), "WeirSpiral"),
+    ):
+        text = frame(width, 24, of=snapshot([view]))
+        assert f" What to do: http://127.0.0.1:9655/runbooks/{book}" in text
+    assert "What to do" not in "\n".join(frame(width, 24, of=snapshot([made.pressured()])))
+
+
+def test_a_spirals_evidence_and_who_steers() -> None:
+    text = " ".join(" ".join(frame(80, 30, of=snapshot([made.spiralling()]))).split())
+    assert "Batches took 9.1 s, now take 55 s; the next passes the deadline of 60 s;" in text
+    assert "changes nothing. To let Weir act: weir mode on games/ranks" in text
+    held = [view for view in made.everything() if view.held]
+    text = "\n".join(frame(120, 30, of=snapshot(held)))
+    assert (
+        "Held by kim (10.0.3.7) 2 h ago: deploy. "
+        "To let Weir decide again: weir release orders/enrich-eu"
+    ) in text
+    other = snapshot(held, url="https://weir.example")
+    assert "enrich-eu --url https://weir.example" in "\n".join(frame(140, 30, of=other))
+
+
+def test_dry_run_shows_the_limit_in_force() -> None:
+    text = "\n".join(frame(120, 40, of=snapshot([made.dry_run()])))
+    assert "12k → " not in text.split("── loads")[0]
+    assert "limit 12k rows, would be 171k" in text
+    assert "12k rows, would be 171k rows" in text
+
+
+def test_where_no_batch_ends_nothing_looks_fine() -> None:
+    for view in (made.hung(), made.failed()):
+        text = "\n".join(frame(120, 40, of=snapshot([view])))
+        assert "present capacity" not in text
+        assert "consumed in" not in text
+        assert "○ orders/enriched (Delta)  last 12k rows" in text or "▲ ForeachBatchSink" in text
+        assert re.search(r" (3\.9k|–) → –", text)
+        assert "As of the last batch" in text
+
+
+def test_red_levels_keep_their_words() -> None:
+    text = "\n".join(frame(80, 24)[:4])
+    for word in ("hung", "failed", "spiralling", "no word", "over capacity", "high pressure"):
+        assert f" 1 {word}" in text
+    assert "◆ 4 amber" in text
+    assert "high pressure" not in "\n".join(frame(80, 12)[:3]), "a low screen keeps its rows"
 
 
 def test_what_the_agent_answers_can_be_given_as_it_is() -> None:

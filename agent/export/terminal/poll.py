@@ -138,7 +138,7 @@ class Poller:
                 with self._lock:
                     self._snapshot, self._received = snapshot, time.monotonic()
                     self._lost_since, self._problem = None, ""
-            self._wake()
+            self.wake()
             wait = self._refresh_seconds
             if failures:
                 wait = min(_LONGEST_WAIT_SECONDS, wait * 2 ** min(failures - 1, 10))
@@ -157,6 +157,7 @@ class Poller:
                 self._lost_since, self._lost_steady = time.time(), time.monotonic()
             self._problem = str(error)
 
-    def _wake(self) -> None:
+    def wake(self) -> None:
+        """Makes ``wake_fd`` readable."""
         with contextlib.suppress(OSError):  # full: the reader has been woken already
             os.write(self._write_fd, b".")
