@@ -37,9 +37,10 @@ RECORDINGS: Final[tuple[Recording, ...]] = (
     ),
     Recording(
         name=STATE_ROWS,
-        expression=f"sum without (operator) ({series('weir_state_rows')})",
-        why="Rows in all of a query's state, to look back on for days. Rows and not bytes: RocksDB "
-        "reports the memory that it uses, which has a bound of its own.",
+        expression=f"sum without (operator, instance, pod) ({series('weir_state_rows')})",
+        why="Rows in all of a query's state, to look back on for days, so whatever the agent's "
+        "address was. Rows and not bytes: RocksDB reports the memory that it uses, which has a "
+        "bound of its own.",
     ),
     Recording(
         name=ROWS_RATE,
@@ -54,6 +55,8 @@ RECORDINGS: Final[tuple[Recording, ...]] = (
     ),
 )
 
+#: Not what passes by itself, and what other alerts tell.
+_FROM_DRIVERS = 'reason!~"full|state"'
 _UP = series("weir_query_up")
 _GONE = f"{_UP} == 0"
 _SINGLE_RUN = series("weir_query_info", matchers='trigger=~"(AvailableNow|OneTime).*"')
@@ -366,10 +369,13 @@ ALERTS: Final[tuple[Alert, ...]] = (
         name="WeirListenerDropping",
         severity="warning",
         subject="application",
-        expression=f"increase({series('weir_listener_dropped_events_total')}[10m]) > 0",
+        expression=f"increase({series('weir_listener_dropped_events_total')}[10m]) > 0"
+        f" or ({series('weir_listener_dropped_events_total')} > 0"
+        f" unless {series('weir_listener_dropped_events_total')} offset 10m)",
         hold="0s",
         why="The driver's queue drops only when the agent took nothing for long: what was dropped "
-        "is lost to the counters for good, so the first one matters.",
+        "is lost to the counters for good, so the first one matters. After so long the series may "
+        "begin anew, above nothing, which is no increase.",
         summary="{{ $labels.application }}: the listener drops events",
         description="The queue in the driver is full, so the judgement of its queries has holes. "
         "The job itself is not affected.",
@@ -423,11 +429,10 @@ ALERTS: Final[tuple[Alert, ...]] = (
         subject="agent",
         expression=f"increase({series('weir_agent_rejected_events_total', reason='cardinality')}"
         "[10m]) > 0"
-        f" or (increase({series('weir_agent_refused_requests_total', reason='full')}[10m]) > 0"
-        f" unless ignoring (reason) {series('weir_agent_state_writable')} == 0)",
+        f" or increase({series('weir_agent_refused_requests_total', reason='full')}[10m]) > 0",
         hold="0s",
         why="The first refused query is one that nobody watches. Whole requests are refused where "
-        "all their queries are new. An agent that cannot save refuses too: another alert.",
+        "all their queries are new.",
         summary="A Weir agent has no room for more",
         description="It knows as many queries as it may, or holds as many requests as it can: "
         "events are refused, so what they tell of is not watched.",
@@ -438,7 +443,7 @@ ALERTS: Final[tuple[Alert, ...]] = (
         severity="warning",
         subject="agent",
         expression="sum without (reason) (increase("
-        f"{series('weir_agent_refused_requests_total')}[10m])) > 0"
+        f"{series('weir_agent_refused_requests_total', matchers=_FROM_DRIVERS)}[10m])) > 0"
         " or sum without (reason) (increase("
         f"{series('weir_agent_rejected_events_total', reason='malformed')}[10m])) > 0",
         hold="5m",
@@ -451,15 +456,16 @@ ALERTS: Final[tuple[Alert, ...]] = (
     ),
     Alert(
         name="WeirAgentStateNotSaved",
-        severity="warning",
+        severity="critical",
         subject="agent",
         expression=f"{series('weir_agent_state_writable')} == 0",
         hold="5m",
-        why="The agent tries again with every request. Five minutes say that the disk is full or "
-        "gone, not busy.",
+        why="The agent tries again every second. Five minutes say that the disk is full or gone, "
+        "not busy. Nothing is judged meanwhile, so every other alert stands still: a page.",
         summary="A Weir agent cannot save its state",
-        description="It goes on from memory. A restart now would lose what it learned and counted "
-        "since the last write.",
+        description="It takes no events in: drivers keep the newest 2,000 each and fall back to "
+        "their configured limits, figures and alerts stand still, jobs run on. Only who is alive "
+        "is still told.",
         dashboard=links.AGENT,
     ),
     Alert(

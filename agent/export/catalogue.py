@@ -79,7 +79,15 @@ BATCH_RESULTS: Final = ("completed", "empty", "failed", "replayed")
 TIME_STATES: Final = ("busy", "idle", "backpressured")
 CREDIT_KINDS: Final = ("exclusive", "floating")
 EVENT_REFUSALS: Final = ("malformed", "cardinality", OTHER)
-REQUEST_REFUSALS: Final = ("malformed", "unauthorized", "too_large", "wrong_type", "full", OTHER)
+REQUEST_REFUSALS: Final = (
+    "malformed",
+    "unauthorized",
+    "too_large",
+    "wrong_type",
+    "full",
+    "state",
+    OTHER,
+)
 PROCESSES: Final = ("jvm", "python")
 
 
@@ -811,7 +819,8 @@ METRICS: Final[tuple[Metric, ...]] = (
         group="agent",
         help="Requests with events refused as a whole.",
         labels=(Label("reason", REQUEST_REFUSALS),),
-        note="Since the agent started.",
+        note="Since the agent started. `full`: there is no room for more; `state`: the state "
+        "cannot be written. Drivers send what was refused so again.",
     ),
     Metric(
         name="weir_agent_duplicate_events_total",

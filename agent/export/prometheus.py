@@ -358,7 +358,7 @@ _KEYED_READERS: Final[dict[str, tuple[bool, Callable[[QueryView], Mapping[str, f
     "weir_grants_total": (False, lambda view: view.totals.grants),
     "weir_checkpoint_phase_seconds": (False, lambda view: view.checkpoint.phases),
     "weir_checkpoints_total": (True, lambda view: view.totals.checkpoints),
-    "weir_failures_total": (False, lambda view: view.totals.failures),
+    "weir_failures_total": (True, lambda view: view.totals.failures),
 }
 _SOURCE_READERS: Final[dict[str, Callable[[SourceView], float | None]]] = {
     "weir_backlog_rows": lambda source: source.backlog if source.unit == "rows" else None,

@@ -179,7 +179,9 @@ class Service:
         try:
             receipt = self.keeper.receive(events, self.clock())
         except StateUnavailable as error:
-            raise HttpError(503, str(error), retry_after_seconds=STATE_RETRY_SECONDS) from None
+            raise HttpError(
+                503, str(error), retry_after_seconds=STATE_RETRY_SECONDS, reason="state"
+            ) from None
         except FleetFull as error:
             raise HttpError(503, str(error), retry_after_seconds=FULL_RETRY_SECONDS) from None
         self.changed()
@@ -375,22 +377,26 @@ class Service:
 
     async def _refuse(self, request: Request, error: Exception) -> Response:
         assert isinstance(error, HttpError)
-        return self.refusal(error, request.client.host if request.client else "")
+        remote = request.client.host if request.client else ""
+        return self.refusal(error, remote, request.scope["path"])
 
     async def _not_routed(self, request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
         allowed = (error.headers or {}).get("Allow")
         message = f"{request.method} is not for this path" if allowed else "no such path"
         headers = ((b"allow", allowed.encode("latin-1")),) if allowed else ()
-        return self.refusal(HttpError(error.status_code, message, "path", headers=headers), "")
+        wrong = HttpError(error.status_code, message, "path", headers=headers)
+        return self.refusal(wrong, "", request.scope["path"])
 
     async def _failed(self, request: Request, error: Exception) -> Response:
         _log.error("a request failed", path=request.scope["path"], exc_info=error)
-        return self.refusal(HttpError(500, "the agent failed on this; its log has the rest"), "")
+        told = HttpError(500, "the agent failed on this; its log has the rest")
+        return self.refusal(told, "", request.scope["path"])
 
-    def refusal(self, error: HttpError, remote: str) -> Response:
-        """Counts a refused request and words its answer."""
-        self.refused[error.reason] += 1
+    def refusal(self, error: HttpError, remote: str, path: str) -> Response:
+        """Words the answer to a refused request; counts it where it was to bring events."""
+        if path == EVENTS_PATH:
+            self.refused[error.reason] += 1
         self.changed()
         if error.status in (401, 403):
             what = f"refused: {error.message}"
@@ -486,7 +492,8 @@ class _Edge:
             try:
                 scope["weir.caller"] = service.gate.admit(dict(scope["headers"]), remote)
             except HttpError as error:
-                await service.refusal(error, remote)(scope, receive, send_with_headers)
+                answer = service.refusal(error, remote, scope["path"])
+                await answer(scope, receive, send_with_headers)
                 return
         # An exception that reaches this far was answered and logged further in.
         with contextlib.suppress(Exception):

@@ -159,8 +159,8 @@ EXPORTED: Final = (
                 watermark_lag_seconds=f"0+60x{2 * DAY + 90}",
                 rows_total=f"0+6000x{2 * DAY + 90}",
             ),
-            'query:weir_state_rows:sum{cluster="source-went-quiet",instance="agent:9655",'
-            'application="orders",query="source-went-quiet"}': f"1000000+1000x{2 * DAY + 90}",
+            'query:weir_state_rows:sum{cluster="source-went-quiet",application="orders",'
+            'query="source-went-quiet"}': f"1000000+1000x{2 * DAY + 90}",
         },
     ),
     Fault(

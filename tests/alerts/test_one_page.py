@@ -264,7 +264,9 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
         # seconds: what fired before that would be told last.
         _wait_for_alertmanager(scene.prometheus)
         # A rise is seen only of what was seen before it.
-        scene.prometheus.wait_for(f"count(count_over_time(up[1m]) > 2 and up == 1) == {len(agents)}")
+        scene.prometheus.wait_for(
+            f"count(count_over_time(up[1m]) > 2 and up == 1) == {len(agents)}"
+        )
         provoke(agents[0])
         overfill(agents[2])
         end = time.monotonic() + PATIENCE_SECONDS
