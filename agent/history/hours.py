@@ -245,7 +245,7 @@ def _advice(
     if limit is None or size is None or expected is None:
         return f"too few batches to tell a limit from; {FEWEST_BATCHES} are needed"
     target = f"{settings.target_seconds:g} s"
-    said = f"a limit of {limit} rows keeps a batch near {expected:.3g} s"
+    said = f"a limit of {limit:,} rows keeps a batch near {expected:.3g} s"
     if ratio is not None and ratio > 1.0:
         return (
             f"{said}, and the query cannot keep up with its busiest hour at any size: it needs "

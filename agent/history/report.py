@@ -238,7 +238,9 @@ def _table(title: str, head: str, rows: Iterable[Sequence[Any]], *, text: bool =
         told.append(f"<tr>{''.join(cells)}</tr>")
     if not told:
         return ""
-    return f'<h3>{title}</h3><div class="scroll"><table>{head}{"".join(told)}</table></div>'
+    kind = ' class="text"' if text else ""
+    body = f"<table{kind}>{head}{''.join(told)}</table>"
+    return f'<h3>{title}</h3><div class="scroll">{body}</div>'
 
 
 def _heads(*names: str) -> str:
