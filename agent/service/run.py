@@ -19,6 +19,7 @@ from agent.service.access import Gate, TokenFileError, Tokens
 from agent.service.app import Service
 from agent.service.auditor import Auditor
 from agent.service.config import ConfigError, is_loopback, load
+from agent.service.crowd import Crowd
 from agent.service.event_logs import EventLogs
 from agent.service.kafka_watch import KafkaWatch
 from agent.service.keeper import Keeper
@@ -77,8 +78,11 @@ def run(flags: Mapping[str, str], environ: Mapping[str, str], config_file: str |
             recorder=recorder,
             auditor=auditor,
         )
+        crowd = Crowd(
+            service.application(), MAX_CONNECTIONS, lambda: service.refused.update(("full",))
+        )
         config = uvicorn.Config(
-            service.application(),
+            crowd,
             log_config=None,
             access_log=False,
             lifespan="off",
@@ -88,7 +92,6 @@ def run(flags: Mapping[str, str], environ: Mapping[str, str], config_file: str |
             server_header=False,
             proxy_headers=False,
             backlog=1024,
-            limit_concurrency=MAX_CONNECTIONS,
             timeout_keep_alive=75,  # beyond the heartbeat and Prometheus's usual interval
             timeout_graceful_shutdown=GRACE_SECONDS,
         )
@@ -113,7 +116,9 @@ def run(flags: Mapping[str, str], environ: Mapping[str, str], config_file: str |
             driver_process=settings.driver_process,
             clock=time.time,
         )
-        _Server(config, timers, settings).run(sockets=[listening])
+        server = _Server(config, timers, settings)
+        crowd.connections = server.server_state.connections
+        server.run(sockets=[listening])
     _log.info("stopped")
 
 
