@@ -42,7 +42,7 @@ STEADY_WEIGHTS: Final = (0.02, 0.1)
 RELATIVE_VARIANCE_BOUND: Final = 25.0
 #: A jump of the cost: how large on the log scale (standard deviation), how often per batch.
 JUMP_SIGMA: Final = 0.7
-JUMP_CHANCE: Final = 0.02
+JUMP_CHANCE: Final = 0.01
 #: How many batches back a jump is looked for.
 JUMP_BATCHES: Final = 12
 #: One slow batch may be an alarm; one fast batch alone is ten times likelier a fluke (log 10).

@@ -108,10 +108,17 @@ def wanted_size(query: Query, settings: QueryPolicy, time: float) -> sizing.Size
     unreachable = query.reach.lost
     present = _full_rows([source for source in query.sources if source.controllable])
     model = query.capacity
-    ceilings = query.knee.ceilings(model.sigma, model.fixed_seconds, model.seconds_per_row)
+    ceilings = query.knee.ceilings(
+        model.sigma, model.fixed_seconds, model.seconds_per_row, query.trigger_seconds
+    )
     limits = sizing.bounds(
         query.capacity,
-        sizing.target_rows(query.capacity, settings, unreachable=unreachable),
+        sizing.target_rows(
+            query.capacity,
+            settings,
+            unreachable=unreachable,
+            trigger_seconds=query.trigger_seconds,
+        ),
         query.arrival_rows(),
         query.trigger_seconds,
         settings,
@@ -136,7 +143,7 @@ def wanted_size(query: Query, settings: QueryPolicy, time: float) -> sizing.Size
         # A limit in force already may stay, as far as it helps.
         present = 0.0 if math.isinf(present) else present
         needed = min(limits.stability_rows or 0.0, max(present, limits.target_rows or 0.0))
-        limits = msgspec.structs.replace(limits, stability_rows=needed)
+        limits = msgspec.structs.replace(limits, stability_rows=needed, patient=True)
     size = sizing.choose(limits, query.capacity, settings)
     if size is not None and query.batch_limited:
         size = _probe(query, settings, size, present)
@@ -251,6 +258,7 @@ def after_batch(
             deadband=size.deadband,
             sure=sure * part.rows / (source.ratio or 1.0),
             too_long=too_long,
+            deadline=size.deadline_rows * part.rows / size.rows / (source.ratio or 1.0),
         )
         measure.add(query.totals.grants, step.reason)
         if source is main:

@@ -29,15 +29,17 @@ REACH_SIGMA: Final = 0.15
 REACH_PLAIN_SHARE: Final = 1.5
 #: Out of reach, one batch in so many is a small one, to see whether it still is.
 REACH_CHECK_BATCHES: Final = 24
+#: Sooner while the model doubts that it is.
+REACH_DOUBTED_BATCHES: Final = 4
 #: A batch then takes so many times its fixed cost: four fifths of the time go to rows, and a size
 #: without bound would buy the last fifth with latency without bound.
 AMORTISED_FIXED_COSTS: Final = 5.0
 #: From this share on that is done, too, where arrivals ask for more than the target.
 MOSTLY_FIXED_SHARE: Final = 0.6
-#: While that is not yet known, the rows of this share of the target: enough to learn from. The
-#: others where c0 may well take all of it, or may not.
-LEAST_SHARES: Final = (0.08, 0.15, 0.5)
-LEAST_DOUBTS: Final = 0.85
+#: A batch near the target holds at least the rows of so much of it: enough to learn from. The
+#: second where c0 may well take all of it: its doubt alone must not shrink a limit to nothing.
+LEAST_SHARE: Final = 0.08
+LEAST_DOUBTED_SHARE: Final = 0.12
 #: Batches of one size after which a larger one is tried, by how much, and while the slope is known
 #: no better than this.
 PROBE_BATCHES: Final = 4
@@ -107,7 +109,9 @@ class Reach(msgspec.Struct):
 
     def check_rows(self, capacity: Capacity, policy: QueryPolicy) -> float | None:
         """The rows of a small batch where one is due: large ones do not tell what is fixed."""
-        if self.since_check < REACH_CHECK_BATCHES:
+        surely = (capacity.fixed_cost or 0.0) - capacity.doubt(0.0)
+        doubted = surely < REACH_SHARE * policy.target_seconds
+        if self.since_check < (REACH_DOUBTED_BATCHES if doubted else REACH_CHECK_BATCHES):
             return None
         self.since_check = 0
         return 0.5 * policy.target_seconds / capacity.seconds_per_row
@@ -136,7 +140,11 @@ def probe_rows(capacity: Capacity, policy: QueryPolicy, rows: float) -> float:
 
 
 def target_rows(
-    capacity: Capacity, policy: QueryPolicy, *, unreachable: bool = False
+    capacity: Capacity,
+    policy: QueryPolicy,
+    *,
+    unreachable: bool = False,
+    trigger_seconds: float = 0.0,
 ) -> float | None:
     """The rows of a batch that takes the target, or, out of its reach, a multiple of c0."""
     fixed, slope = capacity.fixed_cost, capacity.seconds_per_row
@@ -147,12 +155,11 @@ def target_rows(
     target = policy.target_seconds
     above = max(capacity.sigma**2 / 2.0 + BAND_MIDDLE, AIM_ABOVE[0])
     above = max(above, AIM_FIXED * (min(fixed, target) / target - AIM_FIXED_FROM))
+    if trigger_seconds > target:
+        above = 0.0  # batches follow the trigger, not each other: less fixed cost saves no time
     aim = target * math.exp(min(above, AIM_ABOVE[1]))
-    doubt = capacity.doubt(0.0) / target
-    least = LEAST_SHARES[0]
-    if fixed / target + doubt >= REACH_SHARE:
-        # c0 may well be less: its doubt alone must not shrink a limit to nothing.
-        least = min(max(LEAST_DOUBTS * doubt, LEAST_SHARES[1]), LEAST_SHARES[2])
+    doubted = fixed + capacity.doubt(0.0) >= REACH_SHARE * target
+    least = LEAST_DOUBTED_SHARE if doubted else LEAST_SHARE
     return max(aim - fixed, least * target) / slope
 
 
@@ -165,6 +172,7 @@ class Bounds(msgspec.Struct, frozen=True, gc=False):
     sustained_ratio: float | None  # capacity needed over capacity at the largest allowed batch
     unreachable: bool = False  # target_rows are those of a multiple of c0
     most_rows: float = math.inf  # beyond the target: more brings no more rows per second
+    patient: bool = False  # what arrives may be a spike: no more than stability asks
 
     @property
     def unstable(self) -> bool:
@@ -179,6 +187,7 @@ class Size(msgspec.Struct, frozen=True, gc=False):
     reason: str  # "", or the floor or bound that set it
     feasible: bool | None
     deadband: float  # relative: how far it must move from the limit in force to be announced
+    deadline_rows: float = math.inf  # the most that the deadline allows, wanted or not
 
 
 def bounds(
@@ -233,7 +242,8 @@ def choose(limits: Bounds, capacity: Capacity, policy: QueryPolicy) -> Size | No
         rows, reason = limits.stability_rows, "floor:stability"
         feasible = False
         surely = (fixed or 0.0) - capacity.doubt(0.0)
-        if fixed is not None and surely >= MOSTLY_FIXED_SHARE * policy.target_seconds:
+        mostly_fixed = surely >= MOSTLY_FIXED_SHARE * policy.target_seconds
+        if fixed is not None and mostly_fixed and not limits.patient:
             # The target is missed anyway: then let a backlog shrink by more than the margin.
             rows = max(rows, (AMORTISED_FIXED_COSTS - 1.0) * fixed / capacity.seconds_per_row)
         if limits.deadline_rows is None:
@@ -245,7 +255,9 @@ def choose(limits: Bounds, capacity: Capacity, policy: QueryPolicy) -> Size | No
         rows, reason = limits.deadline_rows, "bound:deadline"
         if limits.deadline_rows < limits.target_rows:
             feasible = False
-    return Size(max(rows, 1.0), reason, feasible, deadband(capacity, max(rows, 1.0), policy))
+    rows = max(rows, 1.0)
+    most = math.inf if limits.deadline_rows is None else max(limits.deadline_rows, 1.0)
+    return Size(rows, reason, feasible, deadband(capacity, rows, policy), most)
 
 
 def deadband(capacity: Capacity, rows: float, policy: QueryPolicy) -> float:
@@ -327,13 +339,14 @@ def step(
     deadband: float,
     sure: float = 0.0,
     too_long: bool = True,
+    deadline: float = math.inf,
 ) -> Step:
     """From the limit in force to the next one: at most doubled, announced only when it matters.
 
     ``wanted`` and ``sure``, up to which it may more than double, are in the source's unit.
     ``current`` None is unlimited. ``limited`` False: the batch took all there was, so it never
     raises the limit, and lowers it only where the model is sure that a full one takes
-    ``too_long``.
+    ``too_long``, or, down to ``deadline``, where it expects that a full one breaks the deadline.
     """
     low = max(policy.minimum_limit, 1)
     high = policy.maximum_limit
@@ -354,6 +367,9 @@ def step(
         return Step(current, bound if bound.startswith("bound:m") else "hold:deadband")
     outside = current < low or (high is not None and current > high)
     if not limited and not outside and (limit > current or not too_long):
+        # A batch that is killed comes again with the same rows: too late for a limit then.
+        if max(deadline, limit, low) < current:
+            return Step(max(round(deadline), limit, low), "bound:deadline")
         return Step(current, "hold:not_limited")
     at_edge = bound.startswith("bound:") and bound != "bound:doubling"
     moved = abs(limit - current) / current

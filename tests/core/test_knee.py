@@ -62,6 +62,35 @@ def test_what_was_seen_fades_so_that_the_knee_is_looked_for_again() -> None:
     assert knee.ceilings(0.1, 1.0, 1e-4).proven_rows == math.inf
 
 
+def test_rows_that_get_dearer_with_the_size_show_the_knee() -> None:
+    def seconds(rows: float) -> float:
+        return 1.2 + rows / 10_000 * (1 + rows / 40_000)
+
+    knee = seen(*[(rows, seconds(rows)) for rows in (10_000, 20_000, 40_000, 80_000)] * 2)
+    knee_rows = math.sqrt(1.2 * 10_000 * 40_000)
+    assert knee.ceilings(0.1, 0.5, 1 / 5000).proven_rows == pytest.approx(knee_rows, rel=0.1)
+
+
+def test_up_to_the_trigger_interval_more_rows_bring_more_whatever_a_row_costs() -> None:
+    slower = 3 * line(40_000)
+    knee = seen(*[(20_000, line(20_000))] * 3, *[(40_000, slower)] * 2)
+    assert knee.ceilings(0.1, 1.0, 1e-4).proven_rows < 21_000
+    # 20,000 rows take 3 s and 40,000 take 15 s: about those of 14 s still fit between two triggers.
+    found = knee.ceilings(0.1, 1.0, 1e-4, trigger_seconds=14.0)
+    assert 30_000 < found.proven_rows < 45_000
+
+
+def test_one_slow_batch_taken_for_a_change_does_not_make_other_sizes_look_better() -> None:
+    knee = seen(*[(20_000, line(20_000))] * 8, *[(40_000, 2.6 * line(20_000))] * 8)
+    assert knee.ceilings(0.1, 1.0, 1e-4).proven_rows < 21_000
+    knee.observe(40_000, 5 * line(20_000), changed=True)
+    for _ in range(3):
+        knee.observe(40_000, 2.6 * line(20_000), changed=False)
+    assert knee.ceilings(0.1, 1.0, 1e-4).proven_rows < 21_000
+    rates = {round(level.rows): level.log_rate for level in knee.levels.values()}
+    assert rates[40_000] == pytest.approx(math.log(40_000 / (2.6 * line(20_000))), abs=0.2)
+
+
 @given(
     st.lists(
         st.tuples(

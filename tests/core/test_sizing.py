@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import math
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.core.capacity import Capacity
 from agent.core.policy import QueryPolicy
-from agent.core.sizing import Bounds, bounds, choose, step
+from agent.core.sizing import (
+    REACH_DOUBTED_BATCHES,
+    Bounds,
+    Reach,
+    bounds,
+    choose,
+    step,
+    target_rows,
+)
 
 
 def model(fixed: float, throughput: float) -> Capacity:
@@ -107,6 +116,70 @@ def test_a_step_is_bounded_and_announced_only_when_it_matters(
     assert taken.limit == limit
     if reason != "hold:deadband" or limit == current:
         assert taken.reason == reason or taken.reason.startswith("bound:")
+
+
+@pytest.mark.parametrize(
+    ("limited", "deadline", "limit", "reason"),
+    [
+        (False, 400.0, 400, "bound:deadline"),  # a full batch would be killed, again and again
+        (False, 2000.0, 1000, "hold:not_limited"),
+        (False, 50.0, 100, "bound:deadline"),  # never below what is wanted
+        (True, 400.0, 100, "lower"),
+    ],
+)
+def test_what_the_deadline_forbids_is_lowered_before_a_batch_reaches_it(
+    limited: bool, deadline: float, limit: int, reason: str
+) -> None:
+    taken = step(
+        1000,
+        100.0,
+        constraint="",
+        limited=limited,
+        configured=1000,
+        policy=QueryPolicy(),
+        deadband=0.25,
+        too_long=limited,
+        deadline=deadline,
+    )
+    assert (taken.limit, taken.reason) == (limit, reason)
+
+
+def test_a_target_out_of_reach_by_doubtful_evidence_is_asked_for_again_soon() -> None:
+    policy = QueryPolicy(target_seconds=5.0)
+    doubtful = Capacity()
+    for _ in range(3):
+        doubtful.learn(50_000, 30.0)
+    doubtful.fixed_seconds = 6.0
+    assert doubtful.fixed_seconds - doubtful.doubt(0.0) < 4.0
+    sure = model(6.0, 4000.0)
+    assert sure.fixed_seconds - sure.doubt(0.0) > 5.0
+    asked = {}
+    for name, capacity in (("doubtful", doubtful), ("sure", sure)):
+        reach = Reach(against=4, lost=True)
+        asked[name] = 0
+        while reach.check_rows(capacity, policy) is None:
+            reach.since_check += 1
+            asked[name] += 1
+    assert asked == {"doubtful": REACH_DOUBTED_BATCHES, "sure": 24}
+
+
+def test_the_aim_lies_at_the_target_where_batches_follow_the_trigger() -> None:
+    capacity, policy = model(1.0, 4000.0), QueryPolicy(target_seconds=5.0)
+    assert target_rows(capacity, policy) == pytest.approx(1.02 * 5 * 4000 - 4000, rel=0.01)
+    found = target_rows(capacity, policy, trigger_seconds=10.0)
+    assert found == pytest.approx(16_000, rel=0.01)
+
+
+def test_a_spike_is_no_reason_to_spread_a_large_fixed_cost() -> None:
+    capacity, policy = model(4.0, 4000.0), QueryPolicy(target_seconds=5.0)
+    limits = bounds(capacity, 4000.0, 1000.0, 0.0, policy)
+    assert limits.unstable
+    spread = choose(limits, capacity, policy)
+    assert spread is not None
+    assert spread.rows > 50_000
+    waiting = choose(msgspec.structs.replace(limits, patient=True), capacity, policy)
+    assert waiting is not None
+    assert waiting.rows == pytest.approx(limits.stability_rows or 0.0)
 
 
 @given(
