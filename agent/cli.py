@@ -236,10 +236,14 @@ def _replay(
             "--deadline", "--deadline-seconds", metavar="SECONDS", help="What kills a slow batch."
         ),
     ] = None,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="No summary on standard error.")
+    ] = False,
 ) -> None:
-    """Judge recorded events, plain or compressed: one line of JSON each."""
+    """Judge recorded events, plain or compressed: one line of JSON each; a summary at the end."""
     from agent.core.policy import QueryPolicy
     from agent.replay import replay_files
+    from agent.replay_summary import Summary
     from agent.sources.recording import RecordingError
 
     for option, seconds in (("--target", target), ("--deadline", deadline)):
@@ -248,8 +252,9 @@ def _replay(
     settings = QueryPolicy(deadline_seconds=deadline)
     if target is not None:
         settings = QueryPolicy(target_seconds=target, deadline_seconds=deadline)
+    summary = None if quiet else Summary(settings.target_seconds)
     try:
-        broken = replay_files(files, settings, sys.stdout.buffer)
+        broken = replay_files(files, settings, sys.stdout.buffer, summary)
     except RecordingError as error:
         _fail(str(error), 2)
     except BrokenPipeError:
@@ -257,6 +262,8 @@ def _replay(
     except OSError as error:
         _fail(f"{error.filename or 'recording'}: {error.strerror or error}", 2)
     else:
+        for line in summary.lines() if summary is not None else ():
+            _say(line)
         if broken:
             _fail("; ".join(broken), 1)
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from agent.core.judgement import Judgement
     from agent.core.policy import QueryPolicy
+    from agent.replay_summary import Summary
 
 _LISTENER: Final = Listener(instance="replay")
 #: A recording may name many; each takes memory.
@@ -29,9 +30,10 @@ MOST_QUERIES: Final = 20_000
 
 
 class Replay:
-    """A fleet fed from recordings."""
+    """A fleet fed from recordings; ``summary`` counts along."""
 
-    def __init__(self, settings: QueryPolicy) -> None:
+    def __init__(self, settings: QueryPolicy, summary: Summary | None = None) -> None:
+        self._summary = summary
         self._policy = Policy(default=settings, max_queries=MOST_QUERIES)
         self._fleet: Fleet | None = None
         self._sequence = 0
@@ -52,16 +54,21 @@ class Replay:
             receipt = self._fleet.receive(request, now=time)
             if receipt.refused:
                 raise recording.RecordingError(f"{file}: {receipt.refused[0].error}")
+            if self._summary is not None:
+                self._summary.take(receipt)
             yield from receipt.judged
 
 
-def replay_files(files: Iterable[str], settings: QueryPolicy, out: BinaryIO) -> list[str]:
+def replay_files(
+    files: Iterable[str], settings: QueryPolicy, out: BinaryIO, summary: Summary | None = None
+) -> list[str]:
     """Writes a line per judged event of all files in order; ``-`` is standard input.
 
-    Returns where files broke off, if any. Raises OSError where one cannot be read, RecordingError
-    at a line that cannot be used, with all before it written.
+    ``summary``, where given, counts along. Returns where files broke off, if any. Raises OSError
+    where one cannot be read, RecordingError at a line that cannot be used, with all before it
+    written.
     """
-    replay = Replay(settings)
+    replay = Replay(settings, summary)
     encoder = msgspec.json.Encoder()
     broken: list[str] = []
     try:
