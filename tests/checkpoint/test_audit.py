@@ -10,6 +10,7 @@ from agent.checkpoint.audit import CHECKS, QueryFacts, audit
 from agent.checkpoint.audit_command import facts_of, run_audit
 from agent.checkpoint.folder import LocalFolder
 from agent.checkpoint.layout import read_checkpoint
+from agent.checkpoint.sink import keeps_nothing
 from tests.checkpoint.build import checkpoint, offsets, write
 from tests.checkpoint.kills import Driver, make_input
 
@@ -135,5 +136,7 @@ def test_real_queries(tmp_path, lines):
             told = driver.ask({"describe": order})
             assert "error" not in told, (reads, writes, told)
             facts = QueryFacts(sink=told["sink"], sources=told["sources"])
+            nothing_stays = writes in {"memory", "console", "noop"}
+            assert keeps_nothing(told["sink"]) is nothing_stays, (writes, told["sink"])
             seen[reads, writes] = [finding.check for finding in audit(facts)]
     assert seen == expected
