@@ -520,6 +520,32 @@ def test_control_left_and_taken_up_again_starts_from_what_is_in_force() -> None:
     assert world.send(world.driver.heartbeat(31, 1.0, limits=said)).grants == []
 
 
+def restarted(world: World, mode: Mode) -> None:
+    """The agent comes back with its state and another mode in its configuration."""
+    world.policy = Policy(default=QueryPolicy(mode=mode))
+    world.fleet = Fleet.restore(world.policy, world.fleet.changes(), started_time=world.now)
+
+
+def test_a_mode_changed_in_the_configuration_is_as_one_that_is_ordered() -> None:
+    world = World(Policy(default=QueryPolicy(mode="dry-run")))
+    limits: dict[str, Any] = {"limit": IN_FORCE, "configured": IN_FORCE, "backlog": 10**9}
+    world.batches(20, fixed=2.5, throughput=1e9, **limits)
+    told = world.view().limit
+    assert (told.current, told.next) != (IN_FORCE, IN_FORCE)
+    restarted(world, "on")
+    assert world.send(world.driver.idle()).grants == []  # not before a word of what is in force
+    said = [{"source": 0, "unit": "rows", "limit": IN_FORCE, "configured": IN_FORCE, "backlog": 9}]
+    (grant,) = world.send(world.driver.heartbeat(21, 1.0, limits=said)).grants
+    assert grant.limit == told.next
+    restarted(world, "dry-run")
+    said[0]["limit"] = grant.limit
+    (grant,) = world.send(world.driver.heartbeat(21, 2.0, limits=said)).grants
+    assert (grant.limit, grant.reason) == (IN_FORCE, "mode:dry-run")
+    said[0]["limit"] = IN_FORCE
+    world.send(world.driver.heartbeat(21, 3.0, limits=said))
+    assert world.view().limit.next == IN_FORCE
+
+
 def test_a_first_batch_is_never_raised_above_what_was_in_force() -> None:
     """Neither where the agent only watched until the query ended and control was given then."""
     world = World(Policy(default=QueryPolicy(mode="dry-run")))
