@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import msgspec
-from rich.console import Console
 
 from agent.checkpoint.audit import QueryFacts, audit, offset_times
 from agent.checkpoint.commands import counting, print_json
 from agent.checkpoint.folder import open_folder, reported
 from agent.checkpoint.layout import Checkpoint, read_checkpoint
-from agent.checkpoint.render import show_findings
+from agent.checkpoint.render import output, show_findings
 from agent.checkpoint.soundness import judge
 from agent.checkpoint.watched import Watched, ask
 from agent.core.judgement import Finding
@@ -54,7 +53,7 @@ def run_audit(
     if as_json:
         print_json(report)
     else:
-        console = Console()
+        console = output()
         show_findings(console, findings)
         if not findings:
             console.print("nothing found")

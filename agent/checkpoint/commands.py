@@ -15,7 +15,7 @@ from rich.console import Console
 
 from agent.checkpoint.folder import open_folder, reported
 from agent.checkpoint.layout import read_checkpoint
-from agent.checkpoint.render import show_report
+from agent.checkpoint.render import output, show_report
 from agent.checkpoint.report import build_report
 from agent.checkpoint.soundness import judge
 from agent.checkpoint.state_rows import count_rows
@@ -38,7 +38,7 @@ def inspect(address: str, *, as_json: bool, deep: bool, state_rows: bool = False
     if as_json:
         print_json(report)
     else:
-        show_report(Console(), report)
+        show_report(output(), report)
     return 0 if report.sound else 1
 
 

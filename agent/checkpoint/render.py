@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 from rich import box
+from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
@@ -15,14 +18,21 @@ from agent.core.names import label
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from rich.console import Console
-
     from agent.checkpoint.report import Report
     from agent.checkpoint.rescue_command import RescueReport
     from agent.checkpoint.savepoint_command import SavepointReport
     from agent.core.judgement import Finding
 
 _COLOURS: Final = {"error": "red", "warning": "yellow", "info": "cyan"}
+#: Where the output is no terminal and COLUMNS says nothing: wide enough for every table.
+WIDTH: Final = 160
+_PROSE: Final = {"", "newest offset", "such as", "missing"}  # columns that may go over lines
+
+
+def output() -> Console:
+    """Standard output: as wide as the terminal, or wide enough where it is a pipe or a file."""
+    wide = not sys.stdout.isatty() and not os.environ.get("COLUMNS", "").isdigit()
+    return Console(width=WIDTH if wide else None)
 
 
 def show_report(console: Console, report: Report) -> None:
@@ -46,7 +56,7 @@ def show_report(console: Console, report: Report) -> None:
         table.add_row("state version", f"{state.version}: {size(state.bytes)} to load")
     table.add_row("files", f"{report.files:,}, {size(report.bytes)}")
     table.add_row("last change", report.last_change)
-    console.print(table)
+    _show(console, table)
     if report.sources:
         sources = _table(
             "sources", ["source", "kind", "newest offset", "own log to", "open batch takes"]
@@ -62,11 +72,12 @@ def show_report(console: Console, report: Report) -> None:
                 _number(source.log_end),
                 _number(source.open_batch_takes),
             )
-        console.print(sources)
+        _show(console, sources)
     if state.operators:
+        several = any(store.store != "default" for store in state.operators)
         columns = [
             "operator",
-            "store",
+            *(["store"] if several else []),
             "parts",
             "bytes",
             "largest",
@@ -78,7 +89,7 @@ def show_report(console: Console, report: Report) -> None:
         for store in state.operators:
             stores.add_row(
                 _text(f"{store.operator} {store.operator_name}"),
-                _text(store.store),
+                *([_text(store.store)] if several else []),
                 str(store.partitions),
                 size(store.bytes),
                 f"{store.largest_partition}: {size(store.largest_bytes)}",
@@ -86,7 +97,7 @@ def show_report(console: Console, report: Report) -> None:
                 _number(store.snapshot_version),
                 str(store.changes),
             )
-        console.print(stores)
+        _show(console, stores)
     if state.rows is not None:
         counts = _table(
             "rows of the state", ["operator", "part", "rows", "largest", "skew", "empty", "missing"]
@@ -102,7 +113,7 @@ def show_report(console: Console, report: Report) -> None:
                 _number(one.empty_partitions),
                 _text(one.missing),
             )
-        console.print(counts)
+        _show(console, counts)
     for said in state.skewed:
         console.print(f"[yellow]skew[/]: {_text(said)}", highlight=False)
     show_findings(console, report.findings)
@@ -124,7 +135,7 @@ def show_rescue(console: Console, report: RescueReport) -> None:
         if moves:
             total = size(sum(move.size for move in moves))
             table.add_row(group, f"{len(moves):,}", total, _text(moves[-1].path))
-    console.print(table)
+    _show(console, table)
     for note in plan.notes:
         console.print(f"note: {_text(note)}", highlight=False)
     show_findings(console, plan.refusals)
@@ -183,6 +194,12 @@ def show_findings(console: Console, findings: Iterable[Finding]) -> None:
         )
 
 
+def _show(console: Console, table: Table) -> None:
+    console.print()
+    console.print(table)
+    console.print()
+
+
 def size(count: float) -> str:
     """Bytes in a unit that people read."""
     for unit in ("B", "KiB", "MiB", "GiB"):
@@ -200,10 +217,12 @@ def _table(title: str, columns: list[str]) -> Table:
         show_header=any(columns),
         box=box.SIMPLE_HEAD,
         pad_edge=False,
-        padding=(0, 1),
+        show_edge=False,
+        padding=(0, 1, 0, 0),
     )
     for column in columns:
-        table.add_column(column, overflow="fold")
+        prose = column in _PROSE
+        table.add_column(column, overflow="fold" if prose else "ellipsis", no_wrap=not prose)
     return table
 
 

@@ -6,14 +6,13 @@ import time
 from typing import TYPE_CHECKING
 
 import msgspec
-from rich.console import Console
 
 from agent.checkpoint import journal
 from agent.checkpoint.commands import counting, print_json
 from agent.checkpoint.folder import CheckpointError, local_path, open_folder, reported
 from agent.checkpoint.layout import Checkpoint, read_checkpoint
 from agent.checkpoint.limit import LimitAdvice, advise
-from agent.checkpoint.render import show_findings, show_rescue
+from agent.checkpoint.render import output, show_findings, show_rescue
 from agent.checkpoint.rescue import QUIET_SECONDS, Plan, plan_rescue, refuse_if_held
 from agent.checkpoint.sink import SinkKind, SinkVerdict, judge_sink, recognise
 from agent.checkpoint.soundness import judge, open_batches
@@ -102,7 +101,7 @@ def _rescue(root: Path, address: str, options: RescueOptions) -> int:
     if options.as_json:
         print_json(report)
     else:
-        show_rescue(Console(), report)
+        show_rescue(output(), report)
     return 1 if plan.refusals else 0
 
 
@@ -112,7 +111,7 @@ def _undo(root: Path, address: str, options: RescueOptions) -> int:
         checkpoint = read_checkpoint(folder, count)
     with reported(address):
         journal.sweep(root)
-    console = Console()
+    console = output()
     rescues = journal.find_rescues(root)
     if not rescues:
         console.print("nothing to undo: no rescue has anything aside", highlight=False)

@@ -6,11 +6,10 @@ import time
 from typing import TYPE_CHECKING
 
 import msgspec
-from rich.console import Console
 
 from agent.checkpoint.commands import counting, print_json
 from agent.checkpoint.folder import CheckpointError, local_path, open_folder, reported
-from agent.checkpoint.render import show_savepoint
+from agent.checkpoint.render import output, show_savepoint
 from agent.checkpoint.savepoint import Manifest, take_savepoint
 from agent.checkpoint.sink import Rollback, advise_rollback
 
@@ -55,7 +54,7 @@ def savepoint(address: str, destination: str, *, rollback_sink: str | None, as_j
     if as_json:
         print_json(report)
     else:
-        show_savepoint(Console(), report)
+        show_savepoint(output(), report)
     return 0
 
 

@@ -1,6 +1,7 @@
 """What ``weir checkpoint inspect`` tells of checkpoints sound and not."""
 
 import json
+import re
 import sys
 
 import pytest
@@ -58,11 +59,20 @@ def test_an_open_batch_is_sound_and_replayed(weir, tmp_path):
     assert report["sources"][0]["open_batch_takes"] == 1
 
 
-def test_the_table_says_the_same(weir, tmp_path):
-    code, out, _ = weir("checkpoint", "inspect", checkpoint(tmp_path))
+@pytest.mark.parametrize("columns", [None, "80", "200"])
+def test_the_table_says_the_same_and_breaks_no_figure(weir, monkeypatch, tmp_path, columns):
+    if columns is None:  # a pipe: as wide as it takes
+        monkeypatch.delenv("COLUMNS", raising=False)
+    else:
+        monkeypatch.setenv("COLUMNS", columns)
+    root = checkpoint(tmp_path)
+    write(root, "state/0/1/2.delta", b"\xff" * 521_800)
+    code, out, _ = weir("checkpoint", "inspect", root)
     assert code == 0
-    assert "sound" in out
-    assert "stateStoreSave" in out.replace("\n", "")
+    assert ": sound:" in out
+    row = next(line for line in out.splitlines() if line.startswith("0 stateStoreSave "))
+    assert re.search(r"  \d{3}\.\d KiB  1: \d{3}\.\d KiB  ", row)
+    assert len(row) <= 80
 
 
 @pytest.mark.parametrize(
