@@ -223,7 +223,8 @@ def _attach(spark: Any, arguments: dict[str, Any]) -> Attachment:
     if type(spark).__module__.startswith("pyspark.sql.connect"):
         return _off(
             "weir is off: this is a Spark Connect session, whose queries run in a server out of "
-            "reach; attach in that server's own driver, or let the agent read its event log"
+            "reach; have that server write an event log, and the agent watches them "
+            "(weir agent --event-log-dirs)"
         )
     context = spark.sparkContext
     if context._jsc is None:

@@ -63,6 +63,11 @@ def tried(version: str, tests: list[str], *options: str) -> tuple[bool, dict[str
     return done.returncode == 0, seen
 
 
+def results_key(seen: dict[str, Any], version: str) -> str:
+    """The exact version where it got so far as to say it."""
+    return str(seen.get("pyspark", version))
+
+
 def main() -> int:
     """Runs what was asked for."""
     parser = argparse.ArgumentParser(prog="python -m tests.matrix", description=__doc__)
@@ -88,14 +93,17 @@ def main() -> int:
             arguments.tests or tests_for(version, python_sources=arguments.python_sources),
             *options,
         )
-        results[seen.get("pyspark", version)] = seen
+        results[results_key(seen, version)] = seen
         failed += [] if good else [version]
+        if arguments.write:  # one by one: what is broken off keeps what was seen
+            table.save({**table.load(), results_key(seen, version): seen})
+            table.write(table.load())
         print(f"   {'ok' if good else 'FAILED'} · {time.monotonic() - began:.0f} s", flush=True)
+    if arguments.write and arguments.versions == VERSIONS:
+        table.save(results)  # what is no longer tried goes
+        table.write(results)
     if not arguments.tests:
         print(table.render(results))
-    if arguments.write:
-        table.save({**table.load(), **results} if arguments.versions != VERSIONS else results)
-        table.write(table.load())
     if failed:
         print(f"FAILED on PySpark {', '.join(failed)}")
     return 1 if failed else 0

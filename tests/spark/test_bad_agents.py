@@ -192,3 +192,4 @@ def test_a_spark_connect_session_gives_one_warning(attached: Any, warnings: Any)
         assert not made.active
     assert len(warnings()) == 1
     assert "Spark Connect" in warnings()[0]
+    assert "--event-log-dirs" in warnings()[0]  # what can be done

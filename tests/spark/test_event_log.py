@@ -88,9 +88,10 @@ def test_the_log_is_judged_as_the_listener_is(
     folder, end = logged
     attached(agent)
     frame = spark.readStream.format("rate").option("rowsPerSecond", 50).load()
-    query = start(frame.groupBy().count(), seconds=0.5, name="enrich", mode="complete")
+    spread = frame.repartition(4)  # tasks enough to compare
+    query = start(spread.groupBy().count(), seconds=0.5, name="enrich", mode="complete")
     # Not by recentProgress: it holds an entry for an idle trigger too, which is no progress event.
-    agent.wait(lambda a: len(a.of("progress", str(query.runId))) >= 6)
+    agent.wait(lambda a: len(a.of("progress", str(query.runId))) >= 6, seconds=240.0)
     running = Follower(find_logs(folder)[0], 0, {}.get)
     while running.next_request() is not None:
         running.accepted()
@@ -111,6 +112,9 @@ def test_the_log_is_judged_as_the_listener_is(
     ours, theirs = judged(heard), judged(logged_events)
     assert len(theirs) >= 7
     assert ours == theirs
+    stages = follower.alignments(0.0)[str(query.runId)]
+    assert stages.batch_id == max(one["batch_id"] for one in ours if one["event"] == "progress")
+    assert any(one.tasks == 4 and one.host for one in stages.stages), stages
 
 
 def judged(events: list[Event]) -> list[dict[str, Any]]:

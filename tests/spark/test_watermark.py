@@ -1,0 +1,54 @@
+"""Event time on a real Spark: how far the watermark is behind, and what came too late."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.service.agents import AgentProcess
+from tests.spark.conftest import eventually
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
+LATE_ROWS = 7
+
+
+def test_lag_and_late_rows_are_spark_s_own(
+    attached: Any, start: Any, spark: Any, tmp_path: Path
+) -> None:
+    place = tmp_path / "in"
+    place.mkdir()
+    newest = datetime.now(timezone.utc) - timedelta(hours=2)
+
+    def arrive(name: str, moment: datetime, rows: int) -> None:
+        lines = [json.dumps({"t": moment.isoformat(), "k": number}) for number in range(rows)]
+        hidden = tmp_path / name
+        hidden.write_text("\n".join(lines))
+        hidden.rename(place / name)
+
+    with AgentProcess(tmp_path) as agent:
+        attached(agent.address)
+        frame = spark.readStream.schema("t timestamp, k int").json(str(place))
+        query = start(
+            frame.withWatermark("t", "10 seconds").dropDuplicates(["t", "k"]), name="timed"
+        )
+        arrive("first.json", newest, 5)
+        mark = (newest - timedelta(seconds=10)).isoformat()[:19]
+        eventually(lambda: any(marks(p) == mark for p in query.recentProgress), 120)
+        arrive("late.json", newest - timedelta(minutes=5), LATE_ROWS)
+        labels = '{application="weir tests",query="timed"}'
+        dropped = f"weir_watermark_dropped_rows_total{labels}"
+        eventually(lambda: agent.metrics().get(dropped) == LATE_ROWS, 120)
+        lag = agent.metrics()[f"weir_watermark_lag_seconds{labels}"]
+        assert 7200 + 10 <= lag < 7200 + 10 + 300
+        assert query.isActive
+
+
+def marks(progress: Any) -> str:
+    """The watermark to the second; empty where there is none."""
+    return str(progress["eventTime"].get("watermark", ""))[:19]
