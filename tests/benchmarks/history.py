@@ -8,8 +8,8 @@ the smallest size one application that holds nearly all lines. Each is read twic
 their own: by ``weir history``, all of it, and by a bare scan, ``spark.read.json`` with the schema
 of the very fields that Weir reads, into Spark's ``noop``. Neither counts the start of its JVM.
 
-Prints a row for each input: seconds, ratio of the throughputs, most resident memory of the JVM and
-its Python workers together; then how time and memory grow with the input, and what the skew costs.
+Prints a row for each input: seconds, ratio of the throughputs, and, of the JVM and its Python
+workers together, processor seconds and most resident memory; then how time and memory grow with the input, and what the skew costs.
 1 where a ratio is below 0.5.
 """
 
@@ -188,6 +188,7 @@ class Measured(msgspec.Struct):
     """One run."""
 
     seconds: float
+    cpu_seconds: float  # of all processes: what a busy machine does not stretch as much
     resident_megabytes: float
 
 
@@ -198,6 +199,7 @@ def measure(kind: str, folder: Path, out: Path) -> Measured:
         [*command, str(folder), str(out)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     most = [0.0]
+    cpu: dict[int, float] = {}
     done = threading.Event()
 
     def watch() -> None:
@@ -208,6 +210,7 @@ def measure(kind: str, folder: Path, out: Path) -> Measured:
             except psutil.Error:
                 return
             most[0] = max(most[0], sum(map(_resident, members)) / 1e6)
+            cpu.update((one.pid, spent) for one in members if (spent := _cpu(one)))
 
     watcher = threading.Thread(target=watch, daemon=True)
     watcher.start()
@@ -217,7 +220,7 @@ def measure(kind: str, folder: Path, out: Path) -> Measured:
     found = re.search(r"^seconds ([\d.]+)$", told, re.MULTILINE)
     if process.returncode or found is None:
         raise SystemExit(f"{kind}: ended with {process.returncode}\n{complaint[-3000:]}")
-    return Measured(float(found[1]), most[0])
+    return Measured(float(found[1]), sum(cpu.values()), most[0])
 
 
 def _resident(process: psutil.Process) -> int:
@@ -225,6 +228,14 @@ def _resident(process: psutil.Process) -> int:
         return process.memory_info().rss
     except psutil.Error:
         return 0  # it has ended
+
+
+def _cpu(process: psutil.Process) -> float:
+    try:
+        times = process.cpu_times()
+    except psutil.Error:
+        return 0.0
+    return float(times.user + times.system)
 
 
 def record(folder: Path, seconds: float) -> Path:
@@ -258,13 +269,13 @@ def compare(chosen: Any, place: Path) -> int:
     """All inputs, one after the other; only one lies on the disk at a time."""
     log = chosen.log or record(place / "run", chosen.seconds)
     template = Template(log)
+    megabytes, seconds = len(template.body) / 1e6, template.milliseconds / 1000
+    print(f"real run: {megabytes:.1f} MB of log in {seconds:.0f} s")
     print(
-        f"real run: {len(template.body) / 1e6:.1f} MB of log in {template.milliseconds / 1000:.0f} s"
+        "| input | MB | bare scan s | weir history s | MB/s | ratio | bare CPU s | weir CPU s "
+        "| bare RSS MB | weir RSS MB |"
     )
-    print(
-        "| input | MB | bare scan s | weir history s | MB/s | ratio | bare RSS MB | weir RSS MB |"
-    )
-    print("|---|---|---|---|---|---|---|---|")
+    print("|---|---|---|---|---|---|---|---|---|---|")
     sizes = sorted(chosen.gigabytes)
     inputs = [(f"{size:g} GB", size, False) for size in sizes]
     inputs.insert(1, (f"{sizes[0]:g} GB, skewed", sizes[0], True))
@@ -280,7 +291,8 @@ def compare(chosen: Any, place: Path) -> int:
         seen[name] = (total, bare, ours)
         print(
             f"| {name} | {total:.0f} | {bare.seconds:.1f} | {ours.seconds:.1f} "
-            f"| {total / ours.seconds:.1f} | {ratio:.2f} | {bare.resident_megabytes:.0f} "
+            f"| {total / ours.seconds:.1f} | {ratio:.2f} | {bare.cpu_seconds:.0f} "
+            f"| {ours.cpu_seconds:.0f} | {bare.resident_megabytes:.0f} "
             f"| {ours.resident_megabytes:.0f} |",
             flush=True,
         )
