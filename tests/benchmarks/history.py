@@ -9,7 +9,8 @@ their own: by ``weir history``, all of it, and by a bare scan, ``spark.read.json
 of the very fields that Weir reads, into Spark's ``noop``. Neither counts the start of its JVM.
 
 Prints a row for each input: seconds, ratio of the throughputs, and, of the JVM and its Python
-workers together, processor seconds and most resident memory; then how time and memory grow with the input, and what the skew costs.
+workers together, processor seconds and most resident memory; then how time and memory grow with the
+input, and what the skew costs.
 1 where a ratio is below 0.5.
 """
 
