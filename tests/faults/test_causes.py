@@ -173,6 +173,6 @@ def test_a_fault_provoked_now_gets_its_cause(name: str) -> None:
 
 @pytest.mark.spark
 @pytest.mark.timeout(280)
-@pytest.mark.parametrize("name", ["kafka_offsets_lost", "kafka_topic_deleted"])
+@pytest.mark.parametrize("name", ["kafka_offsets_lost"])
 def test_a_fault_of_kafka_provoked_now_gets_its_cause(name: str, kafka_jars: None) -> None:
     assert cause(provoke(name)).cause == FAULTS[name].cause

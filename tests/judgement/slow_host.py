@@ -173,7 +173,7 @@ def run(folder: Path) -> dict[str, Any]:
             .option("maxFilesPerTrigger", 1)
             .json(str(source))
             .repartition(PARTITIONS)  # in turn: each task gets as many rows
-            .selectExpr("aggregate(sequence(1, 4000), 0L, (a, x) -> a + hash(a, x, value)) as v")
+            .selectExpr("aggregate(sequence(1, 2500), 0L, (a, x) -> a + hash(a, x, value)) as v")
         )
         query = (
             frame.writeStream.format("noop")
