@@ -209,7 +209,7 @@ def test_listener_wheel_by_py_files_reports_a_real_query(
         env=environ,
         capture_output=True,
         text=True,
-        timeout=150,
+        timeout=400,  # a Spark from cold, on a machine that may be busy
         check=False,
     )
     assert done.returncode == 0, done.stderr[-4000:]
