@@ -214,6 +214,10 @@ def after_batch(
     size = wanted_size(query, settings, time)
     controlled = [source for source in query.sources if source.controllable]
     hold = _reason_to_hold(query, batch, size, policy, replayed=replayed)
+    if hold == "hold:replayed":
+        size = sizing.after_replay(query.capacity, float(batch.rows or 0), batch.seconds, settings)
+        if size is not None and size.rows < _full_rows(controlled):
+            hold = None
     if hold is not None or size is None:
         query.reason = hold or "hold:learning"
         if hold == "mode:off":
@@ -289,6 +293,8 @@ def _reason_to_hold(
         return "hold:missing"
     if batch.rows == 0:
         return "hold:empty"
+    if any(source.ratio is None for source in controlled):
+        return "hold:missing"
     if replayed:
         return "hold:replayed"
     if size is None:
@@ -297,8 +303,6 @@ def _reason_to_hold(
     lowers = size.rows < _full_rows(controlled)
     if query.capacity.batches < LEARN_BATCHES and lowers and not slow:
         return "hold:learning"
-    if any(source.ratio is None for source in controlled):
-        return "hold:missing"
     return None
 
 

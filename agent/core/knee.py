@@ -29,7 +29,7 @@ LEAST_WEIGHT: Final = 0.25
 #: Levels nearer to each other than this are compared as one: nothing to gain between them.
 APART: Final = 1.3
 #: By so much of the noise's variance must congestion lower the squared error to be believed.
-CURVE_EVIDENCE: Final = 1.0
+CURVE_EVIDENCE: Final = 2.0
 #: How far off the line may be about what a raise brings, on the log scale.
 LINE_DOUBT: Final = 0.3
 #: A raise that is not seen to help by more than this costs latency for nothing.

@@ -260,6 +260,25 @@ def choose(limits: Bounds, capacity: Capacity, policy: QueryPolicy) -> Size | No
     return Size(rows, reason, feasible, deadband(capacity, rows, policy), most)
 
 
+def after_replay(
+    capacity: Capacity, rows: float, seconds: float | None, policy: QueryPolicy
+) -> Size | None:
+    """The size that keeps the deadline after a batch that ran again; None where it is kept.
+
+    Such a batch teaches nothing: it may have paid for a restart, or found half of its work done.
+    But where its own time comes near what kills a batch, all batches of its size may be killed
+    first, and then nothing is ever learned. In proportion, as if nothing of it were fixed.
+    """
+    if policy.deadline_seconds is None or not rows or not seconds:
+        return None
+    allowed = policy.deadline_share * policy.deadline_seconds
+    share = allowed / (seconds * math.exp(DEADLINE_SIGMAS * capacity.cautious_sigma))
+    if share >= 1.0:
+        return None
+    most = max(rows * share, 1.0)
+    return Size(most, "bound:deadline", None, 0.0, most)
+
+
 def deadband(capacity: Capacity, rows: float, policy: QueryPolicy) -> float:
     """How far a size must move to be announced: as far as the model itself is unsure of it.
 

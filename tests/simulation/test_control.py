@@ -88,6 +88,23 @@ def test_the_deadline_is_kept_once_it_is_known_what_a_batch_costs(seed):
     assert max(a.seconds for a in later) > 10  # more arrives than is stable: it uses the deadline
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_batches_that_are_all_killed_at_first_end_with_the_first_that_comes_through(seed):
+    """Each comes through on a later attempt only: nothing is learned, but that it is too long."""
+    scenario = scenario_of(
+        duration_seconds=3600,
+        initial_limit_rows=160_000,
+        initial_backlog_rows=9_000_000,
+        batch_timeout_seconds=15,
+    )
+    trace = plant.run(scenario, plant.Noise(0.15, seed), Live(scenario))
+    assert trace.attempts[0].killed
+    later = [a for a in trace.attempts if a.batch_id >= 3]  # decided from batch 0 at the earliest
+    assert len(later) > 300
+    assert max(a.rows for a in later) < 100_000
+    assert sum(a.killed for a in later) <= 2
+
+
 def test_a_spike_is_digested_at_the_target():
     scenario = scenario_of(arrival_rows_per_second=[[0, 3000], [300, 40_000], [325, 3000]])
     trace = plant.run(scenario, plant.Noise(0.15, 1), Live(scenario))
@@ -151,7 +168,7 @@ def test_overload_and_congestion_without_a_deadline_stay_near_the_knee(seed):
     assert max(seconds) < 60
     knee = (1.2 * 10_000 * 40_000) ** 0.5  # rows, where n / (c0 + n/mu (1 + n/c)) is largest
     most = knee / scenario.seconds(knee, 0.0) * 3600
-    assert trace.committed_rows > 0.9 * most
+    assert trace.committed_rows > 0.87 * most
 
 
 def test_overload_is_said_with_how_much_is_missing_and_since_when():
