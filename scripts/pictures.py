@@ -1,8 +1,9 @@
 """Makes the README's pictures of a running agent: the status page and the terminal view.
 
-``python scripts/pictures.py URL [FOLDER]`` writes status-page.png, status-page-dark.png,
-status-page-phone.png and top.svg to docs/images. Needs a Chromium: the one at CHROMIUM or on PATH,
-else Playwright's own.
+``python scripts/pictures.py URL [FOLDER]`` waits until a query works off a burst, then writes
+status-page.png, status-page-dark.png, status-page-phone.png and top.svg to docs/images. For the
+demo's agent (``make demo KEEP=1``), whose bursts come by themselves. Needs a Chromium: the one at
+CHROMIUM or on PATH, else Playwright's own.
 """
 
 from __future__ import annotations
@@ -11,24 +12,30 @@ import os
 import re
 import shutil
 import sys
+import time
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from playwright.sync_api import sync_playwright
-from rich.console import Console
+from rich.console import Console, Group
 
 from agent.client import AgentClient, ClientSettings
 from agent.export.terminal.poll import fetch
-from agent.export.terminal.render import Selection, render
+from agent.export.terminal.render import Selection, lines
+
+if TYPE_CHECKING:
+    from agent.export.terminal.snapshot import Snapshot
 
 FOLDER: Final = Path(__file__).parents[1] / "docs" / "images"
 MOST_BYTES: Final = 300_000
-TERMINAL: Final = (120, 34)
-# name, width, height, scale, dark
+TERMINAL: Final = (120, 40)
+BURST_BATCHES: Final = 4  # that the limit held back, one after the other
+BURST_SECONDS: Final = 300.0
+# name, width, scale, dark, what the picture ends with
 PAGES: Final = (
-    ("status-page", 1280, 860, 1, False),
-    ("status-page-dark", 1280, 860, 1, True),
-    ("status-page-phone", 390, 844, 1.5, False),
+    ("status-page", 1280, 1, False, ".panels"),
+    ("status-page-dark", 1280, 1, True, ".panels"),
+    ("status-page-phone", 390, 1.5, False, '[data-plot="backlog"]'),
 )
 
 
@@ -40,7 +47,7 @@ def main() -> int:
     url = sys.argv[1].rstrip("/")
     folder = Path(sys.argv[2]) if len(sys.argv) == 3 else FOLDER
     folder.mkdir(parents=True, exist_ok=True)
-    made = [*_pages(url, folder), _top(url, folder)]
+    made = _pictures(url, folder)
     for file in made:
         size = file.stat().st_size
         sys.stdout.write(f"{file} {size} bytes\n")
@@ -50,16 +57,17 @@ def main() -> int:
     return 0
 
 
-def _pages(url: str, folder: Path) -> list[Path]:
+def _pictures(url: str, folder: Path) -> list[Path]:
+    """All of them within one burst: the pages are open before it comes."""
     chromium = (
         os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
     )
-    made = []
-    with sync_playwright() as playwright:
+    with sync_playwright() as playwright, AgentClient(ClientSettings(url=url)) as client:
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        for name, width, height, scale, dark in PAGES:
+        pages = []
+        for name, width, scale, dark, last in PAGES:
             context = browser.new_context(
-                viewport={"width": width, "height": height},
+                viewport={"width": width, "height": 1600},
                 device_scale_factor=scale,
                 color_scheme="dark" if dark else "light",
                 reduced_motion="reduce",
@@ -67,24 +75,51 @@ def _pages(url: str, folder: Path) -> list[Path]:
             page = context.new_page()
             page.goto(url + "/")
             page.wait_for_selector(".query .plot, .empty")
-            page.wait_for_timeout(2_500)  # so that the whole history has come
-            file = folder / f"{name}.png"
-            page.screenshot(path=file)
+            pages.append((folder / f"{name}.png", page, width, last))
+        snapshot = _burst(client)
+        made = [_top(snapshot, url, folder)]
+        for file, page, width, last in pages:
+            # As of the same moment, and whole lines: down to the end of a section.
+            page.wait_for_function("time => window.performance.now() > time", arg=3_000)
+            bottom = page.evaluate(
+                "last => { const all = [...document.querySelectorAll(last)];"
+                " return all.length ? all[0].getBoundingClientRect().bottom + 16 : innerHeight; }",
+                last,
+            )
+            page.screenshot(path=file, clip={"x": 0, "y": 0, "width": width, "height": bottom})
             made.append(file)
-            context.close()
         browser.close()
     return made
 
 
-def _top(url: str, folder: Path) -> Path:
-    width, height = TERMINAL
-    with AgentClient(ClientSettings(url=url)) as client:
+def _burst(client: AgentClient) -> Snapshot:
+    """Waits until a query works off a burst under its limit, some batches long."""
+    until = time.monotonic() + BURST_SECONDS
+    while True:
         snapshot = fetch(client)
+        for view in snapshot.views:
+            last = view.history[-BURST_BATCHES:]
+            limited = len(last) == BURST_BATCHES and all(point.limited for point in last)
+            waiting = [point.backlog_rows or 0.0 for point in last]
+            drains = limited and waiting[-1] < waiting[0]
+            if view.mode == "on" and drains and waiting[-1] > 0:
+                return snapshot
+        if time.monotonic() > until:
+            sys.stderr.write("no burst came: the pictures show the query as it is\n")
+            return snapshot
+        time.sleep(0.3)
+
+
+def _top(snapshot: Snapshot, url: str, folder: Path) -> Path:
+    width, height = TERMINAL
+    frame = lines(snapshot, snapshot.time, Selection(), width, height)
+    while len(frame) > 2 and not frame[-2].plain.strip():  # what is left between text and keys
+        del frame[-2]
     with Path(os.devnull).open("w") as nowhere:
         console: Any = Console(
-            record=True, width=width, height=height, file=nowhere, force_terminal=True
+            record=True, width=width, height=len(frame), file=nowhere, force_terminal=True
         )
-        console.print(render(snapshot, snapshot.time, Selection(), width, height))
+        console.print(Group(*frame))
         file = folder / "top.svg"
         svg = console.export_svg(title="weir top")
     # Rich's frame asks a foreign server for its font: the reader's own will do.
