@@ -1,0 +1,107 @@
+"""The report and the summary, of a real run's findings: whole, in one file, and safe to open."""
+
+from __future__ import annotations
+
+import io
+import re
+from html.parser import HTMLParser
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from agent.history import rows
+from agent.history.findings import Findings, QueryFindings
+from agent.history.job import Outcome, Skipped
+from agent.history.report import html
+from agent.history.summary import show
+from tests.history.test_judge import judged, of
+
+HOSTILE = "<script>alert('x')</script>"
+
+
+@pytest.fixture(scope="module")
+def found(real_log: bytes) -> Findings:
+    told = judged([real_log.splitlines()])
+    made = Findings(incidents_known={"failure user_code": 1})
+    for advised in of(told, rows.RECOMMENDATIONS):
+        one = QueryFindings(advised["application"], advised["query"], advised)
+
+        def own(name: str, query: str = advised["query"]) -> list[dict[str, object]]:
+            return [record for record in of(told, name) if record["query"] == query]
+
+        one.hours, one.incidents = own(rows.CAPACITY), own(rows.INCIDENTS)
+        one.decisions, one.stages = own(rows.DECISIONS), [
+            stage for stage in own(rows.STAGES) if stage["advice"]
+        ][:3]  # fmt: skip
+        one.points = [
+            {**batch, "seconds_max": batch["seconds"], "rows_max": batch["rows"]}
+            for batch in own(rows.BATCHES)
+            if batch["event"] == "progress" and batch["rows"]
+        ]
+        made.queries.append(one)
+    made.queries_known = len(made.queries)
+    made.batches = sum(one.advised["batches"] for one in made.queries)
+    made.begin = min(one.advised["from_time"] for one in made.queries)
+    made.end = max(one.advised["to_time"] for one in made.queries)
+    return made
+
+
+def outcome() -> Outcome:
+    skipped = [Skipped(f"file:/l/{HOSTILE}", 3, "a line is not whole")]
+    return Outcome("file:/out", 2, 9_000_000, 1, 2, ["orders"], skipped)
+
+
+def test_it_is_one_file_that_asks_nobody_for_anything(found: Findings) -> None:
+    text = html(found, outcome())
+    assert not re.search(r"(src|href|url)\s*[=(]\s*[\"']?(?!#)[a-z]", text)
+    assert "http://" not in text
+    assert "https://" not in text
+    assert "prefers-color-scheme: dark" in text
+
+
+def test_every_element_is_closed_and_every_plot_is_xml(found: Findings) -> None:
+    text = html(found, outcome())
+    open_: list[str] = []
+
+    class Checker(HTMLParser):
+        def handle_starttag(self, tag: str, attrs: object) -> None:
+            if tag not in {"meta", "br"}:
+                open_.append(tag)
+
+        def handle_startendtag(self, tag: str, attrs: object) -> None:
+            pass
+
+        def handle_endtag(self, tag: str) -> None:
+            assert open_.pop() == tag
+
+    Checker().feed(text)
+    assert open_ == []
+    svgs = re.findall(r"<svg.*?</svg>", text, re.DOTALL)
+    assert len(svgs) == 4 * len(found.queries)
+    for svg in svgs:
+        assert "nan" not in svg
+        ET.fromstring(svg)
+
+
+def test_names_and_texts_of_logs_stay_texts(found: Findings) -> None:
+    found.queries[0].query = HOSTILE
+    text = html(found, outcome())
+    assert HOSTILE not in text
+    assert text.count("&lt;script&gt;") >= 2
+
+
+def test_nothing_found_is_said() -> None:
+    text = html(Findings(), Outcome("file:/out"))
+    assert "The logs tell of no batch" in text
+
+
+def test_the_summary_tells_the_limit_and_what_was_left_out(found: Findings) -> None:
+    out = io.StringIO()
+    show(found, outcome(), out)
+    said = out.getvalue()
+    for one in found.queries:
+        assert f"{one.advised['limit_rows']:,}" in said
+    assert "1 failure user_code" in said
+    assert "1 files with what cannot be used: 0 left out, 3 lines in others" in said
+    assert "2 new log files, 9.0 MB; 1 read before" in said
+    assert max(map(len, said.splitlines())) <= 140
