@@ -128,18 +128,23 @@ def test_while_the_disk_is_full_nothing_is_acknowledged_that_is_not_written(
             assert acknowledged == sequence
         assert answer is not None
         assert answer.status_code == 503, "the limit was never reached"
+        # The agent tries a small write after a second: from now on not a page fits.
+        os.truncate(agent.log_path, 0)
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, (4_000, hard))
         assert int(answer.headers["retry-after"]) > 0
         assert "cannot be written" in answer.json()["error"]["message"]
         assert agent.http.get("/readyz").status_code == 503
         assert agent.http.get("/healthz").status_code == 200
-        order = agent.http.post("/v1/queries/*/*/control", json={"mode": "off"})
+        order = agent.http.post("/v1/queries/*/*/control", json={"hold": True})
         assert order.status_code == 503
+        order = agent.http.post("/v1/queries/*/*/control", json={"mode": "off"})
+        assert order.status_code == 200, "the kill switch needs no disk"
         metrics = agent.metrics()
         assert metrics["weir_agent_state_writable"] == 0
         assert metrics["weir_agent_state_write_failures_total"] >= 1
         assert metrics['weir_agent_events_total{type="progress"}'] == acknowledged
         resource.prlimit(pid, resource.RLIMIT_FSIZE, (hard, hard))
-        end = time.monotonic() + 10
+        end = time.monotonic() + 60
         while agent.http.get("/readyz").status_code != 200:
             assert time.monotonic() < end, "it did not recover by itself"
             time.sleep(0.1)
@@ -149,6 +154,7 @@ def test_while_the_disk_is_full_nothing_is_acknowledged_that_is_not_written(
     with AgentProcess(tmp_path, *options) as agent:
         counted = agent.metrics()['weir_agent_events_total{type="progress"}']
         assert counted == acknowledged + 9
+        assert agent.http.get("/v1/queries").json()["queries"][0]["mode"] == "off"
 
 
 @pytest.fixture(scope="module")
