@@ -5,7 +5,7 @@
     lines of each application that has new ones, in order ▶ judge ▶ tables
 
 The first step does nearly all of the work and is spread over parts of files, so one large log keeps
-every core busy. What it keeps is a hundredth; that is sorted by Spark and judged an application at
+every core busy. What it keeps is a fortieth; that is sorted by Spark and judged an application at
 a time, as its queries share a cluster and are judged together.
 
 Kept lines stay in the output folder. An application with new lines is judged from its first line
@@ -33,7 +33,7 @@ from agent.history.extract import Kept
 from agent.history.judge import Judge, in_order
 from agent.history.logs import LogFile, Read, log_files, plan
 from agent.history.manifest import FOLDER, LogInfo, Manifest, Settings
-from agent.history.places import Places, bare
+from agent.history.places import Places, bare, of_url
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -94,6 +94,9 @@ def session(master: str | None, extra: dict[str, str]) -> Any:
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",
         "spark.log.level": "ERROR",
+        # Many small plans over little data: compiling each costs more than it saves.
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.adaptive.enabled": "false",
         # An application of this name would else be in the next run's logs.
         "spark.eventLog.enabled": "false",
     }
@@ -399,7 +402,7 @@ class _Plain:
     def __call__(self, lines: Iterable[bytes]) -> Iterator[tuple[Any, ...]]:
         parts = (line.split(b"\t", 2) for line in lines)
         for (path, block), piece in groupby(parts, key=lambda part: (part[0], part[1])):
-            file = self._files[bare(path.decode())]
+            file = self._files[of_url(path.decode())]
             texts = (part[2] for part in piece)
             for kept in extract.of_lines(texts, int(block), in_progress=file.in_progress):
                 yield _line(file, kept)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote, urlsplit
+import re
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote
 
 from agent.history.logs import Found
 
@@ -11,13 +12,21 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
+_SCHEME: Final = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*:(//[^/]*)?(?=/)")
+
+
 class NoSuchPlace(OSError):  # noqa: N818
     """An address that is not there or cannot be read; the message says which and why."""
 
 
 def bare(address: str) -> str:
-    """An address without scheme, host and escapes: the same however it was written."""
-    return unquote(urlsplit(address).path) if "://" in address or ":/" in address else address
+    """An address without scheme and host: the same however it was written."""
+    return _SCHEME.sub("", address)
+
+
+def of_url(url: str) -> str:
+    """The same of an address whose special characters are escaped, as Spark's metadata has it."""
+    return unquote(bare(url))
 
 
 class Places:

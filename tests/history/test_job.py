@@ -30,7 +30,7 @@ SETTINGS = Settings(target_seconds=1.0)
 
 @pytest.fixture
 def logs(tmp_path: Path) -> Path:
-    place = tmp_path / "logs, {of} one"  # names that Hadoop would take for patterns
+    place = tmp_path / "logs, {of} one %41#"  # names that Hadoop would take for patterns
     place.mkdir()
     return place
 
