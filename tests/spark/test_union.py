@@ -9,7 +9,7 @@ import pytest
 
 from tests.spark.conftest import ROWS_PER_FILE, eventually, in_force, progresses
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
 
 
 def test_files_and_kafka_in_one_query_each_in_its_own_unit(
@@ -39,9 +39,9 @@ def test_files_and_kafka_in_one_query_each_in_its_own_unit(
     run_id = str(query.runId)
     agent.grant(run_id, 3, source=0, unit="files")
     agent.grant(run_id, 30, source=1, unit="rows")
-    eventually(lambda: in_force(query) == ["MaxFiles: 3", "MaxRows: 30"])
+    eventually(lambda: in_force(query) == ["MaxFiles: 3", "MaxRows: 30"], 120.0)
     hang.set()
-    done = agent.wait(lambda a: len(told := progresses(a, query)) >= 3 and told)
+    done = agent.wait(lambda a: len(told := progresses(a, query)) >= 2 and told, 180.0)
     first, second = done[0]["limits"], done[1]["limits"]
     assert [(one["unit"], one["limit"]) for one in first] == [("files", 2), ("rows", 10)]
     assert [(one["unit"], one["limit"]) for one in second] == [("files", 3), ("rows", 30)]
