@@ -302,6 +302,12 @@ def test_dry_run_draws_what_is_in_force_and_apart_what_would_be(
     assert plot.locator("path.credit").count() == 0, "nothing is credited"
     badge = row.locator(".decisions .badge")
     assert badge.inner_text() == "not acted on"
+    fleet.show([made.dry_run(mode="on", history=made.dry_run().history[:-1])])
+    watched.page.wait_for_selector('[data-plot="limit"] .credit-key')
+    legend = plot.locator(".legend").inner_text()
+    assert "in dry run" in legend, "what was only decided is told from what was in force"
+    fleet.show([made.dry_run()])
+    watched.page.wait_for_selector('[data-plot="limit"] .credit-key', state="detached")
     gap = badge.evaluate("b => b.getBoundingClientRect().left - b.previousElementSibling"
                          ".getBoundingClientRect().right")  # fmt: skip
     assert gap > 3

@@ -264,7 +264,7 @@ function limitPlot(view, points, span, hover) {
   const limits = points.map((point) => [point.time, point.limit]);
   const wouldBe = points.map((point) => [point.time, point.would_be_limit ?? null]);
   if (view.up && isKnown(view.limit.current)) limits.push([span.to, view.limit.current]);
-  const credit = points.map((point) => [point.time, point.credit_rows]);
+  const credit = points.map((point) => [point.time, isKnown(point.would_be_limit) ? null : point.credit_rows]);
   const inRows = !dry && (unit === null || unit === "rows"); // credit is in rows: on one scale only with rows
   const known = values(points, (point) => point.limit);
   const decided = values(points, (point) => point.would_be_limit);
@@ -275,17 +275,17 @@ function limitPlot(view, points, span, hover) {
   const creditNow = (at ?? last)?.credit_rows ?? null;
   const wouldBeNow = at !== null ? (at.would_be_limit ?? null) : view.limit.next;
   const now = at !== null ? at.limit : view.limit.current;
-  const second = decided.length > 0 ? h("span", { class: "key would-be-key" }, `would be ${count(wouldBeNow)}`) : inRows && isKnown(creditNow) ? h("span", { class: "key credit-key" }, `credit ${quantity(creditNow, "rows")}`) : null;
+  const second = dry && decided.length > 0 ? h("span", { class: "key would-be-key" }, `would be ${count(wouldBeNow)}`) : inRows && isKnown(creditNow) ? h("span", { class: "key credit-key" }, `credit ${quantity(creditNow, "rows")}`) : null;
   return plot({
     name: "limit",
     title: inRows && isKnown(creditNow) ? "Limit and credit" : "Limit",
     readout: now === null && unlimited ? "no limit" : quantity(now, word),
-    summary: spoken("Limit", known, (value) => quantity(value, word), decided.length > 0 ? `, would be ${quantity(wouldBeNow, word)}` : isKnown(creditNow) ? `, credit ${quantity(creditNow, "rows")}` : ""),
+    summary: spoken("Limit", known, (value) => quantity(value, word), dry && decided.length > 0 ? `, would be ${quantity(wouldBeNow, word)}` : isKnown(creditNow) ? `, credit ${quantity(creditNow, "rows")}` : ""),
     span,
     top,
     format: (value) => quantity(value, word),
     hover,
-    legend: [h("span", { class: "key limit-key" }, "in force"), second],
+    legend: [h("span", { class: "key limit-key" }, "in force"), second, !dry && decided.length > 0 ? h("span", { class: "key would-be-key" }, "in dry run") : null],
     marks: (x, y) => [
       inRows && h("path", { class: "line credit", d: stepPath(credit, x, y, end) }),
       decided.length > 0 && h("path", { class: "line would-be", d: stepPath(wouldBe, x, y, end) }),
