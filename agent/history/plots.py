@@ -106,7 +106,7 @@ def cost(points: Sequence[Record], advised: Record) -> str:
     across = Axis(0.0, 1.08 * max(most, min(limit or 0, 3.0 * most), 1.0), length=_INNER)
     target = advised["target_seconds"]
     tallest = max(point["seconds"] for point in points)
-    up = Axis(0.0, 1.08 * max(target, tallest), length=_TALL)
+    up = Axis(0.0, 1.08 * max(target, tallest, min(expected or 0.0, 3.0 * tallest)), length=_TALL)
     parts = [_grid(up, "s")]
     parts += [
         f'<text x="{_x(across, one):.1f}" y="{HEIGHT - 4}" text-anchor="middle">{short(one)}</text>'

@@ -132,7 +132,7 @@ def _query(one: QueryFindings, place: int) -> str:
             ),
             _figure(
                 "Rows of a batch, and the limit Weir would have set",
-                f"{told['decisions']} moves",
+                _counted(told["decisions"], "move"),
                 plots.sizes(one.points),
             ),
             _figure(
@@ -146,7 +146,7 @@ def _query(one: QueryFindings, place: int) -> str:
             figures.append(
                 _figure(
                     "Hours, by their 95th percentile over the target",
-                    f"{len(one.hours)} hours",
+                    _counted(len(one.hours), "hour"),
                     plots.hours(one.hours, target),
                 )
             )
@@ -250,6 +250,10 @@ def _heads(*names: str) -> str:
 def _figure(title: str, now: str, svg: str) -> str:
     said = f"<figcaption><span>{escape(title)}</span><b>{escape(now)}</b></figcaption>"
     return f"<figure>{said}{svg}</figure>"
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count:,} {what}" + ("" if count == 1 else "s")
 
 
 def _chip(text: str, tone: str) -> str:
