@@ -15,6 +15,7 @@ from agent.core.sizing import (
     REACH_DOUBTED_BATCHES,
     Bounds,
     Reach,
+    after_replay,
     bounds,
     choose,
     step,
@@ -142,6 +143,22 @@ def test_what_the_deadline_forbids_is_lowered_before_a_batch_reaches_it(
         deadline=deadline,
     )
     assert (taken.limit, taken.reason) == (limit, reason)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "deadline", "rows"),
+    [
+        (50.0, 60.0, 0.8 * 60.0 / 50.0 / math.exp(2 * 0.2 * math.sqrt(5.0)) * 1000),
+        (10.0, 60.0, None),  # far from it: something else ended the run before
+        (50.0, None, None),
+        (None, 60.0, None),
+    ],
+)
+def test_a_batch_that_came_through_late_lowers_in_proportion(
+    seconds: float | None, deadline: float | None, rows: float | None
+) -> None:
+    size = after_replay(Capacity(), 1000.0, seconds, QueryPolicy(deadline_seconds=deadline))
+    assert (None if size is None else size.rows) == (None if rows is None else pytest.approx(rows))
 
 
 def test_a_target_out_of_reach_by_doubtful_evidence_is_asked_for_again_soon() -> None:
