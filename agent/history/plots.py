@@ -131,7 +131,7 @@ def cost(points: Sequence[Record], advised: Record) -> str:
         shift = -9 if anchor == "end" else 9
         parts.append(f'<circle class="chosen" cx="{x:.1f}" cy="{y:.1f}" r="6"/>')
         parts.append(
-            f'<text class="would-word" x="{x + shift:.1f}" y="{y + 16:.1f}" '
+            f'<text class="would-word" x="{x + shift:.1f}" y="{y + 24:.1f}" '
             f'text-anchor="{anchor}">{limit:,} rows</text>'
         )
     return _svg("Duration of a batch by its rows", parts)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import io
-import sys
+from concurrent.futures import Executor, ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 import zstandard
@@ -23,13 +24,8 @@ def real_log() -> bytes:
         return file.read()
 
 
-@pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    from agent.history.job import session, ship
-
-    running = session("local[2]", {"spark.ui.enabled": "false"})
-    running.sparkContext.setLogLevel("OFF")
-    running.sparkContext.pythonExec = sys.executable
-    ship(running, str(tmp_path_factory.mktemp("bundle")))
-    yield running
-    running.stop()
+@pytest.fixture(scope="module")
+def spark() -> Iterator[Executor]:
+    """One process with a Spark; functions of ``spark_process`` are run there."""
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
+        yield process

@@ -14,18 +14,19 @@ import pytest
 import zstandard
 
 from agent.core.policy import QueryPolicy
-from agent.history.job import History, NothingToDo, Outcome
-from agent.history.manifest import Settings
+from agent.history.job import NothingToDo, Outcome
 from agent.history.places import NoSuchPlace
 from agent.history.tables import TABLES
 from agent.replay import replay_files
+from tests.history import spark_process
+from tests.history.spark_process import SETTINGS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from concurrent.futures import Executor
     from pathlib import Path
 
 pytestmark = pytest.mark.spark
-SETTINGS = Settings(target_seconds=1.0)
 
 
 @pytest.fixture
@@ -36,27 +37,19 @@ def logs(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def run(spark: Any, tmp_path: Path, logs: Path) -> Callable[[str], Outcome]:
-    def once(out: str = "out") -> Outcome:
-        history = History(spark, str(tmp_path / out), SETTINGS, lambda _: None)
-        return history.run([str(logs)])
+def run(spark: Executor, tmp_path: Path, logs: Path) -> Callable[..., Outcome]:
+    def once(out: str = "out", *, killed: bool = False) -> Outcome:
+        return spark.submit(spark_process.run, logs, tmp_path / out, killed=killed).result()
 
     return once
 
 
-def table(spark: Any, out: Path, name: str) -> list[dict[str, Any]]:
-    """All rows, in an order of their own; the log's address says where it lay."""
-    frame = spark.read.parquet(str(out / name)).drop("log")
-    return sorted((row.asDict() for row in frame.collect()), key=repr)
+def judgements(spark: Executor, out: Path) -> list[dict[str, Any]]:
+    return spark.submit(spark_process.judgements, out).result()
 
 
-def everything(spark: Any, out: Path) -> dict[str, list[dict[str, Any]]]:
-    return {one.name: table(spark, out, one.name) for one in TABLES if (out / one.name).exists()}
-
-
-def judgements(spark: Any, out: Path) -> list[dict[str, Any]]:
-    frame = spark.read.parquet(str(out / "batches")).select("judgement")
-    return [json.loads(row.judgement) for row in frame.collect()]
+def everything(spark: Executor, out: Path) -> dict[str, list[str]]:
+    return spark.submit(spark_process.everything, out).result()
 
 
 def in_a_row(told: list[dict[str, Any]]) -> list[str]:
@@ -70,7 +63,7 @@ def replayed(log: Path) -> list[dict[str, Any]]:
 
 
 def test_in_every_form_run_after_run_the_tables_are_the_same(
-    spark: Any, tmp_path: Path, logs: Path, run: Callable[..., Outcome], real_log: bytes
+    spark: Executor, tmp_path: Path, logs: Path, run: Callable[..., Outcome], real_log: bytes
 ) -> None:
     """A log that grows, plain; then at once, rolled over and compressed."""
     lines = real_log.splitlines(keepends=True)
@@ -102,22 +95,16 @@ def test_in_every_form_run_after_run_the_tables_are_the_same(
 
 
 def test_a_run_that_was_killed_counts_for_nothing(
-    spark: Any,
+    spark: Executor,
     tmp_path: Path,
     logs: Path,
     run: Callable[..., Outcome],
     real_log: bytes,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     (logs / "app-1").write_bytes(real_log)
 
-    def killed(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr("agent.history.manifest.save", killed)
-        with pytest.raises(KeyboardInterrupt):
-            run()
+    with pytest.raises(InterruptedError):
+        run(killed=True)
     assert run().files == 1
     assert in_a_row(judgements(spark, tmp_path / "out")) == in_a_row(replayed(logs / "app-1"))
 
