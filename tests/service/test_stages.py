@@ -218,16 +218,18 @@ def test_a_driver_in_trouble_is_named_and_asked_ever_less_often(
 def test_a_driver_that_is_slow_holds_nothing_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stages, "LOOK_LIMIT_SECONDS", 0.3)
 
-    def slow(_: str) -> tuple[int, bytes]:
-        time.sleep(1.5)
-        return 200, b"[]"
+    released = threading.Event()
+
+    def slow(_: str) -> tuple[int, bytes] | None:
+        released.wait(120.0)
+        return None
 
     server = RestServer(slow)
     try:
-        began = time.monotonic()
+        # It comes back although no answer does before the end of this block.
         assert "too long" in Watched(server.address, [LOCAL]).look().missing
-        assert time.monotonic() - began < 1.2
     finally:
+        released.set()
         server.close()
 
 
