@@ -43,10 +43,10 @@ def test_files_and_kafka_in_one_query_each_in_its_own_unit(
     hang.set()
     done = agent.wait(lambda a: len(told := progresses(a, query)) >= 2 and told, 180.0)
     first, second = done[0]["limits"], done[1]["limits"]
-    assert [(one["unit"], one["limit"]) for one in first] == [("files", 2), ("rows", 10)]
+    assert [(one["unit"], one["configured"]) for one in first] == [("files", 2), ("rows", 10)]
     assert [(one["unit"], one["limit"]) for one in second] == [("files", 3), ("rows", 30)]
     taken = [[s["numInputRows"] for s in event["body"]["sources"]] for event in done[:2]]
-    assert [row[0] for row in taken] == [2 * ROWS_PER_FILE, 3 * ROWS_PER_FILE]
+    assert [row[0] for row in taken] == [first[0]["limit"] * ROWS_PER_FILE, 3 * ROWS_PER_FILE]
     assert second[0]["admitted"] == 3
     assert second[1]["admitted"] == taken[1][1]
     assert abs(taken[1][1] - 30) <= 2  # by partition, rounded
