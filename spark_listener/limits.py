@@ -158,7 +158,7 @@ def _replaced_part(configured: Limit, source_class: str, unit: Unit, new: Limit)
         raise Refused(f"the composite limit has {len(places)} parts in {unit}")
     if places:
         parts = list(configured.parts)
-        parts[places[0]] = new
+        parts[places[0]] = Limit(unit, new.value, class_name=parts[places[0]].class_name)
         return Limit("composite", parts=tuple(parts))
     only_minima = all(part.kind == "min_rows" for part in configured.parts)
     if configured.parts and only_minima and MAXIMUM_BESIDE_MINIMUM.get(source_class) == unit:
@@ -240,12 +240,10 @@ def build(gateway: Any, wanted: Limit, configured: Limit, java_configured: Any) 
         array = gateway.new_array(factory, len(wanted.parts))
         for index, part in enumerate(wanted.parts):
             kept = [original for limit, original in originals if limit == part]
-            array[index] = kept[0] if kept else _maximum(factory, part)
+            array[index] = kept[0] if kept else _maximum(gateway, factory, part)
         built = factory.compositeLimit(array)
-    elif wanted.class_name == PYTHON_LIMIT:
-        built = _python_maximum(gateway, wanted)
     else:
-        built = _maximum(factory, wanted)
+        built = _maximum(gateway, factory, wanted)
     if describe(built) != wanted:
         raise Refused("Spark built another limit than was asked for")
     return built
@@ -260,7 +258,9 @@ def _python_maximum(gateway: Any, limit: Limit) -> Any:
     return package.PythonStreamingSourceReadLimit(text)
 
 
-def _maximum(factory: Any, limit: Limit) -> Any:
+def _maximum(gateway: Any, factory: Any, limit: Limit) -> Any:
+    if limit.class_name == PYTHON_LIMIT:
+        return _python_maximum(gateway, limit)
     if limit.kind == "rows":
         return factory.maxRows(limit.value)
     if limit.kind == "files":

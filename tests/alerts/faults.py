@@ -176,7 +176,7 @@ EXPORTED: Final = (
     ),
 )
 #: Of an agent of its own.
-FULL: Final = of_agent("full", ("day", "WeirAgentFull"), also=("WeirAgentRejectsEvents",))
+FULL: Final = of_agent("full", ("day", "WeirAgentFull"))
 FAULTS: Final = (*SENT, FULL, *EXPORTED)
 
 
