@@ -1,6 +1,6 @@
 """How fast ``weir history`` reads event logs, against Spark reading the same files and no more.
 
-    python -m tests.benchmarks.history [--gigabytes 1 4] [--log FILE] [--seconds 60]
+    python -m tests.benchmarks.history [--gigabytes 1 4] [--log FILE] [--shuffle-partitions 200]
 
 A real run is recorded (or ``--log`` given) and multiplied to the sizes asked for, with ids, times,
 batches and stages of their own. Three inputs: many applications of equal size, in each size, and in
@@ -239,9 +239,10 @@ def _cpu(process: psutil.Process) -> float:
     return float(times.user + times.system)
 
 
-def record(folder: Path, seconds: float) -> Path:
+def record(folder: Path, seconds: float, shuffle_partitions: int) -> Path:
     """A real run's log, recorded in a process of its own."""
-    command = [sys.executable, "-m", "tests.history.real_run", str(folder), str(seconds)]
+    more = [str(folder), str(seconds), str(shuffle_partitions)]
+    command = [sys.executable, "-m", "tests.history.real_run", *more]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     return Path(done.stdout.strip().splitlines()[-1].strip().rpartition(" ")[2].strip())
 
@@ -252,6 +253,13 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--gigabytes", nargs="+", type=float, default=[1.0, 4.0])
     parser.add_argument("--log", type=Path, help="a real run's log, instead of recording one")
     parser.add_argument("--seconds", type=float, default=60.0, help="of the run to record")
+    parser.add_argument(
+        "--shuffle-partitions",
+        type=int,
+        default=200,
+        help="of the run to record; 200 is the default of Spark. The fewer tasks a batch has, the "
+        "more batches a gigabyte holds, and each is judged",
+    )
     parser.add_argument("--folder", type=Path, help="where to write; it must have room")
     parser.add_argument("--child", nargs=3, help=argparse.SUPPRESS)
     chosen: Any = parser.parse_args(arguments)
@@ -268,10 +276,11 @@ def main(arguments: list[str] | None = None) -> int:
 
 def compare(chosen: Any, place: Path) -> int:
     """All inputs, one after the other; only one lies on the disk at a time."""
-    log = chosen.log or record(place / "run", chosen.seconds)
+    log = chosen.log or record(place / "run", chosen.seconds, chosen.shuffle_partitions)
     template = Template(log)
     megabytes, seconds = len(template.body) / 1e6, template.milliseconds / 1000
-    print(f"real run: {megabytes:.1f} MB of log in {seconds:.0f} s")
+    batches = template.body.count(b"QueryProgressEvent")
+    print(f"real run: {megabytes:.1f} MB of log in {seconds:.0f} s, {batches} batches")
     print(
         "| input | MB | bare scan s | weir history s | MB/s | ratio | bare CPU s | weir CPU s "
         "| bare RSS MB | weir RSS MB |"

@@ -1,6 +1,6 @@
 """A real run whose log is judged: two queries on one Spark, bursts, a failure and a new start.
 
-    python -m tests.history.real_run FOLDER [SECONDS]
+    python -m tests.history.real_run FOLDER [SECONDS [SHUFFLE_PARTITIONS]]
 
 leaves Spark's own log, plain and in one file, in FOLDER.
 """
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 
-def record(folder: Path, seconds: float) -> Path:
+def record(folder: Path, seconds: float, shuffle_partitions: int = 4) -> Path:
     """Runs it in this process, which must have no Spark yet; gives the log's path."""
     from pyspark.errors.exceptions.base import PySparkException
     from pyspark.sql import SparkSession
@@ -30,7 +30,7 @@ def record(folder: Path, seconds: float) -> Path:
         .config("spark.eventLog.dir", logs.as_uri())
         .config("spark.eventLog.rolling.enabled", "false")
         .config("spark.eventLog.compress", "false")
-        .config("spark.sql.shuffle.partitions", "4")
+        .config("spark.sql.shuffle.partitions", str(shuffle_partitions))
         .getOrCreate()
     )
     spark.sparkContext.setLogLevel("OFF")
@@ -81,5 +81,9 @@ def record(folder: Path, seconds: float) -> Path:
 
 
 if __name__ == "__main__":
-    place = record(Path(sys.argv[1]), float(sys.argv[2]) if len(sys.argv) > 2 else 60.0)
+    place = record(
+        Path(sys.argv[1]),
+        float(sys.argv[2]) if len(sys.argv) > 2 else 60.0,
+        int(sys.argv[3]) if len(sys.argv) > 3 else 4,
+    )
     sys.stdout.write(f"{place}\n")
