@@ -36,7 +36,7 @@ def history(options: Options, out: TextIO | None = None) -> int:
     try:
         import pyspark  # noqa: F401
     except ImportError:
-        raise CannotRun("PySpark is missing: install weir-agent[spark]") from None
+        raise CannotRun("PySpark is missing: pip install pyspark") from None
     from agent.history.job import History, NothingToDo, session, ship
     from agent.history.manifest import NotOurs, Settings
     from agent.history.places import NoSuchPlace, Places
