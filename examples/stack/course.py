@@ -38,7 +38,7 @@ DEADLINE_SECONDS: Final = plan.TARGET_SECONDS * plan.BURST_TARGETS
 #: what something would kill.
 BURST_SHARE: Final = 0.9
 #: Bursts tried, each so much larger than the one before.
-BURSTS: Final = 3
+BURSTS: Final = 5
 LARGER: Final = 1.3
 #: Waiting for something that takes seconds; a busy machine takes longer.
 PATIENCE_SECONDS: Final = 60.0
