@@ -211,11 +211,13 @@ def _fit(levels: list[Level], sigma: float, fixed_seconds: float, seconds_per_ro
             right[i] += weight * shape[i]
             for j in range(3):
                 gram[i][j] += weight * shape[i] * shape[j]
-    line = min(_solve(gram, right, total, using) for using in _LINES)
-    curve = min(_solve(gram, right, total, using) for using in _CURVES)
-    _, (fixed, per_row, congestion) = (
-        curve if line[0] - curve[0] > CURVE_EVIDENCE * sigma**2 else line
-    )
+    best = min(_solve(gram, right, total, using) for using in _LINES)
+    evidence = CURVE_EVIDENCE * sigma**2
+    # A line so near leaves no error that a curve could explain: most batches end here.
+    if sigma == 0.0 or best[0] > evidence:
+        curve = min(_solve(gram, right, total, using) for using in _CURVES)
+        best = curve if best[0] - curve[0] > evidence else best
+    _, (fixed, per_row, congestion) = best
     return Cost(fixed * unit * top.rows, per_row * unit, congestion * unit / top.rows)
 
 
