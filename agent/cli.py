@@ -63,6 +63,15 @@ CaFile = Annotated[
         metavar="FILE",
     ),
 ]
+Deadline = Annotated[
+    float | None,
+    typer.Option(
+        "--deadline", "--deadline-seconds", metavar="SECONDS", help="What kills a slow batch."
+    ),
+]
+_TARGET = typer.Option(
+    "--target", "--target-seconds", metavar="SECONDS", help="What a batch should take."
+)
 Why = Annotated[str, typer.Option("--reason", "-r", help="Why, for the log.", metavar="TEXT")]
 Who = Annotated[
     str, typer.Option("--who", help="Who, for the log; else the user's name.", metavar="NAME")
@@ -224,18 +233,8 @@ def _replay(
     files: Annotated[
         list[str], typer.Argument(metavar="FILE...", help="Recorded events; - is standard input.")
     ],
-    target: Annotated[
-        float | None,
-        typer.Option(
-            "--target", "--target-seconds", metavar="SECONDS", help="What a batch should take."
-        ),
-    ] = None,
-    deadline: Annotated[
-        float | None,
-        typer.Option(
-            "--deadline", "--deadline-seconds", metavar="SECONDS", help="What kills a slow batch."
-        ),
-    ] = None,
+    target: Annotated[float | None, _TARGET] = None,
+    deadline: Deadline = None,
     quiet: Annotated[
         bool, typer.Option("--quiet", "-q", help="No summary on standard error.")
     ] = False,
@@ -308,18 +307,8 @@ def _history(
         typer.Argument(metavar="LOGS...", help="Event logs or folders of them, as Spark reads."),
     ],
     out: Annotated[str, typer.Option("--out", metavar="DIR", help="Tables and report go here.")],
-    target: Annotated[
-        float,
-        typer.Option(
-            "--target", "--target-seconds", metavar="SECONDS", help="What a batch should take."
-        ),
-    ] = 5.0,
-    deadline: Annotated[
-        float | None,
-        typer.Option(
-            "--deadline", "--deadline-seconds", metavar="SECONDS", help="What kills a slow batch."
-        ),
-    ] = None,
+    target: Annotated[float, _TARGET] = 5.0,
+    deadline: Deadline = None,
     master: Annotated[
         str | None,
         typer.Option(

@@ -659,11 +659,7 @@ class Fleet:
 
         Not those that are followed by their event log alone: it holds their stages.
         """
-        heard = {
-            sender.application_id
-            for instance, sender in self._senders.items()
-            if not instance.startswith(LOG_INSTANCE)
-        }
+        heard = {sender.application_id for sender in self._drivers()}
         return [
             StagesWanted(
                 key,
@@ -753,9 +749,14 @@ class Fleet:
                 or sender.application == query.application
             )
             and now - sender.heard_time <= self._policy.silent_seconds
-            and not instance.startswith(LOG_INSTANCE)
-            for instance, sender in self._senders.items()
+            for sender in self._drivers()
         )
+
+    def _drivers(self) -> Iterator[_Sender]:
+        """The senders that are drivers' own listeners, and no followed event logs."""
+        for instance, sender in self._senders.items():
+            if not instance.startswith(LOG_INSTANCE):
+                yield sender
 
     # -- what brokers say ---------------------------------------------------------------------
 
@@ -814,10 +815,7 @@ class Fleet:
 
     def has_listener(self, application_id: str) -> bool:
         """Whether a driver's own listener speaks for the application, not only its event log."""
-        return any(
-            sender.application_id == application_id and not instance.startswith(LOG_INSTANCE)
-            for instance, sender in self._senders.items()
-        )
+        return any(sender.application_id == application_id for sender in self._drivers())
 
     def newest_batches(self) -> dict[str, int | None]:
         """The newest batch counted, by run id."""
