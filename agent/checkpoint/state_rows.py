@@ -175,7 +175,7 @@ def _session() -> Iterator[Any]:
         from pyspark.sql import SparkSession
     except ImportError:
         raise CheckpointError(
-            "counting rows of the state needs PySpark 4.0 or newer: pip install pyspark"
+            "counting rows of the state needs PySpark 4.0 or newer: pip install 'pyspark>=4'"
         ) from None
     version = tuple(int(part) for part in pyspark.__version__.split(".")[:2])
     if version < LEAST_VERSION:

@@ -43,9 +43,9 @@ MISSING = {
     "weir_limit_configured_files": "the job configures no limit",
     "weir_limit_configured_bytes": "the job configures no limit",
 }
-#: What may have an answer or not: kills are counted only within a control group, and of snapshots
-#: Spark tells once it has uploaded one.
-BY_MACHINE = ("oom_kills", "snapshot_lag")
+#: What may have an answer or not: kills are counted only within a control group, of snapshots Spark
+#: tells once it has uploaded one, and only a slow machine is short of capacity.
+BY_MACHINE = ("oom_kills", "snapshot_lag", "capacity_short_since")
 #: Alerts that this run raises.
 RAISED = {ALERT}
 
