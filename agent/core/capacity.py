@@ -43,6 +43,8 @@ RELATIVE_VARIANCE_BOUND: Final = 25.0
 #: A jump of the cost: how large on the log scale (standard deviation), how often per batch.
 JUMP_SIGMA: Final = 0.7
 JUMP_CHANCE: Final = 0.01
+_NO_JUMP: Final = -math.log(JUMP_CHANCE)
+_JUMP_PRECISION: Final = 1.0 / JUMP_SIGMA**2
 #: How many batches back a jump is looked for.
 JUMP_BATCHES: Final = 12
 #: One slow batch may be an alarm; one fast batch alone is ten times likelier a fluke (log 10).
@@ -61,6 +63,7 @@ FIRST_SLOW: Final = 0.5
 #: Per e-fold of size beyond a doubling, by how much the slope is doubted: no plant is linear over
 #: decades.
 MISFIT: Final = 0.1
+_DOUBLING: Final = math.log(2.0)
 #: The phases of a batch that do not grow with its rows bound c0 from below.
 FIXED_PHASES: Final = ("latestOffset", "walCommit", "getBatch", "queryPlanning", "commitOffsets")
 FLOOR_GAIN: Final = 0.2
@@ -130,7 +133,7 @@ class Capacity(msgspec.Struct):
     def doubt(self, rows: float) -> float:
         """Standard deviation of ``seconds(rows)``: how well the model knows it, without noise."""
         variance = self.p_fixed + 2.0 * rows * self.p_cross + rows * rows * self.p_slope
-        return math.sqrt(max(variance, 0.0))
+        return math.sqrt(variance) if variance > 0.0 else 0.0
 
     def learn(
         self,
@@ -165,9 +168,11 @@ class Capacity(msgspec.Struct):
 
     def _first_was_slow(self, rows: float, seconds: float) -> bool:
         """Whether a second batch of about the first's size shows that the first paid for more."""
+        if self.batches != 1:
+            return False
         alike = max(rows, self.last_rows) <= 2.0 * min(rows, self.last_rows)
         expected = self.fixed_seconds + rows * self.seconds_per_row
-        return self.batches == 1 and alike and seconds < FIRST_SLOW * expected
+        return alike and seconds < FIRST_SLOW * expected
 
     def _begin(self, rows: float, seconds: float, floor: float, guess: float) -> None:
         self.batches, self.last_rows = 1, rows
@@ -183,11 +188,13 @@ class Capacity(msgspec.Struct):
 
     def _observe(self, rows: float, seconds: float) -> None:
         expected = self.fixed_seconds + rows * self.seconds_per_row
+        noise = self.sigma**2
         # The mean of the log lies sigma^2 / 2 below the log of the mean.
-        residual = math.log(seconds / expected) + self.sigma**2 / 2.0
+        residual = math.log(seconds / expected) + noise / 2.0
         # Far from all sizes seen the doubt is many times what is expected: no log of a ratio then.
-        doubt = math.log1p(self.doubt(rows) / min(expected, seconds))
-        variance = self.sigma**2 + doubt * doubt
+        least = min(seconds, expected)
+        doubt = math.log1p(self.doubt(rows) / least)
+        variance = noise + doubt * doubt
         seen = Observation(
             rows, seconds, residual, variance, self.fixed_seconds, self.seconds_per_row
         )
@@ -195,21 +202,24 @@ class Capacity(msgspec.Struct):
 
     def _distrust(self, rows: float) -> None:
         """Doubts the slope at a size far from the last one."""
-        far = abs(math.log(rows / self.last_rows)) - math.log(2.0)
+        far = abs(math.log(rows / self.last_rows)) - _DOUBLING
         if far > 0.0:
             self.p_slope += (MISFIT * far * self.seconds_per_row) ** 2
         self.last_rows = rows
 
     def _jump(self) -> int:
         """How many of the last batches lie behind a jump; 0 where none is likelier than one."""
-        best, behind = -math.log(JUMP_CHANCE), 0
+        best, behind = _NO_JUMP, 0
         total = weight = 0.0
-        unsure = (self.cautious_sigma / self.sigma) ** 2
+        sigma = self.sigma
+        unsure = (sigma * math.sqrt(1.0 + SIGMA_UNSURE / (1.0 + self.residuals)) / sigma) ** 2
         for count, seen in enumerate(reversed(self.recent), 1):
             variance = unsure * seen.variance
             total += seen.residual / variance
             weight += 1.0 / variance
-            gain = total * total / (weight + 1.0 / JUMP_SIGMA**2)
+            gain = total * total / (weight + _JUMP_PRECISION)
+            if gain <= 2.0 * best:
+                continue  # what is taken off it below is never negative
             evidence = (gain - math.log1p(weight * JUMP_SIGMA**2)) / 2.0
             if count == 1 and seen.residual < 0.0:
                 evidence -= FLUKE
@@ -258,12 +268,13 @@ class Capacity(msgspec.Struct):
         informed = x0 * px0 + x1 * px1
         if informed <= 0.0:
             return
-        gain = 1.0 / (self.sigma**2 + informed)
+        sigma = self.sigma
+        gain = 1.0 / (sigma**2 + informed)
         self.fixed_seconds += px0 * gain * error
         self.seconds_per_row += px1 * gain * error
         # P <- P - K x'P, then the forgetting, in the direction of x alone.
         left = informed - gain * informed * informed  # x'Px after the update
-        weight = min(max(DRIFT / self.sigma, STEADY_WEIGHTS[0]), STEADY_WEIGHTS[1])
+        weight = min(max(DRIFT / sigma, STEADY_WEIGHTS[0]), STEADY_WEIGHTS[1])
         grow = weight / (1.0 - weight) * left / (informed * informed)
         factor = grow - gain
         self.p_fixed += factor * px0 * px0
@@ -273,8 +284,10 @@ class Capacity(msgspec.Struct):
 
     def _bound(self, rows: float, seconds: float) -> None:
         """Keeps c0 at or above its floor, mu positive, and the covariance bounded and definite."""
-        predicted = max(self.fixed_seconds + rows * self.seconds_per_row, 0.05 * seconds)
-        low = min(self.floor_seconds, 0.95 * predicted)
+        predicted = self.fixed_seconds + rows * self.seconds_per_row
+        predicted = max(predicted, 0.05 * seconds)
+        low = 0.95 * predicted
+        low = min(low, self.floor_seconds)
         slope_low = 0.02 * predicted / rows
         if self.seconds_per_row < slope_low:
             self.seconds_per_row = slope_low
@@ -282,14 +295,26 @@ class Capacity(msgspec.Struct):
         if self.fixed_seconds < low:
             self.fixed_seconds = low
             self.seconds_per_row = max((predicted - low) / rows, slope_low)
-        most_fixed = RELATIVE_VARIANCE_BOUND * seconds**2
-        most_slope = RELATIVE_VARIANCE_BOUND * (seconds / rows) ** 2
-        self.p_fixed = min(max(self.p_fixed, 1e-12 * seconds**2), most_fixed)
-        self.p_slope = min(max(self.p_slope, 1e-12 * (seconds / rows) ** 2), most_slope)
+        square = seconds**2
+        self.p_fixed = _between(self.p_fixed, 1e-12 * square, RELATIVE_VARIANCE_BOUND * square)
+        square = (seconds / rows) ** 2
+        self.p_slope = _between(self.p_slope, 1e-12 * square, RELATIVE_VARIANCE_BOUND * square)
         most_cross = 0.9999 * math.sqrt(self.p_fixed * self.p_slope)
-        self.p_cross = min(max(self.p_cross, -most_cross), most_cross)
+        self.p_cross = _between(self.p_cross, -most_cross, most_cross)
+
+
+def _between(value: float, low: float, high: float) -> float:
+    if value > high:
+        return high
+    if value < low:
+        return low
+    return value
 
 
 def fixed_phase_seconds(phases: dict[str, float]) -> float:
     """What the phases that do not grow with the rows took: c0's floor for this batch."""
-    return sum(phases.get(name, 0.0) for name in FIXED_PHASES)
+    seconds = 0.0
+    for name in FIXED_PHASES:
+        if name in phases:
+            seconds += phases[name]
+    return seconds

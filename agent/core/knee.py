@@ -165,6 +165,8 @@ class Knee(msgspec.Struct):
 
     def _apart(self) -> list[Level]:
         """The levels from small to large, those of nearly one size taken together."""
+        if len(self.levels) == 1:
+            return [*self.levels.values()]
         found: list[Level] = []
         for index in sorted(self.levels):
             level = self.levels[index]
@@ -182,8 +184,7 @@ class Knee(msgspec.Struct):
         return found
 
 
-#: Which of (1 / n, 1, n) a fit uses: without congestion, and with it.
-_LINES: Final = ((1,), (0, 1), (0,))
+#: Which of (1 / n, 1, n) a fit with congestion uses.
 _CURVES: Final = ((1, 2), (0, 1, 2), (0, 2), (2,))
 
 
@@ -199,8 +200,67 @@ def _fit(levels: list[Level], sigma: float, fixed_seconds: float, seconds_per_ro
     def told(rows: float) -> float:
         return fixed_seconds / rows + seconds_per_row
 
-    points = [(one.rows / top.rows, one.seconds_per_row / unit, one.weight) for one in levels]
+    points = [(one.rows / top.rows, math.exp(-one.log_rate) / unit, one.weight) for one in levels]
     points.append((NEXT, told(NEXT * top.rows) / told(top.rows), (sigma / LINE_DOUBT) ** 2))
+    best = _line(points)
+    evidence = CURVE_EVIDENCE * sigma**2
+    # A line so near leaves no error that a curve could explain: most batches end here.
+    if sigma == 0.0 or best[0] > evidence:
+        curve = _curve(points)
+        best = curve if best[0] - curve[0] > evidence else best
+    _, (fixed, per_row, congestion) = best
+    return Cost(fixed * unit * top.rows, per_row * unit, congestion * unit / top.rows)
+
+
+#: What is fitted to: relative rows, relative seconds per row, weight.
+_Points = list[tuple[float, float, float]]
+_Fitted = tuple[float, tuple[float, float, float]]  # squared error, factors of (1 / n, 1, n)
+#: Keeps a matrix from being singular.
+_RIDGE: Final = 1.0 + 1e-9
+_NEGATIVE: Final[_Fitted] = (math.inf, (0.0, 1.0, 0.0))
+
+
+def _line(points: _Points) -> _Fitted:
+    """The best fit without congestion: of 1, of (1 / n, 1), of 1 / n.
+
+    What ``_solve`` does, written out: it is asked for with every batch.
+    """
+    fixed_2 = cross = cross_back = row_2 = fixed_1 = row_1 = total = 0.0
+    for rows, cost, weight in points:
+        fixed, row = 1.0 / (rows * cost), 1.0 / cost
+        total += weight
+        by_fixed, by_row = weight * fixed, weight * row
+        fixed_1 += by_fixed
+        row_1 += by_row
+        fixed_2 += by_fixed * fixed
+        cross += by_fixed * row
+        cross_back += by_row * fixed
+        row_2 += by_row * row
+    # The weights and shapes are above zero, so each shape by itself always fits.
+    one = row_1 / (row_2 * _RIDGE)
+    error = total - 2.0 * (one * row_1) + one * row_2 * one
+    best: _Fitted = (error, (0.0, one, 0.0))
+    first = fixed_2 * _RIDGE
+    factor = cross_back / first
+    second = row_2 * _RIDGE - factor * cross
+    left = row_1 - factor * fixed_1
+    if second > 0.0 and left >= 0.0:
+        one = left / second
+        left = fixed_1 - cross * one
+        if left >= 0.0:
+            part = left / first
+            error = total - 2.0 * (part * fixed_1 + one * row_1)
+            error += (
+                part * fixed_2 * part + part * cross * one + one * cross_back * part
+            ) + one * row_2 * one
+            best = min(best, (error, (part, one, 0.0)))
+    one = fixed_1 / first
+    error = total - 2.0 * (one * fixed_1) + one * fixed_2 * one
+    return min(best, (error, (one, 0.0, 0.0)))
+
+
+def _curve(points: _Points) -> _Fitted:
+    """The best fit with congestion."""
     gram = [[0.0] * 3 for _ in range(3)]
     right = [0.0] * 3
     total = 0.0
@@ -211,21 +271,14 @@ def _fit(levels: list[Level], sigma: float, fixed_seconds: float, seconds_per_ro
             right[i] += weight * shape[i]
             for j in range(3):
                 gram[i][j] += weight * shape[i] * shape[j]
-    best = min(_solve(gram, right, total, using) for using in _LINES)
-    evidence = CURVE_EVIDENCE * sigma**2
-    # A line so near leaves no error that a curve could explain: most batches end here.
-    if sigma == 0.0 or best[0] > evidence:
-        curve = min(_solve(gram, right, total, using) for using in _CURVES)
-        best = curve if best[0] - curve[0] > evidence else best
-    _, (fixed, per_row, congestion) = best
-    return Cost(fixed * unit * top.rows, per_row * unit, congestion * unit / top.rows)
+    return min(_solve(gram, right, total, using) for using in _CURVES)
 
 
 def _solve(
     gram: list[list[float]], right: list[float], total: float, using: tuple[int, ...]
-) -> tuple[float, tuple[float, float, float]]:
+) -> _Fitted:
     """Squared error and factors of least squares with some shapes; inf where one is negative."""
-    rows = [[gram[i][j] * (1.0 + (i == j) * 1e-9) for j in using] + [right[i]] for i in using]
+    rows = [[gram[i][j] * (_RIDGE if i == j else 1.0) for j in using] + [right[i]] for i in using]
     size = len(using)
     for i in range(size):
         for k in range(i + 1, size):
@@ -236,7 +289,7 @@ def _solve(
     for i in reversed(range(size)):
         left = rows[i][size] - sum(rows[i][j] * found[using[j]] for j in range(i + 1, size))
         if rows[i][i] <= 0.0 or left < 0.0:
-            return math.inf, (0.0, 1.0, 0.0)
+            return _NEGATIVE
         found[using[i]] = left / rows[i][i]
     error = total - 2.0 * sum(found[i] * right[i] for i in using)
     error += sum(found[i] * gram[i][j] * found[j] for i in using for j in using)
