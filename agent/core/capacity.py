@@ -53,6 +53,8 @@ FLUKE: Final = 2.3
 JUMP_SPREAD: Final = 0.7
 JUMP_FIXED_SHARE: Final = 0.3
 JUMP_SLOPE_SHARE: Final = 0.7
+#: How unsure it is which of the two grew: the standard deviation of what is all or nothing.
+JUMP_SPLIT: Final = 0.5
 #: What the first batch tells of c0: some share of it, and no more than of the target, which its
 #: user thinks feasible; and how unsure that is, relative to the batch.
 FIRST_SHARE: Final = 0.3
@@ -240,7 +242,12 @@ class Capacity(msgspec.Struct):
         self.p_fixed += (JUMP_FIXED_SHARE * grown) ** 2
         self.p_slope = (JUMP_SPREAD * self.seconds_per_row) ** 2
         self.p_slope += (JUMP_SLOPE_SHARE * grown / before.rows) ** 2
-        self.p_cross = 0.0
+        # Which of the two grew nobody knows before another size is seen: what one of them has too
+        # much of it the other lacks.
+        split = (JUMP_SPLIT * grown) ** 2
+        self.p_fixed += split
+        self.p_cross = -split / before.rows
+        self.p_slope += split / before.rows**2
         self.recent = []
         for seen in again:
             self._observe(seen.rows, seen.seconds)

@@ -139,6 +139,20 @@ def test_a_jump_is_believed_from_what_lies_behind_it_alone(factor: float) -> Non
     assert capacity.seconds(38000) == pytest.approx(1.2 + 3.8 / factor, rel=0.15)
 
 
+@pytest.mark.parametrize(("fixed", "throughput"), [(6.0, 10_000), (1.2, 4413)])
+def test_which_of_the_two_grew_is_told_by_the_first_batches_of_another_size(
+    fixed: float, throughput: float
+) -> None:
+    capacity = Capacity()
+    feed(capacity, [30_000, 38_000, 45_000, 38_000] + [38_000] * 16, fixed=1.2, throughput=10_000)
+    # The same for either: nobody can know.
+    assert any(feed(capacity, [38_000] * 3, fixed=fixed, throughput=throughput))
+    assert capacity.doubt(0.0) > 2.0
+    assert capacity.doubt(38_000.0) < 1.0
+    feed(capacity, [13_000] * 4, fixed=fixed, throughput=throughput)
+    assert capacity.fixed_cost == pytest.approx(fixed, abs=0.6)
+
+
 def test_one_fast_batch_is_a_fluke_and_is_forgotten() -> None:
     capacity = Capacity()
     feed(capacity, [38000] * 30, fixed=1.2, throughput=10000, sigma=0.15)
