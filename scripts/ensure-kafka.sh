@@ -1,8 +1,9 @@
 #!/bin/sh
-# Gets the jars of a Kafka broker and of Spark's connectors to it, by Maven, into .make/kafka:
-# broker/ and a connector-*/ for each line of Spark, as tests/kafka/jars/*.xml name them. What is there
-# already is kept, so a second run needs no network. With CI=true a failure fails the run; without,
-# the tests on Kafka are skipped, and it says so.
+# Gets the jars of a Kafka broker, of Spark's connectors to it and of Delta Lake, by Maven, into
+# .make/kafka: broker/, a connector-*/ and where there is one a delta-*/ for each line of Spark, as
+# tests/kafka/jars/*.xml and tests/matrix/jars/*.xml name them. What is there already is kept, so a
+# second run needs no network. With CI=true a failure fails the run; without, the tests on Kafka are
+# skipped, and it says so.
 set -u
 
 here=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd -P)
@@ -20,15 +21,15 @@ give_up() {
   exit 0
 }
 
-made() { # made NAME: are its jars there, and from what stands here now?
-  [ -f "$into/$1/.made" ] && [ "$(cat "$into/$1/.made")" = "$(cksum <"tests/kafka/jars/$1.xml")" ]
+made() { # made NAME LIST: are its jars there, and from what stands in LIST now?
+  [ -f "$into/$1/.made" ] && [ "$(cat "$into/$1/.made")" = "$(cksum <"$2")" ]
 }
 
-for list in tests/kafka/jars/*.xml; do
+for list in tests/kafka/jars/*.xml tests/matrix/jars/*.xml; do
   name=$(basename "$list" .xml)
-  made "$name" && continue
+  made "$name" "$list" && continue
   command -v mvn >/dev/null 2>&1 || give_up "mvn is missing (Debian, Ubuntu: apt-get install maven)"
-  echo "weir: getting the jars of tests/kafka/jars/$name.xml"
+  echo "weir: getting the jars of $list"
   rm -rf "${into:?}/$name" "$into/$name.new"
   mkdir -p "$into/$name.new"
   mvn --batch-mode --quiet --file "$list" "$plugin:copy-dependencies" \

@@ -109,8 +109,7 @@ def test_settled_within_a_few_batches_of_each_change_without_a_restart(
         batches = batches_of(query)
         assert str(query.runId) == run_id
         assert query.isActive
-        seen_view = waited(lambda: view(agent, "changing"))
-        top = weir("top", "--once", "--url", agent.address).stdout
+        seen_view, top = waited(lambda: looked_at(agent))
         query.stop()
         waited(lambda: (view(agent, "changing") or {}).get("state") == "terminated")
         totals = grants_of(agent)
@@ -166,6 +165,15 @@ def begin(start: Any, frame: Any, sink: Callable[[Any, int], None]) -> Any:
             self.writeStream = frame.writeStream.outputMode("complete")
 
     return start(Complete(), batch=sink, name="changing", seconds=0.0)
+
+
+def looked_at(agent: AgentProcess) -> tuple[dict[str, Any], str] | None:
+    """The query and a wide ``weir top``, both of one moment; None where it decided between them."""
+    before = view(agent, "changing")
+    top = weir("top", "--once", "--url", agent.address, env={"COLUMNS": "200"}).stdout
+    seen = view(agent, "changing")
+    same = before and seen and before["decisions"] == seen["decisions"]
+    return (seen, top) if same else None
 
 
 def grants_of(agent: AgentProcess) -> dict[str, int]:

@@ -325,6 +325,11 @@ def connector(spark_version: str) -> str:
     return ",".join(map(str, sorted((JARS / name).glob("*.jar"))))
 
 
+def delta(spark_version: str) -> str:
+    """For ``spark.jars``: Delta Lake for a Spark of this version; empty where there is none."""
+    return ",".join(map(str, sorted((JARS / f"delta-{spark_version[:3]}").glob("*.jar"))))
+
+
 def is_there() -> bool:
     """Whether ``make kafka`` has been run to its end."""
     return all((JARS / name / ".made").exists() for name in ("broker", "connector-4"))

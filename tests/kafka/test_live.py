@@ -220,6 +220,7 @@ def test_a_broker_that_dies_and_comes_back_under_load(
     agent: AgentProcess, own_broker: Broker, spark: Any, attached: Any, start: Any, tmp_path: Path
 ) -> None:
     own_broker.create_topic("lasting", partitions=2)
+    own_broker.produce("lasting", numbers(2000))
     attached(agent.address)
     place = tmp_path / "checkpoint"
     query = start(
@@ -228,10 +229,20 @@ def test_a_broker_that_dies_and_comes_back_under_load(
         name="lasting",
         checkpoint=str(place),
     )
-    own_broker.produce("lasting", numbers(2000))
     until(lambda: len(rows_of(query)) >= 2)
     own_broker.kill()
-    time.sleep(4.0)
+
+    # Nobody can add a row now: what is left is what the newest commit left of those there were.
+    def agrees() -> bool:
+        committed = sum(checkpointed(place, "lasting").values())
+        (source,) = view(agent, "lasting")["sources"]
+        return bool(source["backlog"] == 2000 - committed)
+
+    until(agrees)
+    for _ in range(4):
+        time.sleep(1.0)
+        assert view(agent, "lasting")["state"] not in {"silent", "terminated"}
+    until(agrees)
     own_broker.start()
     own_broker.produce("lasting", numbers(1000))
     until(lambda: sum(rows_of(query)) == 3000)
@@ -250,9 +261,20 @@ def test_a_join_of_two_topics_is_regulated_topic_by_topic(
     for topic in ("left", "right"):
         broker.create_topic(topic, partitions=2)
     attached(agent.address)
-    left = reading(spark, broker, "left", maxOffsetsPerTrigger=400)
-    right = reading(spark, broker, "right", maxOffsetsPerTrigger=400)
-    query = start(left.union(right), batch=costing(0.01), name="both")
+    # Of what arrives again and again on both sides only two keys meet, and how often is known.
+    sides = [
+        reading(spark, broker, topic, maxOffsetsPerTrigger=400)
+        .selectExpr("cast(value as string) as k")
+        .where("k in ('1', '2')")
+        for topic in ("left", "right")
+    ]
+    joined: list[int] = []
+
+    def batch(frame: Any, _: int) -> None:
+        joined.append(frame.count())
+        time.sleep(4.0)
+
+    query = start(sides[0].join(sides[1], "k"), batch=batch, name="both")
 
     def granted() -> bool:
         sources = view(agent, "both").get("sources", [])
@@ -264,6 +286,8 @@ def test_a_join_of_two_topics_is_regulated_topic_by_topic(
     assert all(source["control"] == "live" for source in seen["sources"])
     until(lambda: sum(rows_of(query)) == sent)
     until(lambda: view(agent, "both")["backlog_rows"] == 0)
+    times = sent // (2 * CONFIGURED)
+    assert sum(joined) == 2 * times**2
     assert query.isActive
 
 

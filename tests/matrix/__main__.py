@@ -18,12 +18,15 @@ import time
 from pathlib import Path
 from typing import Any
 
+from tests.kafka.broker import delta
 from tests.matrix import table
 
 ROOT = Path(__file__).parents[2]
 VERSIONS = ("3.5", "4.0", "4.1", "4.1.1", "4.2", "4.3")
 LONGEST_SECONDS = 3600
 TESTS = ("tests/matrix/on_this_version.py",)
+#: Where Delta has a release.
+DELTA = "tests/matrix/delta_tables.py"
 #: From 4.2 on.
 PYTHON_SOURCES = "tests/matrix/python_sources.py"
 
@@ -39,7 +42,11 @@ def packages_of(version: str) -> Path:
 def tests_for(version: str, *, python_sources: bool) -> list[str]:
     """What is run on a version when nothing else is asked for."""
     has_them = tuple(map(int, version.split(".")[:2])) >= (4, 2)
-    return [*TESTS, *([PYTHON_SOURCES] if python_sources and has_them else [])]
+    return [
+        *TESTS,
+        *([DELTA] if delta(version) else []),
+        *([PYTHON_SOURCES] if python_sources and has_them else []),
+    ]
 
 
 def tried(version: str, tests: list[str], *options: str) -> tuple[bool, dict[str, Any]]:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 ROWS_PER_FILE = 10
 #: Short, so that tests need not wait; the contract's is 5 s.
 HEARTBEAT_SECONDS = 0.3
+DELTA_CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
 
 
 @pytest.fixture(scope="session")
@@ -30,17 +31,21 @@ def spark() -> Iterator[Any]:
     from pyspark.sql import SparkSession
 
     from tests.kafka import broker
-    from tests.kafka.broker import connector
 
-    session = (
+    jars = [broker.connector(pyspark.__version__)] if broker.is_there() else []
+    builder = (
         SparkSession.builder.master("local[2]")
         .appName("weir tests")
         .config("spark.ui.enabled", "false")
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.streaming.noDataProgressEventInterval", "500ms")
-        .config("spark.jars", connector(pyspark.__version__) if broker.is_there() else "")
-        .getOrCreate()
     )
+    if delta := broker.delta(pyspark.__version__):
+        jars.append(delta)
+        builder = builder.config(
+            "spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension"
+        ).config("spark.sql.catalog.spark_catalog", DELTA_CATALOG)
+    session = builder.config("spark.jars", ",".join(jars)).getOrCreate()
     session.sparkContext.setLogLevel("OFF")
     yield session
     spark_listener.detach()

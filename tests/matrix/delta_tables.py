@@ -1,0 +1,112 @@
+"""Delta Lake as a source: its limit in files moves while the query runs, one in bytes stays.
+
+Run by tests.matrix on each Spark that Delta has a release for.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.spark.conftest import (
+    agent,
+    attached,
+    in_force,
+    own_logger,
+    progresses,
+    spark,
+    start,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["agent", "attached", "own_logger", "spark", "start"]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+ROWS_PER_FILE = 10
+
+
+class Table:
+    """A table that files of as many rows arrive in."""
+
+    def __init__(self, spark: Any, place: Path) -> None:
+        self.spark, self.place = spark, str(place)
+        self.files = 0
+
+    def add(self, files: int) -> None:
+        first = self.files * ROWS_PER_FILE
+        self.files += files
+        rows = self.spark.range(first, self.files * ROWS_PER_FILE, 1, files)
+        rows.write.format("delta").mode("append").save(self.place)
+
+    def read(self, **options: str) -> Any:
+        return self.spark.readStream.format("delta").options(**options).load(self.place)
+
+
+@pytest.fixture
+def table(spark: Any, tmp_path: Path) -> Table:
+    spark.conf.set("spark.databricks.delta.snapshotPartitions", "2")
+    made = Table(spark, tmp_path / "table")
+    made.add(16)
+    return made
+
+
+@pytest.mark.parametrize(("options", "configured"), [({"maxFilesPerTrigger": "8"}, 8), ({}, 1000)])
+def test_files_a_batch_are_changed_while_it_runs(
+    agent: Any,
+    attached: Any,
+    start: Any,
+    table: Table,
+    options: dict[str, str],
+    configured: int,
+) -> None:
+    attached(agent)
+    seen: list[int] = []
+
+    def batch(frame: Any, _: int) -> None:
+        seen.extend(row["id"] for row in frame.collect())
+
+    query = start(table.read(**options), batch=batch)
+    run_id = str(query.runId)
+    [entry] = agent.wait(lambda a: progresses(a, query))[0]["limits"]
+    assert (entry["unit"], entry["control"], entry["configured"]) == ("files", "live", configured)
+    agent.grant(run_id, 3, unit="files")
+
+    def three() -> bool:
+        if left(agent, query, table) < 8 * ROWS_PER_FILE:
+            table.add(16)
+        return progresses(agent, query)[-1]["body"]["numInputRows"] == 3 * ROWS_PER_FILE
+
+    agent.wait(lambda _: three(), 200)
+    agent.grant(run_id, None, unit="files")
+    agent.wait(lambda a: left(a, query, table) == 0, 200)
+    assert str(query.runId) == run_id
+    assert query.isActive
+    assert query.exception() is None
+    # Each row once, whatever the batches were.
+    assert sorted(seen) == list(range(table.files * ROWS_PER_FILE))
+
+
+def test_bytes_a_batch_are_its_own_class_and_left_alone(
+    agent: Any, attached: Any, start: Any, table: Table
+) -> None:
+    attached(agent)
+    query = start(table.read(maxFilesPerTrigger="5", maxBytesPerTrigger="10m"))
+    agent.wait(lambda a: progresses(a, query))
+    before = in_force(query)
+    assert "ReadMaxBytes(10485760)" in before[0]
+    table.add(16)
+    for unit in ("rows", "files", "bytes"):
+        agent.grant(str(query.runId), 3, unit=unit)
+    agent.wait(lambda a: left(a, query, table) == 0, 120)
+    assert in_force(query) == before
+    [entry] = progresses(agent, query)[-1]["limits"]
+    assert entry["control"] == "advice"
+    assert query.isActive
+
+
+def left(agent: Any, query: Any, table: Table) -> int:
+    """Rows that no batch has told of."""
+    done = sum(event["body"]["numInputRows"] for event in progresses(agent, query))
+    return int(table.files * ROWS_PER_FILE - done)
