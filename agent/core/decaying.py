@@ -58,7 +58,7 @@ class SteppingRate(DecayingRate):
         """As of a decaying rate."""
         if seconds <= 0.0:
             return
-        super().add(amount, seconds, time_constant_seconds)
+        DecayingRate.add(self, amount, seconds, time_constant_seconds)
         self.piece_amount += amount
         self.piece_seconds += seconds
         if self.piece_seconds < PIECE_SECONDS:

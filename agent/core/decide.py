@@ -8,6 +8,7 @@ decision becomes a grant, and the driver applies it.
 from __future__ import annotations
 
 import math
+from operator import gt
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -85,12 +86,12 @@ def first_batch(
     if query.manual_limit is not None:
         _decide_manual(query, time, policy)
         return
-    controlled = [source for source in query.sources if source.controllable]
+    controlled = query.controlled()
     settings = policy.of(query.application, query.query)
-    size = wanted_size(query, settings, time)
+    size = wanted_size(query, settings, time, controlled)
     if size is None or any(source.ratio is None for source in controlled):
         return
-    size, _ = _pooled(query, policy, size, None, beside)
+    size, _ = _pooled(query, settings, size, None, beside)
     needs = [None if source.rows is None else float(source.rows) for source in controlled]
     shares = credit.share(_free(query, size), needs)
     for source, part in zip(controlled, shares, strict=True):
@@ -103,10 +104,12 @@ def first_batch(
         _decide(query, source, sizing.Step(limit, "first_batch"), time, policy)
 
 
-def wanted_size(query: Query, settings: QueryPolicy, time: float) -> sizing.Size | None:
+def wanted_size(
+    query: Query, settings: QueryPolicy, time: float, controlled: list[Source]
+) -> sizing.Size | None:
     """The rows that the next batch should hold; None while too little is known."""
     unreachable = query.reach.lost
-    present = _full_rows([source for source in query.sources if source.controllable])
+    present = _full_rows(controlled)
     model = query.capacity
     ceilings = query.knee.ceilings(
         model.sigma, model.fixed_seconds, model.seconds_per_row, query.trigger_seconds
@@ -168,7 +171,7 @@ def _probe(query: Query, settings: QueryPolicy, size: sizing.Size, present: floa
 
 def _pooled(
     query: Query,
-    policy: Policy,
+    settings: QueryPolicy,
     size: sizing.Size,
     need_rows: float | None,
     beside: pool.Beside | None,
@@ -178,7 +181,6 @@ def _pooled(
     In proportion to the share granted, fixed cost and all: the fewer run beside it, the faster it
     is, so that what is left takes its whole cycle.
     """
-    settings = policy.of(query.application, query.query)
     rows = size.rows if need_rows is None else min(size.rows, need_rows)
     cycle = max(settings.target_seconds, query.trigger_seconds)
     query.wanted_share = min((query.capacity.seconds(rows) or 0.0) / cycle, 1.0)
@@ -211,9 +213,17 @@ def after_batch(
     if batch.rows and batch.seconds and not replayed:
         query.knee.observe(float(batch.rows), batch.seconds, changed=changed)
         query.reach.observe(query.capacity, settings, limited=query.batch_limited)
-    size = wanted_size(query, settings, time)
-    controlled = [source for source in query.sources if source.controllable]
-    hold = _reason_to_hold(query, batch, size, policy, replayed=replayed)
+    controlled = query.controlled()
+    size = wanted_size(query, settings, time, controlled)
+    hold = _reason_to_hold(
+        query,
+        batch,
+        size,
+        settings,
+        mode=query.mode(policy),
+        controlled=controlled,
+        replayed=replayed,
+    )
     if hold == "hold:replayed":
         size = sizing.after_replay(query.capacity, float(batch.rows or 0), batch.seconds, settings)
         if size is not None and size.rows < _full_rows(controlled):
@@ -229,15 +239,18 @@ def after_batch(
         return
     needs = [_need(query, source) for source in controlled]
     need = None if None in needs else sum(part or 0.0 for part in needs)
-    size, owned = _pooled(query, policy, size, need, beside)
+    size, owned = _pooled(query, settings, size, need, beside)
     shares = credit.share(_free(query, size), needs)
     main = query.main_source()
     full = _full_rows(controlled)
     sure = 0.0  # asked for only where a limit would more than double
-    if any(
-        source.current is not None and part.rows / (source.ratio or 1.0) > 2.0 * source.current
-        for source, part in zip(controlled, shares, strict=True)
-    ):
+    wanted = [
+        part.rows / (source.ratio or 1.0) for source, part in zip(controlled, shares, strict=True)
+    ]
+    doubled = [
+        math.inf if (current := source.current) is None else 2.0 * current for source in controlled
+    ]
+    if any(map(gt, wanted, doubled)):
         sure = sizing.sure_rows(query.capacity, settings.target_seconds)
         if size.reason in ("", "floor:fixed_cost"):
             seconds = sizing.BOLD_SHARE * settings.target_seconds
@@ -249,12 +262,12 @@ def after_batch(
             sure = max(sure, sizing.bold_rows(query.capacity, full, seconds, allowed))
         sure /= size.rows
     too_long = sizing.sure_too_long(query.capacity, full, size.rows)
-    for source, part in zip(controlled, shares, strict=True):
+    for source, part, units in zip(controlled, shares, wanted, strict=True):
         source.exclusive_rows = owned * part.exclusive_rows
         source.floating_rows = part.rows - source.exclusive_rows
         step = sizing.step(
             source.current,
-            part.rows / (source.ratio or 1.0),
+            units,
             constraint=size.reason,
             limited=source.limited,
             configured=source.configured,
@@ -276,12 +289,17 @@ def after_batch(
 
 
 def _reason_to_hold(
-    query: Query, batch: Progress, size: sizing.Size | None, policy: Policy, *, replayed: bool
+    query: Query,
+    batch: Progress,
+    size: sizing.Size | None,
+    settings: QueryPolicy,
+    *,
+    mode: Mode,
+    controlled: list[Source],
+    replayed: bool,
 ) -> str | None:
     """Why this batch leads to no decision; None where it does. The first that holds."""
-    settings = policy.of(query.application, query.query)
-    controlled = [source for source in query.sources if source.controllable]
-    if query.mode(policy) == "off":
+    if mode == "off":
         return "mode:off"
     if not controlled:
         return "hold:no_control"
@@ -293,7 +311,7 @@ def _reason_to_hold(
         return "hold:missing"
     if batch.rows == 0:
         return "hold:empty"
-    if any(source.ratio is None for source in controlled):
+    if None in [source.ratio for source in controlled]:
         return "hold:missing"
     if replayed:
         return "hold:replayed"
@@ -308,15 +326,19 @@ def _reason_to_hold(
 
 def _free(query: Query, size: sizing.Size) -> float:
     """What is left to share out: what sources out of reach take is not ours."""
-    return max(size.rows - sum(s.rows or 0 for s in query.sources if not s.controllable), 1.0)
+    others = sum([s.rows or 0 for s in query.sources if not s.controllable])
+    return max(size.rows - others, 1.0)
 
 
 def _full_rows(controlled: list[Source]) -> float:
     """Rows of a batch in which every source takes its limit; inf where one has none."""
-    return sum(
-        math.inf if source.current is None else source.current * (source.ratio or 1.0)
-        for source in controlled
-    )
+    rows = 0.0
+    for source in controlled:
+        current = source.current
+        if current is None:
+            return math.inf
+        rows += current * (source.ratio or 1.0)
+    return rows
 
 
 def _need(query: Query, source: Source) -> float | None:

@@ -445,7 +445,7 @@ def _operator(item: Mapping[str, Any]) -> OperatorProgress:
         partitions=_count(item.get("numShufflePartitions")),
         metrics={
             key: number
-            for key, value in told_of(_mapping(item.get("customMetrics")))
+            for key, value in told_of(_mapping(item.get("customMetrics"))).items()
             if (number := _number(value)) is not None
         },
     )

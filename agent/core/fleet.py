@@ -384,7 +384,13 @@ class Fleet:
         key = known.get(subject.id)
         query = None if key is None else self._queries.get(key)
         # Idle and terminated events carry no name: what was learned of the id holds.
-        renamed = query is not None and subject.name and query.name_label != label(subject.name)
+        name = subject.name
+        renamed = (
+            query is not None
+            and name
+            and name != query.name_label  # nearly always: a label is its own label
+            and query.name_label != label(name)
+        )
         if query is not None and query.aside and not renamed:
             renamed = self._may_move(application, query, now)
         if query is None or renamed or query.application_id != application.id:

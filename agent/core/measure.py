@@ -48,23 +48,28 @@ def rest(query: Query, time: float) -> None:
 def flow(query: Query, batch: Progress, limits: list[SourceLimit], policy: Policy) -> None:
     """Takes in a batch: its sources, its time, its phases, its state."""
     said = {item.source: item for item in limits}
-    query.grow_sources(max(len(batch.sources), 1 + max(said, default=-1)), policy)
+    count_of = len(batch.sources)
+    wanted = max(count_of, 1 + max(said)) if said else count_of
+    sources = query.sources
+    if len(sources) < wanted:
+        query.grow_sources(wanted, policy)
     fresh = 0.0
-    for source in query.sources:
-        part = batch.sources[source.index] if source.index < len(batch.sources) else None
-        arrived = source.read(part, said.get(source.index), batch.time)
-        fresh += arrived or 0.0
-    query.batch_limited = any(source.limited for source in query.sources)
+    limited = False
+    for index, source in enumerate(sources):
+        part = batch.sources[index] if index < count_of else None
+        fresh += source.read(part, said.get(index), batch.time) or 0.0
+        limited = limited or source.limited
+    query.batch_limited = limited
     query.arrived_rows += fresh
     backlog = query.backlog_rows()
     if backlog is not None:
-        seen = max((s.backlog_time or batch.time for s in query.sources), default=batch.time)
-        query.lag.add(seen, max(query.arrived_rows, backlog))
+        seen = max([s.backlog_time or batch.time for s in sources])
         query.arrived_rows = max(query.arrived_rows, backlog)
+        query.lag.add(seen, query.arrived_rows)
     seconds = batch.seconds or 0.0
     query.occupancy.spend(batch.time, "idle")
     end = batch.time + seconds
-    spent: Spent = "backpressured" if query.batch_limited else "busy"
+    spent: Spent = "backpressured" if limited else "busy"
     query.occupancy.spend(end, spent)
     # Heartbeats come every few seconds, short batches more often: where one batch follows the
     # other, the next is taken to run although nobody has said so yet.
@@ -138,7 +143,9 @@ def hear_limits(
     query: Query, limits: list[SourceLimit], planned_time: float | None, policy: Policy
 ) -> None:
     """Takes in limits and backlogs; ``planned_time`` None where they come with a heartbeat."""
-    query.grow_sources(1 + max((item.source for item in limits), default=-1), policy)
+    if not limits:
+        return
+    query.grow_sources(1 + max([item.source for item in limits]), policy)
     for item in limits:
         if item.source < len(query.sources):
             query.sources[item.source].hear(item, planned_time)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fnmatch import fnmatchcase
+from functools import cached_property
 
 import msgspec
 
@@ -38,7 +39,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     configured_is_ceiling: bool | None = None
 
 
-class Policy(msgspec.Struct, frozen=True, kw_only=True):
+class Policy(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """Defaults and rules (a later rule wins), and the bounds of the whole agent."""
 
     default: QueryPolicy = QueryPolicy()
@@ -52,9 +53,23 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
 
     def of(self, application: str, query: str) -> QueryPolicy:
         """The settings that hold for one query."""
-        chosen = self.default
         if not self.rules:
-            return chosen
+            return self.default
+        known = self._known
+        chosen = known.get((application, query))
+        if chosen is None:
+            if len(known) >= 2 * self.max_queries:
+                known.clear()  # of queries that are long gone
+            chosen = known[application, query] = self._ruled(application, query)
+        return chosen
+
+    @cached_property
+    def _known(self) -> dict[tuple[str, str], QueryPolicy]:
+        """What the rules gave: every event of a query asks several times."""
+        return {}
+
+    def _ruled(self, application: str, query: str) -> QueryPolicy:
+        chosen = self.default
         for rule in self._matching(application, query):
             set_ones = {
                 key: value

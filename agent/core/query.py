@@ -156,18 +156,26 @@ class Query(msgspec.Struct):
 
     def main_source(self) -> Source | None:
         """The source whose limit stands for the query's: the controllable one read most."""
-        candidates = [s for s in self.sources if s.controllable] or [
-            s for s in self.sources if s.limit_known
-        ]
+        candidates = self.controlled() or [s for s in self.sources if s.limit_known]
+        if len(candidates) == 1:
+            return candidates[0]
         return max(candidates, key=lambda s: s.rows or 0, default=None)
+
+    def controlled(self) -> list[Source]:
+        """The sources whose limits can be set while the query runs."""
+        return [s for s in self.sources if s.control == "live" and s.unit is not None]
 
     def backlog_rows(self) -> float | None:
         """The backlog of all sources that tell one; None where none does."""
+        if len(self.sources) == 1:
+            return self.sources[0].backlog_rows
         known = [rows for s in self.sources if (rows := s.backlog_rows) is not None]
         return sum(known) if known else None
 
     def arrival_rows(self) -> float | None:
         """Rows that arrive per second at all sources that tell; None where none does."""
+        if len(self.sources) == 1:
+            return self.sources[0].arrival_rows
         known = [rate for s in self.sources if (rate := s.arrival_rows) is not None]
         return sum(known) if known else None
 
@@ -180,7 +188,7 @@ class Query(msgspec.Struct):
         use = self.occupancy.busy_share
         if (self.backlog_rows() or 0.0) > 0.0:
             use = max(use, self.wanted_share)
-        granted = self.mode(policy) == "on" and any(s.controllable for s in self.sources)
+        granted = self.mode(policy) == "on" and bool(self.controlled())
         return Member(use, self.company or 1.0, granted)
 
     def grow_sources(self, count: int, policy: Policy) -> None:

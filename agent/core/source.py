@@ -67,18 +67,20 @@ class Source(msgspec.Struct):
     @property
     def backlog_rows(self) -> float | None:
         """The backlog in rows; None where it or the rows of a unit are unknown."""
-        if self.backlog is None:
+        backlog = self.backlog
+        if backlog is None:
             return None
-        if self.backlog == 0:
+        if backlog == 0:
             return 0.0
         ratio = self.ratio
-        return None if ratio is None else self.backlog * ratio
+        return None if ratio is None else backlog * ratio
 
     @property
     def ratio(self) -> float | None:
         """Rows per unit; one where the unit is rows and nothing else was learned."""
-        if self.rows_per_unit is not None:
-            return self.rows_per_unit
+        learned = self.rows_per_unit
+        if learned is not None:
+            return learned
         return 1.0 if self.unit == "rows" else None
 
     @property

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from agent.core.judgement import LagState, SpiralPhase
     from agent.core.policy import Policy
     from agent.core.query import Query
+    from agent.core.source import Source
 
 #: An end this long after the deadline was not the supervisor's: nothing ran, or nobody heard.
 LATEST_SHARE: Final = 1.5
@@ -75,8 +76,7 @@ def commits(query: Query, batch: Progress, policy: Policy) -> None:
     end = batch.time + (batch.seconds or 0.0)
     query.last_planned_time = batch.time
     query.free_time = end
-    copied = [operator.copied_bytes for operator in batch.operators]
-    told = [amount for amount in copied if amount is not None]
+    told = [amount for operator in batch.operators if (amount := operator.copied_bytes) is not None]
     query.monitor.complete(batch.time, batch.seconds, batch.phases, sum(told) if told else None)
     backlog = query.backlog_rows()
     query.lag_window.add(LagPoint(batch.time, batch.rows, backlog))
@@ -93,7 +93,7 @@ def commits(query: Query, batch: Progress, policy: Policy) -> None:
         if batch.batch_id is not None and batch.batch_id == query.spiral.open_batch_id:
             query.spiral.forget_open()
         return
-    spiral.judge(query.spiral, _surroundings(query, policy))
+    spiral.judge(query.spiral, _surroundings(query, policy, main))
 
 
 def runs(query: Query, time: float, policy: Policy) -> None:
@@ -102,14 +102,16 @@ def runs(query: Query, time: float, policy: Policy) -> None:
     if age is None:
         return
     spiral.runs_long(
-        query.spiral, _surroundings(query, policy), planned_time=time - age, age_seconds=age
+        query.spiral,
+        _surroundings(query, policy, query.main_source()),
+        planned_time=time - age,
+        age_seconds=age,
     )
 
 
-def _surroundings(query: Query, policy: Policy) -> Surroundings:
-    """What its next batches work under."""
+def _surroundings(query: Query, policy: Policy, main: Source | None) -> Surroundings:
+    """What its next batches work under, ``main`` its main source."""
     settings = policy.of(query.application, query.query)
-    main = query.main_source()
     ratio = None if main is None else main.ratio
     limit = None if main is None else main.limit
     return Surroundings(

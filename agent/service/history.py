@@ -29,25 +29,20 @@ class _Ring:
         self._next = 0
 
     def add(self, point: Point) -> None:
-        exact = array(
-            "d",
-            (point.time, point.rows, _number(point.limit), _number(point.would_be_limit)),
-        )
-        coarse = array(
-            "f",
-            (
-                _number(point.batch_seconds),
-                _number(point.backlog_rows),
-                _number(point.credit_rows),
-                1.0 if point.limited else 0.0,
-            ),
+        exact = point.time, point.rows, _number(point.limit), _number(point.would_be_limit)
+        coarse = (
+            _number(point.batch_seconds),
+            _number(point.backlog_rows),
+            _number(point.credit_rows),
+            1.0 if point.limited else 0.0,
         )
         if len(self._exact) < 4 * POINTS:
             self._exact.extend(exact)
             self._coarse.extend(coarse)
             return
-        self._exact[4 * self._next : 4 * self._next + 4] = exact
-        self._coarse[4 * self._next : 4 * self._next + 4] = coarse
+        for place, (fine, rough) in enumerate(zip(exact, coarse, strict=True), 4 * self._next):
+            self._exact[place] = fine
+            self._coarse[place] = rough
         self._next = (self._next + 1) % POINTS
 
     def points(self, newest: int) -> list[Point]:
