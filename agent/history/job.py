@@ -41,21 +41,10 @@ if TYPE_CHECKING:
     from agent.history.rows import Row
 
 LINES: Final = "lines"
-_LINE_SCHEMA: Final = (
-    "file string, log string, part int, block bigint, number bigint, kind string, "
-    "time double, data binary"
-)
-_JUDGED: Final = (
-    (tables.BATCHES, rows.BATCHES, tables.BATCH_COLUMNS),
-    (tables.STAGES, rows.STAGES, tables.STAGES.columns),
-    (tables.INCIDENTS, rows.INCIDENTS, tables.INCIDENTS.columns),
-    (tables.CAPACITY, rows.CAPACITY, tables.CAPACITY.columns),
-    (tables.DECISIONS, rows.DECISIONS, tables.DECISIONS.columns),
-    (tables.RECOMMENDATIONS, rows.RECOMMENDATIONS, tables.RECOMMENDATIONS.columns),
-)
+FINDINGS: Final = "findings"
 #: Codecs of Hadoop's that would take a log's ending for their own; none of them can read Spark's.
 _NO_CODECS: Final = "org.apache.hadoop.io.compress.DeflateCodec"
-#: Tables written side by side: each alone would leave most cores idle.
+#: Files put in their places side by side: most of that is waiting for a file system.
 AT_ONCE: Final = 4
 
 
@@ -77,6 +66,7 @@ class Outcome(msgspec.Struct):
     logs: int = 0
     applications: list[str] = []  # judged anew
     skipped: list[Skipped] = []
+    queries: dict[str, list[Short]] = {}  # that are known by now, of each application
 
 
 class NothingToDo(ValueError):  # noqa: N818
@@ -170,6 +160,7 @@ class History:
             settings=self._settings,
             files={key: read for key, read in known.files.items() if key in chosen.valid},
             logs={log: msgspec.structs.replace(info) for log, info in known.logs.items()},
+            queries=dict(known.queries),
         )
         lines = f"{self._out}/{FOLDER}/{LINES}"
         self._forget_unfinished(lines, known)
@@ -185,8 +176,15 @@ class History:
             self._judge(now, touched)
         if touched or chosen.to_read:
             manifest.save(self._places, self._out, now)
-        outcome.logs = len(now.logs)
+        outcome.logs, outcome.queries = len(now.logs), now.queries
         return outcome
+
+    def findings(self, outcome: Outcome) -> Findings:
+        """What people read of the folder, after a run. Raises NoSuchPlace."""
+        return gather(self._places, outcome.queries, self._findings)
+
+    def _findings(self, application: str) -> str:
+        return f"{self._out}/{FOLDER}/{FINDINGS}/{self._escaped(application)}.json"
 
     # -- reading ----------------------------------------------------------------------------
 
@@ -196,20 +194,20 @@ class History:
         self._say(f"reading {outcome.files} files, {outcome.bytes / 1e6:,.0f} MB")
         plain = [file for file in files if not file.codec and file.size]
         packed = [file for file in files if file.codec and file.size]
+        told = self._spark.sparkContext.accumulator({}, _Merged())
         parts = []
         if plain:
-            parts.append(self._plain(plain))
+            parts.append(self._plain(plain, now.run, told))
         if packed:
-            parts.append(self._packed(packed))
+            parts.append(self._packed(packed, now.run, told))
         if parts:
-            kept = self._spark.sparkContext.union(parts)
-            frame = self._spark.createDataFrame(kept, _LINE_SCHEMA, verifySchema=False)
-            frame.write.mode("overwrite").option("compression", "zstd").parquet(lines)
-            self._learn(lines, files, now, outcome)
+            self._places.delete(lines)
+            self._spark.sparkContext.union(parts).saveAsTextFile(lines)
+            _learn(told.value, files, now, outcome)
         for file in files:
             now.files[file.key] = Read(now.run, file.size, file.modified)
 
-    def _plain(self, files: list[LogFile]) -> Any:
+    def _plain(self, files: list[LogFile], run: int, told: Any) -> Any:
         from pyspark.sql import functions as f
 
         names = {bare(file.path): file for file in files}
@@ -220,68 +218,23 @@ class History:
             .text([_no_glob(file.path) for file in files])
         )
         value = f.col("value")
-        told = f.lit(False)
+        passed = f.lit(False)
         for beginning in extract.NOT_WANTED:
-            told = told | value.startswith(beginning)
-        # As one text each, lines go to Python without being pickled. Addresses hold no tab.
+            passed = passed | value.startswith(beginning)
+        # As one piece of bytes each, lines go to Python as they are. Addresses hold no tab.
         place = (f.col("_metadata.file_path"), f.col("_metadata.file_block_start").cast("string"))
-        texts = frame.where(~(told & value.endswith("}"))).select(
-            f.concat_ws("\t", *place, value).alias("value")
+        texts = frame.where(~(passed & value.endswith("}"))).select(
+            f.concat_ws("\t", *place, _shortened(value)).cast("binary").alias("value")
         )
-        return _texts(self._spark, texts).mapPartitions(_Plain(names))
+        return _lines(self._spark, texts).mapPartitions(_Plain(names, run, told))
 
-    def _packed(self, files: list[LogFile]) -> Any:
+    def _packed(self, files: list[LogFile], run: int, told: Any) -> Any:
         names = {bare(file.path): file for file in files}
         # No path with a comma gets through Hadoop's list of paths; a glob for it does.
-        paths = ",".join(_no_glob(file.path).replace(",", "?") for file in files)
+        paths = ",".join(_no_comma(_no_glob(file.path)) for file in files)
         context = self._spark.sparkContext
         most = max(context.defaultParallelism, min(len(files), 10_000))
-        return context.binaryFiles(paths, most).flatMap(_Packed(names))
-
-    def _learn(self, lines: str, files: list[LogFile], now: Manifest, outcome: Outcome) -> None:
-        """Who wrote each log, when, and which lines could not be used."""
-        from pyspark.sql import functions as f
-
-        frame = self._spark.read.schema(_LINE_SCHEMA).parquet(lines)
-        kinds = (extract.APPLICATION, extract.BAD, extract.READ)
-        told = frame.where(f.col("kind").isin(*kinds)).select("file", "log", "kind", "data")
-        names: dict[str, tuple[str, str]] = {}
-        bad: dict[str, list[extract.Bad]] = defaultdict(list)
-        events: dict[str, int] = defaultdict(int)
-        times: dict[str, tuple[float, float]] = {}
-        for row in told.toLocalIterator():
-            content = bytes(row.data)
-            if row.kind == extract.BAD:
-                bad[row.file].append(extract.decode_bad(content))
-            elif row.kind == extract.READ:
-                counted = extract.decode_counted(content)
-                events[row.file] += counted.events
-                if counted.begin is not None and counted.end is not None:
-                    begin, end = times.get(row.log, (counted.begin, counted.end))
-                    times[row.log] = (min(begin, counted.begin), max(end, counted.end))
-            else:
-                data = msgspec.json.decode(content)
-                if data.get("Event") == "SparkListenerApplicationStart" and data.get("App Name"):
-                    name = str(data["App Name"])
-                    names[row.log] = (label(name), str(data.get("App ID") or name))
-        for file in files:
-            if not events[file.key] and bad[file.key]:
-                reason = "not a Spark event log"
-                outcome.skipped.append(Skipped(file.path, 0, reason))
-                continue
-            if bad[file.key]:
-                count = sum(one.lines for one in bad[file.key])
-                outcome.skipped.append(Skipped(file.path, count, bad[file.key][0].reason))
-            short = file.log.rpartition("/")[2].removeprefix("eventlog_v2_")
-            info = now.logs.get(file.log)
-            if info is None:
-                info = now.logs[file.log] = LogInfo(label(short), short)
-            if file.log in names:
-                info.application, info.application_id = names[file.log]
-            if file.log in times:
-                begin, end = times[file.log]
-                info.begin = min(begin, info.begin or begin)
-                info.end = max(end, info.end)
+        return context.binaryFiles(paths, most).flatMap(_Packed(names, run, told))
 
     def _forget_unfinished(self, lines: str, known: Manifest) -> None:
         """Deletes what runs wrote that did not come to their end."""
@@ -294,103 +247,139 @@ class History:
 
     def _judge(self, now: Manifest, touched: set[str]) -> None:
         from pyspark import StorageLevel
-        from pyspark.sql import functions as f
 
         self._say(f"judging {len(touched)} applications")
+        context = self._spark.sparkContext
         order = _order(now, touched)
-        read = self._spark.createDataFrame(
-            [(key, one.run) for key, one in now.files.items()], "file string, run int"
-        )
-        logs = self._spark.createDataFrame(
-            [(log, *place) for log, place in order.items()],
-            "log string, application string, cluster int, alone boolean",
-        )
-        kept = (
-            self._spark.read.schema(_LINE_SCHEMA + ", run int")
-            .parquet(f"{self._out}/{FOLDER}/{LINES}")
-            .join(f.broadcast(read), ["file", "run"])
-            .join(f.broadcast(logs), "log")
-            .where(~f.col("kind").isin(extract.BAD, extract.READ))
-        )
-        count = max(1, min(len(touched), 4 * self._spark.sparkContext.defaultParallelism))
-        ordered = (
-            kept.repartition(count, "application")
-            .sortWithinPartitions("application", "cluster", "log", "part", "block", "number")
-            .select(
-                "application", "cluster", "alone", "log", "block", "number", "kind", "time", "data"
-            )
+        of_order = {key: one for key, one in now.files.items() if _log_of(key) in order}
+        runs = sorted({one.run for one in of_order.values() if one.size})
+        base = _no_comma(_no_glob(f"{self._out}/{FOLDER}/{LINES}"))
+        paths = ",".join(f"{base}/run={run:06d}" for run in runs)
+        kept = context.textFile(paths, 1, use_unicode=False)
+        cores = context.defaultParallelism
+        count = max(1, min(len(touched), 4 * cores))
+        sizes: dict[str, int] = defaultdict(int)
+        for key, one in of_order.items():
+            sizes[order[_log_of(key)].application] += one.size
+        chosen = _Chosen(
+            order, _spread(sizes, count), {key: one.run for key, one in of_order.items()}
         )
         settings = QueryPolicy(
             target_seconds=self._settings.target_seconds,
             deadline_seconds=self._settings.deadline_seconds,
         )
-        fields = ", ".join(
-            f"{name} struct<{tables.judged_schema(columns).replace('` ', '`: ')}>"
-            for _, name, columns in _JUDGED
+        judged = (
+            kept.coalesce(max(1, min(kept.getNumPartitions(), 4 * cores)))
+            .mapPartitions(chosen)
+            .repartitionAndSortWithinPartitions(count, _partition)
+            .mapPartitions(_Judging(settings))
+            .persist(StorageLevel.DISK_ONLY)
         )
-        judged = self._spark.createDataFrame(
-            ordered.rdd.mapPartitions(_Judging(settings)),
-            f"table string, {fields}",
-            verifySchema=False,
-        ).persist(StorageLevel.DISK_ONLY)
         try:
-            self._write(judged, _labels(now, touched))
+            judged.count()  # all at once; what follows takes one after the other
+            self._say("writing the tables")
+            self._write(judged, now, touched)
         finally:
             judged.unpersist()
 
-    def _write(self, judged: Any, touched: set[str]) -> None:
-        from pyspark.sql import functions as f
-
-        frames = {}
-        for table, name, columns in _JUDGED:
-            own = judged.where(f.col("table") == name).select(
-                *(_column(f"{name}.{one.name}", one) for one in columns)
-            )
-            frames[table.name] = own
-        batches = frames[tables.BATCHES.name]
-        whose = [one.name for one in tables.WHOSE]
-        frames[tables.PHASES.name] = batches.select(
-            *whose, "batch_id", "time", f.explode("phases").alias("phase", "seconds")
-        )
-        frames[tables.SOURCES.name] = batches.select(
-            *whose, "batch_id", "time", f.explode("sources").alias("one")
-        ).select(*whose, "batch_id", "time", "one.*")
-        frames[tables.BATCHES.name] = batches.drop("phases", "sources")
-        self._say("judging, writing batches")
-        self._replace(tables.BATCHES, frames[tables.BATCHES.name], touched)
-        # By now all of it is judged and lies on the disks; the rest is small.
-        others = [table for table in tables.TABLES if table is not tables.BATCHES]
-        self._say("writing the other tables")
+    def _write(self, judged: Any, now: Manifest, touched: set[str]) -> None:
+        """Replaces the touched applications' part of every table, and what is said of them."""
         with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="write") as pool:
-            for done in [
-                pool.submit(self._replace, table, frames[table.name], touched) for table in others
-            ]:
-                done.result()
+            gone = [
+                f"{self._out}/{table.name}/application={self._escaped(name)}"
+                for name in _labels(now, touched)
+                for table in tables.TABLES
+            ]
+            list(pool.map(self._places.delete, gone))
+            for application in touched:
+                now.queries.pop(application, None)
+            number = 0
+            # In groups, so that only so many are in memory.
+            files = judged.toLocalIterator()
+            while some := list(islice(files, 4 * AT_ONCE)):
+                list(pool.map(self._put, range(number, number + len(some)), some))
+                now.queries |= {one[0]: one[1] for one in some if isinstance(one, tuple)}
+                number += len(some)
 
-    def _replace(self, table: tables.Table, frame: Any, touched: set[str]) -> None:
-        """Replaces the touched applications' part of a table."""
-        from pyspark.sql import functions as f
+    def _put(self, number: int, one: File | tuple[str, list[Short], bytes]) -> None:
+        if isinstance(one, tuple):
+            application, _, content = one
+            self._places.replace(self._findings(application), content)
+            return
+        place = f"{self._out}/{one.table}/application={self._escaped(one.application)}"
+        if one.date is not None:
+            place += f"/date={one.date}"
+        self._places.write(f"{place}/part-{number:06d}.zstd.parquet", one.content)
 
-        place = f"{self._out}/{table.name}"
-        parts = ["application"]
-        if table.dated_by is not None:
-            frame = frame.withColumn("date", f.to_date(table.dated_by))
-            parts.append("date")
+    def _escaped(self, name: str) -> str:
+        """As Spark writes a value into a folder's name."""
         jvm = self._spark.sparkContext._jvm  # noqa: SLF001 - no other way to Spark's Java
         escape = jvm.org.apache.spark.sql.catalyst.catalog.ExternalCatalogUtils.escapePathName
-        for application in touched:
-            self._places.delete(f"{place}/application={escape(application)}")
-        frame.write.mode("append").option("compression", "zstd").partitionBy(*parts).parquet(place)
+        return str(escape(name)) if name else NO_VALUE
 
 
-def _texts(spark: Any, frame: Any) -> Any:
-    """A frame of one column of texts, as an RDD of their bytes."""
+def _learn(
+    told: dict[tuple[str, int], Told], files: list[LogFile], now: Manifest, outcome: Outcome
+) -> None:
+    """Who wrote each log, when, and which lines could not be used."""
+    pieces: dict[str, list[Told]] = defaultdict(list)
+    for (key, _), one in sorted(told.items(), key=lambda item: item[0]):
+        pieces[key].append(one)
+    for file in files:
+        own = pieces[file.key]
+        bad = [one for one in own if one.bad_lines]
+        if bad and not any(one.events for one in own):
+            outcome.skipped.append(Skipped(file.path, 0, "not a Spark event log"))
+            continue
+        if bad:
+            count = sum(one.bad_lines for one in bad)
+            outcome.skipped.append(Skipped(file.path, count, bad[0].reason))
+        short = file.log.rpartition("/")[2].removeprefix("eventlog_v2_")
+        info = now.logs.get(file.log)
+        if info is None:
+            info = now.logs[file.log] = LogInfo(label(short), short)
+        for one in own:
+            if one.name:
+                info.application, info.application_id = label(one.name), one.application_id
+            if one.begin is not None and one.end is not None:
+                info.begin = min(one.begin, info.begin or one.begin)
+                info.end = max(one.end, info.end)
+
+
+def _shortened(value: Any) -> Any:
+    """A task's line without its accumulables and the memory of its executor: most of it.
+
+    A quote stands bare before a name's colon only where the name is a key.
+    """
+    from pyspark.sql import functions as f
+
+    first, last = '"Accumulables":', '"Task Metrics":'
+    head, tail = f.substring_index(value, first, 1), f.substring_index(value, last, -1)
+    # Where one is not there, or they stand in another order, the parts are longer than the whole.
+    fits = f.octet_length(head) + f.octet_length(tail) < f.octet_length(value)
+    task = value.startswith(spark_stages.TASK_END.decode()) & fits
+    return f.when(task, f.concat(head, f.lit(f"{first}[],{last}"), tail)).otherwise(value)
+
+
+def _lines(spark: Any, frame: Any) -> Any:
+    """A frame of one column of bytes, as an RDD of them."""
     from pyspark.rdd import RDD
-    from pyspark.serializers import UTF8Deserializer
+    from pyspark.serializers import NoOpSerializer
 
-    # As SparkContext.textFile does it.
-    texts = getattr(frame._jdf, "as")(spark._jvm.org.apache.spark.sql.Encoders.STRING())  # noqa: SLF001
-    return RDD(texts.toJavaRDD(), spark.sparkContext, UTF8Deserializer(use_unicode=False))
+    encoder = spark._jvm.org.apache.spark.sql.Encoders.BINARY()  # noqa: SLF001
+    lines = getattr(frame._jdf, "as")(encoder)  # noqa: SLF001
+    return RDD(lines.toJavaRDD(), spark.sparkContext, NoOpSerializer())
+
+
+class _Merged:
+    """How Spark adds up what pieces say: by piece, so that none ever counts twice."""
+
+    def zero(self, value: dict[Any, Any]) -> dict[Any, Any]:  # noqa: ARG002, D102 - Spark's names
+        return {}
+
+    def addInPlace(self, value1: dict[Any, Any], value2: dict[Any, Any]) -> dict[Any, Any]:  # noqa: N802, D102
+        value1.update(value2)
+        return value1
 
 
 class _Plain:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from agent.history.findings import Short
 from agent.history.logs import Read
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 FOLDER: Final = "_weir"
 KEPT: Final = 3
-FORMAT: Final = 1
+FORMAT: Final = 2
 _NAME: Final = re.compile(r"^manifest-(\d{6,})\.json$")
 
 
@@ -47,6 +48,7 @@ class Manifest(msgspec.Struct):
     settings: Settings = Settings()
     files: dict[str, Read] = {}
     logs: dict[str, LogInfo] = {}
+    queries: dict[str, list[Short]] = {}  # of each application
 
 
 class NotOurs(ValueError):  # noqa: N818
