@@ -260,6 +260,9 @@ def after_batch(
             deadline = settings.deadline_seconds
             allowed = None if deadline is None else settings.deadline_share * deadline
             sure = max(sure, sizing.bold_rows(query.capacity, full, seconds, allowed))
+        elif size.reason == "bound:throughput" and query.reach.lost and math.isfinite(full):
+            seconds = sizing.BOLD_GROWTH * (query.capacity.seconds(full) or 0.0)
+            sure = max(sure, sizing.sure_rows(query.capacity, seconds))
         sure /= size.rows
     too_long = sizing.sure_too_long(query.capacity, full, size.rows)
     for source, part, units in zip(controlled, shares, wanted, strict=True):

@@ -66,6 +66,9 @@ AIM_FIXED: Final = 0.1
 AIM_FIXED_FROM: Final = 0.3
 #: Of the target, what a limit far too small may lead to in one step: the band's upper edge.
 BOLD_SHARE: Final = 1.3
+#: On the way to a multiple of c0 a step may double the time of a batch instead of its rows: where
+#: little of it is theirs, doubled rows are hardly seen.
+BOLD_GROWTH: Final = 2.0
 #: A spike of arrivals this many targets long is digested at the target's size afterwards; only what
 #: lasts longer is worth batches beyond it.
 PATIENCE_TARGETS: Final = 7.0

@@ -139,6 +139,36 @@ def test_no_arrivals_and_a_fixed_cost_above_the_target_still_drain(seed):
     assert small <= 1 + len(learned) // 24  # one in 24 asks whether c0 is still what it was
 
 
+@pytest.mark.parametrize("seed", [3, 6, 7, 8])
+def test_a_fixed_cost_that_rises_above_the_target_is_told_from_dearer_rows(seed):
+    """Taken for dearer rows it leaves batches too small to tell ever after."""
+    scenario = scenario_of(**{**DRAIN, "fixed_cost_seconds": [[0, 1.2], [450, 6]]})
+    noise = plant.Noise(0.15, seed)
+    weir = plant.run(scenario, noise, Live(scenario))
+    oracle = plant.run(scenario, noise, Oracle(scenario, policy_of(scenario)))
+    assert weir.committed_rows > 0.83 * oracle.committed_rows
+    # 240,000 rows spread c0, 13,000 take 1.5 targets; one of several may be a small one, to see.
+    assert max(a.rows for a in weir.attempts[-3:]) > 100_000
+
+
+def test_out_of_reach_of_the_target_a_step_may_double_the_time_of_a_batch():
+    """From a few rows, all fixed cost, by doubled rows it would take ten batches and more."""
+    scenario = scenario_of(
+        duration_seconds=1800,
+        target_seconds=2,
+        fixed_cost_seconds=[[0, 9]],
+        throughput_rows_per_second=[[0, 30]],
+        initial_limit_rows=100,
+        initial_backlog_rows=60_000,
+        arrival_rows_per_second=[[0, 0]],
+    )
+    trace = plant.run(scenario, plant.Noise(0.15, 1), Live(scenario))
+    smallest = min(trace.attempts, key=lambda a: a.rows)
+    assert smallest.rows < 20
+    large = next(a for a in trace.attempts[smallest.batch_id :] if a.rows > 500)
+    assert large.batch_id <= smallest.batch_id + 5
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_a_fixed_cost_just_under_the_target_is_within_its_reach(seed):
     scenario = scenario_of(
