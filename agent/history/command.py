@@ -37,6 +37,10 @@ def history(options: Options, out: TextIO | None = None) -> int:
         import pyspark  # noqa: F401
     except ImportError:
         raise CannotRun("PySpark is missing: pip install pyspark") from None
+    try:
+        import pyarrow as pa  # noqa: F401
+    except ImportError:
+        raise CannotRun("PyArrow is missing: pip install pyarrow") from None
     from agent.history.job import History, NothingToDo, session, ship
     from agent.history.manifest import NotOurs, Settings
     from agent.history.places import NoSuchPlace, Places
@@ -50,10 +54,8 @@ def history(options: Options, out: TextIO | None = None) -> int:
         with Progress(spark, enabled=not options.quiet) as progress:
             run = History(spark, options.out, settings, progress.say)
             outcome = run.run(options.logs)
-            from agent.history.findings import gather
-
             progress.say("summing up")
-            found = gather(spark, outcome)
+            found = run.findings(outcome)
             from agent.history.report import html
 
             place = f"{run.out}/report.html"

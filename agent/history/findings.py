@@ -256,7 +256,9 @@ class Points:
         return max(0, math.floor((time - self._begin) / self._width))
 
 
-def gather(places: Places, told: Mapping[str, Iterable[Short]], address: Callable[[str], str]) -> Findings:
+def gather(
+    places: Places, told: Mapping[str, Iterable[Short]], address: Callable[[str], str]
+) -> Findings:
     """All queries in sum, and the worst in full. Raises NoSuchPlace.
 
     ``told``: the queries of each application; ``address``: where what is said of it in full lies.

@@ -1,12 +1,16 @@
 """The job: log files → kept lines → judged rows → tables, on whatever cluster Spark runs on.
 
     files ─ plain: split by Spark at lines ──┐
-          └ compressed: one task each ───────┴▶ extract ▶ lines, kept for later runs
-    lines of each application that has new ones, in order ▶ judge ▶ tables
+          └ compressed: one task each ───────┴▶ extract ▶ blocks of lines, kept for later runs
+    blocks of each application that has new ones, in order ▶ judge ▶ files of the tables
 
 The first step does nearly all of the work and is spread over parts of files, so one large log keeps
 every core busy. What it keeps is a fortieth; that is sorted by Spark and judged an application at
-a time, as its queries share a cluster and are judged together.
+a time, as its queries share a cluster and are judged together. The workers make the tables' files;
+the driver, which holds a few of them at a time, puts them in their places.
+
+Only the reading is a plan of Spark SQL's: to plan, compile and commit one for every table took
+longer than to judge what is in them.
 
 Kept lines stay in the output folder. An application with new lines is judged from its first line
 on, so that a table never depends on how many runs it took, and its part of every table is replaced.
@@ -19,7 +23,9 @@ import sys
 import zipfile
 from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
-from itertools import groupby
+from heapq import heappop, heappush
+from itertools import groupby, islice
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -28,15 +34,18 @@ import msgspec
 from agent import __version__
 from agent.core.names import label
 from agent.core.policy import QueryPolicy
-from agent.history import extract, manifest, rows, tables
-from agent.history.extract import Kept
+from agent.history import extract, manifest, tables
+from agent.history.blocks import Told, lines_of, opened, packed
+from agent.history.files import NO_VALUE, File, Files
+from agent.history.findings import Findings, Gathering, Short, encode, gather
 from agent.history.judge import Judge, in_order
 from agent.history.logs import LogFile, Read, log_files, plan
 from agent.history.manifest import FOLDER, LogInfo, Manifest, Settings
 from agent.history.places import Places, bare, of_url
+from agent.sources import spark_stages
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from agent.history.rows import Row
 
@@ -230,7 +239,6 @@ class History:
 
     def _packed(self, files: list[LogFile], run: int, told: Any) -> Any:
         names = {bare(file.path): file for file in files}
-        # No path with a comma gets through Hadoop's list of paths; a glob for it does.
         paths = ",".join(_no_comma(_no_glob(file.path)) for file in files)
         context = self._spark.sparkContext
         most = max(context.defaultParallelism, min(len(files), 10_000))
@@ -358,7 +366,7 @@ def _shortened(value: Any) -> Any:
     # Where one is not there, or they stand in another order, the parts are longer than the whole.
     fits = f.octet_length(head) + f.octet_length(tail) < f.octet_length(value)
     task = value.startswith(spark_stages.TASK_END.decode()) & fits
-    return f.when(task, f.concat(head, f.lit(f"{first}[],{last}"), tail)).otherwise(value)
+    return f.when(task, f.concat(head, f.lit(f"{first}[]}},{last}"), tail)).otherwise(value)
 
 
 def _lines(spark: Any, frame: Any) -> Any:
@@ -372,95 +380,143 @@ def _lines(spark: Any, frame: Any) -> Any:
 
 
 class _Merged:
-    """How Spark adds up what pieces say: by piece, so that none ever counts twice."""
+    """How Spark adds up what pieces say: by piece, so that none counts twice. Its names."""
 
-    def zero(self, value: dict[Any, Any]) -> dict[Any, Any]:  # noqa: ARG002, D102 - Spark's names
+    def zero(self, value: dict[Any, Any]) -> dict[Any, Any]:  # noqa: ARG002
         return {}
 
-    def addInPlace(self, value1: dict[Any, Any], value2: dict[Any, Any]) -> dict[Any, Any]:  # noqa: N802, D102
+    def addInPlace(self, value1: dict[Any, Any], value2: dict[Any, Any]) -> dict[Any, Any]:  # noqa: N802
         value1.update(value2)
         return value1
 
 
 class _Plain:
-    """Pieces of plain files to kept lines; what Spark sends to its workers."""
+    """Pieces of plain files to blocks of kept lines; what Spark sends to its workers."""
 
-    def __init__(self, files: dict[str, LogFile]) -> None:
+    def __init__(self, files: dict[str, LogFile], run: int, told: Any) -> None:
         self._files = files
+        self._run = run
+        self._told = told
 
-    def __call__(self, lines: Iterable[bytes]) -> Iterator[tuple[Any, ...]]:
+    def __call__(self, lines: Iterable[bytes]) -> Iterator[bytes]:
         parts = (line.split(b"\t", 2) for line in lines)
-        for (path, block), piece in groupby(parts, key=lambda part: (part[0], part[1])):
+        for (path, begin), piece in groupby(parts, key=itemgetter(0, 1)):
             file = self._files[of_url(path.decode())]
-            texts = (part[2] for part in piece)
-            for kept in extract.of_lines(texts, int(block), in_progress=file.in_progress):
-                yield _line(file, kept)
+            block = int(begin)
+            texts = map(itemgetter(2), piece)
+            kept = extract.of_lines(texts, block, in_progress=file.in_progress)
+            yield from packed(file, self._run, block, kept, _noted(self._told, file, block))
 
 
 class _Packed:
-    """Compressed files to kept lines."""
+    """Compressed files to blocks of kept lines."""
 
-    def __init__(self, files: dict[str, LogFile]) -> None:
+    def __init__(self, files: dict[str, LogFile], run: int, told: Any) -> None:
         self._files = files
+        self._run = run
+        self._told = told
 
-    def __call__(self, named: tuple[str, bytes]) -> Iterator[tuple[Any, ...]]:
+    def __call__(self, named: tuple[str, bytes]) -> Iterator[bytes]:
         file = self._files.get(bare(named[0]))
         if file is None:
             return  # a glob for a comma found more
         name = file.path.rpartition("/")[2]
-        for kept in extract.of_compressed(named[1], name, in_progress=file.in_progress):
-            yield _line(file, kept)
+        kept = extract.of_compressed(named[1], name, in_progress=file.in_progress)
+        yield from packed(file, self._run, 0, kept, _noted(self._told, file, 0))
 
 
-def _line(file: LogFile, kept: Kept) -> tuple[Any, ...]:
-    data = bytearray(kept.data)
-    return file.key, file.log, file.index, kept.block, kept.number, kept.kind, kept.time, data
+def _noted(told: Any, file: LogFile, block: int) -> Callable[[Told], None]:
+    return lambda one: told.add({(file.key, block): one})
+
+
+class _Chosen:
+    """Of blocks as they were kept those that count, with their place among all."""
+
+    def __init__(
+        self, order: dict[str, _Place], partitions: dict[str, int], runs: dict[str, int]
+    ) -> None:
+        self._order = order
+        self._partitions = partitions
+        self._runs = runs
+
+    def __call__(self, texts: Iterable[bytes]) -> Iterator[tuple[tuple[Any, ...], bytes]]:
+        for text in texts:
+            head, lines = opened(text)
+            if self._runs.get(head.file) != head.run:
+                continue  # read anew since
+            place = self._order[head.log]
+            key = (
+                self._partitions[place.application],
+                place.application,
+                place.cluster,
+                place.alone,
+                head.log,
+                head.part,
+                head.block,
+                head.number,
+            )
+            yield key, lines
+
+
+def _partition(key: tuple[Any, ...]) -> int:
+    return int(key[0])
 
 
 class _Judging:
-    """Sorted lines of applications to rows of all tables."""
+    """Sorted blocks of applications to files of all tables, and what is said of the queries."""
 
     def __init__(self, settings: QueryPolicy) -> None:
         self._settings = settings
 
-    def __call__(self, lines: Iterable[Any]) -> Iterator[tuple[Any, ...]]:
-        for _, of_application in groupby(lines, key=lambda row: row[0]):
-            judge = Judge(self._settings)
-            for (_, alone), cluster in groupby(of_application, key=lambda row: (row[1], row[2])):
-                told: Iterable[tuple[str, Kept]] = map(_kept, cluster)
-                if not alone:  # held in memory: what lives at once under one name is little
-                    logs = [list(log) for _, log in groupby(told, key=lambda item: item[0])]
-                    told = in_order(logs)
-                for log, kept in told:
-                    for row in judge.hear(log, kept):
-                        yield _wide(row)
-            for row in judge.end():
-                yield _wide(row)
+    def __call__(
+        self, blocks: Iterable[tuple[tuple[Any, ...], bytes]]
+    ) -> Iterator[File | tuple[str, list[Short], bytes]]:
+        for application, of_application in groupby(blocks, key=lambda block: str(block[0][1])):
+            files, gathering = Files(), Gathering()
+            for row in self._judged(of_application):
+                gathering.add(row)
+                yield from files.add(row)
+            yield from files.end()
+            shorts, full = gathering.end()
+            yield application, shorts, encode(full)
+
+    def _judged(self, blocks: Iterable[tuple[tuple[Any, ...], bytes]]) -> Iterator[Row]:
+        judge = Judge(self._settings)
+        for (_, alone), cluster in groupby(blocks, key=lambda block: block[0][2:4]):
+            told = ((key[4], one) for key, lines in cluster for one in lines_of(lines))
+            if not alone:  # held in memory: what lives at once under one name is little
+                logs = [list(log) for _, log in groupby(told, key=itemgetter(0))]
+                told = (item for item in in_order(logs))
+            for log, kept in told:
+                yield from judge.hear(log, kept)
+        yield from judge.end()
 
 
-def _kept(row: Any) -> tuple[str, Kept]:
-    return str(row[3]), Kept(row[4], row[5], row[6], row[7], bytes(row[8]))
+class _Place(msgspec.Struct, frozen=True):
+    """Where a log stands among those judged."""
+
+    application: str
+    cluster: int
+    alone: bool  # in its cluster
 
 
-_PLACES: Final = {name: place for place, (_, name, _) in enumerate(_JUDGED, 1)}
+def _log_of(key: str) -> str:
+    """The log of a file's key."""
+    return key.rpartition("#")[0]
 
 
-def _wide(row: Row) -> tuple[Any, ...]:
-    wide: list[Any] = [row[0]] + [None] * len(_JUDGED)
-    wide[_PLACES[row[0]]] = row[1]
-    return tuple(wide)
+def _spread(sizes: Mapping[str, int], count: int) -> dict[str, int]:
+    """A partition for each application, the largest first, each to where least is yet."""
+    loads = [(0, partition) for partition in range(count)]
+    chosen = {}
+    for application, size in sorted(sizes.items(), key=lambda item: (-item[1], item[0])):
+        load, partition = heappop(loads)
+        chosen[application] = partition
+        heappush(loads, (load + size, partition))
+    return chosen
 
 
-def _column(name: str, column: tables.Column) -> Any:
-    from pyspark.sql import functions as f
-
-    value = f.col(name)
-    if column.kind == "timestamp":
-        value = f.timestamp_millis(f.round(value * 1000.0).cast("bigint"))
-    return value.alias(column.name)
-
-
-def _order(now: Manifest, touched: set[str]) -> dict[str, tuple[str, int, bool]]:
+def _order(now: Manifest, touched: set[str]) -> dict[str, _Place]:
     """Each log's application, its cluster there, and whether it is alone in it.
 
     Logs of one name that overlap in time are one cluster; clusters are numbered by their begin.
@@ -469,7 +525,7 @@ def _order(now: Manifest, touched: set[str]) -> dict[str, tuple[str, int, bool]]
     for log, info in now.logs.items():
         if info.application in touched:
             by_application[info.application].append((info.begin, info.end, log))
-    places: dict[str, tuple[str, int, bool]] = {}
+    places: dict[str, _Place] = {}
     for application, logs in by_application.items():
         clusters: list[list[str]] = []
         until = float("-inf")
@@ -479,7 +535,7 @@ def _order(now: Manifest, touched: set[str]) -> dict[str, tuple[str, int, bool]]
             clusters[-1].append(log)
             until = max(until, end)
         for number, members in enumerate(clusters):
-            places.update({log: (application, number, len(members) == 1) for log in members})
+            places.update({log: _Place(application, number, len(members) == 1) for log in members})
     return places
 
 
@@ -499,3 +555,8 @@ def _labels(now: Manifest, touched: set[str]) -> set[str]:
 def _no_glob(path: str) -> str:
     """A path as Hadoop reads it without taking any of its characters for a pattern."""
     return "".join("\\" + mark if mark in "{}[]*?\\" else mark for mark in path)
+
+
+def _no_comma(path: str) -> str:
+    """No path with a comma gets through Hadoop's list of paths; a glob for it does."""
+    return path.replace(",", "?")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
@@ -13,6 +14,10 @@ if TYPE_CHECKING:
 
 
 _SCHEME: Final = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*:(//[^/]*)?(?=/)")
+
+
+#: Of this machine's own file system, as Hadoop writes an address in full.
+_LOCAL: Final = "file:/"
 
 
 class NoSuchPlace(OSError):  # noqa: N818
@@ -86,6 +91,9 @@ class Places:
 
     def write(self, address: str, content: bytes) -> None:
         """Writes a small file that is not there yet; it is there whole or not at all."""
+        if address.startswith(_LOCAL):
+            _write_here(address, content)
+            return
         with _named(address):
             path, beside = self._path(address), self._path(address + ".new")
             system = self._system(path)
@@ -117,6 +125,18 @@ class Places:
 
     def _system(self, path: Any) -> Any:
         return path.getFileSystem(self._conf)
+
+
+def _write_here(address: str, content: bytes) -> None:
+    """The same on this machine's disk, where Hadoop would start a process for each file's mode."""
+    path = Path(bare(address))
+    beside = path.with_name(path.name + ".new")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        beside.write_bytes(content)
+        beside.replace(path)
+    except OSError as error:
+        raise NoSuchPlace(f"{address}: {error.strerror or error}") from None
 
 
 class _named:  # noqa: N801 - used as a statement
