@@ -8,10 +8,12 @@ silence a query.
 
 from __future__ import annotations
 
+import contextlib
 import math
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 import msgspec
+from msgspec.structs import astuple
 
 from agent.core.kafka_offsets import (
     Offsets,
@@ -20,7 +22,7 @@ from agent.core.kafka_offsets import (
     position_of,
     remaining_rows,
 )
-from agent.core.state_store import copied_bytes, told_of
+from agent.core.state_store import STATE_METRICS, StateMetrics, copied_bytes, told_of
 from spark_listener.wire import UNITS, Unit, parse_time
 
 if TYPE_CHECKING:
@@ -212,14 +214,77 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     refused: list[Refused]
 
 
+class _SourceBody(msgspec.Struct, gc=False, rename="camel"):
+    """What is looked at in a source of a progress; anything may stand there."""
+
+    description: Any = None
+    start_offset: Any = None
+    end_offset: Any = None
+    latest_offset: Any = None
+    num_input_rows: Any = None
+    metrics: Any = None
+
+
+class _OperatorBody(msgspec.Struct, gc=False, rename="camel"):
+    """The same of a state operator; its metrics, dozens of them, are read further when asked."""
+
+    operator_name: Any = None
+    num_rows_total: Any = None
+    memory_used_bytes: Any = None
+    commit_time_ms: Any = None
+    num_rows_dropped_by_watermark: Any = None
+    num_shuffle_partitions: Any = None
+    custom_metrics: msgspec.Raw = msgspec.Raw()  # or an object that was read already
+
+
+class _EventBody(msgspec.Struct, gc=False, rename="camel"):
+    """What is looked at in the body of an event, of whatever kind."""
+
+    id: Any = None
+    run_id: Any = None
+    name: Any = None
+    timestamp: Any = None
+    batch_id: Any = None
+    batch_duration: Any = None
+    num_input_rows: Any = None
+    duration_ms: Any = None
+    event_time: Any = None
+    state_operators: list[_OperatorBody] | None = None
+    sources: list[_SourceBody] | None = None
+    sink: Any = None
+    trigger: Any = None
+    control: Any = None
+    output_mode: Any = None
+    checkpoint_location: Any = None
+    ui_url: Any = None
+    conf: Any = None
+    queries: Any = None
+    exception: Any = None
+    error_class_on_exception: Any = None
+
+
+class _EventObject(msgspec.Struct, gc=False):
+    """What is looked at in an event."""
+
+    sequence: Any = None
+    type: Any = None
+    time: Any = None
+    body: _EventBody | None = None
+    limits: Any = None
+
+
 class _Envelope(msgspec.Struct):
     application: Application
     listener: Listener
     events: list[msgspec.Raw]
 
 
+_Seen = TypeVar("_Seen", _EventBody, _SourceBody, _OperatorBody)
+
+_usual_event = msgspec.json.Decoder(_EventObject)
 _envelope = msgspec.json.Decoder(_Envelope)
 _any = msgspec.json.Decoder()
+_state_metrics = msgspec.json.Decoder(StateMetrics)
 
 
 def decode_request(body: bytes) -> Request:
@@ -246,23 +311,69 @@ def decode_request(body: bytes) -> Request:
             raise MalformedRequest(f"{label} is longer than {MAX_TEXT} characters")
     events: list[tuple[int, Event]] = []
     refused: list[Refused] = []
+    # Passed over, a text is not looked at: one that is not UTF-8 would go unnoticed.
+    usual = body.isascii()
     for index, raw in enumerate(envelope.events):
         sequence: int | None = None
         try:
-            data = _any.decode(raw)
-            if not isinstance(data, dict):
-                raise ValueError(f"an event is an object, not {_kind_of(data)}")  # noqa: TRY301
-            sequence = _sequence(data.get("sequence"))
-            events.append((index, decode_event(data, sequence)))
+            event = _usual(raw) if usual else None
+            if event is None:
+                event = _looked_at(_any.decode(raw))
+            sequence = _sequence(event.sequence)
+            events.append((index, _event(event, sequence)))
         except (ValueError, RecursionError) as error:  # msgspec's errors are ValueErrors
             refused.append(Refused(index, sequence, str(error)[:500]))
     return Request(envelope.application, envelope.listener, events, refused)
 
 
+def _usual(raw: msgspec.Raw) -> _EventObject | None:
+    """An event of the usual form, as nearly all are; None where it may be any other."""
+    try:
+        return _usual_event.decode(raw)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+
+
 def decode_event(data: Mapping[str, Any], sequence: int) -> Event:
     """One event object; raises ValueError saying which field is wrong and how."""
-    kind = data.get("type")
-    time = data.get("time")
+    return _event(_looked_at(data), sequence)
+
+
+def decode_progress(body: Mapping[str, Any]) -> Progress:
+    """A StreamingQueryProgress object; raises ValueError where id, runId or timestamp fail."""
+    return _progress(_body_looked_at(body))
+
+
+def _looked_at(data: object) -> _EventObject:
+    """What is looked at in an event that may hold anything; raises ValueError if it is none."""
+    if not isinstance(data, dict):
+        raise ValueError(f"an event is an object, not {_kind_of(data)}")
+    body = data.get("body")
+    return _EventObject(
+        data.get("sequence"),
+        data.get("type"),
+        data.get("time"),
+        _body_looked_at(body) if isinstance(body, dict) else body,
+        data.get("limits"),
+    )
+
+
+def _body_looked_at(body: Mapping[str, Any]) -> _EventBody:
+    seen = _fields_of(_EventBody, body)
+    seen.sources = [_fields_of(_SourceBody, item) for item in _listing(seen.sources)]
+    seen.state_operators = [
+        _fields_of(_OperatorBody, item) for item in _listing(seen.state_operators)
+    ]
+    return seen
+
+
+def _fields_of(kind: type[_Seen], item: Mapping[str, Any]) -> _Seen:
+    given: list[Any] = [item.get(name) for name in kind.__struct_encode_fields__]
+    return kind(*given)
+
+
+def _event(data: _EventObject, sequence: int) -> Event:
+    kind, time = data.type, data.time
     if not isinstance(time, str):
         raise ValueError(f"time: an ISO 8601 text is needed, not {_kind_of(time)}")
     try:
@@ -271,30 +382,29 @@ def decode_event(data: Mapping[str, Any], sequence: int) -> Event:
         raise ValueError(
             f"time: {time[:64]!r} is not an ISO 8601 time such as 2026-11-21T08:55:02.865Z"
         ) from None
-    body = data.get("body")
-    if not isinstance(body, dict):
+    body = data.body
+    if not isinstance(body, _EventBody):
         raise ValueError(f"body: an object is needed, not {_kind_of(body)}")
     if kind == "started":
         return Event(sequence, kind, moment, _started(body))
     if kind == "progress":
-        progress = decode_progress(body)
-        limits = decode_limits(data.get("limits"), "limits")
+        progress = _progress(body)
+        limits = decode_limits(data.limits, "limits")
         return Event(sequence, kind, moment, ProgressEvent(progress, limits))
     if kind == "heartbeat":
         return Event(sequence, kind, moment, _heartbeat(body))
     if kind == "idle":
-        ids = _ids(body)
-        return Event(sequence, kind, moment, IdleEvent(*ids, _name(body)))
+        return Event(sequence, kind, moment, IdleEvent(*_body_ids(body), _name(body.name)))
     if kind == "terminated":
         return Event(
             sequence,
             kind,
             moment,
             TerminatedEvent(
-                *_ids(body),
-                _name(body),
-                _exception(body.get("exception")),
-                _optional_text(body.get("errorClassOnException")),
+                *_body_ids(body),
+                _name(body.name),
+                _exception(body.exception),
+                _optional_text(body.error_class_on_exception),
             ),
         )
     raise ValueError(
@@ -302,10 +412,9 @@ def decode_event(data: Mapping[str, Any], sequence: int) -> Event:
     )
 
 
-def decode_progress(body: Mapping[str, Any]) -> Progress:
-    """A StreamingQueryProgress object; raises ValueError where id, runId or timestamp fail."""
-    query_id, run_id = _ids(body)
-    stamp = body.get("timestamp")
+def _progress(body: _EventBody) -> Progress:
+    query_id, run_id = _body_ids(body)
+    stamp = body.timestamp
     if not isinstance(stamp, str):
         raise ValueError(f"body.timestamp: a text is needed, not {_kind_of(stamp)}")
     try:
@@ -314,32 +423,30 @@ def decode_progress(body: Mapping[str, Any]) -> Progress:
         raise ValueError(f"body.timestamp: {stamp[:64]!r} is not an ISO 8601 time") from None
     durations = {
         str(key)[:64]: milliseconds / 1000.0
-        for key, value in _mapping(body.get("durationMs")).items()
+        for key, value in _mapping(body.duration_ms).items()
         if (milliseconds := _number(value)) is not None
     }
     seconds = durations.pop("triggerExecution", None)
     if seconds is None:
-        duration = _number(body.get("batchDuration"))
+        duration = _number(body.batch_duration)
         seconds = None if duration is None else duration / 1000.0
-    sources = [_source(item) for item in _listing(body.get("sources"))]
-    rows = _count(body.get("numInputRows"))
+    sources = [_source(item) for item in body.sources or ()]
+    rows = _count(body.num_input_rows)
     if rows is None and sources and all(source.rows is not None for source in sources):
         rows = sum(source.rows or 0 for source in sources)  # the event log has no top-level rows
-    watermark = _mapping(body.get("eventTime")).get("watermark")
-    sink = _mapping(body.get("sink")).get("description")
     return Progress(
-        id=query_id,
-        run_id=run_id,
-        name=_name(body),
-        batch_id=_count(body.get("batchId")),
-        time=time,
-        seconds=seconds,
-        phases=durations,
-        rows=rows,
-        sources=sources,
-        operators=[_operator(item) for item in _listing(body.get("stateOperators"))],
-        watermark_time=_watermark(watermark),
-        sink=_text(sink),
+        query_id,
+        run_id,
+        _name(body.name),
+        _count(body.batch_id),
+        time,
+        seconds,
+        durations,
+        rows,
+        sources,
+        [_operator(item) for item in body.state_operators or ()],
+        _watermark(_mapping(body.event_time).get("watermark")),
+        _text(_mapping(body.sink).get("description")),
     )
 
 
@@ -381,23 +488,23 @@ def decode_limits(value: object, where: str) -> list[SourceLimit]:
     return limits
 
 
-def _started(body: Mapping[str, Any]) -> StartedEvent:
-    conf = _mapping(body.get("conf"))
+def _started(body: _EventBody) -> StartedEvent:
+    conf = _mapping(body.conf)
     return StartedEvent(
-        *_ids(body),
-        _name(body),
-        trigger=_text(body.get("trigger"))[:200],
-        control=_text(body.get("control"))[:20],
-        output_mode=_text(body.get("outputMode"))[:40],
-        sink=_text(body.get("sink"))[:500],
-        checkpoint_location=_text(body.get("checkpointLocation"))[:1000],
-        ui_url=_optional_text(body.get("uiUrl")),
+        *_body_ids(body),
+        _name(body.name),
+        trigger=_text(body.trigger)[:200],
+        control=_text(body.control)[:20],
+        output_mode=_text(body.output_mode)[:40],
+        sink=_text(body.sink)[:500],
+        checkpoint_location=_text(body.checkpoint_location)[:1000],
+        ui_url=_optional_text(body.ui_url),
         conf={str(key)[:200]: str(value)[:500] for key, value in list(conf.items())[:100]},
     )
 
 
-def _heartbeat(body: Mapping[str, Any]) -> HeartbeatEvent:
-    queries = body.get("queries")
+def _heartbeat(body: _EventBody) -> HeartbeatEvent:
+    queries = body.queries
     if not isinstance(queries, list):
         raise ValueError(f"body.queries: a list is needed, not {_kind_of(queries)}")
     running: list[RunningQuery] = []
@@ -407,8 +514,8 @@ def _heartbeat(body: Mapping[str, Any]) -> HeartbeatEvent:
             raise ValueError(f"{place}: an object is needed, not {_kind_of(item)}")
         running.append(
             RunningQuery(
-                *_ids(item, place),
-                _name(item),
+                *_ids(item.get("id"), item.get("runId"), place),
+                _name(item.get("name")),
                 _count(item.get("batchId")),
                 _number(item.get("running_seconds")),
                 decode_limits(item.get("limits"), f"{place}.limits"),
@@ -417,54 +524,78 @@ def _heartbeat(body: Mapping[str, Any]) -> HeartbeatEvent:
     return HeartbeatEvent(running)
 
 
-def _source(item: Mapping[str, Any]) -> SourceProgress:
-    start = parse_offsets(item.get("startOffset"))
-    end = parse_offsets(item.get("endOffset"))
-    latest = parse_offsets(item.get("latestOffset"))
-    metrics = _mapping(item.get("metrics"))
+def _source(item: _SourceBody) -> SourceProgress:
+    start = parse_offsets(item.start_offset)
+    end = parse_offsets(item.end_offset)
+    latest = parse_offsets(item.latest_offset)
+    metrics = item.metrics
     return SourceProgress(
-        description=_text(item.get("description"))[:500],
-        rows=_count(item.get("numInputRows")),
-        admitted=admitted_rows(start, end),
-        backlog=remaining_rows(end, latest),
-        metrics={str(k)[:100]: str(v)[:200] for k, v in list(metrics.items())[:50]},
-        start=position_of(start, end),
-        end=position_of(end, start),
-        offsets=end,
+        _text(item.description)[:500],
+        _count(item.num_input_rows),
+        admitted_rows(start, end),
+        remaining_rows(end, latest),
+        {str(k)[:100]: str(v)[:200] for k, v in list(metrics.items())[:50]}
+        if isinstance(metrics, dict)
+        else {},
+        position_of(start, end),
+        position_of(end, start),
+        end,
     )
 
 
-def _operator(item: Mapping[str, Any]) -> OperatorProgress:
-    commit = _number(item.get("commitTimeMs"))
+def _operator(item: _OperatorBody) -> OperatorProgress:
+    commit = _number(item.commit_time_ms)
     return OperatorProgress(
-        name=_text(item.get("operatorName"))[:100],
-        rows=_count(item.get("numRowsTotal")),
-        bytes=_count(item.get("memoryUsedBytes")),
-        commit_seconds=None if commit is None else commit / 1000.0,
-        dropped_rows=_count(item.get("numRowsDroppedByWatermark")),
-        partitions=_count(item.get("numShufflePartitions")),
-        metrics={
-            key: number
-            for key, value in told_of(_mapping(item.get("customMetrics"))).items()
-            if (number := _number(value)) is not None
-        },
+        _text(item.operator_name)[:100],
+        _count(item.num_rows_total),
+        _count(item.memory_used_bytes),
+        None if commit is None else commit / 1000.0,
+        _count(item.num_rows_dropped_by_watermark),
+        _count(item.num_shuffle_partitions),
+        _metrics(item.custom_metrics),
     )
 
 
-def _ids(body: Mapping[str, Any], where: str = "body") -> tuple[str, str]:
-    found: list[str] = []
-    for key in ("id", "runId"):
-        value = body.get(key)
-        if not isinstance(value, str) or not value:
-            raise ValueError(f"{where}.{key}: a text is needed, not {_kind_of(value)}")
-        if len(value) > 200:
-            raise ValueError(f"{where}.{key}: longer than 200 characters")
-        found.append(value)
-    return found[0], found[1]
+def _metrics(said: object) -> dict[str, float]:
+    """The state store's own metrics that tell something, by name."""
+    if isinstance(said, msgspec.Raw):
+        told = bytes(said)
+        if told[:1] != b"{":
+            return {}
+        if b"SnapshotLast" not in told and b"\\" not in told:
+            # None by partition, so their names are known.
+            with contextlib.suppress(msgspec.ValidationError):
+                values = astuple(_state_metrics.decode(told))
+                return {
+                    name: value
+                    for name, value in zip(STATE_METRICS, values, strict=True)
+                    if value is not None and 0.0 <= value < math.inf
+                }
+        said = _any.decode(told)
+    return {
+        name: number
+        for name, value in told_of(_mapping(said)).items()
+        if (number := _number(value)) is not None
+    }
 
 
-def _name(body: Mapping[str, Any]) -> str | None:
-    name = body.get("name")
+def _ids(query_id: object, run_id: object, where: str) -> tuple[str, str]:
+    return _id(query_id, where, "id"), _id(run_id, where, "runId")
+
+
+def _id(value: object, where: str, name: str) -> str:
+    if not isinstance(value, str) or not value:
+        raise ValueError(f"{where}.{name}: a text is needed, not {_kind_of(value)}")
+    if len(value) > 200:
+        raise ValueError(f"{where}.{name}: longer than 200 characters")
+    return value
+
+
+def _body_ids(body: _EventBody) -> tuple[str, str]:
+    return _ids(body.id, body.run_id, "body")
+
+
+def _name(name: object) -> str | None:
     return name[:MAX_TEXT] if isinstance(name, str) and name else None
 
 

@@ -28,7 +28,14 @@ COMMIT_PHASES: Final[Mapping[str, str]] = {
 COPIED: Final = "rocksdbBytesCopied"
 MOST_METRICS: Final = 4000
 SNAPSHOT: Final = "SnapshotLastUploaded.partition_"
-_ALWAYS: Final = (*COMMIT_PHASES, COPIED)
+#: Those of them that are told once, and the same as a type: decoding it builds nothing of others.
+STATE_METRICS: Final = (*COMMIT_PHASES, COPIED)
+StateMetrics = msgspec.defstruct(
+    "StateMetrics",
+    [(name, float | None, None) for name in STATE_METRICS],
+    gc=False,
+    module=__name__,
+)
 #: Of a batch, what its state commits must take before changing how they work pays.
 WORTH_SHARE: Final = 0.2
 
@@ -46,7 +53,7 @@ def told_of(custom_metrics: Mapping[str, object]) -> dict[str, object]:
 
     Some are told per partition, of which there may be thousands: of those, so many are looked at.
     """
-    told = {name: custom_metrics[name] for name in _ALWAYS if name in custom_metrics}
+    told = {name: custom_metrics[name] for name in STATE_METRICS if name in custom_metrics}
     # A look at the first letter saves most of the calls.
     for name in islice(custom_metrics, MOST_METRICS):
         if name[:1] == "S" and name.startswith(SNAPSHOT):
