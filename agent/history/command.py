@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import tempfile
 from typing import TYPE_CHECKING
@@ -43,9 +44,12 @@ def history(options: Options, out: TextIO | None = None) -> int:
         raise CannotRun("PyArrow is missing: pip install pyarrow") from None
     from agent.history.job import History, NothingToDo, session, ship
     from agent.history.manifest import NotOurs, Settings
-    from agent.history.places import NoSuchPlace, Places
+    from agent.history.places import NoSuchPlace, Places, missing_here
     from agent.history.progress import Progress
 
+    for address in options.logs:
+        if missing_here(address, options.conf, os.environ):
+            raise CannotRun(f"{address}: no such file or folder")
     settings = Settings(options.target_seconds, options.deadline_seconds)
     folder = tempfile.TemporaryDirectory(prefix="weir-history-", ignore_cleanup_errors=True)
     spark = session(options.master, options.conf)

@@ -23,6 +23,7 @@ import sys
 import zipfile
 from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from heapq import heappop, heappush
 from itertools import groupby, islice
 from operator import itemgetter
@@ -301,15 +302,14 @@ class History:
             list(pool.map(self._places.delete, gone))
             for application in touched:
                 now.queries.pop(application, None)
-            number = 0
             # In groups, so that only so many are in memory.
-            files = judged.toLocalIterator()
+            files = enumerate(judged.toLocalIterator())
             while some := list(islice(files, 4 * AT_ONCE)):
-                list(pool.map(self._put, range(number, number + len(some)), some))
-                now.queries |= {one[0]: one[1] for one in some if isinstance(one, tuple)}
-                number += len(some)
+                list(pool.map(partial(self._put, now.run), some))
+                now.queries |= {one[0]: one[1] for _, one in some if isinstance(one, tuple)}
 
-    def _put(self, number: int, one: File | tuple[str, list[Short], bytes]) -> None:
+    def _put(self, run: int, numbered: tuple[int, File | tuple[str, list[Short], bytes]]) -> None:
+        number, one = numbered
         if isinstance(one, tuple):
             application, _, content = one
             self._places.replace(self._findings(application), content)
@@ -317,7 +317,8 @@ class History:
         place = f"{self._out}/{one.table}/application={self._escaped(one.application)}"
         if one.date is not None:
             place += f"/date={one.date}"
-        self._places.write(f"{place}/part-{number:06d}.zstd.parquet", one.content)
+        name = f"part-{run:06d}-{number:06d}.zstd.parquet"
+        self._places.write(f"{place}/{name}", one.content)
 
     def _escaped(self, name: str) -> str:
         """As Spark writes a value into a folder's name."""

@@ -10,12 +10,21 @@ from urllib.parse import unquote
 from agent.history.logs import Found
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
 
 _SCHEME: Final = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*:(//[^/]*)?(?=/)")
 
 
+_ANY_SCHEME: Final = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*:")
+_DEFAULT: Final = "spark.hadoop.fs.defaultFS"
+_CONFIGURED_BY: Final = (
+    "HADOOP_CONF_DIR",
+    "YARN_CONF_DIR",
+    "SPARK_CONF_DIR",
+    "SPARK_HOME",
+    "PYSPARK_GATEWAY_PORT",  # spark-submit has started already
+)
 #: Of this machine's own file system, as Hadoop writes an address in full.
 _LOCAL: Final = "file:/"
 
@@ -32,6 +41,18 @@ def bare(address: str) -> str:
 def of_url(url: str) -> str:
     """The same of an address whose special characters are escaped, as Spark's metadata has it."""
     return unquote(bare(url))
+
+
+def missing_here(address: str, conf: Mapping[str, str], environ: Mapping[str, str]) -> bool:
+    """Whether an address is for certain of this machine, and not there.
+
+    One without a scheme is Hadoop's to explain wherever something may configure it.
+    """
+    if not address.startswith(_LOCAL):
+        explained = _DEFAULT in conf or any(environ.get(name) for name in _CONFIGURED_BY)
+        if explained or _ANY_SCHEME.match(address):
+            return False
+    return not Path(bare(address)).exists()
 
 
 class Places:

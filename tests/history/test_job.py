@@ -10,6 +10,7 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 
+import pyarrow.parquet as pq
 import pytest
 import zstandard
 
@@ -48,8 +49,14 @@ def judgements(spark: Executor, out: Path) -> list[dict[str, Any]]:
     return spark.submit(spark_process.judgements, out).result()
 
 
-def everything(spark: Executor, out: Path) -> dict[str, list[str]]:
-    return spark.submit(spark_process.everything, out).result()
+def everything(out: Path) -> dict[str, list[str]]:
+    """All rows of all tables, with their folders; the log's address says where it lay."""
+    found: dict[str, list[str]] = {}
+    for path in sorted(out.glob("*/application=*/**/*.parquet")):
+        table, *folders, _ = path.relative_to(out).parts
+        rows = pq.ParquetFile(path).read().drop_columns("log").to_pylist()
+        found.setdefault(table, []).extend(f"{folders} {row}" for row in rows)
+    return {table: sorted(rows) for table, rows in found.items()}
 
 
 def in_a_row(told: list[dict[str, Any]]) -> list[str]:
@@ -79,8 +86,11 @@ def test_in_every_form_run_after_run_the_tables_are_the_same(
     assert in_a_row(judgements(spark, tmp_path / "out")) == in_a_row(replayed(logs / "app-1"))
     third = run()
     assert (third.files, third.known, third.applications) == (0, 1, [])
-    grown = everything(spark, tmp_path / "out")
+    grown = everything(tmp_path / "out")
     assert set(grown) == {one.name for one in TABLES}
+    assert spark.submit(spark_process.counts, tmp_path / "out").result() == {
+        name: len(rows) for name, rows in grown.items()
+    }
 
     shutil.rmtree(logs)
     rolled = logs / "eventlog_v2_app-1"
@@ -91,7 +101,7 @@ def test_in_every_form_run_after_run_the_tables_are_the_same(
         (rolled / f"events_{index + 1}_app-1.zstd").write_bytes(packed)
     (rolled / "appstatus_app-1").touch()
     assert run("other").files == 3
-    assert everything(spark, tmp_path / "other") == grown
+    assert everything(tmp_path / "other") == grown
 
 
 def test_a_run_that_was_killed_counts_for_nothing(
@@ -107,6 +117,18 @@ def test_a_run_that_was_killed_counts_for_nothing(
         run(killed=True)
     assert run().files == 1
     assert in_a_row(judgements(spark, tmp_path / "out")) == in_a_row(replayed(logs / "app-1"))
+
+
+def test_another_file_system_than_this_machines_gives_the_same(
+    spark: Executor, tmp_path: Path, logs: Path, run: Callable[..., Outcome], real_log: bytes
+) -> None:
+    (logs / "app-1").write_bytes(real_log)
+    (logs / "app-1b.zstd").write_bytes(zstandard.compress(real_log))
+    run()
+    there = spark.submit(spark_process.mounted, tmp_path).result()
+    again = spark.submit(spark_process.run, f"{there}/{logs.name}", f"{there}/other").result()
+    assert (again.files, again.skipped, again.out) == (2, [], f"{there}/other")
+    assert everything(tmp_path / "other") == everything(tmp_path / "out")
 
 
 def test_what_cannot_be_used_is_named_and_the_rest_is_judged(
@@ -148,6 +170,8 @@ def test_nothing_to_do_is_said(run: Callable[[], Outcome], logs: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
+        (["/no/such/place"], "/no/such/place: no such file or folder"),
+        (["file:/no/such/place"], "file:/no/such/place: no such file or folder"),
         (["{empty}", "--target", "0"], "--target: 0: a number of seconds above 0"),
         (["{empty}", "--conf", "x"], "--conf: 'x' is not KEY=VALUE"),
     ],
