@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import zstandard
 
 from agent.history import extract
+from agent.history.job import _spread
 from agent.history.logs import Found, LogFile, Read, log_files, plan
+from agent.history.places import missing_here
 from tests.event_log import lines
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 ROLLING = "hdfs://n/logs/eventlog_v2_app-1"
 
@@ -147,3 +152,24 @@ def test_compressed_files_give_what_stands_before_their_damage() -> None:
     damaged = list(extract.of_compressed(broken, "a.zstd", in_progress=False))
     assert "damaged zstd" in bad_of(damaged)[0][1]
     assert 0 < events_of(damaged) < 8
+
+
+def test_what_is_missing_here_is_only_what_is_for_certain_here(tmp_path: Path) -> None:
+    there, gone = str(tmp_path), str(tmp_path / "gone")
+    assert not missing_here(there, {}, {})
+    assert not missing_here(f"file:{there}", {}, {})
+    assert not missing_here(f"file://{there}", {}, {})
+    assert missing_here(gone, {}, {})
+    assert missing_here(f"file:{gone}", {}, {"HADOOP_CONF_DIR": "/etc/hadoop"})
+    assert not missing_here("hdfs://n/gone", {}, {})
+    assert not missing_here("s3a://b/gone", {}, {})
+    assert not missing_here(gone, {"spark.hadoop.fs.defaultFS": "hdfs://n"}, {})
+    assert not missing_here(gone, {}, {"HADOOP_CONF_DIR": "/etc/hadoop"})
+
+
+def test_applications_are_spread_by_their_size() -> None:
+    sizes = {"a": 100, "b": 60, "c": 50, "d": 1, "e": 0}
+    spread = _spread(sizes, 2)
+    assert spread["b"] == spread["c"] != spread["a"]
+    assert set(spread) == set(sizes)
+    assert set(_spread(sizes, 9).values()) == set(range(5))
