@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+from sys import intern
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 import msgspec
@@ -446,7 +447,7 @@ def _progress(body: _EventBody) -> Progress:
         sources,
         [_operator(item) for item in body.state_operators or ()],
         _watermark(_mapping(body.event_time).get("watermark")),
-        _text(_mapping(body.sink).get("description")),
+        intern(_text(_mapping(body.sink).get("description"))),
     )
 
 
@@ -530,7 +531,7 @@ def _source(item: _SourceBody) -> SourceProgress:
     latest = parse_offsets(item.latest_offset)
     metrics = item.metrics
     return SourceProgress(
-        _text(item.description)[:500],
+        intern(_text(item.description)[:500]),
         _count(item.num_input_rows),
         admitted_rows(start, end),
         remaining_rows(end, latest),
@@ -546,7 +547,7 @@ def _source(item: _SourceBody) -> SourceProgress:
 def _operator(item: _OperatorBody) -> OperatorProgress:
     commit = _number(item.commit_time_ms)
     return OperatorProgress(
-        _text(item.operator_name)[:100],
+        intern(_text(item.operator_name)[:100]),
         _count(item.num_rows_total),
         _count(item.memory_used_bytes),
         None if commit is None else commit / 1000.0,

@@ -22,6 +22,7 @@ from agent.core.decode import (
 )
 from agent.core.judgement import Facts, Judgement, Mode, OrderView, Point, QueryView
 from agent.core.kafka_offsets import Offsets
+from agent.core.lag_table import packed, plain
 from agent.core.names import label
 from agent.core.partitions import PartitionView
 from agent.core.policy import matches
@@ -197,8 +198,8 @@ class _Full(Exception):  # noqa: N818
     """No room for one more query."""
 
 
-_encode = msgspec.msgpack.Encoder().encode
-_decode_query = msgspec.msgpack.Decoder(Query).decode
+_encode = msgspec.msgpack.Encoder(enc_hook=plain).encode
+_decode_query = msgspec.msgpack.Decoder(Query, dec_hook=packed).decode
 _decode_sender = msgspec.msgpack.Decoder(_Sender).decode
 _decode_agent = msgspec.msgpack.Decoder(_Agent).decode
 

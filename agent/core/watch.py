@@ -84,6 +84,11 @@ def commits(query: Query, batch: Progress, policy: Policy) -> None:
     limit = None if main is None or main.batch_limit is None else main.batch_limit
     ratio = None if main is None else main.ratio
     limit_rows = None if limit is None or ratio is None else limit * ratio
+    before = query.spiral.batches[-1] if query.spiral.batches else None
+    if before is not None and limit_rows == before.limit_rows:
+        limit_rows = before.limit_rows  # one number kept, not one for each batch
+    if before is not None and backlog == before.backlog_rows:
+        backlog = before.backlog_rows
     if batch.rows and batch.seconds:
         query.spiral.commit(
             Batch(batch.time, batch.seconds, float(batch.rows), limit_rows, backlog)

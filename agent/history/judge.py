@@ -25,6 +25,7 @@ from agent.core.decode import (
     TerminatedEvent,
 )
 from agent.core.fleet import Fleet
+from agent.core.lag_table import packed
 from agent.core.policy import Policy
 from agent.core.query import Query
 from agent.history import extract, incidents, rows
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
 
 _LISTENER: Final = Listener(instance="history")
 _decode_line = msgspec.json.Decoder().decode
-_decode_query = msgspec.msgpack.Decoder(Query).decode
+_decode_query = msgspec.msgpack.Decoder(Query, dec_hook=packed).decode
 
 
 def in_order(logs: Iterable[Iterable[tuple[str, Kept]]]) -> Iterator[tuple[str, Kept]]:

@@ -1,6 +1,7 @@
 """The last batches of every query, for the page's and the terminal's small plots; in memory only.
 
-A thousand queries must fit beside the rest, so points lie in flat arrays: 48 bytes a batch.
+A thousand queries must fit beside the rest, so points lie in flat arrays: 40 bytes a batch, and 8
+more where something is decided in dry-run.
 """
 
 from __future__ import annotations
@@ -21,37 +22,49 @@ _NAN = math.nan
 class _Ring:
     """The last batches of one query. Exact doubles where plots show whole numbers."""
 
-    __slots__ = ("_coarse", "_exact", "_next")
+    __slots__ = ("_coarse", "_exact", "_next", "_would_be")
 
     def __init__(self) -> None:
-        self._exact = array("d")  # time, rows, limit, would-be limit
+        self._exact = array("d")  # time, rows, limit
+        self._would_be: array[float] | None = None  # limits
         self._coarse = array("f")  # batch seconds, backlog rows, credit rows, limited
         self._next = 0
 
     def add(self, point: Point) -> None:
-        exact = point.time, point.rows, _number(point.limit), _number(point.would_be_limit)
+        exact = point.time, point.rows, _number(point.limit)
         coarse = (
             _number(point.batch_seconds),
             _number(point.backlog_rows),
             _number(point.credit_rows),
             1.0 if point.limited else 0.0,
         )
-        if len(self._exact) < 4 * POINTS:
+        count = len(self._exact) // 3
+        if point.would_be_limit is not None and self._would_be is None:
+            self._would_be = array("d", [_NAN] * count)
+        if count < POINTS:
             self._exact.extend(exact)
             self._coarse.extend(coarse)
+            if self._would_be is not None:
+                self._would_be.append(_number(point.would_be_limit))
+            if count == POINTS - 1:  # no more will come: without the room kept to grow
+                self._exact, self._coarse = self._exact[:], self._coarse[:]
             return
-        for place, (fine, rough) in enumerate(zip(exact, coarse, strict=True), 4 * self._next):
+        for place, fine in enumerate(exact, 3 * self._next):
             self._exact[place] = fine
+        for place, rough in enumerate(coarse, 4 * self._next):
             self._coarse[place] = rough
+        if self._would_be is not None:
+            self._would_be[self._next] = _number(point.would_be_limit)
         self._next = (self._next + 1) % POINTS
 
     def points(self, newest: int) -> list[Point]:
         """Oldest first."""
-        count = len(self._exact) // 4
+        count = len(self._exact) // 3
         found: list[Point] = []
         for number in range(max(0, count - newest), count):
             index = (self._next + number) % count
-            time, rows, limit, would_be = self._exact[4 * index : 4 * index + 4]
+            time, rows, limit = self._exact[3 * index : 3 * index + 3]
+            would_be = _NAN if self._would_be is None else self._would_be[index]
             seconds, backlog, credit, limited = self._coarse[4 * index : 4 * index + 4]
             found.append(
                 Point(

@@ -214,7 +214,7 @@ def _prepare(database: sqlite3.Connection, durability: str) -> None:
             raise sqlite3.DatabaseError(str(found))
     database.execute("PRAGMA journal_mode = WAL")
     database.execute(f"PRAGMA synchronous = {'FULL' if durability == 'full' else 'NORMAL'}")
-    database.execute("PRAGMA cache_size = -2048")
+    database.execute("PRAGMA cache_size = -512")  # kB; parts are written, and read once
     database.execute("PRAGMA journal_size_limit = 16777216")
     database.execute("BEGIN IMMEDIATE")
     database.execute("CREATE TABLE IF NOT EXISTS parts (part TEXT PRIMARY KEY, data BLOB NOT NULL)")
