@@ -140,6 +140,8 @@ class Channel:
             self.close()
         if response.status != http.client.OK:
             raise self._refusal(response, data)
+        if response.length:  # told, and not come: it ended in the middle of its answer
+            raise http.client.IncompleteRead(data, response.length)
         return data
 
     def _connect(self) -> http.client.HTTPConnection:
@@ -220,6 +222,8 @@ class Channel:
             return ExchangeFailed("address", f"the host {self._host} is unknown: {_plain(error)}")
         if isinstance(error, ConnectionRefusedError):
             return ExchangeFailed("refused", "nothing listens there (connection refused)")
+        if isinstance(error, http.client.IncompleteRead):
+            return ExchangeFailed("connection", "the connection broke within its reply")
         if isinstance(error, http.client.HTTPException) and not isinstance(error, _STALE):
             return ExchangeFailed(
                 "garbage", f"what answers there does not speak HTTP: {type(error).__name__}"

@@ -124,7 +124,34 @@ def test_after_a_reconnect_each_event_is_counted_once(agent: FakeAgent, warnings
     assert [event["sequence"] for event in agent.events] == list(range(1, 11))
     driver.wait(lambda: not driver.sender.link.failing)
     driver.sender.stop(1.0)
-    assert len(warnings()) == 1
+    # Where it ended in the middle of an answer, that is a cause of its own.
+    refused = [said for said in warnings() if "connection broke" not in said]
+    assert len(refused) == 1
+    assert "connection refused" in refused[0]
+
+
+def test_a_reply_that_is_cut_short_is_a_broken_connection(agent: FakeAgent, warnings: Any) -> None:
+    driver = Driver(agent.url)
+    original, cut = agent._send, []
+
+    def cut_first(handler: Any, status: int, body: bytes, *more: Any) -> None:
+        if cut:
+            original(handler, status, body, *more)
+            return
+        cut.append(True)
+        handler.send_response(status)
+        handler.send_header("Content-Length", str(len(body)))
+        handler.end_headers()
+        handler.wfile.write(body[:5])
+        handler.close_connection = True
+
+    agent._send = cut_first  # type: ignore[method-assign]
+    driver.put(4)
+    driver.sender.start()
+    driver.wait(lambda: len(driver.outbox) == 0)
+    driver.sender.stop(1.0)
+    assert [event["sequence"] for event in agent.events] == [1, 2, 3, 4]
+    assert ["the connection broke within its reply" in said for said in warnings()] == [True]
 
 
 def test_a_reply_that_is_lost_means_sending_again_and_counting_once(agent: FakeAgent) -> None:
