@@ -125,7 +125,11 @@ def checkpoint_seconds(phases: Mapping[str, float]) -> float | None:
     """From ``walCommit`` to ``commitOffsets``; None where its start is not told."""
     if "walCommit" not in phases:
         return None
-    return sum(phases[name] for name in PHASES if name in phases)
+    seconds = 0.0
+    for name in PHASES:
+        if name in phases:
+            seconds += phases[name]
+    return seconds
 
 
 def _before(phases: Mapping[str, float]) -> float:

@@ -38,7 +38,9 @@ def share(total_rows: float, needs_rows: Sequence[float | None]) -> list[Credit]
     count = len(needs_rows)
     if count == 0:
         return []
-    exclusive = total_rows / count * (EXCLUSIVE_SHARE if count > 1 else 1.0)
+    if count == 1:
+        return [Credit(total_rows, 0.0)]
+    exclusive = total_rows / count * EXCLUSIVE_SHARE
     floating = total_rows - exclusive * count
     known = [max(need, 0.0) for need in needs_rows if need is not None]
     fallback = sum(known) / len(known) if known else 1.0

@@ -376,7 +376,8 @@ class Fleet:
         if query.terminated:
             members.remove(key, time)
         else:
-            members.put(key, query.member(self._policy), query.occupancy.busy_share, time)
+            busy_share = query.occupancy.busy_share
+            members.put(key, query.member(self._policy, busy_share), busy_share, time)
 
     def _query(
         self, application: Application, subject: _Named, event: Event, now: float, touched: set[Key]

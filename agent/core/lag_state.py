@@ -46,7 +46,8 @@ class LagWindow(msgspec.Struct):
         self.points.append(point)
         if len(self.points) > MOST_POINTS:
             del self.points[0]
-        self.rewound_points = max(0, self.rewound_points - 1)
+        if self.rewound_points:
+            self.rewound_points -= 1
 
     def rewind(self) -> None:
         """The query reads again what it had committed before."""

@@ -67,10 +67,11 @@ def flow(query: Query, batch: Progress, limits: list[SourceLimit], policy: Polic
         query.arrived_rows = max(query.arrived_rows, backlog)
         query.lag.add(seen, query.arrived_rows)
     seconds = batch.seconds or 0.0
-    query.occupancy.spend(batch.time, "idle")
+    occupancy = query.occupancy
+    occupancy.spend(batch.time, "idle")
     end = batch.time + seconds
     spent: Spent = "backpressured" if limited else "busy"
-    query.occupancy.spend(end, spent)
+    occupancy.spend(end, spent)
     # Heartbeats come every few seconds, short batches more often: where one batch follows the
     # other, the next is taken to run although nobody has said so yet.
     query.between = spent if 2.0 * seconds >= end - (query.batch_end_time or batch.time) else "idle"
@@ -152,6 +153,8 @@ def hear_limits(
 
 
 def _operators(query: Query, batch: Progress, policy: Policy) -> None:
+    if not batch.operators:
+        return
     for index, operator in enumerate(batch.operators[: policy.max_operators]):
         if index == len(query.operators):
             query.operators.append(Operator())
@@ -162,8 +165,9 @@ def _operators(query: Query, batch: Progress, policy: Policy) -> None:
         told = figures(operator.metrics, batch.batch_id)
         state.commit_phases = told.commit_phases
         state.snapshot_lag_versions = told.snapshot_lag_versions
-        state.dropped_rows_total += operator.dropped_rows or 0
-        query.totals.watermark_dropped_rows += operator.dropped_rows or 0
+        if operator.dropped_rows:
+            state.dropped_rows_total += operator.dropped_rows
+            query.totals.watermark_dropped_rows += operator.dropped_rows
 
 
 def trigger_seconds(trigger: str) -> float:

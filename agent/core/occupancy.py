@@ -67,7 +67,11 @@ class Occupancy(msgspec.Struct):
     @property
     def busy_share(self) -> float:
         """Share of the last seconds in which a batch ran, from 0 to 1."""
-        return min(self.busy.value or 0.0, 1.0)
+        busy = self.busy
+        if busy.seconds <= 0.0:
+            return 0.0
+        share = busy.amount / busy.seconds
+        return min(1.0, share)
 
     @property
     def pressure(self) -> Pressure:

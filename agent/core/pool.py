@@ -96,25 +96,27 @@ class Members:
 
     def put(self, key: Key, member: Member, busy_share: float, time: float) -> None:
         """A member as it is after an event of its own."""
-        self._take_out(key)
         if key not in self._queued:
             self._queued.add(key)
             heappush(self._oldest, (time, key))
         self._newest_time = max(self._newest_time, time)
-        entry = _Entry(
-            member,
-            time,
-            round(busy_share * _ONE),
-            wanted := round(member.wanted * _ONE),
-            round(member.wanted * member.company * _ONE),
-        )
-        self._entries[key] = entry
-        self._busy += entry.busy
-        self._wanted += wanted
-        self._in_company += entry.in_company
+        wants = member.wanted
+        busy, wanted = round(busy_share * _ONE), round(wants * _ONE)
+        in_company = round(wants * member.company * _ONE)
+        before = self._entries.get(key, _NOBODY)
+        self._entries[key] = _Entry(member, time, busy, wanted, in_company)
+        self._busy += busy - before.busy
+        self._wanted += wanted - before.wanted
+        self._in_company += in_company - before.in_company
+        of_before = before.member
+        if member.granted and of_before.granted and wants == of_before.wanted:
+            return
+        if of_before.granted:
+            self._granted_wanted -= before.wanted
+            del self._wants[bisect_left(self._wants, of_before.wanted)]
         if member.granted:
             self._granted_wanted += wanted
-            insort(self._wants, member.wanted)
+            insort(self._wants, wants)
 
     def remove(self, key: Key, time: float) -> None:
         """It has ended; its last event was at ``time``, the newest of all if it is later."""

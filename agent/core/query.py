@@ -183,9 +183,9 @@ class Query(msgspec.Struct):
         """Whether a limit holds back a backlog while a batch runs, as far as is known now."""
         return any(s.limit is not None and (s.backlog or 0) > 0 for s in self.sources)
 
-    def member(self, policy: Policy) -> Member:
+    def member(self, policy: Policy, busy_share: float) -> Member:
         """As another query of its application sees it: what it uses, or would with its backlog."""
-        use = self.occupancy.busy_share
+        use = busy_share
         if (self.backlog_rows() or 0.0) > 0.0:
             use = max(use, self.wanted_share)
         granted = self.mode(policy) == "on" and bool(self.controlled())

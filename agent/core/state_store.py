@@ -72,12 +72,13 @@ def figures(metrics: Mapping[str, float], batch_id: int | None) -> StateFigures:
     phases = {
         phase: metrics[name] / 1000.0 for name, phase in COMMIT_PHASES.items() if name in metrics
     }
+    copied = copied_bytes(metrics)
     lag = None
-    if batch_id is not None and (
-        uploaded := [value for name, value in metrics.items() if name.startswith(SNAPSHOT)]
-    ):
-        lag = max(0, batch_id + 1 - int(min(uploaded)))
-    return StateFigures(phases, copied_bytes(metrics), lag)
+    if len(metrics) > len(phases) + (copied is not None) and batch_id is not None:
+        uploaded = [value for name, value in metrics.items() if name.startswith(SNAPSHOT)]
+        if uploaded:
+            lag = max(0, batch_id + 1 - int(min(uploaded)))
+    return StateFigures(phases, copied, lag)
 
 
 def changelog_advice(

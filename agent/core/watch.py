@@ -54,6 +54,8 @@ def reads(query: Query, batch: Progress) -> None:
     # Logs that are written behind lose the last batches with the run: it begins further back.
     expected = query.monitor.asynchronous and not query.batches_of_run
     for index, source in enumerate(batch.sources):
+        if source.start is None and source.end is None:
+            continue  # nobody tells
         before = seen.get(index)
         back = before is not None and source.start is not None and source.start < before
         if back and not expected:
