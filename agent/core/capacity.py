@@ -22,6 +22,8 @@ from typing import Final
 
 import msgspec
 
+from agent.core.arrays import Table
+
 #: Relative standard deviation believed before anything was seen, and for how many batches' worth.
 PRIOR_SIGMA: Final = 0.2
 PRIOR_BATCHES: Final = 4
@@ -73,15 +75,13 @@ FLOOR_GAIN: Final = 0.2
 FLOOR_GAIN_DOWN: Final = 0.6
 
 
-class Observation(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A batch, how far it was off what was predicted, and the model before it."""
+class Observations(Table):
+    """Batches: rows, seconds, how far off what was predicted, and the model before each."""
 
-    rows: float
-    seconds: float
-    residual: float  # of the log of its seconds
-    variance: float  # of that residual, noise and model's doubt together
-    fixed_seconds: float
-    seconds_per_row: float
+    __slots__ = ()
+    WIDTH = 6
+    RESIDUAL = 2  # of the log of its seconds
+    VARIANCE = 3  # of that residual, noise and model's doubt together
 
 
 class Capacity(msgspec.Struct):
@@ -97,7 +97,7 @@ class Capacity(msgspec.Struct):
     variance: float = PRIOR_SIGMA**2  # of log residuals
     residuals: int = 0  # behind the variance
     last_rows: float = 0.0
-    recent: list[Observation] = []  # since the last jump, newest last
+    recent: Observations = msgspec.field(default_factory=Observations)  # since the last jump
 
     @property
     def sigma(self) -> float:
@@ -158,13 +158,12 @@ class Capacity(msgspec.Struct):
         gain = FLOOR_GAIN if floor > self.floor_seconds else FLOOR_GAIN_DOWN
         self.floor_seconds += gain * (floor - self.floor_seconds)
         self._distrust(rows)
-        self._observe(rows, seconds)
+        residual, variance = self._observe(rows, seconds)
         since = self._jump()
         if since:
             self._start_over(since)
             return True
-        last = self.recent[-1]
-        self._learn_noise(last)
+        self._learn_noise(residual, variance)
         self._update(rows, seconds)
         return False
 
@@ -188,7 +187,7 @@ class Capacity(msgspec.Struct):
         self.p_cross = -doubt / rows
         self.p_slope = (doubt + (self.sigma * seconds) ** 2) / rows**2
 
-    def _observe(self, rows: float, seconds: float) -> None:
+    def _observe(self, rows: float, seconds: float) -> tuple[float, float]:
         expected = self.fixed_seconds + rows * self.seconds_per_row
         noise = self.sigma**2
         # The mean of the log lies sigma^2 / 2 below the log of the mean.
@@ -197,10 +196,11 @@ class Capacity(msgspec.Struct):
         least = min(seconds, expected)
         doubt = math.log1p(self.doubt(rows) / least)
         variance = noise + doubt * doubt
-        seen = Observation(
-            rows, seconds, residual, variance, self.fixed_seconds, self.seconds_per_row
+        self.recent.add(
+            (rows, seconds, residual, variance, self.fixed_seconds, self.seconds_per_row),
+            JUMP_BATCHES,
         )
-        self.recent = [*self.recent[-(JUMP_BATCHES - 1) :], seen]
+        return residual, variance
 
     def _distrust(self, rows: float) -> None:
         """Doubts the slope at a size far from the last one."""
@@ -215,15 +215,17 @@ class Capacity(msgspec.Struct):
         total = weight = 0.0
         sigma = self.sigma
         unsure = (sigma * math.sqrt(1.0 + SIGMA_UNSURE / (1.0 + self.residuals)) / sigma) ** 2
-        for count, seen in enumerate(reversed(self.recent), 1):
-            variance = unsure * seen.variance
-            total += seen.residual / variance
+        residuals = self.recent.column(Observations.RESIDUAL)
+        variances = self.recent.column(Observations.VARIANCE)
+        for count, (residual, variance) in enumerate(zip(residuals, variances, strict=True), 1):
+            variance *= unsure  # noqa: PLW2901 - for the inner loop of every event
+            total += residual / variance
             weight += 1.0 / variance
             gain = total * total / (weight + _JUMP_PRECISION)
             if gain <= 2.0 * best:
                 continue  # what is taken off it below is never negative
             evidence = (gain - math.log1p(weight * JUMP_SIGMA**2)) / 2.0
-            if count == 1 and seen.residual < 0.0:
+            if count == 1 and residual < 0.0:
                 evidence -= FLUKE
             if evidence > best:
                 best, behind = evidence, count
@@ -231,33 +233,32 @@ class Capacity(msgspec.Struct):
 
     def _start_over(self, count: int) -> None:
         """Learns the last so many batches again, from what was known before them."""
-        again = self.recent[-count:]
-        before = again[0]
-        self.fixed_seconds, self.seconds_per_row = before.fixed_seconds, before.seconds_per_row
-        expected = self.fixed_seconds + before.rows * self.seconds_per_row
+        again = self.recent.rows()[-count:]
+        first_rows, *_, self.fixed_seconds, self.seconds_per_row = again[0]
+        expected = self.fixed_seconds + first_rows * self.seconds_per_row
         # A jump seen at one size cannot tell c0 from mu: each may have changed by its share.
         # All of a jump upwards may be fixed, however little was fixed before it.
-        grown = sum(max(seen.seconds - expected, 0.0) for seen in again) / len(again)
+        grown = sum(max(seconds - expected, 0.0) for _, seconds, *_ in again) / len(again)
         self.p_fixed = (JUMP_SPREAD * self.fixed_seconds) ** 2 + (0.05 * expected) ** 2
         self.p_fixed += (JUMP_FIXED_SHARE * grown) ** 2
         self.p_slope = (JUMP_SPREAD * self.seconds_per_row) ** 2
-        self.p_slope += (JUMP_SLOPE_SHARE * grown / before.rows) ** 2
+        self.p_slope += (JUMP_SLOPE_SHARE * grown / first_rows) ** 2
         # Which of the two grew nobody knows before another size is seen: what one of them has too
         # much of it the other lacks.
         split = (JUMP_SPLIT * grown) ** 2
         self.p_fixed += split
-        self.p_cross = -split / before.rows
-        self.p_slope += split / before.rows**2
-        self.recent = []
-        for seen in again:
-            self._observe(seen.rows, seen.seconds)
-            self._update(seen.rows, seen.seconds)
-        self.recent = []
+        self.p_cross = -split / first_rows
+        self.p_slope += split / first_rows**2
+        self.recent = Observations()
+        for rows, seconds, *_ in again:
+            self._observe(rows, seconds)
+            self._update(rows, seconds)
+        self.recent = Observations()
 
-    def _learn_noise(self, seen: Observation) -> None:
-        clipped = min(abs(seen.residual), SIGMA_CLIP * math.sqrt(seen.variance))
+    def _learn_noise(self, residual: float, variance: float) -> None:
+        clipped = min(abs(residual), SIGMA_CLIP * math.sqrt(variance))
         # Of what was seen, the part that is noise and not the model's doubt.
-        noise = clipped * clipped * self.sigma**2 / seen.variance
+        noise = clipped * clipped * self.sigma**2 / variance
         self.residuals += 1
         gain = max(1.0 / (self.residuals + PRIOR_BATCHES), SIGMA_GAIN)
         self.variance += gain * (noise - self.variance)

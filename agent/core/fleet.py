@@ -10,6 +10,7 @@ import msgspec
 
 from agent.core import decide, judge, measure, pool, tell
 from agent.core.alignment import sources_named, summed
+from agent.core.arrays import packed, plain
 from agent.core.decode import (
     Event,
     HeartbeatEvent,
@@ -22,7 +23,6 @@ from agent.core.decode import (
 )
 from agent.core.judgement import Facts, Judgement, Mode, OrderView, Point, QueryView
 from agent.core.kafka_offsets import Offsets
-from agent.core.lag_table import packed, plain
 from agent.core.names import label
 from agent.core.partitions import PartitionView
 from agent.core.policy import matches

@@ -7,27 +7,20 @@ table predicts the same from offsets and times.
 
 from __future__ import annotations
 
-from array import array
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final
 
 import msgspec
 
-if TYPE_CHECKING:
-    Numbers = array[float]
-else:
-    Numbers = array  # no subscript before Python 3.12
+from agent.core.arrays import Numbers, numbers
 
 MOST_POINTS: Final = 48
 
 
 class LagTable(msgspec.Struct):
-    """Points in order of time; rows never decrease. Thinned to a constant size.
+    """Points in order of time; rows never decrease. Thinned to a constant size."""
 
-    In arrays, since every query has some: a list would take four times the memory.
-    """
-
-    times: Numbers = msgspec.field(default_factory=lambda: array("d"))
-    rows: Numbers = msgspec.field(default_factory=lambda: array("d"))
+    times: Numbers = msgspec.field(default_factory=numbers)
+    rows: Numbers = msgspec.field(default_factory=numbers)
 
     def add(self, time: float, arrived_rows: float) -> None:
         """Rows arrived in all until this time. Out of order or decreasing: left out."""
@@ -64,18 +57,3 @@ class LagTable(msgspec.Struct):
         span_seconds = self.times[index + 1] - self.times[index]
         part = (admitted_rows - self.rows[index]) / span_rows
         return max(0.0, now - self.times[index] - part * span_seconds)
-
-
-def plain(value: Any) -> Any:
-    """An array as a list, for what saves it. Raises NotImplementedError for anything else."""
-    if isinstance(value, array):
-        return value.tolist()
-    raise NotImplementedError(f"{type(value).__name__} cannot be saved")
-
-
-def packed(kind: type, value: Any) -> Any:
-    """A saved list as the array it was. Raises msgspec.ValidationError where it is none."""
-    try:
-        return array("d", value)
-    except TypeError:
-        raise msgspec.ValidationError(f"expected numbers for {kind.__name__}") from None

@@ -134,7 +134,7 @@ def probe_rows(capacity: Capacity, policy: QueryPolicy, rows: float) -> float:
         return rows
     if capacity.sigma > PROBE_SIGMA:
         return rows
-    last = [seen.rows for seen in capacity.recent[-PROBE_BATCHES:]]
+    last = capacity.recent.column(0)[:PROBE_BATCHES]
     if len(last) < PROBE_BATCHES or max(last) > PROBE_SPREAD * min(last):
         return rows
     if PROBE_STEP * (capacity.seconds(max(last)) or 0.0) > BOLD_SHARE * target:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from agent.core.alignment import sources_named
+from agent.core.arrays import packed
 from agent.core.decode import (
     Application,
     Event,
@@ -25,7 +26,6 @@ from agent.core.decode import (
     TerminatedEvent,
 )
 from agent.core.fleet import Fleet
-from agent.core.lag_table import packed
 from agent.core.policy import Policy
 from agent.core.query import Query
 from agent.history import extract, incidents, rows
