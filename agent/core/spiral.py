@@ -47,8 +47,23 @@ REBASE: Final = 50.0
 DOUBT: Final = 0.2
 EARLY_DOUBT: Final = 5.0
 NOISY: Final = 0.25
-#: A square is believed up to so many times the largest batch seen; beyond, its tangent.
+#: Noise up to here is little: a curve shows through it, and a batch that is off by more than so
+#: many deviations shows that the cost has changed; believed up to so much, on the log scale.
+#: Beyond, doubt grows by so many deviations for each unit of noise.
+LITTLE_NOISE: Final = 0.2
+SURPRISE_SIGMAS: Final = 1.5
+MOST_SURPRISE: Final = 1.5
+NOISE_DOUBT: Final = 1.0
+#: A square is believed up to so many times the largest batch seen; beyond, its tangent. As far as
+#: this under little noise; so much farther, as a share, under none, and less far under twice that.
 EDGE: Final = 1.5
+EDGE_GAINED: Final = 2.0
+EDGE_LOST: Final = 0.3
+#: Of the batches kept, the newest do not count for the noise: they may be what has changed.
+NEWEST: Final = 3
+FEWEST_RESIDUALS: Final = 5
+#: The deviation over the median of absolute residuals, of few: 1.48 of many.
+DEVIATION_OF_MEDIAN: Final = 1.6
 #: How far ahead the loop is run, in batches.
 HORIZON: Final = 8
 #: Arrivals are averaged over so many intervals. They count as the same as now from this share on,
@@ -206,6 +221,12 @@ class Model(msgspec.Struct, frozen=True, gc=False):
     edge: float  # in units of ``rows``; beyond it the cost goes on as straight as it is there
     doubt: float = DOUBT  # in deviations, taken off what it says
 
+    def mean_seconds(self, rows: float) -> float:
+        """Seconds of a batch of a size that was seen, no doubt taken off."""
+        x = rows / self.rows
+        one, two, three = self.terms
+        return self.seconds * max(one + x * (two + x * three), 0.05)
+
     def batch_seconds(self, rows: float, factor: float) -> float:
         """Seconds of a batch of so many rows, less the doubt of it, times ``factor``."""
         x = rows / self.rows
@@ -305,10 +326,12 @@ def _foresees(
         return False
     arrival = _arrival(rates)
     factor = math.exp(-max(sigma - NOISY, 0.0))
-    doubt = max(DOUBT, EARLY_DOUBT / len(batches))
-    most = max([batch.rows for batch in batches])
+    noise = _own_noise(batches, cost, sigma)
+    doubt = max(DOUBT, EARLY_DOUBT / len(batches)) + NOISE_DOUBT * max(noise - LITTLE_NOISE, 0.0)
+    most = max([batch.rows for batch in batches]) * _reach(noise)
     for model in (line(cost, doubt), square(cost, most, doubt)):
-        path = ahead(batches[-1], model, arrival, around, deadline_seconds=deadline, factor=factor)
+        dearer = factor * math.exp(_surprise(batches[-1], model, noise))
+        path = ahead(batches[-1], model, arrival, around, deadline_seconds=deadline, factor=dearer)
         needed = max(LASTED * sum(path[:-1]), UNSEEN * unseen_seconds)
         if path[-1] <= deadline or _lasted(rates, arrival) < needed:
             continue
@@ -318,6 +341,39 @@ def _foresees(
         state.evidence = _evidence(batches, len(path), deadline, arrival, gained)
         return True
     return False
+
+
+def _own_noise(batches: Sequence[Batch], cost: Cost, sigma: float) -> float:
+    """The query's noise on the log scale, by what its batches were off; at most ``sigma``.
+
+    ``sigma`` rises where the cost changes, just when it matters; a median of older batches does
+    not.
+    """
+    older = batches[:-NEWEST]
+    if len(older) < FEWEST_RESIDUALS:
+        return sigma
+    fixed, slope = cost.fixed * cost.seconds, cost.slope * cost.seconds / cost.rows
+    least = 0.05 * cost.seconds
+    off = [abs(math.log(b.seconds / max(fixed + slope * b.rows, least))) for b in older]
+    off.sort()
+    return min(sigma, max(LEAST_SIGMA, DEVIATION_OF_MEDIAN * off[len(off) // 2]))
+
+
+def _reach(noise: float) -> float:
+    """How far a square is believed, over how far it is under little noise."""
+    less = (LITTLE_NOISE - noise) / LITTLE_NOISE
+    return 1.0 + (EDGE_GAINED * less if less > 0.0 else EDGE_LOST * max(less, -1.0))
+
+
+def _surprise(last: Batch, model: Model, noise: float) -> float:
+    """What the last batch took beyond the model and its noise, on the log scale: a cost that rises.
+
+    Under much noise a batch alone says nothing.
+    """
+    if noise > LITTLE_NOISE:
+        return 0.0
+    expected = model.mean_seconds(last.rows)
+    return min(max(math.log(last.seconds / expected) - SURPRISE_SIGMAS * noise, 0.0), MOST_SURPRISE)
 
 
 def _evidence(
@@ -472,10 +528,15 @@ def _usual(batches: Sequence[Batch]) -> float:
 def _has_grown(batches: Sequence[Batch], sigma: float, deadline: float) -> bool:
     """Whether batches are longer than they were, by more than noise makes a median of three."""
     level = _level(batches)
-    grown = GROWN * math.exp(GROWN_SIGMAS * sigma) * _usual(batches)
+    if level > NEARLY * deadline:
+        return True
+    times = GROWN * math.exp(GROWN_SIGMAS * sigma)
     if level <= NEAR * deadline:
-        return level > FAR_GROWN * grown
-    return level > NEARLY * deadline or level > grown
+        times *= FAR_GROWN
+    # The shortest first: it spares most batches the sorting.
+    if level <= times * min([batch.seconds for batch in batches[:-2]]):
+        return False
+    return level > times * _usual(batches)
 
 
 def _not_draining(batches: Sequence[Batch]) -> bool:

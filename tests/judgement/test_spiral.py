@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from random import Random
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -11,6 +12,9 @@ from agent.core.policy import Policy, QueryPolicy
 from agent.core.spiral import Batch, Spiral, Surroundings, arrival_rates, gain, judge, timed_out
 from tests.benchmarks.spiral import LOOK_ALIKES, SPIRALS, make, run
 from tests.core.test_fleet import World
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 DEADLINE = Policy(default=QueryPolicy(deadline_seconds=60.0, mode="dry-run"))
 
@@ -51,6 +55,45 @@ def test_a_loop_runs_away_from_a_gain_of_one_on(load: float, spirals: bool) -> N
             r"deadline of 60 s; 1,\d{3} rows arrive per second, and the gain is \d\.\d\d: ",
             state.evidence,
         ), state.evidence
+
+
+def drawn(
+    sigma: float, seed: int, throughput: Callable[[int], float]
+) -> tuple[int | None, int | None]:
+    """The batch after which it alarmed, and the first over 300 s, of a loop with noise."""
+    random = Random(seed)
+    state, time, seconds = Spiral(), 0.0, 4.0
+    alarm = None
+    for number in range(70):
+        rows = 500.0 * seconds
+        factor = random.lognormvariate(-sigma * sigma / 2.0, sigma)
+        start, seconds = time, (2.0 + rows / throughput(number)) * factor
+        time = start + seconds
+        if seconds > 300.0:
+            return alarm, number
+        state.commit(Batch(start, seconds, rows, None, 0.0))
+        judge(state, Surroundings(300.0, 5.0, 0.0, None, max(sigma, 0.3)))
+        if state.spiralling and alarm is None:
+            alarm = number
+    return alarm, None
+
+
+def test_under_little_noise_a_batch_that_is_off_shows_a_cost_that_rises() -> None:
+    leads = []
+    for seed in range(12):
+        alarm, timeout = drawn(0.05, seed, lambda number: 1000.0 * 0.97 ** max(0, number - 30))
+        assert alarm is not None
+        assert timeout is not None
+        leads.append(timeout - alarm)
+    assert min(leads) >= 3
+    assert sum(leads) >= 11 * len(leads)  # of a cost that is only averaged, ten and a half
+
+
+def test_under_much_noise_long_batches_in_a_row_are_none() -> None:
+    alarms = [drawn(0.5, seed, lambda _: 800.0) for seed in range(200)]
+    quiet = [alarm for alarm, timeout in alarms if timeout is None]
+    assert len(quiet) > 190
+    assert sum(alarm is not None for alarm in quiet) <= 1
 
 
 def world_with_a_killed_batch(policy: Policy, age: float) -> World:
