@@ -94,7 +94,7 @@ def session(master: str | None, extra: dict[str, str]) -> Any:
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",
         "spark.log.level": "ERROR",
-        # Many small plans over little data: compiling each costs more than it saves.
+        # Of SQL there is one short plan: compiling it whole saves nothing that was seen.
         "spark.sql.codegen.wholeStage": "false",
         "spark.sql.adaptive.enabled": "false",
         # An application of this name would else be in the next run's logs.
