@@ -49,11 +49,9 @@ EARLY_DOUBT: Final = 5.0
 NOISY: Final = 0.25
 #: Noise up to here is little: a curve shows through it, and a batch that is off by more than so
 #: many deviations shows that the cost has changed; believed up to so much, on the log scale.
-#: Beyond, doubt grows by so many deviations for each unit of noise.
 LITTLE_NOISE: Final = 0.2
 SURPRISE_SIGMAS: Final = 1.5
 MOST_SURPRISE: Final = 1.5
-NOISE_DOUBT: Final = 1.0
 #: A square is believed up to so many times the largest batch seen; beyond, its tangent. As far as
 #: this under little noise; so much farther, as a share, under none, and less far under twice that.
 EDGE: Final = 1.5
@@ -327,7 +325,7 @@ def _foresees(
     arrival = _arrival(rates)
     factor = math.exp(-max(sigma - NOISY, 0.0))
     noise = _own_noise(batches, cost, sigma)
-    doubt = max(DOUBT, EARLY_DOUBT / len(batches)) + NOISE_DOUBT * max(noise - LITTLE_NOISE, 0.0)
+    doubt = max(DOUBT, EARLY_DOUBT / len(batches))
     most = max([batch.rows for batch in batches]) * _reach(noise)
     for model in (line(cost, doubt), square(cost, most, doubt)):
         dearer = factor * math.exp(_surprise(batches[-1], model, noise))
