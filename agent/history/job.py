@@ -201,7 +201,8 @@ class History:
     def _read(self, files: list[LogFile], lines: str, now: Manifest, outcome: Outcome) -> None:
         """Extracts the lines of new files, and what they say of their applications."""
         outcome.files, outcome.bytes = len(files), sum(file.size for file in files)
-        self._say(f"reading {outcome.files} files, {outcome.bytes / 1e6:,.0f} MB")
+        plural = "s" if outcome.files > 1 else ""
+        self._say(f"reading {outcome.files} file{plural}, {outcome.bytes / 1e6:,.0f} MB")
         plain = [file for file in files if not file.codec and file.size]
         packed = [file for file in files if file.codec and file.size]
         told = self._spark.sparkContext.accumulator({}, _Merged())
@@ -257,7 +258,7 @@ class History:
     def _judge(self, now: Manifest, touched: set[str]) -> None:
         from pyspark import StorageLevel
 
-        self._say(f"judging {len(touched)} applications")
+        self._say(f"judging {len(touched)} application{'s' if len(touched) > 1 else ''}")
         context = self._spark.sparkContext
         order = _order(now, touched)
         of_order = {key: one for key, one in now.files.items() if _log_of(key) in order}
