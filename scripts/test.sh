@@ -66,7 +66,7 @@ stage "form" "$python" -m ruff format --check .
 stage "types" "$python" -m mypy
 if [ "${1:-}" != lint ]; then
   stage "tests without Spark or browser" tests plain "not spark and not browser" -n auto --dist loadfile
-  stage "tests in a browser" tests browser "browser and not spark" -n 2 --dist loadfile
+  stage "tests in a browser" tests browser "browser and not spark"
   # Two at a time: most of them wait, for triggers, retention and time-outs. By file, as a file's
   # tests may share what is started, and the longest, which are in the first files, first.
   stage "tests on real Spark" tests spark "spark" -n 2 --dist loadfile --no-loadscope-reorder
