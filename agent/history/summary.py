@@ -33,7 +33,8 @@ def show(found: Findings, outcome: Outcome, out: TextIO) -> None:
 
 def _read(found: Findings, outcome: Outcome) -> Text:
     said = Text()
-    new = f"{outcome.files} new log files, {outcome.bytes / 1e6:,.1f} MB"
+    plural = "" if outcome.files == 1 else "s"
+    new = f"{outcome.files} new log file{plural}, {outcome.bytes / 1e6:,.1f} MB"
     said.append(new if outcome.files else "no new log file", style="bold")
     if outcome.known:
         said.append(f"; {outcome.known} read before")
