@@ -32,7 +32,7 @@ TARGET_SECONDS = 15.0
 #: Files a second: calm, then more than can be digested at the cost of small batches, then calm.
 ROWS_PER_FILE = 50
 ROW_SECONDS = 0.004
-CALM, BUSY = 1.0, 6.1
+CALM, BUSY = 1.0, 7.5
 BUSY_FROM, BUSY_UNTIL = 0.1, 0.85
 LIMIT_FILES = 600
 ALARMS = ("spiralling", "timing_out", "dead")
