@@ -213,8 +213,7 @@ class Capacity(msgspec.Struct):
         """How many of the last batches lie behind a jump; 0 where none is likelier than one."""
         best, behind = _NO_JUMP, 0
         total = weight = 0.0
-        sigma = self.sigma
-        unsure = (sigma * math.sqrt(1.0 + SIGMA_UNSURE / (1.0 + self.residuals)) / sigma) ** 2
+        unsure = (self.cautious_sigma / self.sigma) ** 2
         residuals = self.recent.column(Observations.RESIDUAL)
         variances = self.recent.column(Observations.VARIANCE)
         for count, (residual, variance) in enumerate(zip(residuals, variances, strict=True), 1):

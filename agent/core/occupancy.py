@@ -67,11 +67,7 @@ class Occupancy(msgspec.Struct):
     @property
     def busy_share(self) -> float:
         """Share of the last seconds in which a batch ran, from 0 to 1."""
-        busy = self.busy
-        if busy.seconds <= 0.0:
-            return 0.0
-        share = busy.amount / busy.seconds
-        return min(1.0, share)
+        return min(self.busy.value or 0.0, 1.0)
 
     @property
     def pressure(self) -> Pressure:

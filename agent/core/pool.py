@@ -111,9 +111,7 @@ class Members:
         of_before = before.member
         if member.granted and of_before.granted and wants == of_before.wanted:
             return
-        if of_before.granted:
-            self._granted_wanted -= before.wanted
-            del self._wants[bisect_left(self._wants, of_before.wanted)]
+        self._no_longer_granted(before)
         if member.granted:
             self._granted_wanted += wanted
             insort(self._wants, wants)
@@ -151,6 +149,9 @@ class Members:
         self._busy -= entry.busy
         self._wanted -= entry.wanted
         self._in_company -= entry.in_company
+        self._no_longer_granted(entry)
+
+    def _no_longer_granted(self, entry: _Entry) -> None:
         if entry.member.granted:
             self._granted_wanted -= entry.wanted
             del self._wants[bisect_left(self._wants, entry.member.wanted)]

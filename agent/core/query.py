@@ -163,7 +163,7 @@ class Query(msgspec.Struct):
 
     def controlled(self) -> list[Source]:
         """The sources whose limits can be set while the query runs."""
-        return [s for s in self.sources if s.control == "live" and s.unit is not None]
+        return [source for source in self.sources if source.controllable]
 
     def backlog_rows(self) -> float | None:
         """The backlog of all sources that tell one; None where none does."""

@@ -100,9 +100,6 @@ def session(master: str | None, extra: dict[str, str]) -> Any:
         # An application of this name would else be in the next run's logs.
         "spark.eventLog.enabled": "false",
     }
-    if master is not None and master.startswith("local"):
-        # A machine's few cores; clusters say themselves what is good for them.
-        settings["spark.sql.shuffle.partitions"] = "8"
     settings |= extra
     for key, value in settings.items():
         builder = builder.config(key, value)

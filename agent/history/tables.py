@@ -7,12 +7,9 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 BEGIN: Final = "<!-- tables: python -m agent.history.tables -->"
 END: Final = "<!-- end of tables -->"
@@ -267,15 +264,6 @@ TABLES: Final = (
     DECISIONS,
     RECOMMENDATIONS,
 )
-
-
-def judged_schema(columns: Sequence[Column]) -> str:
-    """As the judge's rows come, times still as numbers: Spark's own words for a schema."""
-    return ", ".join(f"`{one.name}` {_kind(one.kind)}" for one in columns)
-
-
-def _kind(kind: str) -> str:
-    return "double" if kind == "timestamp" else kind
 
 
 def documented() -> str:

@@ -19,7 +19,7 @@ from spark_listener.sender import BACKOFF_LARGEST_SECONDS, Sender, backoff_secon
 from tests.driver.fake_agent import FakeAgent
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from spark_listener.replies import Reply
 
@@ -130,22 +130,31 @@ def test_after_a_reconnect_each_event_is_counted_once(agent: FakeAgent, warnings
     assert "connection refused" in refused[0]
 
 
-def test_a_reply_that_is_cut_short_is_a_broken_connection(agent: FakeAgent, warnings: Any) -> None:
-    driver = Driver(agent.url)
-    original, cut = agent._send, []
+def instead_of_the_first_reply(agent: FakeAgent, act: Callable[[Any, int, bytes], None]) -> None:
+    """The agent's first reply goes as ``act`` says, all others as ever."""
+    original, done = agent._send, []
 
-    def cut_first(handler: Any, status: int, body: bytes, *more: Any) -> None:
-        if cut:
+    def send(handler: Any, status: int, body: bytes, *more: Any) -> None:
+        if done:
             original(handler, status, body, *more)
             return
-        cut.append(True)
+        done.append(True)
+        act(handler, status, body)
+
+    agent._send = send  # type: ignore[method-assign]
+
+
+def test_a_reply_that_is_cut_short_is_a_broken_connection(agent: FakeAgent, warnings: Any) -> None:
+    driver = Driver(agent.url)
+
+    def cut(handler: Any, status: int, body: bytes) -> None:
         handler.send_response(status)
         handler.send_header("Content-Length", str(len(body)))
         handler.end_headers()
         handler.wfile.write(body[:5])
         handler.close_connection = True
 
-    agent._send = cut_first  # type: ignore[method-assign]
+    instead_of_the_first_reply(agent, cut)
     driver.put(4)
     driver.sender.start()
     driver.wait(lambda: len(driver.outbox) == 0)
@@ -157,16 +166,9 @@ def test_a_reply_that_is_cut_short_is_a_broken_connection(agent: FakeAgent, warn
 def test_a_reply_that_is_lost_means_sending_again_and_counting_once(agent: FakeAgent) -> None:
     """The agent counts, its reply never comes: the same numbers come once more."""
     driver = Driver(agent.url)
-    original, lost = agent._send, []
-
-    def lose_first(handler: Any, *arguments: Any) -> None:
-        if not lost:
-            lost.append(True)
-            handler.connection.shutdown(socket.SHUT_RDWR)
-            return
-        original(handler, *arguments)
-
-    agent._send = lose_first  # type: ignore[method-assign]
+    instead_of_the_first_reply(
+        agent, lambda handler, *_: handler.connection.shutdown(socket.SHUT_RDWR)
+    )
     driver.put(4)
     driver.sender.start()
     driver.wait(lambda: len(driver.outbox) == 0)

@@ -13,6 +13,15 @@ from agent.simulation.yardsticks import Flip183, Pid
 from tests.simulation.scenarios import scenario_of
 
 DRAIN = {"initial_backlog_rows": 9_000_000, "arrival_rows_per_second": [[0, 2000]]}
+#: A fixed cost far above the target, and nothing that arrives.
+OUT_OF_REACH = {
+    "duration_seconds": 1800,
+    "target_seconds": 2,
+    "fixed_cost_seconds": [[0, 9]],
+    "throughput_rows_per_second": [[0, 30]],
+    "initial_limit_rows": 100,
+    "arrival_rows_per_second": [[0, 0]],
+}
 CHANGES = {
     "steady": {},
     "slower": {"throughput_rows_per_second": [[0, 10_000], [450, 5000]]},
@@ -117,15 +126,7 @@ def test_a_spike_is_digested_at_the_target():
 @pytest.mark.parametrize("seed", range(6))
 def test_no_arrivals_and_a_fixed_cost_above_the_target_still_drain(seed):
     """Nothing asks for stability then: only the backlog speaks against tiny batches."""
-    scenario = scenario_of(
-        duration_seconds=1800,
-        target_seconds=2,
-        fixed_cost_seconds=[[0, 9]],
-        throughput_rows_per_second=[[0, 30]],
-        initial_limit_rows=100,
-        initial_backlog_rows=19_750,
-        arrival_rows_per_second=[[0, 0]],
-    )
+    scenario = scenario_of(**OUT_OF_REACH, initial_backlog_rows=19_750)
     noise = plant.Noise(0.15, seed)
     weir = plant.run(scenario, noise, Live(scenario))
     oracle = Oracle(scenario, policy_of(scenario))
@@ -153,15 +154,7 @@ def test_a_fixed_cost_that_rises_above_the_target_is_told_from_dearer_rows(seed)
 
 def test_out_of_reach_of_the_target_a_step_may_double_the_time_of_a_batch():
     """From a few rows, all fixed cost, by doubled rows it would take ten batches and more."""
-    scenario = scenario_of(
-        duration_seconds=1800,
-        target_seconds=2,
-        fixed_cost_seconds=[[0, 9]],
-        throughput_rows_per_second=[[0, 30]],
-        initial_limit_rows=100,
-        initial_backlog_rows=60_000,
-        arrival_rows_per_second=[[0, 0]],
-    )
+    scenario = scenario_of(**OUT_OF_REACH, initial_backlog_rows=60_000)
     trace = plant.run(scenario, plant.Noise(0.15, 1), Live(scenario))
     smallest = min(trace.attempts, key=lambda a: a.rows)
     assert smallest.rows < 20
