@@ -186,7 +186,13 @@ class TerminatedEvent(msgspec.Struct, frozen=True, gc=False):
     error_class: str | None
 
 
-Body = StartedEvent | ProgressEvent | HeartbeatEvent | IdleEvent | TerminatedEvent
+OfOneQuery = StartedEvent | ProgressEvent | IdleEvent | TerminatedEvent
+Body = OfOneQuery | HeartbeatEvent
+
+
+def subject_of(body: OfOneQuery) -> StartedEvent | Progress | IdleEvent | TerminatedEvent:
+    """What names the query and the run of an event that is about one."""
+    return body.progress if isinstance(body, ProgressEvent) else body
 
 
 class Event(msgspec.Struct, frozen=True, gc=False):

@@ -20,6 +20,7 @@ from agent.core.decode import (
     Request,
     StartedEvent,
     TerminatedEvent,
+    subject_of,
 )
 from agent.core.judgement import Facts, Judgement, Mode, OrderView, Point, QueryView
 from agent.core.kafka_offsets import Offsets
@@ -296,9 +297,7 @@ class Fleet:
         for _, event in request.events:
             body = event.body
             subjects: list[_Named] = (
-                [*body.queries]
-                if isinstance(body, HeartbeatEvent)
-                else [body.progress if isinstance(body, ProgressEvent) else body]
+                [*body.queries] if isinstance(body, HeartbeatEvent) else [subject_of(body)]
             )
             for subject in subjects:
                 key = known.get(subject.id)
@@ -325,8 +324,7 @@ class Fleet:
                 if said.lines:
                     said.judged.append(tell.judgement(query, event.kind, event.time, policy))
             return
-        subject = body.progress if isinstance(body, ProgressEvent) else body
-        query = self._query(application, subject, event, now, touched)
+        query = self._query(application, subject_of(body), event, now, touched)
         if isinstance(body, ProgressEvent):
             beside = self._beside(application.id, query)
             spent = judge.progress(query, body, event.time, policy, beside)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 import structlog
 
-from agent.core.decode import HeartbeatEvent, IdleEvent, ProgressEvent, Refused, TerminatedEvent
+from agent.core.decode import HeartbeatEvent, IdleEvent, Refused, TerminatedEvent, subject_of
 from agent.core.fleet import Fleet, OrderRecord, Receipt, UnknownQuery
 from agent.core.names import label
 from agent.service.history import POINTS, History
@@ -201,7 +201,7 @@ class Keeper:
         for _, event in request.events:
             if isinstance(event.body, IdleEvent | TerminatedEvent | HeartbeatEvent):
                 return  # may come without the name: only the fleet can tell
-            subject = event.body.progress if isinstance(event.body, ProgressEvent) else event.body
+            subject = subject_of(event.body)
             named = label(subject.name or subject.id)
             if any(self.fleet.has((one, named)) for one in labels):
                 return
