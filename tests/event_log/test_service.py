@@ -8,18 +8,10 @@ from typing import TYPE_CHECKING, Any
 from tests.event_log import lines
 from tests.service import wire
 from tests.service.agents import AgentProcess
+from tests.waiting import until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
-
-
-def until(ready: Callable[[], Any], seconds: float = 60.0) -> Any:
-    end = time.monotonic() + seconds
-    while not (value := ready()):
-        assert time.monotonic() < end, f"waited {seconds} s in vain"
-        time.sleep(0.1)
-    return value
 
 
 def counted(agent: AgentProcess, metric: str) -> float:
@@ -48,7 +40,7 @@ def test_a_killed_agent_goes_on_where_it_was(tmp_path: Path) -> None:
             grow(logs, content[done:upto])
             done = upto
             expected = sum(b"QueryProgressEvent" in one for one in content[:upto])
-            until(lambda agent=agent, expected=expected: batches(agent) >= expected)
+            until(lambda agent=agent, expected=expected: batches(agent) >= expected, "batches")
             agent.kill()
     with AgentProcess(tmp_path, *options) as agent:
         time.sleep(3.0)
@@ -64,17 +56,17 @@ def test_a_log_whose_driver_has_a_listener_is_left_alone(tmp_path: Path) -> None
         told = wire.body(events, application="orders", application_id="app-1")
         assert agent.post(told).status_code == 200
         grow(logs, lines.whole()[:12])
-        until(lambda: "left alone" in agent.log_path.read_text())
+        until(lambda: "left alone" in agent.log_path.read_text(), "the log's word")
         assert batches(agent) == 1
 
 
 def test_a_directory_that_is_not_there_is_said_and_found_later(tmp_path: Path) -> None:
     logs = tmp_path / "logs"
     with AgentProcess(tmp_path, "--event-log-dirs", str(logs)) as agent:
-        until(lambda: "cannot be read" in agent.log_path.read_text())
+        until(lambda: "cannot be read" in agent.log_path.read_text(), "the log's word")
         logs.mkdir()
         grow(logs, lines.whole()[:12])
-        until(lambda: batches(agent) == 2)
+        until(lambda: batches(agent) == 2, "the two batches")
 
 
 def test_stages_show_as_those_that_a_driver_tells(tmp_path: Path) -> None:
@@ -90,12 +82,12 @@ def test_stages_show_as_those_that_a_driver_tells(tmp_path: Path) -> None:
 
     with AgentProcess(tmp_path, *options) as agent:
         grow(logs, content)
-        found = until(lambda: alignment(agent).get("stages"))
-        until(lambda: alignment(agent)["batch_id"] == 5)
+        found = until(lambda: alignment(agent).get("stages"), "the stages")
+        until(lambda: alignment(agent)["batch_id"] == 5, "the newest batch's stages")
         assert (found[0]["why"], found[0]["partition"], found[0]["host"]) == ("skew", 2, "worker-2")
         labels = '{application="orders",query="enrich"}'
-        until(lambda: counted(agent, f"alignment_seconds{labels}") == 7.0)
+        until(lambda: counted(agent, f"alignment_seconds{labels}") == 7.0, "the metric")
         agent.kill()
     with AgentProcess(tmp_path, *options) as agent:
-        until(lambda: alignment(agent).get("stages"))  # read again for this, and not counted again
+        until(lambda: alignment(agent).get("stages"), "the stages")  # read, and not counted, again
         assert batches(agent) == 6

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.kafka.broker import Broker
 from tests.service import wire
 from tests.service.agents import AgentProcess, weir
+from tests.waiting import until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
 #: Needs the jars that only the stage with Spark brings.
@@ -32,14 +33,6 @@ def asking(tmp_path: Path, broker: Broker, *options: str) -> AgentProcess:
         *("--kafka-bootstrap-servers", broker.bootstrap, "--kafka-every-seconds", "1"),
         *options,
     )
-
-
-def until(ready: Callable[[], Any], seconds: float = 60.0) -> Any:
-    end = time.monotonic() + seconds
-    while not (value := ready()):
-        assert time.monotonic() < end, f"waited {seconds} s in vain"
-        time.sleep(0.2)
-    return value
 
 
 def read(agent: AgentProcess, sequence: int, topic: str, offsets: dict[str, int]) -> None:
@@ -65,15 +58,15 @@ def test_what_arrives_between_batches_is_seen_and_a_new_partition_too(
         read(agent, 1, "asked", {"0": 0, "1": 0})
         assert metric(agent, "backlog_rows") == 0
         broker.produce("asked", ["x"] * 70)
-        until(lambda: metric(agent, "backlog_rows") == 70)
+        until(lambda: metric(agent, "backlog_rows") == 70, "the first backlog")
         broker.add_partitions("asked", 3)
-        until(lambda: broker.partitions("asked") == 3)
+        until(lambda: broker.partitions("asked") == 3, "the new partition")
         broker.produce("asked", ["x"] * 5, partition=2)
-        until(lambda: metric(agent, "backlog_rows") == 75)
+        until(lambda: metric(agent, "backlog_rows") == 75, "the new partition's rows")
         place = f'{SERIES},topic="asked",partition="2"'
         assert metric(agent, "backlog_partition_rows", place) == 5
         read(agent, 2, "asked", {"0": 35, "1": 30, "2": 5})
-        until(lambda: metric(agent, "backlog_rows") == 5)
+        until(lambda: metric(agent, "backlog_rows") == 5, "the backlog left")
 
 
 def test_retention_that_nears_and_overtakes_the_reader(broker: Broker, tmp_path: Path) -> None:
@@ -83,13 +76,13 @@ def test_retention_that_nears_and_overtakes_the_reader(broker: Broker, tmp_path:
         time.sleep(2.0)
         broker.produce("kept", ["x"] * 100)
         read(agent, 2, "kept", {"0": 40})
-        near = until(lambda: metric(agent, "retention_loss_seconds"), 90)
+        near = until(lambda: metric(agent, "retention_loss_seconds"), "the loss ahead", seconds=90)
         assert 30 < near <= 100
         assert metric(agent, "retention_lost_rows") == 0
         broker.delete_rows_before("kept", {0: 60})
-        until(lambda: metric(agent, "retention_loss_seconds") == 0)
+        until(lambda: metric(agent, "retention_loss_seconds") == 0, "the loss")
         assert metric(agent, "retention_lost_rows") == 20
-        until(lambda: metric(agent, "backlog_rows") == 40)
+        until(lambda: metric(agent, "backlog_rows") == 40, "the backlog left")
 
 
 def test_a_broker_that_is_gone_is_said_once_and_asked_again(
@@ -99,16 +92,16 @@ def test_a_broker_that_is_gone_is_said_once_and_asked_again(
     with asking(tmp_path, own_broker) as agent:
         read(agent, 1, "lasting", {"0": 0})
         own_broker.produce("lasting", ["x"] * 10)
-        until(lambda: metric(agent, "backlog_rows") == 10)
+        until(lambda: metric(agent, "backlog_rows") == 10, "the first backlog")
         own_broker.kill()
-        until(lambda: "cannot be asked" in agent.log_path.read_text(), 90)
+        until(lambda: "cannot be asked" in agent.log_path.read_text(), "a warning", seconds=90)
         read(agent, 2, "lasting", {"0": 10})
         assert metric(agent, "backlog_rows") == 0
         time.sleep(6.0)
         assert agent.log_path.read_text().count("cannot be asked") == 1
         own_broker.start()
         own_broker.produce("lasting", ["x"] * 3)
-        until(lambda: metric(agent, "backlog_rows") == 3, 120)
+        until(lambda: metric(agent, "backlog_rows") == 3, "the backlog's return", seconds=120)
 
 
 def test_a_deleted_topic_is_left_to_progress(broker: Broker, tmp_path: Path) -> None:
@@ -116,7 +109,7 @@ def test_a_deleted_topic_is_left_to_progress(broker: Broker, tmp_path: Path) -> 
     with asking(tmp_path, broker) as agent:
         read(agent, 1, "shortlived", {"0": 0})
         broker.produce("shortlived", ["x"] * 10)
-        until(lambda: metric(agent, "backlog_rows") == 10)
+        until(lambda: metric(agent, "backlog_rows") == 10, "the first backlog")
         broker.delete_topic("shortlived")
         time.sleep(3.0)
         read(agent, 2, "shortlived", {"0": 10})
@@ -155,6 +148,6 @@ def test_secrets_stay_out_of_the_log_when_nobody_answers(tmp_path: Path) -> None
     options = ("--kafka-bootstrap-servers", "127.0.0.1:1", "--kafka-options-file", str(file))
     with AgentProcess(tmp_path, *options) as agent:
         read(agent, 1, "any", {"0": 0})
-        until(lambda: "cannot be asked" in agent.log_path.read_text(), 60)
+        until(lambda: "cannot be asked" in agent.log_path.read_text(), "a warning")
         assert "hunter2" not in agent.log_path.read_text()
         assert metric(agent, "backlog_rows") == 0
