@@ -7,11 +7,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import httpx
+
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -132,15 +133,24 @@ class AgentProcess:
         return samples(self.http.get("/metrics").text)
 
     def _wait_for_address(self) -> str:
-        end = time.monotonic() + START_SECONDS
-        while time.monotonic() < end:
+        def address() -> str | None:
             if self._address_path.exists():
                 return self._address_path.read_text().strip()
             if self.process.poll() is not None:
                 raise AssertionError(f"the agent ended: {self.log_path.read_text()[-2000:]}")
-            time.sleep(0.01)
-        self.process.kill()
-        raise AssertionError("the agent did not start in time")
+            return None
+
+        try:
+            return until(
+                address,
+                "the agent's address",
+                seconds=START_SECONDS,
+                every=0.01,
+                telling=lambda: self.log_path.read_text()[-2000:],
+            )
+        except AssertionError:
+            self.process.kill()
+            raise
 
 
 def samples(text: str) -> dict[str, float]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import time
 from typing import TYPE_CHECKING
 
 import httpx
@@ -13,6 +12,7 @@ from agent.service.access import Gate, TokenFileError, Tokens, refuse_other_site
 from agent.service.errors import HttpError
 from tests.service import wire
 from tests.service.agents import AgentProcess
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -151,9 +151,12 @@ def test_a_token_is_changed_while_the_agent_runs(tmp_path: Path) -> None:
     with AgentProcess(tmp_path, token="old-token") as agent:
         assert agent.http.get("/v1/queries").status_code == 200
         (tmp_path / "token").write_text("new-token\n")
-        end = time.monotonic() + 15
-        while agent.http.get("/v1/queries").status_code == 200 and time.monotonic() < end:
-            time.sleep(0.2)
+        until(
+            lambda: agent.http.get("/v1/queries").status_code != 200,
+            "the new token's turn",
+            seconds=15,
+            every=0.2,
+        )
         assert agent.http.get("/v1/queries").status_code == 401
         new = {"authorization": "Bearer new-token"}
         assert agent.http.get("/v1/queries", headers=new).status_code == 200

@@ -17,6 +17,7 @@ from tests.checkpoint.build import checkpoint, offsets, tree, write
 from tests.export import views
 from tests.service import wire
 from tests.service.agents import AgentProcess
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,13 +55,11 @@ def found(auditor: Auditor, query: str = "enrich") -> list[tuple[str, str]]:
 
 
 def wait_for_folder(auditor: Auditor, facts: list[Facts], query: str = "enrich") -> None:
-    until = time.monotonic() + 20
-    while time.monotonic() < until:
+    def audited() -> float | None:
         auditor.look(facts, time.monotonic())
-        if auditor.shown(views.view(query, folder_audited_time=None)).folder_audited_time:
-            return
-        time.sleep(0.02)
-    raise AssertionError("the folder was not audited")
+        return auditor.shown(views.view(query, folder_audited_time=None)).folder_audited_time
+
+    until(audited, "the folder's audit", seconds=20, every=0.02)
 
 
 def test_at_the_start_and_again_when_something_changes(auditor: Auditor) -> None:
@@ -190,13 +189,14 @@ def test_troubles_of_many_folders_are_one_warning_that_names_folder_and_cause(
         change(query=f"q-{number}", checkpoint_location=str(checkpoint(tmp_path / f"ck-{number}")))
         for number in range(5)
     ]
+
+    def read_through() -> bool:
+        auditor._collect()
+        return not auditor._waiting
+
     with capture_logs() as logs:
         auditor.look(facts, 0.0)
-        until = time.monotonic() + 60
-        while auditor._waiting:
-            assert time.monotonic() < until, "the folders were not looked into"
-            time.sleep(0.02)
-            auditor._collect()
+        until(read_through, "a look into every folder", every=0.02)
     auditor.close()
     said = [line for line in logs if "could not be audited" in line["event"]]
     assert len(said) == 1
@@ -225,10 +225,13 @@ def test_an_agent_tells_it_everywhere(tmp_path: Path) -> None:
     }
     with AgentProcess(tmp_path) as agent:
         agent.post(wire.body([started]))
-        until = time.monotonic() + 30
-        while "folder_audited" not in (text := agent.http.get("/metrics").text):
-            assert time.monotonic() < until, text
-            time.sleep(0.2)
+        text = until(
+            lambda: "folder_audited" in (said := agent.http.get("/metrics").text) and said,
+            "the folder's audit",
+            seconds=30,
+            every=0.2,
+            telling=lambda: agent.http.get("/metrics").text,
+        )
         series = [line for line in text.splitlines() if line.startswith("weir_consistency_find")]
         names = f'application="orders",query="{started["body"]["name"]}"'
         assert (

@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import socket
 import sys
-import time
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from tests.service import wire
 from tests.service.agents import AgentProcess
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,10 +38,10 @@ def test_beyond_the_connections_probes_pass_and_others_are_told_when_to_come_aga
         for _ in range(MOST):
             idle = socket.create_connection((parts.hostname or "", parts.port or 0), timeout=30)
             crowd.enter_context(idle)
-        until = time.monotonic() + 60
-        while (refused := agent.http.get("/v1/queries")).status_code == 200:
-            assert time.monotonic() < until, "the connections are not counted"
-            time.sleep(0.05)
+        refused = until(
+            lambda: (answer := agent.http.get("/v1/queries")).status_code != 200 and answer,
+            "the connections to be counted",
+        )
         assert refused.status_code == 503
         assert refused.headers["retry-after"] == "30"
         assert refused.headers["content-type"] == "application/json"
@@ -50,8 +50,9 @@ def test_beyond_the_connections_probes_pass_and_others_are_told_when_to_come_aga
         for path in ("/healthz", "/readyz", "/queries/orders/query-0/live"):
             assert agent.http.get(path).status_code == 200, path
         crowd.close()
-        while agent.post(wire.request([wire.progress(2)])).status_code != 200:
-            assert time.monotonic() < until, "refused though the crowd has gone"
-            time.sleep(0.05)
+        until(
+            lambda: agent.post(wire.request([wire.progress(2)])).status_code == 200,
+            "room again once the crowd has gone",
+        )
         counted = agent.metrics()
         assert counted['weir_agent_refused_requests_total{reason="full"}'] >= 1.0

@@ -19,6 +19,7 @@ import pytest
 
 from tests.service import wire
 from tests.service.agents import AgentProcess, samples, weir
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -71,10 +72,7 @@ def test_the_address_is_in_the_state_directory_too(tmp_path: Path) -> None:
         stderr=subprocess.DEVNULL,
     )
     try:
-        end = time.monotonic() + 30
-        while not (state / "agent.address").exists():
-            assert time.monotonic() < end
-            time.sleep(0.02)
+        until((state / "agent.address").exists, "the address", seconds=30, every=0.02)
         address = (state / "agent.address").read_text().strip()
         assert httpx.get(address + "/healthz", trust_env=False).json() == {"ok": True}
     finally:
@@ -144,10 +142,11 @@ def test_while_the_disk_is_full_nothing_is_acknowledged_that_is_not_written(
         assert metrics["weir_agent_state_write_failures_total"] >= 1
         assert metrics['weir_agent_events_total{type="progress"}'] == acknowledged
         resource.prlimit(pid, resource.RLIMIT_FSIZE, (hard, hard))
-        end = time.monotonic() + 60
-        while agent.http.get("/readyz").status_code != 200:
-            assert time.monotonic() < end, "it did not recover by itself"
-            time.sleep(0.1)
+        until(
+            lambda: agent.http.get("/readyz").status_code == 200,
+            "it to recover by itself",
+            every=0.1,
+        )
         tail = [wire.progress(n) for n in range(acknowledged, acknowledged + 10)]
         assert agent.post(wire.request(tail)).json()["acknowledged"] == acknowledged + 9
         agent.kill()
@@ -195,10 +194,12 @@ def test_tls_by_file_and_a_renewed_certificate(tmp_path: Path) -> None:
         assert "certificate" in refused.stderr
         first = _served(agent.address)
         make_certificate(tmp_path, "localhost")
-        end = time.monotonic() + 15
-        while _served(agent.address) == first:
-            assert time.monotonic() < end, "the renewed certificate is not served"
-            time.sleep(0.2)
+        until(
+            lambda: _served(agent.address) != first,
+            "the renewed certificate",
+            seconds=15,
+            every=0.2,
+        )
 
 
 def _served(address: str) -> str:
@@ -238,13 +239,14 @@ def test_its_own_process_and_the_drivers(tmp_path: Path) -> None:
         with AgentProcess(tmp_path, *options) as agent:
             told = {"host": socket.gethostname(), "python_pid": driver.pid, "jvm_pid": os.getpid()}
             agent.post(wire.request([wire.progress(1)], **told))
-            end = time.monotonic() + 15
             name = "weir_driver_process_resident_memory_bytes"
-            found: list[str] = []
-            while not found and time.monotonic() < end:
-                text = agent.http.get("/metrics").text
-                found = [line for line in text.splitlines() if line.startswith(name + "{")]
-                time.sleep(0.2)
+            text = until(
+                lambda: f"\n{name}{{" in (said := agent.http.get("/metrics").text) and said,
+                "the driver's process",
+                seconds=15,
+                every=0.2,
+            )
+            found = [line for line in text.splitlines() if line.startswith(name + "{")]
             # The jvm's id is of a process that is no Java: not taken for the driver's.
             assert len(found) == 1
             assert 'process="python"' in found[0]

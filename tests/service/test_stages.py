@@ -15,6 +15,7 @@ from agent.service import stages
 from agent.service.stages import LOCAL, Stages
 from tests.core.test_fleet import KEY, World
 from tests.service.agents import AgentProcess
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -272,13 +273,12 @@ def test_an_agent_on_loopback_shows_them_everywhere(driver: RestServer, tmp_path
     )
     with AgentProcess(tmp_path) as agent:
         assert agent.post(body).status_code == 200
-        end = time.monotonic() + 60.0
-        found: dict[str, Any] = {}
-        while time.monotonic() < end and not found.get("stages"):
-            time.sleep(0.5)
+
+        def shown() -> list[dict[str, Any]]:
             view = agent.http.get(f"/v1/queries/{KEY[0]}/{KEY[1]}").json()["query"]
-            found = view["alignment"]
-        assert found["stages"][0]["partition"] == 2
+            return list(view["alignment"].get("stages") or ())
+
+        assert until(shown, "the stages", every=0.5)[0]["partition"] == 2
         samples = agent.metrics()
         labels = f'{{application="{KEY[0]}",query="{KEY[1]}"}}'
         assert samples[f"weir_alignment_seconds{labels}"] == pytest.approx(2.1)
