@@ -6,13 +6,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from typing import TYPE_CHECKING
 
 import psutil
 import pytest
 
 from examples.demo.children import ROOT, Child, DemoFailed
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,25 +26,15 @@ def child(tmp_path: Path, code: str, *, pipes: bool = False) -> Child:
     return Child("test child", command, tmp_path / "child.log", dict(os.environ), pipes=pipes)
 
 
-def gone(pid: int, within_seconds: float = 10.0) -> bool:
-    give_up = time.monotonic() + within_seconds
-    while time.monotonic() < give_up:
-        try:
-            if psutil.Process(pid).status() == psutil.STATUS_ZOMBIE:
-                return True
-        except psutil.NoSuchProcess:
-            return True
-        time.sleep(0.05)
-    return False
+def gone(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
 
 
 def told_pid(path: Path) -> int:
-    give_up = time.monotonic() + 20
-    while time.monotonic() < give_up:
-        if path.exists() and path.read_text().strip():
-            return int(path.read_text())
-        time.sleep(0.05)
-    raise AssertionError(f"{path} was not written")
+    return int(until(lambda: path.exists() and path.read_text().strip(), str(path), seconds=20))
 
 
 def test_end_ends_a_child_and_what_it_started(tmp_path: Path) -> None:
@@ -54,15 +44,14 @@ def test_end_ends_a_child_and_what_it_started(tmp_path: Path) -> None:
     grandchild = told_pid(note)
     one.end()
     assert one.process.poll() is not None
-    assert gone(grandchild)
+    until(lambda: gone(grandchild), "the grandchild's end", seconds=10)
 
 
 def test_end_insists_where_asking_does_not_help(tmp_path: Path) -> None:
     deaf = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); "
     deaf += f"print('deaf', flush=True); {SLEEP}"
     one = child(tmp_path, deaf)
-    while "deaf" not in (tmp_path / "child.log").read_text():
-        time.sleep(0.05)
+    until(lambda: "deaf" in (tmp_path / "child.log").read_text(), "the child to be deaf")
     one.end(patience_seconds=0.5)
     assert one.process.poll() == -signal.SIGKILL
 
@@ -100,7 +89,7 @@ time.sleep(300)
         pid = told_pid(note)
         parent.kill()
         parent.wait(10)
-        assert gone(pid)
+        until(lambda: gone(pid), "the child's end", seconds=10)
     finally:
         parent.kill()
         parent.wait(10)

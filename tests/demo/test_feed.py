@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
 from examples.demo.feed import Feed, Schedule
 from examples.demo.plan import Drop, Plan
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -46,11 +46,8 @@ def test_a_schedule_follows_its_plan(tmp_path: Path) -> None:
     feed, folder = ready(tmp_path)
     course = Plan(1.0, 5, (Drop(0.0, 1), Drop(0.2, 3)), 3, (0.2,))
     schedule = Schedule(feed, folder, course)
-    began = time.time()
     schedule.start()
-    while len(schedule.arrivals) < 2:
-        assert time.time() - began < 10
-        time.sleep(0.01)
+    until(lambda: len(schedule.arrivals) >= 2, "both drops", seconds=10, every=0.01)
     schedule.stop()
     first, second = schedule.arrivals
     assert (first.files, second.files) == (1, 3)

@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
+from tests.waiting import until
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -114,16 +116,15 @@ class FakeAgent:
 
     def wait(self, ready: Callable[[FakeAgent], Any], seconds: float = 60.0) -> Any:
         """The first true value of ``ready(self)``; fails the test when that takes too long."""
-        until = time.monotonic() + seconds
         with self.changed:
-            while not (value := ready(self)):
-                left = until - time.monotonic()
-                assert left > 0, (
-                    f"waited {seconds} s in vain; events: "
-                    f"{[(e['sequence'], e['type']) for e in self.events][-20:]}"
-                )
-                self.changed.wait(min(left, 0.1))
-            return value
+            return until(
+                lambda: ready(self),
+                "what the agent is to hear",
+                seconds=seconds,
+                every=0.1,
+                telling=lambda: [(e["sequence"], e["type"]) for e in self.events][-20:],
+                pause=self.changed.wait,
+            )
 
     def grant(
         self,

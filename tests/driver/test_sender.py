@@ -17,6 +17,7 @@ from spark_listener.complaints import Complaints
 from spark_listener.outbox import Outbox
 from spark_listener.sender import BACKOFF_LARGEST_SECONDS, Sender, backoff_seconds
 from tests.driver.fake_agent import FakeAgent
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -53,10 +54,7 @@ class Driver:
             self.outbox.put("progress", "2026-11-21T08:55:02.865Z", '{"id":"q","runId":"r"}')
 
     def wait(self, ready: Any, seconds: float = 30.0) -> None:
-        until = time.monotonic() + seconds
-        while not ready():
-            assert time.monotonic() < until, "waited in vain"
-            time.sleep(0.01)
+        until(ready, "the sender", seconds=seconds, every=0.01)
 
 
 @pytest.fixture
@@ -245,10 +243,12 @@ def test_an_agent_that_drips_is_cut_off_by_the_clock(agent: FakeAgent, warnings:
     driver = Driver(agent.url, timeout=2.0)
     driver.put()
     driver.sender.start()
-    until = time.monotonic() + 20
-    while not driver.failures and time.monotonic() < until:
+
+    def cut() -> int:
         driver.sender.cut_if_overdue()  # the observer's part
-        time.sleep(0.05)
+        return driver.failures
+
+    until(cut, "the cut", seconds=20)
     agent.mode = "answer"
     agent.wait(lambda a: len(a.events) == 1)
     driver.sender.stop(1.0)
