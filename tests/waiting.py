@@ -26,6 +26,7 @@ def until(
     Raises AssertionError that names ``what``, the time and the last answer, and what ``telling``
     then gives, as a log. The errors in ``ignoring`` mean "not yet"; ``pause`` waits in between.
     """
+    __tracebackhide__ = True  # pytest then shows who waited
     end = time.monotonic() + seconds
     while True:
         error: Exception | None = None

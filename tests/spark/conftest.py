@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -193,11 +192,3 @@ def in_force(query: Any) -> list[str]:
     while iterator.hasNext():
         found.append(iterator.next().toString())
     return sorted(found)
-
-
-def eventually(ready: Callable[[], Any], seconds: float = 60.0) -> Any:
-    until = time.monotonic() + seconds
-    while not (value := ready()):
-        assert time.monotonic() < until, f"waited {seconds} s in vain"
-        time.sleep(0.05)
-    return value

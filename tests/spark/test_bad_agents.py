@@ -10,7 +10,8 @@ import pytest
 
 import spark_listener
 from spark_listener.first_batch import FirstBatchGate
-from tests.spark.conftest import ROWS_PER_FILE, eventually, in_force
+from tests.spark.conftest import ROWS_PER_FILE, in_force
+from tests.waiting import until
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
 
@@ -24,7 +25,7 @@ def free_port() -> int:
 def timed_start(start: Any, frame: Any) -> tuple[Any, float]:
     begun = time.monotonic()
     query = start(frame, seconds=0.1)
-    eventually(lambda: any(p["numInputRows"] for p in query.recentProgress))
+    until(lambda: any(p["numInputRows"] for p in query.recentProgress), "a batch with rows")
     return query, time.monotonic() - begun
 
 
@@ -46,10 +47,10 @@ def test_agent_gone_a_start_is_not_held_and_the_job_goes_on(
     attached: Any, folder: Any, start: Any, spark: Any, warnings: Any, gates: Any
 ) -> None:
     attached(f"http://127.0.0.1:{free_port()}", first_batch_seconds=10.0)
-    eventually(warnings)
+    until(warnings, "the warning")
     query, _ = timed_start(start, folder(files=6).read(spark, 2))
     assert gates == []
-    eventually(lambda: sum(p["numInputRows"] for p in query.recentProgress) == 60)
+    until(lambda: sum(p["numInputRows"] for p in query.recentProgress) == 60, "all rows")
     assert len(warnings()) == 1
     assert "connection refused" in warnings()[0]
 
@@ -98,7 +99,10 @@ def test_one_warning_and_every_row(
     timeout_seconds = 0.3 if mode == "hang" else 20.0
     attached(agent, timeout_seconds=timeout_seconds, first_batch_seconds=0.3)
     query = start(folder(files=12).read(spark, 2), seconds=0.1)
-    eventually(lambda: sum(p["numInputRows"] for p in query.recentProgress) == 12 * ROWS_PER_FILE)
+    until(
+        lambda: sum(p["numInputRows"] for p in query.recentProgress) == 12 * ROWS_PER_FILE,
+        "all rows",
+    )
     agent.wait(lambda a: a.attempts >= 3)
     assert query.isActive
     assert len(warnings()) == 1, warnings()
@@ -125,7 +129,7 @@ def test_absurd_grants_change_nothing_and_end_nothing(
     assert in_force(query) == ["MaxFiles: 2"]
     assert query.isActive
     agent.grants = [good | {"limit": 2**40}]  # beyond what maxFiles can hold
-    eventually(lambda: in_force(query) == [f"MaxFiles: {2**31 - 1}"])
+    until(lambda: in_force(query) == [f"MaxFiles: {2**31 - 1}"], "the granted limit in force")
     assert query.isActive
 
 
@@ -135,7 +139,7 @@ def test_events_wait_for_an_agent_that_comes_later(
     agent.stop()
     attached(f"http://127.0.0.1:{agent.port}")
     query = start(folder(files=6).read(spark, 2))
-    eventually(lambda: sum(p["numInputRows"] for p in query.recentProgress) == 60)
+    until(lambda: sum(p["numInputRows"] for p in query.recentProgress) == 60, "all rows")
     agent.start()
     agent.wait(lambda a: len(a.of("progress", str(query.runId))) >= 3)
     assert agent.of("started", str(query.runId))

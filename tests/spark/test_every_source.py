@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from spark_listener.limits import ALL, KAFKA_CLASS, Limit, build, describe, replacement
-from tests.spark.conftest import eventually, in_force
+from tests.spark.conftest import in_force
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -108,7 +109,10 @@ def test_no_grant_of_any_unit_ends_a_query(
             "socket": "All Available",
         }
         for name, query in queries.items():
-            eventually(lambda q=query, n=name: in_force(q) == [expected[n]])
+            until(
+                lambda q=query, n=name: in_force(q) == [expected[n]],
+                "the limit of each kind in force",
+            )
     controls = {}
     for name, query in queries.items():
         told = agent.of("progress", str(query.runId))
@@ -218,6 +222,9 @@ def test_the_next_batch_of_a_source_by_bytes_obeys(
     size = (source.path / "00000.json").stat().st_size
     query = start(source.read(spark, maxBytesPerTrigger=size))
     agent.grant(str(query.runId), size * 5, unit="bytes")
-    eventually(lambda: in_force(query) == [f"MaxBytes: {size * 5}"])
-    eventually(lambda: any(p["numInputRows"] >= 40 for p in query.recentProgress))
+    until(lambda: in_force(query) == [f"MaxBytes: {size * 5}"], "the granted bytes in force")
+    until(
+        lambda: any(p["numInputRows"] >= 40 for p in query.recentProgress),
+        "a batch of the granted bytes",
+    )
     assert query.isActive

@@ -9,11 +9,11 @@ import pytest
 
 from tests.spark.conftest import (
     ROWS_PER_FILE,
-    eventually,
     files_per_batch,
     in_force,
     progresses,
 )
+from tests.waiting import until
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
 
@@ -49,15 +49,15 @@ def test_agent_gone_the_configured_limit_is_back_after_the_grants_life(
     attached(agent)
     query = start(folder(files=40).read(spark, 2))
     agent.grant(str(query.runId), 3, life=1.5)
-    eventually(lambda: in_force(query) == ["MaxFiles: 3"])
+    until(lambda: in_force(query) == ["MaxFiles: 3"], "the granted limit in force")
     agent.stop()
-    eventually(lambda: in_force(query) == ["MaxFiles: 2"])
+    until(lambda: in_force(query) == ["MaxFiles: 2"], "the configured limit in force")
     # The driver counts from when it heard the last answer, which is after this.
     assert time.monotonic() - agent.answered >= 1.4
     assert query.isActive
     assert len(warnings()) == 1
     agent.start()  # back again, it renews
-    eventually(lambda: in_force(query) == ["MaxFiles: 3"], 30.0)
+    until(lambda: in_force(query) == ["MaxFiles: 3"], "the granted limit in force", seconds=30.0)
 
 
 def test_agent_gone_with_nothing_configured_the_last_grant_stays(
@@ -67,12 +67,15 @@ def test_agent_gone_with_nothing_configured_the_last_grant_stays(
     source = folder(files=5)
     query = start(source.read(spark))
     agent.grant(str(query.runId), 3, life=1.0)
-    eventually(lambda: in_force(query) == ["MaxFiles: 3"])
+    until(lambda: in_force(query) == ["MaxFiles: 3"], "the granted limit in force")
     agent.stop()
     time.sleep(2.5)
     assert in_force(query) == ["MaxFiles: 3"]
     source.add(6)
-    eventually(lambda: 3 * ROWS_PER_FILE in [p["numInputRows"] for p in query.recentProgress][1:])
+    until(
+        lambda: 3 * ROWS_PER_FILE in [p["numInputRows"] for p in query.recentProgress][1:],
+        "a batch of the last grant",
+    )
 
 
 def test_a_batch_that_outlasts_a_grant_does_not_end_it(
@@ -95,7 +98,7 @@ def test_a_batch_that_outlasts_a_grant_does_not_end_it(
         return len(progresses(a, query)) >= 4
 
     agent.wait(lambda a: len(progresses(a, query)) >= 1)
-    eventually(lambda: in_force(query) == ["MaxFiles: 4"])
+    until(lambda: in_force(query) == ["MaxFiles: 4"], "the granted limit in force")
     agent.wait(watched)
     assert limits == {"MaxFiles: 4"}
     assert files_per_batch(agent, query)[2:4] == [4, 4]
@@ -108,10 +111,10 @@ def test_no_limit_means_the_configured_one(
     bounded, free = start(folder("a", 9).read(spark, 2)), start(folder("b", 9).read(spark))
     for query in (bounded, free):
         agent.grant(str(query.runId), 5)
-        eventually(lambda query=query: in_force(query) == ["MaxFiles: 5"])
+        until(lambda query=query: in_force(query) == ["MaxFiles: 5"], "the granted limit in force")
         agent.grant(str(query.runId), None)
-    eventually(lambda: in_force(bounded) == ["MaxFiles: 2"])
-    eventually(lambda: in_force(free) == ["All Available"])
+    until(lambda: in_force(bounded) == ["MaxFiles: 2"], "the configured limit in force")
+    until(lambda: in_force(free) == ["All Available"], "no limit in force")
 
 
 def test_a_union_of_two_file_sources_is_regulated_source_by_source(
@@ -197,7 +200,7 @@ def test_detaching_puts_configured_limits_back(
     queries = [start(folder("a", 9).read(spark, 2)), start(folder("b", 9).read(spark))]
     for query in queries:
         agent.grant(str(query.runId), 5)
-        eventually(lambda query=query: in_force(query) == ["MaxFiles: 5"])
+        until(lambda query=query: in_force(query) == ["MaxFiles: 5"], "the granted limit in force")
     made.detach()
     made.detach()
     assert not made.active
@@ -213,7 +216,7 @@ def test_a_limit_that_someone_else_set_is_left_alone(
 ) -> None:
     attached(agent)
     query = start(folder(files=30).read(spark, 2))
-    eventually(lambda: in_force(query) == ["MaxFiles: 2"])
+    until(lambda: in_force(query) == ["MaxFiles: 2"], "the configured limit in force")
     agent.wait(lambda a: progresses(a, query))
     execution = query._jsq.streamingQuery()
     limits = spark._jvm.org.apache.spark.sql.connector.read.streaming.ReadLimit
@@ -222,7 +225,7 @@ def test_a_limit_that_someone_else_set_is_left_alone(
         execution.uniqueSources().updated(key, limits.allAvailable())
     )
     agent.grant(str(query.runId), 5)
-    eventually(lambda: any("something else has changed" in said for said in warnings()))
+    until(lambda: any("something else has changed" in said for said in warnings()), "the warning")
     assert in_force(query) == ["All Available"]
     assert query.isActive
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.spark.conftest import ROWS_PER_FILE, eventually, in_force, progresses
+from tests.spark.conftest import ROWS_PER_FILE, in_force, progresses
+from tests.waiting import until
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
 
@@ -39,7 +40,11 @@ def test_files_and_kafka_in_one_query_each_in_its_own_unit(
     run_id = str(query.runId)
     agent.grant(run_id, 3, source=0, unit="files")
     agent.grant(run_id, 30, source=1, unit="rows")
-    eventually(lambda: in_force(query) == ["MaxFiles: 3", "MaxRows: 30"], 120.0)
+    until(
+        lambda: in_force(query) == ["MaxFiles: 3", "MaxRows: 30"],
+        "both limits in force",
+        seconds=120.0,
+    )
     hang.set()
     done = agent.wait(lambda a: len(told := progresses(a, query)) >= 2 and told, 180.0)
     first, second = done[0]["limits"], done[1]["limits"]

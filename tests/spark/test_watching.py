@@ -10,7 +10,8 @@ import pytest
 
 import spark_listener
 from spark_listener import attachment
-from tests.spark.conftest import ROWS_PER_FILE, eventually, in_force, progresses
+from tests.spark.conftest import ROWS_PER_FILE, in_force, progresses
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from tests.driver.fake_agent import FakeAgent
@@ -123,13 +124,13 @@ def test_queries_that_already_run_are_found(
     agent: Any, attached: Any, folder: Any, start: Any, spark: Any
 ) -> None:
     query = start(folder(files=60).read(spark, 2), name="early")
-    eventually(lambda: query.lastProgress)
+    until(lambda: query.lastProgress, "a first progress")
     attached(agent)
     started = agent.wait(lambda a: a.of("started", str(query.runId)))[0]
     assert started["body"]["name"] == "early"
     assert started["limits"][0]["configured"] == 2
     agent.grant(str(query.runId), 5)
-    eventually(lambda: in_force(query) == ["MaxFiles: 5"])
+    until(lambda: in_force(query) == ["MaxFiles: 5"], "the granted limit in force")
     assert len(agent.of("started", str(query.runId))) == 1
 
 
@@ -174,7 +175,7 @@ def test_sessions_of_one_application_share_one_sender(
     for query in queries:
         agent.wait(lambda a, query=query: progresses(a, query))
         agent.grant(str(query.runId), 1)
-        eventually(lambda query=query: in_force(query) == ["MaxFiles: 1"])
+        until(lambda query=query: in_force(query) == ["MaxFiles: 1"], "the granted limit in force")
     assert len({request["listener"]["instance"] for request in agent.requests}) == 1
     second.detach()
     assert in_force(queries[1]) == ["MaxFiles: 2"]
@@ -192,7 +193,10 @@ def test_many_queries_in_one_driver(
     for number, query in enumerate(queries):
         agent.grant(str(query.runId), number + 1)
     for number, query in enumerate(queries):
-        eventually(lambda q=query, n=number: in_force(q) == [f"MaxFiles: {n + 1}"])
+        until(
+            lambda q=query, n=number: in_force(q) == [f"MaxFiles: {n + 1}"],
+            "the granted limit in force",
+        )
         agent.wait(lambda a, q=query: progresses(a, q))
     agent.wait(lambda a: len(a.of("heartbeat")[-1]["body"]["queries"]) == 6)
 
@@ -277,7 +281,7 @@ def test_a_directory_that_is_too_large_is_not_listed(
     query = start(folder(files=40).read(spark, 2))
     agent.wait(lambda a: len(progresses(a, query)) >= 3)
     assert {event["limits"][0]["backlog_bound"] for event in progresses(agent, query)} == {"lower"}
-    eventually(lambda: any("more than 10 entries" in said for said in warnings()))
+    until(lambda: any("more than 10 entries" in said for said in warnings()), "the warning")
     assert progresses(agent, query)[1]["limits"][0]["backlog"] > 0  # Spark's own list still tells
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.service.agents import AgentProcess
-from tests.spark.conftest import eventually
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,11 +39,19 @@ def test_lag_and_late_rows_are_spark_s_own(
         )
         arrive("first.json", newest, 5)
         mark = (newest - timedelta(seconds=10)).isoformat()[:19]
-        eventually(lambda: any(marks(p) == mark for p in query.recentProgress), 120)
+        until(
+            lambda: any(marks(p) == mark for p in query.recentProgress),
+            "the watermark in a progress",
+            seconds=120,
+        )
         arrive("late.json", newest - timedelta(minutes=5), LATE_ROWS)
         labels = '{application="weir tests",query="timed"}'
         dropped = f"weir_watermark_dropped_rows_total{labels}"
-        eventually(lambda: agent.metrics().get(dropped) == LATE_ROWS, 120)
+        until(
+            lambda: agent.metrics().get(dropped) == LATE_ROWS,
+            "the late rows among the metrics",
+            seconds=120,
+        )
         lag = agent.metrics()[f"weir_watermark_lag_seconds{labels}"]
         assert 7200 + 10 <= lag < 7200 + 10 + 300
         assert query.isActive
