@@ -15,7 +15,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -30,6 +29,7 @@ from tests.helm.chart import ROOT, of
 from tests.helm.dockerfile import stages
 from tests.helm.matrix import MATRIX
 from tests.service import wire
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -174,11 +174,14 @@ class Running:
     def wait(self) -> None:
         """As long as the startup probe would."""
         probe = self.given.spec["startupProbe"]
-        give_up = time.monotonic() + probe["periodSeconds"] * probe["failureThreshold"]
-        while not self.probe("startupProbe"):
-            assert self.process.poll() is None, self.log.read_text()
-            assert time.monotonic() < give_up, self.log.read_text()
-            time.sleep(0.1)
+
+        def started() -> bool:
+            said = self.probe("startupProbe")
+            assert said or self.process.poll() is None, self.log.read_text()
+            return said
+
+        seconds = probe["periodSeconds"] * probe["failureThreshold"]
+        until(started, "the startup probe", seconds=seconds, every=0.1, telling=self.log.read_text)
 
     def probe(self, name: str) -> bool:
         """What the kubelet would say of a probe of the container."""

@@ -13,7 +13,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -26,6 +25,7 @@ from agent.service.config import Settings
 from tests.helm.chart import CHART, ROOT
 from tests.helm.dockerfile import context, ignored, stages
 from tests.service import wire
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -261,11 +261,14 @@ def running(image: Image) -> Iterator[dict[str, str]]:
     )
     try:
         address = volume / "agent.address"
-        give_up = time.monotonic() + 60
-        while not address.exists():
-            assert process.poll() is None, (image.root / "agent.log").read_text()
-            assert time.monotonic() < give_up, (image.root / "agent.log").read_text()
-            time.sleep(0.05)
+        log_text = (image.root / "agent.log").read_text
+
+        def told() -> bool:
+            there = address.exists()
+            assert there or process.poll() is None, log_text()
+            return there
+
+        until(told, "the agent's address", telling=log_text)
         yield environ
         process.send_signal(signal.SIGTERM)
         assert process.wait(20) == 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,6 +10,7 @@ from confluent_kafka import KafkaException, Producer
 
 from tests.checkpoint.kills import Driver
 from tests.kafka.broker import Broker, connector
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,9 +30,7 @@ def test_rows_partitions_and_offsets(broker: Broker) -> None:
     broker.produce("counted", [str(number) for number in range(5)])
     assert broker.end_offsets("counted") == {0: 3, 1: 2}
     broker.add_partitions("counted", 3)
-    until = time.monotonic() + 20
-    while broker.partitions("counted") < 3 and time.monotonic() < until:
-        time.sleep(0.05)
+    until(lambda: broker.partitions("counted") >= 3, "the new partition", seconds=20)
     broker.produce("counted", ["late"], partition=2)
     assert broker.end_offsets("counted") == {0: 3, 1: 2, 2: 1}
     assert sorted(broker.read("counted")) == [

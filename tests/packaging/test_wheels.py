@@ -7,13 +7,14 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 import urllib.request
 import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -136,12 +137,14 @@ def agent(agent_wheel: Path, listener_wheel: Path, tmp_path: Path) -> Iterator[s
         command, cwd=tmp_path, env=environ, stdout=log, stderr=log, stdin=subprocess.DEVNULL
     )
     try:
-        give_up = time.monotonic() + 30
-        while not (address.exists() and address.read_text().strip()):
-            assert process.poll() is None, (tmp_path / "agent.log").read_text()
-            assert time.monotonic() < give_up, (tmp_path / "agent.log").read_text()
-            time.sleep(0.05)
-        yield address.read_text().strip()
+
+        def told() -> str:
+            text = address.read_text().strip() if address.exists() else ""
+            assert text or process.poll() is None, (tmp_path / "agent.log").read_text()
+            return text
+
+        log_text = (tmp_path / "agent.log").read_text
+        yield until(told, "the agent's address", seconds=30, telling=log_text)
     finally:
         process.terminate()
         try:

@@ -17,6 +17,7 @@ from starlette.routing import Route
 from agent.export import runbooks
 from agent.export.page import routes
 from tests.page import views as made
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,10 +50,7 @@ class FleetServer:
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._server.run, daemon=True)
         self._thread.start()
-        until = time.monotonic() + 10
-        while not self._server.started:
-            assert time.monotonic() < until, "the test's server did not start"
-            time.sleep(0.01)
+        until(lambda: self._server.started, "the test's server", seconds=10, every=0.01)
         port = self._server.servers[0].sockets[0].getsockname()[1]
         self.url = f"http://127.0.0.1:{port}"
 

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import re
-import time
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -13,6 +12,7 @@ import pytest
 from agent.core.alignment import Alignment, AlignmentView
 from agent.core.judgement import FailureView, Finding
 from tests.page import views as made
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -676,10 +676,13 @@ def test_a_thousand_queries(open_page: Callable[..., Watched], fleet: FleetServe
 
     page.wait_for_timeout(500)
     polls, before = fleet.polls, scripting_seconds()
-    until = time.monotonic() + 180
-    while fleet.polls < polls + 3:
-        assert time.monotonic() < until, "the page no longer asks"
-        page.wait_for_timeout(1_000)
+    until(
+        lambda: fleet.polls >= polls + 3,
+        "the page to ask again",
+        seconds=180,
+        every=1.0,
+        pause=lambda seconds: page.wait_for_timeout(1_000 * seconds),
+    )
     polls, spent = fleet.polls - polls, scripting_seconds() - before
     print(f"1000 queries: {1000 * spent / polls:.0f} ms of script a refresh, {polls} refreshes")
     assert spent / polls < 0.2
