@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import socket
 import subprocess
-import time
 import urllib.error
 import urllib.request
 from datetime import datetime, timezone
@@ -16,7 +15,8 @@ import pytest
 from alerts import generate
 from alerts.inhibitions import INHIBITIONS
 from alerts.rules import ALERTS
-from tests.dashboards.live import tool
+from tests.dashboards.live import tool, wait_until_ready
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -109,15 +109,9 @@ def alertmanager(tmp_path_factory: pytest.TempPathFactory) -> Iterator[_Alertman
             stderr=log,
         )
     try:
-        end = time.monotonic() + 30
-        while True:
-            try:
-                urllib.request.urlopen(f"http://127.0.0.1:{port}/-/ready", timeout=2).close()
-                break
-            except OSError:
-                assert time.monotonic() < end, (directory / "log").read_text()
-                time.sleep(0.1)
-        yield _Alertmanager(f"http://127.0.0.1:{port}")
+        address = f"http://127.0.0.1:{port}"
+        wait_until_ready(address, directory / "log", seconds=30)
+        yield _Alertmanager(address)
     finally:
         process.terminate()
         try:
@@ -244,7 +238,11 @@ def test_one_fault_pages_once(
     paging: set[tuple[str, str]],
 ) -> None:
     alertmanager.fire(*(_alert(run, name, query) for name, query in firing))
-    end = time.monotonic() + 15
-    while alertmanager.paging(run) != paging and time.monotonic() < end:
-        time.sleep(0.2)
+    until(
+        lambda: alertmanager.paging(run) == paging,
+        f"{paging} alone to page",
+        seconds=15,
+        every=0.2,
+        telling=lambda: alertmanager.paging(run),
+    )
     assert alertmanager.paging(run) == paging

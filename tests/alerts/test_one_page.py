@@ -7,12 +7,10 @@ the test began.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import re
 import subprocess
 import time
-import urllib.request
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
@@ -26,8 +24,9 @@ from examples.stack.receiver import Receiver
 from spark_listener.wire import format_time
 from tests.alerts import faults
 from tests.alerts.faults import EXPORTED, FAULTS, SILENT, Fault
-from tests.dashboards.live import LivePrometheus, tool
+from tests.dashboards.live import LivePrometheus, tool, wait_until_ready
 from tests.service.agents import AgentProcess
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -256,13 +255,17 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
             with (work / "log").open("ab") as log:
                 running.append(subprocess.Popen(command, stdout=log, stderr=log))
             port = ports[1] if command[0] == alertmanager else ports[0]
-            _wait_until_ready(f"http://127.0.0.1:{port}")
+            wait_until_ready(f"http://127.0.0.1:{port}", work / "log")
         scene = Scene(LivePrometheus(f"http://127.0.0.1:{ports[0]}"), receiver)
         scene.alertmanager = f"http://127.0.0.1:{ports[1]}"
         scene.agents = agents
         # Prometheus tells an alert again only after a minute, and finds its Alertmanager within
         # seconds: what fired before that would be told last.
-        _wait_for_alertmanager(scene.prometheus)
+        until(
+            lambda: scene.prometheus.get("/api/v1/alertmanagers")["data"]["activeAlertmanagers"],
+            "Prometheus to find its Alertmanager",
+            every=0.2,
+        )
         # A rise is seen only of what was seen before it.
         scene.prometheus.wait_for(
             f"count(count_over_time(up[1m]) > 2 and up == 1) == {len(agents)}"
@@ -282,23 +285,6 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
         for agent in agents:
             agent.__exit__(None, None, None)
         receiver.close()
-
-
-def _wait_until_ready(address: str) -> None:
-    end = time.monotonic() + 60
-    while time.monotonic() < end:
-        with contextlib.suppress(OSError):
-            urllib.request.urlopen(f"{address}/-/ready", timeout=5).close()
-            return
-        time.sleep(0.1)
-    raise AssertionError(f"{address} is not ready")
-
-
-def _wait_for_alertmanager(prometheus: LivePrometheus) -> None:
-    end = time.monotonic() + 60
-    while not prometheus.get("/api/v1/alertmanagers")["data"]["activeAlertmanagers"]:
-        assert time.monotonic() < end, "Prometheus does not find its Alertmanager"
-        time.sleep(0.2)
 
 
 def _export(promtool: str, work: Path) -> None:
@@ -362,15 +348,14 @@ def test_no_agent_at_all_is_one_page(scene: Scene) -> None:
     before = len(scene.receiver.notifications)
     for agent in scene.agents:
         agent.kill()
-    end = time.monotonic() + 60
-    while time.monotonic() < end:
-        new = [one for one in scene.receiver.notifications[before:] if one.status == "firing"]
-        if new:
-            break
-        time.sleep(0.2)
+
+    def fired() -> list[tuple[str, str]]:
+        told = scene.receiver.notifications[before:]
+        return [(one.receiver, one.alert) for one in told if one.status == "firing"]
+
+    until(fired, "a page", every=0.2)
     time.sleep(5)
-    new = [one for one in scene.receiver.notifications[before:] if one.status == "firing"]
-    assert [(one.receiver, one.alert) for one in new] == [("page", "WeirAgentDown")]
+    assert fired() == [("page", "WeirAgentDown")]
 
 
 def test_a_minute_is_a_second() -> None:

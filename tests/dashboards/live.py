@@ -8,7 +8,6 @@ import shutil
 import socket
 import subprocess
 import threading
-import time
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -17,6 +16,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -57,15 +58,30 @@ class LivePrometheus:
 
     def wait_for(self, expression: str, seconds: float = 90.0) -> None:
         """Until the expression has a result."""
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            try:
-                if self.ask(expression):
-                    return
-            except OSError:
-                pass  # not listening yet
-            time.sleep(0.2)
-        raise AssertionError(f"no result for {expression} within {seconds} s")
+        until(
+            lambda: self.ask(expression),
+            f"a result for {expression}",
+            seconds=seconds,
+            every=0.2,
+            ignoring=(OSError,),  # not listening yet
+        )
+
+
+def wait_until_ready(address: str, log: Path, seconds: float = 60.0) -> None:
+    """Until a Prometheus or an Alertmanager says of itself that it is."""
+
+    def ready() -> bool:
+        urllib.request.urlopen(f"{address}/-/ready", timeout=5).close()
+        return True
+
+    until(
+        ready,
+        f"{address} to be ready",
+        seconds=seconds,
+        every=0.1,
+        ignoring=(OSError,),
+        telling=log.read_text,
+    )
 
 
 @contextmanager
