@@ -7,12 +7,13 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psutil
 import pytest
+
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,10 +34,13 @@ def work() -> Iterator[Path]:
     if ours:
         pytest.fail(f"a demo runs in this checkout already (process {ours[0]})")
     yield path
-    give_up = time.monotonic() + 30
-    while descendants_of_demo(path) and time.monotonic() < give_up:
-        time.sleep(0.5)  # what was killed may take a moment to be gone
-    assert descendants_of_demo(path) == []
+    until(  # what was killed may take a moment to be gone
+        lambda: not descendants_of_demo(path),
+        "the demo's processes to be gone",
+        seconds=30,
+        every=0.5,
+        telling=lambda: descendants_of_demo(path),
+    )
 
 
 def descendants_of_demo(path: Path) -> list[str]:
@@ -69,7 +73,9 @@ def demo(*arguments: str) -> subprocess.Popen[str]:
 
 def java_of(process: subprocess.Popen[str]) -> list[psutil.Process]:
     children = psutil.Process(process.pid).children(recursive=True)
-    return [child for child in children if "java" in child.name()]
+    java = [child for child in children if "java" in child.name()]
+    assert java or process.poll() is None
+    return java
 
 
 def rows_of(table: str) -> dict[str, tuple[str, str]]:
@@ -115,11 +121,7 @@ def test_a_run_ends_with_its_table(work: Path) -> None:
 def test_ctrl_c_leaves_nothing_behind(work: Path) -> None:
     process = demo("--seconds", "60")
     try:
-        give_up = time.monotonic() + 180
-        while not (java := java_of(process)):
-            assert process.poll() is None
-            assert time.monotonic() < give_up
-            time.sleep(0.1)
+        java = until(lambda: java_of(process), "the job's Java", seconds=180, every=0.1)
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=120)
     finally:
@@ -135,11 +137,7 @@ def test_ctrl_c_leaves_nothing_behind(work: Path) -> None:
 def test_a_job_that_dies_is_told_with_its_log(work: Path) -> None:
     process = demo("--seconds", "60")
     try:
-        give_up = time.monotonic() + 180
-        while not (java := java_of(process)):
-            assert process.poll() is None
-            assert time.monotonic() < give_up
-            time.sleep(0.1)
+        java = until(lambda: java_of(process), "the job's Java", seconds=180, every=0.1)
         java[0].kill()
         _, err = process.communicate(timeout=120)
     finally:
