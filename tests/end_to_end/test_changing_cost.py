@@ -19,8 +19,9 @@ import pytest
 
 from agent.core.policy import QueryPolicy
 from agent.replay import replay_files
-from tests.end_to_end.test_main_path import view, waited
+from tests.end_to_end.test_main_path import view
 from tests.service.agents import AgentProcess, weir
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -56,7 +57,12 @@ def batches_of(query: Any) -> list[tuple[int, int, float]]:
 
 
 def wait_for(query: Any, batch_id: int) -> None:
-    waited(lambda: [one for one in batches_of(query) if one[0] >= batch_id], 600)
+    until(
+        lambda: any(one[0] >= batch_id for one in batches_of(query)),
+        f"batch {batch_id}",
+        seconds=600,
+        every=0.1,
+    )
 
 
 def settled(seconds: list[float]) -> int | None:
@@ -109,9 +115,11 @@ def test_settled_within_a_few_batches_of_each_change_without_a_restart(
         batches = batches_of(query)
         assert str(query.runId) == run_id
         assert query.isActive
-        seen_view, top = waited(lambda: looked_at(agent))
+        seen_view, top = until(lambda: looked_at(agent), "the query everywhere")
         query.stop()
-        waited(lambda: (view(agent, "changing") or {}).get("state") == "terminated")
+        until(
+            lambda: (view(agent, "changing") or {}).get("state") == "terminated", "the query's end"
+        )
         totals = grants_of(agent)
         assert seen_view["run_id"] == run_id
 

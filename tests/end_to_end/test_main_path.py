@@ -12,6 +12,7 @@ from playwright.sync_api import sync_playwright
 
 from tests.page.conftest import CHROMIUM
 from tests.service.agents import AgentProcess, weir
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -42,17 +43,6 @@ def started(tmp_path: Path, port: int = 0) -> AgentProcess:
     )
 
 
-def waited(look: Callable[[], Any], seconds: float = 60.0) -> Any:
-    """The first answer that is something."""
-    until = time.monotonic() + seconds
-    while time.monotonic() < until:
-        found = look()
-        if found:
-            return found
-        time.sleep(0.1)
-    raise AssertionError(f"nothing within {seconds} s")
-
-
 def files_of(query: Any) -> list[int]:
     """Files per batch, of the batches that read any."""
     rows = [progress["numInputRows"] // 10 for progress in query.recentProgress]
@@ -79,7 +69,7 @@ def test_a_burst_changes_the_limit_within_three_batches_and_the_run_stays(
     files: Folder = folder()
     query = start(files.read(spark, 20), batch=slow_batches(0.4), name="burst")
     run_id = str(query.runId)
-    waited(lambda: view(agent, "burst"))
+    until(lambda: view(agent, "burst"), "the query")
     files.add(150)  # more than would be read, were the limit never changed in time
 
     def adapted() -> int | None:
@@ -88,11 +78,11 @@ def test_a_burst_changes_the_limit_within_three_batches_and_the_run_stays(
         begun = counts.index(20) if 20 in counts else len(counts)
         return next((n for n, count in enumerate(counts[begun:]) if count < 20), None)
 
-    changed = waited(adapted, 240)
+    changed = until(adapted, "a smaller batch", seconds=240)
     assert changed <= 3, files_of(query)
     assert str(query.runId) == run_id
     assert query.isActive
-    seen = waited(lambda: view(agent, "burst"))
+    seen = until(lambda: view(agent, "burst"), "the query")
     assert seen["run_id"] == run_id
     assert seen["decisions"][-1]["acted"] is True
     metrics = agent.http.get("/metrics").text
@@ -110,19 +100,19 @@ def test_the_agent_dies_the_configured_limit_returns_and_it_comes_back_knowing(
         attached(first.address)
         port = int(first.address.rpartition(":")[2])
         query = start(files.read(spark, 12), batch=slow_batches(0.4), name="orders")
-        waited(lambda: any(count < 12 for count in files_of(query)))
+        until(lambda: any(count < 12 for count in files_of(query)), "a smaller batch")
         first.kill()
     before = len(files_of(query))
     time.sleep(GRANT_SECONDS)
-    waited(lambda: 12 in files_of(query)[before:], 120)
+    until(lambda: 12 in files_of(query)[before:], "a batch of the configured limit", seconds=120)
     query.stop()
     with started(tmp_path, port=port) as second:
         # A killed agent has lost nothing: the first batch of the next run is limited.
-        seen = waited(lambda: view(second, "orders"))
+        seen = until(lambda: view(second, "orders"), "the query")
         assert seen["throughput_rows_per_second"] is not None
-        waited(lambda: any(event["last_heard_time"] for event in heard(second)))
+        until(lambda: any(event["last_heard_time"] for event in heard(second)), "the listener")
         again = start(files.read(spark, 12), batch=slow_batches(0.4), name="orders")
-        waited(lambda: files_of(again), 60)
+        until(lambda: files_of(again), "the first batch of the next run")
         assert files_of(again)[0] < 12
 
 
@@ -146,7 +136,10 @@ def test_a_hung_batch_is_seen_growing_older_everywhere(
     files: Folder = folder(files=3)
     start(files.read(spark, 1), batch=hang, name="hung")
     try:
-        seen = waited(lambda: (v := view(agent, "hung")) and v["running_batch_id"] == 1 and v, 60)
+        seen = until(
+            lambda: (v := view(agent, "hung")) and v["running_batch_id"] == 1 and v,
+            "the hung batch",
+        )
         with sync_playwright() as playwright:
             browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
             page = browser.new_page()

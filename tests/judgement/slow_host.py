@@ -28,6 +28,7 @@ import pyspark
 from agent.core.alignment import worst
 from agent.sources.spark_rest import SparkRest
 from tests.kafka.broker import free_ports
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,15 +42,6 @@ STOPPED_SECONDS: Final = 0.3
 RUNNING_SECONDS: Final = 0.1
 _HOME: Final = Path(pyspark.__file__).parent
 _SMALL_JVM: Final = "-Xms64m -XX:+UseSerialGC -XX:TieredStopAtLevel=1"
-
-
-def until(ready: Any, what: str, seconds: float = START_SECONDS) -> Any:
-    end = time.monotonic() + seconds
-    while not (value := ready()):
-        if time.monotonic() > end:
-            raise TimeoutError(what)
-        time.sleep(0.1)
-    return value
 
 
 @contextlib.contextmanager
@@ -81,7 +73,13 @@ def cluster(folder: Path) -> Iterator[tuple[str, list[subprocess.Popen[bytes]]]]
             *("--port", str(port), "--webui-port", "0"),
         )
         said = folder / "master.log"
-        until(lambda: "I have been elected leader" in said.read_text(), "the master does not start")
+        until(
+            lambda: "I have been elected leader" in said.read_text(),
+            "the master",
+            seconds=START_SECONDS,
+            every=0.1,
+            telling=said.read_text,
+        )
         workers = [
             launch(
                 *(f"worker-{number}", "worker.Worker", "--host", host, "--port", "0"),
@@ -181,7 +179,12 @@ def run(folder: Path) -> dict[str, Any]:
             .start()
         )
         feed(source, 0)
-        slow = until(lambda: executor_of(workers[1]), "no executor on the second host")
+        slow = until(
+            lambda: executor_of(workers[1]),
+            "an executor on the second host",
+            seconds=START_SECONDS,
+            every=0.1,
+        )
         found = re.search(r"--executor-id (\S+)", " ".join(slow.cmdline()))
         assert found is not None
         with Slowed(slow):
