@@ -6,11 +6,13 @@ import json
 import re
 import threading
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from confluent_kafka import Producer
 
+from tests import waiting
 from tests.kafka.broker import Broker
 from tests.service.agents import AgentProcess
 from tests.spark.conftest import in_force
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 #: maxOffsetsPerTrigger where a test awaits that Weir lowers it.
 CONFIGURED = 600
+#: Each look asks the agent, the broker or Spark; what is awaited may take many batches.
+until = partial(waiting.until, seconds=240.0, every=0.2)
 
 
 @pytest.fixture
@@ -56,14 +60,6 @@ def costing(seconds_per_row: float) -> Callable[[Any, int], None]:
     return run
 
 
-def until(look: Callable[[], Any], seconds: float = 240.0) -> Any:
-    end = time.monotonic() + seconds
-    while not (found := look()):
-        assert time.monotonic() < end, f"nothing within {seconds} s"
-        time.sleep(0.2)
-    return found
-
-
 def fed_until(ready: Callable[[], Any], broker: Broker, query: Any, *topics: str) -> int:
     """Keeps a backlog in the topics until ``ready``; how many rows that took in all.
 
@@ -81,7 +77,7 @@ def fed_until(ready: Callable[[], Any], broker: Broker, query: Any, *topics: str
                 sent += CONFIGURED
         return False
 
-    until(looked, 240)
+    until(looked, "what the test feeds the query for")
     return sent
 
 
@@ -150,15 +146,18 @@ def test_a_burst_adapts_the_limit_and_the_backlog_is_exact(
         expected = backlog_by_the_broker(broker, "burst", committed)
         return bool(expected) and said == expected
 
-    until(agrees)
+    until(agrees, "the broker's backlog")
     broker.add_partitions("burst", 4)
-    until(lambda: broker.partitions("burst") == 4)
+    until(lambda: broker.partitions("burst") == 4, "the new partition")
     broker.produce("burst", numbers(700), partition=3)
-    until(lambda: "3" in checkpointed(place, "burst"))
-    until(agrees)
-    until(lambda: backlog_by_the_broker(broker, "burst", checkpointed(place, "burst")) == 0)
-    until(lambda: view(agent, "burst")["backlog_rows"] == 0)
-    until(lambda: sum(rows_of(query)) == sent + 500 + 700)
+    until(lambda: "3" in checkpointed(place, "burst"), "the new partition in a commit")
+    until(agrees, "the broker's backlog")
+    until(
+        lambda: backlog_by_the_broker(broker, "burst", checkpointed(place, "burst")) == 0,
+        "the last row's commit",
+    )
+    until(lambda: view(agent, "burst")["backlog_rows"] == 0, "a backlog of nothing")
+    until(lambda: sum(rows_of(query)) == sent + 500 + 700, "every row")
     assert str(query.runId) == run_id
 
 
@@ -184,9 +183,9 @@ def test_a_configured_minimum_stays_beside_the_granted_maximum(
     assert "2000" in limit
     assert str(CONFIGURED) not in limit
     assert query.isActive
-    until(lambda: sum(rows_of(query)) == sent)
+    until(lambda: sum(rows_of(query)) == sent, "every row")
     broker.produce("composite", numbers(10))  # below the minimum: the delay lets them through
-    until(lambda: sum(rows_of(query)) == sent + 10)
+    until(lambda: sum(rows_of(query)) == sent + 10, "the last few rows")
 
 
 def test_gaps_of_transactions_are_no_backlog(
@@ -210,8 +209,8 @@ def test_gaps_of_transactions_are_no_backlog(
             producer.produce("gaps", str(number))
         producer.flush(20)
         (producer.abort_transaction if turn % 4 == 3 else producer.commit_transaction)(20)
-    until(lambda: sum(rows_of(query)) == 150)
-    until(lambda: view(agent, "gaps").get("backlog_rows") == 0)
+    until(lambda: sum(rows_of(query)) == 150, "every committed row")
+    until(lambda: view(agent, "gaps").get("backlog_rows") == 0, "a backlog of nothing")
     assert broker.end_offsets("gaps") == {0: 240}  # 200 rows, 50 of them aborted, 40 markers
     assert view(agent, "gaps")["lag_state"] == "OK"
 
@@ -229,7 +228,7 @@ def test_a_broker_that_dies_and_comes_back_under_load(
         name="lasting",
         checkpoint=str(place),
     )
-    until(lambda: len(rows_of(query)) >= 2)
+    until(lambda: len(rows_of(query)) >= 2, "two batches")
     own_broker.kill()
 
     # Nobody can add a row now: what is left is what the newest commit left of those there were.
@@ -238,19 +237,19 @@ def test_a_broker_that_dies_and_comes_back_under_load(
         (source,) = view(agent, "lasting")["sources"]
         return bool(source["backlog"] == 2000 - committed)
 
-    until(agrees)
+    until(agrees, "what the newest commit left")
     for _ in range(4):
         time.sleep(1.0)
         assert view(agent, "lasting")["state"] not in {"silent", "terminated"}
-    until(agrees)
+    until(agrees, "what the newest commit left")
     own_broker.start()
     own_broker.produce("lasting", numbers(1000))
-    until(lambda: sum(rows_of(query)) == 3000)
-    until(lambda: view(agent, "lasting").get("backlog_rows") == 0)
+    until(lambda: sum(rows_of(query)) == 3000, "every row")
+    until(lambda: view(agent, "lasting").get("backlog_rows") == 0, "a backlog of nothing")
     assert query.isActive
     assert query.exception() is None
     assert backlog_by_the_broker(own_broker, "lasting", checkpointed(place, "lasting")) == 0
-    seen = until(lambda: (v := view(agent, "lasting"))["totals"]["rows"] >= 3000 and v)
+    seen = until(lambda: (v := view(agent, "lasting"))["totals"]["rows"] >= 3000 and v, "all rows")
     assert seen["totals"]["rows"] == 3000
     assert seen["totals"]["batches"].get("replayed", 0) == 0
 
@@ -284,8 +283,8 @@ def test_a_join_of_two_topics_is_regulated_topic_by_topic(
     seen = view(agent, "both")
     assert [source["unit"] for source in seen["sources"]] == ["rows", "rows"]
     assert all(source["control"] == "live" for source in seen["sources"])
-    until(lambda: sum(rows_of(query)) == sent)
-    until(lambda: view(agent, "both")["backlog_rows"] == 0)
+    until(lambda: sum(rows_of(query)) == sent, "every row of both")
+    until(lambda: view(agent, "both")["backlog_rows"] == 0, "a backlog of nothing")
     times = sent // (2 * CONFIGURED)
     assert sum(joined) == 2 * times**2
     assert query.isActive
@@ -316,16 +315,16 @@ def test_retention_that_overtakes_a_reader_is_told(
         options = {"maxOffsetsPerTrigger": 100, "failOnDataLoss": "false"}
         frame = reading(spark, broker, "overtaken", **options)
         query = start(frame, batch=batch, name="overtaken")
-        until(lambda: view(agent, "overtaken").get("running_batch_id") == 1)
+        until(lambda: view(agent, "overtaken").get("running_batch_id") == 1, "the second batch")
         broker.delete_rows_before("overtaken", {0: 500})
         # Only batch 0 is known to be read; batch 1 has its rows in hand.
-        until(lambda: metric(agent, "retention_lost_rows", "overtaken") == 400)
+        until(lambda: metric(agent, "retention_lost_rows", "overtaken") == 400, "the lost rows")
         assert metric(agent, "retention_loss_seconds", "overtaken") == 0
-        until(lambda: metric(agent, "backlog_rows", "overtaken") == 500)
+        until(lambda: metric(agent, "backlog_rows", "overtaken") == 500, "the backlog left")
         go_on.set()
-        until(lambda: any(p["batchId"] == 1 for p in query.recentProgress))
+        until(lambda: any(p["batchId"] == 1 for p in query.recentProgress), "the batch's end")
         # It reads on, past the gap, as fast as it can: how far it is when looked at is chance.
-        until(lambda: (metric(agent, "retention_lost_rows", "overtaken") or 0) < 400)
+        until(lambda: (metric(agent, "retention_lost_rows", "overtaken") or 0) < 400, "fewer lost")
         assert query.isActive
         assert query.exception() is None
 
@@ -339,11 +338,14 @@ def test_a_topic_deleted_while_it_is_read(
     with asking(tmp_path, broker) as agent:
         attached(agent.address)
         query = start(reading(spark, broker, "deleted", maxOffsetsPerTrigger=100), name="deleted")
-        until(lambda: sum(rows_of(query)) == 300)
-        until(lambda: metric(agent, "backlog_rows", "deleted") == 0)
+        until(lambda: sum(rows_of(query)) == 300, "every row")
+        until(lambda: metric(agent, "backlog_rows", "deleted") == 0, "a backlog of nothing")
         broker.delete_topic("deleted")
-        until(lambda: not query.isActive)
-        ended = until(lambda: (v := view(agent, "deleted"))["state"] == "terminated" and v)
+        until(lambda: not query.isActive, "the query's end")
+        ended = until(
+            lambda: (v := view(agent, "deleted"))["state"] == "terminated" and v,
+            "the word of the query's end",
+        )
         assert ended["failure"]["cause"] == "source_data_loss", ended["failure"]
         assert agent.http.get("/readyz").status_code == 200
 

@@ -132,10 +132,10 @@ def test_everything_once(
         return any(0 < limit < arrivals.configured for limit in limits(query))
 
     # The limit moves while the query runs, and batches follow.
-    until(lowered, 240)
+    until(lowered, "a lower limit")
     (limit,) = limits(query)
     arrivals.add()
-    until(lambda: rows_of(query)[-1] < 0.9 * CONFIGURED_ROWS)
+    until(lambda: rows_of(query)[-1] < 0.9 * CONFIGURED_ROWS, "a smaller batch")
     assert str(query.runId) == run_id
     result["live_limit"] = True
     result["limit"] = {"configured": arrivals.configured, "granted": limit}
@@ -143,8 +143,14 @@ def test_everything_once(
     # A batch that hangs is seen growing older; what waits behind it is told meanwhile.
     hang.clear()
     arrivals.add()
-    first = until(lambda: (v := view(agent, "matrix")).get("running_batch_id") is not None and v)
-    until(lambda: older(view(agent, "matrix"), first["running_batch_id"]))
+    first = until(
+        lambda: (v := view(agent, "matrix")).get("running_batch_id") is not None and v,
+        "the hung batch",
+    )
+    until(
+        lambda: older(view(agent, "matrix"), first["running_batch_id"]),
+        "the hung batch's age to grow",
+    )
     result["heartbeats"] = True
     hang.set()
 
@@ -153,10 +159,10 @@ def test_everything_once(
         (source,) = view(agent, "matrix")["sources"]
         return source["backlog"] == expected and (expected > 0 or arrivals.add() is not None)
 
-    until(exact)
+    until(exact, "the exact backlog")
     result["backlog"] = True
     query.stop()
-    until(lambda: view(agent, "matrix").get("state") == "terminated")
+    until(lambda: view(agent, "matrix").get("state") == "terminated", "the word of the query's end")
     result["events"] = True
 
     # With nothing configured: all that came while it stood still does not come at once.
@@ -175,12 +181,12 @@ def test_everything_once(
 
     again = restarted()
     # The first may be the one that the stop broke off, planned as it was: look beyond it.
-    until(lambda: len(rows_of(again)) >= 2 or not again.isActive)
+    until(lambda: len(rows_of(again)) >= 2 or not again.isActive, "two batches or the query's end")
     if died_of_its_metrics(again):
         result["note"] = "Spark's Kafka source fails when it replays a batch, with or without Weir"
-        until(lambda: view(agent, "matrix")["failure"] is not None)
+        until(lambda: view(agent, "matrix")["failure"] is not None, "the word of the failure")
         again = restarted()
-        until(lambda: len(rows_of(again)) >= 2)
+        until(lambda: len(rows_of(again)) >= 2, "two batches")
     assert max(rows_of(again)) < 0.75 * waiting_rows, (rows_of(again), waiting_rows)
     result["first_batch"] = True
     made.detach()
