@@ -9,6 +9,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any, Final
 
+from tests.waiting import until
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -60,15 +62,14 @@ def filled(broker: Broker, rows: int = 500) -> None:
     broker.produce(TOPIC, (f"row {number}" for number in range(rows)))
 
 
-def committed(query: Any, batches: int = 1) -> None:
-    """Waits until so many batches with rows were committed. Raises TimeoutError."""
-    end = time.monotonic() + WAIT_SECONDS
-    while time.monotonic() < end and query.isActive:
-        if sum(progress["numInputRows"] > 0 for progress in query.recentProgress) >= batches:
-            return
-        time.sleep(0.1)
-    if query.isActive:
-        raise TimeoutError("no batch with rows")
+def committed(query: Any) -> None:
+    """Waits until a batch with rows was committed, or the query has ended."""
+    until(
+        lambda: not query.isActive or any(p["numInputRows"] for p in query.recentProgress),
+        "a batch with rows",
+        seconds=WAIT_SECONDS,
+        every=0.1,
+    )
 
 
 def kafka_offsets_lost(spark: Any, work: Path, broker: Broker) -> Any:

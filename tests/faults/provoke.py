@@ -27,13 +27,12 @@ from typing import Any, Final
 
 import psutil
 
-from tests.faults.kafka_faults import KAFKA_FAULTS
+from tests.faults.kafka_faults import KAFKA_FAULTS, committed
 from tests.kafka.broker import Broker, connector
 
 FIXTURES: Final = Path(__file__).resolve().parent / "fixtures"
 ROOT: Final = Path(__file__).resolve().parents[2]
 LONGEST: Final = 16 * 1024
-WAIT_SECONDS: Final = 90.0
 #: Where the child finds the broker: its port and process.
 BROKER: Final = "WEIR_FAULT_BROKER"
 
@@ -70,16 +69,6 @@ def start(stream: Any, work: Path, **options: str) -> Any:
     for key, value in options.items():
         writer = writer.option(key, value)
     return writer.start()
-
-
-def first_batch(query: Any) -> None:
-    end = time.monotonic() + WAIT_SECONDS
-    while time.monotonic() < end and query.isActive:
-        if any(progress["numInputRows"] for progress in query.recentProgress):
-            return
-        time.sleep(0.1)
-    if query.isActive:
-        raise TimeoutError("no batch with rows")
 
 
 def grouped(stream: Any) -> Any:
@@ -200,7 +189,7 @@ def disk_full_under_checkpoint(spark: Any, work: Path) -> Any:
         .option("checkpointLocation", str(disk / "ck"))
         .start()
     )
-    first_batch(query)
+    committed(query)
     fill(disk)
     return query
 
@@ -208,7 +197,7 @@ def disk_full_under_checkpoint(spark: Any, work: Path) -> Any:
 def disk_full_for_offsets(spark: Any, work: Path) -> Any:
     disk = work / "disk"
     query = start(rate(spark), disk)
-    first_batch(query)
+    committed(query)
     fill(disk)
     return query
 
@@ -225,7 +214,7 @@ def _state_job(spark: Any, work: Path, stream: Any = None) -> Any:
 
 def state_file_deleted(spark: Any, work: Path) -> Any:
     query = _state_job(spark, work)
-    first_batch(query)
+    committed(query)
     time.sleep(2)
     query.stop()
     for path in (work / "ck" / "state").rglob("*"):
@@ -243,7 +232,7 @@ def state_schema_changed(spark: Any, work: Path) -> Any:
     from pyspark.sql import functions as f
 
     query = _state_job(spark, work)
-    first_batch(query)
+    committed(query)
     query.stop()
     other = rate(spark).groupBy(f.col("value").cast("string").alias("key")).agg(f.avg("value"))
     return _state_job(spark, work, other)
@@ -252,7 +241,7 @@ def state_schema_changed(spark: Any, work: Path) -> Any:
 def two_queries_one_checkpoint(spark: Any, work: Path) -> Any:
     first = rate(spark).writeStream.format("noop").option("checkpointLocation", str(work / "ck"))
     query = first.start()
-    first_batch(query)
+    committed(query)
     other = spark.newSession()
     other.conf.set("spark.sql.streaming.stopActiveRunOnRestart", "false")
     return start(rate(other), work)
@@ -260,7 +249,7 @@ def two_queries_one_checkpoint(spark: Any, work: Path) -> Any:
 
 def two_applications_one_checkpoint(spark: Any, work: Path) -> Any:
     query = start(rate(spark), work)
-    first_batch(query)
+    committed(query)
     offsets = work / "ck" / "offsets"
     # Another application cannot be seen but by what it writes: it plans batches ahead of us.
     newest = max(int(path.name) for path in offsets.iterdir() if path.name.isdigit())
@@ -434,7 +423,7 @@ def checkpoint_not_writable(spark: Any, work: Path) -> Any:
 
 def offset_log_corrupt(spark: Any, work: Path) -> Any:
     query = start(rate(spark), work)
-    first_batch(query)
+    committed(query)
     query.stop()
     for path in (work / "ck" / "offsets").iterdir():
         path.unlink()
@@ -446,7 +435,7 @@ def offset_log_corrupt(spark: Any, work: Path) -> Any:
 
 def commit_log_gone(spark: Any, work: Path) -> Any:
     query = start(rate(spark), work)
-    first_batch(query)
+    committed(query)
     shutil.rmtree(work / "ck")
     (work / "ck").write_text("")
     return query
