@@ -5,7 +5,8 @@ where the batches show one (congestion): a Bayesian linear regression on relativ
 noise is multiplicative, that forgets slowly. From there the loop is run ahead: what arrives during
 a batch is what the next one reads, as far as a limit lets it. The gain is ``G = lambda dB/dn``. The
 alarm is raised when the path so found, with the model's doubt taken off, meets the deadline within
-a few batches, and batches have grown from where they were. A batch that runs and is older already
+a few batches, batches have grown from where they were, and what may explain their growth
+(``explanations``) finds that credible. A batch that runs and is older already
 than the last one was long is looked at as if it ended now: that tells a batch earlier.
 
 Arrivals that have just risen may fall again: they are believed for a few times as long as they have
@@ -19,15 +20,19 @@ restart and no time-out.
 from __future__ import annotations
 
 import math
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from agent.core.explanations import explain, weights
 from agent.core.figures import figure
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
+
+    from agent.core.explanations import Explanation
 
 #: Batches kept, and the least that the cost is learned from.
 MOST_BATCHES: Final = 32
@@ -62,6 +67,13 @@ NEWEST: Final = 3
 FEWEST_RESIDUALS: Final = 5
 #: The deviation over the median of absolute residuals, of few: 1.48 of many.
 DEVIATION_OF_MEDIAN: Final = 1.6
+#: How likely the explanations of the growth must find it that the deadline is passed, and how far
+#: off on the log scale what they foresee may be, beyond so much of their own doubt.
+CREDIBLE: Final = 0.07
+OFF: Final = 0.2
+OFF_DOUBT: Final = 0.35
+#: The logistic curve that is nearest to the normal distribution's (Bowling and others 2009).
+LOGISTIC: Final = 1.702
 #: How far ahead the loop is run, in batches.
 HORIZON: Final = 8
 #: Arrivals are averaged over so many intervals. They count as the same as now from this share on,
@@ -329,16 +341,52 @@ def _foresees(
     most = max([batch.rows for batch in batches]) * _reach(noise)
     for model in (line(cost, doubt), square(cost, most, doubt)):
         dearer = factor * math.exp(_surprise(batches[-1], model, noise))
-        path = ahead(batches[-1], model, arrival, around, deadline_seconds=deadline, factor=dearer)
-        needed = max(LASTED * sum(path[:-1]), UNSEEN * unseen_seconds)
-        if path[-1] <= deadline or _lasted(rates, arrival) < needed:
+        path = ahead(
+            batches[-1], partial(_dearer, model, dearer), arrival, around, deadline_seconds=deadline
+        )
+        until = sum([seconds for seconds, _ in path[:-1]])
+        needed = max(LASTED * until, UNSEEN * unseen_seconds)
+        if path[-1][0] <= deadline or _lasted(rates, arrival) < needed:
             continue
-        state.growth = path[0] / batches[-1].seconds
-        state.eta_batches, state.eta_seconds = len(path), sum(path[:-1]) + deadline
+        if not _credible(batches, arrival, around, deadline_seconds=deadline):
+            return False
+        state.growth = path[0][0] / batches[-1].seconds
+        state.eta_batches, state.eta_seconds = len(path), until + deadline
         gained = arrival * _slope(model, batches[-1].rows)
         state.evidence = _evidence(batches, len(path), deadline, arrival, gained)
         return True
     return False
+
+
+def _dearer(model: Model, factor: float, rows: float, _number: int) -> float:
+    return model.batch_seconds(rows, factor)
+
+
+def _credible(
+    batches: Sequence[Batch], arrival: float, around: Surroundings, *, deadline_seconds: float
+) -> bool:
+    """Whether what may explain the growth, all weighed, passes the deadline as well.
+
+    Asked only where the regression foresees it: it learns over many batches and cannot tell a fixed
+    cost that rises, and then stays, from rows that get dearer.
+    """
+    explanations = explain(batches, max(around.sigma, LEAST_SIGMA))
+    most = EDGE * max([batch.rows for batch in batches])
+    likely = 0.0
+    for one, weight in zip(explanations, weights(explanations), strict=True):
+        cost = partial(_explained, one, most)
+        path = ahead(batches[-1], cost, arrival, around, deadline_seconds=deadline_seconds)
+        seconds, rows = max(path)
+        doubt = OFF_DOUBT * one.doubt(rows, seconds)
+        away = math.log(seconds / deadline_seconds) / math.hypot(OFF, doubt)
+        likely += weight / (1.0 + math.exp(min(-LOGISTIC * away, 30.0)))
+    return likely >= CREDIBLE
+
+
+def _explained(
+    explanation: Explanation, most_rows: float, rows: float, ahead_batches: int
+) -> float:
+    return explanation.batch_seconds(rows, most_rows, ahead_batches)
 
 
 def _own_noise(batches: Sequence[Batch], cost: Cost, sigma: float) -> float:
@@ -424,25 +472,24 @@ def _learn(state: Spiral, sigma: float) -> bool:
 
 def ahead(
     last: Batch,
-    model: Model,
+    cost: Callable[[float, int], float],
     arrival: float,
     around: Surroundings,
     *,
     deadline_seconds: float,
-    factor: float = 1.0,
-) -> list[float]:
-    """Expected seconds of the next batches, up to the first beyond the deadline.
+) -> list[tuple[float, float]]:
+    """Expected (seconds, rows) of the next batches, up to the first beyond the deadline.
 
-    ``arrival`` in rows per second; ``factor`` makes each batch so much cheaper than it looks.
+    ``arrival`` in rows per second; ``cost``: the seconds of so many rows, so many batches ahead.
     """
     left, seconds = last.backlog_rows or 0.0, last.seconds
-    path: list[float] = []
-    for _ in range(HORIZON):
+    path: list[tuple[float, float]] = []
+    for number in range(1, HORIZON + 1):
         there = left + arrival * max(seconds, around.trigger_seconds)
         rows = there if around.limit_rows is None else min(there, around.limit_rows)
         left = there - rows
-        seconds = model.batch_seconds(rows, factor)
-        path.append(seconds)
+        seconds = cost(rows, number)
+        path.append((seconds, rows))
         if seconds > deadline_seconds:
             break
     return path

@@ -2,9 +2,11 @@
 
 ``python -m tests.benchmarks.spiral [--count 1000] [--seed N] [--show]`` runs each through the plant
 under a static limit (what a job without Weir has), with the live core watching, and prints how many
-spirals were alarmed, how many batches ahead, and how many look-alikes raised a false alarm. Beside
-them stand two oracles, which know the plant's true parameters and no noise to come: one the whole
-course of them, one that of the moment only. What not even the first foresees is no detector's miss.
+spirals were alarmed, how many batches ahead, and how many look-alikes raised a false alarm. Half as
+many again are the hardest look-alikes: the same growth as that of spirals, which levels off before
+the deadline. Beside them stand two oracles, which know the plant's true parameters and no noise to
+come: one the whole course of them, one that of the moment only. What not even the first foresees is
+no detector's miss.
 """
 
 from __future__ import annotations
@@ -35,6 +37,13 @@ LOOK_ALIKES = (
     "idle night",
     "noise",
 )
+#: What starts as a spiral does and levels off before the deadline.
+LEVELLING = (
+    "arrivals level off",
+    "throughput levels off",
+    "fixed cost levels off",
+    "congestion levels off",
+)
 #: A lead of three batches is asked for where growth takes that long: where the first time-out comes
 #: so many batches after the last one that took about as long as usual, the three ahead and two in
 #: which to see it.
@@ -45,8 +54,11 @@ CALM_BATCHES = 20
 UNLIMITED = 10**9
 #: A look-alike holds under so many other noises; a case is drawn again until its label holds.
 OTHER_SEEDS = 2
+LEVELLING_SEEDS = 5
 OTHER_NOISE = 7_919
 MOST_DRAWS = 200
+#: Of the deadline: where no batch took so long, an alarm was plainly false.
+FAR = 0.5
 #: How far ahead an oracle looks, in batches: as far as the detector.
 ORACLE_BATCHES = HORIZON
 
@@ -136,9 +148,9 @@ def make(kind: str, seed: int) -> Case:
 def _label_holds(case: Case) -> bool:
     if case.spiral:
         return _first_timeout(case, case.seed) is not None
+    others = LEVELLING_SEEDS if case.kind in LEVELLING else OTHER_SEEDS
     return all(
-        _first_timeout(case, case.seed + OTHER_NOISE * other) is None
-        for other in range(1 + OTHER_SEEDS)
+        _first_timeout(case, case.seed + OTHER_NOISE * other) is None for other in range(1 + others)
     )
 
 
@@ -259,6 +271,24 @@ def _draw(kind: str, seed: int, rng: random.Random) -> Case:
         arrivals = blocks((0.0, base), (calm, 0.0), (calm + night, base * rng.uniform(0.5, 1.2)))
         duration = calm + night + 1200.0
         jitter_sigma = 0.0
+    elif kind == "arrivals level off":
+        rise = 0.0 if sudden else rng.uniform(60.0, 1200.0)
+        arrivals = ramp(base, rng.uniform(load, 0.92) * throughput, calm, rise)
+    elif kind == "throughput levels off":
+        fall = 0.0 if sudden else rng.uniform(60.0, 1200.0)
+        mu = ramp(throughput, load / rng.uniform(load, 0.92) * throughput, calm, fall)
+    elif kind == "fixed cost levels off":
+        goal = max(deadline * (1 - load) * rng.uniform(0.1, 0.75), fixed)
+        cost = ramp(fixed, goal, calm, 0.0 if sudden else rng.uniform(300.0, 2400.0))
+    elif kind == "congestion levels off":
+        load = rng.uniform(0.3, 0.5)
+        base = load * throughput
+        congestion = base * steady * rng.uniform(2.0, 8.0)
+        held = rng.random() < 0.5  # by a limit, which most rises meet; else the rise is small
+        if held:
+            limit = round(base * steady * rng.uniform(1.5, 4.0))
+        more = rng.uniform(1.5, 3.0) if held else rng.uniform(1.1, 2.0)
+        arrivals = ramp(base, base * more, calm, rng.uniform(0.0, 1500.0))
     else:  # noise
         sigma = 0.5
         load = rng.uniform(0.2, 0.6)
@@ -468,11 +498,14 @@ def run_with_restarts(case: Case, noise: plant.Noise, ear: Any, live: _Stoppable
 
 
 def cases(count: int, seed: int) -> list[Case]:
-    """So many cases, half of them spirals, the kinds in turn."""
+    """So many cases, half of them spirals, the kinds in turn; and half as many that level off."""
     made = []
     for index in range(count):
         kinds = SPIRALS if index % 2 == 0 else LOOK_ALIKES
         made.append(make(kinds[(index // 2) % len(kinds)], seed * 1_000_003 + index))
+    for index in range(count // 2):
+        kind = LEVELLING[index % len(LEVELLING)]
+        made.append(make(kind, seed * 1_000_003 + count + index))
     return made
 
 
@@ -483,10 +516,10 @@ def report(outcomes: list[Outcome], *, show: bool) -> bool:
         by_kind[outcome.case.kind].append(outcome)
     good = True
     print(
-        f"{'kind':18} {'cases':>6} {'timed out':>10} {'alarmed':>8} {'lead asked':>11} "
+        f"{'kind':21} {'cases':>6} {'timed out':>10} {'alarmed':>8} {'lead asked':>11} "
         f"{'led by 3':>9} {'median lead':>12}"
     )
-    for kind in (*SPIRALS, *LOOK_ALIKES):
+    for kind in (*SPIRALS, *LOOK_ALIKES, *LEVELLING):
         found = by_kind[kind]
         if not found:
             continue
@@ -498,7 +531,7 @@ def report(outcomes: list[Outcome], *, show: bool) -> bool:
             leads = sorted(o.lead for o in asked if o.lead is not None)
             middle = leads[len(leads) // 2] if leads else "-"
             print(
-                f"{kind:18} {len(found):6} {len(timed):10} "
+                f"{kind:21} {len(found):6} {len(timed):10} "
                 f"{sum(o.alarm is not None for o in timed):8} {len(asked):11} "
                 f"{len(led):9} {middle!s:>12}"
             )
@@ -507,7 +540,7 @@ def report(outcomes: list[Outcome], *, show: bool) -> bool:
             # One that was timed out by sheer noise is no look-alike.
             bad = [o for o in alarmed if o.timeout is None]
             print(
-                f"{kind:18} {len(found):6} {len(timed):10} {len(bad):8} "
+                f"{kind:21} {len(found):6} {len(timed):10} {len(bad):8} "
                 f"{'-':>11} {'-':>9} {'-':>12}"
             )
         good = good and not bad
@@ -523,7 +556,7 @@ def report(outcomes: list[Outcome], *, show: bool) -> bool:
     spirals = [o for o in outcomes if o.case.spiral and o.timeout is not None]
     asked = [o for o in spirals if o.needs_lead]
     led = [o for o in asked if (o.lead or 0) >= LEAD]
-    quiet = [o for o in outcomes if not o.case.spiral and o.timeout is None]
+    quiet = [o for o in outcomes if o.case.kind in LOOK_ALIKES and o.timeout is None]
     false = [o for o in quiet if o.alarm is not None]
     print(
         f"spirals: {len(spirals)} timed out, {sum(o.alarm is not None for o in spirals)} alarmed; "
@@ -539,7 +572,18 @@ def report(outcomes: list[Outcome], *, show: bool) -> bool:
             f"{len(asked)}; of them {sum((o.lead or 0) >= LEAD for o in could)} were led"
         )
     print(f"look-alikes: {len(false)} false alarms in {len(quiet)}")
+    levelled = [o for o in outcomes if o.case.kind in LEVELLING and o.timeout is None]
+    far = [o for o in levelled if o.worst_seconds < FAR * _deadline(o.case)]
+    print(
+        f"growth that levels off: {sum(o.alarm is not None for o in levelled)} alarms in "
+        f"{len(levelled)}; {sum(o.alarm is not None for o in far)} in the {len(far)} whose longest "
+        f"batch took less than {FAR:g} of the deadline"
+    )
     return good
+
+
+def _deadline(case: Case) -> float:
+    return case.scenario.batch_timeout_seconds or math.inf
 
 
 def _of_oracles(outcome: Outcome) -> str:

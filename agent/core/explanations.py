@@ -1,0 +1,198 @@
+"""Explanations: what makes batches longer, weighed against each other.
+
+Batches that grow do so for one of three reasons, which end differently. A fixed cost that rises is
+paid once a batch, and the batches settle where it does. Rows that get dearer, and batches that get
+dearer by their size (congestion), feed back: more seconds, more rows, more seconds. One regression
+over all batches cannot tell them apart, as a batch reads what came during the last one: its rows
+follow its seconds, and a line through both says that all of it is rows, whatever the reason.
+
+So each is followed by itself, by a Kalman filter (Kalman 1960) that lets its own part drift and
+holds the others: the fixed cost or the cost of a row with a velocity that dies away (the damped
+local linear trend of Gardner and McKenzie 1985), congestion as a constant. How well each foretold
+the batches weighs them against each other, the newer ones more (Raftery, Karny and Ettler 2010).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Final, Literal
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from agent.core.spiral import Batch
+
+Kind = Literal["fixed", "row", "size"]
+#: How often each is the reason, as far as one knows beforehand.
+PRIOR: Final[dict[Kind, float]] = {"fixed": 0.5, "row": 0.35, "size": 0.15}
+#: What is believed before the first batch, in usual batches: fixed part, part by rows, and the
+#: third, which is congestion or the velocity of what drifts; means and deviations.
+PARTS: Final = ((0.3, 0.25), (0.65, 0.35))
+CONGESTION: Final = (0.05, 0.2)
+VELOCITY: Final = (0.0, 0.02)
+#: The oldest batches kept, whose medians are the units of rows and seconds.
+USUAL_BATCHES: Final = 12
+#: By how much a part drifts from batch to batch, as a share of the batch: the part in question, its
+#: velocity, the part that is held; and all parts where size is the reason.
+DRIFT: Final = 0.01
+DRIFT_VELOCITY: Final = 0.01
+DRIFT_HELD: Final = 0.012
+#: What is left of a velocity after a batch.
+DAMPING: Final = 0.9
+#: A batch off by more than so many deviations shows a step rather than drift; which share of what
+#: it is off by the step may be; and how unlikely a step is, on the log scale.
+STEP_SIGMAS: Final = 3.0
+STEP_SHARE: Final = 0.4
+STEP_PENALTY: Final = 3.0
+#: A batch so many times larger or smaller than usual tells nothing of the usual ones.
+COMPARABLE: Final = 50.0
+#: What the evidence of a batch is worth after another one.
+FADING: Final = 0.93
+#: No noise is taken to be larger.
+MOST_SIGMA: Final = 0.6
+
+
+class Explanation(msgspec.Struct):
+    """One reason, and what batches cost if it is the right one.
+
+    In units of ``rows`` and ``seconds``, a usual batch: ``state`` holds the fixed part, the part by
+    rows, and the third (congestion by rows squared, or the velocity a batch); ``covariance`` is the
+    upper triangle of theirs.
+    """
+
+    kind: Kind
+    rows: float
+    seconds: float
+    state: tuple[float, float, float]
+    covariance: tuple[float, float, float, float, float, float]
+    log_weight: float
+
+    def learn(self, batch: Batch, sigma: float) -> None:
+        """Takes in the next batch; ``sigma`` is the noise of its time."""
+        x, y = batch.rows / self.rows, batch.seconds / self.seconds
+        if not 1.0 / COMPARABLE < x < COMPARABLE:
+            return
+        self._drift(x, y)
+        one, two, three = self.state
+        a, b, c, d, e, f = self.covariance
+        square = x * x if self.kind == "size" else 0.0
+        expected = one + two * x + three * square
+        off = y - expected
+        scale = _near(expected, y)
+        noise = (sigma * scale) ** 2
+        variance = a + x * (2.0 * b + d * x) + square * (2.0 * (c + e * x) + f * square)
+        variance = max(variance, 0.0) + noise  # sums of very unlike sizes may cancel below zero
+        penalty = 0.0
+        if self.kind != "size" and abs(off) > STEP_SIGMAS * math.sqrt(variance):
+            step = (STEP_SHARE * off) ** 2
+            if self.kind == "fixed":
+                a += step
+            else:
+                d += step / x**2
+            variance += step
+            penalty = STEP_PENALTY
+        seen_one = a + b * x + c * square
+        seen_two = b + d * x + e * square
+        seen_three = c + e * x + f * square
+        gain_one, gain_two, gain_three = (
+            seen_one / variance,
+            seen_two / variance,
+            seen_three / variance,
+        )
+        self.state = (one + gain_one * off, two + gain_two * off, three + gain_three * off)
+        self.covariance = (
+            a - gain_one * seen_one,
+            b - gain_one * seen_two,
+            c - gain_one * seen_three,
+            d - gain_two * seen_two,
+            e - gain_two * seen_three,
+            f - gain_three * seen_three,
+        )
+        # Of the relative error, so that a long batch weighs as much as a short one.
+        told = -(off * off / variance + math.log(variance / (scale * scale))) / 2.0
+        self.log_weight = FADING * self.log_weight + told - penalty
+
+    def _drift(self, x: float, y: float) -> None:
+        """One batch on: what drifts has moved by its velocity, and everything is less sure."""
+        one, two, three = self.state
+        a, b, c, d, e, f = self.covariance
+        if self.kind == "size":
+            unsure = (DRIFT * _near(one + two * x + three * x * x, y)) ** 2
+            self.covariance = (a + unsure, b, c, d + unsure / x**2, e, f + unsure / x**4)
+            return
+        scale = _near(one + two * x, y)
+        own, held = (DRIFT * scale) ** 2, (DRIFT_HELD * scale) ** 2
+        faster = (DRIFT_VELOCITY * scale) ** 2
+        if self.kind == "fixed":
+            one += three
+            a, b, c = a + 2.0 * c + f + own, b + e, c + f
+            d += held / x**2
+        else:
+            two += three
+            d, b, e = d + 2.0 * e + f + own / x**2, b + c, e + f
+            a += held
+            faster /= x**2
+        f = f * DAMPING * DAMPING + faster
+        self.state = (one, two, DAMPING * three)
+        self.covariance = (a, b, DAMPING * c, d, DAMPING * e, f)
+
+    def batch_seconds(self, rows: float, most_rows: float, ahead: int) -> float:
+        """Expected seconds of so many rows, in the ``ahead``-th batch after the last (from 1).
+
+        Congestion is believed up to ``most_rows``; beyond, the cost goes on as straight as there.
+        """
+        one, two, three = self.state
+        x = rows / self.rows
+        velocities = (1.0 - DAMPING**ahead) / (1.0 - DAMPING)
+        if self.kind == "size":
+            near, three = min(x, most_rows / self.rows), max(three, 0.0)
+            value = one + two * x + three * near * (2.0 * x - near)
+        elif self.kind == "fixed":
+            value = one + velocities * max(three, 0.0) + two * x
+        else:
+            value = one + (two + velocities * max(three, 0.0)) * x
+        return self.seconds * max(value, 0.05)
+
+    def doubt(self, rows: float, seconds: float) -> float:
+        """Standard deviation of what it says of a batch of that size, over those seconds."""
+        x = rows / self.rows
+        square = x * x if self.kind == "size" else 0.0
+        a, b, c, d, e, f = self.covariance
+        variance = a + x * (2.0 * b + d * x) + square * (2.0 * (c + e * x) + f * square)
+        return math.sqrt(max(variance, 0.0)) * self.seconds / seconds
+
+
+def explain(batches: Sequence[Batch], sigma: float) -> list[Explanation]:
+    """The three, as far as so many batches (oldest first, at least one) tell them apart."""
+    usual = batches[:USUAL_BATCHES]
+    middle = len(usual) // 2
+    rows = sorted([batch.rows for batch in usual])[middle]
+    seconds = sorted([batch.seconds for batch in usual])[middle]
+    found = []
+    for kind in PRIOR:
+        third = CONGESTION if kind == "size" else VELOCITY
+        parts = (*PARTS, third)
+        one, two, three = (deviation**2 for _, deviation in parts)
+        state = (PARTS[0][0], PARTS[1][0], third[0])
+        found.append(Explanation(kind, rows, seconds, state, (one, 0.0, 0.0, two, 0.0, three), 0.0))
+    noise = min(sigma, MOST_SIGMA)
+    for one_of_three in found:
+        for batch in batches:
+            one_of_three.learn(batch, noise)
+        one_of_three.log_weight += math.log(PRIOR[one_of_three.kind])
+    return found
+
+
+def weights(explanations: Sequence[Explanation]) -> list[float]:
+    """How likely each is, summing to 1."""
+    top = max(one.log_weight for one in explanations)
+    found = [math.exp(one.log_weight - top) for one in explanations]
+    total = sum(found)
+    return [weight / total for weight in found]
+
+
+def _near(expected: float, seen: float) -> float:
+    """What a batch costs, for its noise: as expected, but no more than twice off."""
+    return max(min(max(expected, 0.5 * seen), 2.0 * seen), 0.05)

@@ -1,0 +1,111 @@
+"""What makes batches longer, told apart."""
+
+from __future__ import annotations
+
+import math
+from random import Random
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.core.explanations import Explanation, explain, weights
+from agent.core.spiral import Batch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def grown(
+    cost: Callable[[int, float], float], sigma: float, seed: int = 1, rise: float = 1.0
+) -> list[Batch]:
+    """32 batches that each read what came during the last one: 400 rows a second, later more."""
+    random, time, seconds, batches = Random(seed), 0.0, 2.5, []
+    for number in range(32):
+        rows = 400.0 * rise ** max(number - 12, 0) * seconds
+        seconds = cost(number, rows) * random.lognormvariate(-sigma * sigma / 2.0, sigma)
+        batches.append(Batch(time, seconds, rows, None, 0.0))
+        time += seconds
+    return batches
+
+
+def fixed_cost_rises(number: int, rows: float) -> float:
+    return 1.5 + 0.5 * max(number - 12, 0) + rows / 1000.0
+
+
+def rows_get_dearer(number: int, rows: float) -> float:
+    return 1.5 + rows / 1000.0 * 1.09 ** max(number - 12, 0)
+
+
+def congestion(_number: int, rows: float) -> float:
+    return 1.5 + rows / 1000.0 * (0.6 + rows / 2500.0)
+
+
+def likeliest(batches: list[Batch], sigma: float) -> Explanation:
+    found = explain(batches, sigma)
+    return max(zip(weights(found), found, strict=True), key=lambda pair: pair[0])[1]
+
+
+@pytest.mark.parametrize(
+    ("cost", "rise", "kind"),
+    [(fixed_cost_rises, 1.0, "fixed"), (rows_get_dearer, 1.0, "row"), (congestion, 1.02, "size")],
+)
+def test_the_reason_of_the_growth_is_told(
+    cost: Callable[[int, float], float], rise: float, kind: str
+) -> None:
+    kinds = [likeliest(grown(cost, 0.05, seed, rise), 0.05).kind for seed in range(20)]
+    assert sum(found == kind for found in kinds) >= 14, kinds
+
+
+def test_what_it_foresees_of_a_batch_is_what_the_plant_takes() -> None:
+    batches = grown(fixed_cost_rises, 0.05)
+    reason = likeliest(batches, 0.05)
+    rows = 1.3 * batches[-1].rows
+    foreseen = reason.batch_seconds(rows, batches[-1].rows, 1)
+    assert foreseen == pytest.approx(fixed_cost_rises(32, rows), rel=0.2)
+    assert 0.0 < reason.doubt(rows, foreseen) < 0.3
+
+
+def test_congestion_is_believed_up_to_a_size_and_goes_on_straight_beyond() -> None:
+    size = Explanation("size", 100.0, 2.0, (0.25, 0.5, 0.1), (0.0,) * 6, 0.0)
+    assert size.batch_seconds(200.0, 300.0, 1) == pytest.approx(2.0 * (0.25 + 1.0 + 0.4))
+    assert size.batch_seconds(200.0, 100.0, 1) == pytest.approx(2.0 * (0.25 + 1.0 + 0.3))
+
+
+def test_a_velocity_goes_on_and_dies_away_and_a_falling_one_does_not() -> None:
+    rising = Explanation("fixed", 100.0, 2.0, (1.0, 0.5, 0.25), (0.0,) * 6, 0.0)
+    assert rising.batch_seconds(100.0, 100.0, 3) == pytest.approx(2.0 * (1.0 + 0.25 * 2.71 + 0.5))
+    dearer = Explanation("row", 100.0, 2.0, (1.0, 0.5, 0.25), (0.0,) * 6, 0.0)
+    assert dearer.batch_seconds(200.0, 100.0, 1) == pytest.approx(2.0 * (1.0 + 2.0 * 0.75))
+    falling = Explanation("fixed", 100.0, 2.0, (1.0, 0.5, -0.25), (0.0,) * 6, 0.0)
+    assert falling.batch_seconds(100.0, 100.0, 3) == pytest.approx(3.0)
+
+
+@given(
+    st.lists(
+        st.tuples(st.floats(1.0, 1e12), st.floats(1e-3, 1e5)),
+        min_size=1,
+        max_size=33,
+    ),
+    st.floats(0.05, 3.0),
+)
+def test_whatever_the_batches_it_stays_finite(
+    seen: list[tuple[float, float]], sigma: float
+) -> None:
+    batches = [Batch(10.0 * k, seconds, rows, None, 0.0) for k, (rows, seconds) in enumerate(seen)]
+    found = explain(batches, sigma)
+    assert sum(weights(found)) == pytest.approx(1.0)
+    for one in found:
+        assert all(map(math.isfinite, (*one.state, *one.covariance)))
+        foreseen = one.batch_seconds(batches[-1].rows, batches[-1].rows, 8)
+        assert foreseen > 0.0
+        assert math.isfinite(one.doubt(batches[-1].rows, foreseen))
+
+
+@given(st.floats(1e-3, 1e3), st.floats(1e-2, 1e6), st.integers(0, 1000))
+def test_units_change_nothing(seconds: float, rows: float, seed: int) -> None:
+    """The weights are those of the same batches in other units."""
+    batches = grown(rows_get_dearer, 0.1, seed)
+    scaled = [Batch(b.time, b.seconds * seconds, b.rows * rows, None, 0.0) for b in batches]
+    assert weights(explain(scaled, 0.1)) == pytest.approx(weights(explain(batches, 0.1)), abs=1e-6)
