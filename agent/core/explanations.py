@@ -82,8 +82,7 @@ class Explanation(msgspec.Struct):
         off = y - expected
         scale = _near(expected, y)
         noise = (sigma * scale) ** 2
-        variance = a + x * (2.0 * b + d * x) + square * (2.0 * (c + e * x) + f * square)
-        variance = max(variance, 0.0) + noise  # sums of very unlike sizes may cancel below zero
+        variance = self._variance(x) + noise
         penalty = 0.0
         if self.kind != "size" and abs(off) > STEP_SIGMAS * math.sqrt(variance):
             step = (STEP_SHARE * off) ** 2
@@ -157,11 +156,13 @@ class Explanation(msgspec.Struct):
 
     def doubt(self, rows: float, seconds: float) -> float:
         """Standard deviation of what it says of a batch of that size, over those seconds."""
-        x = rows / self.rows
-        square = x * x if self.kind == "size" else 0.0
+        return math.sqrt(self._variance(rows / self.rows)) * self.seconds / seconds
+
+    def _variance(self, x: float) -> float:
         a, b, c, d, e, f = self.covariance
+        square = x * x if self.kind == "size" else 0.0
         variance = a + x * (2.0 * b + d * x) + square * (2.0 * (c + e * x) + f * square)
-        return math.sqrt(max(variance, 0.0)) * self.seconds / seconds
+        return max(variance, 0.0)  # sums of very unlike sizes may cancel below zero
 
 
 def explain(batches: Sequence[Batch], sigma: float) -> list[Explanation]:

@@ -72,6 +72,9 @@ DEVIATION_OF_MEDIAN: Final = 1.6
 CREDIBLE: Final = 0.07
 OFF: Final = 0.2
 OFF_DOUBT: Final = 0.35
+#: Of the intervals kept, the oldest, which tell what arrived before; what counts as a change.
+OLDEST_SHARE: Final = 3
+CHANGED: Final = 1.3
 #: The logistic curve that is nearest to the normal distribution's (Bowling and others 2009).
 LOGISTIC: Final = 1.702
 #: How far ahead the loop is run, in batches.
@@ -348,12 +351,14 @@ def _foresees(
         needed = max(LASTED * until, UNSEEN * unseen_seconds)
         if path[-1][0] <= deadline or _lasted(rates, arrival) < needed:
             continue
-        if not _credible(batches, arrival, around, deadline_seconds=deadline):
+        explanations = explain(batches, sigma)
+        if not _credible(explanations, batches, arrival, around, deadline_seconds=deadline):
             return False
         state.growth = path[0][0] / batches[-1].seconds
         state.eta_batches, state.eta_seconds = len(path), until + deadline
         gained = arrival * _slope(model, batches[-1].rows)
         state.evidence = _evidence(batches, len(path), deadline, arrival, gained)
+        state.evidence += _since(explanations, rates, arrival)
         return True
     return False
 
@@ -363,14 +368,18 @@ def _dearer(model: Model, factor: float, rows: float, _number: int) -> float:
 
 
 def _credible(
-    batches: Sequence[Batch], arrival: float, around: Surroundings, *, deadline_seconds: float
+    explanations: Sequence[Explanation],
+    batches: Sequence[Batch],
+    arrival: float,
+    around: Surroundings,
+    *,
+    deadline_seconds: float,
 ) -> bool:
     """Whether what may explain the growth, all weighed, passes the deadline as well.
 
     Asked only where the regression foresees it: it learns over many batches and cannot tell a fixed
     cost that rises, and then stays, from rows that get dearer.
     """
-    explanations = explain(batches, max(around.sigma, LEAST_SIGMA))
     most = EDGE * max([batch.rows for batch in batches])
     likely = 0.0
     for one, weight in zip(explanations, weights(explanations), strict=True):
@@ -432,6 +441,24 @@ def _evidence(
         f"passes the deadline of {figure(deadline)} s; {figure(arrival)} rows arrive per second, "
         f"and the gain is {gained:.2f}: {so}"
     )
+
+
+def _since(
+    explanations: Sequence[Explanation], rates: Sequence[tuple[float, float]], arrival: float
+) -> str:
+    """What has changed since the oldest batches kept: arrivals, the cost of the same rows, both."""
+    before = _mean(rates[: max(len(rates) // OLDEST_SHARE, 1)])
+    more = arrival / before if before > 0.0 else 1.0
+    dearer = math.fsum(
+        weight * one.batch_seconds(one.rows, one.rows, 0) / one.seconds
+        for one, weight in zip(explanations, weights(explanations), strict=True)
+    )
+    said = ""
+    if more >= CHANGED:
+        said += f"; {more:.1f} times as many rows arrive as before"
+    if dearer >= CHANGED:
+        said += f"; the same rows take {dearer:.1f} times as long as before"
+    return said
 
 
 def gain(state: Spiral) -> float | None:
@@ -533,9 +560,12 @@ def arrival_rates(batches: Sequence[Batch]) -> list[tuple[float, float]]:
 
 def _arrival(rates: Sequence[tuple[float, float]]) -> float:
     """Rows per second now: a burst that is over lowers it at once, a new one raises it slower."""
-    late = rates[-RATES:]
-    mean = sum(seconds * rate for seconds, rate in late) / sum(seconds for seconds, _ in late)
-    return min(rates[-1][1], mean)
+    return min(rates[-1][1], _mean(rates[-RATES:]))
+
+
+def _mean(rates: Sequence[tuple[float, float]]) -> float:
+    """Rows per second over all of so many intervals, at least one."""
+    return sum([seconds * rate for seconds, rate in rates]) / sum([seconds for seconds, _ in rates])
 
 
 def _lasted(rates: Sequence[tuple[float, float]], arrival: float) -> float:

@@ -78,6 +78,28 @@ def test_a_fixed_cost_that_rises_and_stays_is_no_spiral(goal: float, rise: int) 
     assert alarmed <= 1
 
 
+def driven(arrival: Callable[[int], float], throughput: Callable[[int], float]) -> str:
+    """The evidence of the alarm of a loop without noise, from batch 40 on changed."""
+    state, time, seconds = Spiral(), 0.0, 4.0
+    for number in range(200):
+        rows, start = arrival(number) * seconds, time
+        seconds = 2.0 + rows / throughput(number)
+        time = start + seconds
+        state.commit(Batch(start, seconds, rows, None, 0.0))
+        judge(state, Surroundings(300.0, 5.0, 0.0, None, 0.05))
+        if state.spiralling:
+            return state.evidence
+    raise AssertionError("no alarm")
+
+
+def test_the_evidence_says_what_has_changed() -> None:
+    more = driven(lambda n: 500.0 * 1.03 ** max(n - 40, 0), lambda _: 1000.0)
+    assert re.search(r"; [12]\.\d times as many rows arrive as before$", more), more
+    dearer = driven(lambda _: 500.0, lambda n: 1000.0 * 0.97 ** max(n - 40, 0))
+    assert re.search(r"; the same rows take [12]\.\d times as long as before$", dearer), dearer
+    assert "arrive as before" not in dearer
+
+
 def drawn(
     sigma: float, seed: int, throughput: Callable[[int], float]
 ) -> tuple[int | None, int | None]:
