@@ -1,8 +1,13 @@
-"""One Kafka broker for all tests that read or write one; a test that kills it starts its own."""
+"""One Kafka broker for all tests that read or write one; a test that kills it starts its own.
+
+And what every test takes for granted of the process it runs in.
+"""
 
 from __future__ import annotations
 
 import os
+import signal
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,6 +16,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tests.kafka.broker import Broker
+
+# A shell starts background jobs with SIGINT ignored, and every program that a test starts would
+# inherit that: no Ctrl-C would reach it.
+if (
+    signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    and threading.current_thread() is threading.main_thread()
+):
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
