@@ -82,23 +82,23 @@ class Explanation(msgspec.Struct):
         off = y - expected
         scale = _near(expected, y)
         noise = (sigma * scale) ** 2
-        variance = self._variance(x) + noise
+        spread = self._variance(x) + noise
         penalty = 0.0
-        if self.kind != "size" and abs(off) > STEP_SIGMAS * math.sqrt(variance):
+        if self.kind != "size" and abs(off) > STEP_SIGMAS * math.sqrt(spread):
             step = (STEP_SHARE * off) ** 2
             if self.kind == "fixed":
                 a += step
             else:
                 d += step / x**2
-            variance += step
+            spread += step
             penalty = STEP_PENALTY
         seen_one = a + b * x + c * square
         seen_two = b + d * x + e * square
         seen_three = c + e * x + f * square
         gain_one, gain_two, gain_three = (
-            seen_one / variance,
-            seen_two / variance,
-            seen_three / variance,
+            seen_one / spread,
+            seen_two / spread,
+            seen_three / spread,
         )
         self.state = (one + gain_one * off, two + gain_two * off, three + gain_three * off)
         self.covariance = (
@@ -110,7 +110,7 @@ class Explanation(msgspec.Struct):
             f - gain_three * seen_three,
         )
         # Of the relative error, so that a long batch weighs as much as a short one.
-        told = -(off * off / variance + math.log(variance / (scale * scale))) / 2.0
+        told = -(off * off / spread + math.log(spread / (scale * scale))) / 2.0
         self.log_weight = FADING * self.log_weight + told - penalty
 
     def _drift(self, x: float, y: float) -> None:
@@ -137,7 +137,7 @@ class Explanation(msgspec.Struct):
         self.state = (one, two, DAMPING * three)
         self.covariance = (a, b, DAMPING * c, d, DAMPING * e, f)
 
-    def batch_seconds(self, rows: float, most_rows: float, ahead: int) -> float:
+    def batch_seconds(self, rows: float, ahead: int, *, most_rows: float) -> float:
         """Expected seconds of so many rows, in the ``ahead``-th batch after the last (from 1).
 
         Congestion is believed up to ``most_rows``; beyond, the cost goes on as straight as there.
@@ -146,8 +146,7 @@ class Explanation(msgspec.Struct):
         x = rows / self.rows
         velocities = (1.0 - DAMPING**ahead) / (1.0 - DAMPING)
         if self.kind == "size":
-            near, three = min(x, most_rows / self.rows), max(three, 0.0)
-            value = one + two * x + three * near * (2.0 * x - near)
+            value = one + two * x + max(three, 0.0) * squared(x, most_rows / self.rows)
         elif self.kind == "fixed":
             value = one + velocities * max(three, 0.0) + two * x
         else:
@@ -159,10 +158,24 @@ class Explanation(msgspec.Struct):
         return math.sqrt(self._variance(rows / self.rows)) * self.seconds / seconds
 
     def _variance(self, x: float) -> float:
-        a, b, c, d, e, f = self.covariance
-        square = x * x if self.kind == "size" else 0.0
-        variance = a + x * (2.0 * b + d * x) + square * (2.0 * (c + e * x) + f * square)
-        return max(variance, 0.0)  # sums of very unlike sizes may cancel below zero
+        return variance(self.covariance, x, x * x if self.kind == "size" else 0.0)
+
+
+def variance(
+    covariance: tuple[float, float, float, float, float, float], x: float, square: float
+) -> float:
+    """That of a sum of three parts, the second times ``x``, the third times ``square``.
+
+    ``covariance``: the upper triangle of theirs. Sums of very unlike sizes may cancel below zero.
+    """
+    a, b, c, d, e, f = covariance
+    return max(a + x * (2.0 * b + d * x) + square * (2.0 * (c + e * x) + f * square), 0.0)
+
+
+def squared(x: float, edge: float) -> float:
+    """The square of ``x``; beyond the edge, its tangent there."""
+    near = min(x, edge)
+    return near * (2.0 * x - near)
 
 
 def explain(batches: Sequence[Batch], sigma: float) -> list[Explanation]:

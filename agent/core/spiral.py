@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from agent.core.explanations import explain, weights
+from agent.core.explanations import PARTS, explain, squared, variance, weights
 from agent.core.figures import figure
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ FEWEST_BATCHES: Final = 6
 #: What a batch weighs against the one after it, and what is believed of the cost of a batch of
 #: usual size before any was seen: fixed part, part by rows, congestion; mean and deviation.
 FORGETTING: Final = 0.99
-PRIOR: Final = ((0.3, 0.25), (0.65, 0.35), (0.05, 0.15))
+PRIOR: Final = (*PARTS, (0.05, 0.15))
 #: No noise is taken to be smaller.
 LEAST_SIGMA: Final = 0.05
 #: A usual size this many times off asks for learning anew, at the size that is usual now.
@@ -244,11 +244,8 @@ class Model(msgspec.Struct, frozen=True, gc=False):
         """Seconds of a batch of so many rows, less the doubt of it, times ``factor``."""
         x = rows / self.rows
         one, two, three = self.terms
-        c = self.covariance
-        variance = c[0] + x * (2.0 * c[1] + x * (2.0 * c[2] + c[3] + x * (2.0 * c[4] + x * c[5])))
-        near = min(x, self.edge)
-        value = one + near * (two + near * three) + (x - near) * (two + 2.0 * three * near)
-        value -= self.doubt * math.sqrt(max(variance, 0.0))
+        value = one + two * x + three * squared(x, self.edge)
+        value -= self.doubt * math.sqrt(variance(self.covariance, x, x * x))
         return factor * self.seconds * max(value, 0.05)
 
 
@@ -351,14 +348,15 @@ def _foresees(
         needed = max(LASTED * until, UNSEEN * unseen_seconds)
         if path[-1][0] <= deadline or _lasted(rates, arrival) < needed:
             continue
-        explanations = explain(batches, sigma)
-        if not _credible(explanations, batches, arrival, around, deadline_seconds=deadline):
+        found = explain(batches, sigma)
+        reasons = list(zip(weights(found), found, strict=True))
+        if not _credible(reasons, batches, arrival, around, deadline_seconds=deadline):
             return False
         state.growth = path[0][0] / batches[-1].seconds
         state.eta_batches, state.eta_seconds = len(path), until + deadline
         gained = arrival * _slope(model, batches[-1].rows)
         state.evidence = _evidence(batches, len(path), deadline, arrival, gained)
-        state.evidence += _since(explanations, rates, arrival)
+        state.evidence += _since(reasons, rates, arrival)
         return True
     return False
 
@@ -368,7 +366,7 @@ def _dearer(model: Model, factor: float, rows: float, _number: int) -> float:
 
 
 def _credible(
-    explanations: Sequence[Explanation],
+    reasons: Sequence[tuple[float, Explanation]],
     batches: Sequence[Batch],
     arrival: float,
     around: Surroundings,
@@ -377,25 +375,19 @@ def _credible(
 ) -> bool:
     """Whether what may explain the growth, all weighed, passes the deadline as well.
 
-    Asked only where the regression foresees it: it learns over many batches and cannot tell a fixed
-    cost that rises, and then stays, from rows that get dearer.
+    ``reasons``: (weight, explanation). Asked only where the regression foresees it: it learns over
+    many batches and cannot tell a fixed cost that rises, and then stays, from rows that get dearer.
     """
     most = EDGE * max([batch.rows for batch in batches])
     likely = 0.0
-    for one, weight in zip(explanations, weights(explanations), strict=True):
-        cost = partial(_explained, one, most)
+    for weight, one in reasons:
+        cost = partial(one.batch_seconds, most_rows=most)
         path = ahead(batches[-1], cost, arrival, around, deadline_seconds=deadline_seconds)
         seconds, rows = max(path)
         doubt = OFF_DOUBT * one.doubt(rows, seconds)
         away = math.log(seconds / deadline_seconds) / math.hypot(OFF, doubt)
         likely += weight / (1.0 + math.exp(min(-LOGISTIC * away, 30.0)))
     return likely >= CREDIBLE
-
-
-def _explained(
-    explanation: Explanation, most_rows: float, rows: float, ahead_batches: int
-) -> float:
-    return explanation.batch_seconds(rows, most_rows, ahead_batches)
 
 
 def _own_noise(batches: Sequence[Batch], cost: Cost, sigma: float) -> float:
@@ -444,14 +436,16 @@ def _evidence(
 
 
 def _since(
-    explanations: Sequence[Explanation], rates: Sequence[tuple[float, float]], arrival: float
+    reasons: Sequence[tuple[float, Explanation]],
+    rates: Sequence[tuple[float, float]],
+    arrival: float,
 ) -> str:
     """What has changed since the oldest batches kept: arrivals, the cost of the same rows, both."""
     before = _mean(rates[: max(len(rates) // OLDEST_SHARE, 1)])
     more = arrival / before if before > 0.0 else 1.0
-    dearer = math.fsum(
-        weight * one.batch_seconds(one.rows, one.rows, 0) / one.seconds
-        for one, weight in zip(explanations, weights(explanations), strict=True)
+    dearer = sum(
+        weight * one.batch_seconds(one.rows, 0, most_rows=one.rows) / one.seconds
+        for weight, one in reasons
     )
     said = ""
     if more >= CHANGED:

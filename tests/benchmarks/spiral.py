@@ -409,7 +409,7 @@ def foresees(scenario: Scenario, last: plant.Attempt, *, course: bool) -> bool:
     ``course``: arrivals and costs go on as the scenario has it; else as they are now.
     """
     arrivals = plant.Arrivals(scenario.arrival_rows_per_second, scenario.initial_backlog_rows)
-    rate, deadline = scenario.arrival_rows_per_second, scenario.batch_timeout_seconds or math.inf
+    rate, deadline = scenario.arrival_rows_per_second, _deadline(scenario)
     now = _next_trigger(scenario, last.start_seconds, last.end_seconds)
     present = now
     there = last.backlog_rows + arrivals.until(now) - arrivals.until(last.start_seconds)
@@ -460,7 +460,7 @@ def run_with_restarts(case: Case, noise: plant.Noise, ear: Any, live: _Stoppable
         rows = replayed_rows or min(there, scenario.initial_limit_rows)
         seconds = scenario.seconds(rows, now) * noise.factor(index)
         index += 1
-        timeout = scenario.batch_timeout_seconds or math.inf
+        timeout = _deadline(scenario)
         if planned and now + min(seconds, timeout) > planned[0][0]:
             at, down = planned.pop(0)
             at = max(at, now)
@@ -573,7 +573,7 @@ def report(outcomes: list[Outcome], *, show: bool) -> bool:
         )
     print(f"look-alikes: {len(false)} false alarms in {len(quiet)}")
     levelled = [o for o in outcomes if o.case.kind in LEVELLING and o.timeout is None]
-    far = [o for o in levelled if o.worst_seconds < FAR * _deadline(o.case)]
+    far = [o for o in levelled if o.worst_seconds < FAR * _deadline(o.case.scenario)]
     print(
         f"growth that levels off: {sum(o.alarm is not None for o in levelled)} alarms in "
         f"{len(levelled)}; {sum(o.alarm is not None for o in far)} in the {len(far)} whose longest "
@@ -582,8 +582,8 @@ def report(outcomes: list[Outcome], *, show: bool) -> bool:
     return good
 
 
-def _deadline(case: Case) -> float:
-    return case.scenario.batch_timeout_seconds or math.inf
+def _deadline(scenario: Scenario) -> float:
+    return scenario.batch_timeout_seconds or math.inf
 
 
 def _of_oracles(outcome: Outcome) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from random import Random
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from agent.core.explanations import Explanation, explain, weights
 from agent.core.spiral import Batch
+from tests.judgement.test_spiral import plant
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,13 +22,7 @@ def grown(
     cost: Callable[[int, float], float], sigma: float, seed: int = 1, rise: float = 1.0
 ) -> list[Batch]:
     """32 batches that each read what came during the last one: 400 rows a second, later more."""
-    random, time, seconds, batches = Random(seed), 0.0, 2.5, []
-    for number in range(32):
-        rows = 400.0 * rise ** max(number - 12, 0) * seconds
-        seconds = cost(number, rows) * random.lognormvariate(-sigma * sigma / 2.0, sigma)
-        batches.append(Batch(time, seconds, rows, None, 0.0))
-        time += seconds
-    return batches
+    return list(islice(plant(cost, lambda n: 400.0 * rise ** max(n - 12, 0), 2.5, sigma, seed), 32))
 
 
 def fixed_cost_rises(number: int, rows: float) -> float:
@@ -62,24 +57,28 @@ def test_what_it_foresees_of_a_batch_is_what_the_plant_takes() -> None:
     batches = grown(fixed_cost_rises, 0.05)
     reason = likeliest(batches, 0.05)
     rows = 1.3 * batches[-1].rows
-    foreseen = reason.batch_seconds(rows, batches[-1].rows, 1)
+    foreseen = reason.batch_seconds(rows, 1, most_rows=batches[-1].rows)
     assert foreseen == pytest.approx(fixed_cost_rises(32, rows), rel=0.2)
     assert 0.0 < reason.doubt(rows, foreseen) < 0.3
 
 
 def test_congestion_is_believed_up_to_a_size_and_goes_on_straight_beyond() -> None:
     size = Explanation("size", 100.0, 2.0, (0.25, 0.5, 0.1), (0.0,) * 6, 0.0)
-    assert size.batch_seconds(200.0, 300.0, 1) == pytest.approx(2.0 * (0.25 + 1.0 + 0.4))
-    assert size.batch_seconds(200.0, 100.0, 1) == pytest.approx(2.0 * (0.25 + 1.0 + 0.3))
+    assert size.batch_seconds(200.0, 1, most_rows=300.0) == pytest.approx(2.0 * (0.25 + 1.0 + 0.4))
+    assert size.batch_seconds(200.0, 1, most_rows=100.0) == pytest.approx(2.0 * (0.25 + 1.0 + 0.3))
 
 
 def test_a_velocity_goes_on_and_dies_away_and_a_falling_one_does_not() -> None:
     rising = Explanation("fixed", 100.0, 2.0, (1.0, 0.5, 0.25), (0.0,) * 6, 0.0)
-    assert rising.batch_seconds(100.0, 100.0, 3) == pytest.approx(2.0 * (1.0 + 0.25 * 2.71 + 0.5))
+    assert rising.batch_seconds(100.0, 3, most_rows=100.0) == pytest.approx(
+        2.0 * (1.0 + 0.25 * 2.71 + 0.5)
+    )
     dearer = Explanation("row", 100.0, 2.0, (1.0, 0.5, 0.25), (0.0,) * 6, 0.0)
-    assert dearer.batch_seconds(200.0, 100.0, 1) == pytest.approx(2.0 * (1.0 + 2.0 * 0.75))
+    assert dearer.batch_seconds(200.0, 1, most_rows=100.0) == pytest.approx(
+        2.0 * (1.0 + 2.0 * 0.75)
+    )
     falling = Explanation("fixed", 100.0, 2.0, (1.0, 0.5, -0.25), (0.0,) * 6, 0.0)
-    assert falling.batch_seconds(100.0, 100.0, 3) == pytest.approx(3.0)
+    assert falling.batch_seconds(100.0, 3, most_rows=100.0) == pytest.approx(3.0)
 
 
 @given(
@@ -98,7 +97,7 @@ def test_whatever_the_batches_it_stays_finite(
     assert sum(weights(found)) == pytest.approx(1.0)
     for one in found:
         assert all(map(math.isfinite, (*one.state, *one.covariance)))
-        foreseen = one.batch_seconds(batches[-1].rows, batches[-1].rows, 8)
+        foreseen = one.batch_seconds(batches[-1].rows, 8, most_rows=batches[-1].rows)
         assert foreseen > 0.0
         assert math.isfinite(one.doubt(batches[-1].rows, foreseen))
 

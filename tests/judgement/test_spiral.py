@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import count, islice
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -14,26 +15,40 @@ from tests.benchmarks.spiral import LEVELLING, LOOK_ALIKES, SPIRALS, make, run
 from tests.core.test_fleet import World
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 DEADLINE = Policy(default=QueryPolicy(deadline_seconds=60.0, mode="dry-run"))
+
+
+def plant(
+    cost: Callable[[int, float], float],
+    arrival: Callable[[int], float],
+    first_seconds: float,
+    sigma: float = 0.0,
+    seed: int = 0,
+) -> Iterator[Batch]:
+    """Without a limit, what arrives during a batch is the next; ``cost`` of its number and rows."""
+    random, time, seconds = Random(seed), 0.0, first_seconds
+    for number in count():
+        rows, start = arrival(number) * seconds, time
+        factor = random.lognormvariate(-sigma * sigma / 2.0, sigma)
+        seconds = cost(number, rows) * factor
+        time = start + seconds
+        yield Batch(start, seconds, rows, None, 0.0)
 
 
 def loop(
     arrival: float, throughput: float, fixed: float, batches: int, **around: Any
 ) -> tuple[Spiral, list[float]]:
-    """An unlimited loop without noise: what arrives during a batch is the next one."""
-    state, time, seconds, durations = Spiral(), 0.0, fixed, []
-    for _ in range(batches):
-        rows = arrival * seconds
-        start = time
-        seconds = fixed + rows / throughput
-        time = start + seconds
-        state.commit(Batch(start, seconds, rows, None, 0.0))
+    """A loop without noise, up to the alarm or the time-out."""
+    state, durations = Spiral(), []
+    course = plant(lambda _, rows: fixed + rows / throughput, lambda _: arrival, fixed)
+    for batch in islice(course, batches):
+        state.commit(batch)
         deadline, limit = around.get("deadline", 60.0), around.get("limit")
         judge(state, Surroundings(deadline, 5.0, 0.0, limit, 0.05))
-        durations.append(seconds)
-        if state.spiralling or seconds > 60.0:
+        durations.append(batch.seconds)
+        if state.spiralling or batch.seconds > 60.0:
             break
     return state, durations
 
@@ -62,15 +77,17 @@ def test_a_fixed_cost_that_rises_and_stays_is_no_spiral(goal: float, rise: int) 
     """Rows follow seconds all the same: a line through both says that it runs away."""
     alarmed = 0
     for seed in range(20):
-        random, state, time, seconds = Random(seed), Spiral(), 0.0, 4.0
-        for number in range(120):
-            rows = 500.0 * seconds
-            fixed = 2.0 + (goal - 2.0) * min(max(number - 40, 0) / rise, 1.0)
-            start = time
-            seconds = (fixed + rows / 1000.0) * random.lognormvariate(-0.05 * 0.05 / 2.0, 0.05)
-            assert seconds < 110.0  # it settles at twice the fixed cost
-            time = start + seconds
-            state.commit(Batch(start, seconds, rows, None, 0.0))
+        state = Spiral()
+        course = plant(
+            lambda n, rows: 2.0 + (goal - 2.0) * min(max(n - 40, 0) / rise, 1.0) + rows / 1000.0,
+            lambda _: 500.0,
+            4.0,
+            0.05,
+            seed,
+        )
+        for batch in islice(course, 120):
+            assert batch.seconds < 110.0  # it settles at twice the fixed cost
+            state.commit(batch)
             judge(state, Surroundings(300.0, 5.0, 0.0, None, 0.05))
             if state.spiralling:
                 alarmed += 1
@@ -80,12 +97,9 @@ def test_a_fixed_cost_that_rises_and_stays_is_no_spiral(goal: float, rise: int) 
 
 def driven(arrival: Callable[[int], float], throughput: Callable[[int], float]) -> str:
     """The evidence of the alarm of a loop without noise, from batch 40 on changed."""
-    state, time, seconds = Spiral(), 0.0, 4.0
-    for number in range(200):
-        rows, start = arrival(number) * seconds, time
-        seconds = 2.0 + rows / throughput(number)
-        time = start + seconds
-        state.commit(Batch(start, seconds, rows, None, 0.0))
+    state = Spiral()
+    for batch in islice(plant(lambda n, rows: 2.0 + rows / throughput(n), arrival, 4.0), 200):
+        state.commit(batch)
         judge(state, Surroundings(300.0, 5.0, 0.0, None, 0.05))
         if state.spiralling:
             return state.evidence
@@ -104,17 +118,12 @@ def drawn(
     sigma: float, seed: int, throughput: Callable[[int], float]
 ) -> tuple[int | None, int | None]:
     """The batch after which it alarmed, and the first over 300 s, of a loop with noise."""
-    random = Random(seed)
-    state, time, seconds = Spiral(), 0.0, 4.0
-    alarm = None
-    for number in range(70):
-        rows = 500.0 * seconds
-        factor = random.lognormvariate(-sigma * sigma / 2.0, sigma)
-        start, seconds = time, (2.0 + rows / throughput(number)) * factor
-        time = start + seconds
-        if seconds > 300.0:
+    state, alarm = Spiral(), None
+    course = plant(lambda n, rows: 2.0 + rows / throughput(n), lambda _: 500.0, 4.0, sigma, seed)
+    for number, batch in enumerate(islice(course, 70)):
+        if batch.seconds > 300.0:
             return alarm, number
-        state.commit(Batch(start, seconds, rows, None, 0.0))
+        state.commit(batch)
         judge(state, Surroundings(300.0, 5.0, 0.0, None, max(sigma, 0.3)))
         if state.spiralling and alarm is None:
             alarm = number
