@@ -354,6 +354,19 @@ ALERTS: Final[tuple[Alert, ...]] = (
         dashboard=links.CHECKPOINTS,
     ),
     Alert(
+        name="WeirLateRowsHeld",
+        severity="warning",
+        subject="query",
+        expression=f"{series('weir_late_rows_held')} == 1 {_ALIVE}",
+        hold="0s",
+        why="It is judged once, from rows that are lost already, and stays until somebody decides.",
+        summary=f"{_QUERY}: smaller batches dropped late rows, so they are as configured again",
+        description="Rows later than the delay that the query declares fell behind the watermark "
+        "at the ends of smaller batches. Weir no longer makes them smaller, so a burst is one "
+        "large batch again.",
+        dashboard=links.CHECKPOINTS,
+    ),
+    Alert(
         name="WeirLimitHeldLong",
         severity="info",
         subject="query",

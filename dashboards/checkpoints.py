@@ -246,8 +246,11 @@ def checkpoints(runbooks: str) -> Dashboard:
             [
                 graph(
                     "Watermark lag",
-                    "How far the watermark was behind at the end of the last batch.",
+                    "How far the watermark was behind at the end of the last batch; the delay that "
+                    "the query declares, and how late the latest row came.",
                     (f"max({ONE('weir_watermark_lag_seconds')})", "watermark lag"),
+                    (f"max({ONE('weir_watermark_delay_seconds')})", "declared delay"),
+                    (f"max({ONE('weir_lateness_seconds')})", "latest row"),
                     unit="s",
                     links=runbook("WeirWatermarkStuck"),
                 ),

@@ -153,14 +153,16 @@ def query(runbooks: str) -> Dashboard:
                 states(
                     "What Weir may do",
                     "Nothing, decide without acting, or act; and whether somebody holds the limit "
-                    "by hand.",
+                    "by hand, or smaller batches dropped late rows.",
                     *((f"max({ONE('weir_query_mode', mode=mode)})", mode) for mode in MODES),
                     (f"max({ONE('weir_query_held')})", "held by hand"),
+                    (f"max({ONE('weir_late_rows_held')})", "held for late rows"),
                     colours={
                         "off": "gray",
                         "dry-run": "blue",
                         "on": GREEN,
                         "held by hand": YELLOW,
+                        "held for late rows": YELLOW,
                     },
                     span=12,
                     links=runbook("WeirLimitHeldLong"),

@@ -43,6 +43,7 @@ CHECKS: Final = (
     "file_damaged",
     "temporary_files",
     "leftovers_at_start",
+    "late_rows",
 )
 #: Kafka's default for transaction.max.timeout.ms on a broker.
 BROKER_LONGEST_TRANSACTION_MS: Final = 900_000

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from agent.core.figures import figure
 from agent.core.state_store import changelog_advice
 
 if TYPE_CHECKING:
@@ -36,6 +37,15 @@ class StateCost(msgspec.Struct, frozen=True):
     phases: dict[str, float] = {}  # of the commit, in seconds, as RocksDB tells them
 
 
+class Kept(msgspec.Struct, frozen=True):
+    """A source that the job's own limit keeps below what a batch of the target could hold."""
+
+    source: int
+    unit: str
+    configured: int
+    wanted: int
+
+
 class Costs(msgspec.Struct, frozen=True, kw_only=True):
     """Where a query's last batch spent its time; None is unknown."""
 
@@ -48,12 +58,14 @@ class Costs(msgspec.Struct, frozen=True, kw_only=True):
     limited: bool  # a limit held a backlog back, so that a smaller one is possible
     asynchronous: bool  # asynchronous progress tracking is on
     stuck_batch_id: int | None = None  # a batch that was timed out and comes again
+    kept: tuple[Kept, ...] = ()  # sources held at what their job configured
 
 
 def advise(costs: Costs, alignment: AlignmentView | None) -> list[str]:
     """What would help, the most pressing first; empty where nothing is worth a change."""
     said = [_of_a_stuck_batch(costs), _of_stages(costs, alignment), _of_logs(costs)]
     said += [_of_state(costs, operator) for operator in costs.operators]
+    said += [_of_a_kept_limit(one) for one in costs.kept]
     return [one for one in said if one is not None]
 
 
@@ -111,6 +123,14 @@ def _of_state(costs: Costs, operator: StateCost) -> str | None:
         batch_seconds=costs.batch_seconds,
     )
     return None if said is None else f"{operator.name or 'state operator'}: {said}"
+
+
+def _of_a_kept_limit(kept: Kept) -> str:
+    return (
+        f"source {kept.source}: its job configured {kept.configured:,} {kept.unit}, which is never "
+        "exceeded unasked; above_configured would let a batch take about "
+        f"{figure(kept.wanted)} {kept.unit}"
+    )
 
 
 def _changelog(costs: Costs, operator: StateCost) -> bool | None:

@@ -66,11 +66,18 @@ def adopt(query: Query, time: float, policy: Policy) -> None:
     follow_mode(query, policy)
     if query.mode(policy) != "on":
         return
+    settings = policy.of(query.application, query.query)
+    if query.lateness.holds(settings.late_rows):
+        _as_configured(query, time, policy)
+        return
     for source in query.sources:
         if source.decided or not source.controllable or not source.limit_known:
             continue
         if source.limit is not None and source.limit != source.configured:
-            source.decide(source.limit, "renew", time)
+            kept = source.limit
+            if source.configured is not None and not settings.above_configured:
+                kept = min(kept, source.configured)
+            source.decide(kept, "renew", time)
 
 
 def first_batch(
@@ -81,13 +88,21 @@ def first_batch(
     Never beyond what was granted last, else configured: what was learned may lower it only.
     """
     follow_mode(query, policy)
-    if query.mode(policy) == "off" or query.held:
+    if query.mode(policy) == "off":
+        return
+    settings = policy.of(query.application, query.query)
+    if query.lateness.holds(settings.late_rows, first=query.batch_id is None):
+        # Nothing is granted: what the job configures may have changed with this run.
+        for source in query.sources:
+            source.withdraw()
+        query.reason = "hold:late_rows"
+        return
+    if query.held:
         return
     if query.manual_limit is not None:
         _decide_manual(query, time, policy)
         return
     controlled = query.controlled()
-    settings = policy.of(query.application, query.query)
     size = wanted_size(query, settings, time, controlled)
     if size is None or any(source.ratio is None for source in controlled):
         return
@@ -97,7 +112,7 @@ def first_batch(
     for source, part in zip(controlled, shares, strict=True):
         before = source.decided_limit if source.decided else source.configured
         most = [before, settings.maximum_limit]
-        if settings.configured_is_ceiling:
+        if not settings.above_configured:
             most.append(source.configured)
         wanted = max(round(part.rows / (source.ratio or 1.0)), settings.minimum_limit, 1)
         limit = min([wanted, *(bound for bound in most if bound is not None)])
@@ -235,6 +250,8 @@ def after_batch(
                 source.withdraw()
         elif hold == "manual":
             _decide_manual(query, time, policy)
+        elif hold == "hold:late_rows":
+            _as_configured(query, time, policy)
         measure.add(query.totals.grants, query.reason)
         return
     needs = [_need(query, source) for source in controlled]
@@ -281,6 +298,9 @@ def after_batch(
             deadline=size.deadline_rows * part.rows / size.rows / (source.ratio or 1.0),
         )
         measure.add(query.totals.grants, step.reason)
+        source.wanted_beyond = None
+        if step.reason == "bound:configured" and source.limited:
+            source.wanted_beyond = round(units)
         if source is main:
             query.reason = step.reason
         if step.limit == source.current:
@@ -306,6 +326,8 @@ def _reason_to_hold(
         return "mode:off"
     if not controlled:
         return "hold:no_control"
+    if query.lateness.holds(settings.late_rows):
+        return "hold:late_rows"
     if query.manual_limit is not None:
         return "manual"
     if query.held:
@@ -360,7 +382,21 @@ def _told(source: Source, step: sizing.Step, deadband: float) -> bool:
     return step.reason == source.decided_reason and abs(step.limit - before) <= deadband * before
 
 
+def _as_configured(query: Query, time: float, policy: Policy) -> None:
+    """Every batch as the job configured it: smaller ones would drop rows as late."""
+    detail = query.lateness.seen
+    for source in query.controlled():
+        if source.decided or source.current != source.configured:
+            step = sizing.Step(source.configured, "hold:late_rows")
+            _decide(query, source, step, time, policy, detail=detail)
+    query.reason = "hold:late_rows"
+
+
 def _decide_manual(query: Query, time: float, policy: Policy) -> None:
+    settings = policy.of(query.application, query.query)
+    if query.lateness.holds(settings.late_rows):
+        _as_configured(query, time, policy)
+        return
     for source in query.sources:
         if source.controllable and query.manual_unit in (None, source.unit):
             _decide(query, source, sizing.Step(query.manual_limit, "manual"), time, policy)
@@ -458,8 +494,9 @@ def order_hold(query: Query, time: float, policy: Policy) -> None:
 def order_release(query: Query) -> None:
     """The controller decides again with the next batch, from what is granted until then."""
     query.held, query.manual_limit, query.manual_unit = False, None, None
+    query.lateness.retry()
     for source in query.sources:
-        if source.decided_reason in {"manual", "hold:operator"}:
+        if source.decided_reason in {"manual", "hold:operator", "hold:late_rows"}:
             source.decided_reason = "release"
     query.reason = "release"
 

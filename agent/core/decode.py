@@ -127,6 +127,9 @@ class Progress(msgspec.Struct, frozen=True, gc=False):
     operators: list[OperatorProgress]
     watermark_time: float | None
     sink: str
+    has_watermark: bool = False  # it declares one, whether or not it has moved yet
+    least_event_time: float | None = None  # of the batch's rows; epoch seconds of the data's clock
+    greatest_event_time: float | None = None
 
 
 class StartedEvent(msgspec.Struct, frozen=True, gc=False):
@@ -438,6 +441,7 @@ def _progress(body: _EventBody) -> Progress:
         duration = _number(body.batch_duration)
         seconds = None if duration is None else duration / 1000.0
     sources = [_source(item) for item in body.sources or ()]
+    event_time = _mapping(body.event_time)
     rows = _count(body.num_input_rows)
     if rows is None and sources and all(source.rows is not None for source in sources):
         rows = sum(source.rows or 0 for source in sources)  # the event log has no top-level rows
@@ -452,8 +456,11 @@ def _progress(body: _EventBody) -> Progress:
         rows,
         sources,
         [_operator(item) for item in body.state_operators or ()],
-        _watermark(_mapping(body.event_time).get("watermark")),
+        _watermark(event_time.get("watermark")),
         intern(_text(_mapping(body.sink).get("description"))),
+        "watermark" in event_time,
+        _time_or_none(event_time.get("min")),
+        _time_or_none(event_time.get("max")),
     )
 
 

@@ -43,6 +43,11 @@ MOST_STANDING_ORDERS: Final = 100
 #: What the instances of followed event logs begin with; a listener's is a UUID.
 LOG_INSTANCE: Final = "event-log"
 
+LATE_ROWS_NOTE: Final = (
+    "noted; smaller batches would drop late rows, so they stay as configured: weir release tries "
+    "again, late_rows: allow accepts it"
+)
+
 Key = tuple[str, str]  # (application label, query label): what series belong to
 
 
@@ -589,6 +594,9 @@ class Fleet:
         if mode == "on":
             known = any(source.limit_known for source in query.sources)
             reachable = any(source.controllable for source in query.sources)
+            settings = self._policy.of(query.application, query.query)
+            if reachable and query.lateness.holds(settings.late_rows):
+                return LATE_ROWS_NOTE
             return "noted; its limit cannot be changed live" if known and not reachable else ""
         name = shlex.quote(f"{query.application}/{query.query}")
         when = "in dry-run" if mode == "dry-run" else "while its mode is off"

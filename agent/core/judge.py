@@ -116,6 +116,7 @@ def progress(
     replayed = measure.count(query, batch)
     target = policy.of(query.application, query.query).target_seconds
     changed = measure.learn(query, batch, target, replayed=replayed)
+    query.lateness.observe(batch, query.sources, replayed=replayed)
     watch.commits(query, batch, policy)
     if beside is not None:
         query.company = pool.company(query.company, 1.0 + beside.busy, changed=changed)

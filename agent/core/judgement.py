@@ -71,6 +71,7 @@ REASONS: Final = (
     "hold:empty",
     "hold:replayed",
     "hold:in_flight",
+    "hold:late_rows",
     "hold:no_control",
     "mode:off",
     "mode:dry-run",
@@ -313,7 +314,10 @@ class QueryView(msgspec.Struct, frozen=True, gc=False):
     decisions: list[Decision]  # newest last, at most 20
     history: list[Point]  # newest last
     missing: list[str]  # what cannot be told, and why, for people
-    findings: list[Finding] = []  # of the consistency audit, the worst first
+    findings: list[Finding] = []  # of judgement and consistency audit, the worst first
+    late_rows_held: bool | None = None  # smaller batches dropped some; None: it drops none at all
+    lateness_seconds: float | None = None  # of the latest row, behind the newest before its batch
+    watermark_delay_seconds: float | None = None  # as batches show what the query declares
     folder_audited_time: float | None = None  # of the agent's clock; None: not looked into
     alignment: AlignmentView = AlignmentView()  # what its stages waited for, where that was asked
     advice: list[str] = []  # what would help, by this query's own figures

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from fnmatch import fnmatchcase
 from functools import cached_property
+from typing import Literal
 
 import msgspec
 
 from agent.core.judgement import Mode
+
+#: What may become of rows later than a query's declared delay, which smaller batches may drop:
+#: ``hold`` never makes a batch smaller in such a query, ``guard`` goes back where rows fall late,
+#: ``allow`` accepts Spark's semantics.
+LateRows = Literal["hold", "guard", "allow"]
 
 
 class QueryPolicy(msgspec.Struct, frozen=True, kw_only=True):
@@ -18,7 +24,9 @@ class QueryPolicy(msgspec.Struct, frozen=True, kw_only=True):
     deadline_seconds: float | None = None
     minimum_limit: int = 1
     maximum_limit: int | None = None
-    configured_is_ceiling: bool = False
+    #: What a job configured is its owner's word, as it may protect a database or a heap.
+    above_configured: bool = False
+    late_rows: LateRows = "guard"
     #: m of design: the limit must digest arrivals times (1 + m).
     stability_margin: float = 0.2
     #: of the deadline, what a batch may take including its noise.
@@ -36,7 +44,8 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     deadline_seconds: float | None = None
     minimum_limit: int | None = None
     maximum_limit: int | None = None
-    configured_is_ceiling: bool | None = None
+    above_configured: bool | None = None
+    late_rows: LateRows | None = None
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True, dict=True):

@@ -16,6 +16,7 @@ from agent.core.judgement import Decision, FailureView, Mode, OrderView, Totals
 from agent.core.knee import Knee
 from agent.core.lag_state import LagWindow
 from agent.core.lag_table import LagTable
+from agent.core.lateness import Lateness
 from agent.core.occupancy import Occupancy, Spent
 from agent.core.pool import Member
 from agent.core.sizing import Reach
@@ -103,6 +104,7 @@ class Query(msgspec.Struct):
     between: Spent = "idle"  # what to call the time after a batch until the next word
     processed: DecayingRate = msgspec.field(default_factory=DecayingRate)
     watermark_time: float | None = None
+    lateness: Lateness = msgspec.field(default_factory=Lateness)
     sources: list[Source] = []
     operators: list[Operator] = []
     totals: Totals = msgspec.field(default_factory=Totals)
@@ -127,6 +129,7 @@ class Query(msgspec.Struct):
         if query_id != self.query_id:
             self.batch_id = None  # a new checkpoint counts its batches from 0
             self.open_batch_id = None
+            self.lateness = self.lateness.begin_checkpoint()
         elif self.running_batch_id is not None and not self.terminated:
             self.open_batch_id = self.running_batch_id  # died without a word
         if self.run_id:

@@ -343,6 +343,10 @@ def _cap_without_deadline(capacity: Capacity, policy: QueryPolicy) -> float:
     return max(capacity.rows(seconds) or 0.0, 0.0)
 
 
+#: Bounds that somebody set: a limit that stands there says so.
+_FIXED_BOUNDS: Final = ("bound:minimum", "bound:maximum", "bound:configured")
+
+
 class Step(msgspec.Struct, frozen=True, gc=False):
     """The next limit in the source's own unit and why it is that."""
 
@@ -373,7 +377,11 @@ def step(
     low = max(policy.minimum_limit, 1)
     high = policy.maximum_limit
     ceiling_reason = "bound:maximum"
-    if policy.configured_is_ceiling and configured is not None and configured < (high or math.inf):
+    if (
+        configured is not None
+        and not policy.above_configured
+        and configured < (math.inf if high is None else high)
+    ):
         high, ceiling_reason = configured, "bound:configured"
     goal, bound = wanted, constraint
     if current is not None and goal > max(2.0 * current, sure):
@@ -386,7 +394,7 @@ def step(
     if current is None:
         return Step(limit, bound or "lower")
     if limit == current:
-        return Step(current, bound if bound.startswith("bound:m") else "hold:deadband")
+        return Step(current, bound if bound in _FIXED_BOUNDS else "hold:deadband")
     outside = current < low or (high is not None and current > high)
     if not limited and not outside and (limit > current or not too_long):
         # A batch that is killed comes again with the same rows: too late for a limit then.

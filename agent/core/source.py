@@ -45,6 +45,7 @@ class Source(msgspec.Struct):
     would_be: bool = False  # decided in dry-run, from the limit in force: told, and not granted
     exclusive_rows: float | None = None
     floating_rows: float | None = None
+    wanted_beyond: int | None = None  # what would be wanted, were the configured limit not kept
 
     @property
     def controllable(self) -> bool:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from agent.core import decide, watch
-from agent.core.advice import Costs, StateCost, advise
+from agent.core import decide, lateness, watch
+from agent.core.advice import Costs, Kept, StateCost, advise
 from agent.core.alignment import AlignmentView
 from agent.core.judgement import (
     CheckpointView,
@@ -276,6 +276,14 @@ def view(
         missing=_missing(query),
         alignment=alignment or AlignmentView(),
         advice=advise(_costs(query), alignment),
+        findings=lateness.findings(
+            query.lateness, settings.late_rows, controlled=bool(query.controlled())
+        ),
+        late_rows_held=(
+            query.lateness.went_back(settings.late_rows) if query.lateness.drops else None
+        ),
+        lateness_seconds=query.lateness.seconds,
+        watermark_delay_seconds=query.lateness.delay_seconds,
         held_by=query.held_by,
         mode_by=query.mode_by,
     )
@@ -296,6 +304,11 @@ def _costs(query: Query) -> Costs:
         limited=query.batch_limited,
         asynchronous=query.monitor.asynchronous,
         stuck_batch_id=query.spiral.open_batch_id if query.spiral.timing_out else None,
+        kept=tuple(
+            Kept(source.index, source.unit or "rows", source.configured, source.wanted_beyond)
+            for source in query.sources
+            if source.wanted_beyond is not None and source.configured is not None
+        ),
     )
 
 

@@ -701,6 +701,36 @@ METRICS: Final[tuple[Metric, ...]] = (
         labels=BY_QUERY,
     ),
     Metric(
+        name="weir_watermark_delay_seconds",
+        kind="gauge",
+        group="event time and state",
+        unit="seconds",
+        help="The delay that the query declares, as its batches show it: the greatest event time "
+        "read before a batch less that batch's watermark.",
+        labels=BY_QUERY,
+        note="Absent where the query drops no late rows.",
+    ),
+    Metric(
+        name="weir_lateness_seconds",
+        kind="gauge",
+        group="event time and state",
+        unit="seconds",
+        help="The most that a row's event time lay behind the greatest one read before its batch, "
+        "since the checkpoint began.",
+        labels=BY_QUERY,
+        note="Rows of which it exceeds `weir_watermark_delay_seconds` may be dropped. Absent where "
+        "the query drops no late rows.",
+    ),
+    Metric(
+        name="weir_late_rows_held",
+        kind="gauge",
+        group="event time and state",
+        help="1 while batches are as the job configured them because smaller ones dropped rows as "
+        "late.",
+        labels=BY_QUERY,
+        note="Absent where the query drops no late rows.",
+    ),
+    Metric(
         name="weir_state_rows",
         kind="gauge",
         group="event time and state",

@@ -342,6 +342,9 @@ _VALUE_READERS: Final[dict[str, Callable[[QueryView], float | None]]] = {
     "weir_consistency_folder_audited_timestamp_seconds": lambda view: view.folder_audited_time,
     "weir_watermark_lag_seconds": lambda view: view.watermark_lag_seconds,
     "weir_watermark_dropped_rows_total": lambda view: view.totals.watermark_dropped_rows,
+    "weir_watermark_delay_seconds": lambda view: view.watermark_delay_seconds,
+    "weir_lateness_seconds": lambda view: view.lateness_seconds,
+    "weir_late_rows_held": lambda view: view.late_rows_held,
 }
 _STATE_READERS: Final[dict[str, Callable[[QueryView], str]]] = {
     "weir_query_state": lambda view: view.state,

@@ -124,7 +124,8 @@ class Auditor:
         if known is None or not (known.told or known.in_folder or known.folder_time is not None):
             return view
         findings = sorted(
-            (*known.told, *known.in_folder), key=lambda one: SEVERITIES.index(one.severity)
+            (*view.findings, *known.told, *known.in_folder),
+            key=lambda one: SEVERITIES.index(one.severity),
         )
         return msgspec.structs.replace(
             view, findings=findings, folder_audited_time=known.folder_time

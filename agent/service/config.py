@@ -86,7 +86,8 @@ class RuleSettings(BaseModel):
     deadline_seconds: _Number | None = Field(default=None, gt=0)
     minimum_limit: _Whole | None = Field(default=None, ge=1)
     maximum_limit: _Whole | None = Field(default=None, ge=1)
-    configured_is_ceiling: bool | None = None
+    above_configured: bool | None = None
+    late_rows: Literal["hold", "guard", "allow"] | None = None
 
 
 class Settings(BaseSettings):
@@ -173,8 +174,18 @@ class Settings(BaseSettings):
     maximum_limit: _Whole | None = _option(
         "Regulation", None, "Never grant more than this, in the source's unit.", ge=1, lt=2**63
     )
-    configured_is_ceiling: bool = _option(
-        "Regulation", False, "Never grant more than what the job itself configured."
+    above_configured: bool = _option(
+        "Regulation",
+        False,
+        "Let a limit go above the one that the job itself configured. What it configured may "
+        "protect a database or a heap, so it is never exceeded unasked.",
+    )
+    late_rows: Literal["hold", "guard", "allow"] = _option(
+        "Regulation",
+        "guard",
+        "What may become of rows later than a query's declared delay, of which smaller batches may "
+        "drop more: `guard` makes batches as configured again where rows fall late, `hold` never "
+        "makes them smaller in a query with a watermark, `allow` accepts it.",
     )
     stability_margin: _Number = _option(
         "Regulation",
@@ -206,7 +217,7 @@ class Settings(BaseSettings):
         [],
         "Overrides for queries whose `query` or `application/query` fits a shell pattern; a later "
         "one wins. Keys: `match`, `mode`, `target_seconds`, `deadline_seconds`, `minimum_limit`, "
-        "`maximum_limit`, `configured_is_ceiling`.",
+        "`maximum_limit`, `above_configured`, `late_rows`.",
         max_length=1000,
     )
 
@@ -340,7 +351,8 @@ class Settings(BaseSettings):
                 deadline_seconds=self.deadline_seconds,
                 minimum_limit=self.minimum_limit,
                 maximum_limit=self.maximum_limit,
-                configured_is_ceiling=self.configured_is_ceiling,
+                above_configured=self.above_configured,
+                late_rows=self.late_rows,
                 stability_margin=self.stability_margin,
                 deadline_share=self.deadline_share,
                 deadband=self.deadband,

@@ -37,6 +37,7 @@ _METAVARS: Final = {
     "durability": "normal|full",
     "driver_process": "off|auto|PID",
     "log_format": "json|text",
+    "late_rows": "hold|guard|allow",
     "log_level": "debug|info|warning|error",
 }
 #: The other commands' names for the same.

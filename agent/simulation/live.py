@@ -52,6 +52,7 @@ class Live:
         on_judgement: Callable[[Judgement], object] | None = None,
     ) -> None:
         self._scenario = scenario
+        self._steer = steer
         settings = msgspec.structs.replace(policy_of(scenario), mode="on" if steer else "dry-run")
         self._fleet = Fleet(Policy(default=settings), started_time=float(EPOCH_SECONDS))
         self._on_event = on_event
@@ -111,7 +112,7 @@ class Live:
                 "unit": "rows",
                 "limit": attempt.limit_rows,
                 "next_limit": attempt.next_limit_rows,
-                "configured": self._scenario.initial_limit_rows,
+                "configured": None,  # the limit that it begins with is nobody's word
                 "backlog": attempt.backlog_rows,
             }
         ]
@@ -162,7 +163,8 @@ class Live:
             if self.first_alarm_seconds is None and judgement.spiral.phase in ALARMS:
                 self.first_alarm_seconds = second
         granted = [grant.limit for grant in receipt.grants if grant.source == 0]
-        self.limit_rows = granted[0] if granted else self._scenario.initial_limit_rows
+        if self._steer:
+            self.limit_rows = granted[0] if granted else self._scenario.initial_limit_rows
 
 
 def _time(second: float) -> str:

@@ -498,6 +498,20 @@ CASES: Final[tuple[Case, ...]] = (
         ),
     ),
     Case(
+        alert="WeirLateRowsHeld",
+        fires={q("weir_late_rows_held"): "0x4 1x20", q("weir_query_up"): "1x30"},
+        at=5,
+        labels=_OF_QUERY,
+        summary="orders/enrich: smaller batches dropped late rows, so they are as configured again",
+        description="Rows later than the delay that the query declares fell behind the watermark "
+        "at the ends of smaller batches. Weir no longer makes them smaller, so a burst is one "
+        "large batch again.",
+        quiet=(
+            {q("weir_late_rows_held"): "0x30", q("weir_query_up"): "1x30"},
+            {q("weir_late_rows_held"): "1x30", q("weir_query_up"): "0x30"},
+        ),
+    ),
+    Case(
         alert="WeirLimitHeldLong",
         fires={q("weir_query_held"): "0x9 1x800", q("weir_query_up"): "1x900"},
         at=730,

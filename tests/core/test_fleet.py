@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
@@ -25,7 +26,7 @@ class World:
     """A fleet and one driver, on one clock."""
 
     def __init__(self, policy: Policy | None = None, **driver: Any) -> None:
-        self.policy = policy or Policy()
+        self.policy = policy or Policy(default=QueryPolicy(above_configured=True))
         self.fleet = Fleet(self.policy, started_time=START_TIME - 1000)
         self.driver = Driver(**driver)
 
@@ -190,7 +191,11 @@ def test_two_sources_share_by_backlog_and_the_smaller_keeps_its_exclusive_credit
 
 
 def test_the_reason_floor_stability_is_given_when_the_target_cannot_hold() -> None:
-    world = World(Policy(default=QueryPolicy(target_seconds=2.0, deadline_seconds=300.0)))
+    world = World(
+        Policy(
+            default=QueryPolicy(above_configured=True, target_seconds=2.0, deadline_seconds=300.0)
+        )
+    )
     # c0 of 4 s is above the target of 2 s, and 500 rows/s arrive.
     in_force: int | None = 500
     reasons = set()
@@ -389,6 +394,29 @@ def order(**what: Any) -> Order:
     return Order(who="test", **what)
 
 
+def test_what_the_job_configured_is_never_exceeded_unasked() -> None:
+    """It may protect a database or a heap."""
+    world = World(Policy())
+    receipts = world.batches(20, fixed=0.2, throughput=10_000.0)
+    assert max(limit or 0 for limit in limits_of(receipts)) == 500
+    view = world.view()
+    assert view.limit.reason == "bound:configured"
+    (said,) = view.advice
+    assert "configured 500 rows" in said
+    told = re.search(r"above_configured would let a batch take about ([\d,]+) rows", said)
+    assert told is not None
+    assert int(told[1].replace(",", "")) > 5_000  # which take .7 s of the target's 5
+    # An agent before this one went further: what is in force comes back.
+    beyond = {"source": 0, "unit": "rows", "limit": 9000, "configured": 500, "backlog": 9}
+    receipt = world.send(
+        world.driver.started(run_id="r-2"), world.driver.heartbeat(limits=[beyond])
+    )
+    assert [grant.limit for grant in receipt.grants] == [500]
+    # Asked by hand it is exceeded.
+    world.fleet.control(*KEY, order(limit=9000), world.now)
+    assert [grant.limit for grant in world.send(world.driver.heartbeat()).grants] == [9000]
+
+
 def test_the_kill_switch_brings_the_configured_limit_back_at_once() -> None:
     world = World()
     world.batches(20)
@@ -406,7 +434,7 @@ def test_the_kill_switch_brings_the_configured_limit_back_at_once() -> None:
 
 
 def test_dry_run_decides_and_tells_and_does_not_act() -> None:
-    world = World(Policy(default=QueryPolicy(mode="dry-run")))
+    world = World(Policy(default=QueryPolicy(above_configured=True, mode="dry-run")))
     receipts = world.batches(15)
     assert all(not receipt.grants for receipt in receipts)
     limit = receipts[-1].judged[0].limit
@@ -431,7 +459,9 @@ IN_FORCE: Final = 12_000
 def test_mode_on_after_dry_run_is_a_step_like_any_other(plant: dict[str, Any]) -> None:
     """What is granted is what a query gets that learned as much and was never in dry-run."""
     modes: tuple[Mode, ...] = ("dry-run", "off")
-    dry, off = (World(Policy(default=QueryPolicy(mode=mode))) for mode in modes)
+    dry, off = (
+        World(Policy(default=QueryPolicy(above_configured=True, mode=mode))) for mode in modes
+    )
     limits: dict[str, Any] = {"limit": IN_FORCE, "configured": IN_FORCE, "backlog": 10**9}
     for world in (dry, off):
         world.batches(30, **plant, **limits)
@@ -455,7 +485,7 @@ def test_mode_on_after_dry_run_is_a_step_like_any_other(plant: dict[str, Any]) -
 
 def test_dry_run_does_not_climb_on_limits_that_were_never_in_force() -> None:
     """Batches of many sizes that all take 2.5 s: the model is sure, but of no more than it saw."""
-    world = World(Policy(default=QueryPolicy(mode="dry-run")))
+    world = World(Policy(default=QueryPolicy(above_configured=True, mode="dry-run")))
     chance = random.Random(3)
     for _ in range(30):
         rows, seconds = chance.randint(3000, IN_FORCE), 2.5 * chance.uniform(0.98, 1.02)
@@ -471,7 +501,7 @@ def test_dry_run_does_not_climb_on_limits_that_were_never_in_force() -> None:
 
 
 def test_dry_run_tells_the_same_step_once() -> None:
-    world = World(Policy(default=QueryPolicy(mode="dry-run")))
+    world = World(Policy(default=QueryPolicy(above_configured=True, mode="dry-run")))
     limits: dict[str, Any] = {"limit": IN_FORCE, "configured": IN_FORCE, "backlog": 10**9}
     world.batches(30, fixed=2.5, throughput=1e9, **limits)
     decisions = world.view().decisions
@@ -480,7 +510,7 @@ def test_dry_run_tells_the_same_step_once() -> None:
 
 
 def test_what_dry_run_would_set_is_void_once_another_limit_is_in_force() -> None:
-    world = World(Policy(default=QueryPolicy(mode="dry-run")))
+    world = World(Policy(default=QueryPolicy(above_configured=True, mode="dry-run")))
     world.batches(10, limit=500, configured=500)
     assert world.view().limit.next != 500
     said = [{"source": 0, "unit": "rows", "limit": 90, "configured": 90, "backlog": 9}]
@@ -492,7 +522,7 @@ def test_what_dry_run_would_set_is_void_once_another_limit_is_in_force() -> None
 
 @pytest.mark.parametrize("mode", ["dry-run", "off"])
 def test_hold_outside_of_control_holds_what_is_in_force(mode: Mode) -> None:
-    world = World(Policy(default=QueryPolicy(mode=mode)))
+    world = World(Policy(default=QueryPolicy(above_configured=True, mode=mode)))
     limits: dict[str, Any] = {"limit": IN_FORCE, "configured": IN_FORCE, "backlog": 10**9}
     world.batches(20, fixed=2.5, throughput=1e9, **limits)
     world.fleet.control("shop", "orders", order(hold=True), world.now)
@@ -522,12 +552,12 @@ def test_control_left_and_taken_up_again_starts_from_what_is_in_force() -> None:
 
 def restarted(world: World, mode: Mode) -> None:
     """The agent comes back with its state and another mode in its configuration."""
-    world.policy = Policy(default=QueryPolicy(mode=mode))
+    world.policy = Policy(default=QueryPolicy(above_configured=True, mode=mode))
     world.fleet = Fleet.restore(world.policy, world.fleet.changes(), started_time=world.now)
 
 
 def test_a_mode_changed_in_the_configuration_is_as_one_that_is_ordered() -> None:
-    world = World(Policy(default=QueryPolicy(mode="dry-run")))
+    world = World(Policy(default=QueryPolicy(above_configured=True, mode="dry-run")))
     limits: dict[str, Any] = {"limit": IN_FORCE, "configured": IN_FORCE, "backlog": 10**9}
     world.batches(20, fixed=2.5, throughput=1e9, **limits)
     told = world.view().limit
@@ -548,7 +578,7 @@ def test_a_mode_changed_in_the_configuration_is_as_one_that_is_ordered() -> None
 
 def test_a_first_batch_is_never_raised_above_what_was_in_force() -> None:
     """Neither where the agent only watched until the query ended and control was given then."""
-    world = World(Policy(default=QueryPolicy(mode="dry-run")))
+    world = World(Policy(default=QueryPolicy(above_configured=True, mode="dry-run")))
     world.batches(30, fixed=0.2, throughput=300_000.0, limit=IN_FORCE, configured=IN_FORCE)
     world.send(world.driver.terminated())
     world.fleet.control("*", "*", order(mode="on"), world.now)
@@ -586,7 +616,12 @@ def test_hold_release_and_limit_by_hand() -> None:
 
 
 def test_orders_outlive_the_agent_and_meet_queries_that_come_later() -> None:
-    world = World(Policy(rules=(Rule(match="careful", mode="dry-run"),)))
+    world = World(
+        Policy(
+            default=QueryPolicy(above_configured=True),
+            rules=(Rule(match="careful", mode="dry-run"),),
+        )
+    )
     world.fleet.control("*", "*", order(mode="off"), world.now)
     parts = world.fleet.changes()
     world.fleet = Fleet.restore(world.policy, parts, started_time=world.now)
@@ -687,7 +722,7 @@ def test_a_hung_batch_grows_older_between_heartbeats() -> None:
 def test_a_probe_kills_only_what_a_restart_would_help(
     after: float, event: tuple[Any, ...] | None, ok: bool, why: str
 ) -> None:
-    world = World(Policy(default=QueryPolicy(deadline_seconds=60.0)))
+    world = World(Policy(default=QueryPolicy(above_configured=True, deadline_seconds=60.0)))
     world.batches(3)
     if event is not None and event[0] == "heartbeat":
         world.send(world.driver.heartbeat(event[1], event[2]))

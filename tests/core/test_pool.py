@@ -193,7 +193,7 @@ class Cluster:
                             "source": 0,
                             "unit": "rows",
                             "limit": limit,
-                            "configured": 10_000,
+                            "configured": None,
                             "backlog": 10**9 - self.admitted[name],
                         }
                     ],

@@ -90,7 +90,8 @@ def test_nothing_known_leads_to_no_size() -> None:
         (1000, 0.2, True, {}, 1, "bound:minimum"),
         (1000, 5.0, True, {"minimum_limit": 50}, 50, "bound:minimum"),
         (1000, 1900.0, True, {"maximum_limit": 1200}, 1200, "bound:maximum"),
-        (1000, 1900.0, True, {"configured_is_ceiling": True}, 1000, "hold:deadband"),
+        (1000, 1900.0, True, {"above_configured": False}, 1000, "bound:configured"),
+        (3000, 2900.0, True, {"above_configured": False}, 1000, "bound:configured"),
         (3000, 2900.0, True, {"maximum_limit": 1200}, 1200, "bound:maximum"),
         (1, 1.4, True, {}, 1, "hold:deadband"),
         (1, 1.6, True, {}, 2, "raise"),
@@ -104,7 +105,7 @@ def test_a_step_is_bounded_and_announced_only_when_it_matters(
     limit: int,
     reason: str,
 ) -> None:
-    policy = QueryPolicy(**more)  # type: ignore[arg-type]
+    policy = QueryPolicy(**{"above_configured": True, **more})  # type: ignore[arg-type]
     taken = step(
         current,
         wanted,

@@ -35,7 +35,7 @@ def test_whose_order_holds_is_told_and_outlives_the_agent() -> None:
 
 
 def test_a_point_holds_the_limit_in_force_and_apart_what_it_would_be() -> None:
-    world = World(Policy(default=QueryPolicy(mode="dry-run")))
+    world = World(Policy(default=QueryPolicy(above_configured=True, mode="dry-run")))
     points = [point for receipt in world.batches(15) for _, point in receipt.batches]
     assert {point.limit for point in points} == {500}
     assert points[-1].would_be_limit is not None

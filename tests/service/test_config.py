@@ -43,7 +43,7 @@ def test_everything_reaches_the_policy(tmp_path: Path) -> None:
     file = tmp_path / "weir.yaml"
     file.write_text(
         "mode: off\ntarget_seconds: 4\nminimum_limit: 10\nmaximum_limit: 1000\n"
-        "configured_is_ceiling: true\nstability_margin: 0.1\ndeadline_seconds: 60\n"
+        "above_configured: true\nlate_rows: hold\nstability_margin: 0.1\ndeadline_seconds: 60\n"
         "deadline_share: 0.5\ndeadband: 0.1\ngrant_seconds: 30\nforget_seconds: 10\n"
         "silent_seconds: 20\nmax_queries: 5\nmax_sources: 6\nmax_operators: 7\n"
         "rules:\n  - {match: 'a/*', mode: on, target_seconds: 9}\n"
@@ -121,7 +121,7 @@ VARIABLE_ERRORS = {
     "bad flag": ("WEIR_TOKEN_FILE", "/t", ""),
     "bad json": ("WEIR_RULES", "[{", "WEIR_RULES: not JSON"),
     "labels": ("WEIR_LABELS", "a", "WEIR_LABELS: 'a' is not of the form name=value"),
-    "truth": ("WEIR_CONFIGURED_IS_CEILING", "perhaps", "WEIR_CONFIGURED_IS_CEILING: input"),
+    "truth": ("WEIR_ABOVE_CONFIGURED", "perhaps", "WEIR_ABOVE_CONFIGURED: input"),
 }
 
 

@@ -1,0 +1,176 @@
+"""Late rows: what smaller batches cost a query that drops rows behind its watermark.
+
+Spark moves a query's watermark once a batch, to the greatest event time read so far less the delay
+that the query declares (Structured Streaming Programming Guide, "Handling late data and
+watermarking"). Rows within the delay count however the input is split. Rows later than that may be
+dropped, and are where the end of a batch comes between them and what they are late behind: a large
+batch keeps them by luck, several small ones in its place do not. Weir changes where batches end, so
+it must see whether that costs rows, and take the change back where it does.
+
+An end is ours where a limit below the configured one held a backlog back. Rows that fall late right
+after such an end are told apart from those that fall late as the query is configured: a query whose
+stragglers are dropped either way is not held for them.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from agent.core.figures import figure
+from agent.core.judgement import Finding
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from agent.core.decode import Progress
+    from agent.core.policy import LateRows
+    from agent.core.source import Source
+
+#: Batches in which rows may fall late because of one end: the one after it and, since Spark 3.5
+#: lets several stateful operators share a query, the one after that, as rows are then held against
+#: the watermark of the batch before (``spark.sql.streaming.statefulOperator.allowMultiple``).
+AFTERMATH_BATCHES: Final = 2
+#: Standard deviations by which rows dropped after ends of ours must pass what the query drops as
+#: configured: chance alone does it about once in 700 looks, and a look is taken only when rows
+#: were dropped.
+EXCESS_SIGMAS: Final = 3.0
+#: Added to a count below a square root, so that its standard deviation is near 1/2 from a few on
+#: (Anscombe 1948).
+ANSCOMBE: Final = 3.0 / 8.0
+
+
+class Counted(msgspec.Struct):
+    """Rows read, and rows dropped as late, since the query's checkpoint began."""
+
+    rows: int = 0
+    dropped: int = 0
+
+
+class Lateness(msgspec.Struct):
+    """What is known of a query's late rows. Event times are epoch seconds of the data's clock."""
+
+    drops: bool = False  # it has a watermark, and state that drops what lies behind it
+    greatest_time: float | None = None  # of all rows read
+    delay_seconds: float | None = None  # as batches show it: greatest_time less the watermark
+    seconds: float | None = None  # the most that a row lay behind the greatest of earlier batches
+    as_configured: Counted = msgspec.field(default_factory=Counted)
+    after_ours: Counted = msgspec.field(default_factory=Counted)
+    aftermath: int = 0  # batches to come in which rows may fall late because of an end of ours
+    held_since_time: float | None = None
+
+    def begin_checkpoint(self) -> Lateness:
+        """Of a new checkpoint nothing is known but what kind of query it is."""
+        return Lateness(drops=self.drops)
+
+    def retry(self) -> None:
+        """Smaller batches are tried again; what the query drops as configured stays known."""
+        self.after_ours, self.aftermath, self.held_since_time = Counted(), 0, None
+
+    def observe(self, batch: Progress, sources: Sequence[Source], *, replayed: bool) -> None:
+        """Takes in a batch; ``sources`` as they are after it."""
+        dropped = [o.dropped_rows for o in batch.operators if o.dropped_rows is not None]
+        self.drops = self.drops or (batch.has_watermark and bool(dropped))
+        if not self.drops or replayed:
+            return
+        before, watermark = self.greatest_time, batch.watermark_time
+        if before is not None:
+            if watermark is not None and watermark < before:
+                self.delay_seconds = before - watermark
+            if batch.least_event_time is not None:
+                self.seconds = max(self.seconds or 0.0, before - batch.least_event_time)
+        if batch.greatest_event_time is not None:
+            self.greatest_time = max(before or -math.inf, batch.greatest_event_time)
+        counted = self.after_ours if self.aftermath else self.as_configured
+        counted.rows += batch.rows or 0
+        counted.dropped += sum(dropped)
+        if self.held_since_time is None and counted is self.after_ours and self._too_many:
+            self.held_since_time = batch.time + (batch.seconds or 0.0)
+        self.aftermath = max(self.aftermath - 1, 0)
+        if any(map(cut_short, sources)):
+            self.aftermath = AFTERMATH_BATCHES
+
+    @property
+    def _too_many(self) -> bool:
+        """Whether more rows fell late after ends of ours than would have as configured.
+
+        Where none did as configured, one is too many. Else two Poisson rates are compared (Huffman,
+        "An improved approximate two-sample Poisson test", Applied Statistics 33, 1984).
+        """
+        usual, ours = self.as_configured, self.after_ours
+        if not usual.dropped:
+            return ours.dropped > 0
+        ratio = ours.rows / usual.rows
+        above = math.sqrt(ours.dropped + ANSCOMBE) - math.sqrt((usual.dropped + ANSCOMBE) * ratio)
+        return 2.0 * above / math.sqrt(1.0 + ratio) > EXCESS_SIGMAS
+
+    def holds(self, late_rows: LateRows, *, first: bool = False) -> bool:
+        """Whether batches must be as the job configured them.
+
+        ``first``: of a checkpoint. Where that batch ends nothing is known of its rows, and as
+        configured it drops none, for no watermark comes before it.
+        """
+        if late_rows == "allow" or not self.drops:
+            return False
+        return first or late_rows == "hold" or self.went_back(late_rows)
+
+    def went_back(self, late_rows: LateRows) -> bool:
+        """Whether batches are as configured again, as smaller ones dropped rows as late."""
+        return late_rows != "allow" and self.held_since_time is not None
+
+    @property
+    def seen(self) -> str:
+        """The lateness seen so far, in figures."""
+        usual, ours = self.as_configured, self.after_ours
+        said = [f"as configured {_of(usual)}"] if usual.rows else []
+        if ours.rows:
+            said.append(f"after ends set by Weir {_of(ours)}")
+        if self.seconds is not None:
+            late = _seconds(max(self.seconds, 0.0))
+            said.append(f"the latest row came {late} behind the newest before its batch")
+        return ", ".join(said) or "nothing seen yet"
+
+
+def cut_short(source: Source) -> bool:
+    """Whether a limit below the configured one ended the source's last batch."""
+    if not source.limited or source.batch_limit is None:
+        return False
+    return source.configured is None or source.batch_limit < source.configured
+
+
+def findings(lateness: Lateness, late_rows: LateRows, *, controlled: bool) -> list[Finding]:
+    """What the query's declared delay means for smaller batches, for page and audit."""
+    if not lateness.drops or not controlled:
+        return []
+    if lateness.went_back(late_rows):
+        return [
+            Finding(
+                "late_rows",
+                "warning",
+                f"smaller batches dropped rows as late ({lateness.seen}), so they are as "
+                "configured again",
+                "give the watermark a longer delay; or accept such losses with late_rows: allow; "
+                "`weir release` tries smaller batches again",
+            )
+        ]
+    delay = lateness.delay_seconds
+    declared = "the declared delay" if delay is None else f"the declared delay ({_seconds(delay)})"
+    meaning = f"rows later than {declared} are dropped where the end of a batch comes before them"
+    remedies = {
+        "hold": "nothing: late_rows is hold, so batches are never smaller than the job configured",
+        "guard": "nothing: as soon as that costs rows, batches are as configured again; "
+        "late_rows: hold never makes them smaller, allow accepts it",
+        "allow": "late_rows is allow: smaller batches may drop more of them; guard would go back",
+    }
+    evidence = f"{meaning}, so smaller batches may drop more of them; {lateness.seen}"
+    return [Finding("late_rows", "info", evidence, remedies[late_rows])]
+
+
+def _of(counted: Counted) -> str:
+    return f"{counted.dropped:,} of {counted.rows:,} rows dropped"
+
+
+def _seconds(seconds: float) -> str:
+    return f"{figure(seconds)} s"

@@ -1,0 +1,253 @@
+"""Late rows: smaller batches are taken back where they cost rows, and only there."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+
+from agent.core.fleet import LATE_ROWS_NOTE, Fleet, Order
+from agent.core.lateness import Counted, Lateness
+from agent.core.policy import LateRows, Policy, QueryPolicy
+from spark_listener.wire import format_time
+from tests.core.events import Driver
+from tests.core.test_fleet import KEY, World
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+DELAY_SECONDS = 10.0
+CONFIGURED = 40_000
+RATE = 1000.0  # rows per second that arrive
+FIXED_SECONDS, THROUGHPUT = 1.0, 4000.0
+
+
+def policy(late_rows: LateRows, **more: Any) -> Policy:
+    return Policy(default=QueryPolicy(late_rows=late_rows, target_seconds=2.0, **more))
+
+
+class Stream:
+    """A query with a watermark as Spark runs it, on rows that arrive with their event times.
+
+    Each batch takes what has arrived, at most its limit; rows behind the watermark are dropped; the
+    watermark moves at a batch's end. A grant is in force two batches later.
+    """
+
+    def __init__(self, world: World, lateness: Callable[[random.Random], float]) -> None:
+        self.world = world
+        self.random = random.Random(4)
+        self.lateness = lateness
+        self.began = world.driver.time
+        self.read = 0
+        self.greatest = self.watermark = 0.0
+        self.oldest = 0.0  # no event is older
+        self.limits: list[int | None] = [CONFIGURED, CONFIGURED]
+        self.batches: list[tuple[int | None, int, int]] = []  # limit, rows, dropped
+
+    def wait(self, seconds: float) -> Stream:
+        """Nothing is read for so long: it piles up."""
+        self.world.driver.time += seconds
+        return self
+
+    def run(self, count: int, trigger_seconds: float = 0.0) -> Stream:
+        for _ in range(count):
+            driver = self.world.driver
+            arrived = int((driver.time - self.began) * RATE)
+            limit = self.limits.pop(0)
+            rows = min(arrived - self.read, CONFIGURED if limit is None else limit)
+            times = [
+                max(
+                    driver.time - (arrived - self.read - n) / RATE - self.lateness(self.random),
+                    self.oldest,
+                )
+                for n in range(rows)
+            ]
+            dropped = sum(time < self.watermark for time in times)
+            seconds = FIXED_SECONDS + rows / THROUGHPUT
+            self.read += rows
+            body = {
+                "eventTime": {
+                    "min": format_time(min(times)),
+                    "max": format_time(max(times)),
+                    "watermark": format_time(self.watermark),
+                },
+                "stateOperators": [
+                    {"operatorName": "stateStoreSave", "numRowsDroppedByWatermark": dropped}
+                ],
+            }
+            backlog = arrived - self.read
+            event = driver.progress(
+                rows, seconds, limit=limit, configured=CONFIGURED, backlog=backlog, **body
+            )
+            granted = [grant.limit for grant in self.world.send(event).grants]
+            self.limits.append(granted[0] if granted else CONFIGURED)
+            self.greatest = max(self.greatest, *times)
+            self.watermark = max(self.watermark, self.greatest - DELAY_SECONDS)
+            self.batches.append((limit, rows, dropped))
+            driver.time += max(trigger_seconds - seconds, 0.0)
+        return self
+
+    @property
+    def dropped(self) -> list[int]:
+        return [dropped for _, _, dropped in self.batches]
+
+
+def late(share: float, most_seconds: float) -> Callable[[random.Random], float]:
+    """So many rows come up to so many seconds late, the others at once."""
+    return lambda draw: draw.uniform(0.0, most_seconds) if draw.random() < share else 0.0
+
+
+ON_TIME = late(0.0, 0.0)
+
+
+def learned(told: Policy) -> Stream:
+    """A burst is worked off in small batches; then another one comes, in which rows are late."""
+    stream = Stream(World(told), ON_TIME).wait(60.0).run(40)
+    stream.lateness, stream.oldest = late(0.03, 45.0), stream.world.driver.time
+    return stream.wait(40.0).run(30)
+
+
+def test_where_rows_fall_late_the_limit_goes_back_within_two_batches_and_stays() -> None:
+    alone = Stream(World(policy("guard", mode="off")), ON_TIME).wait(1.0).run(4, 3.0)
+    alone.lateness, alone.oldest = late(0.03, 45.0), alone.world.driver.time
+    assert alone.wait(35.0).run(1).dropped == [0] * 5  # one batch takes it all
+    stream = learned(policy("guard"))
+    first = next(n for n, dropped in enumerate(stream.dropped) if dropped)
+    ours = [n for n, (limit, _, _) in enumerate(stream.batches) if (limit or 0) < CONFIGURED]
+    assert ours, "a smaller batch was never tried"
+    assert max(ours) <= first + 1
+    view = stream.world.view()
+    assert view.limit.reason == "hold:late_rows"
+    assert view.late_rows_held is True
+    assert view.sources[0].granted == CONFIGURED
+    (finding,) = view.findings
+    assert (finding.check, finding.severity) == ("late_rows", "warning")
+    (back,) = [one for one in view.decisions if one.reason == "hold:late_rows"]
+    assert "as configured 0 of" in back.detail
+
+
+def test_rows_within_the_delay_hold_nothing() -> None:
+    stream = Stream(World(policy("guard")), late(0.5, 9.0)).wait(40.0).run(40)
+    assert sum(stream.dropped) == 0
+    assert min(limit or CONFIGURED for limit, _, _ in stream.batches) < CONFIGURED
+    view = stream.world.view()
+    assert view.late_rows_held is False
+    assert view.watermark_delay_seconds == pytest.approx(DELAY_SECONDS, abs=0.01)
+    assert view.lateness_seconds is not None
+    assert 5.0 < view.lateness_seconds <= 9.0
+    assert [finding.severity for finding in view.findings] == ["info"]
+
+
+def test_hold_never_makes_a_batch_smaller_and_allow_goes_on() -> None:
+    for late_rows, smaller in (("hold", False), ("allow", True)):
+        world = World(policy(late_rows))  # type: ignore[arg-type]
+        stream = Stream(world, late(0.03, 45.0)).wait(40.0).run(30)
+        limits = [limit for limit, _, _ in stream.batches]
+        assert (min(limits[5:]) < CONFIGURED) is smaller  # type: ignore[type-var]
+        assert (world.view().limit.reason == "hold:late_rows") is not smaller
+        assert world.view().late_rows_held is False
+    assert sum(stream.dropped) > 0
+
+
+def test_a_query_that_is_no_smaller_drops_as_many_is_not_held() -> None:
+    """Rows of days ago are dropped however large batches are."""
+    world = World(policy("guard", mode="dry-run"))
+    stragglers = late(0.001, 1e6)
+    stream = Stream(world, stragglers).wait(1.0).run(40, 3.0)
+    assert sum(stream.dropped) > 10
+    world.policy = policy("guard")
+    world.fleet = Fleet.restore(world.policy, world.fleet.changes(), started_time=world.now)
+    stream.wait(60.0).run(60)
+    assert min(limit or CONFIGURED for limit, _, _ in stream.batches[-40:]) < CONFIGURED
+    assert world.view().late_rows_held is False
+    # What comes on top of them is seen all the same.
+    stream.lateness = lambda draw: max(stragglers(draw), late(0.2, 30.0)(draw))
+    stream.wait(60.0).run(20)
+    assert world.view().late_rows_held is True
+
+
+def test_what_was_learned_outlives_the_agent_and_a_release_tries_again() -> None:
+    stream = learned(policy("guard"))
+    world = stream.world
+    assert world.view().late_rows_held is True
+    world.fleet = Fleet.restore(world.policy, world.fleet.changes(), started_time=world.now)
+    stream.wait(40.0).run(5)
+    assert world.view().limit.reason == "hold:late_rows"
+    (said,) = world.fleet.control(*KEY, Order(who="me", reason="", limit=500), world.now)
+    assert said.note == LATE_ROWS_NOTE
+    stream.wait(40.0).run(5)
+    assert {limit for limit, _, _ in stream.batches[-5:]} == {CONFIGURED}
+    world.fleet.control(*KEY, Order(who="me", reason="", hold=False), world.now)
+    assert world.view().late_rows_held is False
+    stream.lateness = ON_TIME
+    stream.wait(40.0).run(20)
+    assert min(limit or CONFIGURED for limit, _, _ in stream.batches[-10:]) < CONFIGURED
+
+
+@pytest.mark.parametrize("by_hand", [False, True])
+def test_the_first_batch_of_a_new_checkpoint_is_as_configured(by_hand: bool) -> None:
+    stream = Stream(World(policy("guard")), late(0.5, 9.0)).wait(40.0).run(40)
+    world = stream.world
+    if by_hand:
+        world.fleet.control(*KEY, Order(who="me", reason="", limit=2), world.now)
+    world.send(world.driver.terminated())
+    again = Driver(run_id="run-2", query_id="id-2")
+    again.time, again.sequence = world.driver.time, world.driver.sequence
+    world.driver = again
+    assert world.send(again.started()).grants == []
+    stream.began, stream.read, stream.watermark, stream.greatest = again.time - 60, 0, 0.0, 0.0
+    stream.limits = [CONFIGURED, CONFIGURED]
+    stream.run(1)
+    assert (world.view().sources[0].granted == 2) is by_hand  # from the second batch on
+    world.send(again.terminated())
+    # The same checkpoint once more: what was learned holds from the first batch on.
+    third = Driver(run_id="run-3", query_id="id-2")
+    third.time, third.batch_id, third.sequence = again.time, again.batch_id, again.sequence
+    world.driver = third
+    granted = [grant.limit for grant in world.send(third.started()).grants]
+    assert granted
+    assert granted[0] is not None
+    assert granted[0] < CONFIGURED
+
+
+def test_a_query_without_a_watermark_or_without_state_is_none_of_it() -> None:
+    for body in (
+        {"eventTime": {}, "stateOperators": [{"numRowsDroppedByWatermark": 0}]},
+        {"eventTime": {"watermark": "1970-01-01T00:00:00.000Z"}, "stateOperators": []},
+    ):
+        world = World(policy("hold"))
+        for _ in range(5):
+            said = {"limit": 9000, "configured": 9000, "backlog": 10**6, **body}
+            receipt = world.send(world.driver.progress(9000, 30.0, **said))
+        assert receipt.grants[0].limit is not None
+        assert receipt.grants[0].limit < 9000
+        assert world.view().late_rows_held is None
+        assert world.view().findings == []
+
+
+@pytest.mark.parametrize(
+    ("usual", "ours", "many"),
+    [
+        ((0, 0), (0, 100), False),
+        ((0, 0), (1, 100), True),  # nothing else is known: one is too many
+        ((0, 10**6), (1, 10**6), True),
+        ((100, 10**5), (100, 10**5), False),
+        ((100, 10**5), (130, 10**5), False),  # 2.0 standard deviations
+        ((100, 10**5), (150, 10**5), True),  # 3.2
+        ((100, 10**5), (2, 100), False),  # two by chance, where 0.1 are due
+        ((100, 10**5), (5, 100), True),
+        ((1, 100), (3, 1000), False),  # 10 are due, as far as one tells
+    ],
+)
+def test_more_than_as_configured_is_told_from_chance(
+    usual: tuple[int, int], ours: tuple[int, int], many: bool
+) -> None:
+    found = Lateness(
+        drops=True,
+        as_configured=Counted(usual[1], usual[0]),
+        after_ours=Counted(ours[1], ours[0]),
+    )
+    assert found._too_many is many
+    assert msgspec.msgpack.decode(msgspec.msgpack.encode(found), type=Lateness) == found
