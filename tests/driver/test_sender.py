@@ -32,13 +32,14 @@ class Driver:
     """A sender with all it needs, and what it said."""
 
     def __init__(self, url: str, *, timeout: float = 10.0, **channel: Any) -> None:
-        self.outbox = Outbox(1000, largest_bytes=100_000)
+        self.outbox = Outbox(1000, 1 << 20, largest_bytes=100_000)
         self.replies: list[Reply] = []
         self.failures = 0
         self.sender = Sender(
             self.outbox,
             Channel(url, timeout_seconds=timeout, **channel),
             agent_url=url,
+            prompt_seconds=1.0,
             head=lambda: HEAD,
             on_reply=self.replies.append,
             on_failure=self._failed,
