@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import dataclasses
-import itertools
 import json
 import os
 import socket
@@ -17,10 +16,11 @@ from spark_listener.complaints import LOGGER, Complaints
 from spark_listener.config import CONF_PREFIX, ConfigurationError, Settings, conf_key, resolve
 from spark_listener.first_batch import Gatekeeper, taking_milliseconds
 from spark_listener.intake import Intake
-from spark_listener.listener import Inbox, Session
+from spark_listener.listener import Inbox
 from spark_listener.observer import Observer
 from spark_listener.outbox import Outbox
 from spark_listener.sender import LARGEST_EVENT_BYTES, Sender
+from spark_listener.sessions import Session, Sessions
 from spark_listener.wire import SILENT_SECONDS
 
 FLUSH_SECONDS: Final = 1.0
@@ -45,7 +45,7 @@ class Attachment:
     @property
     def active(self) -> bool:
         """True while the session is watched."""
-        return self._driver is not None and self._driver.watches(self._session)
+        return self._driver is not None and self._driver.session(self._session) is not None
 
     def detach(self) -> None:
         """Puts the configured limits back and stops watching this session."""
@@ -72,8 +72,7 @@ class _Driver:
         }
         self._instance = str(uuid.uuid4())
         self._process = self._process_report() if settings.process_report else {}
-        self._sessions: dict[str, Session] = {}  # by key
-        self._keys = itertools.count(1)
+        self._sessions = Sessions(self._gateway)
         self._inbox = Inbox(
             self._gateway, hold_milliseconds=taking_milliseconds(settings.first_batch_seconds)
         )
@@ -115,7 +114,7 @@ class _Driver:
         self._intake = Intake(
             self._inbox,
             self._observer.mailbox,
-            session_of=self._sessions.get,
+            session_of=self._sessions.of_key,
             open_gate=self._observer.open_gate,
             complaints=_complaints,
         )
@@ -152,31 +151,24 @@ class _Driver:
 
     def session(self, java_session: Any) -> Session | None:
         """What is watched of this JVM session, if it is."""
-        return next((s for s in self._sessions.values() if _same(s.java, java_session)), None)
-
-    def watches(self, java_session: Any) -> bool:
-        """Whether this JVM session is watched."""
-        return self.session(java_session) is not None
+        return self._sessions.of(java_session)
 
     def watch(self, java_session: Any, *, control: bool) -> None:
         """Adds the listener to a session. Raises what py4j raises, the session then unwatched."""
-        key = str(next(self._keys))
-        wrapped = self._inbox.listener(key)
-        session = Session(java_session, key, wrapped, control=control)
-        self._sessions[key] = session
-        try:
-            java_session.streams().addListener(wrapped)
-        except Exception:
-            del self._sessions[key]
-            raise
-        self._observer.join_session(session)
+        for gone in self._sessions.take_out_gone():
+            self._observer.forget_session(gone)
+        self._observer.join_session(
+            self._sessions.add(java_session, self._inbox.listener, control=control)
+        )
 
     def unwatch(self, session: Session) -> None:
         """Stops watching one session."""
-        if self._sessions.pop(session.key, None) is None:
+        if not self._sessions.remove(session):
             return
         try:
             session.java.streams().removeListener(session.wrapped)
+        except LookupError:
+            pass  # nobody has it any more
         except Exception as error:
             if not self.stopped:
                 _complaints.error("removing the listener", error)
@@ -199,7 +191,7 @@ class _Driver:
     @property
     def sessions(self) -> list[Session]:
         """What is watched."""
-        return list(self._sessions.values())
+        return self._sessions.all()
 
     def close(self, *, ending: bool) -> None:
         """Ends the threads; what is queued is sent within a second if the agent answers.
@@ -250,9 +242,9 @@ def _detach(session: Any, *, every: bool = False) -> None:
     try:
         with _lock:
             for driver in list(_drivers.values()):
-                for known in driver.sessions:
-                    if every or (session is not None and _same(known.java, session)):
-                        driver.unwatch(known)
+                one = None if every else driver.session(session)
+                for known in driver.sessions if every else [one] if one else []:
+                    driver.unwatch(known)
                 if not driver.sessions:
                     _drivers.pop(driver.application_id, None)
                     driver.close(ending=False)
@@ -384,13 +376,6 @@ def _conf(spark: Any) -> dict[str, str]:
 def _off(message: str) -> Attachment:
     _complaints.warn(message, message)
     return Attachment(None, None, message.removeprefix("weir is off: "))
-
-
-def _same(one: Any, other: Any) -> bool:
-    try:
-        return one is other or bool(one.equals(other))
-    except Exception:
-        return False
 
 
 def _close_all() -> None:

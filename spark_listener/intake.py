@@ -12,8 +12,9 @@ if TYPE_CHECKING:
 
     from spark_listener.complaints import Complaints
     from spark_listener.first_batch import FirstBatchGate
-    from spark_listener.listener import Inbox, Session, Waiting
+    from spark_listener.listener import Inbox, Waiting
     from spark_listener.mailbox import Mailbox
+    from spark_listener.sessions import Session
 
 _TAKE_MILLISECONDS: Final = 1000  # between looks at whether to end
 _AFTER_FAILURE_SECONDS: Final = 1.0

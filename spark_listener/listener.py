@@ -17,6 +17,7 @@ from spark_listener.handles import OBJECT, Handles
 
 if TYPE_CHECKING:
     from spark_listener.first_batch import FirstBatchGate
+    from spark_listener.sessions import Session
 
 #: Progresses that wait in the JVM while Python does not come. Spark itself keeps the last 100 of
 #: each query (``spark.sql.streaming.numRecentProgressUpdates``): what waits is kept anyway.
@@ -59,16 +60,6 @@ class Captured:
     def memory_bytes(self) -> int:
         """Of the texts, as Python keeps them."""
         return sum(map(sys.getsizeof, (self.text, self.exception or "")))
-
-
-class Session:
-    """A JVM session that is watched, known to the JVM's programs by its key."""
-
-    def __init__(self, java_session: Any, key: str, wrapped: Any, *, control: bool) -> None:
-        self.java = java_session
-        self.key = key
-        self.wrapped = wrapped  # what Spark holds as our listener
-        self.control = control  # whether limits of its queries may be set
 
 
 @dataclass(frozen=True)

@@ -30,10 +30,11 @@ if TYPE_CHECKING:
     from spark_listener.complaints import Complaints
     from spark_listener.config import Settings
     from spark_listener.first_batch import FirstBatchGate, Gatekeeper
-    from spark_listener.listener import Inbox, Session
+    from spark_listener.listener import Inbox
     from spark_listener.outbox import Outbox
     from spark_listener.replies import Reply
     from spark_listener.sender import Sender
+    from spark_listener.sessions import Session
 
 _TICK_SECONDS: Final = 0.5
 _GATE_TICK_SECONDS: Final = 0.005  # while a first batch is held
@@ -141,6 +142,10 @@ class Observer:
     def leave_session(self, session: Session, timeout_seconds: float) -> None:
         """Puts the configured limits of a session's queries back and forgets them."""
         self._ask(lambda: self._leave(session), timeout_seconds)
+
+    def forget_session(self, session: Session) -> None:
+        """For a session that is gone, and its queries with it."""
+        self._ask(lambda: self._sessions.discard(session), 0.0)
 
     def refuse_control(self, session: Session, timeout_seconds: float) -> None:
         """Puts the configured limits of a session's queries back and only watches it from now."""

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from spark_listener.complaints import Complaints
 from spark_listener.intake import Intake
-from spark_listener.listener import Captured, Session, Waiting
+from spark_listener.listener import Captured, Waiting
 from spark_listener.mailbox import ROOM_BYTES, Mailbox
+from spark_listener.sessions import Session
 from tests.waiting import until
 
 if TYPE_CHECKING:

@@ -83,10 +83,10 @@ def test_a_first_batch_is_let_go_while_something_keeps_the_interpreter(
     tmp_path: Path,
     mode: str,
 ) -> None:
-    attached(agent, first_batch_seconds=0.8, timeout_seconds=60.0)
+    attached(agent, first_batch_seconds=2.0, timeout_seconds=60.0)
     agent.mode = mode
     query = start(folder(files=4).read(spark, 2), checkpoint=str(tmp_path / "kept"))
-    keep_the_interpreter(4.0)
+    keep_the_interpreter(6.0)
     over = time.time()
     planned = tmp_path / "kept" / "offsets" / "0"
     until(planned.exists, "the first batch")
@@ -191,7 +191,7 @@ for n in (1, 2):
     if n == 1:
         spark.stop()
 import time
-time.sleep(4)  # in which the first driver notices
+time.sleep(2)  # in which the first driver notices
 print(attach(spark, agent_url=url).active, flush=True)
 query.stop()
 spark.stop()
