@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 MEBIBYTE: Final = 1024 * 1024
+#: Four of the largest requests, or 2,000 events (the default of ``queue_size``) of 16 KiB: a driver
+#: has a heap of a gigabyte by default, of which this is 3 %.
+QUEUE_BYTES: Final = 32 * MEBIBYTE
 CONF_PREFIX: Final = "spark.weir."
 ENVIRONMENT_PREFIX: Final = "WEIR_"
 DEFAULT_AGENT_URL: Final = "http://127.0.0.1:9655"
@@ -47,7 +50,7 @@ class Settings:
     #: the oldest progress goes first.
     queue_size: int = field(default=2000, metadata={"minimum": 10, "maximum": 100_000})
     queue_bytes: int = field(
-        default=32 * MEBIBYTE, metadata={"minimum": MEBIBYTE, "maximum": 1024 * MEBIBYTE}
+        default=QUEUE_BYTES, metadata={"minimum": MEBIBYTE, "maximum": 1024 * MEBIBYTE}
     )
     heartbeat_seconds: float = field(
         default=HEARTBEAT_SECONDS, metadata={"minimum": 0.1, "maximum": 60.0}

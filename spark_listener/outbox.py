@@ -8,6 +8,8 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from spark_listener.config import QUEUE_BYTES
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
@@ -29,7 +31,9 @@ class Pending:
 class Outbox:
     """Events in the order of their numbers. Thread-safe; never blocks the one who puts."""
 
-    def __init__(self, capacity: int, capacity_bytes: int, *, largest_bytes: int) -> None:
+    def __init__(
+        self, capacity: int, capacity_bytes: int = QUEUE_BYTES, *, largest_bytes: int
+    ) -> None:
         self._capacity = capacity
         self._capacity_bytes = capacity_bytes
         self._largest_bytes = largest_bytes

@@ -16,6 +16,7 @@ import pytest
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 
 from spark_listener.complaints import Complaints
+from spark_listener.config import Settings
 from spark_listener.first_batch import Gatekeeper, taking_milliseconds
 from spark_listener.listener import MOST_PROGRESS, Inbox
 from tests.waiting import until
@@ -150,6 +151,11 @@ def test_a_start_waits_only_where_that_is_worth_it_and_never_for_long(
     assert other < waited
     inbox.let_starts_wait(False)
     assert Calling(lambda: listener.onQueryStarted(events("Started"))).join() < waited
+
+
+def test_a_quarter_of_the_longest_wait_is_for_taking_hold() -> None:
+    """Half a second of the usual two, in which `start()` does not return."""
+    assert taking_milliseconds(Settings().first_batch_seconds) == 500
 
 
 def keeper(gateway: JavaGateway, seconds: float) -> Gatekeeper:

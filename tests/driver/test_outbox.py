@@ -8,7 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from spark_listener.config import QUEUE_BYTES, Settings
 from spark_listener.outbox import Outbox, Pending
+from spark_listener.wire import MAX_REQUEST_BYTES
 
 
 def take(outbox: Outbox, events: int = 500) -> list[Pending]:
@@ -178,3 +180,7 @@ def test_the_unacknowledged_tail_counts_too() -> None:
         take(outbox)  # sent, and never acknowledged
         outbox.landed()
     assert sum(len(item.data) for item in outbox._pending) <= 1 << 20
+
+
+def test_by_default_four_of_the_largest_requests_wait() -> None:
+    assert QUEUE_BYTES == Settings().queue_bytes == 4 * MAX_REQUEST_BYTES

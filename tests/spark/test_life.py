@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import spark_listener
+from spark_listener.listener import MOST_PROGRESS
 from tests.benchmarks.starts import figures
 from tests.spark.conftest import ROWS_PER_FILE, in_force, progresses
 from tests.waiting import until
@@ -220,6 +221,11 @@ def test_a_new_session_with_the_old_application_id_is_watched_by_itself(
     assert len(told) == 2
     rows = [event["body"]["numInputRows"] for event in agent.of("progress")]
     assert sum(rows) == 2, "each session's batch is heard once"
+
+
+def test_as_many_progresses_wait_in_the_jvm_as_spark_keeps_anyway(spark: Any) -> None:
+    kept = spark.conf.get("spark.sql.streaming.numRecentProgressUpdates")
+    assert int(kept) == MOST_PROGRESS
 
 
 def test_every_row_comes_with_an_interrupted_start(
