@@ -58,6 +58,8 @@ class Intake:
                 waiting = self._inbox.take(_TAKE_MILLISECONDS)
                 failures = 0
             except Exception as error:
+                if self._stopping.is_set():  # as at the driver's end
+                    return
                 failures += 1
                 self._complaints.error("asking the JVM for events", error)
                 self._stopping.wait(_AFTER_FAILURE_SECONDS)
