@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 import spark_listener
+from spark_listener import attachment
 from spark_listener.listener import MOST_PROGRESS
 from tests.benchmarks.starts import figures
 from tests.spark.conftest import ROWS_PER_FILE, in_force, progresses
@@ -64,6 +66,27 @@ def test_attaching_and_detaching_leaves_nothing_behind(
         short_runs(spark, folder, start, 1)
         spark_listener.detach()
     until(lambda: piled_up() <= before, f"no more than before, {before}", telling=piled_up)
+
+
+def test_sessions_that_the_job_lets_go_of_are_let_go_of(
+    agent: Any, attached: Any, folder: Any, start: Any, spark: Any
+) -> None:
+    attached(agent)
+    driver = attachment._drivers[spark.sparkContext.applicationId]
+    for _ in range(3):
+        other = spark.newSession()
+        assert spark_listener.attach(other).active
+    assert len(driver.sessions) == 4
+    del other
+
+    def collected() -> bool:
+        gc.collect()
+        spark.sparkContext._jvm.java.lang.System.gc()
+        assert spark_listener.attach(spark.newSession()).active  # here it notices
+        return len(driver.sessions) <= 3
+
+    until(collected, "sessions collected", every=1.0, telling=lambda: len(driver.sessions))
+    assert driver.session(spark._jsparkSession) is not None
 
 
 def keep_the_interpreter(seconds: float) -> None:
