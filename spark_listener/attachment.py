@@ -198,8 +198,8 @@ class _Driver:
 
         ``ending``: the driver itself ends.
         """
+        self._intake.stop(FLUSH_SECONDS if ending else 0.0)
         self._sessions.clear()
-        self._intake.stop()
         self._observer.stop(FLUSH_SECONDS, ending=ending)
         self._sender.stop(FLUSH_SECONDS)
 
@@ -209,8 +209,8 @@ class _Driver:
             # Its successor in this process may have the same id.
             if _drivers.get(self.application_id) is self:
                 del _drivers[self.application_id]
+        self._intake.stop(0.0)
         self._sessions.clear()
-        self._intake.stop()
         self._observer.stop(0.0)
         self._sender.stop(FLUSH_SECONDS)
 

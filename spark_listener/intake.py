@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from spark_listener.mailbox import Mailbox
     from spark_listener.sessions import Session
 
-_TAKE_MILLISECONDS: Final = 1000  # between looks at whether to end
+_TAKE_MILLISECONDS: Final = 200  # between looks at whether to end
 _AFTER_FAILURE_SECONDS: Final = 1.0
 _FAILURES_IN_A_ROW: Final = 10  # then the JVM is gone
 
@@ -45,17 +45,20 @@ class Intake:
         """Starts the thread."""
         self._thread.start()
 
-    def stop(self) -> None:
-        """Ends the thread, within a second; nobody waits for it."""
+    def stop(self, timeout_seconds: float) -> None:
+        """Ends the thread once nothing waits any more; what comes later is not taken in."""
         self._stopping.set()
+        if self._thread.is_alive() and threading.current_thread() is not self._thread:
+            self._thread.join(timeout_seconds)
 
     def _run(self) -> None:
         failures = 0
-        while not self._stopping.is_set() and failures < _FAILURES_IN_A_ROW:
+        while failures < _FAILURES_IN_A_ROW:
+            ending = self._stopping.is_set()
             # What finds no room here waits in the JVM, where as many events are kept anyway.
             self._mailbox.wait_for_room(self._stopping)
             try:
-                waiting = self._inbox.take(_TAKE_MILLISECONDS)
+                waiting = self._inbox.take(0 if ending else _TAKE_MILLISECONDS)
                 failures = 0
             except Exception as error:
                 if self._stopping.is_set():  # as at the driver's end
@@ -65,10 +68,15 @@ class Intake:
                 self._stopping.wait(_AFTER_FAILURE_SECONDS)
                 continue
             if waiting is not None:
-                try:
-                    self._take(waiting)
-                except Exception as error:
-                    self._complaints.error(f"taking in a {waiting.kind} event", error)
+                self._take_guarded(waiting)
+            elif ending:
+                return
+
+    def _take_guarded(self, waiting: Waiting) -> None:
+        try:
+            self._take(waiting)
+        except Exception as error:
+            self._complaints.error(f"taking in a {waiting.kind} event", error)
 
     def _take(self, waiting: Waiting) -> None:
         session = self._session_of(waiting.key)

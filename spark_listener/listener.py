@@ -194,15 +194,19 @@ class Inbox:
         if entry is None:
             return None
         event, milliseconds, handoff, key = (entry[place] for place in range(4))
-        kind = _KINDS.get(str(event.getClass().getName()), "")
+        kind = "" if event is None else _KINDS.get(str(event.getClass().getName()), "")
         if kind not in _ALWAYS_KEPT:
             self._room.release()
         return Waiting(kind, event, int(milliseconds) / 1000.0, handoff, str(key))
 
+    def __len__(self) -> int:
+        """Events that wait. Raises what py4j raises."""
+        return int(self._queue.size())
+
     def counters(self) -> Counters:
         """As the JVM has them now. Raises what py4j raises."""
         calls, nanoseconds, dropped = (int(self._counters.get(place)) for place in range(3))
-        return Counters(int(self._queue.size()), calls, nanoseconds / 1e9, dropped)
+        return Counters(len(self), calls, nanoseconds / 1e9, dropped)
 
 
 def captured(waiting: Waiting, session: Session, gate: FirstBatchGate | None) -> Captured:

@@ -40,6 +40,7 @@ _TICK_SECONDS: Final = 0.5
 _GATE_TICK_SECONDS: Final = 0.005  # while a first batch is held
 _ADMITTED_WITHIN_SECONDS: Final = 0.2
 _FILES_WITHIN_SECONDS: Final = 0.5  # of all questions to the file sources of one round
+_LAST_WORDS_SECONDS: Final = 1.0
 _LONGEST_TEXT: Final = 16_000
 _FORGOTTEN_AFTER_BEATS: Final = 12
 _LOST_AFTER: Final = 10  # failed rounds in a row before the JVM is given up
@@ -190,7 +191,7 @@ class Observer:
     def _round(self) -> None:
         captured, replies = self.mailbox.take(self._wait_seconds())
         if self._spark_stopped():
-            self._end_all(captured)
+            self._end_all(captured + self._last_words())
             self._stopping.set()
             self._on_lost()
             return
@@ -209,9 +210,21 @@ class Observer:
         if self._sender is not None:
             self._sender.cut_if_overdue()
 
+    def _last_words(self) -> list[Captured]:
+        """What Spark told of its end and still waits in the JVM, which lives on for a while."""
+        until = time.monotonic() + _LAST_WORDS_SECONDS
+        try:
+            while len(self._inbox) and time.monotonic() < until:
+                time.sleep(0.01)
+        except Exception:  # the JVM is gone as well
+            return []
+        return self.mailbox.take(_GATE_TICK_SECONDS)[0]
+
     def _let_starts_wait(self) -> None:
         """Tells the JVM, where it changes, whether a start has anything to wait for."""
-        worth_it = self._worth_waiting() and any(session.control for session in self._sessions)
+        worth_it = self._worth_waiting() and any(
+            session.control for session in list(self._sessions)
+        )
         if worth_it != self._starts_wait:
             self._inbox.let_starts_wait(worth_it)
             self._starts_wait = worth_it

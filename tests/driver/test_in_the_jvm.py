@@ -180,7 +180,7 @@ def test_a_first_batch_is_held_before_its_thread_goes_on_until_it_is_let_go(
     gate = keeper(gateway, 60.0).hold(lock, handoff)
     assert calling.join() < taking_milliseconds(4.0) / 1000.0, "handed over, not given up"
     assert lock.isLocked()
-    assert gate.held
+    until(lambda: gate.held, "the holding thread to say so", every=0.01)
     assert not gate.over
     gate.release()
     gate.release()

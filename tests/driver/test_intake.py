@@ -81,8 +81,7 @@ class Taking:
     def run(self) -> list[Captured]:
         self.intake.start()
         until(lambda: not self.queue, "the queue to be empty", every=0.01)
-        self.intake.stop()
-        self.intake._thread.join(30.0)
+        self.intake.stop(30.0)
         return self.mailbox.take(0.0)[0]
 
 
@@ -106,6 +105,15 @@ def test_events_come_in_order_and_only_those_of_watched_sessions() -> None:
     assert (taken[3].exception, taken[3].error_class) == ("why", None)
     assert {item.epoch_seconds for item in taken} == {5.0}
     assert taking.handoffs == []
+
+
+def test_what_waits_when_the_driver_ends_is_taken_in_first() -> None:
+    waiting = Waiting("progress", progress(), 0.0, None, "1")
+    taking = Taking(*[waiting] * 50)
+    taking.intake._stopping.set()
+    taking.intake.start()
+    taking.intake.stop(30.0)
+    assert len(taking.mailbox) == 50
 
 
 def test_a_start_that_waits_has_its_first_batch_held() -> None:
