@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 WARM_UP: Final = 20
 KINDS: Final = ("starts", "attach", "sessions")
 MEBIBYTE: Final = 1024 * 1024
+#: Flat to the last one; the JVM's own pools of threads come and go.
+FLAT: Final = ("python_threads", "py4j_connections", "python_descriptors")
 
 
 def figures(session: Any) -> dict[str, int]:
@@ -125,14 +127,9 @@ def measure(kind: str, count: int, steps: int, *, without: bool) -> bool:
             print(f"{kind}, {done:6d} starts ({seconds:.2f} s each): {told}", flush=True)
     session.stop()
     first, last = seen[1] if steps > 1 else seen[0], seen[-1]
-    grown = [name for name in figures_names() if last[name] > first[name]]
+    grown = [name for name in FLAT if last[name] > first[name]]
     print(f"{kind}: {'grown: ' + ', '.join(grown) if grown else 'flat'}", flush=True)
     return not grown
-
-
-def figures_names() -> tuple[str, ...]:
-    """What must be flat to the last one; the JVM's own pools come and go."""
-    return ("python_threads", "py4j_connections", "python_descriptors")
 
 
 def main() -> int:
