@@ -10,6 +10,7 @@ import contextlib
 import functools
 import sys
 import types
+import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -95,17 +96,26 @@ def _set_import_path(job: Path) -> None:
 
 
 def install_hooks() -> None:
-    """Attaches the session that the job makes, and any other that starts a streaming query.
+    """Attaches the session that the job makes, and further ones with their first streaming query.
 
-    A session that streams nothing is left alone: Spark would keep what it makes for a listener.
+    One that streams nothing is left alone: Spark would keep what it makes for a listener.
     """
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming import DataStreamWriter
 
     builder: Any = SparkSession.Builder
+    further: weakref.WeakSet[Any] = weakref.WeakSet()
+
+    def attach_further(writer: Any) -> None:
+        session = writer._df.sparkSession
+        if session in further:
+            further.discard(session)
+            attach(session)
+
     _around(builder, "getOrCreate", after=attach)
+    _around(SparkSession, "newSession", after=further.add)
     for start in ("start", "toTable"):
-        _around(DataStreamWriter, start, before=lambda writer: attach(writer._df.sparkSession))
+        _around(DataStreamWriter, start, before=attach_further)
 
 
 def _around(
