@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _HISTORY: Final = 64
 _EARLY: Final = 63  # grants kept until the sources are known
+WATCH_ONLY: Final = "spark.weir.control is false"
 _ALWAYS: Final = float("-inf")
 
 
@@ -130,7 +131,7 @@ class Actuator:
             configured = limits.describe(java_limit)
             handle = limits.handle_of(configured, item.class_name, all_at_once=all_at_once)
             if handle.control == "live" and not self._allowed:
-                handle = Handle("advice", handle.unit, "spark.weir.control is false")
+                handle = Handle("advice", handle.unit, WATCH_ONLY)
             self._objects[item.index] = item
             self._java_configured[item.index] = java_limit
             self.sources.append(
@@ -194,6 +195,14 @@ class Actuator:
             source.grant = None
         if wanted:
             self._swap(wanted)
+
+    def give_up(self, why: str) -> None:
+        """Puts every configured limit back and sets none from now on, for the reason ``why``."""
+        self.restore()
+        self._allowed = False
+        for source in self.sources:
+            if source.handle.control == "live":
+                source.handle = Handle("advice", source.handle.unit, why)
 
     def settle_first_batch(self) -> None:
         """The limits in force now are those that the first batch will obey."""

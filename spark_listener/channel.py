@@ -9,7 +9,7 @@ import ssl
 import threading
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from spark_listener.replies import MAX_REPLY_BYTES
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 _STALE: Final = (
     http.client.RemoteDisconnected,
     http.client.CannotSendRequest,
+    http.client.NotConnected,
     http.client.ResponseNotReady,
     BrokenPipeError,
     ConnectionResetError,
@@ -64,6 +65,7 @@ class Channel:
         self._clock = clock
         self._lock = threading.Lock()
         self._connection: http.client.HTTPConnection | None = None
+        self._socket: socket.socket | None = None  # its own, or the one about to be
         self._deadline: float | None = None  # of the exchange under way
         self._was_cut = False
 
@@ -111,13 +113,13 @@ class Channel:
         """Closes the connection; the next exchange opens a new one."""
         with self._lock:
             connection, self._connection = self._connection, None
+            self._socket = None
         if connection is not None:
             connection.close()
 
     def _shut(self) -> None:
         with self._lock:
-            connection = self._connection
-        live = None if connection is None else connection.sock
+            live = self._socket
         if live is not None:
             with contextlib.suppress(OSError):  # it may be gone already
                 live.shutdown(socket.SHUT_RDWR)
@@ -145,27 +147,68 @@ class Channel:
         return data
 
     def _connect(self) -> http.client.HTTPConnection:
-        connection: http.client.HTTPConnection
-        if self._secure:
-            try:
-                context = ssl.create_default_context(cafile=self._ca_file or None)
-            except (OSError, ssl.SSLError) as error:
-                raise ExchangeFailed(
-                    "certificates", f"the CA file {self._ca_file} cannot be used: {error}"
-                ) from None
-            connection = http.client.HTTPSConnection(
-                self._host, self._port, timeout=self._timeout_seconds, context=context
-            )
-        else:
-            connection = http.client.HTTPConnection(
-                self._host, self._port, timeout=self._timeout_seconds
-            )
-        connection.connect()
-        if connection.sock is not None:  # small requests, each waited for
-            connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        context = self._tls_context() if self._secure else None
+        sock = self._reached(socket.getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM))
+        try:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # each request is waited for
+            if context is not None:
+                sock.settimeout(self._left())
+                sock = context.wrap_socket(sock, server_hostname=self._host)
+                self._hold(sock)
+            sock.settimeout(self._timeout_seconds)
+        except BaseException:
+            sock.close()
+            raise
+        connection = (
+            http.client.HTTPConnection(self._host, self._port)
+            if context is None
+            else http.client.HTTPSConnection(self._host, self._port, context=context)
+        )
+        connection.sock = sock
+        connection.auto_open = 0  # it would look up and connect on its own, without our bounds
         with self._lock:
             self._connection = connection
         return connection
+
+    def _reached(self, addresses: list[Any]) -> socket.socket:
+        """A socket connected to the first address that answers, each in its share of the time."""
+        failure: OSError = TimeoutError()
+        for place, (family, kind, protocol, _, address) in enumerate(addresses):
+            sock = socket.socket(family, kind, protocol)
+            self._hold(sock)
+            try:
+                sock.settimeout(self._left() / (len(addresses) - place))
+                sock.connect(address)
+            except OSError as error:
+                sock.close()
+                failure = error
+            except BaseException:
+                sock.close()
+                raise
+            else:
+                return sock
+        raise failure
+
+    def _left(self) -> float:
+        """Seconds left of the exchange under way; raises TimeoutError where there are none."""
+        deadline = self._deadline
+        left = self._timeout_seconds if deadline is None else deadline - self._clock()
+        if left <= 0 or self._was_cut:
+            raise TimeoutError
+        return left
+
+    def _hold(self, sock: socket.socket) -> None:
+        """Makes the socket known to whoever cuts the exchange."""
+        with self._lock:
+            self._socket = sock
+
+    def _tls_context(self) -> ssl.SSLContext:
+        try:
+            return ssl.create_default_context(cafile=self._ca_file or None)
+        except (OSError, ssl.SSLError) as error:
+            raise ExchangeFailed(
+                "certificates", f"the CA file {self._ca_file} cannot be used: {error}"
+            ) from None
 
     def _token(self) -> str:
         try:

@@ -16,6 +16,10 @@ from spark_listener.wire import HEARTBEAT_SECONDS, SILENT_SECONDS
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+MEBIBYTE: Final = 1024 * 1024
+#: Four of the largest requests, or 2,000 events (the default of ``queue_size``) of 16 KiB: a driver
+#: has a heap of a gigabyte by default, of which this is 3 %.
+QUEUE_BYTES: Final = 32 * MEBIBYTE
 CONF_PREFIX: Final = "spark.weir."
 ENVIRONMENT_PREFIX: Final = "WEIR_"
 DEFAULT_AGENT_URL: Final = "http://127.0.0.1:9655"
@@ -42,12 +46,16 @@ class Settings:
     application_name: str = ""
     #: False: watch and report, never change a limit.
     control: bool = True
-    #: Events kept while the agent does not answer; the oldest progress goes first.
+    #: Events kept while the agent does not answer, and what they may take of the driver's memory;
+    #: the oldest progress goes first.
     queue_size: int = field(default=2000, metadata={"minimum": 10, "maximum": 100_000})
+    queue_bytes: int = field(
+        default=QUEUE_BYTES, metadata={"minimum": MEBIBYTE, "maximum": 1024 * MEBIBYTE}
+    )
     heartbeat_seconds: float = field(
         default=HEARTBEAT_SECONDS, metadata={"minimum": 0.1, "maximum": 60.0}
     )
-    #: For one exchange with the agent, connecting included.
+    #: For one exchange with the agent, looking its name up and connecting included.
     timeout_seconds: float = field(default=5.0, metadata={"minimum": 0.1, "maximum": 60.0})
     #: The longest that a first batch waits for its limit; 0 never waits.
     first_batch_seconds: float = field(default=2.0, metadata={"minimum": 0.0, "maximum": 10.0})

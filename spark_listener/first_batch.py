@@ -1,95 +1,131 @@
 """Holds a query's first batch back, briefly, until its limit is in force.
 
-``onQueryStarted`` runs on the stream's own thread before the query knows its sources. A helper
-thread takes the lock that every planning needs, the callback returns, the query sets up its
-sources, the limit is put in place, and the helper gives the lock back: always, in bounded time.
+Spark tells a start on the stream's own thread, before the query knows its sources. There the thread
+waits for a moment (``listener.Inbox``) until a thread of the JVM's has taken the lock that every
+planning needs and hands over; the query sets up its sources, the limit is put in place, and the
+lock is given back. All of this waiting is done and timed in the JVM: whatever keeps Python from
+running, the batch is let go in time.
 """
 
 from __future__ import annotations
 
-import threading
 import time
 from typing import TYPE_CHECKING, Any, Final
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from spark_listener.handles import Handles
 
+if TYPE_CHECKING:
     from spark_listener.complaints import Complaints
 
-#: How long the callback waits for the helper to have the lock.
-HELD_WITHIN_SECONDS: Final = 0.5
-_UNLOCK_ATTEMPTS: Final = 3
+#: Of the longest wait, the share that the stream's thread may wait for the lock to be taken.
+_TAKING_SHARE: Final = 0.25
+_LATCH: Final = "java.util.concurrent.CountDownLatch"
+_LOCK: Final = "java.util.concurrent.locks.ReentrantLock"
+_HANDOFF: Final = "java.util.concurrent.SynchronousQueue"
+#: What a gate's stage counts down to.
+_HELD, _OVER = 1, 0
+
+
+def taking_milliseconds(longest_seconds: float) -> int:
+    """How long the stream's thread waits for its first batch to be taken hold of."""
+    return int(longest_seconds * 1000 * _TAKING_SHARE)
 
 
 class FirstBatchGate:
-    """One start of one query. ``find_lock`` gives Java's ReentrantLock, or None: do not hold."""
+    """One start of one query, held by a thread of the JVM's; lets go by itself."""
 
     def __init__(
-        self,
-        find_lock: Callable[[], Any],
-        *,
-        longest_seconds: float,
-        complaints: Complaints,
+        self, released: Any, stage: Any, *, longest_seconds: float, complaints: Complaints
     ) -> None:
-        self._find_lock = find_lock
-        self._longest_seconds = longest_seconds
+        self._released = released
+        self._stage = stage
         self._complaints = complaints
-        self._settled = threading.Event()  # held, or known not to be
-        self._released = threading.Event()
-        self.held = False
+        self._told = False
         self.deadline = time.monotonic() + longest_seconds
         #: The number of the event whose reply is waited for; 0 until it is queued.
         self.sequence = 0
-        # Java's lock belongs to a thread. py4j, pinned, gives each Python thread one JVM thread,
-        # so taking and giving back happen in this one thread and nowhere else.
-        self._thread = threading.Thread(target=self._hold, name="weir-first-batch", daemon=True)
 
-    def start(self) -> None:
-        """Starts the helper thread."""
-        self._thread.start()
+    @property
+    def stage(self) -> int:
+        """2: nothing is held yet, and perhaps never; 1: held; 0: let go."""
+        return int(self._stage.getCount())
 
-    def wait_until_held(self) -> bool:
-        """For the callback: returns once planning is held, or that has taken too long."""
-        if not self._settled.wait(HELD_WITHIN_SECONDS):
-            self.release()
-        return self.held
-
-    def release(self) -> None:
-        """Lets the first batch go. May be called by anyone, any number of times."""
-        self._released.set()
+    @property
+    def held(self) -> bool:
+        """True while no batch can be planned."""
+        return self.stage == _HELD
 
     @property
     def over(self) -> bool:
-        """True once the first batch was let go."""
-        return self._released.is_set()
+        """True once it was held and let go."""
+        return self.stage == _OVER
 
-    def _hold(self) -> None:
-        lock: Any = None
+    def release(self) -> None:
+        """Lets the first batch go. May be called by anyone, any number of times."""
+        if self._told:
+            return
         try:
-            found = self._find_lock()
-            if found is None or self._released.is_set():
-                self._released.set()
-                return
-            found.lock()
-            lock = found
-            self.held = True
-            self.deadline = time.monotonic() + self._longest_seconds
-            self._settled.set()
-            self._released.wait(self._longest_seconds)
-        except Exception as error:
-            self._complaints.error("holding a first batch", error)
-        finally:
-            self._released.set()
-            if lock is not None:
-                self._unlock(lock)
-            self._settled.set()
+            self._released.countDown()
+            self._told = True
+        except Exception as error:  # the JVM's own clock lets it go
+            self._complaints.error("letting a first batch go", error)
 
-    def _unlock(self, lock: Any) -> None:
-        for attempt in range(_UNLOCK_ATTEMPTS):
-            try:
-                lock.unlock()
-            except Exception as error:  # noqa: PERF203 - three tries, and none may be skipped
-                if attempt == _UNLOCK_ATTEMPTS - 1:
-                    self._complaints.error("giving a first batch's lock back", error)
-            else:
-                return
+
+class Gatekeeper:
+    """Makes gates. One program of the JVM's serves all of them."""
+
+    def __init__(self, gateway: Any, *, longest_seconds: float, complaints: Complaints) -> None:
+        self._jvm = gateway.jvm
+        self._longest_seconds = longest_seconds
+        self._complaints = complaints
+        self._handles = Handles(gateway)
+        held = int(longest_seconds * 1000) - taking_milliseconds(longest_seconds)
+        self._program = self._hold_program(held)
+
+    def hold(self, lock: Any, handoff: Any) -> FirstBatchGate:
+        """Takes ``lock`` in a thread of its own and hands over to the stream's thread.
+
+        Where that does not wait any more, or the lock is taken, nothing is held.
+        """
+        latch = self._jvm.java.util.concurrent.CountDownLatch
+        stage, released = latch(2), latch(1)
+        bound = self._program
+        for value in (lock, handoff, stage, released):
+            bound = bound.bindTo(value)
+        task = self._handles.as_interface("java.lang.Runnable", bound)
+        thread = self._jvm.java.lang.Thread(task, "weir-first-batch")
+        thread.setDaemon(True)
+        gate = FirstBatchGate(
+            released, stage, longest_seconds=self._longest_seconds, complaints=self._complaints
+        )
+        thread.start()
+        return gate
+
+    def pass_on(self, handoff: Any) -> None:
+        """Ends the wait of a stream's thread whose batch is not held."""
+        handoff.offer("pass on")
+
+    def _hold_program(self, milliseconds: int) -> Any:
+        """``(lock, handoff, stage, released)``, of which the thread that runs it owns the lock.
+
+        The stream's thread goes on as soon as it is handed over to, and only then is anything
+        held: it cannot have gone on by itself.
+        """
+        h = self._handles
+        unit = self._jvm.java.util.concurrent.TimeUnit.MILLISECONDS
+
+        def at(place: int, handle: Any) -> Any:
+            classes = [_LOCK, _HANDOFF, _LATCH, _LATCH]
+            after = h.ignoring(handle, 1, classes[place + 1 :])
+            return h.ignoring(after, 0, classes[:place])
+
+        take = at(0, h.virtual(_LOCK, "tryLock", "()Z"))
+        give_back = at(0, h.virtual(_LOCK, "unlock", "()V"))
+        offer = h.virtual(_HANDOFF, "offer", "(Ljava/lang/Object;)Z")
+        hand_over = at(1, h.given(offer, 1, "held"))
+        next_stage = at(2, h.virtual(_LATCH, "countDown", "()V"))
+        wait = h.virtual(_LATCH, "await", "(JLjava/util/concurrent/TimeUnit;)Z")
+        wait = h.safe(h.silent(at(3, h.given(wait, 1, milliseconds, unit))))
+        held = h.then(next_stage, h.then(wait, next_stage))
+        body = h.safe(h.either(hand_over, held, h.nothing_with(held)))
+        return h.either(take, h.then(body, give_back), h.silent(hand_over))

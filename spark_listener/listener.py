@@ -1,21 +1,44 @@
-"""Spark's listener interface, called by the JVM: take the text, queue it, return.
+"""Spark's listener interface without Python: the JVM queues each event, a thread here takes it.
 
-PySpark's own listener walks each event over py4j into Python objects. This one implements the Java
-interface itself and asks for the event's JSON only; everything else happens in other threads.
+PySpark's own listener has the JVM call Python on the listener bus and on the thread of each query
+that starts. That makes the bus wait for the interpreter's lock, and py4j keeps the connection that
+it opens for each calling thread for good: a socket, and a thread here, for every start of a query.
+So nothing of Weir is ever called: the listener is a program of method handles that puts events
+into a bounded queue of the JVM's, and Python comes for them.
 """
 
 from __future__ import annotations
 
-import threading
-import time
+import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from spark_listener.handles import OBJECT, Handles
 
-    from spark_listener.complaints import Complaints
+if TYPE_CHECKING:
     from spark_listener.first_batch import FirstBatchGate
+    from spark_listener.sessions import Session
+
+#: Progresses that wait in the JVM while Python does not come. Spark itself keeps the last 100 of
+#: each query (``spark.sql.streaming.numRecentProgressUpdates``): what waits is kept anyway.
+MOST_PROGRESS: Final = 100
+#: Starts and ends that wait: small objects, a few hundred bytes each.
+MOST_WAITING: Final = 10_000
+
+_O: Final = "Ljava/lang/Object;"
+_UNIT: Final = "Ljava/util/concurrent/TimeUnit;"
+_EVENT: Final = "org.apache.spark.sql.streaming.StreamingQueryListener$Query"
+_KINDS: Final = {
+    _EVENT + "StartedEvent": "started",
+    _EVENT + "ProgressEvent": "progress",
+    _EVENT + "IdleEvent": "idle",
+    _EVENT + "TerminatedEvent": "terminated",
+}
+_BY_KIND: Final = {kind: name for name, kind in _KINDS.items()}
+_ALWAYS_KEPT: Final = ("started", "terminated")
+_HANDOFF: Final = "java.util.concurrent.SynchronousQueue"
+#: Places in the array of counters.
+_CALLS, _NANOSECONDS, _DROPPED = range(3)
 
 
 @dataclass(frozen=True)
@@ -31,118 +54,185 @@ class Captured:
     exception: str | None = None
     error_class: str | None = None
     gate: FirstBatchGate | None = None
-    session: Any = None  # the JVM session whose query it is
+    session: Session | None = None  # the one whose query it is
+
+    @property
+    def memory_bytes(self) -> int:
+        """Of the texts, as Python keeps them."""
+        return sum(map(sys.getsizeof, (self.text, self.exception or "")))
 
 
-class CallbackTimes:
-    """How long Weir kept the listener bus busy. Written from the callbacks' threads."""
+@dataclass(frozen=True)
+class Waiting:
+    """An event as the JVM's queue holds it."""
 
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self.seconds_total = 0.0
-        self.calls_total = 0
-
-    def add(self, seconds: float) -> None:
-        """Counts one callback."""
-        with self._lock:
-            self.seconds_total += seconds
-            self.calls_total += 1
+    kind: str  # empty: one that this version of Spark brought
+    event: Any
+    epoch_seconds: float
+    handoff: Any  # where a query's thread waits for its first batch to be held; else None
+    key: str  # of its session
 
 
-class RawListener:
-    """The py4j proxy. Nothing it does may raise into Spark."""
+@dataclass(frozen=True)
+class Counters:
+    """What the JVM counts of its listeners."""
 
-    def __init__(
-        self,
-        session: Any,
-        *,
-        deliver: Callable[[Captured], None],
-        open_gate: Callable[[Any, str], FirstBatchGate | None],
-        times: CallbackTimes,
-        complaints: Complaints,
-    ) -> None:
-        self._session = session
-        self._deliver = deliver
-        self._open_gate = open_gate
-        self._times = times
-        self._complaints = complaints
+    waiting: int = 0
+    calls_total: int = 0
+    seconds_total: float = 0.0  # how long Spark's threads were kept
+    dropped_total: int = 0
 
-    def onQueryStarted(self, event: Any) -> None:
-        """On the stream's own thread, before it plans anything: the one moment to hold it."""
-        begun = time.perf_counter()
-        gate: FirstBatchGate | None = None
-        try:
-            query_id, run_id = event.id().toString(), event.runId().toString()
-            gate = self._open_gate(self._session, query_id)
-            self._deliver(
-                Captured(
-                    "started",
-                    time.time(),
-                    query_id=query_id,
-                    run_id=run_id,
-                    name=event.name(),
-                    gate=gate,
-                    session=self._session,
-                )
-            )
-            if gate is not None:
-                gate.wait_until_held()
-        except Exception as error:
-            if gate is not None:
-                gate.release()
-            self._complaints.error("taking in a query's start", error)
-        self._times.add(time.perf_counter() - begun)
 
-    def onQueryProgress(self, event: Any) -> None:
-        """On the listener bus, once a batch."""
-        begun = time.perf_counter()
-        try:
-            text = event.progress().json()
-            self._deliver(Captured("progress", time.time(), text=text, session=self._session))
-        except Exception as error:
-            self._complaints.error("taking in a progress", error)
-        self._times.add(time.perf_counter() - begun)
+class Inbox:
+    """The JVM's queue of events, and the listeners that fill it.
 
-    def onQueryIdle(self, event: Any) -> None:
-        """On the listener bus, when a trigger found nothing for a while."""
-        begun = time.perf_counter()
-        try:
-            self._deliver(
-                Captured(
-                    "idle",
-                    time.time(),
-                    query_id=event.id().toString(),
-                    run_id=event.runId().toString(),
-                    session=self._session,
-                )
-            )
-        except Exception as error:
-            self._complaints.error("taking in an idle event", error)
-        self._times.add(time.perf_counter() - begun)
+    ``hold_milliseconds``: how long the thread of a query that starts waits at most for its first
+    batch to be taken hold of, while ``let_starts_wait`` says so.
+    """
 
-    def onQueryTerminated(self, event: Any) -> None:
-        """On the listener bus, when the query ended or failed."""
-        begun = time.perf_counter()
-        try:
-            self._deliver(
-                Captured(
-                    "terminated",
-                    time.time(),
-                    query_id=event.id().toString(),
-                    run_id=event.runId().toString(),
-                    exception=_option(event.exception()),
-                    error_class=_option(event.errorClassOnException()),
-                    session=self._session,
-                )
-            )
-        except Exception as error:
-            self._complaints.error("taking in a query's end", error)
-        self._times.add(time.perf_counter() - begun)
+    def __init__(self, gateway: Any, *, hold_milliseconds: int) -> None:
+        jvm = gateway.jvm
+        concurrent = jvm.java.util.concurrent
+        self._handles = Handles(gateway)
+        self._wrapper = jvm.org.apache.spark.sql.streaming.PythonStreamingQueryListenerWrapper
+        self._milliseconds = concurrent.TimeUnit.MILLISECONDS
+        self._queue = concurrent.LinkedBlockingQueue(MOST_WAITING)
+        self._room = concurrent.Semaphore(MOST_PROGRESS)
+        self._waiting_is_worth_it = concurrent.atomic.AtomicBoolean(False)
+        self._counters = concurrent.atomic.AtomicLongArray(3)
+        self._program = self._timed(self._put_program(hold_milliseconds))
 
-    class Java:
-        """py4j reads the interface from here."""
+    # -- the program, which runs on Spark's threads ---------------------------------------------
 
-        implements: Final = ["org.apache.spark.sql.streaming.PythonStreamingQueryListener"]
+    def _put_program(self, hold_milliseconds: int) -> Any:
+        """``(event, key)``: queues ``[event, epoch milliseconds, handoff, key]``."""
+        h = self._handles
+        array = h.array().getClass()
+        offered = h.methods.filterReturnValue(
+            h.methods.identity(array).asCollector(array, 4),
+            h.bound(self._queue, "offer", f"({_O})Z").asType(h.type(f"([{_O})Z")),
+        )
+        kept = h.methods.identity(h.type("()Z").returnType())
+        dropped = h.silent(h.given(self._adding(_DROPPED), 0, 1))
+        count = h.methods.dropArguments(dropped, 0, kept.type().parameterList())
+        tallied = h.methods.filterReturnValue(offered, h.either(kept, h.silent(kept), count))
+        now = h.static("java.lang.System", "currentTimeMillis", "()J")
+        put = h.methods.collectArguments(tallied, 1, now.asType(h.type(f"(){_O}")))
+        plain = h.given(put, 1, None).asType(h.type(f"({_O}{_O}){_O}"))
+        lost = h.ignoring(dropped.asType(h.type(f"(){_O}")), 0, [OBJECT, OBJECT])
+        bounded = h.either(h.bound(self._room, "tryAcquire", "()Z"), plain, lost)
+        return h.either(
+            self._is("started"),
+            h.either(
+                h.bound(self._waiting_is_worth_it, "get", "()Z"),
+                self._start_program(put, hold_milliseconds),
+                plain,
+            ),
+            h.either(self._is("terminated"), plain, bounded),
+        )
+
+    def _start_program(self, put: Any, hold_milliseconds: int) -> Any:
+        """Queues a start with a place to hand it on, and waits there, but never for long."""
+        h = self._handles
+        wait = h.given(
+            h.virtual(_HANDOFF, "poll", f"(J{_UNIT}){_O}"),
+            1,
+            hold_milliseconds,
+            self._milliseconds,
+        ).asType(h.type(f"({_O}){_O}"))
+        whole = h.type(f"({_O}{_O}{_O})V")  # handoff, event, key
+        both = h.then(h.reordered(put, whole, 1, 0, 2), h.ignoring(wait, 1, [OBJECT, OBJECT]))
+        made = h.constructor(_HANDOFF).asType(h.type(f"(){_O}"))
+        return h.methods.collectArguments(both, 0, made)
+
+    def _timed(self, program: Any) -> Any:
+        """``(key, arguments)`` of one callback: runs ``(event, key)``, counts it and its time."""
+        h = self._handles
+        nanoseconds = h.static("java.lang.System", "nanoTime", "()J")
+        less = h.static("java.lang.Math", "subtractExact", "(JJ)J")
+        lasted = h.methods.collectArguments(less, 0, nanoseconds)  # (begun): now less begun
+        note = h.then(
+            h.methods.dropArguments(
+                h.given(self._adding(_CALLS), 0, 1), 0, lasted.type().parameterList()
+            ),
+            h.silent(h.methods.collectArguments(self._adding(_NANOSECONDS), 0, lasted)),
+        )
+        begun = lasted.type().parameterList()
+        run = h.then(
+            h.methods.dropArguments(h.safe(program), 0, begun),
+            h.ignoring(note, 1, [OBJECT, OBJECT]).asType(h.type(f"(J{_O}{_O}){_O}")),
+        )
+        timed = h.safe(h.methods.collectArguments(run, 0, nanoseconds))
+        array = h.array().getClass()
+        first = h.given(h.methods.arrayElementGetter(array), 1, 0)
+        keyed = h.reordered(timed, h.type(f"({_O}{_O}){_O}"), 1, 0)
+        return h.methods.collectArguments(keyed, 1, first)
+
+    def _adding(self, counter: int) -> Any:
+        """Adds a long to a counter."""
+        h = self._handles
+        return h.given(h.bound(self._counters, "addAndGet", "(IJ)J"), 0, counter)
+
+    def _is(self, kind: str) -> Any:
+        h = self._handles
+        return h.bound(h.java_class(_BY_KIND[kind]), "isInstance", f"({_O})Z")
+
+    # -- Python's side --------------------------------------------------------------------------
+
+    def listener(self, key: str) -> Any:
+        """A Spark listener that names its events with ``key``."""
+        interface = "org.apache.spark.sql.streaming.PythonStreamingQueryListener"
+        return self._wrapper(self._handles.as_handler(interface, self._program.bindTo(key)))
+
+    def let_starts_wait(self, worth_it: bool) -> None:
+        """Whether the thread of a query that starts waits for its first batch to be held."""
+        self._waiting_is_worth_it.set(worth_it)
+
+    def take(self, timeout_milliseconds: int) -> Waiting | None:
+        """The oldest event, or None where none comes in this time. Raises what py4j raises."""
+        entry = self._queue.poll(timeout_milliseconds, self._milliseconds)
+        if entry is None:
+            return None
+        event, milliseconds, handoff, key = (entry[place] for place in range(4))
+        kind = "" if event is None else _KINDS.get(str(event.getClass().getName()), "")
+        if kind not in _ALWAYS_KEPT:
+            self._room.release()
+        return Waiting(kind, event, int(milliseconds) / 1000.0, handoff, str(key))
+
+    def __len__(self) -> int:
+        """Events that wait. Raises what py4j raises."""
+        return int(self._queue.size())
+
+    def counters(self) -> Counters:
+        """As the JVM has them now. Raises what py4j raises."""
+        calls, nanoseconds, dropped = (int(self._counters.get(place)) for place in range(3))
+        return Counters(len(self), calls, nanoseconds / 1e9, dropped)
+
+
+def captured(waiting: Waiting, session: Session, gate: FirstBatchGate | None) -> Captured:
+    """What an event tells; raises what py4j raises."""
+    kind, event, epoch_seconds = waiting.kind, waiting.event, waiting.epoch_seconds
+    if kind == "progress":
+        text = str(event.progress().json())
+        return Captured(kind, epoch_seconds, text=text, session=session)
+    query_id, run_id = str(event.id().toString()), str(event.runId().toString())
+    name = exception = error_class = None
+    if kind == "started":
+        name = event.name()
+    elif kind == "terminated":
+        exception = _option(event.exception())
+        error_class = _option(event.errorClassOnException())
+    return Captured(
+        kind,
+        epoch_seconds,
+        query_id=query_id,
+        run_id=run_id,
+        name=name,
+        exception=exception,
+        error_class=error_class,
+        gate=gate,
+        session=session,
+    )
 
 
 def _option(value: Any) -> str | None:

@@ -1,55 +1,57 @@
-"""Where callbacks and the agent's replies wait for the observer."""
+"""Where events and the agent's replies wait for the observer."""
 
 from __future__ import annotations
 
 import threading
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from spark_listener.listener import Captured
     from spark_listener.replies import Reply
 
+#: Beyond this no more is taken from the JVM: a few of the largest progresses (5,000 partitions of
+#: Kafka make 0.3 MiB). The observer takes all that waits at once, so more would gain nothing.
+ROOM_BYTES: Final = 1024 * 1024
+
 
 class Mailbox:
-    """What waits for the observer. Bounded: the oldest progress goes first."""
+    """What waits for the observer."""
 
-    def __init__(self, capacity: int) -> None:
-        self._capacity = capacity
+    def __init__(self) -> None:
         self._changed = threading.Condition()
         self._captured: deque[Captured] = deque()
+        self._captured_bytes = 0
         self._replies: deque[Reply] = deque(maxlen=16)
         self._woken = False
-        self.dropped_total = 0
 
     def __len__(self) -> int:
         return len(self._captured)
 
     def deliver(self, item: Captured) -> None:
-        """Takes an event from a callback; never blocks."""
+        """Takes an event in; never blocks."""
         with self._changed:
-            if len(self._captured) >= self._capacity:
-                for index, waiting in enumerate(self._captured):
-                    if waiting.kind == "progress":
-                        del self._captured[index]
-                        break
-                else:
-                    self._captured.popleft()
-                self.dropped_total += 1
             self._captured.append(item)
-            self._changed.notify()
+            self._captured_bytes += item.memory_bytes
+            self._changed.notify_all()
+
+    def wait_for_room(self, stopping: threading.Event) -> None:
+        """Blocks while so much waits that no more should be taken in."""
+        with self._changed:
+            while self._captured_bytes >= ROOM_BYTES and not stopping.is_set():
+                self._changed.wait(1.0)
 
     def reply(self, reply: Reply) -> None:
         """Takes the agent's reply from the sender."""
         with self._changed:
             self._replies.append(reply)
-            self._changed.notify()
+            self._changed.notify_all()
 
     def wake(self) -> None:
         """Ends a wait in ``take``."""
         with self._changed:
             self._woken = True
-            self._changed.notify()
+            self._changed.notify_all()
 
     def take(self, timeout_seconds: float) -> tuple[list[Captured], list[Reply]]:
         """Everything that waits, oldest first; waits for the first of it."""
@@ -58,6 +60,8 @@ class Mailbox:
                 self._changed.wait(timeout_seconds)
             captured, replies = list(self._captured), list(self._replies)
             self._captured.clear()
+            self._captured_bytes = 0
             self._replies.clear()
             self._woken = False
+            self._changed.notify_all()
             return captured, replies

@@ -1,7 +1,8 @@
 """The thread that owns all knowledge of the driver's queries: events in, limits out.
 
-Callbacks and replies land in its mailbox. It alone reads and writes the JVM's queries (but for the
-directory listings of ``files.py``), numbers the events, sends heartbeats and lets grants expire.
+Events and replies land in its mailbox. It alone reads and writes the JVM's queries (but for the
+directory listings of ``files.py``, and what a first batch is held by), numbers the events, sends
+heartbeats and lets grants expire.
 """
 
 from __future__ import annotations
@@ -14,11 +15,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from spark_listener import backlog
-from spark_listener.actuator import Actuator, SourceControl
+from spark_listener.actuator import WATCH_ONLY, Actuator, SourceControl
 from spark_listener.files import FileBacklog, FileSource, FileWatcher
-from spark_listener.first_batch import FirstBatchGate
 from spark_listener.limits import FILE_CLASSES
-from spark_listener.listener import Captured
+from spark_listener.listener import Captured, Counters
 from spark_listener.mailbox import Mailbox
 from spark_listener.progress import ProgressText, read_progress
 from spark_listener.query import Query, mode_note, takes_all_at_once
@@ -29,14 +29,18 @@ if TYPE_CHECKING:
 
     from spark_listener.complaints import Complaints
     from spark_listener.config import Settings
+    from spark_listener.first_batch import FirstBatchGate, Gatekeeper
+    from spark_listener.listener import Inbox
     from spark_listener.outbox import Outbox
     from spark_listener.replies import Reply
     from spark_listener.sender import Sender
+    from spark_listener.sessions import Session
 
 _TICK_SECONDS: Final = 0.5
 _GATE_TICK_SECONDS: Final = 0.005  # while a first batch is held
 _ADMITTED_WITHIN_SECONDS: Final = 0.2
 _FILES_WITHIN_SECONDS: Final = 0.5  # of all questions to the file sources of one round
+_LAST_WORDS_SECONDS: Final = 1.0
 _LONGEST_TEXT: Final = 16_000
 _FORGOTTEN_AFTER_BEATS: Final = 12
 _LOST_AFTER: Final = 10  # failed rounds in a row before the JVM is given up
@@ -48,7 +52,7 @@ class Run:
 
     query: Query
     actuator: Actuator
-    session: Any
+    session: Session
     file_sources: dict[int, FileSource] = field(default_factory=dict)
     file_backlogs: dict[int, FileBacklog] = field(default_factory=dict)
     files_looked_up: bool = False
@@ -65,6 +69,8 @@ class Observer:
         gateway: Any,
         outbox: Outbox,
         *,
+        inbox: Inbox,
+        gatekeeper: Gatekeeper,
         spark_stopped: Callable[[], bool],
         complaints: Complaints,
         on_lost: Callable[[], None],
@@ -72,19 +78,23 @@ class Observer:
         self._settings = settings
         self._gateway = gateway
         self._outbox = outbox
+        self._inbox = inbox
+        self._gatekeeper = gatekeeper
         self._spark_stopped = spark_stopped
         self._complaints = complaints
         self._on_lost = on_lost
         self._runs: dict[str, Run] = {}  # by run id
         self._sender: Sender | None = None
         self._stopping = threading.Event()
-        self._quiesce: deque[tuple[Any, threading.Event]] = deque()
+        self._asked: deque[tuple[Callable[[], object], threading.Event]] = deque()
+        self._starts_wait = False  # as the JVM was told
         self._ending = False
         self._failed_rounds = 0
         self._files_seconds_left = _FILES_WITHIN_SECONDS
         self._next_heartbeat = time.monotonic()  # at once: it tells whether the agent is there
         self._answered = 0  # the highest number whose reply has been taken in
-        self._sessions: list[Any] = []
+        self._sessions: set[Session] = set()
+        self.counters = Counters()  # of the JVM's listeners, as of the last heartbeat
         self._thread = threading.Thread(target=self._loop, name="weir-observer", daemon=True)
         self._files = FileWatcher(
             pause_seconds=settings.files_pause_seconds,
@@ -92,7 +102,7 @@ class Observer:
             list_directories=settings.files_list,
             complaints=complaints,
         )
-        self.mailbox = Mailbox(settings.queue_size)
+        self.mailbox = Mailbox()
 
     def start(self, sender: Sender) -> None:
         """Starts the thread."""
@@ -101,39 +111,52 @@ class Observer:
 
     # -- from other threads ---------------------------------------------------------------------
 
-    def open_gate(self, session: Any, query_id: str) -> FirstBatchGate | None:
-        """A gate for a query that starts, held already or soon; None where waiting is no use."""
-        seconds = self._settings.first_batch_seconds
-        if (
-            seconds <= 0
-            or not self._settings.control
-            or self._stopping.is_set()
-            or self._sender is None
-            or not self._sender.link.worth_waiting_for
-            or not _pinned(self._gateway)
-        ):
-            return None
+    def open_gate(self, session: Session, query_id: str, handoff: Any) -> FirstBatchGate | None:
+        """Has the first batch of a query that starts held; None where waiting is no use.
 
-        def find_lock() -> Any:
-            query = Query(session.streams().get(query_id))
-            if takes_all_at_once(query.trigger, query.class_name, ""):
-                return None
-            able = query.abilities.progress_lock and query.abilities.limits
-            return query.execution.awaitProgressLock() if able else None
-
-        gate = FirstBatchGate(find_lock, longest_seconds=seconds, complaints=self._complaints)
-        gate.start()
+        ``handoff`` is where the query's thread waits: it goes on either way.
+        """
+        gate = None
+        try:
+            if session.control and self._worth_waiting():
+                lock = _planning_lock(Query(session.java.streams().get(query_id)))
+                gate = None if lock is None else self._gatekeeper.hold(lock, handoff)
+            if gate is None:
+                self._gatekeeper.pass_on(handoff)
+        except Exception as error:
+            self._complaints.error("holding a first batch", error)
         return gate
 
-    def join_session(self, session: Any) -> None:
+    def _worth_waiting(self) -> bool:
+        return (
+            self._settings.first_batch_seconds > 0
+            and not self._stopping.is_set()
+            and self._sender is not None
+            and self._sender.link.worth_waiting_for(time.monotonic())
+        )
+
+    def join_session(self, session: Session) -> None:
         """Watches this JVM session from now on, the queries that run in it included."""
-        self._sessions.append(session)
+        self._sessions.add(session)
         self.mailbox.deliver(Captured("started", time.time(), session=session))
 
-    def leave_session(self, session: Any, timeout_seconds: float) -> None:
+    def leave_session(self, session: Session, timeout_seconds: float) -> None:
         """Puts the configured limits of a session's queries back and forgets them."""
+        self._ask(lambda: self._leave(session), timeout_seconds)
+
+    def forget_session(self, session: Session) -> None:
+        """For a session that is gone, and its queries with it."""
+        self._ask(lambda: self._sessions.discard(session), 0.0)
+
+    def refuse_control(self, session: Session, timeout_seconds: float) -> None:
+        """Puts the configured limits of a session's queries back and only watches it from now."""
+        session.control = False  # read by whoever starts a query meanwhile
+        self._ask(lambda: self._refuse_control(session), timeout_seconds)
+
+    def _ask(self, act: Callable[[], object], timeout_seconds: float) -> None:
+        """Has the thread do something, and waits for that; for no longer than so long."""
         done = threading.Event()
-        self._quiesce.append((session, done))
+        self._asked.append((act, done))
         self.mailbox.wake()
         if self._thread.is_alive() and threading.current_thread() is not self._thread:
             done.wait(timeout_seconds)
@@ -168,7 +191,7 @@ class Observer:
     def _round(self) -> None:
         captured, replies = self.mailbox.take(self._wait_seconds())
         if self._spark_stopped():
-            self._end_all(captured)
+            self._end_all(captured + self._last_words())
             self._stopping.set()
             self._on_lost()
             return
@@ -181,10 +204,30 @@ class Observer:
             self._hand_out(reply)
         for run in list(self._runs.values()):
             self._guarded("a query's limits", self._steer, run)
-        self._leave_sessions()
+        self._do_what_is_asked()
+        self._let_starts_wait()
         self._beat_if_due()
         if self._sender is not None:
             self._sender.cut_if_overdue()
+
+    def _last_words(self) -> list[Captured]:
+        """What Spark told of its end and still waits in the JVM, which lives on for a while."""
+        until = time.monotonic() + _LAST_WORDS_SECONDS
+        try:
+            while len(self._inbox) and time.monotonic() < until:
+                time.sleep(0.01)
+        except Exception:  # the JVM is gone as well
+            return []
+        return self.mailbox.take(_GATE_TICK_SECONDS)[0]
+
+    def _let_starts_wait(self) -> None:
+        """Tells the JVM, where it changes, whether a start has anything to wait for."""
+        worth_it = self._worth_waiting() and any(
+            session.control for session in list(self._sessions)
+        )
+        if worth_it != self._starts_wait:
+            self._inbox.let_starts_wait(worth_it)
+            self._starts_wait = worth_it
 
     def _wait_seconds(self) -> float:
         until_heartbeat = max(0.0, self._next_heartbeat - time.monotonic())
@@ -209,7 +252,9 @@ class Observer:
             self._started(item)
         elif item.kind == "progress":
             progress = read_progress(item.text)
-            run = self._runs.get(progress.run_id) or self._found(item.session, progress.query_id)
+            run = self._runs.get(progress.run_id)
+            if run is None and item.session is not None:
+                run = self._found(item.session, progress.query_id)
             entries = [] if run is None else self._limits(run, progress)
             self._outbox.put("progress", moment, progress.text, {"limits": entries})
         elif item.kind == "idle":
@@ -238,16 +283,19 @@ class Observer:
     # -- queries come and go --------------------------------------------------------------------
 
     def _started(self, item: Captured) -> None:
+        session = item.session
+        if session is None:
+            return
         if not item.run_id:
-            for java_query in item.session.streams().active():
-                self._guarded("a running query", self._adopt, java_query, item.session)
+            for java_query in session.java.streams().active():
+                self._guarded("a running query", self._adopt, java_query, session)
             return
         if item.run_id in self._runs:
             if item.gate is not None:
                 item.gate.release()
             return
         try:
-            run = self._run(Query(item.session.streams().get(item.query_id)), item.session)
+            run = self._run(Query(session.java.streams().get(item.query_id)), session)
         except Exception as error:
             if item.gate is not None:
                 item.gate.release()
@@ -263,7 +311,7 @@ class Observer:
             item.gate.sequence = sequence
             run.gate = item.gate
 
-    def _adopt(self, java_query: Any, session: Any) -> Run | None:
+    def _adopt(self, java_query: Any, session: Session) -> Run | None:
         query = Query(java_query)
         if query.run_id in self._runs or not query.active():
             return self._runs.get(query.run_id)
@@ -272,22 +320,22 @@ class Observer:
         self._tell_started(run, time.time())
         return run
 
-    def _found(self, session: Any, query_id: str) -> Run | None:
+    def _found(self, session: Session, query_id: str) -> Run | None:
         """A query whose start we missed."""
-        if not any(joined.equals(session) for joined in self._sessions):
+        if session not in self._sessions:
             return None  # detached meanwhile
         try:
-            java_query = session.streams().get(query_id)
+            java_query = session.java.streams().get(query_id)
             return None if java_query is None else self._adopt(java_query, session)
         except Exception as error:
             self._complaints.error("looking up a query", error)
             return None
 
-    def _run(self, query: Query, session: Any) -> Run:
+    def _run(self, query: Query, session: Session) -> Run:
         actuator = Actuator(
             query,
             self._gateway,
-            allowed=self._settings.control,
+            allowed=session.control,
             complaints=self._complaints,
             clock=time.time,
         )
@@ -316,8 +364,8 @@ class Observer:
             return "none", mode_note(query.trigger, query.class_name)
         if not query.abilities.limits:
             return "advice", "this Spark does not let limits be changed while a query runs"
-        if not self._settings.control:
-            return "advice", "spark.weir.control is false"
+        if not run.session.control:
+            return "advice", WATCH_ONLY
         if run.actuator.ready:
             controls = [source.handle.control for source in run.actuator.sources]
             if "live" not in controls:
@@ -334,15 +382,23 @@ class Observer:
         if run is not None and run.gate is not None:
             run.gate.release()
 
-    def _leave_sessions(self) -> None:
-        while self._quiesce:
-            session, done = self._quiesce.popleft()
-            self._sessions = [item for item in self._sessions if not item.equals(session)]
-            for run_id, run in list(self._runs.items()):
-                if run.session.equals(session):
-                    self._guarded("restoring limits", run.actuator.restore)
-                    self._forget(run_id)
+    def _do_what_is_asked(self) -> None:
+        while self._asked:
+            act, done = self._asked.popleft()
+            self._guarded("what was asked", act)
             done.set()
+
+    def _leave(self, session: Session) -> None:
+        self._sessions.discard(session)
+        for run_id, run in list(self._runs.items()):
+            if run.session is session:
+                self._guarded("restoring limits", run.actuator.restore)
+                self._forget(run_id)
+
+    def _refuse_control(self, session: Session) -> None:
+        for run in self._runs.values():
+            if run.session is session:
+                self._guarded("restoring limits", run.actuator.give_up, WATCH_ONLY)
 
     def _end_all(self, captured: list[Captured]) -> None:
         """Spark has stopped: its queries are over, whatever it still told of them."""
@@ -354,8 +410,8 @@ class Observer:
             body |= {"exception": None, "errorClassOnException": None}
             self._outbox.put("terminated", format_time(time.time()), _json(body))
             self._forget(run_id)
-        while self._quiesce:
-            self._quiesce.popleft()[1].set()
+        while self._asked:
+            self._asked.popleft()[1].set()
 
     # -- limits ---------------------------------------------------------------------------------
 
@@ -397,14 +453,14 @@ class Observer:
         prepared = run.actuator.prepare()
         if answered and prepared:
             changed = run.actuator.apply(time.monotonic())
-            if changed and gate.held and not gate.over:
+            if changed and gate.held:  # still: it is planned under this limit
                 run.actuator.settle_first_batch()
         late = time.monotonic() >= gate.deadline
-        if late and gate.held and not answered and link is not None:
+        if late and gate.over and not answered and link is not None:
             link.patient = False  # it cost a first batch its time: no other one waits for it
         lost = link is None or link.failing
         nothing_granted = answered and not prepared and not run.actuator.has_early_grants
-        if late or gate.over or lost or (answered and prepared) or nothing_granted:
+        if late or lost or (answered and prepared) or nothing_granted:
             gate.release()
             run.gate = None
 
@@ -475,6 +531,7 @@ class Observer:
             self._guarded("a heartbeat", self._heartbeat)
 
     def _heartbeat(self) -> None:
+        self._guarded("the JVM's counters", self._count)
         queries: list[dict[str, Any]] = []
         unanswered = 0
         for run in list(self._runs.values()):
@@ -499,6 +556,9 @@ class Observer:
             self._end_all([])
             self._stopping.set()
             self._on_lost()
+
+    def _count(self) -> None:
+        self.counters = self._inbox.counters()
 
     def _pulse(self, run: Run) -> dict[str, Any]:
         running = run.query.running()
@@ -531,9 +591,12 @@ def _unanswered(error: Exception) -> bool:
     return bare or isinstance(error, (Py4JNetworkError, OSError))
 
 
-def _pinned(gateway: Any) -> bool:
-    """True where py4j gives each Python thread a JVM thread of its own."""
-    return type(gateway).__name__ == "ClientServer"
+def _planning_lock(query: Query) -> Any:
+    """What every planning of this query needs; None where its first batch is not to be held."""
+    if takes_all_at_once(query.trigger, query.class_name, ""):
+        return None
+    able = query.abilities.progress_lock and query.abilities.limits
+    return query.execution.awaitProgressLock() if able else None
 
 
 def _json(value: Any) -> str:

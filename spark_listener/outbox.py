@@ -8,8 +8,10 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from spark_listener.config import QUEUE_BYTES
+
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from spark_listener.wire import EventType
 
@@ -29,11 +31,15 @@ class Pending:
 class Outbox:
     """Events in the order of their numbers. Thread-safe; never blocks the one who puts."""
 
-    def __init__(self, capacity: int, *, largest_bytes: int) -> None:
+    def __init__(
+        self, capacity: int, capacity_bytes: int = QUEUE_BYTES, *, largest_bytes: int
+    ) -> None:
         self._capacity = capacity
+        self._capacity_bytes = capacity_bytes
         self._largest_bytes = largest_bytes
         self._changed = threading.Condition()
         self._pending: deque[Pending] = deque()
+        self._pending_bytes = 0
         self._sequence = 0
         self._in_flight = 0  # the highest number in the request under way
         self._acknowledged = 0
@@ -62,8 +68,9 @@ class Outbox:
     ) -> int:
         """Numbers an event and queues it; returns its number.
 
-        ``body`` is JSON text and goes out as it is. When full, the oldest progress is dropped and
-        counted. A heartbeat replaces the one that still waits: only the newest says anything.
+        ``body`` is JSON text and goes out as it is. When full, by number or by bytes, the oldest
+        progress is dropped and counted. A heartbeat replaces the one that still waits: only the
+        newest says anything.
         """
         beside = "".join(
             f",{json.dumps(key)}:{json.dumps(value, separators=(',', ':'))}"
@@ -82,29 +89,36 @@ class Outbox:
                 return sequence
             if kind == "heartbeat":
                 self._forget_waiting_heartbeats()
-            if len(self._pending) >= self._capacity:
-                self._make_room()
+            self._make_room(len(data))
             self._pending.append(Pending(sequence, kind, data))
+            self._pending_bytes += len(data)
             self._changed.notify_all()
             return sequence
 
     def _forget_waiting_heartbeats(self) -> None:
         if any(item.kind == "heartbeat" for item in self._pending):
-            self._pending = deque(
-                item
-                for item in self._pending
-                if item.kind != "heartbeat" or item.sequence <= self._in_flight
-            )
+            self._keep(lambda item: item.kind != "heartbeat" or item.sequence <= self._in_flight)
 
-    def _make_room(self) -> None:
+    def _keep(self, wanted: Callable[[Pending], bool]) -> None:
+        self._pending = deque(item for item in self._pending if wanted(item))
+        self._pending_bytes = sum(len(item.data) for item in self._pending)
+
+    def _make_room(self, coming_bytes: int) -> None:
+        while self._pending and (
+            len(self._pending) >= self._capacity
+            or self._pending_bytes + coming_bytes > self._capacity_bytes
+        ):
+            index = self._most_expendable()
+            self._pending_bytes -= len(self._pending[index].data)
+            del self._pending[index]
+            self._dropped_total += 1
+
+    def _most_expendable(self) -> int:
         for kind in _EXPENDABLE:
             for index, item in enumerate(self._pending):
                 if item.kind == kind:
-                    del self._pending[index]
-                    self._dropped_total += 1
-                    return
-        self._pending.popleft()
-        self._dropped_total += 1
+                    return index
+        return 0
 
     def take(self, *, max_events: int, max_bytes: int, timeout_seconds: float) -> list[Pending]:
         """The oldest events that fit one request, left in the queue until acknowledged.
@@ -134,7 +148,7 @@ class Outbox:
             reached = min(acknowledged, self._in_flight)
             settled = 0
             while self._pending and self._pending[0].sequence <= reached:
-                self._pending.popleft()
+                self._pending_bytes -= len(self._pending.popleft().data)
                 settled += 1
             self._acknowledged = max(self._acknowledged, reached)
             return settled
@@ -143,7 +157,7 @@ class Outbox:
         """Drops one event that the agent cannot take; counted."""
         with self._changed:
             before = len(self._pending)
-            self._pending = deque(item for item in self._pending if item.sequence != sequence)
+            self._keep(lambda item: item.sequence != sequence)
             self._dropped_total += before - len(self._pending)
 
     def landed(self) -> None:

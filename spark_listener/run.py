@@ -6,9 +6,11 @@ and tracebacks are its own.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import sys
 import types
+import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -94,23 +96,48 @@ def _set_import_path(job: Path) -> None:
 
 
 def install_hooks() -> None:
-    """Makes every session that the job creates an attached one."""
+    """Attaches the session that the job makes, and further ones with their first streaming query.
+
+    One that streams nothing is left alone: Spark would keep what it makes for a listener.
+    """
     from pyspark.sql import SparkSession
+    from pyspark.sql.streaming import DataStreamWriter
 
     builder: Any = SparkSession.Builder
-    _after(builder, "getOrCreate", lambda session, _arguments: attach(session))
-    _after(SparkSession, "newSession", lambda session, _arguments: attach(session))
+    further: weakref.WeakSet[Any] = weakref.WeakSet()
+
+    def attach_further(writer: Any) -> None:
+        session = writer._df.sparkSession
+        if session in further:
+            further.discard(session)
+            attach(session)
+
+    _around(builder, "getOrCreate", after=attach)
+    _around(SparkSession, "newSession", after=further.add)
+    for start in ("start", "toTable"):
+        _around(DataStreamWriter, start, before=attach_further)
 
 
-def _after(owner: Any, name: str, act: Callable[[Any, tuple[Any, ...]], object]) -> None:
+def _around(
+    owner: Any,
+    name: str,
+    *,
+    before: Callable[[Any], object] | None = None,
+    after: Callable[[Any], object] | None = None,
+) -> None:
+    """Has ``before`` see what a method is called on, and ``after`` what it gives."""
     original = getattr(owner, name, None)
     if original is None or getattr(original, "weir_hook", False):
         return
 
     @functools.wraps(original)
     def hooked(*arguments: Any, **options: Any) -> Any:
+        if before is not None and arguments:
+            with contextlib.suppress(Exception):
+                before(arguments[0])
         result = original(*arguments, **options)
-        act(result, arguments)
+        if after is not None:
+            after(result)
         return result
 
     hooked.weir_hook = True  # type: ignore[attr-defined]

@@ -37,16 +37,40 @@ def backoff_seconds(failures: int, draw: Callable[[], float]) -> float:
 
 
 class Link:
-    """What is known of the agent; written by the sender, read by anyone."""
+    """What is known of the agent; written by the sender, read by anyone.
 
-    def __init__(self) -> None:
+    ``prompt_seconds``: an exchange that takes longer is of no use to a first batch that waits.
+    """
+
+    def __init__(self, prompt_seconds: float) -> None:
+        self._prompt_seconds = prompt_seconds
+        self._begun: float | None = None  # the exchange under way, monotonic seconds
+        self._slow = False  # the last exchange took too long
         self.failing = False  # the last attempt failed
-        self.patient = True  # False: it made a first batch wait in vain and has not answered since
+        self.patient = True  # False: it made a first batch wait in vain, and took in no start since
 
-    @property
-    def worth_waiting_for(self) -> bool:
-        """False where a first batch would wait in vain."""
-        return self.patient and not self.failing
+    def worth_waiting_for(self, now: float) -> bool:
+        """False where a first batch would wait in vain, as far as can be known."""
+        begun = self._begun
+        overdue = begun is not None and now - begun > self._prompt_seconds
+        return self.patient and not (self.failing or self._slow or overdue)
+
+    def begins(self, now: float) -> None:
+        """An exchange begins."""
+        self._begun = now
+
+    def fails(self) -> None:
+        """The exchange under way failed."""
+        self._begun = None
+        self.failing = True
+
+    def answers(self, now: float, *, a_start: bool) -> None:
+        """The exchange under way is answered; ``a_start``: it told of a query that starts."""
+        self._slow = self._begun is not None and now - self._begun > self._prompt_seconds
+        self._begun = None
+        self.failing = False
+        # What is quick with heartbeats and slow with starts may cost one wait, not one each.
+        self.patient = self.patient or (a_start and not self._slow)
 
 
 class Sender:
@@ -58,6 +82,7 @@ class Sender:
         channel: Channel,
         *,
         agent_url: str,
+        prompt_seconds: float,
         head: Callable[[], str],
         on_reply: Callable[[Reply], None],
         on_failure: Callable[[], None],
@@ -76,7 +101,7 @@ class Sender:
         self._failures = 0
         self._max_events = MAX_EVENTS_PER_REQUEST
         self._thread = threading.Thread(target=self._run, name="weir-sender", daemon=True)
-        self.link = Link()
+        self.link = Link(prompt_seconds)
         self.rejected_total = 0
 
     def start(self) -> None:
@@ -114,6 +139,7 @@ class Sender:
         )
         if not batch:
             return 0.05 if self._stopping.is_set() else 0.0
+        self.link.begins(time.monotonic())
         try:
             data = b",".join(item.data for item in batch)
             body = self._head().encode("utf-8", "replace") + b',"events":[' + data + b"]}"
@@ -126,7 +152,7 @@ class Sender:
             return self._failed(ExchangeFailed("garbage", str(failure)), batch)
         finally:
             self._outbox.landed()
-        self._succeeded(reply)
+        self._succeeded(reply, batch)
         return 0.0
 
     def _settle(self, reply: Reply, batch: list[Pending]) -> None:
@@ -136,13 +162,12 @@ class Sender:
                 f"{batch[0].sequence} to {batch[-1].sequence} were sent"
             )
 
-    def _succeeded(self, reply: Reply) -> None:
+    def _succeeded(self, reply: Reply, batch: list[Pending]) -> None:
         if self._failures:
             LOGGER.info("weir: the agent at %s answers again", self._agent_url)
         self._failures = 0
         self._max_events = MAX_EVENTS_PER_REQUEST
-        self.link.failing = False
-        self.link.patient = True
+        self.link.answers(time.monotonic(), a_start=any(item.kind == "started" for item in batch))
         if reply.rejected:
             self.rejected_total += len(reply.rejected)
             self._complaints.warn(
@@ -152,7 +177,7 @@ class Sender:
 
     def _failed(self, failure: ExchangeFailed, batch: list[Pending]) -> float:
         self._failures += 1
-        self.link.failing = True
+        self.link.fails()
         self._on_failure()
         self._complaints.warn(
             f"agent:{failure.kind}",

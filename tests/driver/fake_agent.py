@@ -35,6 +35,8 @@ class FakeAgent:
     port: int = 0
     certificate: tuple[str, str] | None = None
     mode: str = "answer"
+    delay_seconds: float = 0.0  # before each answer
+    slow_starts_seconds: float = 0.0  # before each answer to a request with a start in it
     poison: set[int] = field(default_factory=set)
     requests: list[dict[str, Any]] = field(default_factory=list)
     events: list[dict[str, Any]] = field(default_factory=list)  # each sequence once, as counted
@@ -191,6 +193,8 @@ class FakeAgent:
             self._send(handler, 401, b'{"error":"token"}')
             return
         request = json.loads(data)
+        starts = any(event["type"] == "started" for event in request["events"])
+        time.sleep(self.delay_seconds + self.slow_starts_seconds * starts)
         if self.poison & {event["sequence"] for event in request["events"]}:
             self._send(handler, 400, b'{"error":"malformed"}')
             return

@@ -13,7 +13,7 @@ from agent.core.policy import Policy
 from spark_listener.complaints import Complaints
 from spark_listener.config import Settings
 from spark_listener.files import FileBacklog
-from spark_listener.listener import Captured
+from spark_listener.listener import Captured, Counters
 from spark_listener.observer import Observer, Run
 from spark_listener.outbox import Outbox
 from spark_listener.query import RunningBatch
@@ -94,12 +94,19 @@ class Telling(Outbox):
     """Keeps what was put, in order: the queue itself lets an old heartbeat go."""
 
     def __init__(self) -> None:
-        super().__init__(1000, largest_bytes=100_000)
+        super().__init__(1000, 1 << 20, largest_bytes=100_000)
         self.told: list[tuple[str, dict[str, Any]]] = []
 
     def put(self, kind: Any, time: str, body: str, extra: Any = None) -> int:
         self.told.append((kind, json.loads(body)))
         return super().put(kind, time, body, extra)
+
+
+class NoJvm:
+    """The JVM's side of the listeners, which these tests have no use for."""
+
+    def counters(self) -> Counters:
+        return Counters()
 
 
 class Watched:
@@ -113,6 +120,8 @@ class Watched:
             Settings(**settings),
             object(),
             outbox,
+            inbox=NoJvm(),  # type: ignore[arg-type]
+            gatekeeper=None,  # type: ignore[arg-type]
             spark_stopped=lambda: False,
             complaints=Complaints(),
             on_lost=self._lose,

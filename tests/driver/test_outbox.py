@@ -8,7 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from spark_listener.config import QUEUE_BYTES, Settings
 from spark_listener.outbox import Outbox, Pending
+from spark_listener.wire import MAX_REQUEST_BYTES
 
 
 def take(outbox: Outbox, events: int = 500) -> list[Pending]:
@@ -20,7 +22,7 @@ def put(outbox: Outbox, kind: str = "progress", body: str = "{}") -> int:
 
 
 def test_an_event_goes_out_as_the_contract_says_and_its_body_unchanged() -> None:
-    outbox = Outbox(10, largest_bytes=1000)
+    outbox = Outbox(10, 1 << 20, largest_bytes=1000)
     body = '{"id": "a",  "rate":1.0E7}'
     outbox.put("progress", "2026-11-21T08:55:02.865Z", body, {"limits": [{"source": 0}]})
     [pending] = take(outbox)
@@ -35,7 +37,7 @@ def test_an_event_goes_out_as_the_contract_says_and_its_body_unchanged() -> None
 
 
 def test_unacknowledged_events_are_taken_again() -> None:
-    outbox = Outbox(10, largest_bytes=1000)
+    outbox = Outbox(10, 1 << 20, largest_bytes=1000)
     for _ in range(3):
         put(outbox)
     assert [item.sequence for item in take(outbox)] == [1, 2, 3]
@@ -48,7 +50,7 @@ def test_unacknowledged_events_are_taken_again() -> None:
 
 
 def test_an_acknowledgement_beyond_what_was_sent_counts_as_far_as_sent() -> None:
-    outbox = Outbox(10, largest_bytes=1000)
+    outbox = Outbox(10, 1 << 20, largest_bytes=1000)
     put(outbox)
     take(outbox)
     put(outbox)
@@ -59,7 +61,7 @@ def test_an_acknowledgement_beyond_what_was_sent_counts_as_far_as_sent() -> None
 
 
 def test_the_oldest_progress_goes_first_starts_and_ends_stay() -> None:
-    outbox = Outbox(3, largest_bytes=1000)
+    outbox = Outbox(3, 1 << 20, largest_bytes=1000)
     put(outbox, "started")
     put(outbox)
     put(outbox, "terminated")
@@ -69,7 +71,7 @@ def test_the_oldest_progress_goes_first_starts_and_ends_stay() -> None:
 
 
 def test_only_the_newest_waiting_heartbeat_is_kept_and_that_is_no_loss() -> None:
-    outbox = Outbox(10, largest_bytes=1000)
+    outbox = Outbox(10, 1 << 20, largest_bytes=1000)
     put(outbox, "heartbeat")
     take(outbox)  # under way
     put(outbox, "heartbeat")
@@ -79,14 +81,14 @@ def test_only_the_newest_waiting_heartbeat_is_kept_and_that_is_no_loss() -> None
 
 
 def test_an_event_too_large_for_any_request_is_dropped_and_counted() -> None:
-    outbox = Outbox(10, largest_bytes=200)
+    outbox = Outbox(10, 1 << 20, largest_bytes=200)
     put(outbox, body='{"a":"' + "x" * 300 + '"}')
     assert take(outbox) == []
     assert outbox.dropped_total == 1
 
 
 def test_a_request_is_bounded_in_events_and_bytes_but_never_empty() -> None:
-    outbox = Outbox(100, largest_bytes=10_000)
+    outbox = Outbox(100, 1 << 20, largest_bytes=10_000)
     for _ in range(10):
         put(outbox, body='{"a":"' + "x" * 100 + '"}')
     assert len(take(outbox, events=4)) == 4
@@ -95,7 +97,7 @@ def test_a_request_is_bounded_in_events_and_bytes_but_never_empty() -> None:
 
 
 def test_half_a_surrogate_pair_still_goes_out() -> None:
-    outbox = Outbox(10, largest_bytes=1000)
+    outbox = Outbox(10, 1 << 20, largest_bytes=1000)
     put(outbox, body='{"a":"\ud800"}')
     assert json.loads(take(outbox)[0].data)["body"] == {"a": "?"}
 
@@ -105,7 +107,7 @@ class ExactlyOnce(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.outbox = Outbox(5, largest_bytes=1000)
+        self.outbox = Outbox(5, 1 << 20, largest_bytes=1000)
         self.put: list[int] = []
         self.received: list[int] = []
 
@@ -146,9 +148,39 @@ TestExactlyOnce.settings = settings(deadline=None)
 @settings(deadline=None)
 @given(st.lists(st.sampled_from(["progress", "heartbeat", "started", "idle"]), max_size=60))
 def test_it_is_always_in_order_and_bounded(kinds: list[str]) -> None:
-    outbox = Outbox(7, largest_bytes=1000)
+    outbox = Outbox(7, 1 << 20, largest_bytes=1000)
     for kind in kinds:
         put(outbox, kind)
     numbers = [item.sequence for item in take(outbox)]
     assert numbers == sorted(numbers)
     assert len(numbers) <= 7
+
+
+def test_the_queue_is_bounded_in_bytes_and_what_is_dropped_is_counted() -> None:
+    """Half a million numbers a batch: a query that reads many partitions, the agent gone."""
+    outbox = Outbox(2000, 1 << 20, largest_bytes=500_000)
+    put(outbox, "started")
+    for _ in range(30):
+        put(outbox, body='{"offsets":"' + "7" * 100_000 + '"}')
+    sizes = [len(item.data) for item in outbox._pending]
+    assert 900_000 < sum(sizes) <= 1 << 20
+    assert outbox._pending_bytes == sum(sizes)
+    assert outbox.dropped_total == 31 - len(outbox)
+    kinds = [item.kind for item in outbox._pending]
+    assert kinds == ["started"] + ["progress"] * 10
+    take(outbox)
+    outbox.settle(31)
+    assert (len(outbox), outbox._pending_bytes) == (0, 0)
+
+
+def test_the_unacknowledged_tail_counts_too() -> None:
+    outbox = Outbox(2000, 1 << 20, largest_bytes=500_000)
+    for _ in range(30):
+        put(outbox, body='{"offsets":"' + "7" * 100_000 + '"}')
+        take(outbox)  # sent, and never acknowledged
+        outbox.landed()
+    assert sum(len(item.data) for item in outbox._pending) <= 1 << 20
+
+
+def test_by_default_four_of_the_largest_requests_wait() -> None:
+    assert QUEUE_BYTES == Settings().queue_bytes == 4 * MAX_REQUEST_BYTES

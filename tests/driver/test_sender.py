@@ -15,7 +15,7 @@ import pytest
 from spark_listener.channel import Channel
 from spark_listener.complaints import Complaints
 from spark_listener.outbox import Outbox
-from spark_listener.sender import BACKOFF_LARGEST_SECONDS, Sender, backoff_seconds
+from spark_listener.sender import BACKOFF_LARGEST_SECONDS, Link, Sender, backoff_seconds
 from tests.driver.fake_agent import FakeAgent
 from tests.waiting import until
 
@@ -32,13 +32,14 @@ class Driver:
     """A sender with all it needs, and what it said."""
 
     def __init__(self, url: str, *, timeout: float = 10.0, **channel: Any) -> None:
-        self.outbox = Outbox(1000, largest_bytes=100_000)
+        self.outbox = Outbox(1000, 1 << 20, largest_bytes=100_000)
         self.replies: list[Reply] = []
         self.failures = 0
         self.sender = Sender(
             self.outbox,
             Channel(url, timeout_seconds=timeout, **channel),
             agent_url=url,
+            prompt_seconds=1.0,
             head=lambda: HEAD,
             on_reply=self.replies.append,
             on_failure=self._failed,
@@ -419,3 +420,33 @@ def test_the_request_is_what_the_contract_says(agent: FakeAgent) -> None:
     assert headers["Content-Type"] == "application/json"
     assert json.dumps(agent.requests[0]["events"][0]["body"]) == '{"id": "q", "runId": "r"}'
     assert threading.active_count() < 50
+
+
+def test_a_first_batch_waits_only_for_an_agent_that_may_answer_in_time() -> None:
+    link = Link(prompt_seconds=1.0)
+    assert link.worth_waiting_for(0.0), "nothing speaks against it yet"
+    link.begins(0.0)
+    assert link.worth_waiting_for(0.9)
+    assert not link.worth_waiting_for(1.1), "the exchange under way takes too long already"
+    link.answers(3.0, a_start=False)
+    assert not link.worth_waiting_for(3.0), "so will the next"
+    link.begins(3.0)
+    link.answers(3.1, a_start=False)
+    assert link.worth_waiting_for(3.1), "it is quick again"
+    link.begins(4.0)
+    link.fails()
+    assert not link.worth_waiting_for(4.0)
+
+
+def test_after_a_wait_in_vain_patience_comes_back_with_a_start_that_is_taken_in_promptly() -> None:
+    link = Link(prompt_seconds=1.0)
+    link.patient = False  # what the observer notes
+    for now, seconds, a_start, worth in [
+        (0.0, 0.1, False, False),  # quick with heartbeats only
+        (1.0, 2.0, True, False),
+        (4.0, 0.1, False, False),
+        (5.0, 0.1, True, True),
+    ]:
+        link.begins(now)
+        link.answers(now + seconds, a_start=a_start)
+        assert link.worth_waiting_for(now + seconds) == worth

@@ -12,6 +12,7 @@ import pytest
 import spark_listener
 from spark_listener import attachment
 from spark_listener.complaints import Complaints
+from spark_listener.first_batch import Gatekeeper
 from tests.driver.fake_agent import FakeAgent
 
 if TYPE_CHECKING:
@@ -97,6 +98,20 @@ def warnings(
         for record in caplog.records
         if record.name in {"weir", own_logger.name} and record.levelno >= logging.WARNING
     ]
+
+
+@pytest.fixture
+def gates(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Every first batch that was held back."""
+    held: list[Any] = []
+    original = Gatekeeper.hold
+
+    def note(keeper: Gatekeeper, *arguments: Any) -> Any:
+        held.append(original(keeper, *arguments))
+        return held[-1]
+
+    monkeypatch.setattr(Gatekeeper, "hold", note)
+    return held
 
 
 class Folder:

@@ -1,0 +1,125 @@
+"""Small programs that the JVM runs by itself, put together of its own method handles.
+
+What runs on Spark's threads must not wait for Python, whose interpreter lock any other thread of
+the driver may keep. ``java.lang.invoke`` (Java 7 on) lets us compose calls of public methods of
+classes that are there already, so no jar of ours is needed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+OBJECT: Final = "java.lang.Object"
+
+
+class Handles:
+    """Makes and joins ``MethodHandle`` objects over py4j. A program is run by the JVM alone."""
+
+    def __init__(self, gateway: Any) -> None:
+        self._gateway = gateway
+        self._jvm = gateway.jvm
+        self._invoke = gateway.jvm.java.lang.invoke
+        self.methods = gateway.jvm.java.lang.invoke.MethodHandles
+        self._lookup = self.methods.publicLookup()
+        self._void = self.type("()V").returnType()
+
+    def java_class(self, name: str) -> Any:
+        """The class of this name, as py4j itself would find it."""
+        return self._jvm.py4j.reflection.ReflectionUtil.classForName(name)
+
+    def type(self, descriptor: str) -> Any:
+        """``(ILjava/lang/Object;)V`` as a ``MethodType``; of classes of the JDK alone."""
+        return self._invoke.MethodType.fromMethodDescriptorString(descriptor, None)
+
+    def array(self, *values: Any) -> Any:
+        """An ``Object[]``."""
+        made = self._gateway.new_array(self._jvm.Object, len(values))
+        for index, value in enumerate(values):
+            made[index] = value
+        return made
+
+    def virtual(self, class_name: str, method: str, descriptor: str) -> Any:
+        """A method of any object of a class: the object is its first argument."""
+        return self._lookup.findVirtual(self.java_class(class_name), method, self.type(descriptor))
+
+    def static(self, class_name: str, method: str, descriptor: str) -> Any:
+        """A static method."""
+        return self._lookup.findStatic(self.java_class(class_name), method, self.type(descriptor))
+
+    def constructor(self, class_name: str) -> Any:
+        """Makes an object without arguments."""
+        return self._lookup.findConstructor(self.java_class(class_name), self.type("()V"))
+
+    def bound(self, owner: Any, method: str, descriptor: str) -> Any:
+        """A method of this one object, which the program keeps alive."""
+        return self._lookup.bind(owner, method, self.type(descriptor))
+
+    def given(self, handle: Any, position: int, *values: Any) -> Any:
+        """The handle with these arguments filled in."""
+        return self.methods.insertArguments(handle, position, self.array(*values))
+
+    def ignoring(self, handle: Any, position: int, class_names: Sequence[str]) -> Any:
+        """The handle with arguments of these classes beside its own, which it does not look at."""
+        classes = self._gateway.new_array(self._jvm.Class, len(class_names))
+        for index, name in enumerate(class_names):
+            classes[index] = self.java_class(name)
+        return self.methods.dropArguments(handle, position, classes)
+
+    def reordered(self, handle: Any, new_type: Any, *order: int) -> Any:
+        """The handle with its arguments taken from these places of a call of ``new_type``."""
+        places = self._gateway.new_array(self._jvm.int, len(order))
+        for index, place in enumerate(order):
+            places[index] = place
+        return self.methods.permuteArguments(handle, new_type, places)
+
+    def silent(self, handle: Any) -> Any:
+        """The handle without its result."""
+        return handle.asType(handle.type().changeReturnType(self._void))
+
+    def then(self, first: Any, second: Any) -> Any:
+        """Both with the same arguments, one after the other; gives what the second gives."""
+        return self.methods.foldArguments(second, self.silent(first))
+
+    def either(self, test: Any, yes: Any, no: Any) -> Any:
+        """``yes`` where ``test`` gives true, else ``no``."""
+        return self.methods.guardWithTest(test, yes, no)
+
+    def safe(self, handle: Any) -> Any:
+        """The handle, which gives null where it would throw anything."""
+        nothing = self.methods.constant(self.java_class(OBJECT), None).asType(
+            self.type("()V").changeReturnType(handle.type().returnType())
+        )
+        throwable = "java.lang.Throwable"
+        return self.methods.catchException(
+            handle, self.java_class(throwable), self.ignoring(nothing, 0, [throwable])
+        )
+
+    def nothing_with(self, handle: Any) -> Any:
+        """Takes what the handle takes, does nothing and gives nothing."""
+        nothing = self.silent(self.methods.constant(self.java_class(OBJECT), None))
+        return self.methods.dropArguments(nothing, 0, handle.type().parameterList())
+
+    def as_interface(self, class_name: str, handle: Any) -> Any:
+        """An object of an interface with one method, which is the handle."""
+        return self._invoke.MethodHandleProxies.asInterfaceInstance(
+            self.java_class(class_name), handle
+        )
+
+    def as_handler(self, class_name: str, handle: Any) -> Any:
+        """An object of an interface, each of whose methods runs the handle with its arguments.
+
+        The handle takes them as one ``Object[]`` and gives an object.
+        """
+        interface = self.java_class(class_name)
+        handler = self.as_interface(
+            "java.lang.reflect.InvocationHandler",
+            self.ignoring(handle, 0, [OBJECT, "java.lang.reflect.Method"]),
+        )
+        interfaces = self._gateway.new_array(self._jvm.Class, 1)
+        interfaces[0] = interface
+        return self._jvm.java.lang.reflect.Proxy.newProxyInstance(
+            interface.getClassLoader(), interfaces, handler
+        )

@@ -1,0 +1,94 @@
+"""The thread that takes Spark's events from the JVM's queue, and has first batches held."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any, Final
+
+from spark_listener.listener import captured
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from spark_listener.complaints import Complaints
+    from spark_listener.first_batch import FirstBatchGate
+    from spark_listener.listener import Inbox, Waiting
+    from spark_listener.mailbox import Mailbox
+    from spark_listener.sessions import Session
+
+_TAKE_MILLISECONDS: Final = 200  # between looks at whether to end
+_AFTER_FAILURE_SECONDS: Final = 1.0
+_FAILURES_IN_A_ROW: Final = 10  # then the JVM is gone
+
+
+class Intake:
+    """Owns the thread ``weir-events``."""
+
+    def __init__(
+        self,
+        inbox: Inbox,
+        mailbox: Mailbox,
+        *,
+        session_of: Callable[[str], Session | None],
+        open_gate: Callable[[Session, str, Any], FirstBatchGate | None],
+        complaints: Complaints,
+    ) -> None:
+        self._inbox = inbox
+        self._mailbox = mailbox
+        self._session_of = session_of
+        self._open_gate = open_gate
+        self._complaints = complaints
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="weir-events", daemon=True)
+
+    def start(self) -> None:
+        """Starts the thread."""
+        self._thread.start()
+
+    def stop(self, timeout_seconds: float) -> None:
+        """Ends the thread once nothing waits any more; what comes later is not taken in."""
+        self._stopping.set()
+        if self._thread.is_alive() and threading.current_thread() is not self._thread:
+            self._thread.join(timeout_seconds)
+
+    def _run(self) -> None:
+        failures = 0
+        while failures < _FAILURES_IN_A_ROW:
+            ending = self._stopping.is_set()
+            # What finds no room here waits in the JVM, where as many events are kept anyway.
+            self._mailbox.wait_for_room(self._stopping)
+            try:
+                waiting = self._inbox.take(0 if ending else _TAKE_MILLISECONDS)
+                failures = 0
+            except Exception as error:
+                if self._stopping.is_set():  # as at the driver's end
+                    return
+                failures += 1
+                self._complaints.error("asking the JVM for events", error)
+                self._stopping.wait(_AFTER_FAILURE_SECONDS)
+                continue
+            if waiting is not None:
+                self._take_guarded(waiting)
+            elif ending:
+                return
+
+    def _take_guarded(self, waiting: Waiting) -> None:
+        try:
+            self._take(waiting)
+        except Exception as error:
+            self._complaints.error(f"taking in a {waiting.kind} event", error)
+
+    def _take(self, waiting: Waiting) -> None:
+        session = self._session_of(waiting.key)
+        if session is None or not waiting.kind:  # detached meanwhile, or unknown to us
+            return
+        gate = None
+        if waiting.handoff is not None:
+            query_id = str(waiting.event.id().toString())
+            gate = self._open_gate(session, query_id, waiting.handoff)
+        try:
+            self._mailbox.deliver(captured(waiting, session, gate))
+        except BaseException:
+            if gate is not None:
+                gate.release()
+            raise

@@ -1,0 +1,83 @@
+"""The JVM sessions that are watched, none of which is kept from the JVM's garbage collector."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Session:
+    """A JVM session that is watched, known to the JVM's programs by its key."""
+
+    def __init__(self, reference: Any, key: str, wrapped: Any, *, control: bool) -> None:
+        self._reference = reference  # Java: a WeakReference
+        self.key = key
+        self.wrapped = wrapped  # what Spark holds as our listener
+        self.control = control  # whether limits of its queries may be set
+
+    @property
+    def java(self) -> Any:
+        """The session. Raises LookupError where the job has let go of it and it is gone."""
+        found = self._reference.get()
+        if found is None:
+            raise LookupError("the session is gone")
+        return found
+
+
+class Sessions:
+    """Every watched session by its key, found again by the JVM's object in one call."""
+
+    def __init__(self, gateway: Any) -> None:
+        self._jvm = gateway.jvm
+        java_util = gateway.jvm.java.util
+        self._keys = java_util.Collections.synchronizedMap(java_util.WeakHashMap())
+        self._known: dict[str, Session] = {}
+        self._next = itertools.count(1)
+
+    def all(self) -> list[Session]:
+        """What is watched."""
+        return list(self._known.values())
+
+    def of_key(self, key: str) -> Session | None:
+        """The session of an event."""
+        return self._known.get(key)
+
+    def of(self, java_session: Any) -> Session | None:
+        """What is watched of this JVM session, if it is."""
+        if not self._known or java_session is None:
+            return None
+        key = self._keys.get(java_session)
+        return None if key is None else self._known.get(str(key))
+
+    def add(self, java_session: Any, listener: Callable[[str], Any], *, control: bool) -> Session:
+        """Puts a listener, made for the session's key, into a session."""
+        key = str(next(self._next))
+        reference = self._jvm.java.lang.ref.WeakReference(java_session)
+        session = Session(reference, key, listener(key), control=control)
+        self._known[key] = session  # from its first event on
+        try:
+            java_session.streams().addListener(session.wrapped)
+            self._keys.put(java_session, key)
+        except Exception:
+            del self._known[key]
+            raise
+        return session
+
+    def remove(self, session: Session) -> bool:
+        """Forgets a session; true where it was known."""
+        return self._known.pop(session.key, None) is not None
+
+    def clear(self) -> None:
+        """Forgets all of them, without a word to the JVM."""
+        self._known.clear()
+
+    def take_out_gone(self) -> list[Session]:
+        """Forgets the sessions that the JVM has collected, and returns them."""
+        if int(self._keys.size()) >= len(self._known):
+            return []
+        kept = {str(key) for key in self._keys.values()}
+        gone = [session for key, session in list(self._known.items()) if key not in kept]
+        return [session for session in gone if self.remove(session)]

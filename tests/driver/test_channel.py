@@ -1,0 +1,163 @@
+"""One exchange with the agent has one time: its name, the connection, TLS, the reply."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from spark_listener.channel import Channel, ExchangeFailed
+from tests.driver.fake_agent import FakeAgent
+from tests.waiting import until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+TIMEOUT_SECONDS = 1.0
+HOME = ("127.0.0.1", "127.0.0.2", "127.0.0.3", "127.0.0.4")
+
+
+def failure(channel: Channel) -> tuple[ExchangeFailed, float]:
+    """How an exchange ended, and after how long; another thread's clock cuts it, as in a driver."""
+    ended: list[ExchangeFailed] = []
+    begun = time.monotonic()
+
+    def exchange() -> None:
+        try:
+            channel.exchange(b"{}")
+        except ExchangeFailed as error:
+            ended.append(error)
+
+    thread = threading.Thread(target=exchange, daemon=True)
+    thread.start()
+    until(lambda: channel.cut_if_overdue() or not thread.is_alive(), "its end", every=0.02)
+    thread.join(30.0)
+    return ended[0], time.monotonic() - begun
+
+
+@pytest.fixture
+def dripping() -> Iterator[int]:
+    """The port of a server that begins a TLS handshake and never ends it."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def drip(connection: socket.socket) -> None:
+            with connection, contextlib.suppress(OSError):
+                connection.recv(4096)
+                connection.sendall(b"\x16\x03\x03\x40\x00\x02\x00\x3f\xfc")
+                while True:
+                    connection.sendall(b"\x00")
+                    time.sleep(0.05)
+
+        def serve() -> None:
+            with contextlib.suppress(OSError):
+                while True:
+                    threading.Thread(target=drip, args=server.accept()[:1], daemon=True).start()
+
+        threading.Thread(target=serve, daemon=True).start()
+        yield server.getsockname()[1]
+
+
+def test_a_tls_handshake_that_drips_ends_in_time(dripping: int) -> None:
+    channel = Channel(f"https://127.0.0.1:{dripping}", timeout_seconds=TIMEOUT_SECONDS)
+    error, _ = failure(channel)
+    assert error.kind == "timeout"
+
+
+@pytest.fixture
+def deaf(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+    """The port of a host with four addresses, of which none takes a connection."""
+    with contextlib.ExitStack() as stack:
+        port = 0
+        for address in HOME:
+            server = stack.enter_context(socket.socket())
+            server.bind((address, port))
+            port = server.getsockname()[1]
+            server.listen(0)
+            for _ in range(3):  # what waits to be accepted, and more: nobody answers from now on
+                waiting = stack.enter_context(socket.socket())
+                waiting.setblocking(False)
+                waiting.connect_ex((address, port))
+        real = socket.getaddrinfo
+
+        def several(host: str, *more: Any, **named: Any) -> list[Any]:
+            if host != "several.example":
+                return real(host, *more, **named)
+            return [found for address in HOME for found in real(address, *more, **named)]
+
+        monkeypatch.setattr(socket, "getaddrinfo", several)
+        yield port
+
+
+def test_several_dead_addresses_share_one_time(deaf: int) -> None:
+    channel = Channel(f"http://several.example:{deaf}", timeout_seconds=TIMEOUT_SECONDS)
+    error, seconds = failure(channel)
+    assert error.kind == "timeout"
+    assert seconds < len(HOME) * TIMEOUT_SECONDS / 2, "one time for all of them, not one for each"
+
+
+def test_the_address_that_answers_is_found_behind_dead_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with FakeAgent() as agent, socket.socket() as closed:
+        closed.bind(("127.0.0.2", agent.port))  # refuses: nobody listens
+        real = socket.getaddrinfo
+
+        def several(_: str, *more: Any, **named: Any) -> list[Any]:
+            return [*real("127.0.0.2", *more, **named), *real("127.0.0.1", *more, **named)]
+
+        monkeypatch.setattr(socket, "getaddrinfo", several)
+        channel = Channel(f"http://several.example:{agent.port}", timeout_seconds=20.0)
+        request = b'{"listener":{"instance":"i"},"events":[]}'
+        assert b"acknowledged" in channel.exchange(request)
+        channel.close()
+
+
+HANGING_LOOKUP = """
+import ctypes, socket, threading, time
+from spark_listener.channel import Channel
+from spark_listener.complaints import Complaints
+from spark_listener.outbox import Outbox
+from spark_listener.sender import Sender
+looking = threading.Event()
+
+def getaddrinfo(*_, **__):
+    looking.set()
+    ctypes.CDLL(None).pause()  # in C and for ever, as where a resolver gets no answer
+
+socket.getaddrinfo = getaddrinfo
+outbox = Outbox(10, 1 << 20, largest_bytes=10_000)
+sender = Sender(outbox, Channel("http://agent.example:9655", timeout_seconds=0.1), agent_url="",
+                prompt_seconds=0.1, head=lambda: "{", on_reply=print, on_failure=print,
+                complaints=Complaints())
+for _ in range(50):
+    outbox.put("progress", "", "{}")
+sender.start()
+assert looking.wait(30)
+while sender.link.worth_waiting_for(time.monotonic()):
+    time.sleep(0.01)
+sender.cut_if_overdue()
+sender.stop(0.2)
+print(len(outbox), outbox.dropped_total, "alive", any(
+    thread.name == "weir-sender" for thread in threading.enumerate()))
+"""
+
+
+def test_a_name_that_is_looked_up_for_ever_holds_neither_a_query_nor_the_end() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", HANGING_LOOKUP],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        cwd=Path(__file__).parents[2],
+    )
+    assert done.stderr == ""
+    assert done.stdout == "10 40 alive True\n"  # and the interpreter ended all the same
+    assert done.returncode == 0

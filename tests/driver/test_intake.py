@@ -1,0 +1,169 @@
+"""Events on their way from the JVM's queue to the observer: none is lost, none stops a query."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from spark_listener.complaints import Complaints
+from spark_listener.intake import Intake
+from spark_listener.listener import Captured, Waiting
+from spark_listener.mailbox import ROOM_BYTES, Mailbox
+from spark_listener.sessions import Session
+from tests.waiting import until
+
+if TYPE_CHECKING:
+    import pytest
+
+
+class Call:
+    """A Java object of which a test says what it answers."""
+
+    def __init__(self, answers: dict[str, Any]) -> None:
+        self.answers = answers
+
+    def __getattr__(self, name: str) -> Any:
+        def answer() -> Any:
+            value = self.answers[name]
+            if isinstance(value, Exception):
+                raise value
+            return value
+
+        return answer
+
+
+def event(**more: Any) -> Call:
+    text = Call({"toString": "x"})
+    return Call({"id": text, "runId": text, "name": None, **more})
+
+
+def progress(text: str = "{}") -> Call:
+    return event(progress=Call({"json": text}))
+
+
+class Held:
+    released = 0
+
+    def release(self) -> None:
+        self.released += 1
+
+
+class Taking:
+    """An intake over a queue that a test fills."""
+
+    def __init__(self, *waiting: Waiting | Exception) -> None:
+        self.queue = deque(waiting)
+        self.mailbox = Mailbox()
+        self.handoffs: list[Any] = []
+        self.gate: Any = Held()
+        self.intake = Intake(
+            self,  # type: ignore[arg-type]
+            self.mailbox,
+            session_of={"1": Session(None, "1", None, control=True)}.get,
+            open_gate=self._open_gate,
+            complaints=Complaints(),
+        )
+
+    def take(self, _: int) -> Waiting | None:
+        if not self.queue:
+            return None
+        found = self.queue.popleft()
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    def _open_gate(self, _session: Any, _query_id: str, handoff: Any) -> Any:
+        self.handoffs.append(handoff)
+        return self.gate
+
+    def run(self) -> list[Captured]:
+        self.intake.start()
+        until(lambda: not self.queue, "the queue to be empty", every=0.01)
+        self.intake.stop(30.0)
+        return self.mailbox.take(0.0)[0]
+
+
+def test_events_come_in_order_and_only_those_of_watched_sessions() -> None:
+    def waiting(kind: str, what: Any, key: str = "1") -> Waiting:
+        return Waiting(kind, what, 5.0, None, key)
+
+    option = Call({"isDefined": True, "get": "why"})
+    ended = event(exception=option, errorClassOnException=Call({"isDefined": False}))
+    taking = Taking(
+        waiting("started", event(name="q")),
+        waiting("progress", progress('{"a":1}')),
+        waiting("progress", progress(), key="gone"),
+        waiting("", event()),  # a kind that a later Spark brings
+        waiting("idle", event()),
+        waiting("terminated", ended),
+    )
+    taken = taking.run()
+    assert [item.kind for item in taken] == ["started", "progress", "idle", "terminated"]
+    assert (taken[0].name, taken[1].text) == ("q", '{"a":1}')
+    assert (taken[3].exception, taken[3].error_class) == ("why", None)
+    assert {item.epoch_seconds for item in taken} == {5.0}
+    assert taking.handoffs == []
+
+
+def test_what_waits_when_the_driver_ends_is_taken_in_first() -> None:
+    waiting = Waiting("progress", progress(), 0.0, None, "1")
+    taking = Taking(*[waiting] * 50)
+    taking.intake._stopping.set()
+    taking.intake.start()
+    taking.intake.stop(30.0)
+    assert len(taking.mailbox) == 50
+
+
+def test_a_start_that_waits_has_its_first_batch_held() -> None:
+    taking = Taking(Waiting("started", event(), 0.0, "handoff", "1"))
+    [started] = taking.run()
+    assert taking.handoffs == ["handoff"]
+    assert started.gate is taking.gate
+    assert taking.gate.released == 0
+
+
+def test_a_start_that_cannot_be_told_lets_its_first_batch_go() -> None:
+    broken = event(runId=RuntimeError("gone"))
+    taking = Taking(Waiting("started", broken, 0.0, "handoff", "1"))
+    assert taking.run() == []
+    assert taking.gate.released == 1
+
+
+def test_one_event_that_cannot_be_read_costs_no_other(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING, "weir")
+    bad = Waiting("progress", event(progress=RuntimeError("gone")), 0.0, None, "1")
+    good = Waiting("progress", progress(), 0.0, None, "1")
+    assert len(Taking(bad, bad, good).run()) == 1
+    assert len(caplog.records) == 1
+    assert "job is not affected" in caplog.text
+
+
+def test_a_jvm_that_does_not_answer_is_asked_ten_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spark_listener.intake._AFTER_FAILURE_SECONDS", 0.0)
+    good = Waiting("progress", progress(), 0.0, None, "1")
+    dead = [ConnectionError("refused")]
+    taking = Taking(*dead * 9, good, *dead * 10)
+    assert len(taking.run()) == 1
+    assert not taking.intake._stopping.is_set() or not taking.intake._thread.is_alive()
+    more = Taking(*dead * 10, good)
+    more.intake.start()
+    more.intake._thread.join(30.0)
+    assert len(more.queue) == 1, "the eleventh time is not tried"
+
+
+def test_what_finds_no_room_stays_in_the_jvm() -> None:
+    mailbox = Mailbox()
+    stopping = threading.Event()
+    mailbox.wait_for_room(stopping)
+    mailbox.deliver(Captured("progress", 0.0, text="x" * (ROOM_BYTES - 1000)))
+    mailbox.wait_for_room(stopping)  # one more fits in
+    mailbox.deliver(Captured("progress", 0.0, text="x" * 2000))
+    waiter = threading.Thread(target=mailbox.wait_for_room, args=(stopping,), daemon=True)
+    waiter.start()
+    waiter.join(0.2)
+    assert waiter.is_alive(), "it waits until the observer has taken what is there"
+    assert len(mailbox.take(0.0)[0]) == 2
+    waiter.join(30.0)
+    assert not waiter.is_alive()
