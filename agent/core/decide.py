@@ -36,6 +36,7 @@ class Grant(msgspec.Struct, frozen=True):
     unit: str
     limit: int | None
     reason: str
+    identity: str = ""  # of the source; empty where the driver told none
 
 
 def grants(query: Query, policy: Policy) -> list[Grant]:
@@ -54,10 +55,24 @@ def grants(query: Query, policy: Policy) -> list[Grant]:
         if mode == "on":
             if source.decided and not source.would_be:
                 granted.append(
-                    Grant(source.index, source.unit, source.decided_limit, source.decided_reason)
+                    Grant(
+                        source.index,
+                        source.unit,
+                        source.decided_limit,
+                        source.decided_reason,
+                        source.identity,
+                    )
                 )
         elif source.limit_known and source.limit != source.configured:
-            granted.append(Grant(source.index, source.unit, source.configured, f"mode:{mode}"))
+            granted.append(
+                Grant(
+                    source.index,
+                    source.unit,
+                    source.configured,
+                    f"mode:{mode}",
+                    source.identity,
+                )
+            )
     return granted
 
 

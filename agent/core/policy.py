@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from fnmatch import fnmatchcase
 from functools import cached_property
+from typing import Literal
 
 import msgspec
 
 from agent.core.judgement import Mode
+
+#: Sources that may be given a limit: all but those of which an option makes that unsafe, or all.
+GiveLimits = Literal["safe", "all"]
 
 
 class QueryPolicy(msgspec.Struct, frozen=True, kw_only=True):
@@ -19,6 +23,7 @@ class QueryPolicy(msgspec.Struct, frozen=True, kw_only=True):
     minimum_limit: int = 1
     maximum_limit: int | None = None
     configured_is_ceiling: bool = False
+    give_limits: GiveLimits = "safe"
     #: m of design: the limit must digest arrivals times (1 + m).
     stability_margin: float = 0.2
     #: of the deadline, what a batch may take including its noise.
@@ -37,6 +42,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     minimum_limit: int | None = None
     maximum_limit: int | None = None
     configured_is_ceiling: bool | None = None
+    give_limits: GiveLimits | None = None
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True, dict=True):

@@ -19,6 +19,7 @@ class Source(msgspec.Struct):
     """State of one source; counts are in its own unit unless a name says rows."""
 
     index: int
+    identity: str = ""  # a fingerprint of what it reads, the same in every run; empty: unknown
     description: str = ""
     unit: str | None = None
     control: str = "none"

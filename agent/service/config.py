@@ -87,6 +87,7 @@ class RuleSettings(BaseModel):
     minimum_limit: _Whole | None = Field(default=None, ge=1)
     maximum_limit: _Whole | None = Field(default=None, ge=1)
     configured_is_ceiling: bool | None = None
+    give_limits: Literal["safe", "all"] | None = None
 
 
 class Settings(BaseSettings):
@@ -176,6 +177,13 @@ class Settings(BaseSettings):
     configured_is_ceiling: bool = _option(
         "Regulation", False, "Never grant more than what the job itself configured."
     )
+    give_limits: Literal["safe", "all"] = _option(
+        "Regulation",
+        "safe",
+        "`safe`: a source of which an option makes a limit lose rows, or read others, is only "
+        "watched; its note says which option. `all`: it is steered too. docs/driver.md has the "
+        "options.",
+    )
     stability_margin: _Number = _option(
         "Regulation",
         0.2,
@@ -206,7 +214,7 @@ class Settings(BaseSettings):
         [],
         "Overrides for queries whose `query` or `application/query` fits a shell pattern; a later "
         "one wins. Keys: `match`, `mode`, `target_seconds`, `deadline_seconds`, `minimum_limit`, "
-        "`maximum_limit`, `configured_is_ceiling`.",
+        "`maximum_limit`, `configured_is_ceiling`, `give_limits`.",
         max_length=1000,
     )
 
@@ -341,6 +349,7 @@ class Settings(BaseSettings):
                 minimum_limit=self.minimum_limit,
                 maximum_limit=self.maximum_limit,
                 configured_is_ceiling=self.configured_is_ceiling,
+                give_limits=self.give_limits,
                 stability_margin=self.stability_margin,
                 deadline_share=self.deadline_share,
                 deadband=self.deadband,
