@@ -25,7 +25,7 @@ from agent.core.decode import (
 from agent.core.judgement import Facts, Judgement, Mode, OrderView, Point, QueryView
 from agent.core.kafka_offsets import Offsets
 from agent.core.names import label
-from agent.core.partitions import PartitionView
+from agent.core.partitions import PartitionView, pressing_rows_per_second
 from agent.core.policy import matches
 from agent.core.query import MOST_PAST_RUNS, Query
 
@@ -825,7 +825,12 @@ class Fleet:
             return
         self._partitions.setdefault(key, {})[source] = _Asked(run_id, now + valid_seconds, views)
         backlog = sum(view.backlog_rows for view in views)
-        measure.observe(query, source, backlog, now - query.clock_skew_seconds)
+        time = now - query.clock_skew_seconds
+        measure.observe(query, source, backlog, time)
+        if source < len(query.sources):
+            of = query.sources[source]
+            of.pressing_rows_per_second = pressing_rows_per_second(views)
+            of.pressing_until_time = time + valid_seconds
         self._pool(query)
         self._changed.add(_part(key))
 

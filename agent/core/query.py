@@ -180,6 +180,16 @@ class Query(msgspec.Struct):
         known = [rate for s in self.sources if (rate := s.arrival_rows) is not None]
         return sum(known) if known else None
 
+    def pressing_rows(self, time: float) -> float:
+        """Rows per second that must be read for retention to delete none unread; 0: none known."""
+        return sum(
+            [
+                source.pressing_rows_per_second or 0.0
+                for source in self.sources
+                if time <= source.pressing_until_time
+            ]
+        )
+
     def holds_back(self) -> bool:
         """Whether a limit holds back a backlog while a batch runs, as far as is known now."""
         return any(s.limit is not None and (s.backlog or 0) > 0 for s in self.sources)
