@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import os
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
 DAY_SECONDS: Final = 86400.0
@@ -26,6 +27,7 @@ FIRST: Final = [
 LATER: Final = [("a/20.txt", 0.0), ("b/21.txt", 10.0), ("b/22.txt", 0.0), ("b/4.txt", 0.0)]
 MOST_FILES: Final = 5
 BYTES_PER_FILE: Final = 16
+SIZES: Final = {"files": 1, "bytes": BYTES_PER_FILE}
 
 
 @dataclass(frozen=True)
@@ -77,8 +79,11 @@ def put(base: Path, files: list[tuple[str, float]], epoch_seconds: float) -> Non
         hidden.rename(place)
 
 
-def rows_read(spark: Any, case: Case, place: Path) -> tuple[list[str], list[int]]:
-    """Every row that a query of this case reads, sorted, and how many each batch had."""
+def rows_read(spark: Any, case: Case, place: Path, name: str) -> tuple[list[str], list[int]]:
+    """Every row that a query of this case reads, sorted, and how many each batch had.
+
+    ``name`` begins with the unit of the source's limit, for ``at_random``.
+    """
     rows: list[str] = []
     batches: list[int] = []
 
@@ -90,13 +95,12 @@ def rows_read(spark: Any, case: Case, place: Path) -> tuple[list[str], list[int]
 
     now = time.time() - 3600.0
     (place / "in").mkdir(parents=True)
-    frame = spark.readStream.options(**case.options(place / "archive")).text(
-        str(place / "in" / "*")
-    )
+    reader = spark.readStream.options(**case.options(place / "archive"))
+    frame = reader.text(str(place / "in" / "*"))
 
     def start() -> Any:
         trigger = {"availableNow": True} if case.available_now else {"processingTime": "0 seconds"}
-        writer = frame.writeStream.foreachBatch(batch).trigger(**trigger)
+        writer = frame.writeStream.queryName(name).foreachBatch(batch).trigger(**trigger)
         return writer.option("checkpointLocation", str(place / "checkpoint")).start()
 
     put(place / "in", FIRST, now)
@@ -113,19 +117,37 @@ def rows_read(spark: Any, case: Case, place: Path) -> tuple[list[str], list[int]
     return sorted(rows), batches
 
 
+def all_read(
+    spark: Any, cases: list[Case], place: Path, *, at_once: int = 4
+) -> list[tuple[list[str], list[int]]]:
+    """What ``rows_read`` gives for each case, some of them at a time."""
+    with ThreadPoolExecutor(at_once) as pool:
+        runs = [
+            pool.submit(rows_read, spark, case, place / str(number), f"{case.unit}-{number}")
+            for number, case in enumerate(cases)
+        ]
+        return [run.result() for run in runs]
+
+
 def at_random(
-    draw: random.Random, unit: Callable[[], str]
+    draw: random.Random, sizes: Mapping[str, int] = SIZES
 ) -> Callable[[list[dict[str, Any]]], list[dict[str, Any]]]:
-    """Decides for an agent: with every reply each run that started gets another limit."""
-    runs: list[str] = []
+    """Decides for an agent: with every reply each run that started gets another limit.
+
+    A query's name begins with the unit of its limit, of which ``sizes`` says how much one is.
+    """
+    units: dict[str, str] = {}
 
     def decide(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        runs.extend(event["body"]["runId"] for event in events if event["type"] == "started")
-        files = draw.randint(1, MOST_FILES)
+        for event in events:
+            if event["type"] == "started":
+                units[event["body"]["runId"]] = event["body"]["name"].partition("-")[0]
+            elif event["type"] == "terminated":
+                units.pop(event["body"]["runId"], None)
         return [
-            {"id": "any", "runId": run_id, "source": 0, "unit": unit(), "reason": "raise",
-             "limit": files * (BYTES_PER_FILE if unit() == "bytes" else 1), "expires_seconds": 60}
-            for run_id in runs[-2:]
+            {"id": "any", "runId": run_id, "source": 0, "unit": unit, "reason": "raise",
+             "limit": draw.randint(1, MOST_FILES) * sizes[unit], "expires_seconds": 60}
+            for run_id, unit in units.items()
         ]  # fmt: skip
 
     return decide
