@@ -97,6 +97,19 @@ def test_every_reply_carries_the_live_grant_a_heartbeats_too() -> None:
     assert grant.limit == world.view().limit.next
 
 
+def test_a_query_of_which_no_source_can_be_steered_is_advice_whatever_its_start_said() -> None:
+    world = World()
+    world.send(world.driver.started())
+    assert world.view().control == "live"
+    entry = {"source": 0, "unit": "files", "limit": None, "configured": None, "backlog": None,
+             "control": "advice", "note": "latestFirst: …"}  # fmt: skip
+    world.send(world.driver.heartbeat(limits=[entry]))
+    assert world.view().control == "advice"
+    assert world.view().sources[0].note.startswith("latestFirst")
+    world.batches(4, limit=None)  # the owner's word came: the next entries say live
+    assert world.view().control == "live"
+
+
 def test_every_reply_says_of_each_run_whether_an_unsafe_limit_may_be_set() -> None:
     assert World().send(World().driver.heartbeat()).unsafe_limits == {"r-1": False}
     everywhere = World(Policy(default=QueryPolicy(give_limits="all")))
