@@ -113,7 +113,11 @@ def test_a_grant_reaches_its_source_when_a_job_reads_them_in_another_order(
     agent.grant(str(swapped.runId), 3, source=1)
     for grant, name in zip(agent.grants, names, strict=True):
         grant["identity"] = name  # as an agent says it that knows the first run only
-    agent.wait(lambda a: [e["limit"] for e in progresses(a, swapped)[-1]["limits"]] == [3, 5])
-    last = progresses(agent, swapped)[-1]
+
+    def obeyed() -> dict[str, Any] | None:
+        told = progresses(agent, swapped)
+        return told[-1] if told and [e["limit"] for e in told[-1]["limits"]] == [3, 5] else None
+
+    last = agent.wait(lambda _: obeyed())
     assert str(right.path) in last["body"]["sources"][0]["description"]
     assert [entry["identity"] for entry in last["limits"]] == names[::-1]
