@@ -22,13 +22,14 @@ FILE_NAME_ONLY: Final = (
     "fileNameOnly: how many files of one name are read depends on how batches are cut"
 )
 MINIMUM_ONCE: Final = (
-    "minOffsetsPerTrigger: under AvailableNow Spark ends with fewer rows than it left unread"
+    "minOffsetsPerTrigger: under AvailableNow a run ends once fewer rows than that are left unread"
 )
 ICEBERG_ROWS: Final = (
     "streaming-max-rows-per-micro-batch: some versions of Iceberg stop for good before a file "
     "of more rows"
 )
 UNREADABLE: Final = "its options cannot be read, so nobody knows that a limit loses no rows"
+_WAY_OUT: Final = "; weir agent --give-limits all steers it"
 
 
 @dataclass(frozen=True)
@@ -44,9 +45,14 @@ def why_unsafe(
 ) -> str:
     """Why a limit of ours may change which rows are read, the option first; "" where it does not.
 
-    ``files`` are a file source's options, None where they could not be read. ``trigger`` is the
-    text of Spark's trigger.
+    It ends with what its owner can do. ``files`` are a file source's options, None where they could
+    not be read. ``trigger`` is the text of Spark's trigger.
     """
+    option = _option(configured, source_class, trigger, files)
+    return option and option + _WAY_OUT
+
+
+def _option(configured: Limit, source_class: str, trigger: str, files: FileOptions | None) -> str:
     kinds = {configured.kind, *(part.kind for part in configured.parts)}
     if source_class in FILE_CLASSES:
         if files is None:

@@ -46,8 +46,9 @@ BOTH = Limit("composite", parts=(MINIMUM, Limit("rows", 500)))
 def test_the_option_that_makes_a_limit_unsafe(
     configured: Limit, source: str, trigger: str, files: FileOptions | None, why: str
 ) -> None:
-    assert why_unsafe(configured, source, trigger, files) == why
-    assert len(why) <= 200  # what an agent keeps of a note
+    said = why_unsafe(configured, source, trigger, files)
+    assert said == (why and f"{why}; weir agent --give-limits all steers it")
+    assert len(said) <= 200  # what an agent keeps of a note
 
 
 def test_of_iceberg_the_files_are_steered_where_both_are_limited() -> None:

@@ -26,18 +26,21 @@ SIZES = {"rows": 4}
 OPTIONS: dict[str, dict[str, str]] = {
     "none": {},
     "maxOffsetsPerTrigger": {"maxOffsetsPerTrigger": "50"},
-    "failOnDataLoss": {"failOnDataLoss": "false"},
     "startingOffsets": {"startingOffsets": '{"options":{"0":3,"1":5,"2":0}}'},
     "startingTimestamp": {"startingTimestamp": "1000"},
     "startingOffsetsByTimestamp": {
         "startingOffsetsByTimestamp": '{"options":{"0":1000,"1":1000,"2":1000}}'
     },
-    "minPartitions": {"minPartitions": "7"},
-    "maxRecordsPerPartition": {"maxRecordsPerPartition": "2"},
-    "includeHeaders": {"includeHeaders": "true"},
-    "group": {"groupIdPrefix": "weir"},
-    "read_committed": {"kafka.isolation.level": "read_committed"},
-    "offset fetching": {"fetchOffset.numRetries": "1", "kafkaConsumer.pollTimeoutMs": "30000"},
+    "what says nothing of which rows": {
+        "failOnDataLoss": "false",
+        "minPartitions": "7",
+        "maxRecordsPerPartition": "2",
+        "includeHeaders": "true",
+        "groupIdPrefix": "weir",
+        "kafka.isolation.level": "read_committed",
+        "fetchOffset.numRetries": "1",
+        "kafkaConsumer.pollTimeoutMs": "30000",
+    },
     "minOffsetsPerTrigger": {"minOffsetsPerTrigger": "40"},
     "minimum and maximum": {"minOffsetsPerTrigger": "40", "maxOffsetsPerTrigger": "60"},
 }
