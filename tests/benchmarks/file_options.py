@@ -32,13 +32,10 @@ from tests.spark.file_options import Case, all_read, at_random
 def cases() -> list[Case]:
     """All combinations that this Spark knows."""
     limits = ["", "files"] if pyspark.__version__.startswith("3.") else ["", "files", "bytes"]
-    both = [False, True]
-    return [
-        Case(*chosen)
-        for chosen in itertools.product(
-            both, both, ["off", "delete", "archive"], limits, both, both
-        )
-    ]
+    both, clean = [False, True], ["off", "delete", "archive"]
+    every = [Case(*one) for one in itertools.product(both, both, clean, limits, both, both)]
+    # Spark alone reads some files of one name twice, and may find them cleaned up by then.
+    return [case for case in every if not (case.file_name_only and case.clean != "off")]
 
 
 def main() -> int:
