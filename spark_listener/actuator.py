@@ -9,7 +9,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from spark_listener import limits
+from spark_listener import couplings, limits
 from spark_listener.complaints import LOGGER
 from spark_listener.limits import Handle, Limit, Refused
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from spark_listener.complaints import Complaints
     from spark_listener.query import Query, SourceObject
     from spark_listener.replies import Grant
+    from spark_listener.wire import Control
 
 _HISTORY: Final = 64
 _EARLY: Final = 63  # grants kept until the sources are known
@@ -35,6 +36,8 @@ class SourceControl:
     handle: Handle
     configured: Limit
     present: Limit
+    identity: str = ""
+    unsafe: str = ""  # why a limit of ours may change which rows are read; see couplings.py
     #: (epoch seconds from which it held, maximum); oldest first.
     changes: deque[tuple[float, int | None]] = field(default_factory=lambda: deque(maxlen=_HISTORY))
     grant: Grant | None = None
@@ -110,6 +113,7 @@ class Actuator:
         self._query = query
         self._gateway = gateway
         self._allowed = allowed
+        self._unsafe_allowed = False
         self._complaints = complaints
         self._clock = clock  # epoch seconds
         self._objects: dict[int, SourceObject] = {}
@@ -130,18 +134,54 @@ class Actuator:
             java_limit = present.apply(item.key)
             configured = limits.describe(java_limit)
             handle = limits.handle_of(configured, item.class_name, all_at_once=all_at_once)
+            unsafe = ""
             if handle.control == "live" and not self._allowed:
                 handle = Handle("advice", handle.unit, WATCH_ONLY)
+            elif handle.control == "live":
+                unsafe = self._why_unsafe(configured, item)
+                if unsafe:
+                    control: Control = "live" if self._unsafe_allowed else "advice"
+                    handle = Handle(control, handle.unit, unsafe)
             self._objects[item.index] = item
             self._java_configured[item.index] = java_limit
             self.sources.append(
-                SourceControl(item.index, item.class_name, handle, configured, configured)
+                SourceControl(
+                    item.index,
+                    item.class_name,
+                    handle,
+                    configured,
+                    configured,
+                    identity=item.identity,
+                    unsafe=unsafe,
+                )
             )
         self.ready = True
         early, self._early = self._early, []
-        for grant, now in early:
-            self.take([grant], now)
+        for now in dict.fromkeys(moment for _, moment in early):
+            self.take([grant for grant, moment in early if moment == now], now)
         return True
+
+    def _why_unsafe(self, configured: Limit, item: SourceObject) -> str:
+        files = None
+        if item.class_name in limits.FILE_CLASSES:
+            files = couplings.file_options(item.source)
+        return couplings.why_unsafe(configured, item.class_name, self._query.trigger, files)
+
+    def allow_unsafe(self, *, allowed: bool) -> None:
+        """Steers, or no longer, the sources of which an option makes a limit unsafe.
+
+        No longer: what was configured comes back.
+        """
+        if allowed == self._unsafe_allowed:
+            return
+        self._unsafe_allowed = allowed
+        unsafe = [source for source in self.sources if source.unsafe]
+        if not allowed:
+            self._put_back(unsafe)
+        control: Control = "live" if allowed else "advice"
+        for source in unsafe:
+            if source.handle.note == source.unsafe:  # else something else has changed its limit
+                source.handle = Handle(control, source.handle.unit, source.unsafe)
 
     @property
     def has_early_grants(self) -> bool:
@@ -153,19 +193,35 @@ class Actuator:
         return self._objects.get(index)
 
     def take(self, grants: Iterable[Grant], now: float) -> None:
-        """Keeps the grants of this run; ``apply`` puts them in force."""
+        """Keeps the grants of this run, of one reply; ``apply`` puts them in force."""
+        grants = list(grants)
+        meant = {grant.identity for grant in grants if grant.identity}
         for grant in grants:
             if not self.ready:
                 self._early = [held for held in self._early if held[0].source != grant.source]
                 self._early = [*self._early[-_EARLY:], (grant, now)]
                 continue
-            source = next((item for item in self.sources if item.index == grant.source), None)
+            source = self._source_of(grant, meant)
             if source is None:
                 self._refuse(f"no source {grant.source}", grant.source)
             elif source.handle.control == "live" and not source.take(grant, now):
                 self._refuse(
                     f"its limit is in {source.handle.unit}, the grant in {grant.unit}", source.index
                 )
+
+    def _source_of(self, grant: Grant, meant: set[str]) -> SourceControl | None:
+        """The source that a grant is for: the agent may know them in an earlier run's order.
+
+        One that the agent does not know yet takes what is granted to its place, unless that is
+        another's.
+        """
+        there = next((item for item in self.sources if item.index == grant.source), None)
+        if not grant.identity or (there is not None and there.identity == grant.identity):
+            return there
+        own = next((item for item in self.sources if item.identity == grant.identity), None)
+        if own is None and there is not None and there.identity not in meant:
+            return there
+        return own
 
     def apply(self, now: float) -> bool:
         """Puts the wanted limits in force; true where something changed."""
@@ -186,12 +242,15 @@ class Actuator:
 
     def restore(self) -> None:
         """Puts every configured limit back and forgets the grants."""
+        self._put_back(self.sources)
+
+    def _put_back(self, sources: list[SourceControl]) -> None:
         wanted = {
             source.index: source.configured
-            for source in self.sources
+            for source in sources
             if source.handle.control == "live" and source.present != source.configured
         }
-        for source in self.sources:
+        for source in sources:
             source.grant = None
         if wanted:
             self._swap(wanted)

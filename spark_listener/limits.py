@@ -43,6 +43,7 @@ FILE_CLASSES: Final = (
     "org.apache.spark.sql.execution.streaming.FileStreamSource",  # to 4.0
     "org.apache.spark.sql.execution.streaming.runtime.FileStreamSource",  # from 4.1
 )
+ICEBERG_CLASS: Final = "org.apache.iceberg.spark.source.SparkMicroBatchStream"
 #: Sources that obey a limit of this unit although none is configured.
 GIVABLE: Final[Mapping[str, Unit]] = {KAFKA_CLASS: "rows", **dict.fromkeys(FILE_CLASSES, "files")}
 #: Sources that accept a maximum beside their ``ReadMinRows``.
@@ -141,7 +142,7 @@ def replacement(configured: Limit, source_class: str, unit: Unit, maximum: int) 
     if configured.kind == "min_rows":
         if MAXIMUM_BESIDE_MINIMUM.get(source_class) != unit:
             raise Refused("the source has a minimum and is not known to take a maximum beside it")
-        return Limit("composite", parts=(configured, new))
+        return Limit("composite", parts=(configured, _not_below(new, (configured,))))
     if configured.kind in _MAXIMA:
         if configured.kind != unit:
             raise Refused(f"the source's limit is in {configured.kind}, not in {unit}")
@@ -158,12 +159,22 @@ def _replaced_part(configured: Limit, source_class: str, unit: Unit, new: Limit)
         raise Refused(f"the composite limit has {len(places)} parts in {unit}")
     if places:
         parts = list(configured.parts)
-        parts[places[0]] = Limit(unit, new.value, class_name=parts[places[0]].class_name)
+        value = _not_below(new, configured.parts).value
+        parts[places[0]] = Limit(unit, value, class_name=parts[places[0]].class_name)
         return Limit("composite", parts=tuple(parts))
     only_minima = all(part.kind == "min_rows" for part in configured.parts)
     if configured.parts and only_minima and MAXIMUM_BESIDE_MINIMUM.get(source_class) == unit:
+        new = _not_below(new, configured.parts)
         return Limit("composite", parts=(*configured.parts, new))
     raise Refused(f"the composite limit has no part in {unit}")
+
+
+def _not_below(new: Limit, beside: tuple[Limit, ...]) -> Limit:
+    """No maximum below a minimum beside it: Spark refuses such a pair where it is configured."""
+    minima = [part.value for part in beside if part.kind == "min_rows" and part.value is not None]
+    if new.kind != "rows" or not minima or new.value is None:
+        return new
+    return Limit(new.kind, max(new.value, *minima))
 
 
 def may_follow(present: Limit, configured: Limit, source_class: str, unit: Unit) -> bool:
@@ -180,7 +191,9 @@ def may_follow(present: Limit, configured: Limit, source_class: str, unit: Unit)
 
 
 def _unit_of(configured: Limit, source_class: str) -> Unit:
-    for unit in _MAXIMA:  # in a composite of several maxima: rows before files before bytes
+    # In a composite of several maxima: rows before files before bytes, but for Iceberg, of which
+    # some versions stop for good at a file that holds more rows than the limit.
+    for unit in ("files", *_MAXIMA) if source_class == ICEBERG_CLASS else _MAXIMA:
         if configured.kind == unit or any(part.kind == unit for part in configured.parts):
             return unit
     return GIVABLE.get(source_class, "rows")

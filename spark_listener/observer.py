@@ -237,7 +237,14 @@ class Observer:
     def _hand_out(self, reply: Reply) -> None:
         now = time.monotonic()
         for run_id, run in self._runs.items():
+            allowed = reply.unsafe_limits.get(run_id)
+            if allowed is not None:  # an agent that says nothing of it leaves it as it is
+                self._guarded("a query's limits", self._allow_unsafe, run, allowed)
             run.actuator.take([grant for grant in reply.grants if grant.run_id == run_id], now)
+
+    @staticmethod
+    def _allow_unsafe(run: Run, allowed: bool) -> None:
+        run.actuator.allow_unsafe(allowed=allowed)
 
     def _guarded(self, what: str, act: Callable[..., object], *arguments: Any) -> None:
         try:
@@ -487,6 +494,7 @@ class Observer:
             "backlog": backlog.backlog_of(said, source.source_class, handle.unit),
             "control": handle.control,
             "source_class": source.source_class,
+            "identity": source.identity,
         }
         if handle.note:
             entry["note"] = handle.note

@@ -5,6 +5,7 @@ All of it is Spark's private side, so it is probed: a missing method costs that 
 
 from __future__ import annotations
 
+import hashlib
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -101,6 +102,7 @@ class SourceObject:
     key: Any  # Java: what the map of limits is keyed by
     source: Any  # Java: the source itself; the key may wrap it
     class_name: str
+    identity: str = ""  # a fingerprint of what it reads; empty where that is unknown
 
 
 @dataclass(frozen=True)
@@ -161,7 +163,7 @@ class Query:
             source = key.delegate() if wrapped else key
             for index, candidate in enumerate(objects):
                 if candidate.equals(source):
-                    found.append(SourceObject(index, key, source, class_name))
+                    found.append(SourceObject(index, key, source, class_name, _identity_of(source)))
                     break
         return sorted(found, key=lambda item: item.index)
 
@@ -212,6 +214,20 @@ class Query:
             "uiUrl": _attempt(user_interface, None),
             "conf": _attempt(conf, {}),
         }
+
+
+def fingerprint(description: str) -> str:
+    """Of a source as progress describes it, without its object's address; nothing can be read off.
+
+    >>> fingerprint("KafkaV2[Subscribe[orders]]") == fingerprint("KafkaV2[Subscribe[orders]]")
+    True
+    """
+    plain = _OBJECT_ADDRESS.sub("", description)
+    return hashlib.sha256(plain.encode("utf-8", "replace")).hexdigest()[:16]
+
+
+def _identity_of(source: Any) -> str:
+    return str(_attempt(lambda: fingerprint(str(source.toString())), ""))
 
 
 def _unwrapped(java_query: Any) -> Any:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from spark_listener.wire import UNITS, Unit
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from typing import TypeGuard
 
 MAX_REPLY_BYTES: Final = 4 * 1024 * 1024
@@ -27,6 +28,7 @@ class Grant:
     limit: int | None  # None: no limit beyond the configured one
     expires_seconds: float
     reason: str
+    identity: str = ""  # of the source that is meant; empty where the agent does not know it
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,8 @@ class Reply:
     acknowledged: int
     grants: tuple[Grant, ...]
     rejected: tuple[str, ...]  # what the agent said of each event it refused
+    #: By run id: whether sources may be steered although an option makes a limit unsafe.
+    unsafe_limits: Mapping[str, bool] = field(default_factory=dict)
 
 
 class BadReply(ValueError):  # noqa: N818
@@ -64,7 +68,14 @@ def parse_reply(data: bytes) -> Reply:
         acknowledged=acknowledged,
         grants=tuple(grant for item in grants if (grant := _grant(item)) is not None),
         rejected=tuple(_complaint(item) for item in rejected),
+        unsafe_limits=_truths(reply.get("unsafe_limits")),
     )
+
+
+def _truths(said: Any) -> dict[str, bool]:
+    if not isinstance(said, dict):
+        return {}
+    return {run_id: value for run_id, value in said.items() if isinstance(value, bool)}
 
 
 def _grant(item: Any) -> Grant | None:
@@ -82,7 +93,7 @@ def _grant(item: Any) -> Grant | None:
         return None
     if not math.isfinite(life) or life <= 0:
         return None
-    reason = item.get("reason")
+    reason, identity = item.get("reason"), item.get("identity")
     return Grant(
         run_id=run_id,
         source=source,
@@ -90,6 +101,7 @@ def _grant(item: Any) -> Grant | None:
         limit=limit,
         expires_seconds=min(float(life), _LONGEST_LIFE_SECONDS),
         reason=reason[:100] if isinstance(reason, str) else "",
+        identity=identity[:100] if isinstance(identity, str) else "",
     )
 
 

@@ -59,10 +59,15 @@ class SourceLimit(_SourceLimitRequired, total=False):
     backlog_bound: Literal["exact", "lower"]
     control: Control
     source_class: str
-    note: str  # why control is not live, in a few words
+    identity: str  # a fingerprint of what the source reads: the same in every run, wherever it is
+    note: str  # why control is not live, or why a limit is unsafe, in a few words
 
 
-class Grant(TypedDict):
+class _GrantIdentity(TypedDict, total=False):
+    identity: str  # of the source that is meant, where known: it may be at another index by now
+
+
+class Grant(_GrantIdentity):
     """What one source may admit to each next micro-batch. ``limit`` null: no limit."""
 
     id: str

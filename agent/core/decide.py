@@ -36,6 +36,7 @@ class Grant(msgspec.Struct, frozen=True):
     unit: str
     limit: int | None
     reason: str
+    identity: str = ""  # of the source; empty where the driver told none
 
 
 def grants(query: Query, policy: Policy) -> list[Grant]:
@@ -54,10 +55,24 @@ def grants(query: Query, policy: Policy) -> list[Grant]:
         if mode == "on":
             if source.decided and not source.would_be:
                 granted.append(
-                    Grant(source.index, source.unit, source.decided_limit, source.decided_reason)
+                    Grant(
+                        source.index,
+                        source.unit,
+                        source.decided_limit,
+                        source.decided_reason,
+                        source.identity,
+                    )
                 )
         elif source.limit_known and source.limit != source.configured:
-            granted.append(Grant(source.index, source.unit, source.configured, f"mode:{mode}"))
+            granted.append(
+                Grant(
+                    source.index,
+                    source.unit,
+                    source.configured,
+                    f"mode:{mode}",
+                    source.identity,
+                )
+            )
     return granted
 
 
@@ -129,6 +144,9 @@ def wanted_size(
     ceilings = query.knee.ceilings(
         model.sigma, model.fixed_seconds, model.seconds_per_row, query.trigger_seconds
     )
+    # Rows that retention would delete unread are as good as rows that arrive: both must be read.
+    arriving, pressing = query.arrival_rows(), query.pressing_rows(time)
+    needed = arriving if pressing <= (arriving or 0.0) else pressing
     limits = sizing.bounds(
         query.capacity,
         sizing.target_rows(
@@ -137,7 +155,7 @@ def wanted_size(
             unreachable=unreachable,
             trigger_seconds=query.trigger_seconds,
         ),
-        query.arrival_rows(),
+        needed,
         query.trigger_seconds,
         settings,
         unreachable=unreachable,
@@ -157,13 +175,15 @@ def wanted_size(
     target = settings.target_seconds
     patience = sizing.PATIENCE_TARGETS * max(target, query.trigger_seconds)
     patient = since is not None and time - since < patience
-    if patient and (query.capacity.fixed_cost or 0.0) < target:
+    if patient and needed == arriving and (query.capacity.fixed_cost or 0.0) < target:
         # A limit in force already may stay, as far as it helps.
         present = 0.0 if math.isinf(present) else present
         needed = min(limits.stability_rows or 0.0, max(present, limits.target_rows or 0.0))
         limits = msgspec.structs.replace(limits, stability_rows=needed, patient=True)
     size = sizing.choose(limits, query.capacity, settings)
-    if size is not None and query.batch_limited:
+    if size is not None and size.reason == "floor:stability" and needed != arriving:
+        size = msgspec.structs.replace(size, reason="floor:retention")
+    elif size is not None and query.batch_limited:
         size = _probe(query, settings, size, present)
     query.target_feasible = None if size is None else size.feasible
     return size
@@ -444,6 +464,8 @@ def _explain(query: Query, batch: Progress, size: sizing.Size, *, changed: bool)
     arrival = query.arrival_rows()
     if size.reason == "floor:stability" and arrival is not None:
         parts.append(f"{figure(arrival)} rows arrive per second")
+    if size.reason == "floor:retention":
+        parts.append("retention would delete rows unread")
     if changed:
         parts.append("the cost of a batch has changed")
     return "; ".join(parts)

@@ -74,6 +74,7 @@ class SourceLimit(msgspec.Struct, frozen=True, gc=False):
     backlog_bound: str = "exact"
     control: str = "live"
     source_class: str = ""
+    identity: str = ""
     note: str = ""
 
     @property
@@ -496,6 +497,7 @@ def decode_limits(value: object, where: str) -> list[SourceLimit]:
                 backlog_bound="lower" if item.get("backlog_bound") == "lower" else "exact",
                 control=_text(item.get("control")) or "live",
                 source_class=_text(item.get("source_class"))[:200],
+                identity=_text(item.get("identity"))[:100],
                 note=_text(item.get("note"))[:200],
             )
         )

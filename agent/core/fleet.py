@@ -25,7 +25,7 @@ from agent.core.decode import (
 from agent.core.judgement import Facts, Judgement, Mode, OrderView, Point, QueryView
 from agent.core.kafka_offsets import Offsets
 from agent.core.names import label
-from agent.core.partitions import PartitionView
+from agent.core.partitions import PartitionView, pressing_rows_per_second
 from agent.core.policy import matches
 from agent.core.query import MOST_PAST_RUNS, Query
 
@@ -61,6 +61,7 @@ class Grant(msgspec.Struct, frozen=True):
     limit: int | None
     expires_seconds: float
     reason: str
+    identity: str = ""  # of the source, where it is known: it may be elsewhere in a new run
 
 
 class Receipt(msgspec.Struct, frozen=True):
@@ -73,6 +74,8 @@ class Receipt(msgspec.Struct, frozen=True):
     batches: list[tuple[Key, Point]]  # that ended, each with what was decided after it
     judged: list[Judgement]  # a line per judged event, where lines were asked for
     touched: set[Key]
+    #: By run id: whether sources may be steered although an option makes a limit unsafe.
+    unsafe_limits: dict[str, bool] = {}
 
 
 class Change(msgspec.Struct, frozen=True):
@@ -266,7 +269,16 @@ class Fleet:
         self._changed.update(_part(key) for key in touched)
         refused.sort(key=lambda item: item.index)
         grants = self._grants(request.application.id)
-        return Receipt(accepted, acknowledged, refused, grants, said.batches, said.judged, touched)
+        return Receipt(
+            accepted,
+            acknowledged,
+            refused,
+            grants,
+            said.batches,
+            said.judged,
+            touched,
+            self._unsafe_limits(request.application.id),
+        )
 
     def _sender(self, request: Request, now: float) -> _Sender:
         instance = request.listener.instance
@@ -467,10 +479,7 @@ class Fleet:
     def _grants(self, application_id: str) -> list[Grant]:
         """All live grants of an application: every reply renews them."""
         grants: list[Grant] = []
-        for key in dict.fromkeys(self._keys.get(application_id, {}).values()):
-            query = self._queries.get(key)
-            if query is None or query.application_id != application_id:
-                continue
+        for query in self._of_application(application_id):
             grants.extend(
                 Grant(
                     query.query_id,
@@ -480,10 +489,26 @@ class Fleet:
                     one.limit,
                     self._policy.grant_seconds,
                     one.reason,
+                    one.identity,
                 )
                 for one in decide.grants(query, self._policy)
             )
         return grants
+
+    def _unsafe_limits(self, application_id: str) -> dict[str, bool]:
+        """Of every run of an application: each reply says it, so that it can be taken back."""
+        allowed: dict[str, bool] = {}
+        for query in self._of_application(application_id):
+            settings = self._policy.of(query.application, query.query)
+            if not query.terminated:
+                allowed[query.run_id] = settings.give_limits == "all"
+        return allowed
+
+    def _of_application(self, application_id: str) -> Iterator[Query]:
+        for key in dict.fromkeys(self._keys.get(application_id, {}).values()):
+            query = self._queries.get(key)
+            if query is not None and query.application_id == application_id:
+                yield query
 
     # -- the clock --------------------------------------------------------------------------
 
@@ -808,7 +833,12 @@ class Fleet:
             return
         self._partitions.setdefault(key, {})[source] = _Asked(run_id, now + valid_seconds, views)
         backlog = sum(view.backlog_rows for view in views)
-        measure.observe(query, source, backlog, now - query.clock_skew_seconds)
+        time = now - query.clock_skew_seconds
+        measure.observe(query, source, backlog, time)
+        if source < len(query.sources):
+            of = query.sources[source]
+            of.pressing_rows_per_second = pressing_rows_per_second(views)
+            of.pressing_until_time = time + valid_seconds
         self._pool(query)
         self._changed.add(_part(key))
 

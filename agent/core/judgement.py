@@ -56,6 +56,7 @@ REASONS: Final = (
     "bound:maximum",
     "bound:configured",
     "floor:stability",
+    "floor:retention",
     "floor:fixed_cost",
     "floor:exclusive",
     "probe",

@@ -53,6 +53,10 @@ def flow(query: Query, batch: Progress, limits: list[SourceLimit], policy: Polic
     sources = query.sources
     if len(sources) < wanted:
         query.grow_sources(wanted, policy)
+    query.recognise(limits)
+    sources = query.sources
+    if count_of:
+        del sources[wanted:]  # of an earlier run, which read more of them
     fresh = 0.0
     limited = False
     for index, source in enumerate(sources):
@@ -147,6 +151,7 @@ def hear_limits(
     if not limits:
         return
     query.grow_sources(1 + max([item.source for item in limits]), policy)
+    query.recognise(limits)
     for item in limits:
         if item.source < len(query.sources):
             query.sources[item.source].hear(item, planned_time)

@@ -144,6 +144,19 @@ def _sooner(one: float | None, other: float | None) -> float | None:
     return min(known, default=None)
 
 
+def pressing_rows_per_second(views: list[PartitionView]) -> float | None:
+    """The rate at which every unread row is read before retention deletes it.
+
+    None where no loss is foreseen. Nearer than can be seen coming is as near as it gets.
+    """
+    rates = [
+        view.backlog_rows / max(view.retention_loss_seconds, LEAST_SECONDS)
+        for view in views
+        if view.retention_loss_seconds is not None and view.backlog_rows
+    ]
+    return sum(rates) if rates else None
+
+
 def soonest_loss_seconds(views: list[PartitionView]) -> float | None:
     """The nearest loss of any partition; None where none is foreseen."""
     known = [v.retention_loss_seconds for v in views if v.retention_loss_seconds is not None]

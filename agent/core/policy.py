@@ -14,6 +14,8 @@ from agent.core.judgement import Mode
 #: ``hold`` never makes a batch smaller in such a query, ``guard`` goes back where rows fall late,
 #: ``allow`` accepts Spark's semantics.
 LateRows = Literal["hold", "guard", "allow"]
+#: Sources that may be given a limit: all but those of which an option makes that unsafe, or all.
+GiveLimits = Literal["safe", "all"]
 
 
 class QueryPolicy(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,6 +29,7 @@ class QueryPolicy(msgspec.Struct, frozen=True, kw_only=True):
     #: What a job configured is its owner's word, as it may protect a database or a heap.
     above_configured: bool = False
     late_rows: LateRows = "guard"
+    give_limits: GiveLimits = "safe"
     #: m of design: the limit must digest arrivals times (1 + m).
     stability_margin: float = 0.2
     #: of the deadline, what a batch may take including its noise.
@@ -46,6 +49,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     maximum_limit: int | None = None
     above_configured: bool | None = None
     late_rows: LateRows | None = None
+    give_limits: GiveLimits | None = None
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True, dict=True):

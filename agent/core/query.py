@@ -24,6 +24,7 @@ from agent.core.source import Source
 from agent.core.spiral import Spiral
 
 if TYPE_CHECKING:
+    from agent.core.decode import SourceLimit
     from agent.core.policy import Policy
 
 MOST_PAST_RUNS: Final = 8
@@ -182,6 +183,16 @@ class Query(msgspec.Struct):
         known = [rate for s in self.sources if (rate := s.arrival_rows) is not None]
         return sum(known) if known else None
 
+    def pressing_rows(self, time: float) -> float:
+        """Rows per second that must be read for retention to delete none unread; 0: none known."""
+        return sum(
+            [
+                source.pressing_rows_per_second or 0.0
+                for source in self.sources
+                if time <= source.pressing_until_time
+            ]
+        )
+
     def holds_back(self) -> bool:
         """Whether a limit holds back a backlog while a batch runs, as far as is known now."""
         return any(s.limit is not None and (s.backlog or 0) > 0 for s in self.sources)
@@ -198,6 +209,35 @@ class Query(msgspec.Struct):
         """Makes room for so many sources, up to the policy's bound."""
         while len(self.sources) < min(count, policy.max_sources):
             self.sources.append(Source(index=len(self.sources)))
+
+    def recognise(self, limits: list[SourceLimit]) -> None:
+        """Puts what was learned of each source where the source is in this run.
+
+        A job that was changed may read the same sources in another order, and others. One that is
+        not known takes over what stood at its place, unless that belongs to another.
+        """
+        places = {one.source: one.identity for one in limits if one.identity}
+        known = {source.index: source.identity for source in self.sources}
+        if all(known.get(index, "") in ("", name) for index, name in places.items()):
+            for index, name in places.items():
+                if index in known:
+                    self.sources[index].identity = name
+            return
+        named = {source.identity: source for source in reversed(self.sources) if source.identity}
+        kept = {index: named[name] for index, name in places.items() if name in named}
+        taken = {id(source) for source in kept.values()}
+        moved: list[Source] = []
+        for index in range(len(self.sources)):
+            source = kept.get(index)
+            if source is None:
+                there = self.sources[index]
+                source = Source(index=index) if id(there) in taken else there
+            elif any(source is one for one in moved):
+                source = Source(index=index)  # two of one fingerprint
+            moved.append(source)
+        for index, source in enumerate(moved):
+            source.index, source.identity = index, places.get(index, "")
+        self.sources = moved
 
     def mode(self, policy: Policy) -> Mode:
         """The mode that holds: an operator's order, else the configured one."""

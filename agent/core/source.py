@@ -19,6 +19,7 @@ class Source(msgspec.Struct):
     """State of one source; counts are in its own unit unless a name says rows."""
 
     index: int
+    identity: str = ""  # a fingerprint of what it reads, the same in every run; empty: unknown
     description: str = ""
     unit: str | None = None
     control: str = "none"
@@ -38,6 +39,9 @@ class Source(msgspec.Struct):
     arrived_time: float | None = None
     admitted_total: float = 0.0
     arrival: SteppingRate = msgspec.field(default_factory=SteppingRate)
+    #: The rate at which no row is deleted unread, as brokers said last, and until when that holds.
+    pressing_rows_per_second: float | None = None
+    pressing_until_time: float = 0.0
     decided: bool = False  # whether a limit was decided; None below is then "no limit"
     decided_limit: int | None = None
     decided_reason: str = ""
@@ -225,6 +229,7 @@ class Source(msgspec.Struct):
         self.arrived, self.arrived_time, self.admitted_total = 0.0, None, 0.0
         self.backlog, self.backlog_time = None, None
         self.limit_known, self.limit, self.batch_limit = False, None, None
+        self.pressing_rows_per_second = None
         self.limited = False
         if self.would_be:
             self.withdraw()

@@ -213,7 +213,7 @@ def view(
         query_id=query.query_id,
         run_id=query.run_id,
         trigger=query.trigger,
-        control=query.control,
+        control=_control(query),
         output_mode=query.output_mode,
         sink=query.sink,
         checkpoint_location=query.checkpoint_location,
@@ -373,6 +373,14 @@ def _time_to_consume(query: Query, backlog: float | None, arrival: float | None)
         return None
     surplus = rows / max(seconds, query.trigger_seconds) - (arrival or 0.0)
     return backlog / surplus if surplus > 0.0 else None
+
+
+def _control(query: Query) -> str:
+    """What the driver said at the start, before it knew the sources; then what they allow."""
+    known = [source for source in query.sources if source.limit_known]
+    if query.control == "live" and known and not any(s.control == "live" for s in known):
+        return known[0].control
+    return query.control
 
 
 def _missing(query: Query) -> list[str]:

@@ -193,6 +193,7 @@ class Service:
                 "acknowledged": receipt.acknowledged,
                 "rejected": receipt.refused,
                 "grants": receipt.grants,
+                "unsafe_limits": receipt.unsafe_limits,
             }
         )
         self.event_timer.observe(self.timer() - started, receipt.accepted + len(receipt.refused))

@@ -88,6 +88,7 @@ class RuleSettings(BaseModel):
     maximum_limit: _Whole | None = Field(default=None, ge=1)
     above_configured: bool | None = None
     late_rows: Literal["hold", "guard", "allow"] | None = None
+    give_limits: Literal["safe", "all"] | None = None
 
 
 class Settings(BaseSettings):
@@ -187,6 +188,13 @@ class Settings(BaseSettings):
         "drop more: `guard` makes batches as configured again where rows fall late, `hold` never "
         "makes them smaller in a query with a watermark, `allow` accepts it.",
     )
+    give_limits: Literal["safe", "all"] = _option(
+        "Regulation",
+        "safe",
+        "`safe`: a source of which an option makes a limit lose rows, or read others, is only "
+        "watched; its note says which option. `all`: it is steered too. docs/driver.md has the "
+        "options.",
+    )
     stability_margin: _Number = _option(
         "Regulation",
         0.2,
@@ -217,7 +225,7 @@ class Settings(BaseSettings):
         [],
         "Overrides for queries whose `query` or `application/query` fits a shell pattern; a later "
         "one wins. Keys: `match`, `mode`, `target_seconds`, `deadline_seconds`, `minimum_limit`, "
-        "`maximum_limit`, `above_configured`, `late_rows`.",
+        "`maximum_limit`, `above_configured`, `late_rows`, `give_limits`.",
         max_length=1000,
     )
 
@@ -353,6 +361,7 @@ class Settings(BaseSettings):
                 maximum_limit=self.maximum_limit,
                 above_configured=self.above_configured,
                 late_rows=self.late_rows,
+                give_limits=self.give_limits,
                 stability_margin=self.stability_margin,
                 deadline_share=self.deadline_share,
                 deadband=self.deadband,

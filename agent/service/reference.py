@@ -35,6 +35,7 @@ _METAVARS: Final = {
     "rules": "JSON",
     "mode": "off|dry-run|on",
     "durability": "normal|full",
+    "give_limits": "safe|all",
     "driver_process": "off|auto|PID",
     "log_format": "json|text",
     "late_rows": "hold|guard|allow",

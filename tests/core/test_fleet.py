@@ -98,6 +98,32 @@ def test_every_reply_carries_the_live_grant_a_heartbeats_too() -> None:
     assert grant.limit == world.view().limit.next
 
 
+def test_a_query_of_which_no_source_can_be_steered_is_advice_whatever_its_start_said() -> None:
+    world = World()
+    world.send(world.driver.started())
+    assert world.view().control == "live"
+    entry = {"source": 0, "unit": "files", "limit": None, "configured": None, "backlog": None,
+             "control": "advice", "note": "latestFirst: …"}  # fmt: skip
+    world.send(world.driver.heartbeat(limits=[entry]))
+    assert world.view().control == "advice"
+    assert world.view().sources[0].note.startswith("latestFirst")
+    world.batches(4, limit=None)  # the owner's word came: the next entries say live
+    assert world.view().control == "live"
+
+
+def test_every_reply_says_of_each_run_whether_an_unsafe_limit_may_be_set() -> None:
+    assert World().send(World().driver.heartbeat()).unsafe_limits == {"r-1": False}
+    everywhere = World(Policy(default=QueryPolicy(give_limits="all")))
+    assert everywhere.send(everywhere.driver.started()).unsafe_limits == {"r-1": True}
+    rules = (Rule(match="orders", give_limits="all"), Rule(match="o*", mode="dry-run"))
+    ruled = World(Policy(rules=rules))
+    ruled.send(ruled.driver.started())
+    ruled.driver.query_id, ruled.driver.run_id, ruled.driver.query = "q-2", "r-2", "other"
+    said = ruled.send(ruled.driver.started()).unsafe_limits
+    assert said == {"r-1": True, "r-2": False}
+    assert ruled.send(ruled.driver.terminated()).unsafe_limits == {"r-1": True}
+
+
 @pytest.mark.parametrize(
     ("rows", "seconds", "more", "reason"),
     [

@@ -45,6 +45,7 @@ class FakeAgent:
     answered: float = 0.0  # when an answer was given last, on the monotonic clock
     decide: Callable[[list[dict[str, Any]]], Grants] | None = None
     grants: Grants = field(default_factory=list)
+    give_limits: bool | None = None  # said of every run that was heard of; None: nothing is said
 
     def __post_init__(self) -> None:
         self.changed = threading.Condition()
@@ -218,6 +219,9 @@ class FakeAgent:
                 "rejected": [],
                 "grants": list(self.grants),
             }
+            if self.give_limits is not None:
+                runs = {event["body"].get("runId") for event in self.events} - {None}
+                reply["unsafe_limits"] = dict.fromkeys(runs, self.give_limits)
             self.answered = time.monotonic()
             self.changed.notify_all()
         self._send(handler, 200, json.dumps(reply).encode())

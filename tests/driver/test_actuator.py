@@ -54,8 +54,8 @@ def test_every_reply_that_names_it_renews_a_grant() -> None:
 def test_kafkas_minimum_stays_beside_the_grant_after_its_life() -> None:
     minimum = Limit("min_rows", 100, 5000)
     control = source(minimum, KAFKA_CLASS)
-    control.take(grant(7, unit="rows"), 0.0)
-    expected = Limit("composite", parts=(minimum, Limit("rows", 7)))
+    control.take(grant(700, unit="rows"), 0.0)
+    expected = Limit("composite", parts=(minimum, Limit("rows", 700)))
     assert control.wanted(0.0) == control.wanted(1e6) == expected
 
 
@@ -116,6 +116,48 @@ def test_a_grant_that_comes_before_the_sources_is_kept_the_newest_per_source() -
     assert actuator.has_early_grants
     assert [held.limit for held, _ in actuator._early] == [4]
     assert not actuator.apply(0.0)
+
+
+def ordered(*identities: str) -> Actuator:
+    """An actuator of sources with these fingerprints."""
+    actuator = Actuator(
+        NoQuery(),  # type: ignore[arg-type]
+        None,
+        allowed=True,
+        complaints=Complaints(),
+        clock=lambda: 0.0,
+    )
+    for index, identity in enumerate(identities):
+        one = source(Limit("files", 5))
+        one.index, one.identity = index, identity
+        actuator.sources.append(one)
+    actuator.ready = True
+    return actuator
+
+
+def meant(place: int, limit: int, identity: str) -> Grant:
+    return Grant("run", place, "files", limit, 60.0, "raise", identity)
+
+
+@pytest.mark.parametrize(
+    ("now", "granted", "taken"),
+    [
+        (["a", "b"], [("a", 3), ("b", 4)], [3, 4]),
+        (["b", "a"], [("a", 3), ("b", 4)], [4, 3]),  # as an earlier run had them
+        (["c", "a"], [("a", 3), ("b", 4)], [None, 3]),  # what is meant for b is not for a
+        (["c", "b"], [("a", 3), ("b", 4)], [3, 4]),  # a new one takes what its place had
+        (["a", "a"], [("a", 3), ("a", 4)], [3, 4]),
+        (["a", "b"], [("", 3), ("", 4)], [3, 4]),  # an agent that says nothing of it
+        (["", ""], [("a", 3), ("b", 4)], [3, 4]),
+        (["a"], [("a", 3), ("b", 4)], [3]),
+    ],
+)
+def test_a_grant_reaches_the_source_that_it_means(
+    now: list[str], granted: list[tuple[str, int]], taken: list[int | None]
+) -> None:
+    actuator = ordered(*now)
+    actuator.take([meant(i, limit, name) for i, (name, limit) in enumerate(granted)], 0.0)
+    assert [one.grant and one.grant.limit for one in actuator.sources] == taken
 
 
 def test_wanted_never_leaves_the_class() -> None:

@@ -29,6 +29,7 @@ SOCKET = "org.apache.spark.sql.execution.streaming.sources.TextSocketMicroBatchS
 DELTA = "org.apache.spark.sql.delta.sources.DeltaSource"
 WRAPPER = "org.apache.spark.sql.execution.streaming.AvailableNowMicroBatchStreamWrapper"
 MINIMUM = Limit("min_rows", 100, 5000)
+LOW_MINIMUM = Limit("min_rows", 5, 5000)
 PYTHON = "org.apache.spark.sql.execution.datasources.v2.python"
 PYTHON_SOURCE = f"{PYTHON}.PythonMicroBatchStreamWithAdmissionControl"
 OWN = Limit("other", class_name="org.apache.spark.sql.delta.sources.CompositeLimit")
@@ -47,20 +48,35 @@ GIVEN = [
     (ALL, FILE_CLASSES[0], "files", Limit("files", 7)),
     (Limit("rows", 2), KAFKA_CLASS, "rows", Limit("rows", 7)),
     (ALL, KAFKA_CLASS, "rows", Limit("rows", 7)),
-    (MINIMUM, KAFKA_CLASS, "rows", composite(MINIMUM, Limit("rows", 7))),
-    (composite(MINIMUM), KAFKA_CLASS, "rows", composite(MINIMUM, Limit("rows", 7))),
+    # Spark itself refuses a maximum below the minimum beside it.
+    (MINIMUM, KAFKA_CLASS, "rows", composite(MINIMUM, Limit("rows", 100))),
+    (composite(MINIMUM), KAFKA_CLASS, "rows", composite(MINIMUM, Limit("rows", 100))),
+    (LOW_MINIMUM, KAFKA_CLASS, "rows", composite(LOW_MINIMUM, Limit("rows", 7))),
+    (composite(LOW_MINIMUM), KAFKA_CLASS, "rows", composite(LOW_MINIMUM, Limit("rows", 7))),
+    (
+        composite(LOW_MINIMUM, Limit("rows", 500)),
+        KAFKA_CLASS,
+        "rows",
+        composite(LOW_MINIMUM, Limit("rows", 7)),
+    ),
     (
         composite(MINIMUM, Limit("rows", 500)),
         KAFKA_CLASS,
         "rows",
-        composite(MINIMUM, Limit("rows", 7)),
+        composite(MINIMUM, Limit("rows", 100)),
     ),
     (Limit("files", 1000), DELTA, "files", Limit("files", 7)),
     (
         composite(Limit("files", 5), Limit("rows", 9)),
-        "org.apache.iceberg.spark.source.SparkMicroBatchStream",
+        "some.other.Stream",
         "rows",
         composite(Limit("files", 5), Limit("rows", 7)),
+    ),
+    (
+        composite(Limit("files", 5), Limit("rows", 9)),
+        "org.apache.iceberg.spark.source.SparkMicroBatchStream",
+        "files",
+        composite(Limit("files", 7), Limit("rows", 9)),
     ),
     (composite(OWN, Limit("files", 5)), DELTA, "files", composite(OWN, Limit("files", 7))),
     (

@@ -35,6 +35,7 @@ class FileControl:
     index = 0
     handle = FileHandle()
     source_class = "org.apache.spark.sql.execution.streaming.FileStreamSource"
+    identity = "0123456789abcdef"
     maximum = configured_maximum = 2
 
     def in_force_at(self, _: float) -> int:

@@ -65,6 +65,17 @@ def test_a_missing_limit_is_not_unlimited() -> None:
     assert reply({key: value for key, value in GOOD.items() if key != "limit"}).grants == ()
 
 
+@pytest.mark.parametrize(
+    ("said", "found"),
+    [({}, {}), ({"r": True, "s": False}, {"r": True, "s": False}), ({"r": 1, "s": "true"}, {}),
+     (None, {}), ([], {}), ("all", {}), (True, {})],
+)  # fmt: skip
+def test_only_a_plain_word_lets_an_unsafe_limit_be_set(said: Any, found: dict[str, bool]) -> None:
+    body = {"acknowledged": 1, "unsafe_limits": said}
+    assert parse_reply(json.dumps(body).encode()).unsafe_limits == found
+    assert parse_reply(b'{"acknowledged": 1}').unsafe_limits == {}
+
+
 def test_a_grants_life_is_bounded() -> None:
     assert reply(GOOD | {"expires_seconds": 1e9}).grants[0].expires_seconds == 3600.0
 

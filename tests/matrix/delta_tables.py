@@ -5,6 +5,8 @@ Run by tests.matrix on each Spark that Delta has a release for.
 
 from __future__ import annotations
 
+import random
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,6 +20,7 @@ from tests.spark.conftest import (
     spark,
     start,
 )
+from tests.spark.file_options import at_random
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -104,6 +107,78 @@ def test_bytes_a_batch_are_its_own_class_and_left_alone(
     [entry] = progresses(agent, query)[-1]["limits"]
     assert entry["control"] == "advice"
     assert query.isActive
+
+
+#: With each of them the rows must not depend on how batches are cut. Changed rows are skipped, but
+#: where an option says otherwise.
+OPTIONS: dict[str, dict[str, str]] = {
+    "none": {},
+    "maxFilesPerTrigger": {"maxFilesPerTrigger": "4"},
+    "skipChangeCommits": {"skipChangeCommits": "true"},
+    "ignoreChanges": {"ignoreChanges": "true"},
+    "ignoreDeletes": {"ignoreDeletes": "true", "skipChangeCommits": "true"},
+    "startingVersion": {"startingVersion": "1"},
+    "startingVersion latest": {"startingVersion": "latest"},
+    "startingTimestamp": {"startingTimestamp": "2020-01-01"},
+    "readChangeFeed": {"readChangeFeed": "true"},
+    "readChangeFeed, startingVersion": {"readChangeFeed": "true", "startingVersion": "1"},
+    "excludeRegex": {"excludeRegex": "part-0000[13]"},
+    "failOnDataLoss": {"failOnDataLoss": "false"},
+}
+_CHANGED_ROWS = ("ignoreChanges", "readChangeFeed")
+
+
+def test_the_same_rows_as_without_weir(
+    agent: Any, attached: Any, start: Any, spark: Any, tmp_path: Path
+) -> None:
+    place = tmp_path / "changing"
+    spark.conf.set("spark.databricks.delta.snapshotPartitions", "2")
+    spark.sql(
+        f"create table delta.`{place}` (id long) using delta "
+        "tblproperties (delta.enableChangeDataFeed = true)"
+    )
+    table = Table(spark, place)
+    table.add(8)
+    spark.sql(f"update delta.`{place}` set id = id + 1000 where id % 20 = 3")
+    table.add(4)
+    spark.sql(f"delete from delta.`{place}` where id % 20 = 5")
+    spark.sql(f"optimize delta.`{place}`")
+    table.add(3)
+
+    def read(name: str, suffix: str) -> list[Any]:
+        rows: list[Any] = []
+
+        def batch(frame: Any, _: int) -> None:
+            columns = ["id", "_change_type"] if "readChangeFeed" in name else ["id"]
+            rows.extend(tuple(row) for row in frame.select(*columns).collect())
+
+        options = OPTIONS[name]
+        if not set(_CHANGED_ROWS) & set(options):
+            options = {"skipChangeCommits": "true", **options}
+        query = start(
+            table.read(**options),
+            trigger={"availableNow": True},
+            batch=batch,
+            name=f"files-{name}{suffix}",
+            checkpoint=str(tmp_path / f"{name}{suffix}"),
+        )
+        query.awaitTermination()
+        return sorted(rows)
+
+    def all_of_them(suffix: str) -> dict[str, list[Any]]:
+        with ThreadPoolExecutor(4) as pool:
+            runs = {name: pool.submit(read, name, suffix) for name in OPTIONS}
+            return {name: run.result() for name, run in runs.items()}
+
+    alone = all_of_them("")
+    agent.decide = at_random(random.Random(1))
+    attached(agent, first_batch_seconds=10.0)
+    under_weir = all_of_them(" again")
+    for name, expected in alone.items():
+        assert under_weir[name] == expected, name
+    assert all(rows for name, rows in alone.items() if name != "startingVersion latest")
+    limits = {entry["limit"] for event in agent.of("progress") for entry in event["limits"]}
+    assert len(limits) > 3  # they did move
 
 
 def left(agent: Any, query: Any, table: Table) -> int:

@@ -1,0 +1,137 @@
+"""A limit of ours never lets retention delete rows that a larger batch would have read in time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from agent.core.decode import decode_request
+from agent.core.fleet import Fleet
+from agent.core.partitions import (
+    LEAST_SECONDS,
+    Held,
+    PartitionView,
+    Watched,
+    pressing_rows_per_second,
+)
+from agent.core.policy import Policy, QueryPolicy
+from tests.core.events import START_TIME, Driver
+
+if TYPE_CHECKING:
+    from agent.core.kafka_offsets import Offsets
+
+KEY = ("shop", "orders")
+PLACE = ("orders", "0")
+FIXED_SECONDS, ROWS_PER_SECOND = 4.0, 4000.0
+BURST_ROWS, ARRIVING_ROWS_PER_SECOND = 2_000_000, 200.0
+#: The burst is deleted at once, as a segment is: in good time for a query without a limit, which
+#: reads 4,000 rows per second, and too early for one that takes 800 per second (4,000 a batch).
+RETENTION_SECONDS = 900.0
+
+
+class World:
+    """A topic with a burst in it, a query that reads it under the limits granted, an agent."""
+
+    def __init__(self, policy: Policy, *, asked: bool) -> None:
+        self.fleet = Fleet(policy, started_time=START_TIME - 1000)
+        self.driver = Driver()
+        self.watched = Watched()
+        self.asked = asked
+        self.next_row, self.lost_rows, self.limit = 0, 0, 500
+        self.reasons: set[str] = set()
+
+    @property
+    def latest(self) -> int:
+        seconds = self.driver.time - START_TIME
+        return BURST_ROWS + int(ARRIVING_ROWS_PER_SECOND * seconds)
+
+    @property
+    def earliest(self) -> int:
+        """Of the rows that came one after the other, retention deletes one after the other."""
+        late = self.driver.time - START_TIME - RETENTION_SECONDS
+        return 0 if late < 0.0 else BURST_ROWS + int(ARRIVING_ROWS_PER_SECOND * late)
+
+    def ask(self) -> None:
+        position: Offsets = {PLACE: self.next_row}
+        held = {PLACE: Held(self.earliest, self.latest)}
+        now = self.driver.time
+        retention = {"orders": RETENTION_SECONDS}
+        views = self.watched.observe(0, position, held, retention, now)
+        self.fleet.hear_partitions(KEY, "r-1", 0, views, now)
+
+    def batch(self) -> None:
+        if self.earliest > self.next_row:
+            self.lost_rows += self.earliest - self.next_row
+            self.next_row = self.earliest
+        rows = min(self.limit, self.latest - self.next_row)
+        backlog = self.latest - self.next_row - rows
+        self.next_row += rows
+        event = self.driver.progress(
+            rows,
+            FIXED_SECONDS + rows / ROWS_PER_SECOND,
+            limit=self.limit,
+            configured=None,
+            backlog=backlog,
+        )
+        request = decode_request(self.driver.body(event))
+        receipt = self.fleet.receive(request, self.driver.time + 0.05)
+        if self.asked:
+            self.ask()
+        if receipt.grants and receipt.grants[0].limit is not None:
+            self.limit = receipt.grants[0].limit
+        self.reasons.add(receipt.judged[0].limit.reason)
+
+
+def run(*, asked: bool, deadline_seconds: float | None = None) -> World:
+    settings = QueryPolicy(target_seconds=5.0, deadline_seconds=deadline_seconds)
+    world = World(Policy(default=settings), asked=asked)
+    while world.driver.time - START_TIME < 2.0 * RETENTION_SECONDS:
+        world.batch()
+    return world
+
+
+def test_a_burst_is_read_before_retention_deletes_it() -> None:
+    blind, asking = run(asked=False), run(asked=True)
+    assert blind.lost_rows > 0.5 * BURST_ROWS  # else this would show nothing
+    assert asking.lost_rows == 0
+    assert "floor:retention" in asking.reasons
+    assert "floor:retention" not in blind.reasons
+
+
+def test_the_deadline_stands_above_it() -> None:
+    """A batch that is killed reads nothing at all."""
+    world = run(asked=True, deadline_seconds=20.0)
+    view = world.fleet.view(KEY, world.driver.time)
+    assert view.batch_seconds is not None
+    most = max(world.fleet._queries[KEY].capacity.recent.column(1)[:20])
+    assert most <= 20.0
+
+
+def test_the_limit_comes_back_once_nothing_presses() -> None:
+    world = run(asked=True)
+    for _ in range(40):
+        world.batch()
+    view = world.fleet.view(KEY, world.driver.time)
+    assert view.limit.reason != "floor:retention"
+
+
+def view(backlog_rows: int, loss_seconds: float | None) -> PartitionView:
+    return PartitionView(0, "t", "0", backlog_rows, 0, loss_seconds)
+
+
+def test_what_presses() -> None:
+    assert pressing_rows_per_second([view(1000, None)]) is None
+    assert pressing_rows_per_second([view(0, 0.0)]) is None
+    assert pressing_rows_per_second([view(1000, 100.0), view(500, 50.0), view(9, None)]) == 20.0
+    assert pressing_rows_per_second([view(1000, 0.0)]) == 1000 / LEAST_SECONDS
+
+
+def test_what_brokers_said_holds_no_longer_than_they_are_believed() -> None:
+    world = World(Policy(), asked=False)
+    world.batch()
+    query = world.fleet._queries[KEY]
+    now = world.driver.time
+    world.fleet.hear_partitions(KEY, "r-1", 0, [view(1000, 100.0)], now, valid_seconds=60.0)
+    assert query.pressing_rows(now) == 10.0
+    assert query.pressing_rows(now + 61.0) == 0.0
+    world.fleet.hear_partitions(KEY, "r-1", 0, [view(1000, None)], now)
+    assert query.pressing_rows(now) == 0.0
