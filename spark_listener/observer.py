@@ -17,7 +17,7 @@ from spark_listener import backlog
 from spark_listener.actuator import Actuator, SourceControl
 from spark_listener.files import FileBacklog, FileSource, FileWatcher
 from spark_listener.first_batch import FirstBatchGate
-from spark_listener.limits import FILE_CLASSES
+from spark_listener.limits import FILE_CLASSES, KAFKA_CLASS
 from spark_listener.listener import Captured
 from spark_listener.mailbox import Mailbox
 from spark_listener.progress import ProgressText, read_progress
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from spark_listener.complaints import Complaints
     from spark_listener.config import Settings
     from spark_listener.outbox import Outbox
+    from spark_listener.query import RunningBatch
     from spark_listener.replies import Reply
     from spark_listener.sender import Sender
 
@@ -54,6 +55,7 @@ class Run:
     files_looked_up: bool = False
     gate: FirstBatchGate | None = None
     silent_beats: int = 0  # heartbeats in a row that found it inactive
+    plan_untold_since: float | None = None  # monotonic; its last batch ended then
 
 
 class Observer:
@@ -183,6 +185,7 @@ class Observer:
             self._guarded("a query's limits", self._steer, run)
         self._leave_sessions()
         self._beat_if_due()
+        self._tell_plans()
         if self._sender is not None:
             self._sender.cut_if_overdue()
 
@@ -212,6 +215,8 @@ class Observer:
             run = self._runs.get(progress.run_id) or self._found(item.session, progress.query_id)
             entries = [] if run is None else self._limits(run, progress)
             self._outbox.put("progress", moment, progress.text, {"limits": entries})
+            if run is not None and any(one["source_class"] == KAFKA_CLASS for one in entries):
+                run.plan_untold_since = time.monotonic()
         elif item.kind == "idle":
             run = self._runs.get(item.run_id)
             body = {"id": item.query_id, "runId": item.run_id}
@@ -500,17 +505,61 @@ class Observer:
             self._stopping.set()
             self._on_lost()
 
+    def _tell_plans(self) -> None:
+        """Of a batch that follows another and is not over after a tick: what it has in hand.
+
+        Shorter ones say so soon enough themselves.
+        """
+        for run in list(self._runs.values()):
+            since = run.plan_untold_since
+            if since is not None and time.monotonic() - since >= _TICK_SECONDS:
+                run.plan_untold_since = None
+                self._guarded("a batch's plan", self._tell_plan, run)
+
+    def _tell_plan(self, run: Run) -> None:
+        if run.query.active():
+            body = _json({"queries": [self._pulse(run)]})
+            self._outbox.put("heartbeat", format_time(time.time()), body)
+
     def _pulse(self, run: Run) -> dict[str, Any]:
         running = run.query.running()
         seconds = None
+        entries = self._entries(run)
         if running.started_epoch_seconds is not None:
             seconds = round(max(0.0, time.time() - running.started_epoch_seconds), 3)
+            self._guarded("what a batch reads", self._add_plans, run, running, entries)
         return {
             **_bare_pulse(run.query),
             "batchId": running.batch_id if running.batch_id >= 0 else None,
             "running_seconds": seconds,
-            "limits": self._entries(run),
+            "limits": entries,
         }
+
+    def _add_plans(self, run: Run, running: RunningBatch, entries: list[SourceLimit]) -> None:
+        """To Kafka's sources how far the running batch reads, and what that left behind."""
+        if not any(entry["source_class"] == KAFKA_CLASS for entry in entries):
+            return
+        if running.started_epoch_seconds is None or not run.query.abilities.offsets:
+            return
+        planned = {
+            entry["source"]: run.query.planned(item)
+            for entry in entries
+            if entry["source_class"] == KAFKA_CLASS
+            and (item := run.actuator.object_of(entry["source"])) is not None
+        }
+        if run.query.running() != running:
+            return  # one of the batches that followed each other, one of the other
+        for entry in entries:
+            plan = planned.get(entry["source"])
+            if plan is None or plan.end is None:
+                continue
+            admitted = backlog.offsets_between(plan.start, plan.end)
+            left = backlog.offsets_between(plan.end, plan.latest)
+            if not admitted or left is None:
+                continue  # it is still being planned, or repeats one of another run
+            entry["admitted"], entry["backlog"] = admitted, left
+            entry["observed_time"] = format_time(running.started_epoch_seconds)
+            entry["offsets"] = json.loads(plan.end)
 
 
 def _bare_pulse(query: Query) -> dict[str, Any]:

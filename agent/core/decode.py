@@ -75,6 +75,7 @@ class SourceLimit(msgspec.Struct, frozen=True, gc=False):
     control: str = "live"
     source_class: str = ""
     note: str = ""
+    offsets: Offsets | None = None  # Kafka: where the batch that runs ends, by partition
 
     @property
     def in_force(self) -> int | None:
@@ -490,6 +491,7 @@ def decode_limits(value: object, where: str) -> list[SourceLimit]:
                 control=_text(item.get("control")) or "live",
                 source_class=_text(item.get("source_class"))[:200],
                 note=_text(item.get("note"))[:200],
+                offsets=parse_offsets(item.get("offsets")),
             )
         )
     return limits

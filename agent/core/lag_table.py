@@ -37,6 +37,21 @@ class LagTable(msgspec.Struct):
             del self.times[1:half:2]
             del self.rows[1:half:2]
 
+    def lately_rows(self, seconds: float) -> float:
+        """Rows that arrived in so long a time before the newest point, as far back as it knows."""
+        if not self.times:
+            return 0.0
+        since = self.times[-1] - seconds
+        index = len(self.times) - 1
+        while index > 0 and self.times[index - 1] >= since:
+            index -= 1
+        rows = self.rows[index]
+        if index > 0:
+            span = self.times[index] - self.times[index - 1]
+            part = (self.times[index] - since) / span
+            rows -= part * (rows - self.rows[index - 1])
+        return self.rows[-1] - rows
+
     def age_seconds(self, admitted_rows: float, now: float, rate: float | None) -> float | None:
         """Seconds since the last admitted row arrived, 0 where nothing is left.
 

@@ -88,7 +88,7 @@ class KafkaWatch:
             )
             return
         self._failures = 0
-        self._tell(readings, held)
+        self._tell(readings, held, now)
 
     def _ask(self, topics: set[str], now: float) -> dict[Place, Held]:
         """In a thread."""
@@ -98,8 +98,10 @@ class KafkaWatch:
         places = self._brokers.partitions(topics)
         return self._brokers.held(places[:MOST_PARTITIONS])
 
-    def _tell(self, readings: Mapping[Key, Reading], held: Mapping[Place, Held]) -> None:
-        now = self._clock()
+    def _tell(
+        self, readings: Mapping[Key, Reading], held: Mapping[Place, Held], now: float
+    ) -> None:
+        """``now``: when they were asked, so that a batch planned meanwhile is the newer word."""
         fleet = self._fleet()
         # Meanwhile batches may have ended: what was read is taken as it is now.
         newer = fleet.readings()
@@ -116,7 +118,10 @@ class KafkaWatch:
                 place = (key, reading.run_id, source)
                 alive.add(place)
                 watched = self._watched.setdefault(place, Watched())
-                views = watched.observe(source, offsets, of_source, self._retention, now)
+                planned = reading.planned.get(source)
+                views = watched.observe(
+                    source, offsets, of_source, self._retention, now, planned=planned
+                )
                 fleet.hear_partitions(
                     key, reading.run_id, source, self._marked(views), now, valid_seconds=valid
                 )
