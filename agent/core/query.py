@@ -63,6 +63,7 @@ class Query(msgspec.Struct):
     conf: dict[str, str] = {}  # of the last start, keys that the listener allows only
 
     terminated: bool = False
+    stopped: bool = False  # by whoever owns it, or done: neither by an exception nor for its age
     gone_since_time: float | None = None  # of the agent's clock
     heard_time: float = 0.0  # of the agent's clock
     clock_skew_seconds: float = 0.0  # agent's clock minus the driver's
@@ -132,7 +133,7 @@ class Query(msgspec.Struct):
         if self.run_id:
             self.past_runs = [*self.past_runs[-(MOST_PAST_RUNS - 1) :], self.run_id]
         self.query_id, self.run_id = query_id, run_id
-        self.terminated, self.gone_since_time = False, None
+        self.terminated, self.stopped, self.gone_since_time = False, False, None
         self.batches_of_run = 0
         self.nothing_runs()
         self.batch_end_time, self.between = None, "idle"

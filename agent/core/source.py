@@ -38,8 +38,8 @@ class Source(msgspec.Struct):
     arrived_time: float | None = None
     admitted_total: float = 0.0
     in_hand: int = 0  # taken into the batch that runs, which no progress has told of yet
-    asked: float | None = None  # admitted_total and what was left, as brokers last told it
-    asked_time: float | None = None  # None: a batch was planned since
+    asked: float | None = None  # admitted_total and what was left, as brokers told it since
+    asked_time: float | None = None  # when brokers last told of it in this run
     arrival: SteppingRate = msgspec.field(default_factory=SteppingRate)
     decided: bool = False  # whether a limit was decided; None below is then "no limit"
     decided_limit: int | None = None
@@ -168,7 +168,7 @@ class Source(msgspec.Struct):
         if self.asked is None or self.asked_time is None:
             return
         if self.backlog_time is None or self.backlog_time >= self.asked_time:
-            self.asked = self.asked_time = None
+            self.asked = None
             return
         left = int(self.asked - self.admitted_total - self.in_hand)
         if self.backlog is None or left > self.backlog:

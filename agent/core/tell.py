@@ -34,17 +34,22 @@ HUNG_SECONDS: Final = 30.0
 def _backlog_at(query: Query, time: float) -> float | None:
     """The backlog between events: what arrives while a batch runs adds to it unseen.
 
-    Counted from the start of the running batch, or from when the source was looked at since.
+    Counted from the start of the running batch, or from when the source was looked at since; at
+    most what is known to have come in so long a time before, since a burst that is over does not
+    go on. What brokers were asked for stands as they told it.
     """
     backlog = query.backlog_rows()
     if backlog is None or query.running_seconds is None or query.running_heard_time is None:
         return backlog
     began = query.running_heard_time - query.running_seconds
-    unseen = 0.0
+    unseen = longest = 0.0
     for source in query.sources:
-        since = max(began, source.backlog_time or began)
-        unseen += (source.arrival_rows or 0.0) * max(0.0, time - since)
-    return backlog + unseen
+        if source.asked_time is not None:
+            continue
+        age = max(0.0, time - max(began, source.backlog_time or began))
+        unseen += (source.arrival_rows or 0.0) * age
+        longest = max(longest, age)
+    return backlog + min(unseen, query.lag.lately_rows(longest))
 
 
 def _backlog_seconds(query: Query, time: float) -> float | None:
@@ -278,6 +283,7 @@ def view(
         advice=advise(_costs(query), alignment),
         held_by=query.held_by,
         mode_by=query.mode_by,
+        stopped=query.terminated and query.stopped,
     )
 
 

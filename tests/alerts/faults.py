@@ -83,7 +83,8 @@ SENT: Final = (
     of_agent("failing", ("page", "WeirBatchesFailing"), also=("WeirQueryGone",)),
     # The batch was late before it was called hung: that was told to the day, not paged.
     of_agent("hung", ("day", "WeirDeadlineNear"), ("page", "WeirBatchHung"), also=()),
-    of_agent("stopped", ("page", "WeirQueryGone")),
+    of_agent("broken", ("page", "WeirQueryGone")),
+    of_agent("stopped"),
 )
 #: Another one is sent these two, and then nothing more.
 SILENT: Final = ("silent-a", "silent-b")
