@@ -70,6 +70,7 @@ _ALIVE = f"and ({_UP} == 1)"
 _OF_STATE_ALIVE = f"and {of_query('weir_lag_state')} ({_UP} == 1)"
 _ETA = series("weir_checkpoint_deadline_eta_seconds")
 _BEHIND = series("weir_backlog_seconds")
+_MORE_WAITS = f"and deriv({series('weir_backlog_estimated_rows')}[15m]) > 0"
 _SOON = f"unless {series('weir_estimated_time_to_consume_seconds')} < 3600"
 _SPIRAL = series("weir_spiral_phase", matchers='phase=~"spiralling|timing_out"')
 _TIMING_OUT = series("weir_spiral_phase", phase="timing_out")
@@ -190,11 +191,12 @@ ALERTS: Final[tuple[Alert, ...]] = (
         severity="critical",
         subject="query",
         expression=f"({_BEHIND} > 900 and {BACKLOG_GROWTH} > 0.5 and {BACKLOG_GROWTH_5M} > 0.5"
-        f" {_SOON}) {_ALIVE}",
+        f" {_MORE_WAITS} {_SOON}) {_ALIVE}",
         hold="5m",
         why="Half a second lost each second: it digests less than half of what arrives. At that "
         "rate 15 minutes behind are hours by the morning. The short window ends the alert soon "
-        "after it turns.",
+        "after it turns. The oldest row that waits grows older while a query works through what it "
+        "found at its start; so more rows must wait, too.",
         summary=f"{_QUERY} falls behind fast",
         description="It is {{ $value | humanizeDuration }} behind, and loses more than half a "
         "second each second.",
@@ -217,11 +219,11 @@ ALERTS: Final[tuple[Alert, ...]] = (
         severity="warning",
         subject="query",
         expression=f"({_BEHIND} > 300 and {BACKLOG_GROWTH_1H} > 0.01 and {BACKLOG_GROWTH} > 0.01"
-        f" {_SOON}) {_ALIVE}",
+        f" {_MORE_WAITS} {_SOON}) {_ALIVE}",
         hold="10m",
         why="Below five minutes a backlog is a burst at work. It must grow over the hour and still "
-        "over the last 15 minutes, and ten more: that leaves out spikes that drain. A query that "
-        "will have caught up within the hour needs nobody.",
+        "over the last 15 minutes, in rows too, and ten more: that leaves out spikes that drain, "
+        "and what a start found. A query that will have caught up within the hour needs nobody.",
         summary=f"{_QUERY} falls behind and will not catch up",
         description="It is {{ $value | humanizeDuration }} behind, and that still grows.",
         dashboard=links.QUERY,

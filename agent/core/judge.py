@@ -133,7 +133,7 @@ def progress(
     decide.after_batch(
         query, batch, policy, time, replayed=replayed, changed=changed, beside=beside
     )
-    return "backpressured" if query.batch_limited else "busy"
+    return "backpressured" if query.batch_held_back else "busy"
 
 
 def terminate(

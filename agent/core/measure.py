@@ -62,6 +62,7 @@ def flow(query: Query, batch: Progress, limits: list[SourceLimit], policy: Polic
         fresh += source.read(part, said.get(index), batch.time) or 0.0
         limited = limited or source.limited
     query.batch_limited = limited
+    query.batch_held_back = any(source.held_back for source in sources)
     query.arrived_rows += fresh
     backlog = query.backlog_rows()
     if backlog is not None:
@@ -72,7 +73,7 @@ def flow(query: Query, batch: Progress, limits: list[SourceLimit], policy: Polic
     occupancy = query.occupancy
     occupancy.spend(batch.time, "idle")
     end = batch.time + seconds
-    spent: Spent = "backpressured" if limited else "busy"
+    spent: Spent = "backpressured" if query.batch_held_back else "busy"
     occupancy.spend(end, spent)
     # Heartbeats come every few seconds, short batches more often: where one batch follows the
     # other, the next is taken to run although nobody has said so yet.

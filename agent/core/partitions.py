@@ -125,7 +125,7 @@ class Watched(msgspec.Struct):
                 watched.rows.add(now, float(next_row - there.earliest))
                 loss = _rows_gone(watched.rows)
                 keep = retention_seconds.get(topic)
-                age = watched.ends.age_seconds(float(next_row), now, None)
+                age = watched.ends.age_seconds(float(next_row), now)
                 if age is None:
                     age = now - watched.ends.times[0]  # older than the watch itself: at least that
                 if keep is not None:

@@ -79,6 +79,7 @@ class Query(msgspec.Struct):
     batch_seconds: float | None = None
     batch_rows: int | None = None
     batch_limited: bool = False
+    batch_held_back: bool = False
     batch_end_time: float | None = None
     batches_of_run: int = 0
     phases: dict[str, float] = {}
@@ -181,8 +182,8 @@ class Query(msgspec.Struct):
         return sum(known) if known else None
 
     def holds_back(self) -> bool:
-        """Whether a limit holds back a backlog while a batch runs, as far as is known now."""
-        return any(s.limit is not None and (s.backlog or 0) > 0 for s in self.sources)
+        """Whether a limit holds back more than the next batch takes, as far as is known now."""
+        return any(s.limit is not None and (s.backlog or 0) > s.limit for s in self.sources)
 
     def member(self, policy: Policy, busy_share: float) -> Member:
         """As another query of its application sees it: what it uses, or would with its backlog."""

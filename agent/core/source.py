@@ -34,6 +34,7 @@ class Source(msgspec.Struct):
     admitted: int | None = None
     rows_per_unit: float | None = None
     limited: bool = False
+    held_back: bool = False  # limited, with more left than another batch of that limit takes
     arrived: float = 0.0
     arrived_time: float | None = None
     admitted_total: float = 0.0
@@ -188,6 +189,10 @@ class Source(msgspec.Struct):
             self.limited = full and self.backlog > 0
         else:
             self.limited = self.backlog > 0
+        most = limit if limit is not None else self.admitted
+        self.held_back = self.limited and (
+            self.backlog is None or most is None or self.backlog > most
+        )
 
     def _learn_ratio(self) -> None:
         if not self.admitted or self.rows is None:
@@ -248,7 +253,7 @@ class Source(msgspec.Struct):
         self._count_anew()
         self.backlog, self.backlog_time = None, None
         self.limit_known, self.limit, self.batch_limit = False, None, None
-        self.limited = False
+        self.limited = self.held_back = False
         if self.would_be:
             self.withdraw()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Final
 
 from agent.core import decide, watch
@@ -57,7 +58,7 @@ def _backlog_seconds(query: Query, time: float) -> float | None:
     if backlog is None:
         return None
     admitted = max(query.arrived_rows, backlog) - backlog
-    return query.lag.age_seconds(admitted, time, query.arrival_rows()) if backlog else 0.0
+    return query.lag.unread_seconds(admitted, time) if backlog else 0.0
 
 
 def _state(query: Query, running_seconds: float | None, policy: Policy) -> QueryStateName:
@@ -251,7 +252,7 @@ def view(
         processed_rows_per_second=query.processed.value,
         backlog_rows=backlog,
         backlog_seconds=backlog_seconds,
-        estimated_time_to_consume_seconds=_time_to_consume(query, backlog, arrival),
+        estimated_time_to_consume_seconds=time_to_consume(query, backlog),
         watermark_lag_seconds=(
             None
             if query.watermark_time is None or query.last_progress_time is None
@@ -353,19 +354,44 @@ def _source_views(query: Query, policy: Policy) -> list[SourceView]:
     ]
 
 
-def _time_to_consume(query: Query, backlog: float | None, arrival: float | None) -> float | None:
-    """Seconds until the backlog is gone at the present rates; None: unknown or never."""
+def time_to_consume(query: Query, backlog: float | None) -> float | None:
+    """Seconds until what waits is committed, from the start of the next batch on.
+
+    In whole batches at the limits in force, each with its fixed cost, while more arrives as it does
+    now. None: unknown, or never.
+    """
     if backlog is None:
         return None
     if backlog == 0.0:
         return 0.0
-    main = query.main_source()
-    rows = None if main is None or main.current is None else main.current * (main.ratio or 1.0)
-    seconds = None if rows is None else query.capacity.seconds(rows)
-    if rows is None or not seconds:
+    parts: list[tuple[float, float, float]] = []  # rows that wait, at most a batch, arrivals
+    for source in query.sources:
+        rows = backlog if len(query.sources) == 1 else source.backlog_rows
+        if not rows:
+            continue
+        ratio = source.ratio
+        if source.limit is not None and ratio is None:
+            return None
+        most = math.inf if source.limit is None else source.limit * (ratio or 1.0)
+        parts.append((rows, most, source.arrival_rows or 0.0))
+    seconds = query.capacity.seconds(sum(min(rows, most) for rows, most, _ in parts))
+    if seconds is None:
         return None
-    surplus = rows / max(seconds, query.trigger_seconds) - (arrival or 0.0)
-    return backlog / surplus if surplus > 0.0 else None
+    cycle = max(seconds, query.trigger_seconds)
+    before = 0  # batches until only one is left to do
+    for rows, most, arrival in parts:
+        if rows <= most:
+            continue
+        surplus = most - arrival * cycle
+        if surplus <= 0.0:
+            return None
+        before = max(before, math.ceil((rows - most) / surplus))
+    last = sum(
+        min(most, max(0.0, rows - before * (most - arrival * cycle))) if before else rows
+        for rows, most, arrival in parts
+    )
+    rest = query.capacity.seconds(last)
+    return None if rest is None else before * cycle + rest
 
 
 def _missing(query: Query) -> list[str]:

@@ -53,6 +53,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
 
 _OF_QUERY: Final = {**LABELS, "application": "orders", "query": "enrich"}
 _OF_QUERY_ANYWHERE: Final = {k: v for k, v in _OF_QUERY.items() if k != "instance"}
+_MORE: Final = {q("weir_backlog_estimated_rows"): "0+6000x120"}
 _UP: Final = {q("weir_query_up"): "1x120"}
 
 
@@ -240,20 +241,26 @@ CASES: Final[tuple[Case, ...]] = (
     Case(
         alert="WeirFallingBehindFast",
         # A second lost each second: 900 s at minute 15, held for five from 16 on.
-        fires={q("weir_backlog_seconds"): "0+60x120", **_UP},
+        fires={q("weir_backlog_seconds"): "0+60x120", **_MORE, **_UP},
         at=21,
         labels=_OF_QUERY,
         summary="orders/enrich falls behind fast",
         description="It is 21m 0s behind, and loses more than half a second each second.",
         quiet=(
-            {q("weir_backlog_seconds"): "0+30x120", **_UP},  # half a second a second
-            {q("weir_backlog_seconds"): "0+60x17 900+0x100", **_UP},  # it turned
+            {q("weir_backlog_seconds"): "0+30x120", **_MORE, **_UP},  # half a second a second
+            {q("weir_backlog_seconds"): "0+60x17 900+0x100", **_MORE, **_UP},  # it turned
             {
                 q("weir_backlog_seconds"): "0+60x120",
+                **_MORE,
                 q("weir_estimated_time_to_consume_seconds"): "3599x120",
                 **_UP,
             },
-            {q("weir_backlog_seconds"): "0+60x120", q("weir_query_up"): "0x120"},
+            {q("weir_backlog_seconds"): "0+60x120", **_MORE, q("weir_query_up"): "0x120"},
+            {  # it works through what it found at its start
+                q("weir_backlog_seconds"): "0+60x120",
+                q("weir_backlog_estimated_rows"): "900000-6000x120",
+                **_UP,
+            },
         ),
     ),
     Case(
@@ -272,21 +279,31 @@ CASES: Final[tuple[Case, ...]] = (
     Case(
         alert="WeirFallingBehind",
         # Behind by 60 s a minute: 300 s at minute 5, above it from 6 on; growth known by then.
-        fires={q("weir_backlog_seconds"): "0+60x120", **_UP},
+        fires={q("weir_backlog_seconds"): "0+60x120", **_MORE, **_UP},
         at=16,
         labels=_OF_QUERY,
         summary="orders/enrich falls behind and will not catch up",
         description="It is 16m 0s behind, and that still grows.",
         quiet=(
-            {q("weir_backlog_seconds"): "300x120", **_UP},
-            {q("weir_backlog_seconds"): "9000-60x120", **_UP},  # far behind, and draining
-            {q("weir_backlog_seconds"): "0+60x10 600-60x10 0x100", **_UP},  # a spike that drains
+            {q("weir_backlog_seconds"): "300x120", **_MORE, **_UP},
+            {q("weir_backlog_seconds"): "9000-60x120", **_MORE, **_UP},  # far behind, and draining
+            {
+                q("weir_backlog_seconds"): "0+60x10 600-60x10 0x100",
+                **_MORE,
+                **_UP,
+            },  # a spike that drains
             {
                 q("weir_backlog_seconds"): "0+60x120",
+                **_MORE,
                 q("weir_estimated_time_to_consume_seconds"): "3599x120",
                 **_UP,
             },
-            {q("weir_backlog_seconds"): "0+60x120", q("weir_query_up"): "0x120"},
+            {q("weir_backlog_seconds"): "0+60x120", **_MORE, q("weir_query_up"): "0x120"},
+            {  # it works through what it found at its start
+                q("weir_backlog_seconds"): "0+60x120",
+                q("weir_backlog_estimated_rows"): "900000-6000x120",
+                **_UP,
+            },
         ),
     ),
     Case(

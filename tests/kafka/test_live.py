@@ -352,6 +352,7 @@ def test_the_backlog_is_the_brokers_end_less_what_was_planned(
                 assert query.isActive
                 seen += [one for one in figures(agent, "figure") if one is not None]
             assert set(seen) == {burst, 0}, seen
+            until(lambda: standing() == 0, "the plan in the offset log")
             for _ in range(10):
                 assert figures(agent, "figure") == [standing()] * 4 == [0] * 4
         ends.release(10)
