@@ -930,6 +930,14 @@ METRICS: Final[tuple[Metric, ...]] = (
         note="Since the agent started.",
     ),
     Metric(
+        name="weir_kafka_up",
+        kind="gauge",
+        group="agent",
+        help="1 where Kafka's brokers answered when they were last asked, else 0.",
+        note="Absent where none is asked (`kafka_bootstrap_servers`), and before the first answer. "
+        "At 0 a backlog is what the query's own progress says.",
+    ),
+    Metric(
         name="weir_agent_scrape_errors_total",
         kind="counter",
         group="agent",

@@ -156,6 +156,7 @@ class Exporter:
             ("weir_agent_state_bytes", extras.state_bytes),
             ("weir_agent_recorded_events_total", extras.recorded_events_total),
             ("weir_agent_record_failures_total", extras.record_failures_total),
+            ("weir_kafka_up", extras.kafka_up),
         )
         for name, number in numbers:
             yield name, _line(name, fixed, number)

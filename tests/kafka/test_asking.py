@@ -174,8 +174,10 @@ def test_a_broker_that_is_gone_is_said_once_and_asked_again(
         read(agent, 1, "lasting", {"0": 0})
         own_broker.produce("lasting", ["x"] * 10)
         until(lambda: metric(agent, "backlog_rows") == 10, "the first backlog")
+        assert agent.metrics()["weir_kafka_up"] == 1
         own_broker.kill()
         until(lambda: "cannot be asked" in agent.log_path.read_text(), "a warning", seconds=90)
+        until(lambda: agent.metrics()["weir_kafka_up"] == 0, "the metric")
         read(agent, 2, "lasting", {"0": 10})
         assert metric(agent, "backlog_rows") == 0
         time.sleep(6.0)
@@ -183,6 +185,7 @@ def test_a_broker_that_is_gone_is_said_once_and_asked_again(
         own_broker.start()
         own_broker.produce("lasting", ["x"] * 3)
         until(lambda: metric(agent, "backlog_rows") == 3, "the backlog's return", seconds=120)
+        assert agent.metrics()["weir_kafka_up"] == 1
 
 
 def test_a_deleted_topic_is_left_to_progress(broker: Broker, tmp_path: Path) -> None:
