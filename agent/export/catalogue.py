@@ -236,9 +236,9 @@ METRICS: Final[tuple[Metric, ...]] = (
         group="query",
         help="What the query does now.",
         labels=(*BY_QUERY, Label("state", QUERY_STATES)),
-        note="Exactly one is 1. `backpressured`: a batch runs while the limit holds back a "
-        "backlog. `stalled`: a batch has run past the deadline or, without one, far longer than "
-        "batches do.",
+        note="Exactly one is 1. `backpressured`: a batch runs while the limit holds back more than "
+        "the next batch takes. `stalled`: a batch has run past the deadline or, without one, far "
+        "longer than batches do.",
     ),
     Metric(
         name="weir_query_stopped",
@@ -350,7 +350,8 @@ METRICS: Final[tuple[Metric, ...]] = (
         unit="rows",
         help="Rows at the source that no batch has admitted yet.",
         labels=BY_SOURCE,
-        note="As the source tells; absent where it does not. As of the planning of the last batch.",
+        note="As the source tells; absent where it does not. As of the planning of the last batch, "
+        "or, where Kafka's brokers are asked, as of then: their end offsets less what was planned.",
         running=True,
     ),
     Metric(
@@ -380,8 +381,10 @@ METRICS: Final[tuple[Metric, ...]] = (
         unit="rows",
         help="Backlog of all sources together in rows, as of now.",
         labels=BY_QUERY,
-        note="Files and bytes turned into rows by what late batches held. A source that tells "
-        "nothing is left out; absent where none tells.",
+        note="Files and bytes turned into rows by what late batches held. While a batch runs, what "
+        "arrives meanwhile is estimated, at most as much as came in so long a time before; nothing "
+        "is added where brokers are asked. A source that tells nothing is left out; absent where "
+        "none tells.",
         running=True,
     ),
     Metric(
@@ -389,9 +392,10 @@ METRICS: Final[tuple[Metric, ...]] = (
         kind="gauge",
         group="backlog and flow",
         unit="seconds",
-        help="How far behind the query is, in time.",
+        help="How far behind the query is: how long its oldest unread row has been seen to wait.",
         labels=BY_QUERY,
-        note="Absent while it cannot be told.",
+        note="The row is at least so old, and older by less than the time between two looks at the "
+        "source; what a start finds there counts from the start. Absent while it cannot be told.",
         running=True,
     ),
     Metric(
@@ -444,10 +448,11 @@ METRICS: Final[tuple[Metric, ...]] = (
         kind="gauge",
         group="backlog and flow",
         unit="seconds",
-        help="Seconds until the backlog is gone at the present rates.",
+        help="Seconds until what waits is committed, in whole batches at the limits in force.",
         labels=BY_QUERY,
-        note="Absent while unknown, and where the backlog does not shrink: see "
-        "`weir_required_capacity_ratio`.",
+        note="Each batch with its fixed cost and its trigger, while more arrives as it does now, "
+        "from the start of the next one. Absent while unknown, and where the backlog does not "
+        "shrink: see `weir_required_capacity_ratio`.",
         running=True,
     ),
     Metric(
@@ -507,6 +512,7 @@ METRICS: Final[tuple[Metric, ...]] = (
         unit="ratio",
         help="Share of the last minute in which the limit held back a backlog.",
         labels=BY_QUERY,
+        note="That is more than the next batch takes; what it takes whole waits for no limit.",
         running=True,
     ),
     # -- limit and credit -------------------------------------------------------------------
