@@ -101,9 +101,9 @@ def trouble() -> str:
     """A number to sort queries by, worst first: what needs a person weighs most.
 
     Each fault weighs more than all lesser ones together, so that the number says which is the
-    gravest (``TROUBLES``): a query that is gone and was not stopped 800, stalled 400, failing 200, short
-    of capacity 100; then a point a minute of backlog, at most 60, and up to 10 for the share of time in which
-    the limit held back a backlog.
+    gravest (``TROUBLES``): a query that is gone and was not stopped 800, stalled 400, failing 200,
+    short of capacity 100; then a point a minute of backlog, at most 60, and up to 10 for the share
+    of time in which the limit held back a backlog.
     """
     up = f"max {BY_QUERY} ({MANY('weir_query_up')})"
     parts = (
