@@ -506,20 +506,29 @@ class Observer:
             self._on_lost()
 
     def _tell_plans(self) -> None:
-        """Of a batch that follows another and is not over after a tick: what it has in hand.
+        """Of batches that follow another and are not over after a tick: what they have in hand.
 
         Shorter ones say so soon enough themselves.
         """
-        for run in list(self._runs.values()):
-            since = run.plan_untold_since
-            if since is not None and time.monotonic() - since >= _TICK_SECONDS:
-                run.plan_untold_since = None
-                self._guarded("a batch's plan", self._tell_plan, run)
+        late = time.monotonic() - _TICK_SECONDS
+        due = [
+            run
+            for run in self._runs.values()
+            if run.plan_untold_since is not None and run.plan_untold_since <= late
+        ]
+        if not due or self._outbox.heartbeat_waits:  # that one tells of more queries
+            return
+        told: list[dict[str, Any]] = []
 
-    def _tell_plan(self, run: Run) -> None:
-        if run.query.active():
-            body = _json({"queries": [self._pulse(run)]})
-            self._outbox.put("heartbeat", format_time(time.time()), body)
+        def tell(run: Run) -> None:
+            if run.query.active():
+                told.append(self._pulse(run))
+
+        for run in due:
+            run.plan_untold_since = None
+            self._guarded("a batch's plan", tell, run)
+        if told:
+            self._outbox.put("heartbeat", format_time(time.time()), _json({"queries": told}))
 
     def _pulse(self, run: Run) -> dict[str, Any]:
         running = run.query.running()

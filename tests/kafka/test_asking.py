@@ -33,6 +33,7 @@ def asking(tmp_path: Path, broker: Broker, *options: str) -> AgentProcess:
     return AgentProcess(
         tmp_path,
         *("--kafka-bootstrap-servers", broker.bootstrap, "--kafka-every-seconds", "1"),
+        *("--silent-seconds", "600"),  # what a query reads is told seldom here
         *options,
     )
 
