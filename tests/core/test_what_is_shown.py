@@ -16,6 +16,7 @@ from agent.core.capacity import Capacity
 from agent.core.lag_table import MOST_POINTS, LagTable
 from agent.core.query import Query
 from agent.core.source import Source
+from spark_listener.wire import format_time
 from tests.core.test_fleet import World
 
 # -- behind: how old the oldest unread row is -----------------------------------------------------
@@ -76,6 +77,24 @@ def test_a_backlog_found_at_the_start_is_as_old_as_the_look_at_least() -> None:
     behind = world.view().backlog_seconds
     assert behind is not None
     assert world.driver.time - started <= behind <= world.driver.time - started + 10.0
+
+
+def test_files_that_a_heartbeat_saw_wait_since_then() -> None:
+    world = World(unit="files")
+
+    def seen(backlog: int, arrived: int, **more: Any) -> list[dict[str, Any]]:
+        limit = {"source": 0, "unit": "files", "limit": 2, "configured": 2, "backlog": backlog}
+        limit |= {"arrived": arrived, "observed_time": format_time(world.driver.time), **more}
+        return [limit]
+
+    world.send(world.driver.progress(20, 5.0, limits=seen(8, 10, admitted=2)))
+    world.driver.time += 30.0
+    world.send(world.driver.heartbeat(1, 30.0, limits=seen(18, 20)))
+    first_seen = world.driver.time
+    world.driver.time += 30.0
+    world.send(world.driver.progress(20, 5.0, limits=seen(9, 20, admitted=9)))
+    behind = world.view().backlog_seconds
+    assert behind == pytest.approx(world.driver.time - first_seen, abs=0.1)
 
 
 # -- time to consume ------------------------------------------------------------------------------
