@@ -174,6 +174,11 @@ class Query(msgspec.Struct):
         known = [rows for s in self.sources if (rows := s.backlog_rows) is not None]
         return sum(known) if known else None
 
+    def left_rows(self) -> float | None:
+        """What the last batch left behind at all sources that tell; None where none does."""
+        known = [rows for s in self.sources if (rows := s.left_rows) is not None]
+        return sum(known) if known else None
+
     def arrival_rows(self) -> float | None:
         """Rows that arrive per second at all sources that tell; None where none does."""
         if len(self.sources) == 1:

@@ -30,6 +30,7 @@ class Source(msgspec.Struct):
     backlog: int | None = None
     backlog_bound: str = "exact"
     backlog_time: float | None = None
+    left: int | None = None  # by the planning of the last batch that ended
     rows: int | None = None
     admitted: int | None = None
     rows_per_unit: float | None = None
@@ -71,13 +72,20 @@ class Source(msgspec.Struct):
     @property
     def backlog_rows(self) -> float | None:
         """The backlog in rows; None where it or the rows of a unit are unknown."""
-        backlog = self.backlog
-        if backlog is None:
+        return self._rows(self.backlog)
+
+    @property
+    def left_rows(self) -> float | None:
+        """What the last batch left behind, in rows; None where it or the ratio is unknown."""
+        return self._rows(self.left)
+
+    def _rows(self, units: int | None) -> float | None:
+        if units is None:
             return None
-        if backlog == 0:
+        if units == 0:
             return 0.0
         ratio = self.ratio
-        return None if ratio is None else backlog * ratio
+        return None if ratio is None else units * ratio
 
     @property
     def ratio(self) -> float | None:
@@ -160,6 +168,7 @@ class Source(msgspec.Struct):
             self.admitted_total += self.admitted
         if said is None or said.arrived is None:
             self._count_arrivals(said, planned_time)
+        self.left = self.backlog
         self._as_asked()
         ratio = self.ratio
         return None if ratio is None else max(0.0, self.arrived - before) * ratio
@@ -251,7 +260,7 @@ class Source(msgspec.Struct):
     def begin_run(self) -> None:
         """A new run counts its arrivals anew; rates and ratios learned stay."""
         self._count_anew()
-        self.backlog, self.backlog_time = None, None
+        self.backlog = self.backlog_time = self.left = None
         self.limit_known, self.limit, self.batch_limit = False, None, None
         self.limited = self.held_back = False
         if self.would_be:

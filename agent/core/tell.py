@@ -160,7 +160,7 @@ def point(query: Query, policy: Policy) -> Point:
         time=query.last_progress_time or 0.0,
         batch_seconds=query.batch_seconds,
         rows=query.batch_rows or 0,
-        backlog_rows=query.backlog_rows(),
+        backlog_rows=query.left_rows(),
         limit=None if main is None else main.limit,
         credit_rows=sum(credits_rows) if credits_rows else None,
         limited=query.batch_limited,

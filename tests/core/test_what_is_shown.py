@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 from agent.core import tell
 from agent.core.capacity import Capacity
 from agent.core.lag_table import MOST_POINTS, LagTable
+from agent.core.partitions import PartitionView
 from agent.core.query import Query
 from agent.core.source import Source
 from spark_listener.wire import format_time
-from tests.core.test_fleet import World
+from tests.core.test_fleet import KEY, World
 
 # -- behind: how old the oldest unread row is -----------------------------------------------------
 
@@ -95,6 +96,23 @@ def test_files_that_a_heartbeat_saw_wait_since_then() -> None:
     world.send(world.driver.progress(20, 5.0, limits=seen(9, 20, admitted=9)))
     behind = world.view().backlog_seconds
     assert behind == pytest.approx(world.driver.time - first_seen, abs=0.1)
+
+
+def test_what_came_under_a_batch_is_no_trend_of_its_lag() -> None:
+    """Brokers asked under each batch tell ever more; what each batch leaves behind is nothing."""
+    world = World()
+    for number in range(1, 21):
+        world.driver.time += 30.0
+        in_hand, new = 100 * (number - 1), 100 * number
+        partition = PartitionView(0, "t", "0", in_hand + new, 0, None)
+        world.fleet.hear_partitions(KEY, world.driver.run_id, 0, [partition], world.now)
+        world.driver.time -= 30.0
+        receipt = world.send(world.driver.progress(in_hand, 60.0))
+        (judged,) = receipt.judged
+        assert judged.lag_state in {"OK", "UNKNOWN"}
+        assert judged.backlog_rows == (new if number > 1 else 0)
+        ((_, point),) = receipt.batches
+        assert point.backlog_rows == 0
 
 
 # -- time to consume ------------------------------------------------------------------------------
