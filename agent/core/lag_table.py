@@ -15,8 +15,8 @@ import msgspec
 from agent.core.arrays import Numbers, numbers
 
 MOST_POINTS: Final = 48
-#: Counts of rows that differ by less of all rows are the same: rounding of doubles.
-SAME_SHARE: Final = 1e-9
+#: Counts of rows closer than this are the same: rows are whole, their sums of doubles are not.
+HALF_A_ROW: Final = 0.5
 
 
 class LagTable(msgspec.Struct):
@@ -63,8 +63,7 @@ class LagTable(msgspec.Struct):
         """
         if not self.times:
             return None
-        # Sums of rows per file, say, are no whole numbers.
-        admitted_rows += SAME_SHARE * max(1.0, self.rows[-1])
+        admitted_rows += HALF_A_ROW
         if admitted_rows >= self.rows[-1]:
             return 0.0
         index = len(self.rows) - 1
