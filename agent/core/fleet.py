@@ -776,13 +776,16 @@ class Fleet:
             self._offsets = {}
 
     def readings(self) -> dict[Key, Reading]:
-        """How far each query that lives has read."""
+        """How far each query has read, but those that were stopped.
+
+        What a query that failed has not read may be deleted before it comes back.
+        """
         return {
             key: reading
             for key, reading in (self._offsets or {}).items()
             if (query := self._queries.get(key)) is not None
             and query.run_id == reading.run_id
-            and not query.terminated
+            and not query.stopped
         }
 
     def hear_partitions(

@@ -176,6 +176,25 @@ def test_what_brokers_said_is_not_shown_for_ever() -> None:
     assert not all_.view(KEY, one.time).partitions
 
 
+@pytest.mark.parametrize(("exception", "asked"), [(None, False), ("java.io.IOException: x", True)])
+def test_brokers_are_asked_on_about_a_query_that_failed(exception: str | None, asked: bool) -> None:
+    """What it has not read may be deleted before it comes back; of one that was stopped, let it."""
+    all_ = fleet()
+    all_.keep_offsets()
+    one = Driver()
+    offsets = {"t": {"0": 10}}
+    source = {"description": "KafkaV2", "startOffset": offsets, "endOffset": offsets}
+    send(all_, one, one.progress(10, 1.0, sources=[{**source, "numInputRows": 10}]))
+    assert all_.readings().keys() == {KEY}
+    send(all_, one, one.terminated(exception))
+    assert bool(all_.readings()) == asked
+    assert all_.view(KEY, one.time).stopped != asked
+    one.run_id = "r-2"
+    send(all_, one, one.started())
+    assert not all_.view(KEY, one.time).stopped
+    assert not all_.readings()
+
+
 def test_who_is_alive_is_noted_without_taking_events_in() -> None:
     all_ = fleet()
     one = Driver()
