@@ -355,8 +355,9 @@ class Observer:
             if item.kind != "started":
                 self._guarded(f"a {item.kind} event", self._take, item)
         for run_id, run in list(self._runs.items()):
-            body = {"id": run.query.id, "runId": run_id, "name": run.query.name}
+            body: dict[str, Any] = {"id": run.query.id, "runId": run_id, "name": run.query.name}
             body |= {"exception": None, "errorClassOnException": None}
+            body["driverEnded"] = not _had_ended(run.query)
             self._outbox.put("terminated", format_time(time.time()), _json(body))
             self._forget(run_id)
         while self._quiesce:
@@ -579,6 +580,14 @@ def _bare_pulse(query: Query) -> dict[str, Any]:
         "batchId": None,
         "running_seconds": None,
     }
+
+
+def _had_ended(query: Query) -> bool:
+    """Whether it was over, and without an exception, before its driver ended."""
+    try:
+        return not query.active() and bool(query.execution.exception().isEmpty())
+    except Exception:
+        return False  # the JVM is gone as well
 
 
 def _unanswered(error: Exception) -> bool:

@@ -185,6 +185,7 @@ class TerminatedEvent(msgspec.Struct, frozen=True, gc=False):
     name: str | None
     exception: str | None
     error_class: str | None
+    driver_ended: bool = False  # under it, while it ran: nobody stopped it
 
 
 OfOneQuery = StartedEvent | ProgressEvent | IdleEvent | TerminatedEvent
@@ -269,6 +270,7 @@ class _EventBody(msgspec.Struct, gc=False, rename="camel"):
     queries: Any = None
     exception: Any = None
     error_class_on_exception: Any = None
+    driver_ended: Any = None
 
 
 class _EventObject(msgspec.Struct, gc=False):
@@ -413,6 +415,7 @@ def _event(data: _EventObject, sequence: int) -> Event:
                 _name(body.name),
                 _exception(body.exception),
                 _optional_text(body.error_class_on_exception),
+                body.driver_ended is True,
             ),
         )
     raise ValueError(

@@ -161,7 +161,7 @@ def ends(query: Query, event: TerminatedEvent, time: float, policy: Policy) -> N
         query.failure = view
         query.monitor.fail(view.cause, began=began)
         _count(query, view.cause)
-    query.stopped = not failed and not late
+    query.stopped = not failed and not late and not event.driver_ended
     if began or failed or late:
         _attempt_ended(query, batch_id, age, policy, told=failed)
 

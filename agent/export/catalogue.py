@@ -248,7 +248,7 @@ METRICS: Final[tuple[Metric, ...]] = (
         labels=BY_QUERY,
         note="Its owner stopped it, or it had read what there was (`AvailableNow`, `Once`). One "
         "that was ended for its batch's age, as by a supervisor, counts as failed. A driver that "
-        "falls silent has stopped nothing.",
+        "falls silent, or ends while the query runs, has stopped nothing.",
     ),
     Metric(
         name="weir_query_mode",

@@ -9,7 +9,7 @@ import pytest
 from agent.core.decode import decode_request
 from agent.core.fleet import Fleet
 from agent.core.partitions import PartitionView
-from agent.core.policy import Policy
+from agent.core.policy import Policy, QueryPolicy
 from tests.core.events import START_TIME, Driver
 
 if TYPE_CHECKING:
@@ -193,6 +193,31 @@ def test_brokers_are_asked_on_about_a_query_that_failed(exception: str | None, a
     send(all_, one, one.started())
     assert not all_.view(KEY, one.time).stopped
     assert not all_.readings()
+
+
+@pytest.mark.parametrize(
+    ("running", "end", "stopped"),
+    [
+        (None, {}, True),
+        (5.0, {}, True),
+        (None, {"driverEnded": True}, False),  # nobody stopped it: its driver went
+        (5.0, {"exception": "java.io.IOException: x"}, False),
+        (61.0, {}, False),  # ended for its age, by whoever watches the deadline
+    ],
+)
+def test_who_stopped_a_query(running: float | None, end: dict, stopped: bool) -> None:  # type: ignore[type-arg]
+    all_ = Fleet(Policy(default=QueryPolicy(deadline_seconds=60.0)), started_time=START_TIME - 1000)
+    one = Driver()
+    for _ in range(3):
+        send(all_, one, one.progress(10, 1.0))
+    if running is not None:
+        one.time += running
+        send(all_, one, one.heartbeat(one.batch_id + 1, running))
+    event = one.terminated(None)
+    event["body"] |= end
+    send(all_, one, event)
+    view = all_.view(KEY, one.time)
+    assert (view.up, view.stopped) == (False, stopped)
 
 
 def test_who_is_alive_is_noted_without_taking_events_in() -> None:
