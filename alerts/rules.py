@@ -59,7 +59,7 @@ RECORDINGS: Final[tuple[Recording, ...]] = (
 _FROM_DRIVERS = 'reason!~"full|state"'
 _UP = series("weir_query_up")
 _GONE = f"{_UP} == 0"
-_SINGLE_RUN = series("weir_query_info", matchers='trigger=~"(AvailableNow|OneTime).*"')
+_UNLESS_STOPPED = f"unless {series('weir_query_stopped')} == 1"
 _TERMINATED = f"{series('weir_query_state', state='terminated')} == 1"
 _SILENT = f"({_GONE} unless {of_query('weir_query_state')} {_TERMINATED})"
 _FAILING = series("weir_checkpoint_failures_consecutive")
@@ -70,6 +70,7 @@ _ALIVE = f"and ({_UP} == 1)"
 _OF_STATE_ALIVE = f"and {of_query('weir_lag_state')} ({_UP} == 1)"
 _ETA = series("weir_checkpoint_deadline_eta_seconds")
 _BEHIND = series("weir_backlog_seconds")
+_MORE_WAITS = f"and deriv({series('weir_backlog_estimated_rows')}[15m]) > 0"
 _SOON = f"unless {series('weir_estimated_time_to_consume_seconds')} < 3600"
 _SPIRAL = series("weir_spiral_phase", matchers='phase=~"spiralling|timing_out"')
 _TIMING_OUT = series("weir_spiral_phase", phase="timing_out")
@@ -90,9 +91,9 @@ ALERTS: Final[tuple[Alert, ...]] = (
         name="WeirSpiral",
         severity="critical",
         subject="query",
-        expression=f"max without (phase) (max_over_time({_SPIRAL}[5m])) == 1"
+        expression=f"(max without (phase) (max_over_time({_SPIRAL}[5m])) == 1"
         f" or max without (phase) ({_DEAD}) == 1"
-        f" and max without (phase) (max_over_time({_TIMING_OUT}[1d])) == 1",
+        f" and max without (phase) (max_over_time({_TIMING_OUT}[1d])) == 1) {_UNLESS_STOPPED}",
         hold="0s",
         why="The detector says it only after several batches in a row foresee a time-out, so there "
         "is nothing left to wait for, and each batch that is lost makes the next one larger. Five "
@@ -107,14 +108,13 @@ ALERTS: Final[tuple[Alert, ...]] = (
         name="WeirQueryGone",
         severity="critical",
         subject="query",
-        expression=f"({_GONE} unless {of_query('weir_query_info')} {_SINGLE_RUN})"
-        f" or ({_GONE} and {_FAILING} > 0)",
+        expression=f"{_GONE} {_UNLESS_STOPPED}",
         hold="3m",
         why="A restart under a supervisor takes one to two minutes; three say that it does not "
-        "come back by itself. A query that was to end by itself (available now, once) counts "
-        "only when it ended with an exception. Ends by itself after an hour, with the series.",
+        "come back by itself. A query that its owner stopped, or that had read what there was "
+        "(available now, once), is nobody's alarm. Ends by itself after an hour, with the series.",
         summary=f"{_QUERY} does not run",
-        description="It ended or its driver fell silent, and it has not come back for 3 minutes. "
+        description="It failed or its driver fell silent, and it has not come back for 3 minutes. "
         "Nothing of its input is processed.",
         dashboard=links.QUERY,
     ),
@@ -135,7 +135,7 @@ ALERTS: Final[tuple[Alert, ...]] = (
         name="WeirBatchesFailing",
         severity="critical",
         subject="query",
-        expression=f"{_FAILING} >= 2",
+        expression=f"{_FAILING} >= 2 {_UNLESS_STOPPED}",
         hold="0s",
         why="One failure may be a lost executor, and the restart mends it. A second without a "
         "commit between is the same batch failing again: restarts will not help.",
@@ -164,7 +164,7 @@ ALERTS: Final[tuple[Alert, ...]] = (
         name="WeirRetentionLossNear",
         severity="critical",
         subject="query",
-        expression=f"min without (source) ({_LOSS}) < 14400",
+        expression=f"min without (source) ({_LOSS}) < 14400 {_UNLESS_STOPPED}",
         hold="5m",
         why="What retention deletes is lost for good. Four hours are what it takes to find people, "
         "to raise the retention or to add capacity. Five minutes let the two rates settle.",
@@ -177,7 +177,7 @@ ALERTS: Final[tuple[Alert, ...]] = (
         name="WeirRetentionLossAhead",
         severity="warning",
         subject="query",
-        expression=f"min without (source) ({_LOSS}) < 86400",
+        expression=f"min without (source) ({_LOSS}) < 86400 {_UNLESS_STOPPED}",
         hold="1h",
         why="Within a day, so within somebody's working hours. An hour leaves out peaks: a backlog "
         "that grows by day and shrinks by night foresees a loss that does not come.",
@@ -191,11 +191,12 @@ ALERTS: Final[tuple[Alert, ...]] = (
         severity="critical",
         subject="query",
         expression=f"({_BEHIND} > 900 and {BACKLOG_GROWTH} > 0.5 and {BACKLOG_GROWTH_5M} > 0.5"
-        f" {_SOON}) {_ALIVE}",
+        f" {_MORE_WAITS} {_SOON}) {_ALIVE}",
         hold="5m",
         why="Half a second lost each second: it digests less than half of what arrives. At that "
         "rate 15 minutes behind are hours by the morning. The short window ends the alert soon "
-        "after it turns.",
+        "after it turns. The oldest row that waits grows older while a query works through what it "
+        "found at its start; so more rows must wait, too.",
         summary=f"{_QUERY} falls behind fast",
         description="It is {{ $value | humanizeDuration }} behind, and loses more than half a "
         "second each second.",
@@ -218,11 +219,11 @@ ALERTS: Final[tuple[Alert, ...]] = (
         severity="warning",
         subject="query",
         expression=f"({_BEHIND} > 300 and {BACKLOG_GROWTH_1H} > 0.01 and {BACKLOG_GROWTH} > 0.01"
-        f" {_SOON}) {_ALIVE}",
+        f" {_MORE_WAITS} {_SOON}) {_ALIVE}",
         hold="10m",
         why="Below five minutes a backlog is a burst at work. It must grow over the hour and still "
-        "over the last 15 minutes, and ten more: that leaves out spikes that drain. A query that "
-        "will have caught up within the hour needs nobody.",
+        "over the last 15 minutes, in rows too, and ten more: that leaves out spikes that drain, "
+        "and what a start found. A query that will have caught up within the hour needs nobody.",
         summary=f"{_QUERY} falls behind and will not catch up",
         description="It is {{ $value | humanizeDuration }} behind, and that still grows.",
         dashboard=links.QUERY,
@@ -244,7 +245,7 @@ ALERTS: Final[tuple[Alert, ...]] = (
         name="WeirTargetInfeasible",
         severity="info",
         subject="query",
-        expression=f"{series('weir_target_feasible')} == 0 unless {_NEEDED} > 1",
+        expression=f"{series('weir_target_feasible')} == 0 {_ALIVE} unless {_NEEDED} > 1",
         hold="30m",
         why="The target cannot hold, yet the arrivals can be digested: nothing is lost, so nobody "
         "is in a hurry. Half an hour leaves out the daily peak's edges.",
@@ -257,7 +258,8 @@ ALERTS: Final[tuple[Alert, ...]] = (
         name="WeirFailingOften",
         severity="warning",
         subject="query",
-        expression=f"increase({_FAILED}[1h]) > 2.5 and increase({_FAILED}[15m]) > 0",
+        expression=f"increase({_FAILED}[1h]) > 2.5 and increase({_FAILED}[15m]) > 0"
+        f" unless {of_query('weir_batches_total')} {series('weir_query_stopped')} == 1",
         hold="0s",
         why="Three failures an hour with commits between are no chance and cost a start each, yet "
         "data flows. The short window ends the alert when the failures do.",
@@ -270,7 +272,7 @@ ALERTS: Final[tuple[Alert, ...]] = (
         name="WeirRewound",
         severity="warning",
         subject="query",
-        expression=f"{series('weir_lag_state', state='REWIND')} == 1",
+        expression=f"{series('weir_lag_state', state='REWIND')} == 1 {_OF_STATE_ALIVE}",
         hold="0s",
         why="Committed offsets never go back by themselves: somebody reset them, or the checkpoint "
         "is an older one. Every batch from here on may be written twice.",
@@ -283,7 +285,7 @@ ALERTS: Final[tuple[Alert, ...]] = (
         severity="warning",
         subject="query",
         expression=f"sum without (check, severity)"
-        f" ({series('weir_consistency_findings', severity='error')}) > 0",
+        f" ({series('weir_consistency_findings', severity='error')}) > 0 {_UNLESS_STOPPED}",
         hold="10m",
         why="An error is what breaks exactly once or the next start, now or for certain; what is "
         "merely not guaranteed (warning, info) is on the page and wakes nobody. The query still "
@@ -344,7 +346,7 @@ ALERTS: Final[tuple[Alert, ...]] = (
         severity="info",
         subject="query",
         expression=f"increase({series('weir_watermark_dropped_rows_total')}[15m])"
-        f" > 0.01 * increase({series('weir_rows_total')}[15m])",
+        f" > 0.01 * increase({series('weir_rows_total')}[15m]) {_ALIVE}",
         hold="15m",
         why="A few late rows are what a watermark is for. One in a hundred, for half an hour in "
         "all, means that the watermark no longer fits the data.",

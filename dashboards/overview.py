@@ -69,8 +69,9 @@ def overview(runbooks: str) -> Dashboard:
                 ),
                 number(
                     "Gone",
-                    "Queries that ended or whose driver fell silent within the last hour.",
-                    f"count({MANY('weir_query_up')} == 0) or vector(0)",
+                    "Queries that failed or whose driver fell silent within the last hour.",
+                    f"count({MANY('weir_query_up')} == 0 unless {MANY('weir_query_stopped')} == 1)"
+                    " or vector(0)",
                     thresholds=((None, GREEN), (1, RED)),
                     links=runbook("WeirQueryGone"),
                 ),

@@ -101,17 +101,18 @@ def trouble() -> str:
     """A number to sort queries by, worst first: what needs a person weighs most.
 
     Each fault weighs more than all lesser ones together, so that the number says which is the
-    gravest (``TROUBLES``): a query that is gone 800, stalled 400, failing 200, short of capacity
-    100; then a point a minute of backlog, at most 60, and up to 10 for the share of time in which
-    the limit held back a backlog.
+    gravest (``TROUBLES``): a query that is gone and was not stopped 800, stalled 400, failing 200,
+    short of capacity 100; then a point a minute of backlog, at most 60, and up to 10 for the share
+    of time in which the limit held back a backlog.
     """
+    up = f"max {BY_QUERY} ({MANY('weir_query_up')})"
     parts = (
-        f"800 * (1 - max {BY_QUERY} ({MANY('weir_query_up')}))",
+        f"800 * (1 - {up} - max {BY_QUERY} ({MANY('weir_query_stopped')}))",
         f"400 * max {BY_QUERY} ({MANY('weir_query_state', state='stalled')})",
         f"200 * clamp_max(max {BY_QUERY} ({MANY('weir_checkpoint_failures_consecutive')}), 1)",
         f"100 * (max {BY_QUERY} ({MANY('weir_required_capacity_ratio')}) > bool 1)",
         f"clamp_max(max {BY_QUERY} ({MANY('weir_backlog_seconds')}) / 60, 60)",
         f"10 * max {BY_QUERY} ({MANY('weir_pressure_ratio')})",
     )
-    nothing = f"0 * max {BY_QUERY} ({MANY('weir_query_up')})"
+    nothing = f"0 * {up}"
     return " + ".join(f"(({part}) or {nothing})" for part in parts)

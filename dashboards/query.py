@@ -131,9 +131,10 @@ def query(runbooks: str) -> Dashboard:
                 ),
                 states(
                     "State",
-                    "What the query did, and when.",
+                    "What the query did, and when. Stopped: it ended without an exception.",
                     *((f"max({ONE('weir_query_state', state=state)})", state) for state in STATES),
-                    colours=STATE_COLOURS,
+                    (f"max({ONE('weir_query_stopped')})", "stopped"),
+                    colours={**STATE_COLOURS, "stopped": "gray"},
                     span=12,
                     links=runbook("WeirBatchHung"),
                 ),

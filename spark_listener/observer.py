@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from spark_listener import backlog
 from spark_listener.actuator import WATCH_ONLY, Actuator, SourceControl
 from spark_listener.files import FileBacklog, FileSource, FileWatcher
-from spark_listener.limits import FILE_CLASSES
+from spark_listener.limits import FILE_CLASSES, KAFKA_CLASS
 from spark_listener.listener import Captured, Counters
 from spark_listener.mailbox import Mailbox
 from spark_listener.progress import ProgressText, read_progress
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from spark_listener.first_batch import FirstBatchGate, Gatekeeper
     from spark_listener.listener import Inbox
     from spark_listener.outbox import Outbox
+    from spark_listener.query import RunningBatch
     from spark_listener.replies import Reply
     from spark_listener.sender import Sender
     from spark_listener.sessions import Session
@@ -58,6 +59,7 @@ class Run:
     files_looked_up: bool = False
     gate: FirstBatchGate | None = None
     silent_beats: int = 0  # heartbeats in a row that found it inactive
+    plan_untold_since: float | None = None  # monotonic; its last batch ended then
 
 
 class Observer:
@@ -207,6 +209,7 @@ class Observer:
         self._do_what_is_asked()
         self._let_starts_wait()
         self._beat_if_due()
+        self._tell_plans()
         if self._sender is not None:
             self._sender.cut_if_overdue()
 
@@ -264,6 +267,8 @@ class Observer:
                 run = self._found(item.session, progress.query_id)
             entries = [] if run is None else self._limits(run, progress)
             self._outbox.put("progress", moment, progress.text, {"limits": entries})
+            if run is not None and any(one["source_class"] == KAFKA_CLASS for one in entries):
+                run.plan_untold_since = time.monotonic()
         elif item.kind == "idle":
             run = self._runs.get(item.run_id)
             body = {"id": item.query_id, "runId": item.run_id}
@@ -413,8 +418,9 @@ class Observer:
             if item.kind != "started":
                 self._guarded(f"a {item.kind} event", self._take, item)
         for run_id, run in list(self._runs.items()):
-            body = {"id": run.query.id, "runId": run_id, "name": run.query.name}
+            body: dict[str, Any] = {"id": run.query.id, "runId": run_id, "name": run.query.name}
             body |= {"exception": None, "errorClassOnException": None}
+            body["driverEnded"] = not _had_ended(run.query)
             self._outbox.put("terminated", format_time(time.time()), _json(body))
             self._forget(run_id)
         while self._asked:
@@ -568,17 +574,70 @@ class Observer:
     def _count(self) -> None:
         self.counters = self._inbox.counters()
 
+    def _tell_plans(self) -> None:
+        """Of batches that follow another and are not over after a tick: what they have in hand.
+
+        Shorter ones say so soon enough themselves.
+        """
+        late = time.monotonic() - _TICK_SECONDS
+        due = [
+            run
+            for run in self._runs.values()
+            if run.plan_untold_since is not None and run.plan_untold_since <= late
+        ]
+        if not due or self._outbox.heartbeat_waits:  # that one tells of more queries
+            return
+        told: list[dict[str, Any]] = []
+
+        def tell(run: Run) -> None:
+            if run.query.active():
+                told.append(self._pulse(run))
+
+        for run in due:
+            run.plan_untold_since = None
+            self._guarded("a batch's plan", tell, run)
+        if told:
+            self._outbox.put("heartbeat", format_time(time.time()), _json({"queries": told}))
+
     def _pulse(self, run: Run) -> dict[str, Any]:
         running = run.query.running()
         seconds = None
+        entries = self._entries(run)
         if running.started_epoch_seconds is not None:
             seconds = round(max(0.0, time.time() - running.started_epoch_seconds), 3)
+            self._guarded("what a batch reads", self._add_plans, run, running, entries)
         return {
             **_bare_pulse(run.query),
             "batchId": running.batch_id if running.batch_id >= 0 else None,
             "running_seconds": seconds,
-            "limits": self._entries(run),
+            "limits": entries,
         }
+
+    def _add_plans(self, run: Run, running: RunningBatch, entries: list[SourceLimit]) -> None:
+        """To Kafka's sources how far the running batch reads, and what that left behind."""
+        if not any(entry["source_class"] == KAFKA_CLASS for entry in entries):
+            return
+        if running.started_epoch_seconds is None or not run.query.abilities.offsets:
+            return
+        planned = {
+            entry["source"]: run.query.planned(item)
+            for entry in entries
+            if entry["source_class"] == KAFKA_CLASS
+            and (item := run.actuator.object_of(entry["source"])) is not None
+        }
+        if run.query.running() != running:
+            return  # one of the batches that followed each other, one of the other
+        for entry in entries:
+            plan = planned.get(entry["source"])
+            if plan is None or plan.end is None:
+                continue
+            admitted = backlog.offsets_between(plan.start, plan.end)
+            left = backlog.offsets_between(plan.end, plan.latest)
+            if not admitted or left is None:
+                continue  # it is still being planned, or repeats one of another run
+            entry["admitted"], entry["backlog"] = admitted, left
+            entry["observed_time"] = format_time(running.started_epoch_seconds)
+            entry["offsets"] = json.loads(plan.end)
 
 
 def _bare_pulse(query: Query) -> dict[str, Any]:
@@ -589,6 +648,14 @@ def _bare_pulse(query: Query) -> dict[str, Any]:
         "batchId": None,
         "running_seconds": None,
     }
+
+
+def _had_ended(query: Query) -> bool:
+    """Whether it was over, and without an exception, before its driver ended."""
+    try:
+        return not query.active() and bool(query.execution.exception().isEmpty())
+    except Exception:
+        return False  # the JVM is gone as well
 
 
 def _unanswered(error: Exception) -> bool:

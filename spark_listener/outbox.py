@@ -59,6 +59,15 @@ class Outbox:
         """The highest number that need not be sent again."""
         return self._acknowledged
 
+    @property
+    def heartbeat_waits(self) -> bool:
+        """Whether the newest heartbeat has yet to be sent: another one would replace it."""
+        with self._changed:
+            return any(
+                item.kind == "heartbeat" and item.sequence > self._in_flight
+                for item in self._pending
+            )
+
     def put(
         self,
         kind: EventType,

@@ -57,6 +57,7 @@ class Abilities:
     batch_id: bool = False  # 3.5: batch id from the execution itself
     start_in_reporter: bool = False  # 3.5: when the running trigger started
     trigger_executor: bool = False
+    offsets: bool = False  # how far the running batch reads
 
 
 def abilities(method_names: Iterable[str]) -> Abilities:
@@ -69,6 +70,7 @@ def abilities(method_names: Iterable[str]) -> Abilities:
         batch_id="currentBatchId" in names,
         start_in_reporter=_START_IN_REPORTER in names,
         trigger_executor="triggerExecutor" in names,
+        offsets={"committedOffsets", "availableOffsets", "latestOffsets"} <= names,
     )
 
 
@@ -111,6 +113,15 @@ class RunningBatch:
 
     batch_id: int
     started_epoch_seconds: float | None  # None: no batch runs
+
+
+@dataclass(frozen=True)
+class PlannedOffsets:
+    """Offsets of one source as JSON; None where Spark knows none."""
+
+    start: str | None
+    end: str | None
+    latest: str | None
 
 
 class Query:
@@ -183,6 +194,23 @@ class Query:
                 started = int(getattr(execution, _START_IN_REPORTER)())
         known = started is not None and started > 0
         return RunningBatch(batch_id, started / 1000.0 if known and started is not None else None)
+
+    def planned(self, source: SourceObject) -> PlannedOffsets:
+        """Where the running batch begins and ends at a source, and how far that reached then."""
+
+        def offset(progress: Any) -> str | None:
+            for key in (source.key, source.source):
+                found = progress.get(key)
+                if found.isDefined():
+                    return str(found.get().json())
+            return None
+
+        execution = self.execution
+        return PlannedOffsets(
+            offset(execution.committedOffsets()),
+            offset(execution.availableOffsets()),
+            offset(execution.latestOffsets()),
+        )
 
     def facts(self) -> dict[str, Any]:
         """What ``started`` tells beside ids and control; a part that fails is left empty."""

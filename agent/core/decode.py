@@ -76,6 +76,7 @@ class SourceLimit(msgspec.Struct, frozen=True, gc=False):
     source_class: str = ""
     identity: str = ""
     note: str = ""
+    offsets: Offsets | None = None  # Kafka: where the batch that runs ends, by partition
 
     @property
     def in_force(self) -> int | None:
@@ -188,6 +189,7 @@ class TerminatedEvent(msgspec.Struct, frozen=True, gc=False):
     name: str | None
     exception: str | None
     error_class: str | None
+    driver_ended: bool = False  # under it, while it ran: nobody stopped it
 
 
 OfOneQuery = StartedEvent | ProgressEvent | IdleEvent | TerminatedEvent
@@ -272,6 +274,7 @@ class _EventBody(msgspec.Struct, gc=False, rename="camel"):
     queries: Any = None
     exception: Any = None
     error_class_on_exception: Any = None
+    driver_ended: Any = None
 
 
 class _EventObject(msgspec.Struct, gc=False):
@@ -416,6 +419,7 @@ def _event(data: _EventObject, sequence: int) -> Event:
                 _name(body.name),
                 _exception(body.exception),
                 _optional_text(body.error_class_on_exception),
+                body.driver_ended is True,
             ),
         )
     raise ValueError(
@@ -499,6 +503,7 @@ def decode_limits(value: object, where: str) -> list[SourceLimit]:
                 source_class=_text(item.get("source_class"))[:200],
                 identity=_text(item.get("identity"))[:100],
                 note=_text(item.get("note"))[:200],
+                offsets=parse_offsets(item.get("offsets")),
             )
         )
     return limits

@@ -132,10 +132,11 @@ class Liveness(msgspec.Struct, frozen=True):
 
 
 class Reading(msgspec.Struct, frozen=True, gc=False):
-    """How far one run has read: the next offset by partition, by source."""
+    """How far one run has read, and planned: the next offset by partition, by source."""
 
     run_id: str
-    offsets: dict[int, Offsets]
+    offsets: dict[int, Offsets]  # at the end of the newest batch that ended
+    planned: dict[int, Offsets] = {}  # at the end of the one that runs, where that is known
 
 
 class _Asked(msgspec.Struct, frozen=True, gc=False):
@@ -337,6 +338,9 @@ class Fleet:
             for running in body.queries:
                 query = self._query(application, running, event, now, touched)
                 judge.heartbeat(query, running, event.time, policy)
+                if self._offsets is not None and judge.plans_next(query, running):
+                    read = {one.source: one.offsets for one in running.limits if one.offsets}
+                    self._note_plan(query, running.run_id, read)
                 self._pool(query)
                 if said.lines:
                     said.judged.append(tell.judgement(query, event.kind, event.time, policy))
@@ -805,13 +809,16 @@ class Fleet:
             self._offsets = {}
 
     def readings(self) -> dict[Key, Reading]:
-        """How far each query that lives has read."""
+        """How far each query has read, but those that were stopped.
+
+        What a query that failed has not read may be deleted before it comes back.
+        """
         return {
             key: reading
             for key, reading in (self._offsets or {}).items()
             if (query := self._queries.get(key)) is not None
             and query.run_id == reading.run_id
-            and not query.terminated
+            and not query.stopped
         }
 
     def hear_partitions(
@@ -851,6 +858,13 @@ class Fleet:
         }
         if read:
             self._offsets[query.application, query.query] = Reading(progress.run_id, read)
+
+    def _note_plan(self, query: Query, run_id: str, planned: dict[int, Offsets]) -> None:
+        assert self._offsets is not None
+        key = query.application, query.query
+        known = self._offsets.get(key)
+        if planned and known is not None and known.run_id == run_id:
+            self._offsets[key] = Reading(run_id, known.offsets, planned)
 
     def counted(self, instance: str) -> int:
         """The newest number counted of a listener instance; 0 where none is known."""

@@ -58,6 +58,16 @@ def idle(query: Query, event: IdleEvent, time: float, policy: Policy) -> None:
     watch.rests(query, time)
 
 
+def plans_next(query: Query, running: RunningQuery) -> bool:
+    """Whether a heartbeat's batch is the one after the newest that is known to have ended.
+
+    Of any other it cannot be said what came between: a progress is still on its way.
+    """
+    if running.run_id != query.run_id or running.batch_id is None:
+        return False
+    return query.batch_id is None or running.batch_id == query.batch_id + 1
+
+
 def heartbeat(query: Query, running: RunningQuery, time: float, policy: Policy) -> None:
     """A sign of life between batches, with the running batch and its age."""
     if running.run_id in query.past_runs:
@@ -79,7 +89,8 @@ def heartbeat(query: Query, running: RunningQuery, time: float, policy: Policy) 
         query.running_heard_time = time
         query.occupancy.spend(time - running.running_seconds, "idle")
         query.occupancy.spend(time, "backpressured" if query.holds_back() else "busy")
-    measure.hear_limits(query, running.limits, None, policy)
+    following = plans_next(query, running)
+    measure.hear_limits(query, running.limits, None, policy, of_next_batch=following)
     watch.runs(query, time, policy)
     decide.adopt(query, time, policy)
 
@@ -123,7 +134,7 @@ def progress(
     decide.after_batch(
         query, batch, policy, time, replayed=replayed, changed=changed, beside=beside
     )
-    return "backpressured" if query.batch_limited else "busy"
+    return "backpressured" if query.batch_held_back else "busy"
 
 
 def terminate(

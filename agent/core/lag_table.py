@@ -1,8 +1,9 @@
-"""Backlog in time: how long ago what was just admitted arrived.
+"""Backlog in time: how long what waits has been known to wait.
 
-Keeps (time, rows arrived until then) and reads it backwards: the rows admitted so far had arrived
-at some past moment, and the distance to it is the backlog in seconds. Kafka-lag-exporter's lookup
-table predicts the same from offsets and times.
+Keeps (time, rows arrived until then) and reads it backwards: the oldest row that is not admitted
+was first seen at some past moment, and so long it has waited at least. When it came within the time
+before that look is not known, and is not made up: after hours of silence a burst is not hours
+old.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ import msgspec
 from agent.core.arrays import Numbers, numbers
 
 MOST_POINTS: Final = 48
+#: Counts of rows closer than this are the same: rows are whole, their sums of doubles are not.
+HALF_A_ROW: Final = 0.5
 
 
 class LagTable(msgspec.Struct):
@@ -37,18 +40,47 @@ class LagTable(msgspec.Struct):
             del self.times[1:half:2]
             del self.rows[1:half:2]
 
-    def age_seconds(self, admitted_rows: float, now: float, rate: float | None) -> float | None:
+    def lately_rows(self, seconds: float) -> float:
+        """Rows that arrived in so long a time before the newest point, as far back as it knows."""
+        if not self.times:
+            return 0.0
+        since = self.times[-1] - seconds
+        index = len(self.times) - 1
+        while index > 0 and self.times[index - 1] >= since:
+            index -= 1
+        rows = self.rows[index]
+        if index > 0:
+            span = self.times[index] - self.times[index - 1]
+            part = (self.times[index] - since) / span
+            rows -= part * (rows - self.rows[index - 1])
+        return self.rows[-1] - rows
+
+    def unread_seconds(self, admitted_rows: float, now: float) -> float | None:
+        """Seconds since the oldest row beyond the admitted ones was first seen.
+
+        It is older than that by less than the time between two looks. 0 where nothing is left,
+        None where nobody ever looked.
+        """
+        if not self.times:
+            return None
+        admitted_rows += HALF_A_ROW
+        if admitted_rows >= self.rows[-1]:
+            return 0.0
+        index = len(self.rows) - 1
+        while index > 0 and self.rows[index - 1] > admitted_rows:
+            index -= 1
+        return max(0.0, now - self.times[index])
+
+    def age_seconds(self, admitted_rows: float, now: float) -> float | None:
         """Seconds since the last admitted row arrived, 0 where nothing is left.
 
-        Before the first point the arrival rate (rows per second) extends the table; without one
-        the answer is None: unknown.
+        Interpolated between two looks, so at most as exact as arrivals are even. None before the
+        first point: unknown.
         """
         if not self.times or admitted_rows >= self.rows[-1]:
             return 0.0 if self.times else None
         if admitted_rows < self.rows[0]:
-            if rate is None or rate <= 0.0:
-                return None
-            return max(0.0, now - self.times[0] + (self.rows[0] - admitted_rows) / rate)
+            return None
         # The last moment at which no more than the admitted rows had arrived.
         index = len(self.rows) - 1
         while self.rows[index] > admitted_rows:

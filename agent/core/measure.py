@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
 from agent.core.capacity import fixed_phase_seconds
 from agent.core.query import Operator, Query
 from agent.core.state_store import figures
@@ -64,6 +66,7 @@ def flow(query: Query, batch: Progress, limits: list[SourceLimit], policy: Polic
         fresh += source.read(part, said.get(index), batch.time) or 0.0
         limited = limited or source.limited
     query.batch_limited = limited
+    query.batch_held_back = any(source.held_back for source in sources)
     query.arrived_rows += fresh
     backlog = query.backlog_rows()
     if backlog is not None:
@@ -74,7 +77,7 @@ def flow(query: Query, batch: Progress, limits: list[SourceLimit], policy: Polic
     occupancy = query.occupancy
     occupancy.spend(batch.time, "idle")
     end = batch.time + seconds
-    spent: Spent = "backpressured" if limited else "busy"
+    spent: Spent = "backpressured" if query.batch_held_back else "busy"
     occupancy.spend(end, spent)
     # Heartbeats come every few seconds, short batches more often: where one batch follows the
     # other, the next is taken to run although nobody has said so yet.
@@ -94,11 +97,7 @@ def observe(query: Query, index: int, backlog: int, time: float) -> None:
     """Takes in the backlog of a source as it was at ``time``, between batches."""
     if index >= len(query.sources):
         return
-    query.arrived_rows += query.sources[index].observe(backlog, time) or 0.0
-    waiting = query.backlog_rows()
-    if waiting is not None:
-        query.arrived_rows = max(query.arrived_rows, waiting)
-        query.lag.add(time, query.arrived_rows)
+    _arrive(query, query.sources[index].observe(backlog, time) or 0.0)
 
 
 def count(query: Query, batch: Progress) -> bool:
@@ -145,16 +144,42 @@ def learn(query: Query, batch: Progress, target_seconds: float, *, replayed: boo
 
 
 def hear_limits(
-    query: Query, limits: list[SourceLimit], planned_time: float | None, policy: Policy
+    query: Query,
+    limits: list[SourceLimit],
+    planned_time: float | None,
+    policy: Policy,
+    *,
+    of_next_batch: bool = False,
 ) -> None:
-    """Takes in limits and backlogs; ``planned_time`` None where they come with a heartbeat."""
+    """Takes in limits and backlogs; ``planned_time`` None where they come with a heartbeat.
+
+    ``of_next_batch``: the batch in a heartbeat's hands is the one after the newest that ended.
+    """
     if not limits:
         return
     query.grow_sources(1 + max([item.source for item in limits]), policy)
     query.recognise(limits)
-    for item in limits:
-        if item.source < len(query.sources):
-            query.sources[item.source].hear(item, planned_time)
+    for told in limits:
+        if told.source >= len(query.sources):
+            continue
+        item = told
+        if planned_time is None and told.admitted is not None and not of_next_batch:
+            item = msgspec.structs.replace(told, admitted=None, backlog=None, observed_time=None)
+        source = query.sources[item.source]
+        before = source.arrived, source.arrived_time
+        source.hear(item, planned_time)
+        if before[1] is not None and source.arrived_time != before[1]:
+            _arrive(query, (source.arrived - before[0]) * (source.ratio or 0.0))
+
+
+def _arrive(query: Query, rows: float) -> None:
+    """Rows newly known to have arrived, as of the newest look at a source."""
+    query.arrived_rows += max(0.0, rows)
+    waiting = query.backlog_rows()
+    seen = [source.backlog_time for source in query.sources if source.backlog_time is not None]
+    if waiting is not None and seen:
+        query.arrived_rows = max(query.arrived_rows, waiting)
+        query.lag.add(max(seen), query.arrived_rows)
 
 
 def _operators(query: Query, batch: Progress, policy: Policy) -> None:

@@ -2,7 +2,8 @@
 
 Flink's idle / busy / backPressured ms per second, for a query that works in batches: *idle* waits
 for data or its trigger, *busy* runs a batch, *backpressured* runs one while a limit holds back a
-backlog.
+backlog: more than another batch of that size would take. What the next batch takes whole waits for
+its turn, and for no limit.
 """
 
 from __future__ import annotations

@@ -96,12 +96,15 @@ class Watched(msgspec.Struct):
         held: Mapping[tuple[str, str], Held],
         retention_seconds: Mapping[str, float],
         now: float,
+        *,
+        planned: Offsets | None = None,
     ) -> list[PartitionView]:
         """What is held now, against what the query has read up to.
 
         ``position``: the next offset to read, by (topic, partition). A partition that only the
-        broker knows is new, and nothing of it was read. ``retention_seconds`` by topic, absent
-        where rows are not deleted by their age.
+        broker knows is new, and nothing of it was read. What ``planned`` reaches beyond it is in
+        the hands of the batch that runs: no backlog, but it may not be read yet.
+        ``retention_seconds`` by topic, absent where rows are not deleted by their age.
         """
         for gone in self.partitions.keys() - held.keys():
             del self.partitions[gone]
@@ -113,6 +116,8 @@ class Watched(msgspec.Struct):
             watched.ends.add(now, float(there.latest))
             lost = max(0, there.earliest - next_row)
             unread = max(0, there.latest - max(next_row, there.earliest))
+            taken = next_row if planned is None else max(next_row, planned.get(place, next_row))
+            backlog = max(0, there.latest - max(taken, there.earliest))
             loss: float | None = None
             if lost:
                 loss = 0.0
@@ -120,7 +125,7 @@ class Watched(msgspec.Struct):
                 watched.rows.add(now, float(next_row - there.earliest))
                 loss = _rows_gone(watched.rows)
                 keep = retention_seconds.get(topic)
-                age = watched.ends.age_seconds(float(next_row), now, None)
+                age = watched.ends.age_seconds(float(next_row), now)
                 if age is None:
                     age = now - watched.ends.times[0]  # older than the watch itself: at least that
                 if keep is not None:
@@ -128,7 +133,7 @@ class Watched(msgspec.Struct):
                     loss = _sooner(loss, watched.seconds.gone_in_seconds())
             else:
                 watched.rows, watched.seconds = Margin(), Margin()
-            views.append(PartitionView(source, topic, name, unread, lost, loss))
+            views.append(PartitionView(source, topic, name, backlog, lost, loss))
         return views
 
 

@@ -65,6 +65,7 @@ class Query(msgspec.Struct):
     conf: dict[str, str] = {}  # of the last start, keys that the listener allows only
 
     terminated: bool = False
+    stopped: bool = False  # by whoever owns it, or done: neither by an exception nor for its age
     gone_since_time: float | None = None  # of the agent's clock
     heard_time: float = 0.0  # of the agent's clock
     clock_skew_seconds: float = 0.0  # agent's clock minus the driver's
@@ -80,6 +81,7 @@ class Query(msgspec.Struct):
     batch_seconds: float | None = None
     batch_rows: int | None = None
     batch_limited: bool = False
+    batch_held_back: bool = False
     batch_end_time: float | None = None
     batches_of_run: int = 0
     phases: dict[str, float] = {}
@@ -136,7 +138,7 @@ class Query(msgspec.Struct):
         if self.run_id:
             self.past_runs = [*self.past_runs[-(MOST_PAST_RUNS - 1) :], self.run_id]
         self.query_id, self.run_id = query_id, run_id
-        self.terminated, self.gone_since_time = False, None
+        self.terminated, self.stopped, self.gone_since_time = False, False, None
         self.batches_of_run = 0
         self.nothing_runs()
         self.batch_end_time, self.between = None, "idle"
@@ -176,6 +178,11 @@ class Query(msgspec.Struct):
         known = [rows for s in self.sources if (rows := s.backlog_rows) is not None]
         return sum(known) if known else None
 
+    def left_rows(self) -> float | None:
+        """What the last batch left behind at all sources that tell; None where none does."""
+        known = [rows for s in self.sources if (rows := s.left_rows) is not None]
+        return sum(known) if known else None
+
     def arrival_rows(self) -> float | None:
         """Rows that arrive per second at all sources that tell; None where none does."""
         if len(self.sources) == 1:
@@ -194,8 +201,8 @@ class Query(msgspec.Struct):
         )
 
     def holds_back(self) -> bool:
-        """Whether a limit holds back a backlog while a batch runs, as far as is known now."""
-        return any(s.limit is not None and (s.backlog or 0) > 0 for s in self.sources)
+        """Whether a limit holds back more than the next batch takes, as far as is known now."""
+        return any(s.limit is not None and (s.backlog or 0) > s.limit for s in self.sources)
 
     def member(self, policy: Policy, busy_share: float) -> Member:
         """As another query of its application sees it: what it uses, or would with its backlog."""

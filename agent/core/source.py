@@ -31,13 +31,18 @@ class Source(msgspec.Struct):
     backlog: int | None = None
     backlog_bound: str = "exact"
     backlog_time: float | None = None
+    left: int | None = None  # by the planning of the last batch that ended
     rows: int | None = None
     admitted: int | None = None
     rows_per_unit: float | None = None
     limited: bool = False
+    held_back: bool = False  # limited, with more left than another batch of that limit takes
     arrived: float = 0.0
     arrived_time: float | None = None
     admitted_total: float = 0.0
+    in_hand: int = 0  # taken into the batch that runs, which no progress has told of yet
+    asked: float | None = None  # admitted_total and what was left, as brokers told it since
+    asked_time: float | None = None  # when brokers last told of it in this run
     arrival: SteppingRate = msgspec.field(default_factory=SteppingRate)
     #: The rate at which no row is deleted unread, as brokers said last, and until when that holds.
     pressing_rows_per_second: float | None = None
@@ -72,13 +77,20 @@ class Source(msgspec.Struct):
     @property
     def backlog_rows(self) -> float | None:
         """The backlog in rows; None where it or the rows of a unit are unknown."""
-        backlog = self.backlog
-        if backlog is None:
+        return self._rows(self.backlog)
+
+    @property
+    def left_rows(self) -> float | None:
+        """What the last batch left behind, in rows; None where it or the ratio is unknown."""
+        return self._rows(self.left)
+
+    def _rows(self, units: int | None) -> float | None:
+        if units is None:
             return None
-        if backlog == 0:
+        if units == 0:
             return 0.0
         ratio = self.ratio
-        return None if ratio is None else backlog * ratio
+        return None if ratio is None else units * ratio
 
     @property
     def ratio(self) -> float | None:
@@ -98,7 +110,8 @@ class Source(msgspec.Struct):
         """Takes in what is said of limit and backlog.
 
         Beside a progress an undated backlog is of the batch's planning; in a heartbeat
-        (``planned_time`` None) it is of no known moment, and left out.
+        (``planned_time`` None) it is of no known moment, and left out. What a heartbeat says to be
+        admitted is in the hands of the batch that runs.
         """
         if self.unit is not None and said.unit != self.unit:
             self._reset_unit()
@@ -120,12 +133,18 @@ class Source(msgspec.Struct):
             self.backlog = None  # looked, and could not tell
         if said.arrived is not None:
             self._arrive(float(said.arrived), seen)
+        if planned_time is None and said.admitted is not None:
+            self.in_hand = said.admitted
+            if said.backlog is not None:
+                self._arrive(self.admitted_total + said.admitted + said.backlog, seen)
+            self._as_asked()
 
     def read(
         self, progress: SourceProgress | None, said: SourceLimit | None, planned_time: float
     ) -> float | None:
         """Takes in a batch planned at a time; returns the rows newly known to have arrived."""
         before = self.arrived
+        self.in_hand = 0
         if progress is not None:
             self.description = progress.description or self.description
             self.rows = progress.rows
@@ -154,8 +173,22 @@ class Source(msgspec.Struct):
             self.admitted_total += self.admitted
         if said is None or said.arrived is None:
             self._count_arrivals(said, planned_time)
+        self.left = self.backlog
+        self._as_asked()
         ratio = self.ratio
         return None if ratio is None else max(0.0, self.arrived - before) * ratio
+
+    def _as_asked(self) -> None:
+        """What brokers told after the batch was planned still stands, less what it takes."""
+        if self.asked is None or self.asked_time is None:
+            return
+        if self.backlog_time is None or self.backlog_time >= self.asked_time:
+            self.asked = None
+            return
+        left = int(self.asked - self.admitted_total - self.in_hand)
+        if self.backlog is None or left > self.backlog:
+            self.backlog, self.backlog_bound = max(0, left), "exact"
+        self.backlog_time = self.asked_time
 
     def _judge_limited(self, said: SourceLimit | None) -> None:
         """Limited: backlog was left after the batch was planned (design: not "rows = limit")."""
@@ -170,6 +203,10 @@ class Source(msgspec.Struct):
             self.limited = full and self.backlog > 0
         else:
             self.limited = self.backlog > 0
+        most = limit if limit is not None else self.admitted
+        self.held_back = self.limited and (
+            self.backlog is None or most is None or self.backlog > most
+        )
 
     def _learn_ratio(self) -> None:
         if not self.admitted or self.rows is None:
@@ -207,11 +244,12 @@ class Source(msgspec.Struct):
     def observe(self, backlog: int, time: float) -> float | None:
         """Takes in a backlog that was asked for between batches; rows newly known to have arrived.
 
-        It counts from what the last batch left off at, so what it admitted is not in it.
+        It counts from what was planned last, so what the batch in hand admitted is not in it.
         """
         before = self.arrived
         self.backlog, self.backlog_bound, self.backlog_time = backlog, "exact", time
-        self._arrive(self.admitted_total + backlog, time)
+        self.asked, self.asked_time = self.admitted_total + self.in_hand + backlog, time
+        self._arrive(self.asked, time)
         ratio = self.ratio
         return None if ratio is None else max(0.0, self.arrived - before) * ratio
 
@@ -226,19 +264,23 @@ class Source(msgspec.Struct):
 
     def begin_run(self) -> None:
         """A new run counts its arrivals anew; rates and ratios learned stay."""
-        self.arrived, self.arrived_time, self.admitted_total = 0.0, None, 0.0
-        self.backlog, self.backlog_time = None, None
+        self._count_anew()
+        self.backlog = self.backlog_time = self.left = None
         self.limit_known, self.limit, self.batch_limit = False, None, None
         self.pressing_rows_per_second = None
-        self.limited = False
+        self.limited = self.held_back = False
         if self.would_be:
             self.withdraw()
 
     def _reset_unit(self) -> None:
         self.rows_per_unit = None
         self.arrival = SteppingRate()
-        self.arrived, self.arrived_time, self.admitted_total = 0.0, None, 0.0
+        self._count_anew()
         self.withdraw()
+
+    def _count_anew(self) -> None:
+        self.arrived, self.arrived_time, self.admitted_total = 0.0, None, 0.0
+        self.in_hand, self.asked, self.asked_time = 0, None, None
 
     def decide(
         self, limit: int | None, reason: str, time: float, *, would_be: bool = False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Final
 
 from agent.core import decide, lateness, watch
@@ -34,17 +35,22 @@ HUNG_SECONDS: Final = 30.0
 def _backlog_at(query: Query, time: float) -> float | None:
     """The backlog between events: what arrives while a batch runs adds to it unseen.
 
-    Counted from the start of the running batch, or from when the source was looked at since.
+    Counted from the start of the running batch, or from when the source was looked at since; at
+    most what is known to have come in so long a time before, since a burst that is over does not
+    go on. What brokers were asked for stands as they told it.
     """
     backlog = query.backlog_rows()
     if backlog is None or query.running_seconds is None or query.running_heard_time is None:
         return backlog
     began = query.running_heard_time - query.running_seconds
-    unseen = 0.0
+    unseen = longest = 0.0
     for source in query.sources:
-        since = max(began, source.backlog_time or began)
-        unseen += (source.arrival_rows or 0.0) * max(0.0, time - since)
-    return backlog + unseen
+        if source.asked_time is not None:
+            continue
+        age = max(0.0, time - max(began, source.backlog_time or began))
+        unseen += (source.arrival_rows or 0.0) * age
+        longest = max(longest, age)
+    return backlog + min(unseen, query.lag.lately_rows(longest))
 
 
 def _backlog_seconds(query: Query, time: float) -> float | None:
@@ -52,7 +58,7 @@ def _backlog_seconds(query: Query, time: float) -> float | None:
     if backlog is None:
         return None
     admitted = max(query.arrived_rows, backlog) - backlog
-    return query.lag.age_seconds(admitted, time, query.arrival_rows()) if backlog else 0.0
+    return query.lag.unread_seconds(admitted, time) if backlog else 0.0
 
 
 def _state(query: Query, running_seconds: float | None, policy: Policy) -> QueryStateName:
@@ -154,7 +160,7 @@ def point(query: Query, policy: Policy) -> Point:
         time=query.last_progress_time or 0.0,
         batch_seconds=query.batch_seconds,
         rows=query.batch_rows or 0,
-        backlog_rows=query.backlog_rows(),
+        backlog_rows=query.left_rows(),
         limit=None if main is None else main.limit,
         credit_rows=sum(credits_rows) if credits_rows else None,
         limited=query.batch_limited,
@@ -246,7 +252,7 @@ def view(
         processed_rows_per_second=query.processed.value,
         backlog_rows=backlog,
         backlog_seconds=backlog_seconds,
-        estimated_time_to_consume_seconds=_time_to_consume(query, backlog, arrival),
+        estimated_time_to_consume_seconds=time_to_consume(query, backlog),
         watermark_lag_seconds=(
             None
             if query.watermark_time is None or query.last_progress_time is None
@@ -286,6 +292,7 @@ def view(
         watermark_delay_seconds=query.lateness.delay_seconds,
         held_by=query.held_by,
         mode_by=query.mode_by,
+        stopped=query.terminated and query.stopped,
     )
 
 
@@ -360,19 +367,44 @@ def _source_views(query: Query, policy: Policy) -> list[SourceView]:
     ]
 
 
-def _time_to_consume(query: Query, backlog: float | None, arrival: float | None) -> float | None:
-    """Seconds until the backlog is gone at the present rates; None: unknown or never."""
+def time_to_consume(query: Query, backlog: float | None) -> float | None:
+    """Seconds until what waits is committed, from the start of the next batch on.
+
+    In whole batches at the limits in force, each with its fixed cost, while more arrives as it does
+    now. None: unknown, or never.
+    """
     if backlog is None:
         return None
     if backlog == 0.0:
         return 0.0
-    main = query.main_source()
-    rows = None if main is None or main.current is None else main.current * (main.ratio or 1.0)
-    seconds = None if rows is None else query.capacity.seconds(rows)
-    if rows is None or not seconds:
+    parts: list[tuple[float, float, float]] = []  # rows that wait, at most a batch, arrivals
+    for source in query.sources:
+        rows = backlog if len(query.sources) == 1 else source.backlog_rows
+        if not rows:
+            continue
+        ratio = source.ratio
+        if source.limit is not None and ratio is None:
+            return None
+        most = math.inf if source.limit is None else source.limit * (ratio or 1.0)
+        parts.append((rows, most, source.arrival_rows or 0.0))
+    seconds = query.capacity.seconds(sum(min(rows, most) for rows, most, _ in parts))
+    if seconds is None:
         return None
-    surplus = rows / max(seconds, query.trigger_seconds) - (arrival or 0.0)
-    return backlog / surplus if surplus > 0.0 else None
+    cycle = max(seconds, query.trigger_seconds)
+    before = 0  # batches until only one is left to do
+    for rows, most, arrival in parts:
+        if rows <= most:
+            continue
+        surplus = most - arrival * cycle
+        if surplus <= 0.0:
+            return None
+        before = max(before, math.ceil((rows - most) / surplus))
+    last = sum(
+        min(most, max(0.0, rows - before * (most - arrival * cycle))) if before else rows
+        for rows, most, arrival in parts
+    )
+    rest = query.capacity.seconds(last)
+    return None if rest is None else before * cycle + rest
 
 
 def _control(query: Query) -> str:

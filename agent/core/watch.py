@@ -80,7 +80,7 @@ def commits(query: Query, batch: Progress, policy: Policy) -> None:
     query.free_time = end
     told = [amount for operator in batch.operators if (amount := operator.copied_bytes) is not None]
     query.monitor.complete(batch.time, batch.seconds, batch.phases, sum(told) if told else None)
-    backlog = query.backlog_rows()
+    backlog = query.left_rows()  # batch by batch: not what came since
     query.lag_window.add(LagPoint(batch.time, batch.rows, backlog))
     main = query.main_source()
     limit = None if main is None or main.batch_limit is None else main.batch_limit
@@ -161,6 +161,7 @@ def ends(query: Query, event: TerminatedEvent, time: float, policy: Policy) -> N
         query.failure = view
         query.monitor.fail(view.cause, began=began)
         _count(query, view.cause)
+    query.stopped = not failed and not late and not event.driver_ended
     if began or failed or late:
         _attempt_ended(query, batch_id, age, policy, told=failed)
 

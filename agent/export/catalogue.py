@@ -116,6 +116,7 @@ class Metric(msgspec.Struct, frozen=True, kw_only=True):
     note: str = ""
     since: str = "0.1.0"
     buckets: tuple[float, ...] = ()
+    running: bool = False  # tells of a query that runs: it has no series once that does not
 
     @property
     def family(self) -> str:
@@ -235,9 +236,19 @@ METRICS: Final[tuple[Metric, ...]] = (
         group="query",
         help="What the query does now.",
         labels=(*BY_QUERY, Label("state", QUERY_STATES)),
-        note="Exactly one is 1. `backpressured`: a batch runs while the limit holds back a "
-        "backlog. `stalled`: a batch has run past the deadline or, without one, far longer than "
-        "batches do.",
+        note="Exactly one is 1. `backpressured`: a batch runs while the limit holds back more than "
+        "the next batch takes. `stalled`: a batch has run past the deadline or, without one, far "
+        "longer than batches do.",
+    ),
+    Metric(
+        name="weir_query_stopped",
+        kind="gauge",
+        group="query",
+        help="1 once the query has ended without an exception, else 0.",
+        labels=BY_QUERY,
+        note="Its owner stopped it, or it had read what there was (`AvailableNow`, `Once`). One "
+        "that was ended for its batch's age, as by a supervisor, counts as failed. A driver that "
+        "falls silent, or ends while the query runs, has stopped nothing.",
     ),
     Metric(
         name="weir_query_mode",
@@ -253,6 +264,7 @@ METRICS: Final[tuple[Metric, ...]] = (
         group="query",
         help="1 while an operator holds the query's limit where it is or has set it by hand.",
         labels=BY_QUERY,
+        running=True,
     ),
     Metric(
         name="weir_last_progress_timestamp_seconds",
@@ -309,6 +321,7 @@ METRICS: Final[tuple[Metric, ...]] = (
         labels=BY_QUERY,
         note="Absent while no batch runs. It grows with every heartbeat, so a hung batch shows "
         "here before it shows anywhere else.",
+        running=True,
     ),
     Metric(
         name="weir_batch_phase_seconds_total",
@@ -337,7 +350,9 @@ METRICS: Final[tuple[Metric, ...]] = (
         unit="rows",
         help="Rows at the source that no batch has admitted yet.",
         labels=BY_SOURCE,
-        note="As the source tells; absent where it does not. As of the planning of the last batch.",
+        note="As the source tells; absent where it does not. As of the planning of the last batch, "
+        "or, where Kafka's brokers are asked, as of then: their end offsets less what was planned.",
+        running=True,
     ),
     Metric(
         name="weir_backlog_files",
@@ -347,6 +362,7 @@ METRICS: Final[tuple[Metric, ...]] = (
         help="Files at the source that no batch has admitted yet.",
         labels=BY_SOURCE,
         note="From a listing at a bounded rate; a lower bound where the listing is cut short.",
+        running=True,
     ),
     Metric(
         name="weir_backlog_bytes",
@@ -356,6 +372,7 @@ METRICS: Final[tuple[Metric, ...]] = (
         help="Bytes at the source that no batch has admitted yet.",
         labels=BY_SOURCE,
         note="As the source tells; absent where it does not.",
+        running=True,
     ),
     Metric(
         name="weir_backlog_estimated_rows",
@@ -364,17 +381,22 @@ METRICS: Final[tuple[Metric, ...]] = (
         unit="rows",
         help="Backlog of all sources together in rows, as of now.",
         labels=BY_QUERY,
-        note="Files and bytes turned into rows by what late batches held. A source that tells "
-        "nothing is left out; absent where none tells.",
+        note="Files and bytes turned into rows by what late batches held. While a batch runs, what "
+        "arrives meanwhile is estimated, at most as much as came in so long a time before; nothing "
+        "is added where brokers are asked. A source that tells nothing is left out; absent where "
+        "none tells.",
+        running=True,
     ),
     Metric(
         name="weir_backlog_seconds",
         kind="gauge",
         group="backlog and flow",
         unit="seconds",
-        help="How far behind the query is, in time.",
+        help="How far behind the query is: how long its oldest unread row has been seen to wait.",
         labels=BY_QUERY,
-        note="Absent while it cannot be told.",
+        note="The row is at least so old, and older by less than the time between two looks at the "
+        "source; what a start finds there counts from the start. Absent while it cannot be told.",
+        running=True,
     ),
     Metric(
         name="weir_retention_loss_seconds",
@@ -407,6 +429,7 @@ METRICS: Final[tuple[Metric, ...]] = (
             Label("partition", bound="partitions of the topic; at most `max_partitions` a query"),
         ),
         note="Only with `kafka_partition_series`.",
+        running=True,
     ),
     Metric(
         name="weir_lag_state",
@@ -418,16 +441,19 @@ METRICS: Final[tuple[Metric, ...]] = (
         "at, `STOP` nothing is committed any more, `STALL` batches are committed and take nothing, "
         "`REWIND` the query reads again what it had committed. Below ten seconds, or two targets, "
         "it is always `OK`.",
+        running=True,
     ),
     Metric(
         name="weir_estimated_time_to_consume_seconds",
         kind="gauge",
         group="backlog and flow",
         unit="seconds",
-        help="Seconds until the backlog is gone at the present rates.",
+        help="Seconds until what waits is committed, in whole batches at the limits in force.",
         labels=BY_QUERY,
-        note="Absent while unknown, and where the backlog does not shrink: see "
-        "`weir_required_capacity_ratio`.",
+        note="Each batch with its fixed cost and its trigger, while more arrives as it does now, "
+        "from the start of the next one. Absent while unknown, and where the backlog does not "
+        "shrink: see `weir_required_capacity_ratio`.",
+        running=True,
     ),
     Metric(
         name="weir_arrival_rows_per_second",
@@ -436,6 +462,7 @@ METRICS: Final[tuple[Metric, ...]] = (
         unit="rows_per_second",
         help="Rows that arrive at the sources, per second (smoothed).",
         labels=BY_QUERY,
+        running=True,
     ),
     Metric(
         name="weir_throughput_rows_per_second",
@@ -445,6 +472,7 @@ METRICS: Final[tuple[Metric, ...]] = (
         help="Rows per second of batch time that the query can digest beyond its fixed cost.",
         labels=BY_QUERY,
         note="Learned from batches: the slope of the capacity model. Absent while learning.",
+        running=True,
     ),
     Metric(
         name="weir_fixed_cost_seconds",
@@ -454,6 +482,7 @@ METRICS: Final[tuple[Metric, ...]] = (
         help="Seconds a batch takes however few rows it holds.",
         labels=BY_QUERY,
         note="Learned from batches: the intercept of the capacity model. Absent while learning.",
+        running=True,
     ),
     Metric(
         name="weir_required_capacity_ratio",
@@ -463,6 +492,7 @@ METRICS: Final[tuple[Metric, ...]] = (
         help="Capacity that the arrivals need, over the capacity there is.",
         labels=BY_QUERY,
         note="Above 1 no limit helps: the signal to scale out.",
+        running=True,
     ),
     Metric(
         name="weir_capacity_short_since_timestamp_seconds",
@@ -473,6 +503,7 @@ METRICS: Final[tuple[Metric, ...]] = (
         labels=BY_QUERY,
         note="By the driver's clock. Absent while `weir_required_capacity_ratio` is at most 1 or "
         "unknown.",
+        running=True,
     ),
     Metric(
         name="weir_pressure_ratio",
@@ -481,6 +512,8 @@ METRICS: Final[tuple[Metric, ...]] = (
         unit="ratio",
         help="Share of the last minute in which the limit held back a backlog.",
         labels=BY_QUERY,
+        note="That is more than the next batch takes; what it takes whole waits for no limit.",
+        running=True,
     ),
     # -- limit and credit -------------------------------------------------------------------
     *(
@@ -492,6 +525,7 @@ METRICS: Final[tuple[Metric, ...]] = (
             help=f"{unit.capitalize()} that the source may admit to the next batch.",
             labels=BY_SOURCE,
             note="Absent while the source is unlimited or its limit is not known.",
+            running=True,
         )
         for unit in ("rows", "files", "bytes")
     ),
@@ -504,6 +538,7 @@ METRICS: Final[tuple[Metric, ...]] = (
             help=f"The limit in {unit} that the job itself configured for the source.",
             labels=BY_SOURCE,
             note="Absent where the job set none.",
+            running=True,
         )
         for unit in ("rows", "files", "bytes")
     ),
@@ -515,6 +550,7 @@ METRICS: Final[tuple[Metric, ...]] = (
         help="Rows that the source may admit, by where the credit comes from.",
         labels=(*BY_SOURCE, Label("kind", CREDIT_KINDS)),
         note="`exclusive` is the source's own minimum, `floating` its part of the shared pool.",
+        running=True,
     ),
     Metric(
         name="weir_target_batch_seconds",
@@ -532,6 +568,7 @@ METRICS: Final[tuple[Metric, ...]] = (
         labels=BY_QUERY,
         note="Absent while learning. At 0 with `weir_required_capacity_ratio` below 1 a longer "
         "target would do.",
+        running=True,
     ),
     Metric(
         name="weir_grants_total",
@@ -551,6 +588,7 @@ METRICS: Final[tuple[Metric, ...]] = (
         unit="seconds",
         help="Seconds from the offset log to the commit log in the last batch.",
         labels=BY_QUERY,
+        running=True,
     ),
     Metric(
         name="weir_checkpoint_phase_seconds",
@@ -560,6 +598,7 @@ METRICS: Final[tuple[Metric, ...]] = (
         help="Seconds of each phase in the last batch.",
         labels=(*BY_QUERY, Label("phase", PHASES)),
         note="Phases as Spark reports them in `durationMs`; a phase unknown here is under `other`.",
+        running=True,
     ),
     Metric(
         name="weir_checkpoint_interval_seconds",
@@ -568,6 +607,7 @@ METRICS: Final[tuple[Metric, ...]] = (
         unit="seconds",
         help="Seconds between the last two commits.",
         labels=BY_QUERY,
+        running=True,
     ),
     Metric(
         name="weir_checkpoint_deadline_seconds",
@@ -594,6 +634,7 @@ METRICS: Final[tuple[Metric, ...]] = (
         help="Estimated seconds until a batch passes the deadline.",
         labels=BY_QUERY,
         note="Absent while none is on its way there.",
+        running=True,
     ),
     Metric(
         name="weir_checkpoint_bytes",
@@ -603,6 +644,7 @@ METRICS: Final[tuple[Metric, ...]] = (
         help="Bytes that the state stores wrote to the checkpoint in the last batch.",
         labels=BY_QUERY,
         note="Absent where the state store does not tell.",
+        running=True,
     ),
     Metric(
         name="weir_checkpoints_total",
@@ -630,6 +672,7 @@ METRICS: Final[tuple[Metric, ...]] = (
         labels=BY_QUERY,
         note="Below 1 it settles, from 1 on it runs away unless a limit binds. Absent while "
         "arrivals or costs are unknown.",
+        running=True,
     ),
     Metric(
         name="weir_alignment_seconds",
@@ -640,6 +683,7 @@ METRICS: Final[tuple[Metric, ...]] = (
         labels=BY_QUERY,
         note="Slowest task less the median one, over the batch's stages. Looked at now and then, "
         "where the driver's REST API may be asked (`spark_ui_hosts`); else absent.",
+        running=True,
     ),
     Metric(
         name="weir_task_skew_ratio",
@@ -649,6 +693,7 @@ METRICS: Final[tuple[Metric, ...]] = (
         help="Slowest task over the median one, of the stage that waited longest.",
         labels=BY_QUERY,
         note="Absent where `weir_alignment_seconds` is.",
+        running=True,
     ),
     Metric(
         name="weir_replay_amplification_ratio",
@@ -691,6 +736,7 @@ METRICS: Final[tuple[Metric, ...]] = (
         labels=BY_QUERY,
         note="Absent without a watermark. An idle query's watermark stands still: join it with "
         "`weir_query_state`.",
+        running=True,
     ),
     Metric(
         name="weir_watermark_dropped_rows_total",
@@ -737,6 +783,7 @@ METRICS: Final[tuple[Metric, ...]] = (
         unit="rows",
         help="Rows in the operator's state.",
         labels=BY_OPERATOR,
+        running=True,
     ),
     Metric(
         name="weir_state_bytes",
@@ -746,6 +793,7 @@ METRICS: Final[tuple[Metric, ...]] = (
         help="Memory that the operator's state uses.",
         labels=BY_OPERATOR,
         note="As Spark reports it in `memoryUsedBytes`.",
+        running=True,
     ),
     Metric(
         name="weir_state_commit_seconds",
@@ -755,6 +803,7 @@ METRICS: Final[tuple[Metric, ...]] = (
         help="Seconds that committing the operator's state took in the last batch.",
         labels=BY_OPERATOR,
         note="Summed over tasks, as Spark reports it.",
+        running=True,
     ),
     Metric(
         name="weir_state_snapshot_lag_versions",
@@ -764,6 +813,7 @@ METRICS: Final[tuple[Metric, ...]] = (
         labels=BY_OPERATOR,
         note="Of the partition furthest behind: what a restart must replay. Absent where the state "
         "store does not tell.",
+        running=True,
     ),
     Metric(
         name="weir_failures_total",
@@ -916,6 +966,14 @@ METRICS: Final[tuple[Metric, ...]] = (
         note="Since the agent started.",
     ),
     Metric(
+        name="weir_kafka_up",
+        kind="gauge",
+        group="agent",
+        help="1 where Kafka's brokers answered when they were last asked, else 0.",
+        note="Absent where none is asked (`kafka_bootstrap_servers`), and before the first answer. "
+        "At 0 a backlog is what the query's own progress says.",
+    ),
+    Metric(
         name="weir_agent_scrape_errors_total",
         kind="counter",
         group="agent",
@@ -1007,6 +1065,8 @@ def _describe(one: Metric) -> list[str]:
     lines = [f"### `{one.name}`", "", f"{', '.join(facts)}. {one.help}", ""]
     if one.note:
         lines += [one.note, ""]
+    if one.running:
+        lines += ["Its series end when the query does, or falls silent.", ""]
     if one.labels:
         lines += ["Labels: " + "; ".join(_describe_label(label) for label in one.labels) + ".", ""]
     if one.buckets:

@@ -156,6 +156,7 @@ class Exporter:
             ("weir_agent_state_bytes", extras.state_bytes),
             ("weir_agent_recorded_events_total", extras.recorded_events_total),
             ("weir_agent_record_failures_total", extras.record_failures_total),
+            ("weir_kafka_up", extras.kafka_up),
         )
         for name, number in numbers:
             yield name, _line(name, fixed, number)
@@ -229,6 +230,7 @@ def _process_lines(prefix: str, labels: str, sample: ProcessSample) -> Iterator[
 
 def _query_lines(fixed: str, view: QueryView) -> list[tuple[int, bytes]]:
     """Every series of one query, by the place of its family. Raises on a view that is wrong."""
+    passing = _OF_RUNNING if not view.up else frozenset()
     name_of_query = f"{_pair('application', view.application)},{_pair('query', view.query)}"
     labels = fixed + name_of_query
     lines: list[tuple[int, str]] = []
@@ -287,7 +289,8 @@ def _query_lines(fixed: str, view: QueryView) -> list[tuple[int, bytes]]:
             value = _number(read_operator(operator))
             if value is not None:
                 lines.append((place, f"{name}{{{of_operator}}} {value}\n"))
-    return [(place, text.encode()) for place, text in lines]
+    # What a query did last says nothing of one that has ended.
+    return [(place, text.encode()) for place, text in lines if place not in passing]
 
 
 def _partition_lines(partitions: list[PartitionView]) -> Iterator[tuple[str, str, str]]:
@@ -311,8 +314,11 @@ def _partition_lines(partitions: list[PartitionView]) -> Iterator[tuple[str, str
 
 _PLACE: Final[dict[str, int]] = {one.name: place for place, one in enumerate(METRICS)}
 
+_OF_RUNNING: Final = frozenset(place for place, one in enumerate(METRICS) if one.running)
+
 _VALUE_READERS: Final[dict[str, Callable[[QueryView], float | None]]] = {
     "weir_query_up": lambda view: view.up,
+    "weir_query_stopped": lambda view: view.stopped,
     "weir_query_held": lambda view: view.held or view.manual_limit is not None,
     "weir_last_progress_timestamp_seconds": lambda view: view.last_progress_time,
     "weir_rows_total": lambda view: view.totals.rows,

@@ -118,6 +118,7 @@ class Service:
         self.rarely = Rarely(60.0)
         self.agent_process: ProcessSample | None = None
         self.driver_processes: tuple[ProcessSample, ...] = ()
+        self.kafka_up: bool | None = None
         self.exporter = Exporter(timer=timer, on_error=self._view_failed)
         self._scrapes = _Scrapes(timer)
 
@@ -345,6 +346,7 @@ class Service:
             state_bytes=self.keeper.state_bytes(),
             recorded_events_total=0 if self.recorder is None else self.recorder.recorded_total,
             record_failures_total=self.record_failures_total,
+            kafka_up=self.kafka_up,
         )
 
     def _record(self, recorder: Recorder, body: bytes, refused: set[int]) -> None:

@@ -1,8 +1,8 @@
 """Kafka's brokers asked by the clock: backlog between batches, and how near retention is.
 
 One thread at a time asks, with a bounded time; what it learns is told to the fleet on the event
-loop. Brokers that do not answer are said once in a while, and the backlog is then again what
-progress says.
+loop. Brokers that do not answer are said once in a while and in a metric, and the backlog is then
+again what progress says.
 """
 
 from __future__ import annotations
@@ -56,6 +56,7 @@ class KafkaWatch:
         self._retention_time = 0.0
         self._due_time = 0.0
         self._failures = 0
+        self.up: bool | None = None  # whether brokers answered when last asked; None: not yet asked
         self._rarely = Rarely(300.0)
 
     async def look(self) -> None:
@@ -78,6 +79,7 @@ class KafkaWatch:
             held = await asyncio.to_thread(self._ask, topics, now)
         except KafkaUnavailable as error:
             self._failures = min(self._failures + 1, 16)
+            self.up = False
             pause = min(self._every * 2.0**self._failures, MOST_PAUSE_SECONDS)
             self._due_time = now + pause
             self._rarely.warn(
@@ -88,7 +90,8 @@ class KafkaWatch:
             )
             return
         self._failures = 0
-        self._tell(readings, held)
+        self.up = True
+        self._tell(readings, held, now)
 
     def _ask(self, topics: set[str], now: float) -> dict[Place, Held]:
         """In a thread."""
@@ -98,8 +101,10 @@ class KafkaWatch:
         places = self._brokers.partitions(topics)
         return self._brokers.held(places[:MOST_PARTITIONS])
 
-    def _tell(self, readings: Mapping[Key, Reading], held: Mapping[Place, Held]) -> None:
-        now = self._clock()
+    def _tell(
+        self, readings: Mapping[Key, Reading], held: Mapping[Place, Held], now: float
+    ) -> None:
+        """``now``: when they were asked, so that a batch planned meanwhile is the newer word."""
         fleet = self._fleet()
         # Meanwhile batches may have ended: what was read is taken as it is now.
         newer = fleet.readings()
@@ -116,7 +121,10 @@ class KafkaWatch:
                 place = (key, reading.run_id, source)
                 alive.add(place)
                 watched = self._watched.setdefault(place, Watched())
-                views = watched.observe(source, offsets, of_source, self._retention, now)
+                planned = reading.planned.get(source)
+                views = watched.observe(
+                    source, offsets, of_source, self._retention, now, planned=planned
+                )
                 fleet.hear_partitions(
                     key, reading.run_id, source, self._marked(views), now, valid_seconds=valid
                 )

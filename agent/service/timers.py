@@ -154,6 +154,7 @@ class Timers:
         assert self._kafka is not None
         try:
             await self._kafka.look()
+            self._service.kafka_up = self._kafka.up
         except Exception as error:  # noqa: BLE001 - the next look may be better
             self._rarely.warn(_log.error, "asking Kafka failed", self._clock(), exc_info=error)
 

@@ -72,6 +72,7 @@ class Extras(msgspec.Struct, frozen=True, kw_only=True):
     state_bytes: int | None  # on disk; None: kept in memory
     recorded_events_total: int
     record_failures_total: int
+    kafka_up: bool | None = None  # whether brokers answered; None: none was asked yet
 
 
 class DriverCandidate(msgspec.Struct, frozen=True):

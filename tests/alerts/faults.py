@@ -83,7 +83,8 @@ SENT: Final = (
     of_agent("failing", ("page", "WeirBatchesFailing"), also=("WeirQueryGone",)),
     # The batch was late before it was called hung: that was told to the day, not paged.
     of_agent("hung", ("day", "WeirDeadlineNear"), ("page", "WeirBatchHung"), also=()),
-    of_agent("stopped", ("page", "WeirQueryGone")),
+    of_agent("broken", ("page", "WeirQueryGone")),
+    of_agent("stopped"),
 )
 #: Another one is sent these two, and then nothing more.
 SILENT: Final = ("silent-a", "silent-b")
@@ -111,6 +112,7 @@ EXPORTED: Final = (
             "short-of-capacity",
             query_up="1x60",
             backlog_seconds="0+12x60",
+            backlog_estimated_rows="0+600x60",
             required_capacity_ratio="1.3x60",
             target_feasible="0x60",
         ),
@@ -123,6 +125,7 @@ EXPORTED: Final = (
             "burst-for-hours",
             query_up="1x60",
             backlog_seconds="0+50x60",
+            backlog_estimated_rows="0+600x60",
             required_capacity_ratio="6x60",
             target_feasible="0x60",
         ),
@@ -135,6 +138,7 @@ EXPORTED: Final = (
             "retention-wins",
             query_up="1x60",
             backlog_seconds="0+50x60",
+            backlog_estimated_rows="0+600x60",
             required_capacity_ratio="6x60",
             retention_loss_seconds="9000-60x60",
         ),
@@ -144,7 +148,12 @@ EXPORTED: Final = (
         told=(("page", "WeirBacklogStuck"),),
         also=("WeirFallingBehindFast", "WeirFallingBehind"),
         series={
-            **_of("takes-nothing", query_up="1x60", backlog_seconds="0+60x60"),
+            **_of(
+                "takes-nothing",
+                query_up="1x60",
+                backlog_seconds="0+60x60",
+                backlog_estimated_rows="0+600x60",
+            ),
             **_state("takes-nothing", "STALL", "1x60"),
         },
     ),

@@ -133,7 +133,9 @@ def provoke(agent: AgentProcess) -> None:
     for at in range(0, len(events), 200):
         answer = agent.post(body("spiral", *events[at : at + 200])).json()
         assert answer["rejected"] == []
-    failing, hung, stopped = (Sent(agent, name) for name in ("failing", "hung", "stopped"))
+    failing, hung, broken, stopped = (
+        Sent(agent, name) for name in ("failing", "hung", "broken", "stopped")
+    )
     for _ in range(3):
         failing.start()
         failing.beat(2.0)
@@ -141,6 +143,9 @@ def provoke(agent: AgentProcess) -> None:
     hung.start()
     hung.commit()
     hung.beat(900.0)
+    broken.start()
+    broken.commit()
+    broken.end("org.apache.spark.SparkException: Job aborted: Connection refused")
     stopped.start()
     stopped.commit()
     stopped.end(None)

@@ -346,7 +346,7 @@ def test_time_adds_up_to_one_second_per_second() -> None:
     world = World()
     for number in range(20):
         world.send(
-            world.driver.progress(10, 2.0, limit=10, backlog=number % 2, gap=1.0),
+            world.driver.progress(10, 2.0, limit=10, backlog=11 * (number % 2), gap=1.0),
             world.driver.heartbeat(),
         )
     world.send(world.driver.idle())

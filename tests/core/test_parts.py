@@ -60,18 +60,17 @@ def test_the_age_of_the_last_admitted_row_is_interpolated() -> None:
     table = LagTable()
     for time, rows in [(0.0, 0.0), (10.0, 100.0), (20.0, 300.0)]:
         table.add(time, rows)
-    assert table.age_seconds(300.0, 25.0, None) == 0.0
-    assert table.age_seconds(200.0, 25.0, None) == pytest.approx(10.0)
-    assert table.age_seconds(50.0, 25.0, None) == pytest.approx(20.0)
+    assert table.age_seconds(300.0, 25.0) == 0.0
+    assert table.age_seconds(200.0, 25.0) == pytest.approx(10.0)
+    assert table.age_seconds(50.0, 25.0) == pytest.approx(20.0)
 
 
-def test_before_the_first_point_the_rate_extends_the_table_else_unknown() -> None:
+def test_before_the_first_point_nothing_is_known() -> None:
     table = LagTable()
     table.add(100.0, 1000.0)
     table.add(110.0, 1100.0)
-    assert table.age_seconds(500.0, 120.0, 10.0) == pytest.approx(70.0)
-    assert table.age_seconds(500.0, 120.0, None) is None
-    assert LagTable().age_seconds(0.0, 0.0, 1.0) is None
+    assert table.age_seconds(500.0, 120.0) is None
+    assert LagTable().age_seconds(0.0, 0.0) is None
 
 
 @given(st.lists(st.tuples(st.floats(0.01, 100), st.floats(0, 1000)), min_size=1, max_size=300))
@@ -88,7 +87,7 @@ def test_the_table_stays_small_ordered_and_its_answers_bounded(
     previous = None
     for part in (0.0, 0.25, 0.5, 0.75, 1.0):
         admitted = table.rows[0] + part * (table.rows[-1] - table.rows[0])
-        age = table.age_seconds(admitted, time, None)
+        age = table.age_seconds(admitted, time)
         assert age is not None
         assert 0.0 <= age <= time - table.times[0] + 1e-6
         if previous is not None:

@@ -9,7 +9,7 @@ import pytest
 from agent.core.decode import decode_request
 from agent.core.fleet import Fleet
 from agent.core.partitions import PartitionView
-from agent.core.policy import Policy
+from agent.core.policy import Policy, QueryPolicy
 from tests.core.events import START_TIME, Driver
 
 if TYPE_CHECKING:
@@ -174,6 +174,50 @@ def test_what_brokers_said_is_not_shown_for_ever() -> None:
     one.run_id = "r-2"
     send(all_, one, one.started())
     assert not all_.view(KEY, one.time).partitions
+
+
+@pytest.mark.parametrize(("exception", "asked"), [(None, False), ("java.io.IOException: x", True)])
+def test_brokers_are_asked_on_about_a_query_that_failed(exception: str | None, asked: bool) -> None:
+    """What it has not read may be deleted before it comes back; of one that was stopped, let it."""
+    all_ = fleet()
+    all_.keep_offsets()
+    one = Driver()
+    offsets = {"t": {"0": 10}}
+    source = {"description": "KafkaV2", "startOffset": offsets, "endOffset": offsets}
+    send(all_, one, one.progress(10, 1.0, sources=[{**source, "numInputRows": 10}]))
+    assert all_.readings().keys() == {KEY}
+    send(all_, one, one.terminated(exception))
+    assert bool(all_.readings()) == asked
+    assert all_.view(KEY, one.time).stopped != asked
+    one.run_id = "r-2"
+    send(all_, one, one.started())
+    assert not all_.view(KEY, one.time).stopped
+    assert not all_.readings()
+
+
+@pytest.mark.parametrize(
+    ("running", "end", "stopped"),
+    [
+        (None, {}, True),
+        (5.0, {}, True),
+        (None, {"driverEnded": True}, False),  # nobody stopped it: its driver went
+        (5.0, {"exception": "java.io.IOException: x"}, False),
+        (61.0, {}, False),  # ended for its age, by whoever watches the deadline
+    ],
+)
+def test_who_stopped_a_query(running: float | None, end: dict, stopped: bool) -> None:  # type: ignore[type-arg]
+    all_ = Fleet(Policy(default=QueryPolicy(deadline_seconds=60.0)), started_time=START_TIME - 1000)
+    one = Driver()
+    for _ in range(3):
+        send(all_, one, one.progress(10, 1.0))
+    if running is not None:
+        one.time += running
+        send(all_, one, one.heartbeat(one.batch_id + 1, running))
+    event = one.terminated(None)
+    event["body"] |= end
+    send(all_, one, event)
+    view = all_.view(KEY, one.time)
+    assert (view.up, view.stopped) == (False, stopped)
 
 
 def test_who_is_alive_is_noted_without_taking_events_in() -> None:

@@ -13,11 +13,13 @@ from agent.core.policy import Policy
 from spark_listener.complaints import Complaints
 from spark_listener.config import Settings
 from spark_listener.files import FileBacklog
+from spark_listener.limits import KAFKA_CLASS
 from spark_listener.listener import Captured, Counters
 from spark_listener.observer import Observer, Run
 from spark_listener.outbox import Outbox
-from spark_listener.query import RunningBatch
+from spark_listener.query import Abilities, PlannedOffsets, RunningBatch
 from spark_listener.wire import SILENT_SECONDS
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,6 +55,9 @@ class Actuated:
     def prepare(self) -> bool:
         return False
 
+    def object_of(self, index: int) -> object:
+        return index
+
 
 class RunningQuery:
     """A query of which the JVM says what a test lets it say."""
@@ -64,6 +69,26 @@ class RunningQuery:
 
     def active(self) -> bool:
         return True
+
+
+class RowsHandle:
+    unit = "rows"
+    control = "live"
+    note = ""
+
+
+class KafkaControl(FileControl):
+    handle = RowsHandle()  # type: ignore[assignment]
+    source_class = KAFKA_CLASS
+
+
+class Planning(RunningQuery):
+    """A query that reads Kafka: its running batch from 10 to 30 of the 35 rows there were."""
+
+    abilities = Abilities(offsets=True)
+
+    def planned(self, _: Any) -> PlannedOffsets:
+        return PlannedOffsets('{"t":{"0":10}}', '{"t":{"0":30}}', '{"t":{"0":35}}')
 
 
 class SeenSource:
@@ -171,6 +196,56 @@ def test_slow_listings_hold_a_round_for_half_a_second_and_no_heartbeat() -> None
     assert kinds[0] == "heartbeat", "first of all, since it was due"
     last = max(place for place, kind in enumerate(kinds) if kind == "progress")
     assert "heartbeat" in kinds[1:last], "and again as soon as it was due"
+
+
+def pulses(watched: Watched) -> list[dict[str, Any]]:
+    return [
+        query for kind, body in watched.told if kind == "heartbeat" for query in body["queries"]
+    ]
+
+
+def test_a_heartbeat_says_how_far_the_running_batch_of_kafka_reads() -> None:
+    watched = Watched(Planning(lambda: RunningBatch(7, 1_795_000_000.0)), KafkaControl())
+    watched.observer._heartbeat()
+    (limit,) = pulses(watched)[0]["limits"]
+    told = {key: limit[key] for key in ("admitted", "backlog", "offsets", "observed_time")}
+    assert told == {
+        "admitted": 20,
+        "backlog": 5,
+        "offsets": {"t": {"0": 30}},
+        "observed_time": "2026-11-18T11:06:40.000Z",
+    }
+
+
+def test_between_two_batches_nothing_is_in_hand() -> None:
+    changing = iter([RunningBatch(7, 1.0), RunningBatch(8, 2.0)])
+    for query in (Planning(resting), Planning(lambda: next(changing))):
+        watched = Watched(query, KafkaControl())
+        watched.observer._heartbeat()
+        (limit,) = pulses(watched)[0]["limits"]
+        assert not {"admitted", "offsets", "observed_time"} & limit.keys()
+
+
+def test_a_batch_that_is_not_over_after_a_tick_is_told_of_once() -> None:
+    """And no heartbeat that waits, with more queries in it, is lost for that."""
+    begun = time.time()
+    running = Planning(lambda: RunningBatch(8, begun))
+    watched = Watched(running, KafkaControl(), heartbeat_seconds=1000.0)
+    observer = watched.observer
+    observer._round()
+    watched.observer._outbox.take(max_events=9, max_bytes=10**6, timeout_seconds=0.0)
+    observer.mailbox.deliver(progress(7))
+    observer._round()
+    before = len(pulses(watched))
+    until(lambda: observer._round() or len(pulses(watched)) > before, "the word of its plan")
+    assert pulses(watched)[-1]["limits"][0]["admitted"] == 20
+    for _ in range(3):
+        observer._round()
+    assert len(pulses(watched)) == before + 1, "once"
+    observer.mailbox.deliver(progress(8))
+    for _ in range(3):
+        observer._round()
+    assert len(pulses(watched)) == before + 1, "the one before has not been sent"
 
 
 def no_answer() -> RunningBatch:

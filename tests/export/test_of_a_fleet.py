@@ -175,10 +175,15 @@ def test_a_query_from_start_to_forgotten() -> None:
     spent = [v for _, v in expose(fleet, now)["weir_time_seconds_total"]]
     assert abs(sum(spent) - (now - START)) < 1.5
 
+    running = expose(fleet, now)
     driver.send(now + 3, "terminated", {**IDS, "exception": "java.io.IOException: no space"})
     fleet.tick(now + 3)
     gone = expose(fleet, now + 3)
     assert gone["weir_query_up"][0][1] == 0
+    assert gone["weir_query_stopped"][0][1] == 0
+    of_running = {name for one in METRICS if one.running for name in one.sample_names}
+    assert not of_running & gone.keys()
+    assert of_running & running.keys() >= {"weir_target_feasible", "weir_backlog_rows"}
     assert sum(number for _, number in gone["weir_failures_total"]) == 1
     assert gone["weir_checkpoint_failures_consecutive"][0][1] == 1
 

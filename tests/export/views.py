@@ -270,6 +270,7 @@ def extras(times: int = 1, **changes: Any) -> Extras:
         state_bytes=123_456,
         recorded_events_total=61,
         record_failures_total=0,
+        kafka_up=True,
     )
     return msgspec.structs.replace(plain, **changes)
 

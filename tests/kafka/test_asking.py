@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from spark_listener.wire import format_time
 from tests.kafka.broker import Broker
 from tests.service import wire
 from tests.service.agents import AgentProcess, weir
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
 
 #: Needs the jars that only the stage with Spark brings.
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
-SERIES = 'application="orders",query="enrich",source="0"'
+OF_QUERY = 'application="orders",query="enrich"'
+SERIES = f'{OF_QUERY},source="0"'
 
 
 @pytest.fixture
@@ -31,6 +33,7 @@ def asking(tmp_path: Path, broker: Broker, *options: str) -> AgentProcess:
     return AgentProcess(
         tmp_path,
         *("--kafka-bootstrap-servers", broker.bootstrap, "--kafka-every-seconds", "1"),
+        *("--silent-seconds", "600"),  # what a query reads is told seldom here
         *options,
     )
 
@@ -69,6 +72,85 @@ def test_what_arrives_between_batches_is_seen_and_a_new_partition_too(
         until(lambda: metric(agent, "backlog_rows") == 5, "the backlog left")
 
 
+class Told:
+    """What a driver tells of a query that reads partition 0 of a topic."""
+
+    def __init__(self, agent: AgentProcess, topic: str) -> None:
+        self.agent = agent
+        self.topic = topic
+        self.sequence = 0
+
+    def _post(self, event: dict[str, Any]) -> None:
+        assert self.agent.post(wire.body([event], application="orders")).status_code == 200
+
+    def ended(self, batch_id: int, begun: float, start: int, end: int, latest: int) -> None:
+        """A batch that was planned at ``begun`` and ends now, as Spark tells it."""
+        self.sequence += 1
+        event = wire.progress(self.sequence, name="enrich", batch_id=batch_id, rows=end - start)
+        event["time"] = format_time(time.time())
+        event["body"]["timestamp"] = format_time(begun)
+        event["body"]["durationMs"]["triggerExecution"] = int(1000 * (time.time() - begun))
+        (source, *_) = event["body"]["sources"]
+        offsets = {"startOffset": start, "endOffset": end, "latestOffset": latest}
+        source |= {name: {self.topic: {"0": offset}} for name, offset in offsets.items()}
+        (limit,) = event["limits"]
+        limit |= {"backlog": latest - end, "admitted": end - start, "limit": None}
+        self._post(event)
+
+    def runs(self, batch_id: int, begun: float, start: int, end: int, latest: int) -> None:
+        """A heartbeat while a batch runs that was planned at ``begun``."""
+        self.sequence += 1
+        query_id, run_id = wire.query_ids(0)
+        limit = {
+            "source": 0,
+            "unit": "rows",
+            "limit": None,
+            "configured": None,
+            "backlog": latest - end,
+            "admitted": end - start,
+            "observed_time": format_time(begun),
+            "offsets": {self.topic: {"0": end}},
+        }
+        running = {
+            "id": query_id,
+            "runId": run_id,
+            "name": "enrich",
+            "batchId": batch_id,
+            "running_seconds": time.time() - begun,
+            "limits": [limit],
+        }
+        event = wire.heartbeat(self.sequence, [running])
+        self._post(event | {"time": format_time(time.time())})
+
+
+def test_one_figure_whoever_told_last(broker: Broker, tmp_path: Path) -> None:
+    """The broker's end less what was planned: by its own answers, by progress, by heartbeats."""
+    broker.create_topic("whose")
+    with asking(tmp_path, broker) as agent:
+        told = Told(agent, "whose")
+        begun = time.time()
+        told.ended(1, begun, 0, 0, 0)
+        broker.produce("whose", ["x"] * 5673)
+        until(lambda: metric(agent, "backlog_rows") == 5673, "what the broker holds")
+        # The batch was planned before they came, and ends now: they still stand there.
+        told.ended(2, begun + 0.001, 0, 0, 0)
+        assert metric(agent, "backlog_rows") == 5673
+        # The next one has them all in hand: nothing more waits, whoever is asked.
+        begun = time.time()
+        told.runs(3, begun, 0, 5673, 5673)
+        for _ in range(30):
+            assert metric(agent, "backlog_rows") == 0
+            said = agent.http.get("/v1/queries").json()["queries"][0]
+            assert said["backlog_rows"] == 0, "and a burst that is over is not taken to go on"
+            assert said["sources"][0]["backlog"] == 0
+            time.sleep(0.1)
+        broker.produce("whose", ["x"] * 40)
+        until(lambda: metric(agent, "backlog_rows") == 40, "what came since")
+        told.ended(3, begun, 0, 5673, 5673)
+        assert metric(agent, "backlog_rows") == 40
+        until(lambda: metric(agent, "backlog_estimated_rows", OF_QUERY) == 40, "the same figure")
+
+
 def test_retention_that_nears_and_overtakes_the_reader(broker: Broker, tmp_path: Path) -> None:
     broker.create_topic("kept", config={"retention.ms": "100000"})
     with asking(tmp_path, broker) as agent:
@@ -93,8 +175,10 @@ def test_a_broker_that_is_gone_is_said_once_and_asked_again(
         read(agent, 1, "lasting", {"0": 0})
         own_broker.produce("lasting", ["x"] * 10)
         until(lambda: metric(agent, "backlog_rows") == 10, "the first backlog")
+        assert agent.metrics()["weir_kafka_up"] == 1
         own_broker.kill()
         until(lambda: "cannot be asked" in agent.log_path.read_text(), "a warning", seconds=90)
+        until(lambda: agent.metrics()["weir_kafka_up"] == 0, "the metric")
         read(agent, 2, "lasting", {"0": 10})
         assert metric(agent, "backlog_rows") == 0
         time.sleep(6.0)
@@ -102,6 +186,7 @@ def test_a_broker_that_is_gone_is_said_once_and_asked_again(
         own_broker.start()
         own_broker.produce("lasting", ["x"] * 3)
         until(lambda: metric(agent, "backlog_rows") == 3, "the backlog's return", seconds=120)
+        assert agent.metrics()["weir_kafka_up"] == 1
 
 
 def test_a_deleted_topic_is_left_to_progress(broker: Broker, tmp_path: Path) -> None:

@@ -298,6 +298,66 @@ def asking(tmp_path: Path, broker: Broker) -> AgentProcess:
     )
 
 
+def figures(agent: AgentProcess, query: str) -> list[float | None]:
+    """The backlog, by every name under which it is told."""
+    labels = f'application="weir tests",query="{query}"'
+    metrics = agent.metrics()
+    said = view(agent, query)
+    return [
+        metrics.get(f'weir_backlog_rows{{{labels},source="0"}}'),
+        metrics.get(f"weir_backlog_estimated_rows{{{labels}}}"),
+        said.get("backlog_rows"),
+        said["sources"][0]["backlog"] if said.get("sources") else None,
+    ]
+
+
+def test_the_backlog_is_the_brokers_end_less_what_was_planned(
+    broker: Broker, spark: Any, attached: Any, start: Any, tmp_path: Path
+) -> None:
+    """Bursts come under batches that take all there is; every look finds the one true figure."""
+    broker.create_topic("figure")
+    broker.produce("figure", numbers(100))
+    place = tmp_path / "checkpoint"
+    ends = threading.Semaphore(0)
+
+    def batch(frame: Any, _: int) -> None:
+        frame.count()
+        ends.acquire(timeout=200)
+
+    def standing() -> int:
+        newest = max(int(one.name) for one in (place / "offsets").iterdir() if one.name.isdigit())
+        text = (place / "offsets" / str(newest)).read_text().splitlines()[-1]
+        return backlog_by_the_broker(broker, "figure", json.loads(text)["figure"])
+
+    with asking(tmp_path, broker) as agent:
+        attached(agent.address, control=False)
+        query = start(
+            reading(spark, broker, "figure"), batch=batch, name="figure", checkpoint=str(place)
+        )
+        until(lambda: view(agent, "figure").get("running_batch_id") == 0, "the first batch")
+        ends.release()
+        until(lambda: figures(agent, "figure") == [0, 0, 0, 0], "the first batch's end")
+        broker.produce("figure", numbers(300))  # at once in the hands of the second batch
+        until(lambda: view(agent, "figure").get("running_batch_id") == 1, "the second batch")
+        for burst in (5673, 40, 2000):
+            until(lambda: figures(agent, "figure") == [0, 0, 0, 0], "a batch that has it all")
+            broker.produce("figure", numbers(burst))
+            assert standing() == burst
+            until(lambda: figures(agent, "figure") == [standing()] * 4, "the broker's figure")
+            for _ in range(10):
+                assert figures(agent, "figure") == [burst] * 4
+            ends.release()
+            seen: list[float] = []
+            while not seen or seen[-1] != 0:  # it falls once, when the next batch is known to run
+                assert query.isActive
+                seen += [one for one in figures(agent, "figure") if one is not None]
+            assert set(seen) == {burst, 0}, seen
+            until(lambda: standing() == 0, "the plan in the offset log")
+            for _ in range(10):
+                assert figures(agent, "figure") == [standing()] * 4 == [0] * 4
+        ends.release(10)
+
+
 def test_retention_that_overtakes_a_reader_is_told(
     broker: Broker, spark: Any, attached: Any, start: Any, tmp_path: Path
 ) -> None:

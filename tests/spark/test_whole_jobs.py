@@ -81,10 +81,13 @@ def test_weir_run_watches_every_session_of_a_job_nobody_changed(
     assert names == {"one", "two"}
     assert len(agent.of("started")) == 3
     assert len(agent.of("terminated")) == 3
+    assert not any(event["body"].get("driverEnded") for event in agent.of("terminated"))
     assert len(agent.of("progress")) >= 9
 
 
-@pytest.mark.parametrize("ending", ["", "spark.stop()\n", "raise RuntimeError('mine')\n"])
+@pytest.mark.parametrize(
+    "ending", ["", "spark.stop()\n", "raise RuntimeError('mine')\n", "query.stop()\n"]
+)
 def test_a_job_ends_as_it_would_with_its_queries_running(
     agent: Any, folder: Any, tmp_path: Path, ending: str
 ) -> None:
@@ -110,6 +113,9 @@ def test_a_job_ends_as_it_would_with_its_queries_running(
     assert agent.of("started")
     assert agent.of("progress")
     assert agent.wait(lambda a: a.of("terminated"), 5.0)
+    (told,) = (event["body"] for event in agent.of("terminated"))
+    stopped = told["exception"] is None and not told.get("driverEnded", False)
+    assert stopped == (ending == "query.stop()\n"), "else it ran when its driver ended"
 
 
 def test_from_a_wheel_as_py_files_ships_it(agent: Any, folder: Any, tmp_path: Path) -> None:

@@ -126,8 +126,8 @@ def worst_first(views: Iterable[QueryView]) -> list[Entry]:
 def shares(view: QueryView, now: float) -> Shares | None:
     """How the last minute was spent; None where no batch tells.
 
-    A point's time is its batch's end. A batch counts as backpressured when the limit left a
-    backlog behind.
+    A point's time is its batch's end. A batch counts as backpressured when the limit left more
+    behind than the batch took.
     """
     running = view.running_seconds if view.up else None
     if view.history:
@@ -144,9 +144,10 @@ def shares(view: QueryView, now: float) -> Shares | None:
     for point in view.history:
         if point.batch_seconds is not None:
             begin = max(point.time - point.batch_seconds, start)
-            spent[point.limited] += max(0.0, min(point.time, now) - begin)
+            held = point.limited and (point.backlog_rows is None or point.backlog_rows > point.rows)
+            spent[held] += max(0.0, min(point.time, now) - begin)
     if running is not None:
-        held = any(s.limit is not None and (s.backlog or 0) > 0 for s in view.sources)
+        held = any(s.limit is not None and (s.backlog or 0) > s.limit for s in view.sources)
         spent[held] += now - max(now - running, start)
     # Clocks differ a little: the parts never exceed the whole.
     total = max(now - start, spent[False] + spent[True])

@@ -112,7 +112,8 @@ export function byCodePoint(one, other) {
 }
 
 // Shares of the last minute by state: {busy, backpressured, idle}, adding up to 1; null where no
-// batch tells. A point's time is its batch's end. A batch counts as backpressured when the limit left a backlog behind.
+// batch tells. A point's time is its batch's end. A batch counts as backpressured when the limit left more behind
+// than the batch took.
 export function shares(view, nowSeconds) {
   const points = view.history;
   const running = view.up && isKnown(view.running_seconds) ? view.running_seconds : null;
@@ -123,22 +124,23 @@ export function shares(view, nowSeconds) {
   if (!(length > 0)) return null;
   let busy = 0;
   let held = 0;
-  const add = (from, to, limited) => {
+  const add = (from, to, back) => {
     const seconds = Math.max(0, Math.min(to, nowSeconds) - Math.max(from, start));
-    if (limited) held += seconds;
+    if (back) held += seconds;
     else busy += seconds;
   };
   for (const point of points) {
-    if (isKnown(point.batch_seconds)) add(point.time - point.batch_seconds, point.time, point.limited);
+    const back = point.limited && (!isKnown(point.backlog_rows) || point.backlog_rows > point.rows);
+    if (isKnown(point.batch_seconds)) add(point.time - point.batch_seconds, point.time, back);
   }
   if (running !== null) add(nowSeconds - running, nowSeconds, holdsBack(view));
   const total = Math.max(length, busy + held); // clocks differ a little: never over the whole
   return { busy: busy / total, backpressured: held / total, idle: (total - busy - held) / total };
 }
 
-// Whether a limit holds back a backlog, as far as is known now.
+// Whether a limit holds back more than the next batch takes, as far as is known now.
 function holdsBack(view) {
-  return view.sources.some((source) => isKnown(source.limit) && isKnown(source.backlog) && source.backlog > 0);
+  return view.sources.some((source) => isKnown(source.limit) && isKnown(source.backlog) && source.backlog > source.limit);
 }
 
 // Every word must be found in the names, the state, the level, the mode or the sources.
