@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
+
+from spark_listener.wire import clock_origin
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,6 +34,7 @@ class Captured:
     error_class: str | None = None
     gate: FirstBatchGate | None = None
     session: Any = None  # the JVM session whose query it is
+    clock_origin: float = field(default_factory=clock_origin)
 
 
 class CallbackTimes:

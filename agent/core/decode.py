@@ -202,6 +202,7 @@ class Event(msgspec.Struct, frozen=True, gc=False):
     kind: EventKind
     time: float
     body: Body
+    clock_origin: float | None = None  # see ``spark_listener.wire.clock_origin``
 
 
 class Refused(msgspec.Struct, frozen=True, gc=False):
@@ -278,6 +279,7 @@ class _EventObject(msgspec.Struct, gc=False):
     time: Any = None
     body: _EventBody | None = None
     limits: Any = None
+    clock_origin: Any = None
 
 
 class _Envelope(msgspec.Struct):
@@ -362,6 +364,7 @@ def _looked_at(data: object) -> _EventObject:
         data.get("time"),
         _body_looked_at(body) if isinstance(body, dict) else body,
         data.get("limits"),
+        data.get("clock_origin"),
     )
 
 
@@ -392,30 +395,30 @@ def _event(data: _EventObject, sequence: int) -> Event:
     body = data.body
     if not isinstance(body, _EventBody):
         raise ValueError(f"body: an object is needed, not {_kind_of(body)}")
+    read: Body
     if kind == "started":
-        return Event(sequence, kind, moment, _started(body))
-    if kind == "progress":
+        read = _started(body)
+    elif kind == "progress":
         progress = _progress(body)
-        limits = decode_limits(data.limits, "limits")
-        return Event(sequence, kind, moment, ProgressEvent(progress, limits))
-    if kind == "heartbeat":
-        return Event(sequence, kind, moment, _heartbeat(body))
-    if kind == "idle":
-        return Event(sequence, kind, moment, IdleEvent(*_body_ids(body), _name(body.name)))
-    if kind == "terminated":
-        return Event(
-            sequence,
-            kind,
-            moment,
-            TerminatedEvent(
-                *_body_ids(body),
-                _name(body.name),
-                _exception(body.exception),
-                _optional_text(body.error_class_on_exception),
-            ),
+        read = ProgressEvent(progress, decode_limits(data.limits, "limits"))
+    elif kind == "heartbeat":
+        read = _heartbeat(body)
+    elif kind == "idle":
+        read = IdleEvent(*_body_ids(body), _name(body.name))
+    elif kind == "terminated":
+        read = TerminatedEvent(
+            *_body_ids(body),
+            _name(body.name),
+            _exception(body.exception),
+            _optional_text(body.error_class_on_exception),
         )
-    raise ValueError(
-        f"type: {str(kind)[:40]!r} is none of started, progress, heartbeat, idle, terminated"
+    else:
+        raise ValueError(
+            f"type: {str(kind)[:40]!r} is none of started, progress, heartbeat, idle, terminated"
+        )
+    origin = _number(data.clock_origin)
+    return Event(
+        sequence, kind, moment, read, None if origin is None or origin > moment else origin
     )
 
 

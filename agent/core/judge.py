@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         IdleEvent,
         ProgressEvent,
         RunningQuery,
+        SourceLimit,
         StartedEvent,
         TerminatedEvent,
     )
@@ -58,7 +59,9 @@ def idle(query: Query, event: IdleEvent, time: float, policy: Policy) -> None:
     watch.rests(query, time)
 
 
-def heartbeat(query: Query, running: RunningQuery, time: float, policy: Policy) -> None:
+def heartbeat(
+    query: Query, running: RunningQuery, limits: list[SourceLimit], time: float, policy: Policy
+) -> None:
     """A sign of life between batches, with the running batch and its age."""
     if running.run_id in query.past_runs:
         return
@@ -79,7 +82,7 @@ def heartbeat(query: Query, running: RunningQuery, time: float, policy: Policy) 
         query.running_heard_time = time
         query.occupancy.spend(time - running.running_seconds, "idle")
         query.occupancy.spend(time, "backpressured" if query.holds_back() else "busy")
-    measure.hear_limits(query, running.limits, None, policy)
+    measure.hear_limits(query, limits, None, policy)
     watch.runs(query, time, policy)
     decide.adopt(query, time, policy)
 
@@ -110,6 +113,7 @@ def progress(
         measure.rest(query, time)
         watch.rests(query, time)
         return "idle"
+    batch = measure.plausible(query, batch, time)
     watch.reads(query, batch)
     measure.flow(query, batch, event.limits, policy)
     decide.adopt(query, time, policy)

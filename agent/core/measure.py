@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
 from agent.core.capacity import fixed_phase_seconds
-from agent.core.query import Operator, Query
+from agent.core.query import CLOCK_STEP_SECONDS, Operator, Query
 from agent.core.state_store import figures
 
 if TYPE_CHECKING:
@@ -43,6 +45,21 @@ def rest(query: Query, time: float) -> None:
         source.nothing_arrived(time)
     if query.backlog_rows() == 0.0:
         query.lag.add(time, query.arrived_rows)
+
+
+def plausible(query: Query, batch: Progress, time: float) -> Progress:
+    """A batch told of at ``time``; without its durations where a clock was set while it ran.
+
+    Spark takes them from the wall clock: such a batch seems to have begun before the one before
+    it had ended, or to end after it was told of.
+    """
+    earliest = query.batch_end_time
+    early = earliest is not None and batch.time <= earliest - CLOCK_STEP_SECONDS
+    late = batch.time + (batch.seconds or 0.0) >= time + CLOCK_STEP_SECONDS
+    if not (early or late):
+        return batch
+    begun = min(max(batch.time, earliest or batch.time), time)
+    return msgspec.structs.replace(batch, time=begun, seconds=None, phases={})
 
 
 def flow(query: Query, batch: Progress, limits: list[SourceLimit], policy: Policy) -> None:

@@ -18,6 +18,7 @@ from agent.service import log, memory
 from agent.service.access import Gate, TokenFileError, Tokens
 from agent.service.app import Service
 from agent.service.auditor import Auditor
+from agent.service.clock import Clock
 from agent.service.config import ConfigError, is_loopback, load
 from agent.service.crowd import Crowd
 from agent.service.event_logs import EventLogs
@@ -60,11 +61,12 @@ def run(flags: Mapping[str, str], environ: Mapping[str, str], config_file: str |
         recorder = _recorder(settings)
         if recorder is not None:
             held.callback(recorder.close)
-        started_time = time.time()
+        clock = Clock()
+        started_time = clock()
         keeper = Keeper(settings.policy(), store, started_time=started_time)
         _say_state(store, keeper)
-        held.callback(lambda: keeper.close(time.time()))
-        auditor = Auditor(folder_every_seconds=settings.audit_folder_seconds, clock=time.time)
+        held.callback(lambda: keeper.close(clock()))
+        auditor = Auditor(folder_every_seconds=settings.audit_folder_seconds, clock=clock)
         held.callback(auditor.close)
         service = Service(
             keeper,
@@ -77,6 +79,7 @@ def run(flags: Mapping[str, str], environ: Mapping[str, str], config_file: str |
             live_need_token=settings.live_need_token,
             recorder=recorder,
             auditor=auditor,
+            clock=clock,
         )
         crowd = Crowd(
             service.application(), MAX_CONNECTIONS, lambda: service.refused.update(("full",))
@@ -100,21 +103,21 @@ def run(flags: Mapping[str, str], environ: Mapping[str, str], config_file: str |
         certificate = None
         if tls is not None and settings.tls_cert_file and settings.tls_key_file:
             certificate = Certificate(tls, settings.tls_cert_file, settings.tls_key_file)
-        logs = EventLogs(settings.event_log_dirs, keeper, time.time)
+        logs = EventLogs(settings.event_log_dirs, keeper, clock, time.time)
         timers = Timers(
             service,
-            kafka=None if brokers is None else _watch(brokers, keeper, settings),
+            kafka=None if brokers is None else _watch(brokers, keeper, settings, clock),
             event_logs=logs if settings.event_log_dirs else None,
             stages=Stages(
                 lambda: keeper.fleet,
                 settings.spark_ui_hosts,
                 own_machine_only=is_loopback(settings.host),
-                clock=time.time,
+                clock=clock,
             ),
             tokens=tokens,
             certificate=certificate,
             driver_process=settings.driver_process,
-            clock=time.time,
+            clock=clock,
         )
         server = _Server(config, timers, settings)
         crowd.connections = server.server_state.connections
@@ -253,12 +256,12 @@ def _brokers(settings: Settings) -> kafka.Brokers | None:
         raise ConfigError(str(error)) from None
 
 
-def _watch(brokers: kafka.Brokers, keeper: Keeper, settings: Settings) -> KafkaWatch:
+def _watch(brokers: kafka.Brokers, keeper: Keeper, settings: Settings, clock: Clock) -> KafkaWatch:
     keeper.fleet.keep_offsets()
     return KafkaWatch(
         lambda: keeper.fleet,
         brokers,
-        time.time,
+        clock,
         every_seconds=settings.kafka_every_seconds,
         series=settings.kafka_partition_series,
     )

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-import logging
+import asyncio
 import ssl
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import psutil
 import structlog
-from apscheduler.schedulers.asyncio import AsyncIOScheduler
 
 from agent.service.access import TokenFileError
 from agent.service.log import Rarely
 from agent.sources.host import DriverCandidate, DriverProcesses, sample
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine
     from pathlib import Path
 
     from agent.service.access import Tokens
     from agent.service.app import Service
+    from agent.service.clock import Clock
     from agent.service.event_logs import EventLogs
     from agent.service.kafka_watch import KafkaWatch
     from agent.service.stages import Stages
@@ -33,6 +33,8 @@ STAGES_SECONDS: Final = 5
 AUDIT_SECONDS: Final = 2
 FOLLOW_SECONDS: Final = 1
 KAFKA_SECONDS: Final = 1
+#: Times shown are to the second.
+CLOCK_OFF_SECONDS: Final = 1.0
 _log = structlog.get_logger("timers")
 
 
@@ -67,7 +69,10 @@ def _no_passphrase() -> str:
 
 
 class Timers:
-    """The scheduler and its jobs. All run on the event loop: the fleet has one thread."""
+    """What is done again and again. All of it on the event loop: the fleet has one thread.
+
+    By the loop's own clock, which nobody sets.
+    """
 
     def __init__(
         self,
@@ -79,7 +84,7 @@ class Timers:
         event_logs: EventLogs | None = None,
         stages: Stages | None = None,
         kafka: KafkaWatch | None = None,
-        clock: Callable[[], float],
+        clock: Clock,
     ) -> None:
         """Nothing runs before ``start``."""
         self._service = service
@@ -92,78 +97,63 @@ class Timers:
         self._own = psutil.Process()
         self._clock = clock
         self._rarely = Rarely(300.0)
-        self._scheduler = AsyncIOScheduler(
-            timezone="UTC",
-            # A job that was late runs once and not again for each time it missed.
-            job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None},
-        )
-        logging.getLogger("apscheduler").setLevel(logging.ERROR)
+        self._tasks: list[asyncio.Task[None]] = []
+        self._told_off_seconds = 0.0
 
     def start(self) -> None:
         """From a running event loop."""
-        add = self._scheduler.add_job
-        add(self._tick, "interval", seconds=TICK_SECONDS, id="tick")
-        add(self._files, "interval", seconds=FILES_SECONDS, id="files")
-        add(self._samples, "interval", seconds=SAMPLE_SECONDS, id="samples")
-        add(self._audit, "interval", seconds=AUDIT_SECONDS, id="audit")
+        self._again("the tick", TICK_SECONDS, self._tick)
+        self._again("reading files again", FILES_SECONDS, self._files)
+        self._again("the samples", SAMPLE_SECONDS, self._take_samples)
+        self._again("the audit", AUDIT_SECONDS, self._audit)
         if self._stages is not None and self._stages.enabled:
-            add(self._look_at_stages, "interval", seconds=STAGES_SECONDS, id="stages")
+            self._again("the stages", STAGES_SECONDS, self._stages.look)
         if self._event_logs is not None:
-            add(self._follow, "interval", seconds=FOLLOW_SECONDS, id="event-logs")
+            self._again("following", FOLLOW_SECONDS, self._event_logs.poll)
         if self._kafka is not None:
-            add(self._ask_kafka, "interval", seconds=KAFKA_SECONDS, id="kafka")
-        add(self._tidy, "interval", seconds=TIDY_SECONDS, id="tidy")
-        self._scheduler.start()
+            self._again("asking Kafka", KAFKA_SECONDS, self._kafka.look)
+        self._again("housekeeping", TIDY_SECONDS, self._tidy)
         self._take_samples()
 
     def stop(self) -> None:
-        """No job starts any more."""
-        if self._scheduler.running:
-            self._scheduler.shutdown(wait=False)
+        """Nothing is done any more."""
+        for task in self._tasks:
+            task.cancel()
 
-    # Coroutines, since the scheduler gives plain functions to a thread.
-    async def _tick(self) -> None:
-        now = self._clock()
-        try:
-            self._service.tick(now)
-        except Exception as error:  # noqa: BLE001 - the next second may be better
-            self._rarely.warn(_log.error, "the tick failed", now, exc_info=error)
+    def _again(
+        self, what: str, seconds: float, act: Callable[[], Coroutine[Any, Any, None] | None]
+    ) -> None:
+        """Does it every so many seconds, whatever became of it the last time."""
 
-    async def _look_at_stages(self) -> None:
-        assert self._stages is not None
-        try:
-            await self._stages.look()
-        except Exception as error:  # noqa: BLE001 - the next look may be better
-            self._rarely.warn(_log.error, "the stages failed", self._clock(), exc_info=error)
+        async def repeat() -> None:
+            while True:
+                await asyncio.sleep(seconds)
+                try:
+                    waiting = act()
+                    if waiting is not None:
+                        await waiting
+                except Exception as error:  # noqa: BLE001 - the next time may be better
+                    self._rarely.warn(_log.error, f"{what} failed", self._clock(), exc_info=error)
 
-    async def _audit(self) -> None:
-        now = self._clock()
-        try:
-            self._service.audit(now)
-        except Exception as error:  # noqa: BLE001 - an audit never stops the rest
-            self._rarely.warn(_log.error, "the audit failed", now, exc_info=error)
+        self._tasks.append(asyncio.create_task(repeat()))
 
-    async def _follow(self) -> None:
-        assert self._event_logs is not None
-        try:
-            await self._event_logs.poll()
-        except Exception as error:  # noqa: BLE001 - the next look may be better
-            self._rarely.warn(_log.error, "following failed", self._clock(), exc_info=error)
+    def _tick(self) -> None:
+        self._service.tick(self._clock())
+        off = self._clock.off_seconds()
+        if abs(off - self._told_off_seconds) >= CLOCK_OFF_SECONDS:
+            self._told_off_seconds = off
+            _log.warning(
+                "the machine's clock was set: the agent keeps its own until it is started again",
+                differ_seconds=round(off),
+            )
 
-    async def _ask_kafka(self) -> None:
-        assert self._kafka is not None
-        try:
-            await self._kafka.look()
-        except Exception as error:  # noqa: BLE001 - the next look may be better
-            self._rarely.warn(_log.error, "asking Kafka failed", self._clock(), exc_info=error)
+    def _audit(self) -> None:
+        self._service.audit(self._clock())
 
-    async def _tidy(self) -> None:
+    def _tidy(self) -> None:
         self._service.keeper.tidy(self._clock())
 
-    async def _samples(self) -> None:
-        self._take_samples()
-
-    async def _files(self) -> None:
+    def _files(self) -> None:
         now = self._clock()
         if self._tokens is not None:
             try:
