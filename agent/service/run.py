@@ -8,7 +8,8 @@ import signal
 import socket
 import ssl
 import time
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, cast
 
 import structlog
 import uvicorn
@@ -20,7 +21,12 @@ from agent.service.app import Service
 from agent.service.auditor import Auditor
 from agent.service.clock import Clock
 from agent.service.config import ConfigError, is_loopback, load
-from agent.service.crowd import Crowd
+from agent.service.connections import (
+    ACCEPTED_AT_ONCE,
+    TLS_HANDSHAKE_SECONDS,
+    Connections,
+    most_connections,
+)
 from agent.service.event_logs import EventLogs
 from agent.service.kafka_watch import KafkaWatch
 from agent.service.keeper import Keeper
@@ -39,6 +45,8 @@ if TYPE_CHECKING:
 GRACE_SECONDS = 5
 #: Connections at once, idle ones too; a driver keeps one.
 MAX_CONNECTIONS = 8192
+#: Those that the kernel holds until they are taken in: all drivers come again at once.
+WAITING_CONNECTIONS = 1024
 ADDRESS_FILE_NAME = "agent.address"
 _log = structlog.get_logger("agent")
 
@@ -81,20 +89,18 @@ def run(flags: Mapping[str, str], environ: Mapping[str, str], config_file: str |
             auditor=auditor,
             clock=clock,
         )
-        crowd = Crowd(
-            service.application(), MAX_CONNECTIONS, lambda: service.refused.update(("full",))
-        )
+        connections = Connections(most_connections(MAX_CONNECTIONS))
         config = uvicorn.Config(
-            crowd,
+            service.application(),
             log_config=None,
             access_log=False,
             lifespan="off",
-            http="h11",
+            http=cast("type[asyncio.Protocol]", connections.protocol),  # called as the class is
             ws="none",
             loop="asyncio",
             server_header=False,
             proxy_headers=False,
-            backlog=1024,
+            backlog=ACCEPTED_AT_ONCE,
             timeout_keep_alive=75,  # beyond the heartbeat and Prometheus's usual interval
             timeout_graceful_shutdown=GRACE_SECONDS,
         )
@@ -120,7 +126,6 @@ def run(flags: Mapping[str, str], environ: Mapping[str, str], config_file: str |
             clock=clock,
         )
         server = _Server(config, timers, settings)
-        crowd.connections = server.server_state.connections
         server.run(sockets=[listening])
     _log.info("stopped")
 
@@ -135,9 +140,17 @@ class _Server(uvicorn.Server):
         self._address_file: Path | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        loop = asyncio.get_running_loop()
+        if self.config.ssl is not None:
+            # Who never shakes hands is no connection yet that could make room.
+            loop.create_server = partial(  # type: ignore[method-assign]
+                loop.create_server, ssl_handshake_timeout=TLS_HANDSHAKE_SECONDS
+            )
         await super().startup(sockets)
         self._timers.start()
         assert sockets is not None
+        for listening in sockets:
+            listening.listen(WAITING_CONNECTIONS)
         address = _address(sockets[0], secure=self.config.ssl is not None)
         self._address_file = _write_address(self._settings, address)
         _log.info(
