@@ -34,6 +34,9 @@ LOOK_AGAIN_SECONDS: Final = 60.0
 PULSE_SECONDS: Final = 5.0
 #: Logs followed at once; each keeps a decoder and one step of its bytes.
 MOST_LOGS: Final = 500
+#: What all of them together may keep of lines and blocks that are not whole yet: half a megabyte
+#: each, as much as one of Spark's zstd frames.
+MOST_HELD_BYTES: Final = 256 * 1024 * 1024
 _log = structlog.get_logger("event-log")
 
 
@@ -173,6 +176,7 @@ class EventLogs:
                 _log.warning, "an event log cannot be read", now, file=name, cause=error.strerror
             )
             return False
+        self._bound_held(follower)
         if follower.skipped and name not in self._said:
             self._said.add(name)
             reason = first_line(follower.first_reason)
@@ -196,6 +200,14 @@ class EventLogs:
         follower.accepted()
         self._aligned.update(follower.alignments(now))
         return True
+
+    def _bound_held(self, follower: Follower) -> None:
+        """Where all logs together keep too much, the one that keeps most lets go of it."""
+        if not follower.held_bytes:
+            return
+        followers = self._followers.values()
+        while sum(one.held_bytes for one in followers) > MOST_HELD_BYTES:
+            max(followers, key=lambda one: one.held_bytes).let_go()
 
     def _note_alignments(self) -> None:
         """Gives the fleet what stages waited for, once the batches that they are of are counted."""

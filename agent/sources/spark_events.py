@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from agent.core.decode import Application, decode_event
+from agent.core.decode import MAX_ID, MAX_TEXT, Application, decode_event
 from spark_listener.wire import format_time
 
 if TYPE_CHECKING:
@@ -53,7 +53,8 @@ def application_of(data: Mapping[str, Any], known: Application) -> Application |
     if name == "SparkListenerApplicationStart":
         app_id, app_name = data.get("App ID"), data.get("App Name")
         if isinstance(app_name, str) and app_name:
-            return Application(str(app_id or app_name), app_name, known.spark_version)
+            name = app_name[:MAX_TEXT]
+            return Application(str(app_id or name)[:MAX_ID], name, known.spark_version)
     return None
 
 
