@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 MAX_TEXT: Final = 16 * 1024  # of any one text we keep
+MAX_ID: Final = 200  # of an id, which is kept for a day: Spark's own have 36 at most
+MAX_HOST: Final = 253  # as long as a name in DNS can be
 
 EventKind = Literal["started", "progress", "heartbeat", "idle", "terminated"]
 
@@ -309,15 +311,17 @@ def decode_request(body: bytes) -> Request:
         raise MalformedRequest(str(error)) from None
     except RecursionError:
         raise MalformedRequest("nested too deeply") from None
-    for label, text in (
-        ("application.id", envelope.application.id),
-        ("application.name", envelope.application.name),
-        ("listener.instance", envelope.listener.instance),
+    for label, text, longest in (
+        ("application.id", envelope.application.id, MAX_ID),
+        ("application.name", envelope.application.name, MAX_TEXT),
+        ("listener.instance", envelope.listener.instance, MAX_ID),
+        ("application.spark_version", envelope.application.spark_version or "-", MAX_ID),
+        ("listener.host", envelope.listener.host or "-", MAX_HOST),
     ):
         if not text:
             raise MalformedRequest(f"{label} is empty")
-        if len(text) > MAX_TEXT:
-            raise MalformedRequest(f"{label} is longer than {MAX_TEXT} characters")
+        if len(text) > longest:
+            raise MalformedRequest(f"{label} is longer than {longest} characters")
     events: list[tuple[int, Event]] = []
     refused: list[Refused] = []
     # Passed over, a text is not looked at: one that is not UTF-8 would go unnoticed.
@@ -596,8 +600,8 @@ def _ids(query_id: object, run_id: object, where: str) -> tuple[str, str]:
 def _id(value: object, where: str, name: str) -> str:
     if not isinstance(value, str) or not value:
         raise ValueError(f"{where}.{name}: a text is needed, not {_kind_of(value)}")
-    if len(value) > 200:
-        raise ValueError(f"{where}.{name}: longer than 200 characters")
+    if len(value) > MAX_ID:
+        raise ValueError(f"{where}.{name}: longer than {MAX_ID} characters")
     return value
 
 

@@ -39,6 +39,11 @@ if TYPE_CHECKING:
 #: After its own start the agent calls nothing dead: heartbeats need time to find it again.
 GRACE_SECONDS: Final = 60.0
 LISTENER_SECONDS: Final = 86400.0  # an instance silent for so long has no tail to send again
+#: Of each query that the agent may follow: its listener, and those of runs before it. An event log
+#: has two, for its lines and for its pulse.
+SENDERS_PER_QUERY: Final = 4
+#: Those that have no query yet, where few are allowed.
+LEAST_SENDERS: Final = 100
 MOST_STANDING_ORDERS: Final = 100
 #: What the instances of followed event logs begin with; a listener's is a UUID.
 LOG_INSTANCE: Final = "event-log"
@@ -272,6 +277,7 @@ class Fleet:
         instance = request.listener.instance
         sender = self._senders.get(instance)
         if sender is None:
+            self._make_room_for_senders()
             sender = _Sender(request.application.id, "", request.listener)
             self._senders[instance] = sender
             self._forgotten.discard(f"listener:{instance}")
@@ -287,6 +293,26 @@ class Fleet:
             sender.application = self._beside_name(request.application) if taken else plain
         sender.listener, sender.heard_time = request.listener, now
         return sender
+
+    def _make_room_for_senders(self) -> None:
+        """Forgets a tenth of them at once where there are too many.
+
+        First those of applications without a query here, then those not heard for longest: who
+        goes on and is forgotten has only its tail counted twice.
+        """
+        most = LEAST_SENDERS + SENDERS_PER_QUERY * self._policy.max_queries
+        if len(self._senders) < most:
+            return
+        present = {query.application_id for query in self._queries.values()}
+        order = sorted(
+            self._senders.items(),
+            key=lambda one: (one[1].application_id in present, one[1].heard_time),
+        )
+        for instance, _ in order[: max(most // 10, 1)]:
+            del self._senders[instance]
+            part = f"listener:{instance}"
+            self._forgotten.add(part)
+            self._changed.discard(part)
 
     @staticmethod
     def _beside_name(application: Application) -> str:
