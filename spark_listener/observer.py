@@ -22,6 +22,7 @@ from spark_listener.listener import Captured
 from spark_listener.mailbox import Mailbox
 from spark_listener.progress import ProgressText, read_progress
 from spark_listener.query import Query, mode_note, takes_all_at_once
+from spark_listener.redact import redact
 from spark_listener.wire import Control, SourceLimit, clock_origin, format_time
 
 if TYPE_CHECKING:
@@ -556,4 +557,4 @@ def _json(value: Any) -> str:
 
 
 def _clipped(text: str | None) -> str | None:
-    return None if text is None else text[:_LONGEST_TEXT]
+    return None if text is None else redact(text[:_LONGEST_TEXT])

@@ -24,6 +24,7 @@ from agent.core.kafka_offsets import (
     remaining_rows,
 )
 from agent.core.state_store import STATE_METRICS, StateMetrics, copied_bytes, told_of
+from spark_listener.redact import redact, redact_again, redact_conf
 from spark_listener.wire import UNITS, Unit, parse_time
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 MAX_TEXT: Final = 16 * 1024  # of any one text we keep
 MAX_ID: Final = 200  # of an id, which is kept for a day: Spark's own have 36 at most
+MAX_DESCRIPTION: Final = 500
 MAX_HOST: Final = 253  # as long as a name in DNS can be
 
 EventKind = Literal["started", "progress", "heartbeat", "idle", "terminated"]
@@ -414,7 +416,7 @@ def _event(data: _EventObject, sequence: int) -> Event:
             *_body_ids(body),
             _name(body.name),
             _exception(body.exception),
-            _optional_text(body.error_class_on_exception),
+            _error_class(body.error_class_on_exception),
         )
     else:
         raise ValueError(
@@ -460,7 +462,7 @@ def _progress(body: _EventBody) -> Progress:
         sources,
         [_operator(item) for item in body.state_operators or ()],
         _watermark(_mapping(body.event_time).get("watermark")),
-        intern(_text(_mapping(body.sink).get("description"))),
+        _described(_mapping(body.sink).get("description")),
     )
 
 
@@ -496,7 +498,7 @@ def decode_limits(value: object, where: str) -> list[SourceLimit]:
                 backlog_bound="lower" if item.get("backlog_bound") == "lower" else "exact",
                 control=_text(item.get("control")) or "live",
                 source_class=_text(item.get("source_class"))[:200],
-                note=_text(item.get("note"))[:200],
+                note=redact_again(_text(item.get("note"))[:200]),
             )
         )
     return limits
@@ -510,10 +512,13 @@ def _started(body: _EventBody) -> StartedEvent:
         trigger=_text(body.trigger)[:200],
         control=_text(body.control)[:20],
         output_mode=_text(body.output_mode)[:40],
-        sink=_text(body.sink)[:500],
-        checkpoint_location=_text(body.checkpoint_location)[:1000],
-        ui_url=_optional_text(body.ui_url),
-        conf={str(key)[:200]: str(value)[:500] for key, value in list(conf.items())[:100]},
+        sink=_described(body.sink),
+        checkpoint_location=redact(_text(body.checkpoint_location)[:1000]),
+        ui_url=redact(body.ui_url[:1000]) if isinstance(body.ui_url, str) else None,
+        conf={
+            str(key)[:200]: redact_conf(str(key)[:200], str(value)[:500])
+            for key, value in list(conf.items())[:100]
+        },
     )
 
 
@@ -544,7 +549,7 @@ def _source(item: _SourceBody) -> SourceProgress:
     latest = parse_offsets(item.latest_offset)
     metrics = item.metrics
     return SourceProgress(
-        intern(_text(item.description)[:500]),
+        _described(item.description),
         _count(item.num_input_rows),
         admitted_rows(start, end),
         remaining_rows(end, latest),
@@ -653,8 +658,17 @@ def _text(value: object) -> str:
     return value[:MAX_TEXT] if isinstance(value, str) else ""
 
 
+def _described(value: object) -> str:
+    """What a source or sink says of itself; a driver that does not redact may have sent it."""
+    return intern(redact_again(_text(value)[: 2 * MAX_DESCRIPTION])[:MAX_DESCRIPTION])
+
+
 def _optional_text(value: object) -> str | None:
     return value[:MAX_TEXT] if isinstance(value, str) else None
+
+
+def _error_class(value: object) -> str | None:
+    return redact(value[:MAX_DESCRIPTION]) if isinstance(value, str) else None
 
 
 def _exception(value: object) -> str | None:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from spark_listener.redact import redact_event
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -50,7 +52,7 @@ class Recorder:
                 continue
             newest = event["sequence"]
             line: dict[str, Any] = {
-                **event,
+                **redact_event(event),
                 "application": application,
                 "listener": {"instance": instance},
             }
