@@ -45,7 +45,16 @@ _BY_ITSELF: Final = re.compile(
 STRUCK: Final = "***"
 #: Fields of an event whose text is not Weir's own.
 _FREE_TEXTS: Final = frozenset(
-    ("description", "sink", "checkpointLocation", "exception", "note", "uiUrl", "trigger")
+    (
+        "description",
+        "sink",
+        "checkpointLocation",
+        "exception",
+        "errorClassOnException",
+        "note",
+        "uiUrl",
+        "trigger",
+    )
 )
 
 

@@ -9,7 +9,6 @@ silence a query.
 from __future__ import annotations
 
 import contextlib
-import math
 from sys import intern
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
@@ -30,6 +29,12 @@ from spark_listener.wire import UNITS, Unit, parse_time
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+#: No count of rows, files or bytes reaches it, and floats are exact up to it: more is taken as
+#: missing. A limit may be more: ``Long.MaxValue`` is how people write "none".
+MOST_COUNT: Final = 2**53
+#: No batch takes so long.
+MOST_SECONDS: Final = 366 * 86400.0
+MOST_PHASES: Final = 50  # of a batch; Spark tells a dozen
 MAX_TEXT: Final = 16 * 1024  # of any one text we keep
 MAX_ID: Final = 200  # of an id, which is kept for a day: Spark's own have 36 at most
 MAX_DESCRIPTION: Final = 500
@@ -438,18 +443,18 @@ def _progress(body: _EventBody) -> Progress:
     except (ValueError, OverflowError):
         raise ValueError(f"body.timestamp: {stamp[:64]!r} is not an ISO 8601 time") from None
     durations = {
-        str(key)[:64]: milliseconds / 1000.0
-        for key, value in _mapping(body.duration_ms).items()
-        if (milliseconds := _number(value)) is not None
+        str(key)[:64]: seconds
+        for key, value in list(_mapping(body.duration_ms).items())[:MOST_PHASES]
+        if (seconds := _seconds(value)) is not None
     }
     seconds = durations.pop("triggerExecution", None)
     if seconds is None:
-        duration = _number(body.batch_duration)
-        seconds = None if duration is None else duration / 1000.0
+        seconds = _seconds(body.batch_duration)
     sources = [_source(item) for item in body.sources or ()]
     rows = _count(body.num_input_rows)
     if rows is None and sources and all(source.rows is not None for source in sources):
-        rows = sum(source.rows or 0 for source in sources)  # the event log has no top-level rows
+        # The event log has no top-level rows.
+        rows = _count(sum(source.rows or 0 for source in sources))
     return Progress(
         query_id,
         run_id,
@@ -488,10 +493,12 @@ def decode_limits(value: object, where: str) -> list[SourceLimit]:
             SourceLimit(
                 source=source,
                 unit=unit,
-                limit=_count(item.get("limit")),
-                configured=_count(item.get("configured")),
+                limit=_count(item.get("limit"), 2**63),
+                configured=_count(item.get("configured"), 2**63),
                 backlog=_count(item.get("backlog")),
-                next_limit=_count(item["next_limit"]) if "next_limit" in item else msgspec.UNSET,
+                next_limit=_count(item["next_limit"], 2**63)
+                if "next_limit" in item
+                else msgspec.UNSET,
                 admitted=_count(item.get("admitted")),
                 arrived=_count(item.get("arrived")),
                 observed_time=_time_or_none(observed),
@@ -536,7 +543,7 @@ def _heartbeat(body: _EventBody) -> HeartbeatEvent:
                 *_ids(item.get("id"), item.get("runId"), place),
                 _name(item.get("name")),
                 _count(item.get("batchId")),
-                _number(item.get("running_seconds")),
+                _running(item.get("running_seconds")),
                 decode_limits(item.get("limits"), f"{place}.limits"),
             )
         )
@@ -563,12 +570,11 @@ def _source(item: _SourceBody) -> SourceProgress:
 
 
 def _operator(item: _OperatorBody) -> OperatorProgress:
-    commit = _number(item.commit_time_ms)
     return OperatorProgress(
         intern(_text(item.operator_name)[:100]),
         _count(item.num_rows_total),
         _count(item.memory_used_bytes),
-        None if commit is None else commit / 1000.0,
+        _seconds(item.commit_time_ms),
         _count(item.num_rows_dropped_by_watermark),
         _count(item.num_shuffle_partitions),
         _metrics(item.custom_metrics),
@@ -588,7 +594,7 @@ def _metrics(said: object) -> dict[str, float]:
                 return {
                     name: value
                     for name, value in zip(STATE_METRICS, values, strict=True)
-                    if value is not None and 0.0 <= value < math.inf
+                    if value is not None and 0.0 <= value < MOST_COUNT
                 }
         said = _any.decode(told)
     return {
@@ -625,25 +631,32 @@ def _sequence(value: object) -> int:
 
 
 def _number(value: object) -> float | None:
-    """A finite number from 0, else None: missing is not zero."""
-    if type(value) is int and 0 <= value < 2**63:
+    """A number from 0 that may be, else None: missing is not zero."""
+    if type(value) is int and 0 <= value < MOST_COUNT:
         return float(value)  # nearly all there are
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
+    if isinstance(value, bool) or not isinstance(value, float):
         return None
-    try:
-        number = float(value)
-    except OverflowError:
-        return None
-    return number if math.isfinite(number) and number >= 0 else None
+    return value if 0 <= value < MOST_COUNT else None  # NaN is neither
 
 
-def _count(value: object) -> int | None:
+def _seconds(milliseconds: object) -> float | None:
+    number = _number(milliseconds)
+    return None if number is None or number > 1000.0 * MOST_SECONDS else number / 1000.0
+
+
+def _running(seconds: object) -> float | None:
+    """More than may be is told as the most, not as a query that rests."""
+    number = _number(seconds)
+    return None if number is None else min(number, MOST_SECONDS)
+
+
+def _count(value: object, bound: int = MOST_COUNT) -> int | None:
     if value is None:
         return None
     if type(value) is int:
-        return value if 0 <= value < 2**63 else None
+        return value if 0 <= value < bound else None
     number = _number(value)
-    return None if number is None or number >= 2**63 else int(number)
+    return None if number is None else int(number)
 
 
 def _mapping(value: object) -> Mapping[str, Any]:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from agent.core.occupancy import Spent
     from agent.core.policy import Policy
 
+MOST_TOTAL: Final = 2**63 - 1  # what a saved state, Prometheus and its clients all can hold
 DURATION_BUCKETS_SECONDS: Final = (
     0.1,
     0.25,
@@ -129,9 +130,9 @@ def count(query: Query, batch: Progress) -> bool:
     query.batch_seconds, query.batch_rows = batch.seconds, batch.rows
     if replayed:
         add(totals.batches, "replayed")
-        totals.replayed_rows += batch.rows or 0
+        totals.replayed_rows = plus(totals.replayed_rows, batch.rows)
     add(totals.batches, "empty" if batch.rows == 0 else "completed")
-    totals.rows += batch.rows or 0
+    totals.rows = plus(totals.rows, batch.rows)
     for phase, seconds in batch.phases.items():
         totals.phase_seconds[phase] = totals.phase_seconds.get(phase, 0.0) + seconds
     if batch.seconds is not None:
@@ -183,8 +184,10 @@ def _operators(query: Query, batch: Progress, policy: Policy) -> None:
         state.commit_phases = told.commit_phases
         state.snapshot_lag_versions = told.snapshot_lag_versions
         if operator.dropped_rows:
-            state.dropped_rows_total += operator.dropped_rows
-            query.totals.watermark_dropped_rows += operator.dropped_rows
+            dropped = operator.dropped_rows
+            totals = query.totals
+            state.dropped_rows_total = plus(state.dropped_rows_total, dropped)
+            totals.watermark_dropped_rows = plus(totals.watermark_dropped_rows, dropped)
 
 
 def trigger_seconds(trigger: str) -> float:
@@ -209,6 +212,11 @@ def bucket(seconds: float) -> int:
         if seconds <= bound:
             return index
     return len(DURATION_BUCKETS_SECONDS)
+
+
+def plus(total: int, more: int | None) -> int:
+    """A counter that stays where it can still be kept and shown."""
+    return min(total + (more or 0), MOST_TOTAL)
 
 
 def add(counts: dict[str, int], key: str) -> None:

@@ -50,6 +50,7 @@ _BEGINNING_BYTES: Final = 4096
 #: A number's upper bits are the file's index, the lower ones the byte behind the line; a compact
 #: file's lines come after those of the file whose index it has.
 OFFSET_BITS: Final = 44
+MOST_FILES: Final = 1 << (63 - OFFSET_BITS)
 COMPACT_BIT: Final = 1 << (OFFSET_BITS - 1)
 #: A log that was not written to for so long says nothing of whether its driver lives.
 QUIET_SECONDS: Final = 300.0
@@ -105,7 +106,7 @@ def parts_of(log: Log) -> list[Part]:
     found: list[Part] = []
     for path in log.path.iterdir():
         named = _EVENTS.match(path.name)
-        if named is not None:
+        if named is not None and int(named["index"]) < MOST_FILES:
             found.append(Part(path, int(named["index"]), path.name.endswith(".compact")))
     newest_compact = max((part.index for part in found if part.compact), default=-1)
     kept = [
