@@ -10,10 +10,11 @@ into a bounded queue of the JVM's, and Python comes for them.
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from spark_listener.handles import OBJECT, Handles
+from spark_listener.wire import clock_origin
 
 if TYPE_CHECKING:
     from spark_listener.first_batch import FirstBatchGate
@@ -55,6 +56,7 @@ class Captured:
     error_class: str | None = None
     gate: FirstBatchGate | None = None
     session: Session | None = None  # the one whose query it is
+    clock_origin: float = field(default_factory=clock_origin)
 
     @property
     def memory_bytes(self) -> int:

@@ -22,7 +22,8 @@ from spark_listener.listener import Captured, Counters
 from spark_listener.mailbox import Mailbox
 from spark_listener.progress import ProgressText, read_progress
 from spark_listener.query import Query, mode_note, takes_all_at_once
-from spark_listener.wire import Control, SourceLimit, format_time
+from spark_listener.redact import redact
+from spark_listener.wire import Control, SourceLimit, clock_origin, format_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -60,6 +61,15 @@ class Run:
     gate: FirstBatchGate | None = None
     silent_beats: int = 0  # heartbeats in a row that found it inactive
     plan_untold_since: float | None = None  # monotonic; its last batch ended then
+    began: tuple[float, float] = (0.0, 0.0)  # the running batch: by Spark's clock, monotonic
+
+    def age_seconds(self, started_epoch_seconds: float) -> float:
+        """Of the batch that runs; the wall clock, which may be set, is looked at once a batch."""
+        now = time.monotonic()
+        if self.began[0] != started_epoch_seconds:
+            age = max(0.0, time.time() - started_epoch_seconds)
+            self.began = (started_epoch_seconds, now - age)
+        return now - self.began[1]
 
 
 class Observer:
@@ -266,7 +276,9 @@ class Observer:
             if run is None and item.session is not None:
                 run = self._found(item.session, progress.query_id)
             entries = [] if run is None else self._limits(run, progress)
-            self._outbox.put("progress", moment, progress.text, {"limits": entries})
+            self._outbox.put(
+                "progress", moment, progress.text, {"limits": entries}, origin=item.clock_origin
+            )
             if run is not None and any(one["source_class"] == KAFKA_CLASS for one in entries):
                 run.plan_untold_since = time.monotonic()
         elif item.kind == "idle":
@@ -274,7 +286,7 @@ class Observer:
             body = {"id": item.query_id, "runId": item.run_id}
             if run is not None:
                 body["name"] = run.query.name or ""
-            self._outbox.put("idle", moment, _json(body))
+            self._outbox.put("idle", moment, _json(body), origin=item.clock_origin)
         else:
             run = self._runs.get(item.run_id)
             self._outbox.put(
@@ -289,6 +301,7 @@ class Observer:
                         "errorClassOnException": item.error_class,
                     }
                 ),
+                origin=item.clock_origin,
             )
             self._forget(item.run_id)
 
@@ -316,9 +329,11 @@ class Observer:
             body: dict[str, Any] = {"control": "advice", "trigger": "", "outputMode": ""}
             body |= {"sink": "", "checkpointLocation": "", "uiUrl": None, "conf": {}}
             body |= {"id": item.query_id, "runId": item.run_id, "name": item.name}
-            self._outbox.put("started", format_time(item.epoch_seconds), _json(body))
+            self._outbox.put(
+                "started", format_time(item.epoch_seconds), _json(body), origin=item.clock_origin
+            )
             return
-        sequence = self._tell_started(run, item.epoch_seconds)
+        sequence = self._tell_started(run, item.epoch_seconds, item.clock_origin)
         if item.gate is not None:
             item.gate.sequence = sequence
             run.gate = item.gate
@@ -329,7 +344,7 @@ class Observer:
             return self._runs.get(query.run_id)
         run = self._run(query, session)
         self._guarded("a query's sources", self._prepare, run)
-        self._tell_started(run, time.time())
+        self._tell_started(run, time.time(), clock_origin())
         return run
 
     def _found(self, session: Session, query_id: str) -> Run | None:
@@ -355,7 +370,7 @@ class Observer:
         self._runs[query.run_id] = run
         return run
 
-    def _tell_started(self, run: Run, epoch_seconds: float) -> int:
+    def _tell_started(self, run: Run, epoch_seconds: float, origin: float) -> int:
         query = run.query
         control, note = self._control(run)
         body = {
@@ -368,7 +383,8 @@ class Observer:
         if note:
             body["note"] = note
         extra = {"limits": self._entries(run)} if run.actuator.ready else None
-        return self._outbox.put("started", format_time(epoch_seconds), _json(body), extra)
+        moment = format_time(epoch_seconds)
+        return self._outbox.put("started", moment, _json(body), extra, origin=origin)
 
     def _control(self, run: Run) -> tuple[Control, str]:
         query = run.query
@@ -604,7 +620,7 @@ class Observer:
         seconds = None
         entries = self._entries(run)
         if running.started_epoch_seconds is not None:
-            seconds = round(max(0.0, time.time() - running.started_epoch_seconds), 3)
+            seconds = round(run.age_seconds(running.started_epoch_seconds), 3)
             self._guarded("what a batch reads", self._add_plans, run, running, entries)
         return {
             **_bare_pulse(run.query),
@@ -679,4 +695,4 @@ def _json(value: Any) -> str:
 
 
 def _clipped(text: str | None) -> str | None:
-    return None if text is None else text[:_LONGEST_TEXT]
+    return None if text is None else redact(text[:_LONGEST_TEXT])

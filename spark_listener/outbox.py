@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from spark_listener.config import QUEUE_BYTES
+from spark_listener.wire import clock_origin
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -74,23 +75,27 @@ class Outbox:
         time: str,
         body: str,
         extra: Mapping[str, Any] | None = None,
+        *,
+        origin: float | None = None,
     ) -> int:
         """Numbers an event and queues it; returns its number.
 
         ``body`` is JSON text and goes out as it is. When full, by number or by bytes, the oldest
         progress is dropped and counted. A heartbeat replaces the one that still waits: only the
         newest says anything.
+        ``origin``: of the clock that gave the time; now's where it was read just now.
         """
         beside = "".join(
             f",{json.dumps(key)}:{json.dumps(value, separators=(',', ':'))}"
             for key, value in (extra or {}).items()
         )
+        origin = clock_origin() if origin is None else origin
         with self._changed:
             self._sequence += 1
             sequence = self._sequence
             text = (
                 f'{{"sequence":{sequence},"type":"{kind}","time":{json.dumps(time)},'
-                f'"body":{body}{beside}}}'
+                f'"clock_origin":{origin:.3f},"body":{body}{beside}}}'
             )
             data = text.encode("utf-8", "replace")
             if len(data) > self._largest_bytes:

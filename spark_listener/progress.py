@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+from spark_listener.redact import redact_again
 from spark_listener.wire import parse_time
 
 
@@ -24,7 +25,7 @@ def read_progress(text: str) -> ProgressText:
     """Raises ValueError where ``text`` is no progress of a query.
 
     The text is passed on unchanged unless it holds NaN or Infinity, which JSON does not have: those
-    become null.
+    become null; or what may be secret in the description of a source or sink, which is struck out.
     """
     foreign: list[str] = []
 
@@ -42,8 +43,13 @@ def read_progress(text: str) -> ProgressText:
     except ValueError:
         moment = None
     sources = body.get("sources")
+    secret = False
+    for described in (*(sources if isinstance(sources, list) else ()), body.get("sink")):
+        said = described.get("description") if isinstance(described, dict) else None
+        if isinstance(said, str) and redact_again(said) != said:
+            described["description"], secret = redact_again(said), True
     return ProgressText(
-        text=json.dumps(body, separators=(",", ":")) if foreign else text,
+        text=json.dumps(body, separators=(",", ":")) if foreign or secret else text,
         query_id=query_id,
         run_id=run_id,
         trigger_epoch_seconds=moment,

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from spark_listener.redact import redact_addresses
+from spark_listener.redact import redact, redact_conf
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -223,21 +223,21 @@ class Query:
             for key in CONF_KEYS:
                 value = settings.get(key, None)
                 if value is not None:
-                    found[key] = redact_addresses(str(value))[:_TEXT]
+                    found[key] = redact_conf(key, str(value))[:_TEXT]
             if "AsyncProgressTracking" in self.class_name:
                 found["asyncProgressTrackingEnabled"] = "true"
             return found
 
         def user_interface() -> str | None:
             address = session.sparkContext().uiWebUrl()
-            return redact_addresses(str(address.get())) if address.isDefined() else None
+            return redact(str(address.get())) if address.isDefined() else None
 
         return {
             "trigger": self.trigger,
             "outputMode": _attempt(lambda: str(execution.outputMode().toString()).lower(), ""),
             "sink": _attempt(lambda: _sink_text(execution.sink()), ""),
             "checkpointLocation": _attempt(
-                lambda: redact_addresses(str(execution.resolvedCheckpointRoot())), ""
+                lambda: redact(str(execution.resolvedCheckpointRoot())), ""
             ),
             "uiUrl": _attempt(user_interface, None),
             "conf": _attempt(conf, {}),
@@ -266,7 +266,7 @@ def _unwrapped(java_query: Any) -> Any:
 
 def _sink_text(sink: Any) -> str:
     """The sink without its object's address, which differs with every start."""
-    return redact_addresses(_OBJECT_ADDRESS.sub("", str(sink.toString())))[:_TEXT]
+    return redact(_OBJECT_ADDRESS.sub("", str(sink.toString())))[:_TEXT]
 
 
 def _attempt(read: Callable[[], Any], otherwise: Any) -> Any:

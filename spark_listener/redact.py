@@ -1,16 +1,89 @@
-"""Takes what may be secret out of addresses before they leave the driver."""
+"""Takes what may be secret out of texts: before they leave the driver, and again in the agent.
+
+By shape: addresses with a user or a query, values behind names like ``password``, and values that
+tell by themselves what they are. Rather a word too many than one too few.
+"""
 
 from __future__ import annotations
 
 import re
-from typing import Final
+from functools import lru_cache
+from typing import Any, Final
 
 #: In these schemes the part before ``@`` names a container, not a user.
 _CONTAINER_SCHEMES: Final = ("abfs", "abfss", "wasb", "wasbs")
 _ADDRESS: Final = re.compile(
-    r"(?P<scheme>[A-Za-z][A-Za-z0-9+.\-]*)://(?:(?P<user>[^/?#\s@]*(?:@[^/?#\s@]*)*)@)?"
+    r"(?<![A-Za-z0-9+.\-])(?P<scheme>[A-Za-z0-9+.\-]+)://(?:(?P<user>[^/?#\s@]*(?:@[^/?#\s@]*)*)@)?"
     r"(?P<rest>[^\s?#]*)(?P<query>[?#][^\s\]\)]*)?"
 )
+#: A secret of S3 may hold a slash, which ends the user of any other address.
+_S3_USER: Final = re.compile(r"(?i)\b(s3[an]?://)[^\s/:@]{1,300}:[^\s@]{1,300}@")
+_ORACLE_USER: Final = re.compile(r"(?i)\b(jdbc:oracle:\w{1,20}:)[^\s/@]{0,300}/[^\s@]{0,300}@")
+_WORDS: Final = (
+    r"passw(?:or)?d|passphrase|\bpass|pwd|secret|token|credential|signature|\bsig"
+    r"|api[._-]?key|access[._-]?key|account[._-]?key|shared[._-]?key|private[._-]?key|ssl\.key"
+)
+#: ``name=value``, ``name: value``, ``"name":"value"``, ``name -> value``, ``(name,value)``. Looked
+#: for where a run of a name's characters begins, and in no longer ones than anybody gives: a long
+#: text must not take long.
+_NAMED: Final = re.compile(
+    r"(?i)(?P<name>(?<![\w.\-])(?![\w.$\-]{0,200}(?:Exception|Error)\b)"
+    rf"[\w.\-]{{0,100}}?(?:{_WORDS})[\w.\-]{{0,100}}"
+    r"(?:\\*[\"'])?(?:\s*(?:->|=>|=|:)\s*|(?<=\w),(?=[^\s)]+\))))"
+    r"(?!(?<=:\s)(?:The|This|An?|Your|Invalid)\s)"  # a sentence about it
+    r"(?P<value>(?P<quote>\\+[\"'])[\s\S]*?(?:(?P=quote)|$)|\"(?:[^\"\\]|\\[\s\S])*(?:\"|$)"
+    r"|'[^']*(?:'|$)|[^\s,;&\"'\)\]}]+)"
+)
+_BY_ITSELF: Final = re.compile(
+    r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|$)"
+    r"|\b(?:AKIA|ASIA)[A-Z0-9]{16}\b"
+    r"|\beyJ[\w\-]{8,}\.[\w\-]+(?:\.[\w\-]*)?"
+    r"|\bdapi[0-9a-f]{32}\b"
+    r"|(?<=Bearer )[^\s,;\"']+|(?<=Basic )[A-Za-z0-9+/]{8,}={0,2}",
+    re.DOTALL,
+)
+STRUCK: Final = "***"
+#: Fields of an event whose text is not Weir's own.
+_FREE_TEXTS: Final = frozenset(
+    (
+        "description",
+        "sink",
+        "checkpointLocation",
+        "exception",
+        "errorClassOnException",
+        "note",
+        "uiUrl",
+        "trigger",
+    )
+)
+
+
+def redact(text: str) -> str:
+    """``jdbc:…;user=sa;password=x`` -> ``jdbc:…;user=sa;password=***``; addresses without users."""
+    text = _S3_USER.sub(r"\1", _ORACLE_USER.sub(r"\1", text))
+    text = redact_addresses(_BY_ITSELF.sub(STRUCK, text))
+    return _NAMED.sub(lambda found: found["name"] + STRUCK, text)
+
+
+#: For what comes again with each batch.
+redact_again = lru_cache(maxsize=1024)(redact)
+
+
+def redact_conf(name: str, value: str) -> str:
+    """The value of a setting of that name."""
+    said = redact(f"{name}={value}")
+    return said[len(name) + 1 :] if said.startswith(f"{name}=") else STRUCK
+
+
+def redact_event(value: Any, key: str = "") -> Any:
+    """An event, or part of one, as JSON gives it: with what may be secret taken out."""
+    if isinstance(value, dict):
+        if key == "conf":
+            return {name: redact_conf(str(name), str(said)) for name, said in value.items()}
+        return {name: redact_event(said, name) for name, said in value.items()}
+    if isinstance(value, list):
+        return [redact_event(one, key) for one in value]
+    return redact(value) if isinstance(value, str) and key in _FREE_TEXTS else value
 
 
 def redact_addresses(text: str) -> str:

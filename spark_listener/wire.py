@@ -6,6 +6,7 @@ here. ``docs/wire.md`` describes every field.
 
 from __future__ import annotations
 
+import time
 from datetime import datetime, timezone
 from typing import Any, Final, Literal, TypedDict
 
@@ -86,7 +87,13 @@ class Event(TypedDict):
     sequence: int
     type: EventType
     time: str
+    clock_origin: float  # epoch seconds; see the function of that name
     body: dict[str, Any]
+
+
+def clock_origin() -> float:
+    """When this machine's monotonic clock was zero, by its wall clock: moves when that is set."""
+    return time.time() - time.monotonic()
 
 
 def format_time(epoch_seconds: float) -> str:

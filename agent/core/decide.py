@@ -131,6 +131,8 @@ def first_batch(
             most.append(source.configured)
         wanted = max(round(part.rows / (source.ratio or 1.0)), settings.minimum_limit, 1)
         limit = min([wanted, *(bound for bound in most if bound is not None)])
+        if limit < 1:
+            continue  # whoever configured it wants nothing to be read
         _decide(query, source, sizing.Step(limit, "first_batch"), time, policy)
 
 
@@ -417,8 +419,11 @@ def _decide_manual(query: Query, time: float, policy: Policy) -> None:
     if query.lateness.holds(settings.late_rows):
         _as_configured(query, time, policy)
         return
+    if query.manual_unit is None:
+        main = query.main_source()
+        query.manual_unit = None if main is None else main.unit
     for source in query.sources:
-        if source.controllable and query.manual_unit in (None, source.unit):
+        if source.controllable and query.manual_unit == source.unit:
             _decide(query, source, sizing.Step(query.manual_limit, "manual"), time, policy)
     query.reason = "manual"
 
@@ -524,8 +529,12 @@ def order_release(query: Query) -> None:
 
 
 def order_limit(query: Query, limit: int, unit: str | None, time: float, policy: Policy) -> None:
-    """A limit set by hand, for each source of that unit."""
-    query.manual_limit, query.manual_unit = limit, unit
+    """A limit set by hand, for each source of that unit; else of its main source's.
+
+    It keeps the unit: the number means nothing to a source of another one that comes later.
+    """
+    main = query.main_source()
+    query.manual_limit, query.manual_unit = limit, unit or (None if main is None else main.unit)
     if query.mode(policy) != "off":
         _decide_manual(query, time, policy)
 

@@ -9,7 +9,6 @@ silence a query.
 from __future__ import annotations
 
 import contextlib
-import math
 from sys import intern
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
@@ -24,12 +23,22 @@ from agent.core.kafka_offsets import (
     remaining_rows,
 )
 from agent.core.state_store import STATE_METRICS, StateMetrics, copied_bytes, told_of
+from spark_listener.redact import redact, redact_again, redact_conf
 from spark_listener.wire import UNITS, Unit, parse_time
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+#: No count of rows, files or bytes reaches it, and floats are exact up to it: more is taken as
+#: missing. A limit may be more: ``Long.MaxValue`` is how people write "none".
+MOST_COUNT: Final = 2**53
+#: No batch takes so long.
+MOST_SECONDS: Final = 366 * 86400.0
+MOST_PHASES: Final = 50  # of a batch; Spark tells a dozen
 MAX_TEXT: Final = 16 * 1024  # of any one text we keep
+MAX_ID: Final = 200  # of an id, which is kept for a day: Spark's own have 36 at most
+MAX_DESCRIPTION: Final = 500
+MAX_HOST: Final = 253  # as long as a name in DNS can be
 
 EventKind = Literal["started", "progress", "heartbeat", "idle", "terminated"]
 
@@ -208,6 +217,7 @@ class Event(msgspec.Struct, frozen=True, gc=False):
     kind: EventKind
     time: float
     body: Body
+    clock_origin: float | None = None  # see ``spark_listener.wire.clock_origin``
 
 
 class Refused(msgspec.Struct, frozen=True, gc=False):
@@ -285,6 +295,7 @@ class _EventObject(msgspec.Struct, gc=False):
     time: Any = None
     body: _EventBody | None = None
     limits: Any = None
+    clock_origin: Any = None
 
 
 class _Envelope(msgspec.Struct):
@@ -314,15 +325,17 @@ def decode_request(body: bytes) -> Request:
         raise MalformedRequest(str(error)) from None
     except RecursionError:
         raise MalformedRequest("nested too deeply") from None
-    for label, text in (
-        ("application.id", envelope.application.id),
-        ("application.name", envelope.application.name),
-        ("listener.instance", envelope.listener.instance),
+    for label, text, longest in (
+        ("application.id", envelope.application.id, MAX_ID),
+        ("application.name", envelope.application.name, MAX_TEXT),
+        ("listener.instance", envelope.listener.instance, MAX_ID),
+        ("application.spark_version", envelope.application.spark_version or "-", MAX_ID),
+        ("listener.host", envelope.listener.host or "-", MAX_HOST),
     ):
         if not text:
             raise MalformedRequest(f"{label} is empty")
-        if len(text) > MAX_TEXT:
-            raise MalformedRequest(f"{label} is longer than {MAX_TEXT} characters")
+        if len(text) > longest:
+            raise MalformedRequest(f"{label} is longer than {longest} characters")
     events: list[tuple[int, Event]] = []
     refused: list[Refused] = []
     # Passed over, a text is not looked at: one that is not UTF-8 would go unnoticed.
@@ -369,6 +382,7 @@ def _looked_at(data: object) -> _EventObject:
         data.get("time"),
         _body_looked_at(body) if isinstance(body, dict) else body,
         data.get("limits"),
+        data.get("clock_origin"),
     )
 
 
@@ -399,31 +413,31 @@ def _event(data: _EventObject, sequence: int) -> Event:
     body = data.body
     if not isinstance(body, _EventBody):
         raise ValueError(f"body: an object is needed, not {_kind_of(body)}")
+    read: Body
     if kind == "started":
-        return Event(sequence, kind, moment, _started(body))
-    if kind == "progress":
+        read = _started(body)
+    elif kind == "progress":
         progress = _progress(body)
-        limits = decode_limits(data.limits, "limits")
-        return Event(sequence, kind, moment, ProgressEvent(progress, limits))
-    if kind == "heartbeat":
-        return Event(sequence, kind, moment, _heartbeat(body))
-    if kind == "idle":
-        return Event(sequence, kind, moment, IdleEvent(*_body_ids(body), _name(body.name)))
-    if kind == "terminated":
-        return Event(
-            sequence,
-            kind,
-            moment,
-            TerminatedEvent(
-                *_body_ids(body),
-                _name(body.name),
-                _exception(body.exception),
-                _optional_text(body.error_class_on_exception),
-                body.driver_ended is True,
-            ),
+        read = ProgressEvent(progress, decode_limits(data.limits, "limits"))
+    elif kind == "heartbeat":
+        read = _heartbeat(body)
+    elif kind == "idle":
+        read = IdleEvent(*_body_ids(body), _name(body.name))
+    elif kind == "terminated":
+        read = TerminatedEvent(
+            *_body_ids(body),
+            _name(body.name),
+            _exception(body.exception),
+            _error_class(body.error_class_on_exception),
+            body.driver_ended is True,
         )
-    raise ValueError(
-        f"type: {str(kind)[:40]!r} is none of started, progress, heartbeat, idle, terminated"
+    else:
+        raise ValueError(
+            f"type: {str(kind)[:40]!r} is none of started, progress, heartbeat, idle, terminated"
+        )
+    origin = _number(data.clock_origin)
+    return Event(
+        sequence, kind, moment, read, None if origin is None or origin > moment else origin
     )
 
 
@@ -437,19 +451,19 @@ def _progress(body: _EventBody) -> Progress:
     except (ValueError, OverflowError):
         raise ValueError(f"body.timestamp: {stamp[:64]!r} is not an ISO 8601 time") from None
     durations = {
-        str(key)[:64]: milliseconds / 1000.0
-        for key, value in _mapping(body.duration_ms).items()
-        if (milliseconds := _number(value)) is not None
+        str(key)[:64]: seconds
+        for key, value in list(_mapping(body.duration_ms).items())[:MOST_PHASES]
+        if (seconds := _seconds(value)) is not None
     }
     seconds = durations.pop("triggerExecution", None)
     if seconds is None:
-        duration = _number(body.batch_duration)
-        seconds = None if duration is None else duration / 1000.0
+        seconds = _seconds(body.batch_duration)
     sources = [_source(item) for item in body.sources or ()]
     event_time = _mapping(body.event_time)
     rows = _count(body.num_input_rows)
     if rows is None and sources and all(source.rows is not None for source in sources):
-        rows = sum(source.rows or 0 for source in sources)  # the event log has no top-level rows
+        # The event log has no top-level rows.
+        rows = _count(sum(source.rows or 0 for source in sources))
     return Progress(
         query_id,
         run_id,
@@ -462,7 +476,7 @@ def _progress(body: _EventBody) -> Progress:
         sources,
         [_operator(item) for item in body.state_operators or ()],
         _watermark(event_time.get("watermark")),
-        intern(_text(_mapping(body.sink).get("description"))),
+        _described(_mapping(body.sink).get("description")),
         "watermark" in event_time,
         _time_or_none(event_time.get("min")),
         _time_or_none(event_time.get("max")),
@@ -491,10 +505,12 @@ def decode_limits(value: object, where: str) -> list[SourceLimit]:
             SourceLimit(
                 source=source,
                 unit=unit,
-                limit=_count(item.get("limit")),
-                configured=_count(item.get("configured")),
+                limit=_count(item.get("limit"), 2**63),
+                configured=_count(item.get("configured"), 2**63),
                 backlog=_count(item.get("backlog")),
-                next_limit=_count(item["next_limit"]) if "next_limit" in item else msgspec.UNSET,
+                next_limit=_count(item["next_limit"], 2**63)
+                if "next_limit" in item
+                else msgspec.UNSET,
                 admitted=_count(item.get("admitted")),
                 arrived=_count(item.get("arrived")),
                 observed_time=_time_or_none(observed),
@@ -502,7 +518,7 @@ def decode_limits(value: object, where: str) -> list[SourceLimit]:
                 control=_text(item.get("control")) or "live",
                 source_class=_text(item.get("source_class"))[:200],
                 identity=_text(item.get("identity"))[:100],
-                note=_text(item.get("note"))[:200],
+                note=redact_again(_text(item.get("note"))[:200]),
                 offsets=parse_offsets(item.get("offsets")),
             )
         )
@@ -517,10 +533,13 @@ def _started(body: _EventBody) -> StartedEvent:
         trigger=_text(body.trigger)[:200],
         control=_text(body.control)[:20],
         output_mode=_text(body.output_mode)[:40],
-        sink=_text(body.sink)[:500],
-        checkpoint_location=_text(body.checkpoint_location)[:1000],
-        ui_url=_optional_text(body.ui_url),
-        conf={str(key)[:200]: str(value)[:500] for key, value in list(conf.items())[:100]},
+        sink=_described(body.sink),
+        checkpoint_location=redact(_text(body.checkpoint_location)[:1000]),
+        ui_url=redact(body.ui_url[:1000]) if isinstance(body.ui_url, str) else None,
+        conf={
+            str(key)[:200]: redact_conf(str(key)[:200], str(value)[:500])
+            for key, value in list(conf.items())[:100]
+        },
     )
 
 
@@ -538,7 +557,7 @@ def _heartbeat(body: _EventBody) -> HeartbeatEvent:
                 *_ids(item.get("id"), item.get("runId"), place),
                 _name(item.get("name")),
                 _count(item.get("batchId")),
-                _number(item.get("running_seconds")),
+                _running(item.get("running_seconds")),
                 decode_limits(item.get("limits"), f"{place}.limits"),
             )
         )
@@ -551,7 +570,7 @@ def _source(item: _SourceBody) -> SourceProgress:
     latest = parse_offsets(item.latest_offset)
     metrics = item.metrics
     return SourceProgress(
-        intern(_text(item.description)[:500]),
+        _described(item.description),
         _count(item.num_input_rows),
         admitted_rows(start, end),
         remaining_rows(end, latest),
@@ -565,12 +584,11 @@ def _source(item: _SourceBody) -> SourceProgress:
 
 
 def _operator(item: _OperatorBody) -> OperatorProgress:
-    commit = _number(item.commit_time_ms)
     return OperatorProgress(
         intern(_text(item.operator_name)[:100]),
         _count(item.num_rows_total),
         _count(item.memory_used_bytes),
-        None if commit is None else commit / 1000.0,
+        _seconds(item.commit_time_ms),
         _count(item.num_rows_dropped_by_watermark),
         _count(item.num_shuffle_partitions),
         _metrics(item.custom_metrics),
@@ -590,7 +608,7 @@ def _metrics(said: object) -> dict[str, float]:
                 return {
                     name: value
                     for name, value in zip(STATE_METRICS, values, strict=True)
-                    if value is not None and 0.0 <= value < math.inf
+                    if value is not None and 0.0 <= value < MOST_COUNT
                 }
         said = _any.decode(told)
     return {
@@ -607,8 +625,8 @@ def _ids(query_id: object, run_id: object, where: str) -> tuple[str, str]:
 def _id(value: object, where: str, name: str) -> str:
     if not isinstance(value, str) or not value:
         raise ValueError(f"{where}.{name}: a text is needed, not {_kind_of(value)}")
-    if len(value) > 200:
-        raise ValueError(f"{where}.{name}: longer than 200 characters")
+    if len(value) > MAX_ID:
+        raise ValueError(f"{where}.{name}: longer than {MAX_ID} characters")
     return value
 
 
@@ -627,25 +645,32 @@ def _sequence(value: object) -> int:
 
 
 def _number(value: object) -> float | None:
-    """A finite number from 0, else None: missing is not zero."""
-    if type(value) is int and 0 <= value < 2**63:
+    """A number from 0 that may be, else None: missing is not zero."""
+    if type(value) is int and 0 <= value < MOST_COUNT:
         return float(value)  # nearly all there are
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
+    if isinstance(value, bool) or not isinstance(value, float):
         return None
-    try:
-        number = float(value)
-    except OverflowError:
-        return None
-    return number if math.isfinite(number) and number >= 0 else None
+    return value if 0 <= value < MOST_COUNT else None  # NaN is neither
 
 
-def _count(value: object) -> int | None:
+def _seconds(milliseconds: object) -> float | None:
+    number = _number(milliseconds)
+    return None if number is None or number > 1000.0 * MOST_SECONDS else number / 1000.0
+
+
+def _running(seconds: object) -> float | None:
+    """More than may be is told as the most, not as a query that rests."""
+    number = _number(seconds)
+    return None if number is None else min(number, MOST_SECONDS)
+
+
+def _count(value: object, bound: int = MOST_COUNT) -> int | None:
     if value is None:
         return None
     if type(value) is int:
-        return value if 0 <= value < 2**63 else None
+        return value if 0 <= value < bound else None
     number = _number(value)
-    return None if number is None or number >= 2**63 else int(number)
+    return None if number is None else int(number)
 
 
 def _mapping(value: object) -> Mapping[str, Any]:
@@ -660,8 +685,17 @@ def _text(value: object) -> str:
     return value[:MAX_TEXT] if isinstance(value, str) else ""
 
 
+def _described(value: object) -> str:
+    """What a source or sink says of itself; a driver that does not redact may have sent it."""
+    return intern(redact_again(_text(value)[: 2 * MAX_DESCRIPTION])[:MAX_DESCRIPTION])
+
+
 def _optional_text(value: object) -> str | None:
     return value[:MAX_TEXT] if isinstance(value, str) else None
+
+
+def _error_class(value: object) -> str | None:
+    return redact(value[:MAX_DESCRIPTION]) if isinstance(value, str) else None
 
 
 def _exception(value: object) -> str | None:

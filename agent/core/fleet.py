@@ -33,12 +33,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from agent.core.alignment import AlignmentView
-    from agent.core.decode import Application, Progress
+    from agent.core.decode import Application, Progress, SourceLimit
     from agent.core.policy import Policy
 
 #: After its own start the agent calls nothing dead: heartbeats need time to find it again.
 GRACE_SECONDS: Final = 60.0
 LISTENER_SECONDS: Final = 86400.0  # an instance silent for so long has no tail to send again
+#: Of each query that the agent may follow: its listener, and those of runs before it. An event log
+#: has two, for its lines and for its pulse.
+SENDERS_PER_QUERY: Final = 4
+#: Those that have no query yet, where few are allowed.
+LEAST_SENDERS: Final = 100
 MOST_STANDING_ORDERS: Final = 100
 #: What the instances of followed event logs begin with; a listener's is a UUID.
 LOG_INSTANCE: Final = "event-log"
@@ -178,8 +183,10 @@ class _Said(msgspec.Struct):
     """What the events of one request have led to so far."""
 
     lines: bool
+    of_log: bool = False  # read from an event log: what it tells may be long past
     batches: list[tuple[Key, Point]] = []
     judged: list[Judgement] = []
+    touched: set[Key] = set()
 
 
 class _Standing(msgspec.Struct, frozen=True):
@@ -220,6 +227,8 @@ class Fleet:
     def __init__(self, policy: Policy, *, started_time: float) -> None:
         self._policy = policy
         self._started_time = started_time
+        self._awake_time = started_time  # since when it has heard whatever was said
+        self._ticked_time: float | None = None
         self._agent = _Agent()
         self._queries: dict[Key, Query] = {}
         self._senders: dict[str, _Sender] = {}
@@ -239,8 +248,7 @@ class Fleet:
         Without ``lines`` nothing is told per event (``Receipt.judged``), which costs less.
         """
         sender = self._sender(request, now)
-        said = _Said(lines=lines)
-        touched: set[Key] = set()
+        said = _Said(lines, request.listener.instance.startswith(LOG_INSTANCE))
         refused = list(request.refused)
         accepted = 0
         acknowledged = sender.last_sequence
@@ -251,7 +259,7 @@ class Fleet:
                 accepted += 1
                 continue
             try:
-                self._take(request.application, event, now, said, touched)
+                self._take(request.application, event, now, said)
             except _Full:
                 error = f"the agent already follows {self._policy.max_queries} queries, its limit"
                 refused.append(Refused(index, event.sequence, error))
@@ -267,7 +275,7 @@ class Fleet:
                 acknowledged = max(acknowledged, bad.sequence)
         sender.last_sequence = acknowledged
         self._changed.update(("agent", f"listener:{request.listener.instance}"))
-        self._changed.update(_part(key) for key in touched)
+        self._changed.update(_part(key) for key in said.touched)
         refused.sort(key=lambda item: item.index)
         grants = self._grants(request.application.id)
         return Receipt(
@@ -277,7 +285,7 @@ class Fleet:
             grants,
             said.batches,
             said.judged,
-            touched,
+            said.touched,
             self._unsafe_limits(request.application.id),
         )
 
@@ -285,6 +293,7 @@ class Fleet:
         instance = request.listener.instance
         sender = self._senders.get(instance)
         if sender is None:
+            self._make_room_for_senders()
             sender = _Sender(request.application.id, "", request.listener)
             self._senders[instance] = sender
             self._forgotten.discard(f"listener:{instance}")
@@ -300,6 +309,26 @@ class Fleet:
             sender.application = self._beside_name(request.application) if taken else plain
         sender.listener, sender.heard_time = request.listener, now
         return sender
+
+    def _make_room_for_senders(self) -> None:
+        """Forgets a tenth of them at once where there are too many.
+
+        First those of applications without a query here, then those not heard for longest: who
+        goes on and is forgotten has only its tail counted twice.
+        """
+        most = LEAST_SENDERS + SENDERS_PER_QUERY * self._policy.max_queries
+        if len(self._senders) < most:
+            return
+        present = {query.application_id for query in self._queries.values()}
+        order = sorted(
+            self._senders.items(),
+            key=lambda one: (one[1].application_id in present, one[1].heard_time),
+        )
+        for instance, _ in order[: max(most // 10, 1)]:
+            del self._senders[instance]
+            part = f"listener:{instance}"
+            self._forgotten.add(part)
+            self._changed.discard(part)
 
     @staticmethod
     def _beside_name(application: Application) -> str:
@@ -331,39 +360,42 @@ class Fleet:
         event: Event,
         now: float,
         said: _Said,
-        touched: set[Key],
     ) -> None:
         body, policy = event.body, self._policy
         if isinstance(body, HeartbeatEvent):
             for running in body.queries:
-                query = self._query(application, running, event, now, touched)
-                judge.heartbeat(query, running, event.time, policy)
+                query, time = self._query(application, running, event, now, said)
+                before = query.run_id, query.running_batch_id
+                limits = _shifted(running.limits, query.clock_set_seconds)
+                judge.heartbeat(query, running, limits, time, policy)
+                query.hear_running(before, now)
                 if self._offsets is not None and judge.plans_next(query, running):
-                    read = {one.source: one.offsets for one in running.limits if one.offsets}
+                    read = {one.source: one.offsets for one in limits if one.offsets}
                     self._note_plan(query, running.run_id, read)
                 self._pool(query)
                 if said.lines:
-                    said.judged.append(tell.judgement(query, event.kind, event.time, policy))
+                    said.judged.append(tell.judgement(query, event.kind, time, policy))
             return
-        query = self._query(application, subject_of(body), event, now, touched)
+        query, time = self._query(application, subject_of(body), event, now, said)
         if isinstance(body, ProgressEvent):
             beside = self._beside(application.id, query)
-            spent = judge.progress(query, body, event.time, policy, beside)
+            body = _at(body, query.clock_set_seconds)
+            spent = judge.progress(query, body, time, policy, beside)
             if self._offsets is not None and spent is not None:
                 self._note_offsets(query, body.progress)
             if spent in {"busy", "backpressured"}:
                 said.batches.append(((query.application, query.query), tell.point(query, policy)))
             if said.lines:
-                said.judged.append(tell.judgement(query, event.kind, event.time, policy, spent))
+                said.judged.append(tell.judgement(query, event.kind, time, policy, spent))
         elif isinstance(body, StartedEvent):
             beside = self._beside(application.id, query)
-            judge.started(query, body, event.time, policy, beside)
+            judge.started(query, body, time, policy, beside)
         elif isinstance(body, TerminatedEvent):
-            judge.terminate(query, body, event.time, now, policy)
+            judge.terminate(query, body, time, now, policy)
             if said.lines:
-                said.judged.append(tell.judgement(query, event.kind, event.time, policy))
+                said.judged.append(tell.judgement(query, event.kind, time, policy))
         else:
-            judge.idle(query, body, event.time, policy)
+            judge.idle(query, body, time, policy)
         self._pool(query)
         measure.add(query.totals.events, event.kind)
 
@@ -399,8 +431,14 @@ class Fleet:
             members.put(key, query.member(self._policy, busy_share), busy_share, time)
 
     def _query(
-        self, application: Application, subject: _Named, event: Event, now: float, touched: set[Key]
-    ) -> Query:
+        self,
+        application: Application,
+        subject: _Named,
+        event: Event,
+        now: float,
+        said: _Said,
+    ) -> tuple[Query, float]:
+        """Whom an event is about, and its time by a clock that is never set."""
         known = self._keys.setdefault(application.id, {})
         key = known.get(subject.id)
         query = None if key is None else self._queries.get(key)
@@ -424,14 +462,21 @@ class Fleet:
                 del known[of]
             self._pools.pop(query.application_id, None)  # it has one member more or less: anew
             self._pools.pop(application.id, None)
-        touched.add((query.application, query.query))
+        said.touched.add((query.application, query.query))
         if subject.run_id in query.past_runs:
-            return query  # a late word of who is gone says nothing of who came after
+            # A late word of who is gone says nothing of who came after.
+            return query, event.time + query.clock_set_seconds
         query.application_id, query.spark_version = application.id, application.spark_version
-        query.hear_time(event.time, now)
+        time = query.hear_time(
+            event.time,
+            now,
+            origin=event.clock_origin,
+            run_id=subject.run_id,
+            may_be_old=said.of_log,
+        )
         if query.gone_since_time is not None and not query.terminated:
             query.gone_since_time = None  # it was only out of reach
-        return query
+        return query, time
 
     def _alive(self, query: Query, now: float) -> bool:
         return not query.terminated and now - query.heard_time < self._policy.silent_seconds
@@ -516,12 +561,26 @@ class Fleet:
 
     # -- the clock --------------------------------------------------------------------------
 
+    def wake(self) -> None:
+        """What an agent before this one heard was before this one's start, whatever its clock."""
+        before = self._started_time - 1.0
+        for query in self._queries.values():
+            query.heard_time = min(query.heard_time, before)
+            query.gone_since_time = _before(query.gone_since_time, before)
+            query.running_told_time = _before(query.running_told_time, before)
+            query.running_since_time = _before(query.running_since_time, before)
+        for sender in self._senders.values():
+            sender.heard_time = min(sender.heard_time, before)
+
     def tick(self, now: float) -> set[Key]:
         """Marks silent queries as gone, forgets those gone long enough; returns what changed."""
+        if self._was_deaf(now):
+            self._awake_time = now
+        self._ticked_time = now
         changed: set[Key] = set()
         forgotten: set[Key] = set()
         for key, query in self._queries.items():
-            heard = max(query.heard_time, self._started_time)
+            heard = max(query.heard_time, self._awake_time)
             if query.gone_since_time is None and now - heard > self._policy.silent_seconds:
                 query.gone_since_time = now
                 changed.add(key)
@@ -594,7 +653,7 @@ class Fleet:
                 decide.order_hold(one, time, self._policy)
             else:
                 decide.order_release(one)
-            said = OrderView(now, order.who, what, order.reason)
+            said = OrderView(now, order.who, _done(order, what, one), order.reason)
             one.note_order(said, of_mode=order.mode is not None)
             self._pool(one)
             self._changed.add(_part((one.application, one.query)))
@@ -608,7 +667,7 @@ class Fleet:
                 order.who,
                 one.application,
                 one.query,
-                what,
+                _done(order, what, one),
                 order.reason,
                 self._note(order, one),
             )
@@ -769,20 +828,26 @@ class Fleet:
             return Liveness(ok=True, why="unknown")
         if one.terminated:
             return Liveness(ok=True, why="gone")
-        if now - self._started_time < GRACE_SECONDS:
+        if now - self._awake_time < GRACE_SECONDS or self._was_deaf(now):
             return Liveness(ok=True, why="starting")
         if now - one.heard_time > self._policy.silent_seconds:
             if one.heard_time < self._started_time or self._driver_heard(one, now):
                 # Of an earlier driver, or a driver that lives and does not tell of this query.
                 return Liveness(ok=True, why="unknown")
             return Liveness(ok=False, why="silent")
-        age = tell.running_age(one, now)
-        if age is None:
+        if one.running_since_time is None:
             return Liveness(ok=True, why="idle")
+        # By the agent's own clock, and in its own life: the driver's says what it likes.
+        age = now - max(one.running_since_time, self._started_time)
         settings = self._policy.of(application, query)
         if settings.deadline_seconds is not None and age > settings.deadline_seconds:
             return Liveness(ok=False, why="hung")
         return Liveness(ok=True, why="slow" if age > settings.target_seconds else "progressing")
+
+    def _was_deaf(self, now: float) -> bool:
+        """Whether the agent itself stood still until just now: it heard nothing meanwhile."""
+        ticked = self._ticked_time
+        return ticked is not None and now - ticked > self._policy.silent_seconds
 
     def _driver_heard(self, query: Query, now: float) -> bool:
         """Whether a driver that the query may run in has been heard of within the time."""
@@ -916,6 +981,29 @@ class Fleet:
         return fleet
 
 
+def _before(time: float | None, most: float) -> float | None:
+    return None if time is None else min(time, most)
+
+
+def _at(event: ProgressEvent, seconds: float) -> ProgressEvent:
+    """A batch's times by a clock that was never set: so much is added."""
+    if not seconds:
+        return event
+    progress = msgspec.structs.replace(event.progress, time=event.progress.time + seconds)
+    return ProgressEvent(progress, _shifted(event.limits, seconds))
+
+
+def _shifted(limits: list[SourceLimit], seconds: float) -> list[SourceLimit]:
+    if not seconds:
+        return limits
+    return [
+        one
+        if one.observed_time is None
+        else msgspec.structs.replace(one, observed_time=one.observed_time + seconds)
+        for one in limits
+    ]
+
+
 def matches_names(application: str, query: str, one: Query) -> bool:
     """Whether an order's two patterns name a query."""
     return matches(f"{application}/{query}", one.application, one.query)
@@ -933,6 +1021,13 @@ def _wording(order: Order) -> str:
             raise ValueError(f"limit: a whole number from 1 is needed, not {order.limit}")
         return f"limit {order.limit} {order.unit or ''}".strip()
     return "hold" if order.hold else "release"
+
+
+def _done(order: Order, what: str, query: Query) -> str:
+    """What an order did to a query: a limit with the unit that it was given there."""
+    if order.limit is None or order.unit is not None or query.manual_unit is None:
+        return what
+    return f"{what} {query.manual_unit}"
 
 
 def _part(key: Key) -> str:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         IdleEvent,
         ProgressEvent,
         RunningQuery,
+        SourceLimit,
         StartedEvent,
         TerminatedEvent,
     )
@@ -68,7 +69,9 @@ def plans_next(query: Query, running: RunningQuery) -> bool:
     return query.batch_id is None or running.batch_id == query.batch_id + 1
 
 
-def heartbeat(query: Query, running: RunningQuery, time: float, policy: Policy) -> None:
+def heartbeat(
+    query: Query, running: RunningQuery, limits: list[SourceLimit], time: float, policy: Policy
+) -> None:
     """A sign of life between batches, with the running batch and its age."""
     if running.run_id in query.past_runs:
         return
@@ -90,7 +93,7 @@ def heartbeat(query: Query, running: RunningQuery, time: float, policy: Policy) 
         query.occupancy.spend(time - running.running_seconds, "idle")
         query.occupancy.spend(time, "backpressured" if query.holds_back() else "busy")
     following = plans_next(query, running)
-    measure.hear_limits(query, running.limits, None, policy, of_next_batch=following)
+    measure.hear_limits(query, limits, None, policy, of_next_batch=following)
     watch.runs(query, time, policy)
     decide.adopt(query, time, policy)
 
@@ -121,6 +124,7 @@ def progress(
         measure.rest(query, time)
         watch.rests(query, time)
         return "idle"
+    batch = measure.plausible(query, batch, time)
     watch.reads(query, batch)
     measure.flow(query, batch, event.limits, policy)
     decide.adopt(query, time, policy)

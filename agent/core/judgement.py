@@ -327,3 +327,4 @@ class QueryView(msgspec.Struct, frozen=True, gc=False):
     held_by: OrderView | None = None  # the order by which it is held, or limited by hand
     mode_by: OrderView | None = None  # the order that set its mode; None: the configuration did
     stopped: bool = False  # it ended, and neither by an exception nor for its batch's age
+    manual_unit: str | None = None  # of the limit set by hand; None: not known yet

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import msgspec
 
+#: No topic comes near it; a sum of offsets stays within what can be saved.
+MOST_OFFSET = 2**53
 Offsets = dict[tuple[str, str], int]
 
 
@@ -29,6 +31,8 @@ def parse_offsets(value: object) -> Offsets | None:
         for partition, offset in partitions.items():
             if isinstance(offset, bool) or not isinstance(offset, int):
                 return None
+            if not -MOST_OFFSET < offset < MOST_OFFSET:
+                return None
             if not (isinstance(partition, str) and partition.isdigit()):
                 return None
             offsets[topic, partition] = offset
@@ -39,18 +43,22 @@ def admitted_rows(start: Offsets | None, end: Offsets | None) -> int | None:
     """Rows between two offsets; a partition seen first in ``end`` has no known start."""
     if start is None or end is None:
         return None
-    return sum(max(0, end[key] - start[key]) for key in end.keys() & start.keys())
+    return _bounded(sum(max(0, end[key] - start[key]) for key in end.keys() & start.keys()))
 
 
 def remaining_rows(end: Offsets | None, latest: Offsets | None) -> int | None:
     """Backlog in rows: latest minus end, summed over the partitions that both name."""
     if end is None or latest is None:
         return None
-    return sum(max(0, latest[key] - end[key]) for key in latest.keys() & end.keys())
+    return _bounded(sum(max(0, latest[key] - end[key]) for key in latest.keys() & end.keys()))
 
 
 def position_of(offsets: Offsets | None, other: Offsets | None) -> int | None:
     """How far a query has read: offsets summed over the partitions that ``other`` names too."""
     if offsets is None or other is None:
         return None
-    return sum(offset for key, offset in offsets.items() if key in other)
+    return _bounded(sum(offset for key, offset in offsets.items() if key in other))
+
+
+def _bounded(rows: int) -> int:
+    return max(-MOST_OFFSET, min(rows, MOST_OFFSET))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from agent.core.capacity import fixed_phase_seconds
-from agent.core.query import Operator, Query
+from agent.core.query import CLOCK_STEP_SECONDS, Operator, Query
 from agent.core.state_store import figures
 
 if TYPE_CHECKING:
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from agent.core.occupancy import Spent
     from agent.core.policy import Policy
 
+MOST_TOTAL: Final = 2**63 - 1  # what a saved state, Prometheus and its clients all can hold
 DURATION_BUCKETS_SECONDS: Final = (
     0.1,
     0.25,
@@ -45,6 +46,21 @@ def rest(query: Query, time: float) -> None:
         source.nothing_arrived(time)
     if query.backlog_rows() == 0.0:
         query.lag.add(time, query.arrived_rows)
+
+
+def plausible(query: Query, batch: Progress, time: float) -> Progress:
+    """A batch told of at ``time``; without its durations where a clock was set while it ran.
+
+    Spark takes them from the wall clock: such a batch seems to have begun before the one before
+    it had ended, or to end after it was told of.
+    """
+    earliest = query.batch_end_time
+    early = earliest is not None and batch.time <= earliest - CLOCK_STEP_SECONDS
+    late = batch.time + (batch.seconds or 0.0) >= time + CLOCK_STEP_SECONDS
+    if not (early or late):
+        return batch
+    begun = min(max(batch.time, earliest or batch.time), time)
+    return msgspec.structs.replace(batch, time=begun, seconds=None, phases={})
 
 
 def flow(query: Query, batch: Progress, limits: list[SourceLimit], policy: Policy) -> None:
@@ -115,9 +131,9 @@ def count(query: Query, batch: Progress) -> bool:
     query.batch_seconds, query.batch_rows = batch.seconds, batch.rows
     if replayed:
         add(totals.batches, "replayed")
-        totals.replayed_rows += batch.rows or 0
+        totals.replayed_rows = plus(totals.replayed_rows, batch.rows)
     add(totals.batches, "empty" if batch.rows == 0 else "completed")
-    totals.rows += batch.rows or 0
+    totals.rows = plus(totals.rows, batch.rows)
     for phase, seconds in batch.phases.items():
         totals.phase_seconds[phase] = totals.phase_seconds.get(phase, 0.0) + seconds
     if batch.seconds is not None:
@@ -196,8 +212,10 @@ def _operators(query: Query, batch: Progress, policy: Policy) -> None:
         state.commit_phases = told.commit_phases
         state.snapshot_lag_versions = told.snapshot_lag_versions
         if operator.dropped_rows:
-            state.dropped_rows_total += operator.dropped_rows
-            query.totals.watermark_dropped_rows += operator.dropped_rows
+            dropped = operator.dropped_rows
+            totals = query.totals
+            state.dropped_rows_total = plus(state.dropped_rows_total, dropped)
+            totals.watermark_dropped_rows = plus(totals.watermark_dropped_rows, dropped)
 
 
 def trigger_seconds(trigger: str) -> float:
@@ -222,6 +240,11 @@ def bucket(seconds: float) -> int:
         if seconds <= bound:
             return index
     return len(DURATION_BUCKETS_SECONDS)
+
+
+def plus(total: int, more: int | None) -> int:
+    """A counter that stays where it can still be kept and shown."""
+    return min(total + (more or 0), MOST_TOTAL)
 
 
 def add(counts: dict[str, int], key: str) -> None:

@@ -10,16 +10,13 @@ import hashlib
 import re
 from typing import Final
 
+from spark_listener.redact import redact
+
 LONGEST_NAME: Final = 120
 #: Control characters, lone surrogates, and the invisible ones that change a text's direction.
 _UNFIT = re.compile(
     "[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb\ud800-\udfff]"
 )
-_SECRETS = re.compile(
-    r"(?i)([\w.-]*(?:password|passwd|secret|token|api[_-]?key|access[_.-]?key|credential|accountkey)"
-    r"[\w.-]*[\"']?\s*[=:]\s*)(\"[^\"]*\"|'[^']*'|[^\s,;&\"']+)"
-)
-_USERINFO = re.compile(r"(?i)(\w[\w+.-]*://)[^/\s@]+@")
 
 
 def label(name: str) -> str:
@@ -41,8 +38,3 @@ def first_line(text: str, longest: int = 300) -> str:
     # is cut in its middle is still behind its name.
     line = text.lstrip()[: 4 * longest].split("\n", 1)[0].rstrip()
     return redact(_UNFIT.sub("\ufffd", line))[:longest]
-
-
-def redact(text: str) -> str:
-    """Values behind names like password or token, and user names in addresses, struck out."""
-    return _USERINFO.sub(r"\1***@", _SECRETS.sub(r"\1***", text))

@@ -22,12 +22,15 @@ from agent.core.pool import Member
 from agent.core.sizing import Reach
 from agent.core.source import Source
 from agent.core.spiral import Spiral
+from spark_listener.wire import HEARTBEAT_SECONDS
 
 if TYPE_CHECKING:
     from agent.core.decode import SourceLimit
     from agent.core.policy import Policy
 
 MOST_PAST_RUNS: Final = 8
+#: Two heartbeats: events of one driver reach the agent out of order by less.
+CLOCK_STEP_SECONDS: Final = 2.0 * HEARTBEAT_SECONDS
 
 
 class Operator(msgspec.Struct):
@@ -69,6 +72,8 @@ class Query(msgspec.Struct):
     gone_since_time: float | None = None  # of the agent's clock
     heard_time: float = 0.0  # of the agent's clock
     clock_skew_seconds: float = 0.0  # agent's clock minus the driver's
+    clock_origin: float | None = None  # of the driver's clock, as last told by the present run
+    clock_set_seconds: float = 0.0  # added to what the driver's clock says: by what it was set back
     last_event_time: float | None = None
     last_progress_time: float | None = None
 
@@ -88,6 +93,8 @@ class Query(msgspec.Struct):
     running_batch_id: int | None = None
     running_seconds: float | None = None
     running_heard_time: float | None = None  # driver's clock
+    running_told_time: float | None = None  # agent's clock, of the last heartbeat that said so
+    running_since_time: float | None = None  # agent's clock, of the first that named the batch
     free_time: float | None = None  # since when no batch is known to run; driver's clock
     last_planned_time: float | None = None
     open_batch_id: int | None = None  # begun by a run that ended before committing it
@@ -120,12 +127,42 @@ class Query(msgspec.Struct):
     held_by: OrderView | None = None
     mode_by: OrderView | None = None
 
-    def hear_time(self, time: float, now: float) -> None:
-        """Any event: it is alive. ``time`` is the driver's, ``now`` the agent's."""
+    def hear_time(
+        self, said: float, now: float, *, origin: float | None, run_id: str, may_be_old: bool
+    ) -> float:
+        """Any event: it is alive. Gives its time by a clock that is never set.
+
+        ``said`` is the driver's clock, ``now`` the agent's. A clock that was set is told by its
+        origin, which else stands still; where that is unknown, or of another machine, by a time
+        long before what was heard last, unless such a time ``may_be_old``.
+        """
         self.heard_time = now
-        if self.last_event_time is None or time >= self.last_event_time:
+        same = origin is not None and self.clock_origin is not None and run_id == self.run_id
+        if same:
+            step = (origin or 0.0) - (self.clock_origin or 0.0)
+            if abs(step) >= CLOCK_STEP_SECONDS:
+                self.clock_set_seconds -= step
+        self.clock_origin = origin
+        time = said + self.clock_set_seconds
+        last = self.last_event_time
+        if last is not None and time <= last - CLOCK_STEP_SECONDS and not (same or may_be_old):
+            self.clock_set_seconds += last - time
+            time = last
+        if last is None or time >= last:
             self.last_event_time = time
             self.clock_skew_seconds = now - time
+        return time
+
+    def hear_running(self, before: tuple[str, int | None], now: float) -> None:
+        """After a heartbeat: since when the agent has heard of the batch that runs.
+
+        ``before``: the run and the batch that ran as far as was known before it.
+        """
+        if self.running_seconds is None:
+            return
+        self.running_told_time = now
+        if self.running_since_time is None or before != (self.run_id, self.running_batch_id):
+            self.running_since_time = now
 
     def begin_run(self, query_id: str, run_id: str, time: float) -> None:
         """A run that was not known: what one run counts starts anew, what is learned stays."""
@@ -159,6 +196,7 @@ class Query(msgspec.Struct):
     def nothing_runs(self) -> None:
         """No batch is running."""
         self.running_batch_id = self.running_seconds = self.running_heard_time = None
+        self.running_told_time = self.running_since_time = None
 
     def main_source(self) -> Source | None:
         """The source whose limit stands for the query's: the controllable one read most."""

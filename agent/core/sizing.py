@@ -374,6 +374,9 @@ def step(
     raises the limit, and lowers it only where the model is sure that a full one takes
     ``too_long``, or, down to ``deadline``, where it expects that a full one breaks the deadline.
     """
+    if current == 0:
+        # Never ours: whoever set it wants nothing to be read.
+        return Step(0, "bound:configured")
     low = max(policy.minimum_limit, 1)
     high = policy.maximum_limit
     ceiling_reason = "bound:maximum"

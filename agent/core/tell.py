@@ -190,11 +190,14 @@ def facts(query: Query, policy: Policy) -> Facts:
 
 def running_age(query: Query, now: float) -> float | None:
     """Seconds the running batch has run at the agent's ``now``; None where none runs."""
-    if query.running_seconds is None or query.running_heard_time is None:
+    if query.running_seconds is None or query.running_told_time is None:
         return None
-    return query.running_seconds + max(
-        0.0, now - query.clock_skew_seconds - query.running_heard_time
-    )
+    return query.running_seconds + max(0.0, now - query.running_told_time)
+
+
+def _as_driver_says(query: Query, time: float | None) -> float | None:
+    """A time by the driver's clock as it goes now, whatever it was set by before."""
+    return None if time is None else time - query.clock_set_seconds
 
 
 def view(
@@ -233,8 +236,8 @@ def view(
         pressure=query.occupancy.pressure,
         pressure_ratio=query.occupancy.ratio,
         lag_state=lag,
-        last_event_time=query.last_event_time,
-        last_progress_time=query.last_progress_time,
+        last_event_time=_as_driver_says(query, query.last_event_time),
+        last_progress_time=_as_driver_says(query, query.last_progress_time),
         batch_id=query.batch_id,
         batch_seconds=query.batch_seconds,
         batch_rows=query.batch_rows,
@@ -245,7 +248,7 @@ def view(
         deadline_seconds=settings.deadline_seconds,
         target_feasible=query.target_feasible,
         required_capacity_ratio=query.required_capacity_ratio,
-        capacity_short_since_time=query.capacity_short_since_time,
+        capacity_short_since_time=_as_driver_says(query, query.capacity_short_since_time),
         throughput_rows_per_second=query.capacity.throughput,
         fixed_cost_seconds=query.capacity.fixed_cost,
         arrival_rows_per_second=arrival,
@@ -256,7 +259,10 @@ def view(
         watermark_lag_seconds=(
             None
             if query.watermark_time is None or query.last_progress_time is None
-            else max(0.0, query.last_progress_time - query.watermark_time)
+            else max(
+                0.0,
+                query.last_progress_time - query.clock_set_seconds - query.watermark_time,
+            )
         ),
         limit=_limit_view(query),
         checkpoint=_checkpoint_view(query, policy, age),
@@ -293,6 +299,7 @@ def view(
         held_by=query.held_by,
         mode_by=query.mode_by,
         stopped=query.terminated and query.stopped,
+        manual_unit=query.manual_unit,
     )
 
 
@@ -337,7 +344,7 @@ def _source_views(query: Query, policy: Policy) -> list[SourceView]:
     granted = {grant.source: grant.limit for grant in decide.grants(query, policy)}
     dry = query.mode(policy) == "dry-run"
     # Each reply renews what it carries, and each event has one.
-    expires = query.last_event_time
+    expires = _as_driver_says(query, query.last_event_time)
     return [
         SourceView(
             index=source.index,
@@ -420,6 +427,9 @@ def _missing(query: Query) -> list[str]:
     if query.batch_id is None:
         return ["no batch has ended since the agent first heard of this query"]
     said: list[str] = []
+    unit = query.manual_unit
+    if unit is not None and all(s.unit not in (None, unit) for s in query.sources):
+        said.append(f"the limit set by hand is in {unit}; no source is limited in {unit} now")
     said += [
         f"source {s.index}: its backlog is unknown" for s in query.sources if s.backlog is None
     ]

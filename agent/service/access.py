@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from agent.service.config import is_loopback
 from agent.service.errors import HttpError
 
 if TYPE_CHECKING:
@@ -89,16 +90,14 @@ class Gate:
     def __init__(self, tokens: Tokens | None, host: str) -> None:
         self._tokens = tokens
         self._host = host
+        self._on_loopback = is_loopback(host)
 
     def admit(self, headers: Mapping[bytes, bytes], remote: str) -> Caller:
         """``headers`` by lower-case name, the last one where a name repeats."""
         if self._tokens is None:
             if not _loopback_address(remote):
                 raise HttpError(403, "without a token, requests are taken from this machine only")
-            if not _loopback_name(_host_of(headers.get(b"host", b"")), self._host):
-                raise HttpError(
-                    403, "Host is not a loopback name; ask for localhost, or set token_file", "Host"
-                )
+            self._refuse_other_names(headers)
             return Caller("", remote)
         scheme, _, rest = headers.get(b"authorization", b"").partition(b" ")
         name = ""
@@ -111,6 +110,21 @@ class Gate:
         if not self._tokens.accept(token):
             raise HttpError(401, "wrong token", "Authorization")
         return Caller(name, remote)
+
+    def admit_without_token(self, headers: Mapping[bytes, bytes]) -> None:
+        """For paths that need none: raises HttpError 403 for a name that is not this machine's.
+
+        Only where the agent listens on loopback alone. Elsewhere kubelets and scrapers ask by
+        addresses and names that nobody here knows.
+        """
+        if self._on_loopback:
+            self._refuse_other_names(headers)
+
+    def _refuse_other_names(self, headers: Mapping[bytes, bytes]) -> None:
+        if not _loopback_name(_host_of(headers.get(b"host", b"")), self._host):
+            raise HttpError(
+                403, "Host is not a loopback name; ask for localhost, or set token_file", "Host"
+            )
 
 
 def refuse_other_sites(headers: Mapping[bytes, bytes]) -> None:

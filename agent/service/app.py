@@ -50,6 +50,8 @@ if TYPE_CHECKING:
 BODIES_AT_ONCE: Final = 8
 FULL_RETRY_SECONDS: Final = 30
 STATE_RETRY_SECONDS: Final = 5
+#: Of the agent itself: they tell nothing of any query, and answer whoever asks.
+ALIVE_PATHS: Final = ("/healthz", "/readyz")
 _encode = msgspec.json.Encoder().encode
 _log = structlog.get_logger("http")
 
@@ -149,7 +151,7 @@ class Service:
 
     def needs_token(self, path: str) -> bool:
         """Everything but probes and metrics does, these where so configured."""
-        if path in ("/healthz", "/readyz"):
+        if path in ALIVE_PATHS:
             return False
         if path == "/metrics":
             return self.metrics_need_token
@@ -490,14 +492,17 @@ class _Edge:
         # Routed, like admitted, by the path as it came: a decoded name may hold anything.
         raw: bytes = scope.get("raw_path") or scope["path"].encode()
         scope["path"] = raw.partition(b"?")[0].decode("latin-1")
-        if service.needs_token(scope["path"]):
-            remote = scope["client"][0] if scope.get("client") else ""
-            try:
-                scope["weir.caller"] = service.gate.admit(dict(scope["headers"]), remote)
-            except HttpError as error:
-                answer = service.refusal(error, remote, scope["path"])
-                await answer(scope, receive, send_with_headers)
-                return
+        headers: dict[bytes, bytes] = dict(scope["headers"])
+        remote = scope["client"][0] if scope.get("client") else ""
+        try:
+            if service.needs_token(scope["path"]):
+                scope["weir.caller"] = service.gate.admit(headers, remote)
+            elif scope["path"] not in ALIVE_PATHS:
+                service.gate.admit_without_token(headers)
+        except HttpError as error:
+            answer = service.refusal(error, remote, scope["path"])
+            await answer(scope, receive, send_with_headers)
+            return
         # An exception that reaches this far was answered and logged further in.
         with contextlib.suppress(Exception):
             await self._inner(scope, receive, send_with_headers)

@@ -34,6 +34,9 @@ LOOK_AGAIN_SECONDS: Final = 60.0
 PULSE_SECONDS: Final = 5.0
 #: Logs followed at once; each keeps a decoder and one step of its bytes.
 MOST_LOGS: Final = 500
+#: What all of them together may keep of lines and blocks that are not whole yet: half a megabyte
+#: each, as much as one of Spark's zstd frames.
+MOST_HELD_BYTES: Final = 256 * 1024 * 1024
 _log = structlog.get_logger("event-log")
 
 
@@ -48,12 +51,17 @@ class EventLogs:
     """The logs of some directories. The event loop owns it; ``poll`` is called again and again."""
 
     def __init__(
-        self, directories: Sequence[Path], keeper: Keeper, clock: Callable[[], float]
+        self,
+        directories: Sequence[Path],
+        keeper: Keeper,
+        clock: Callable[[], float],
+        machine: Callable[[], float] | None = None,
     ) -> None:
-        """Nothing is read before ``poll``."""
+        """Nothing is read before ``poll``. ``machine``: the clock of files, where it is another."""
         self._directories = tuple(directories)
         self._keeper = keeper
         self._clock = clock
+        self._machine = machine or clock
         self._followers: dict[str, Follower] = {}
         self._past: dict[str, _PutAside] = {}
         self._missing: set[str] = set()
@@ -79,7 +87,7 @@ class EventLogs:
             self._pulse_time = now
             for follower in list(self._followers.values()):
                 await self._pulse(follower)
-            await self._put_aside(now)
+            await self._put_aside(self._machine())
 
     async def _find(self, now: float) -> None:
         found: dict[str, Log] = {}
@@ -106,7 +114,7 @@ class EventLogs:
             if log.name in self._followers:
                 self._followers[log.name].log = log  # `.inprogress` falls off at its end
             elif log.name not in self._past or again:
-                await self._consider(log, now)
+                await self._consider(log)
 
     def _drop_missing(self, found: dict[str, Log], unread: set[Path]) -> None:
         """Lets go of deleted logs; one that is renamed just now may be missing once."""
@@ -123,7 +131,8 @@ class EventLogs:
             self._past = {name: past for name, past in self._past.items() if name in found}
             self._said &= found.keys()
 
-    async def _consider(self, log: Log, now: float) -> None:
+    async def _consider(self, log: Log) -> None:
+        now = self._machine()
         past = self._past.get(log.name)
         if past is not None and past.written_time == math.inf:
             return
@@ -167,6 +176,7 @@ class EventLogs:
                 _log.warning, "an event log cannot be read", now, file=name, cause=error.strerror
             )
             return False
+        self._bound_held(follower)
         if follower.skipped and name not in self._said:
             self._said.add(name)
             reason = first_line(follower.first_reason)
@@ -191,6 +201,14 @@ class EventLogs:
         self._aligned.update(follower.alignments(now))
         return True
 
+    def _bound_held(self, follower: Follower) -> None:
+        """Where all logs together keep too much, the one that keeps most lets go of it."""
+        if not follower.held_bytes:
+            return
+        followers = self._followers.values()
+        while sum(one.held_bytes for one in followers) > MOST_HELD_BYTES:
+            max(followers, key=lambda one: one.held_bytes).let_go()
+
     def _note_alignments(self) -> None:
         """Gives the fleet what stages waited for, once the batches that they are of are counted."""
         if not self._aligned:
@@ -204,12 +222,11 @@ class EventLogs:
         self._aligned.clear()
 
     async def _pulse(self, follower: Follower) -> None:
-        now = self._clock()
-        request = await asyncio.to_thread(follower.pulse, now)
+        request = await asyncio.to_thread(follower.pulse, self._machine())
         if request is None:
             return
         try:
-            self._keeper.receive(request, now)
+            self._keeper.receive(request, self._clock())
         except (StateUnavailable, FleetFull):
             return
 

@@ -64,6 +64,7 @@ class Keeper:
         try:
             parts = store.load()
             self.fleet = Fleet.restore(policy, parts, started_time=started_time)
+            self.fleet.wake()
             self.restored_parts = len(parts)
         except UNUSABLE as error:
             store.abandon_contents(str(error))

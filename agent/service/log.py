@@ -39,7 +39,7 @@ def configure(log_format: str, log_level: str, stream: TextIO | None = None) -> 
     root.handlers[:] = [_ToStructlog()]
     root.setLevel(LEVELS[log_level])
     # What these say at info is said better by the agent itself.
-    for name in ("apscheduler", "uvicorn", "uvicorn.error", "asyncio", "httpx", "httpcore"):
+    for name in ("uvicorn", "uvicorn.error", "asyncio", "httpx", "httpcore"):
         logging.getLogger(name).setLevel(max(logging.WARNING, LEVELS[log_level]))
     logging.getLogger("uvicorn.access").disabled = True
 

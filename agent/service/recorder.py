@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import os
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+
+from spark_listener.redact import redact_event
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,7 +33,7 @@ class Recorder:
         self._written: dict[str, int] = {}  # newest sequence by listener instance
         self.recorded_total = 0
         path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = path.open("ab", buffering=0)
+        self._file = self._open()
         self._cut_torn_line()
 
     def record(self, body: bytes, refused: set[int]) -> None:
@@ -49,7 +52,7 @@ class Recorder:
                 continue
             newest = event["sequence"]
             line: dict[str, Any] = {
-                **event,
+                **redact_event(event),
                 "application": application,
                 "listener": {"instance": instance},
             }
@@ -88,7 +91,15 @@ class Recorder:
             )
             if newer.exists():
                 newer.replace(older)
-        self._file = self._path.open("ab", buffering=0)
+        self._file = self._open()
+
+    def _open(self) -> io.FileIO:
+        """Its owner's alone: it holds what exceptions say."""
+        file = io.FileIO(
+            os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600), "ab"
+        )
+        os.fchmod(file.fileno(), 0o600)  # one from before
+        return file
 
     def _cut_torn_line(self) -> None:
         """A kill while writing leaves half a line; what follows must not join it."""

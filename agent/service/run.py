@@ -8,7 +8,8 @@ import signal
 import socket
 import ssl
 import time
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, cast
 
 import structlog
 import uvicorn
@@ -18,8 +19,14 @@ from agent.service import log, memory
 from agent.service.access import Gate, TokenFileError, Tokens
 from agent.service.app import Service
 from agent.service.auditor import Auditor
+from agent.service.clock import Clock
 from agent.service.config import ConfigError, is_loopback, load
-from agent.service.crowd import Crowd
+from agent.service.connections import (
+    ACCEPTED_AT_ONCE,
+    TLS_HANDSHAKE_SECONDS,
+    Connections,
+    most_connections,
+)
 from agent.service.event_logs import EventLogs
 from agent.service.kafka_watch import KafkaWatch
 from agent.service.keeper import Keeper
@@ -38,6 +45,8 @@ if TYPE_CHECKING:
 GRACE_SECONDS = 5
 #: Connections at once, idle ones too; a driver keeps one.
 MAX_CONNECTIONS = 8192
+#: Those that the kernel holds until they are taken in: all drivers come again at once.
+WAITING_CONNECTIONS = 1024
 ADDRESS_FILE_NAME = "agent.address"
 _log = structlog.get_logger("agent")
 
@@ -60,11 +69,12 @@ def run(flags: Mapping[str, str], environ: Mapping[str, str], config_file: str |
         recorder = _recorder(settings)
         if recorder is not None:
             held.callback(recorder.close)
-        started_time = time.time()
+        clock = Clock()
+        started_time = clock()
         keeper = Keeper(settings.policy(), store, started_time=started_time)
         _say_state(store, keeper)
-        held.callback(lambda: keeper.close(time.time()))
-        auditor = Auditor(folder_every_seconds=settings.audit_folder_seconds, clock=time.time)
+        held.callback(lambda: keeper.close(clock()))
+        auditor = Auditor(folder_every_seconds=settings.audit_folder_seconds, clock=clock)
         held.callback(auditor.close)
         service = Service(
             keeper,
@@ -77,21 +87,20 @@ def run(flags: Mapping[str, str], environ: Mapping[str, str], config_file: str |
             live_need_token=settings.live_need_token,
             recorder=recorder,
             auditor=auditor,
+            clock=clock,
         )
-        crowd = Crowd(
-            service.application(), MAX_CONNECTIONS, lambda: service.refused.update(("full",))
-        )
+        connections = Connections(most_connections(MAX_CONNECTIONS))
         config = uvicorn.Config(
-            crowd,
+            service.application(),
             log_config=None,
             access_log=False,
             lifespan="off",
-            http="h11",
+            http=cast("type[asyncio.Protocol]", connections.protocol),  # called as the class is
             ws="none",
             loop="asyncio",
             server_header=False,
             proxy_headers=False,
-            backlog=1024,
+            backlog=ACCEPTED_AT_ONCE,
             timeout_keep_alive=75,  # beyond the heartbeat and Prometheus's usual interval
             timeout_graceful_shutdown=GRACE_SECONDS,
         )
@@ -100,24 +109,23 @@ def run(flags: Mapping[str, str], environ: Mapping[str, str], config_file: str |
         certificate = None
         if tls is not None and settings.tls_cert_file and settings.tls_key_file:
             certificate = Certificate(tls, settings.tls_cert_file, settings.tls_key_file)
-        logs = EventLogs(settings.event_log_dirs, keeper, time.time)
+        logs = EventLogs(settings.event_log_dirs, keeper, clock, time.time)
         timers = Timers(
             service,
-            kafka=None if brokers is None else _watch(brokers, keeper, settings),
+            kafka=None if brokers is None else _watch(brokers, keeper, settings, clock),
             event_logs=logs if settings.event_log_dirs else None,
             stages=Stages(
                 lambda: keeper.fleet,
                 settings.spark_ui_hosts,
                 own_machine_only=is_loopback(settings.host),
-                clock=time.time,
+                clock=clock,
             ),
             tokens=tokens,
             certificate=certificate,
             driver_process=settings.driver_process,
-            clock=time.time,
+            clock=clock,
         )
         server = _Server(config, timers, settings)
-        crowd.connections = server.server_state.connections
         server.run(sockets=[listening])
     _log.info("stopped")
 
@@ -132,9 +140,17 @@ class _Server(uvicorn.Server):
         self._address_file: Path | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        loop = asyncio.get_running_loop()
+        if self.config.ssl is not None:
+            # Who never shakes hands is no connection yet that could make room.
+            loop.create_server = partial(  # type: ignore[method-assign]
+                loop.create_server, ssl_handshake_timeout=TLS_HANDSHAKE_SECONDS
+            )
         await super().startup(sockets)
         self._timers.start()
         assert sockets is not None
+        for listening in sockets:
+            listening.listen(WAITING_CONNECTIONS)
         address = _address(sockets[0], secure=self.config.ssl is not None)
         self._address_file = _write_address(self._settings, address)
         _log.info(
@@ -253,12 +269,12 @@ def _brokers(settings: Settings) -> kafka.Brokers | None:
         raise ConfigError(str(error)) from None
 
 
-def _watch(brokers: kafka.Brokers, keeper: Keeper, settings: Settings) -> KafkaWatch:
+def _watch(brokers: kafka.Brokers, keeper: Keeper, settings: Settings, clock: Clock) -> KafkaWatch:
     keeper.fleet.keep_offsets()
     return KafkaWatch(
         lambda: keeper.fleet,
         brokers,
-        time.time,
+        clock,
         every_seconds=settings.kafka_every_seconds,
         series=settings.kafka_partition_series,
     )

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 import ssl
-from typing import TYPE_CHECKING, Final
+from datetime import datetime, timedelta, timezone, tzinfo
+from typing import TYPE_CHECKING, Any, Final
 
 import psutil
 import structlog
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
+from apscheduler.triggers.base import BaseTrigger
 
 from agent.service.access import TokenFileError
 from agent.service.log import Rarely
 from agent.sources.host import DriverCandidate, DriverProcesses, sample
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine
     from pathlib import Path
 
     from agent.service.access import Tokens
     from agent.service.app import Service
+    from agent.service.clock import Clock
     from agent.service.event_logs import EventLogs
     from agent.service.kafka_watch import KafkaWatch
     from agent.service.stages import Stages
@@ -33,6 +37,8 @@ STAGES_SECONDS: Final = 5
 AUDIT_SECONDS: Final = 2
 FOLLOW_SECONDS: Final = 1
 KAFKA_SECONDS: Final = 1
+#: Times shown are to the second.
+CLOCK_OFF_SECONDS: Final = 1.0
 _log = structlog.get_logger("timers")
 
 
@@ -66,8 +72,47 @@ def _no_passphrase() -> str:
     raise ssl.SSLError("the key has a passphrase; it must have none")
 
 
+class ClockZone(tzinfo):
+    """Makes ``datetime.now(zone)`` the agent's own time, which is how a scheduler asks for it."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+
+    def fromutc(self, _: datetime) -> datetime:
+        """The time now, whatever the machine's clock says."""
+        told = datetime.fromtimestamp(self._clock(), timezone.utc)
+        return told.replace(tzinfo=self)
+
+    def utcoffset(self, _: datetime | None) -> timedelta:
+        """None: it is UTC."""
+        return timedelta()
+
+    def dst(self, _: datetime | None) -> timedelta:
+        """None."""
+        return timedelta()
+
+    def tzname(self, _: datetime | None) -> str:
+        """For messages."""
+        return "agent"
+
+
+class Every(BaseTrigger):  # type: ignore[misc]  # APScheduler has no annotations
+    """So many seconds after the last time, by the scheduler's own clock."""
+
+    def __init__(self, seconds: float) -> None:
+        self._interval = timedelta(seconds=seconds)
+
+    def get_next_fire_time(self, previous: datetime | None, now: datetime) -> datetime:
+        """The first time is an interval from now; those that were missed are left out."""
+        return max((previous or now) + self._interval, now)
+
+
 class Timers:
-    """The scheduler and its jobs. All run on the event loop: the fleet has one thread."""
+    """What is done again and again. All of it on the event loop: the fleet has one thread.
+
+    By the agent's own clock, which nobody sets: by the machine's, which may be set back, nothing
+    would be done for as long.
+    """
 
     def __init__(
         self,
@@ -79,7 +124,7 @@ class Timers:
         event_logs: EventLogs | None = None,
         stages: Stages | None = None,
         kafka: KafkaWatch | None = None,
-        clock: Callable[[], float],
+        clock: Clock,
     ) -> None:
         """Nothing runs before ``start``."""
         self._service = service
@@ -92,79 +137,74 @@ class Timers:
         self._own = psutil.Process()
         self._clock = clock
         self._rarely = Rarely(300.0)
+        self._zone = ClockZone(clock)
         self._scheduler = AsyncIOScheduler(
-            timezone="UTC",
+            timezone=self._zone,
             # A job that was late runs once and not again for each time it missed.
             job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None},
         )
         logging.getLogger("apscheduler").setLevel(logging.ERROR)
+        self._told_off_seconds = 0.0
 
     def start(self) -> None:
         """From a running event loop."""
-        add = self._scheduler.add_job
-        add(self._tick, "interval", seconds=TICK_SECONDS, id="tick")
-        add(self._files, "interval", seconds=FILES_SECONDS, id="files")
-        add(self._samples, "interval", seconds=SAMPLE_SECONDS, id="samples")
-        add(self._audit, "interval", seconds=AUDIT_SECONDS, id="audit")
+        self._again("the tick", TICK_SECONDS, self._tick)
+        self._again("reading files again", FILES_SECONDS, self._files)
+        self._again("the samples", SAMPLE_SECONDS, self._take_samples)
+        self._again("the audit", AUDIT_SECONDS, self._audit)
         if self._stages is not None and self._stages.enabled:
-            add(self._look_at_stages, "interval", seconds=STAGES_SECONDS, id="stages")
+            self._again("the stages", STAGES_SECONDS, self._stages.look)
         if self._event_logs is not None:
-            add(self._follow, "interval", seconds=FOLLOW_SECONDS, id="event-logs")
+            self._again("following", FOLLOW_SECONDS, self._event_logs.poll)
         if self._kafka is not None:
-            add(self._ask_kafka, "interval", seconds=KAFKA_SECONDS, id="kafka")
-        add(self._tidy, "interval", seconds=TIDY_SECONDS, id="tidy")
+            self._again("asking Kafka", KAFKA_SECONDS, self._ask_kafka)
+        self._again("housekeeping", TIDY_SECONDS, self._tidy)
         self._scheduler.start()
         self._take_samples()
 
     def stop(self) -> None:
-        """No job starts any more."""
+        """Nothing is done any more."""
         if self._scheduler.running:
             self._scheduler.shutdown(wait=False)
 
-    # Coroutines, since the scheduler gives plain functions to a thread.
-    async def _tick(self) -> None:
-        now = self._clock()
-        try:
-            self._service.tick(now)
-        except Exception as error:  # noqa: BLE001 - the next second may be better
-            self._rarely.warn(_log.error, "the tick failed", now, exc_info=error)
+    def _again(
+        self, what: str, seconds: float, act: Callable[[], Coroutine[Any, Any, None] | None]
+    ) -> None:
+        """Does it every so many seconds, whatever became of it the last time."""
 
-    async def _look_at_stages(self) -> None:
-        assert self._stages is not None
-        try:
-            await self._stages.look()
-        except Exception as error:  # noqa: BLE001 - the next look may be better
-            self._rarely.warn(_log.error, "the stages failed", self._clock(), exc_info=error)
+        # A coroutine, since the scheduler gives plain functions to a thread.
+        async def act_safely() -> None:
+            try:
+                waiting = act()
+                if inspect.isawaitable(waiting):
+                    await waiting
+            except Exception as error:  # noqa: BLE001 - the next time may be better
+                self._rarely.warn(_log.error, f"{what} failed", self._clock(), exc_info=error)
 
-    async def _audit(self) -> None:
-        now = self._clock()
-        try:
-            self._service.audit(now)
-        except Exception as error:  # noqa: BLE001 - an audit never stops the rest
-            self._rarely.warn(_log.error, "the audit failed", now, exc_info=error)
+        self._scheduler.add_job(act_safely, Every(seconds), id=what)
 
-    async def _follow(self) -> None:
-        assert self._event_logs is not None
-        try:
-            await self._event_logs.poll()
-        except Exception as error:  # noqa: BLE001 - the next look may be better
-            self._rarely.warn(_log.error, "following failed", self._clock(), exc_info=error)
+    def _tick(self) -> None:
+        self._service.tick(self._clock())
+        off = self._clock.off_seconds()
+        if abs(off - self._told_off_seconds) >= CLOCK_OFF_SECONDS:
+            self._told_off_seconds = off
+            _log.warning(
+                "the machine's clock was set: the agent keeps its own until it is started again",
+                differ_seconds=round(off),
+            )
+
+    def _audit(self) -> None:
+        self._service.audit(self._clock())
 
     async def _ask_kafka(self) -> None:
         assert self._kafka is not None
-        try:
-            await self._kafka.look()
-            self._service.kafka_up = self._kafka.up
-        except Exception as error:  # noqa: BLE001 - the next look may be better
-            self._rarely.warn(_log.error, "asking Kafka failed", self._clock(), exc_info=error)
+        await self._kafka.look()
+        self._service.kafka_up = self._kafka.up
 
-    async def _tidy(self) -> None:
+    def _tidy(self) -> None:
         self._service.keeper.tidy(self._clock())
 
-    async def _samples(self) -> None:
-        self._take_samples()
-
-    async def _files(self) -> None:
+    def _files(self) -> None:
         now = self._clock()
         if self._tokens is not None:
             try:

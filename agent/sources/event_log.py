@@ -40,11 +40,17 @@ if TYPE_CHECKING:
     from agent.sources.spark_codecs import Decoder
 
 STEP_BYTES: Final = 1024 * 1024
-MOST_EVENTS: Final = 500
-MOST_LINE_BYTES: Final = 64 * 1024 * 1024
+#: Of one log in one turn, before another has its own: so many pieces of a megabyte.
+MOST_STEPS: Final = 64
+#: As much as a driver may send at once. What else stands in a log, plans above all, may be longer:
+#: it is passed over as it comes.
+MOST_LINE_BYTES: Final = 8 * 1024 * 1024
+#: Of a line that is not whole yet, enough to see whether it is wanted.
+_BEGINNING_BYTES: Final = 4096
 #: A number's upper bits are the file's index, the lower ones the byte behind the line; a compact
 #: file's lines come after those of the file whose index it has.
 OFFSET_BITS: Final = 44
+MOST_FILES: Final = 1 << (63 - OFFSET_BITS)
 COMPACT_BIT: Final = 1 << (OFFSET_BITS - 1)
 #: A log that was not written to for so long says nothing of whether its driver lives.
 QUIET_SECONDS: Final = 300.0
@@ -53,6 +59,7 @@ LOST_SECONDS: Final = 3600.0
 INSTANCE: Final = "event-log:"
 PULSE: Final = "event-log-pulse:"
 _FOLDER = re.compile(r"^eventlog_v2_(?P<name>.+)$")
+_LINE = re.compile(rb"[^\n]+\n")  # empty ones cost nothing, however many they are
 _EVENTS = re.compile(r"^events_(?P<index>\d+)_(?P<rest>.+)$")
 _KNOWN_ENDINGS: Final = (".zstd", ".lz4", ".snappy", ".lzf", ".compact")
 
@@ -99,7 +106,7 @@ def parts_of(log: Log) -> list[Part]:
     found: list[Part] = []
     for path in log.path.iterdir():
         named = _EVENTS.match(path.name)
-        if named is not None:
+        if named is not None and int(named["index"]) < MOST_FILES:
             found.append(Part(path, int(named["index"]), path.name.endswith(".compact")))
     newest_compact = max((part.index for part in found if part.compact), default=-1)
     kept = [
@@ -143,7 +150,10 @@ class Follower:
         self._decoder: Decoder | None = None
         self._raw_read = 0
         self._offset = 0  # of the plain bytes: where the next line begins
-        self._pending = b""
+        self._unfinished: list[bytes] = []  # the line that the bytes read so far end in
+        self._unfinished_bytes = 0
+        self._passing_over = False  # the rest of a line that is not kept
+        self._pieces: Iterator[bytes] = iter(())  # of what was read, not looked at yet
         self._again = False  # reads a compact file that holds what was counted already
         self._application = Application(id=log.name, name=log.name)
         self._knows_application = False
@@ -162,15 +172,20 @@ class Follower:
     def next_request(self) -> Request | None:
         """What comes next; the same again until ``accepted``. None: nothing for now.
 
-        Raises OSError where a file cannot be read.
+        Without events where much was read that tells nothing: others have their turn. Raises
+        OSError where a file cannot be read.
         """
-        while self._waiting is None:
+        if self._waiting is not None:
+            return self._waiting
+        read = None
+        for _ in range(MOST_STEPS):
             read = self._step()
             if read is None:
                 return None
             if read.events:
                 self._waiting = read
-        return self._waiting
+                break
+        return read
 
     def accepted(self) -> None:
         """The fleet has counted what was given last."""
@@ -214,22 +229,40 @@ class Follower:
         event = Event(int(now * 1000), "heartbeat", now, HeartbeatEvent(running))
         return self._request([event], PULSE)
 
+    @property
+    def held_bytes(self) -> int:
+        """What is kept of this log until more of it comes."""
+        return self._unfinished_bytes + (0 if self._decoder is None else self._decoder.held_bytes)
+
+    def let_go(self) -> None:
+        """Keeps nothing: for who needs the room. What is lost is counted as passed over."""
+        assert self._part is not None
+        if self._decoder is not None and self._decoder.held_bytes > self._unfinished_bytes:
+            self._skip(f"{self._part.path.name}: no room for what is compressed in one")
+            self._abandon_part()
+        else:
+            self._skip(f"{self._part.path.name}: no room for a line that does not end")
+            self._pass_over()
+
     # -- reading ----------------------------------------------------------------------------
 
     def _step(self) -> Request | None:
         """Some bytes further; an empty request where they told nothing, None at the end."""
         if self._part is None and not self._open_next():
             return None
-        data = self._read()
-        if not data and self._at_end_of_part():
-            return self._request([], INSTANCE) if self._open_next() else None
-        if not data:
-            return None
-        assert self._part is not None
-        assert self._decoder is not None
         try:
-            plain = self._decoder.feed(data)
+            plain = next(self._pieces, None)
+            if plain is None:
+                data = self._read()
+                if not data and self._at_end_of_part():
+                    return self._request([], INSTANCE) if self._open_next() else None
+                if not data:
+                    return None
+                assert self._decoder is not None
+                self._pieces = self._decoder.pieces(data)
+                return self._request([], INSTANCE)
         except Damaged as error:
+            assert self._part is not None
             self._skip(f"{self._part.path.name}: {error}")
             self._abandon_part()
             return self._request([], INSTANCE)
@@ -257,7 +290,9 @@ class Follower:
                 self._queries.clear()  # what became of them stands in the files between
             # What a compact file holds of files that were read before it was made was counted.
             self._again = part.compact and self._counted_before(part)
-            self._part, self._raw_read, self._offset, self._pending = part, 0, 0, b""
+            self._part, self._raw_read, self._offset = part, 0, 0
+            self._drop_line()
+            self._passing_over, self._pieces = False, iter(())
             if part.index > self._index:
                 self._index, self._done = part.index, 0
             return True
@@ -307,6 +342,8 @@ class Follower:
     def _abandon_part(self) -> None:
         """The rest of a damaged file is lost; a later one is read when there is one."""
         assert self._part is not None
+        self._drop_line()
+        self._pieces = iter(())
         try:
             self._raw_read = self._part.path.stat().st_size
         except OSError:
@@ -320,16 +357,52 @@ class Follower:
 
     def _events(self, plain: bytes) -> Iterator[Event]:
         assert self._part is not None
-        *lines, self._pending = (self._pending + plain).split(b"\n")
-        for line in lines:
-            self._offset += len(line) + 1
-            event = self._event(line, self._offset)
+        begin = 0
+        if self._passing_over or self._unfinished:
+            begin = plain.find(b"\n") + 1
+            if begin:
+                line = b"".join((*self._unfinished, plain[: begin - 1]))
+                over, self._passing_over = self._passing_over, False
+                self._offset += self._unfinished_bytes + begin
+                self._drop_line()
+                event = None if over else self._event(line, self._offset)
+                if event is not None:
+                    yield event
+        last = max(plain.rfind(b"\n") + 1, begin)
+        base = self._offset - begin
+        for found in _LINE.finditer(plain, begin, last):
+            event = self._event(found[0][:-1], base + found.end())
             if event is not None:
                 yield event
-        if len(self._pending) > MOST_LINE_BYTES:
+        self._offset = base + last
+        rest = plain[last:]
+        if self._passing_over:
+            self._offset += len(rest)
+            return
+        if rest:
+            self._unfinished.append(rest)
+            self._unfinished_bytes += len(rest)
+        if self._unfinished_bytes > _BEGINNING_BYTES and not self._is_wanted():
+            self._pass_over()
+        elif self._unfinished_bytes > MOST_LINE_BYTES:
             self._skip(f"{self._part.path.name}: a line longer than {MOST_LINE_BYTES} bytes")
-            self._offset += len(self._pending)
-            self._pending = b""
+            self._pass_over()
+
+    def _is_wanted(self) -> bool:
+        """Whether the line that is not whole yet may tell anything, by its beginning."""
+        if len(self._unfinished[0]) < _BEGINNING_BYTES:
+            self._unfinished = [b"".join(self._unfinished)]
+        line = self._unfinished[0]
+        return spark_stages.wanted(line) or spark_events.wanted(line, jobs=True)
+
+    def _pass_over(self) -> None:
+        """The rest of the line is not kept either."""
+        self._offset += self._unfinished_bytes
+        self._drop_line()
+        self._passing_over = True
+
+    def _drop_line(self) -> None:
+        self._unfinished, self._unfinished_bytes = [], 0
 
     def _event(self, line: bytes, end: int) -> Event | None:
         """The event of a line that ends at a byte; None where it is none, or was counted."""

@@ -8,10 +8,19 @@ per flush. A decoder takes whatever bytes there are and gives what they already 
 from __future__ import annotations
 
 import struct
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
-#: Nothing that Spark writes has larger blocks; more is a damaged length.
-MOST_BLOCK_BYTES: Final = 64 * 1024 * 1024
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+#: The largest block that lz4-java writes, and more than anybody sets; more is a damaged length.
+MOST_BLOCK_BYTES: Final = 32 * 1024 * 1024
+#: What zstd may keep of a frame: what its format asks of every reader, enough up to level 19.
+MOST_WINDOW_BYTES: Final = 8 * 1024 * 1024
+#: Fed to zstd at once: each four bytes may be a block of 128 KiB, so these give 16 MiB at most.
+ZSTD_STEP_BYTES: Final = 512
+#: Given at once.
+PIECE_BYTES: Final = 1024 * 1024
 _LZ4_MAGIC: Final = b"LZ4Block"
 _LZ4_HEADER: Final = struct.Struct("<8sBIII")  # magic, token, compressed, plain, checksum
 _LZ4_RAW: Final = 0x10
@@ -23,17 +32,26 @@ class Damaged(ValueError):  # noqa: N818 - what it is, not that it is an error
     """The compressed bytes are not what their codec writes; the message says where and how."""
 
 
-class Decoder(Protocol):
+class Decoder:
     """Compressed bytes in, as they come; plain bytes out, as far as those in tell them."""
+
+    #: Whether nothing that was fed waits for more.
+    whole = True
+    #: What is kept until more comes.
+    held_bytes = 0
 
     def feed(self, data: bytes) -> bytes:
         """Raises Damaged."""
-        ...
+        return b"".join(self.pieces(data))
 
-    @property
-    def whole(self) -> bool:
-        """Whether nothing that was fed waits for more."""
-        ...
+    def pieces(self, data: bytes) -> Iterator[bytes]:
+        """The same in pieces of bounded size, unpacked as they are taken: however much it is."""
+        for plain in self._unpack(data):
+            for begin in range(0, len(plain), PIECE_BYTES):
+                yield plain[begin : begin + PIECE_BYTES]
+
+    def _unpack(self, data: bytes) -> Iterator[bytes]:
+        raise NotImplementedError
 
 
 def decoder(file_name: str) -> Decoder:
@@ -51,56 +69,69 @@ def decoder(file_name: str) -> Decoder:
     return _Plain()
 
 
-class _Plain:
-    whole = True
-
-    def feed(self, data: bytes) -> bytes:
-        return data
+class _Plain(Decoder):
+    def _unpack(self, data: bytes) -> Iterator[bytes]:
+        yield data
 
 
-class _Zstd:
+class _Zstd(Decoder):
     """Frame after frame; Spark closes one at each flush."""
 
     def __init__(self) -> None:
         import zstandard
 
         self._library = zstandard
-        self._frame = zstandard.ZstdDecompressor().decompressobj()
-        self._begun = False
+        self._frame: Any = None
 
     @property
-    def whole(self) -> bool:
-        return self._frame.eof or not self._begun
+    def whole(self) -> bool:  # type: ignore[override]
+        return self._frame is None
 
-    def feed(self, data: bytes) -> bytes:
-        plain: list[bytes] = []
+    @property
+    def held_bytes(self) -> int:  # type: ignore[override]
+        return 0 if self._frame is None else self._window_bytes
+
+    def _unpack(self, data: bytes) -> Iterator[bytes]:
         while data:
-            self._begun = True
-            if self._frame.eof:
-                self._frame = self._library.ZstdDecompressor().decompressobj()
+            step, data = data[:ZSTD_STEP_BYTES], data[ZSTD_STEP_BYTES:]
+            if self._frame is None:
+                self._frame = self._library.ZstdDecompressor(
+                    max_window_size=MOST_WINDOW_BYTES
+                ).decompressobj()
+                self._window_bytes = self._window_of(step)
             try:
-                plain.append(self._frame.decompress(data))
+                yield self._frame.decompress(step)
             except self._library.ZstdError as error:
                 raise Damaged(f"damaged zstd: {error}") from None
-            data = self._frame.unused_data if self._frame.eof else b""
-        return b"".join(plain)
+            if self._frame.eof:
+                data, self._frame = self._frame.unused_data + data, None
+
+    def _window_of(self, head: bytes) -> int:
+        try:
+            window: int = self._library.get_frame_parameters(head).window_size
+        except self._library.ZstdError:  # its header is not whole yet
+            return MOST_WINDOW_BYTES
+        return min(window, MOST_WINDOW_BYTES)
 
 
-class _Lz4:
+class _Lz4(Decoder):
     """lz4-java's blocks: a header with both lengths and a checksum, then the block."""
 
     def __init__(self) -> None:
         self._pending = b""
 
     @property
-    def whole(self) -> bool:
+    def whole(self) -> bool:  # type: ignore[override]
         return not self._pending
 
-    def feed(self, data: bytes) -> bytes:
+    @property
+    def held_bytes(self) -> int:  # type: ignore[override]
+        return len(self._pending)
+
+    def _unpack(self, data: bytes) -> Iterator[bytes]:
         import cramjam
 
         self._pending += data
-        plain: list[bytes] = []
         size = _LZ4_HEADER.size
         while len(self._pending) >= size:
             magic, token, length, plain_length, _ = _LZ4_HEADER.unpack_from(self._pending)
@@ -115,7 +146,7 @@ class _Lz4:
             if not plain_length:
                 continue  # the mark at a stream's end
             if token & 0xF0 == _LZ4_RAW:
-                plain.append(block)
+                yield block
                 continue
             try:
                 part = bytes(cramjam.lz4.decompress_block(block, output_len=plain_length))
@@ -123,25 +154,27 @@ class _Lz4:
                 raise Damaged(f"damaged lz4: {error}") from None
             if len(part) != plain_length:
                 raise Damaged("damaged lz4: a block is not as long as its header says")
-            plain.append(part)
-        return b"".join(plain)
+            yield part
 
 
-class _Snappy:
+class _Snappy(Decoder):
     """snappy-java's stream: a header, then blocks behind their lengths."""
 
     def __init__(self) -> None:
         self._pending = b""
 
     @property
-    def whole(self) -> bool:
+    def whole(self) -> bool:  # type: ignore[override]
         return not self._pending
 
-    def feed(self, data: bytes) -> bytes:
+    @property
+    def held_bytes(self) -> int:  # type: ignore[override]
+        return len(self._pending)
+
+    def _unpack(self, data: bytes) -> Iterator[bytes]:
         import cramjam
 
         self._pending += data
-        plain: list[bytes] = []
         while len(self._pending) >= 4:
             if self._pending[:1] == _SNAPPY_MAGIC[:1]:
                 # Streams may follow each other in one file, each with its own header.
@@ -158,8 +191,19 @@ class _Snappy:
                 break
             block = self._pending[4 : 4 + length]
             self._pending = self._pending[4 + length :]
+            if _snappy_plain_bytes(block) > MOST_BLOCK_BYTES:
+                raise Damaged(f"damaged snappy: a block of {_snappy_plain_bytes(block)} bytes")
             try:
-                plain.append(bytes(cramjam.snappy.decompress_raw(block)))
+                yield bytes(cramjam.snappy.decompress_raw(block))
             except cramjam.DecompressionError as error:
                 raise Damaged(f"damaged snappy: {error}") from None
-        return b"".join(plain)
+
+
+def _snappy_plain_bytes(block: bytes) -> int:
+    """What a block says that it holds: seven bits a byte, the lowest first."""
+    length = 0
+    for position, byte in enumerate(block[:5]):
+        length |= (byte & 0x7F) << (7 * position)
+        if byte < 0x80:
+            break
+    return length

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from agent.core.decode import Application, decode_event
+from agent.core.decode import MAX_ID, MAX_TEXT, MOST_COUNT, Application, decode_event
 from spark_listener.wire import format_time
 
 if TYPE_CHECKING:
@@ -53,7 +53,8 @@ def application_of(data: Mapping[str, Any], known: Application) -> Application |
     if name == "SparkListenerApplicationStart":
         app_id, app_name = data.get("App ID"), data.get("App Name")
         if isinstance(app_name, str) and app_name:
-            return Application(str(app_id or app_name), app_name, known.spark_version)
+            name = app_name[:MAX_TEXT]
+            return Application(str(app_id or name)[:MAX_ID], name, known.spark_version)
     return None
 
 
@@ -98,10 +99,14 @@ def job_started(data: Mapping[str, Any]) -> JobStarted | None:
     properties, milliseconds = data.get("Properties"), data.get("Submission Time")
     if not isinstance(properties, dict) or not isinstance(milliseconds, int):
         return None
+    if not 0 <= milliseconds < MOST_COUNT:
+        return None
     batch, query = properties.get("streaming.sql.batchId"), properties.get("sql.streaming.queryId")
     run = properties.get("sql.streaming.runId") or properties.get("spark.jobGroup.id")
     if not (isinstance(batch, str) and batch.isdecimal()):
         return None
     if not (isinstance(query, str) and query and isinstance(run, str) and run):
+        return None
+    if len(batch) > 15:  # no batch ever has that number
         return None
     return JobStarted(query, run, int(batch), milliseconds / 1000.0)

@@ -751,7 +751,11 @@ def test_a_probe_kills_only_what_a_restart_would_help(
     world = World(Policy(default=QueryPolicy(above_configured=True, deadline_seconds=60.0)))
     world.batches(3)
     if event is not None and event[0] == "heartbeat":
-        world.send(world.driver.heartbeat(event[1], event[2]))
+        began = world.driver.time
+        world.send(world.driver.heartbeat(event[1], 0.0))
+        while world.driver.time < began + event[2]:
+            world.driver.time = min(world.driver.time + 5.0, began + event[2])
+            world.send(world.driver.heartbeat(event[1], world.driver.time - began))
     elif event is not None:
         world.send(world.driver.terminated("boom"))
     found = world.fleet.liveness("shop", "orders", world.now + after)

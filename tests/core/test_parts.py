@@ -10,7 +10,7 @@ from agent.core.credit import EXCLUSIVE_SHARE, share
 from agent.core.decaying import DecayingRate
 from agent.core.lag_table import MOST_POINTS, LagTable
 from agent.core.measure import DURATION_BUCKETS_SECONDS, bucket, trigger_seconds
-from agent.core.names import LONGEST_NAME, first_line, label, redact
+from agent.core.names import LONGEST_NAME, first_line, label
 from agent.core.occupancy import Occupancy
 from agent.core.policy import Policy, QueryPolicy, Rule
 
@@ -189,20 +189,6 @@ def test_an_unfit_name_is_made_fit_and_stays_its_own(name: str) -> None:
 def test_two_names_never_become_one(one: str, other: str) -> None:
     if one != other:
         assert label(one) != label(other)
-
-
-@pytest.mark.parametrize(
-    ("text", "safe"),
-    [
-        ("password=hunter2 rest", "password=*** rest"),
-        ("jdbc:x://u:p@host/db", "jdbc:x://***@host/db"),
-        ('{"sasl.password": "abc"}', '{"sasl.password": ***}'),
-        ("fs.s3a.secret.key=AKIA", "fs.s3a.secret.key=***"),
-        ("nothing here", "nothing here"),
-    ],
-)
-def test_secrets_are_struck_out(text: str, safe: str) -> None:
-    assert redact(text) == safe
 
 
 def test_only_the_first_line_of_an_exception_is_shown() -> None:

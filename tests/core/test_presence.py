@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import pytest
 
-from agent.core.decode import decode_request
+from agent.core.decode import MalformedRequest, decode_request
 from agent.core.fleet import Fleet
 from agent.core.partitions import PartitionView
 from agent.core.policy import Policy, QueryPolicy
@@ -234,3 +235,80 @@ def test_who_is_alive_is_noted_without_taking_events_in() -> None:
     assert all_.liveness(*KEY, one.time).ok
     assert all_.view(KEY, one.time).totals == before
     assert all_.changes() == []
+
+
+def known(all_: Fleet) -> int:
+    return len(all_._senders)
+
+
+def test_listeners_are_bounded_in_number_and_the_live_ones_stay() -> None:
+    policy = Policy(max_queries=5)
+    all_ = Fleet(policy, started_time=START_TIME - 1000)
+    live = [
+        Driver(
+            application_id=f"live-{n}",
+            instance=f"live-{n}",
+            query_id=f"q-{n}",
+            run_id=f"r-{n}",
+            query=f"query-{n}",
+        )
+        for n in range(5)
+    ]
+    for driver in live:
+        send(all_, driver, driver.started(), driver.progress(10, 1.0))
+    saved = {change.part for change in all_.changes()}
+    for number in range(1000):
+        stranger = Driver(
+            application_id=f"other-{number}", instance=f"other-{number}", time=START_TIME + number
+        )
+        send(all_, stranger)
+        for change in all_.changes():
+            (saved.add if change.data is not None else saved.discard)(change.part)
+    # Two listeners of a run before, two of an event log, and those without a query.
+    assert 100 < known(all_) <= 100 + 4 * 5
+    assert len(saved) <= known(all_) + 6
+    for driver in live:
+        assert all_.counted(driver.instance) == driver.sequence
+        assert all_.has_listener(driver.application_id)
+    # Saved and forgotten in one: what is restored is what is known.
+    again = Fleet.restore(policy, all_.changes(), started_time=START_TIME)
+    assert known(again) <= known(all_)
+
+
+def test_restarts_of_all_that_may_be_followed_forget_no_live_listener() -> None:
+    policy = Policy(max_queries=50)
+    all_ = Fleet(policy, started_time=START_TIME - 1000)
+    for restart in range(8):
+        drivers = [
+            Driver(
+                application_id=f"app-{n}-{restart}",
+                instance=f"{n}-{restart}",
+                query_id=f"q-{n}",
+                run_id=f"r-{n}-{restart}",
+                query=f"query-{n}",
+                time=START_TIME + 60.0 * restart,
+            )
+            for n in range(50)
+        ]
+        for driver in drivers:
+            assert send(all_, driver, driver.started(), driver.progress(10, 1.0)).refused == []
+        assert all(all_.counted(driver.instance) == 2 for driver in drivers)
+
+
+@pytest.mark.parametrize(
+    ("section", "field", "longest"),
+    [
+        ("application", "id", 200),
+        ("listener", "instance", 200),
+        ("listener", "host", 253),
+        ("application", "spark_version", 200),
+    ],
+)
+def test_what_is_kept_of_a_listener_is_short(section: str, field: str, longest: int) -> None:
+    one = Driver()
+    body = json.loads(one.body(one.heartbeat()))
+    body[section][field] = "x" * longest
+    decode_request(json.dumps(body).encode())
+    body[section][field] += "x"
+    with pytest.raises(MalformedRequest, match=f"{section}.{field} is longer than {longest}"):
+        decode_request(json.dumps(body).encode())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from agent.core.fleet import Fleet, Order
 from agent.core.policy import Policy, QueryPolicy
 from tests.core.test_fleet import KEY, World
@@ -45,3 +47,36 @@ def test_a_point_holds_the_limit_in_force_and_apart_what_it_would_be() -> None:
     assert points[-1].limit is not None
     assert points[-1].limit > 500
     assert {point.would_be_limit for point in points} == {None}
+
+
+@pytest.mark.parametrize("said", [None, "rows"])
+def test_a_limit_set_by_hand_keeps_its_unit(said: str | None) -> None:
+    world = World()
+    world.batches(3)
+    (record,) = world.fleet.control(*KEY, Order(who="lee", limit=500_000, unit=said), world.now)
+    assert record.what == "limit 500000 rows"
+    assert world.view().held_by.what == "limit 500000 rows"
+    (grant,) = world.send(world.driver.heartbeat()).grants
+    assert (grant.unit, grant.limit) == ("rows", 500_000)
+    # The same query, its source now one that is limited in bytes.
+    other = {"source": 0, "unit": "bytes", "limit": 10**9, "configured": 10**9, "backlog": 10**12}
+    world.driver.run_id = "r-2"
+    world.send(world.driver.started())
+    beat = world.driver.heartbeat(limits=[{**other, "next_limit": 10**9}])
+    assert world.send(beat).grants == []
+    assert world.send(world.driver.progress(5000, 2.0, limits=[other])).grants == []
+    view = world.view()
+    assert (view.manual_limit, view.manual_unit) == (500_000, "rows")
+    assert any("no source is limited in rows now" in line for line in view.missing)
+    again = Fleet.restore(world.policy, world.fleet.changes(), started_time=world.now)
+    assert again.view(KEY, world.now).manual_unit == "rows"
+
+
+def test_a_limit_set_by_hand_before_its_source_is_known_takes_the_first_unit() -> None:
+    world = World()
+    world.send(world.driver.started())
+    (record,) = world.fleet.control(*KEY, Order(who="lee", limit=7), world.now)
+    assert record.what == "limit 7"
+    world.driver.unit = "files"
+    world.batches(2)
+    assert world.view().manual_unit == "files"

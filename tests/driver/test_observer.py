@@ -123,9 +123,11 @@ class Telling(Outbox):
         super().__init__(1000, 1 << 20, largest_bytes=100_000)
         self.told: list[tuple[str, dict[str, Any]]] = []
 
-    def put(self, kind: Any, time: str, body: str, extra: Any = None) -> int:
+    def put(
+        self, kind: Any, time: str, body: str, extra: Any = None, *, origin: float | None = None
+    ) -> int:
         self.told.append((kind, json.loads(body)))
-        return super().put(kind, time, body, extra)
+        return super().put(kind, time, body, extra, origin=origin)
 
 
 class NoJvm:

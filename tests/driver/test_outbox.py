@@ -24,13 +24,16 @@ def put(outbox: Outbox, kind: str = "progress", body: str = "{}") -> int:
 def test_an_event_goes_out_as_the_contract_says_and_its_body_unchanged() -> None:
     outbox = Outbox(10, 1 << 20, largest_bytes=1000)
     body = '{"id": "a",  "rate":1.0E7}'
-    outbox.put("progress", "2026-11-21T08:55:02.865Z", body, {"limits": [{"source": 0}]})
+    outbox.put(
+        "progress", "2026-11-21T08:55:02.865Z", body, {"limits": [{"source": 0}]}, origin=7.25
+    )
     [pending] = take(outbox)
     assert body.encode() in pending.data
     assert json.loads(pending.data) == {
         "sequence": 1,
         "type": "progress",
         "time": "2026-11-21T08:55:02.865Z",
+        "clock_origin": 7.25,
         "body": {"id": "a", "rate": 1.0e7},
         "limits": [{"source": 0}],
     }

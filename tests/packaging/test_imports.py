@@ -54,7 +54,7 @@ def test_the_core_knows_neither_sources_nor_exporters_nor_the_service(path: Path
         module for module in ours if module.startswith("agent.core.")
     }
     outside = {"socket", "http", "urllib", "asyncio", "threading", "random", "subprocess"}
-    outside |= {"starlette", "uvicorn", "httpx", "apscheduler", "psutil", "prometheus_client"}
+    outside |= {"starlette", "uvicorn", "httpx", "psutil", "prometheus_client"}
     assert not top(modules) & outside
 
 

@@ -144,7 +144,35 @@ def test_a_real_agent_without_a_token(open_agent: AgentProcess, application: str
         assert answer.status_code == 415
     assert http.options(path, headers={"origin": "http://evil.example"}).status_code == 405
     assert http.post(path, json=order, headers={"origin": open_agent.address}).is_success
-    assert http.get("/metrics", headers={"host": "agent.prod.svc:9655"}).is_success
+
+
+OPEN_PATHS = ("/metrics", "/queries/orders/query-0/live")
+
+
+@pytest.mark.parametrize("token", [None, "a-token"])
+def test_an_agent_on_loopback_tells_other_names_nothing(tmp_path: Path, token: str | None) -> None:
+    with AgentProcess(tmp_path, token=token) as agent:
+        assert agent.post(wire.request([wire.progress(1)])).is_success
+        with httpx.Client(base_url=agent.address, trust_env=False) as bare:
+            for path in OPEN_PATHS:
+                for host in ("evil.example", "agent.prod.svc:9655", "10.1.2.3:9655"):
+                    refused = bare.get(path, headers={"host": host})
+                    assert refused.status_code == 403
+                    assert "query-0" not in refused.text
+                for host in ("localhost:9655", "127.0.0.1", "[::1]:1"):
+                    assert bare.get(path, headers={"host": host}).is_success
+            for path in ("/healthz", "/readyz"):
+                assert bare.get(path, headers={"host": "10.1.2.3:9655"}).is_success
+
+
+def test_an_agent_beyond_loopback_is_scraped_and_probed_by_any_name(tmp_path: Path) -> None:
+    with (
+        AgentProcess(tmp_path, "--host", "0.0.0.0", token="a-token") as agent,
+        httpx.Client(base_url=agent.address, trust_env=False) as bare,
+    ):
+        for path in (*OPEN_PATHS, "/healthz", "/readyz"):
+            for host in ("agent.prod.svc:9655", "10.1.2.3:9655", "[fd00::7]:9655"):
+                assert bare.get(path, headers={"host": host}).is_success
 
 
 def test_a_token_is_changed_while_the_agent_runs(tmp_path: Path) -> None:

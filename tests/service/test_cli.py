@@ -242,7 +242,7 @@ def test_version_and_help() -> None:
 def test_a_command_starts_without_what_it_does_not_need() -> None:
     script = (
         "import sys, agent.cli\n"
-        "heavy = {'uvicorn', 'starlette', 'httpx', 'pydantic', 'apscheduler', 'pyspark', 'rich'}\n"
+        "heavy = {'uvicorn', 'starlette', 'httpx', 'pydantic', 'pyspark', 'rich'}\n"
         "print(sorted(heavy & set(sys.modules)))"
     )
     done = subprocess.run(

@@ -94,6 +94,7 @@ def test_a_torn_line_of_the_record_stays_alone(tmp_path: Path) -> None:
 
 def test_the_record_keeps_so_many_files(tmp_path: Path) -> None:
     path = tmp_path / "record.jsonl"
+    path.touch(0o644)  # as an agent before this one left it
     recorder = Recorder(path, max_bytes=4096, keep=3)
     for sequence in range(1, 30):
         recorder.record(wire.body([wire.progress(sequence)]), set())
@@ -105,6 +106,7 @@ def test_the_record_keeps_so_many_files(tmp_path: Path) -> None:
         "record.jsonl.3",
     ]
     assert recorder.recorded_total == 29
+    assert {one.stat().st_mode & 0o777 for one in tmp_path.iterdir()} == {0o600}
 
 
 def files(folder: Path, of: dict[str, str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
+from hashlib import sha256
 from typing import Any
 
 from spark_listener.wire import format_time
@@ -162,14 +163,15 @@ def request(
     instance: str | None = None,
     **listener: Any,
 ) -> dict[str, Any]:
+    named = application if len(application) < 100 else sha256(application.encode()).hexdigest()
     return {
         "application": {
-            "id": f"local-{application}" if application_id is None else application_id,
+            "id": f"local-{named}" if application_id is None else application_id,
             "name": application,
             "spark_version": "4.2.0",
         },
         "listener": {
-            "instance": f"listener-{application}" if instance is None else instance,
+            "instance": f"listener-{named}" if instance is None else instance,
             "queue_length": 0,
             "dropped_total": 0,
             "callback_seconds_total": 0.8,

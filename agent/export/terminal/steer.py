@@ -53,7 +53,7 @@ def steered(view: QueryView, now: float) -> list[Steering]:
     held = _by(view.held_by, now)
     found: list[Steering] = []
     if view.manual_limit is not None:
-        limit = quantity(view.manual_limit, view.limit.unit)
+        limit = quantity(view.manual_limit, view.manual_unit or view.limit.unit)
         found.append(Steering(text["manual"].format(limit=limit, by=held), "release"))
     elif view.held:
         found.append(Steering(text["held"].format(by=held), "release"))

@@ -28,7 +28,7 @@ export function runbookOf(view, levelName) {
 export function steered(view, now) {
   const list = [];
   const held = by(view.held_by, now);
-  if (isKnown(view.manual_limit)) list.push({ said: fill(words.steered.manual, { limit: quantity(view.manual_limit, view.limit.unit), by: held }), verb: "release" });
+  if (isKnown(view.manual_limit)) list.push({ said: fill(words.steered.manual, { limit: quantity(view.manual_limit, view.manual_unit ?? view.limit.unit), by: held }), verb: "release" });
   else if (view.held) list.push({ said: fill(words.steered.held, { by: held }), verb: "release" });
   if (view.mode !== "on") {
     const set = view.mode_by ? ` ${fill(words.steered.set, { by: by(view.mode_by, now) })}` : "";

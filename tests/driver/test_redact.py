@@ -1,0 +1,182 @@
+"""Secrets as real connectors, clouds and clients write them: none is left, and the rest is."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spark_listener.progress import read_progress
+from spark_listener.redact import redact, redact_conf, redact_event
+
+S = "hunter2X/y+z9=="  # as of AWS and Azure: slashes, plus, equals
+W = "hunter2X"
+SHAPES = [
+    ("jdbc:postgresql://db:5432/orders?user=app&password={W}", "jdbc:postgresql://db:5432/orders"),
+    ("jdbc:sqlserver://db:1433;databaseName=o;user=sa;password={S};encrypt=true", "databaseName=o"),
+    ("jdbc:mysql://app:{W}@db:3306/orders", "jdbc:mysql://db:3306/orders"),
+    ("jdbc:oracle:thin:scott/{W}@//db:1521/svc", "db:1521/svc"),
+    ("jdbc:oracle:thin:scott/{S}@db:1521:sid", "db:1521:sid"),
+    ("jdbc:snowflake://x.snowflakecomputing.com/?user=a&password={S}", "snowflakecomputing.com"),
+    ("Snowflake[sfUser -> a, sfPassword -> {W}, sfDatabase -> d]", "sfDatabase -> d"),
+    (
+        (
+            "sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required "
+            'username="$ConnectionString" password="Endpoint=sb://ns.servicebus.windows.net/;'
+            'SharedAccessKeyName=k;SharedAccessKey={S}";'
+        ),
+        "PlainLoginModule",
+    ),
+    ("ScramLoginModule required username='u' password='{W} with spaces';", "ScramLoginModule"),
+    ('"sasl.jaas.config":"x required password=\\\\"{W}\\\\";"', "required"),
+    ('{{"ssl.keystore.password": "{S}", "a": 1}}', '"a": 1'),
+    ("ssl.key.password = [{W}]", "ssl.key.password"),
+    ("ssl.keystore.key=-----BEGIN PRIVATE KEY-----\n{S}\n-----END PRIVATE KEY----- and", " and"),
+    ("-----BEGIN RSA PRIVATE KEY-----\n{S}\n{S}", ""),
+    ("s3a://AKID:{S}@bucket/path", "s3a://bucket/path"),
+    ("s3a://AKID:{W}@bucket/path", "s3a://bucket/path"),
+    ("fs.s3a.secret.key={S}", "fs.s3a.secret.key"),
+    ("(spark.hadoop.fs.s3a.secret.key,{S})", "spark.hadoop.fs.s3a.secret.key"),
+    ("Map(awsSecretKey -> {S}, region -> eu-west-1)", "region -> eu-west-1"),
+    ("AWS_SECRET_ACCESS_KEY={S} AWS_REGION=eu", "AWS_REGION=eu"),
+    ("fs.azure.account.key.acc.dfs.core.windows.net={S}", "fs.azure.account.key"),
+    (
+        "DefaultEndpointsProtocol=https;AccountName=a;AccountKey={S};EndpointSuffix=x",
+        "EndpointSuffix=x",
+    ),
+    ("wasbs://c@a.blob.core.windows.net/d?sv=2020&sig={W}", "wasbs://c@a.blob.core.windows.net/d"),
+    ("SAS: sv=2020-08-04&ss=b&sig={S}&se=2030", "sv=2020-08-04"),
+    ("SharedAccessSignature=sv=2020&sig={S}", ""),
+    ("eventhubs.connectionString: Endpoint=sb://n/;SharedAccessKey={S};EntityPath=e", "Entity"),
+    ("https://user:{W}@es:9200/index", "https://es:9200/index"),
+    ("es.net.http.auth.pass = {W}", "es.net.http.auth.pass"),
+    ("mongodb+srv://u:{W}@cluster/db?authSource=admin", "mongodb+srv://cluster/db"),
+    ("redis://:{W}@cache:6379/0", "redis://cache:6379/0"),
+    ("amqp://u:{W}@mq/vhost", "mq/vhost"),
+    ("spark.cosmos.accountKey={S}", "spark.cosmos.accountKey"),
+    ('clientSecret: "{S}"', "clientSecret"),
+    ("fs.azure.account.oauth2.client.secret.acc={S}", "oauth2"),
+    ("Authorization: Bearer {W}", "Authorization"),
+    ("authorization: Basic aHVudGVyMlg6aHVudGVyMlg= x", " x"),
+    ("header 'Authorization: Bearer {S}' refused", "refused"),
+    ("x-api-key: {W}", "x-api-key"),
+    ("api_key={W}, model=m", "model=m"),
+    ("token dapi" + "0123456789abcdef" * 2, "token"),
+    ("by key AKIAIOSFODNN7EXAMPLE denied", "denied"),
+    ("jwt eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJodW50ZXIyWCJ9.{W} expired", "expired"),
+    ("FileSink[s3a://K:{S}@b/x?q=1] done", "done"),
+    ("pwd={W}", "pwd"),
+    ("password => {W}", "password"),
+    ("PASSWORD = '{W}'", "PASSWORD"),
+    ('{{\\"password\\":\\"{W}\\",\\"a\\":1}}', "a"),
+    ("Provided options: {{user=a, password={W}, url=jdbc:h2:mem}}", "url=jdbc:h2:mem"),
+]
+KNOWN = (S, W, "hunter2", "aHVudGVyMlg6", "0123456789abcdef", "AKIAIOSFODNN7EXAMPLE", "eyJ")
+
+
+@pytest.mark.parametrize(("shape", "kept"), SHAPES)
+def test_secrets_of_the_real_world_are_struck_out(shape: str, kept: str) -> None:
+    text = shape.format(S=S, W=W)
+    for around in ("{}", "Sink[{}]", "java.lang.X: cannot connect to {} (see log)\n\tat a.b.c"):
+        said = redact(around.format(text))
+        assert not any(secret in said for secret in KNOWN), said
+        assert kept in said, said
+        assert redact(said) == said
+
+
+PLAIN = [
+    "KafkaV2[Subscribe[orders,tokens]]",
+    "DeltaSource[abfss://container@account.dfs.core.windows.net/x]",
+    "FileStreamSource[file:/data/in]",
+    "java.lang.OutOfMemoryError: Java heap space",
+    "org.x.TokenExpiredException: it was issued yesterday",
+    "ExpiredToken: The provided token has expired",
+    "Offsets out of range with no configured reset policy for partitions: {orders-0=5}",
+    "key = null, value = 5; partition key: 7",
+    "the password must not be empty",
+    "local[2]",
+    "me@example.org",
+]
+
+
+@pytest.mark.parametrize("text", PLAIN)
+def test_what_is_no_secret_stays(text: str) -> None:
+    assert redact(text) == text
+
+
+NAMES = st.sampled_from(["password", "kafka.ssl.key.password", "AccountKey", "my_api_key", "token"])
+JOINS = st.sampled_from(["=", ": ", " = ", " -> ", ":", '="', '": "', "='"])
+NOISE = st.text(alphabet="abc =:;,/'\"{}()[]\n@?&", max_size=30)
+
+
+@settings(deadline=None)
+@given(before=NOISE, name=NAMES, join=JOINS, after=NOISE)
+def test_a_value_behind_a_secrets_name_is_never_left(
+    before: str, name: str, join: str, after: str
+) -> None:
+    text = f"{before} {name}{join}hunter2{after}"
+    assert "hunter2" not in redact(text)
+    event = {"body": {"sources": [{"description": text}], "sink": {"description": text}}}
+    assert "hunter2" not in json.dumps(redact_event(event))
+
+
+@settings(deadline=None)
+@given(st.text(max_size=200))
+def test_any_text_is_taken(text: str) -> None:
+    redact(text)
+
+
+def test_a_long_text_takes_no_longer_for_each_of_its_characters() -> None:
+    def seconds(text: str) -> float:
+        begun = time.perf_counter()
+        redact(text)
+        return time.perf_counter() - begun
+
+    for piece in ("a", "a.", "secret", "password=", "x://", "a:b@", '\\"', "eyJ", "s3a://a:", "-"):
+        small = min(seconds(piece * (4_000 // len(piece))) for _ in range(3))
+        large = min(seconds(piece * (32_000 // len(piece))) for _ in range(3))
+        assert large < 8 * 4 * small + 0.02, piece
+
+
+def test_settings_and_events() -> None:
+    assert redact_conf("spark.sql.shuffle.partitions", "8") == "8"
+    assert redact_conf("spark.x.password", "hunter2") == "***"
+    assert redact_conf("spark.x", "s3a://k:hunter2@b/p") == "s3a://b/p"
+    event = {
+        "type": "started",
+        "time": "2026-11-21T08:55:02.865Z",
+        "body": {
+            "id": "token=x",
+            "sink": "jdbc:x;password=hunter2",
+            "checkpointLocation": "s3a://k:hunter2@b/p",
+            "conf": {"a": "password=hunter2", "b.secret": "hunter2", "c": "1"},
+            "exception": "password=hunter2",
+        },
+        "limits": [{"source": 0, "note": "token: hunter2"}],
+    }
+    said = redact_event(event)
+    assert "hunter2" not in json.dumps(said)
+    assert said["body"]["id"] == "token=x"
+    assert said["body"]["conf"]["c"] == "1"
+    assert said["time"] == event["time"]
+
+
+def test_a_sentence_is_no_value_but_a_password_that_begins_like_one_is() -> None:
+    assert "The-hunter2" not in redact("password=The-hunter2")
+    assert "The" not in redact("password=The x")
+
+
+def test_a_progress_goes_out_without_what_its_sources_and_sink_let_slip() -> None:
+    body = {
+        "id": "q", "runId": "r", "timestamp": "2026-11-21T08:55:02.865Z",
+        "sources": [{"description": "Jdbc[url=jdbc:x, password=hunter2]", "numInputRows": 5}],
+        "sink": {"description": "s3a://k:hunter2/x@b/p"},
+    }  # fmt: skip
+    said = read_progress(json.dumps(body))
+    assert "hunter2" not in said.text
+    assert json.loads(said.text)["sources"][0]["numInputRows"] == 5
+    plain = json.dumps({**body, "sources": [], "sink": {"description": "noop"}})
+    assert read_progress(plain).text == plain

@@ -1,0 +1,71 @@
+"""A real agent on a machine whose clock is set: it hears, judges and does its rounds as before."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from spark_listener.wire import format_time
+from tests.service import wire
+from tests.service.agents import AgentProcess
+from tests.waiting import until
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+#: The agent itself; its machine's clock is ahead by what a file says.
+START = """
+import sys, time
+machine, file = time.time, sys.argv[1]
+def ahead():
+    try:
+        return float(open(file).read() or 0)
+    except OSError:
+        return 0.0
+time.time = lambda: machine() + ahead()
+from agent import cli
+from agent.core import fleet
+fleet.GRACE_SECONDS = 0.0
+sys.argv = ["weir", *sys.argv[5:]]
+cli.main()
+"""
+
+
+@pytest.mark.parametrize("ahead", [7200.0, -7200.0])
+def test_no_driver_is_silent_because_the_machines_clock_was_set(
+    tmp_path: Path, ahead: float
+) -> None:
+    file = tmp_path / "ahead"
+    prefix = (sys.executable, "-c", START, str(file))
+    with AgentProcess(tmp_path, "--deadline-seconds", "600", prefix=prefix) as agent:
+        query_id, run_id = wire.query_ids(0)
+        sequence = 0
+
+        def beat() -> None:
+            nonlocal sequence
+            sequence += 1
+            pulse = {"id": query_id, "runId": run_id, "name": "query-0"}
+            event = wire.heartbeat(sequence, [{**pulse, "batchId": 7, "running_seconds": 2.0}])
+            event["time"] = format_time(time.time())
+            assert agent.post(wire.request([event])).is_success
+
+        def live() -> tuple[int, str]:
+            answer = agent.http.get("/queries/orders/query-0/live")
+            return answer.status_code, answer.json()["why"]
+
+        beat()
+        assert live() == (200, "progressing")
+        file.write_text(str(ahead))
+        assert live() == (200, "progressing")
+        said = "the machine's clock was set"
+        until(lambda: said in agent.log_path.read_text(), "the tick's word")  # so it still ticks
+        beat()
+        assert live() == (200, "progressing")
+        told = json.loads(agent.http.get("/v1/queries/orders/query-0").text)
+        assert told["query"]["up"]
+        assert told["query"]["running_seconds"] < 60.0
+        assert abs(told["time"] - time.time()) < 60.0
