@@ -7,15 +7,19 @@ format v2 the commit names the id of each store's version, and a changelog's hea
 
 from __future__ import annotations
 
+import errno
 import re
 import zipfile
+import zlib
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from agent.checkpoint.folder import MOST_BYTES
 from agent.checkpoint.layout import Checkpoint, StateFile, StoreKey
 from agent.checkpoint.lz4 import decode_frames
+from agent.files import read_at_most
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -167,7 +171,8 @@ def _lineage_chain(
         return [zipped], [], version
     last = table[version, own, "changelog"]
     try:
-        lineage = read_lineage(folder.read(last.path, _HEADER_BYTES))
+        with folder.open(last.path) as changelog:
+            lineage = read_lineage(changelog.read(_HEADER_BYTES))
     except FileNotFoundError:
         return [last], [f"{last.path} vanished while it was read"], None
     if lineage is None:
@@ -209,11 +214,21 @@ def snapshot_contents(
     """The shared files a RocksDB snapshot names, as (path, bytes); and what is wrong with it."""
     base = snapshot.path.rsplit("/", 1)[0]
     try:
-        with zipfile.ZipFile(BytesIO(folder.read(snapshot.path))) as archive:
-            text = archive.read("metadata").decode("utf-8")
+        with (
+            zipfile.ZipFile(BytesIO(folder.read(snapshot.path))) as archive,
+            archive.open("metadata") as listing,
+        ):
+            text = read_at_most(listing, MOST_BYTES, f"{snapshot.path}: metadata").decode("utf-8")
     except FileNotFoundError:
         return [], f"{snapshot.path} vanished while it was read"
-    except (zipfile.BadZipFile, KeyError, UnicodeDecodeError, EOFError):
+    except OSError as error:
+        if error.errno not in (errno.EFBIG, errno.EINVAL):
+            raise
+        return [], f"{snapshot.path}: {error.strerror}"
+    except (
+        *(zipfile.BadZipFile, zipfile.LargeZipFile, zlib.error, NotImplementedError, RuntimeError),
+        *(KeyError, ValueError, EOFError),
+    ):
         return [], f"{snapshot.path}: not a whole RocksDB snapshot (truncated or damaged)"
     try:
         listed: Any = msgspec.json.decode(text.partition("\n")[2])

@@ -18,7 +18,7 @@ from agent.checkpoint.folder import CheckpointError, FileEntry, Folder, reported
 from agent.core.kafka_offsets import parse_offsets
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
 StateKind = Literal["delta", "snapshot", "changelog", "zip"]
 SourceKind = Literal["file", "kafka", "delta", "numbered", "other", "unknown"]
@@ -30,6 +30,13 @@ _STATE_NAME = re.compile(r"(\d{1,18})(?:_([0-9A-Za-z-]+))?\.(delta|snapshot|chan
 _SCHEMA_NAME = re.compile(r"(\d{1,18})(?:_.*)?\Z")
 _CHECKSUM = re.compile(r"\.?(?P<name>.+?)(?:\.crc)+\Z")
 _TEMPORARY = re.compile(r"\..+\.tmp\Z")
+#: Bytes of a log's entry that are read. Kafka's offsets take some 20 a partition, ids of the state
+#: some 40 a store and partition: room for 400,000 of them, in what Spark itself reads whole.
+MOST_ENTRY_BYTES: Final = 16 << 20
+#: Of all offsets together; decoded they take some ten times that. What is older only tells history.
+MOST_HISTORY_BYTES: Final = 4 * MOST_ENTRY_BYTES
+#: Of a line that names one file: some times the longest path that there is.
+_LINE_BYTES: Final = 64 << 10
 #: Versions whose form is known: of the offset log, of the commit log, of an operator's metadata.
 _OFFSET_VERSIONS: Final = ("v1", "v2")
 _COMMIT_VERSIONS: Final = ("v1", "v2", "v3")
@@ -308,7 +315,7 @@ def read_checkpoint(
 
     def take(path: str) -> str | None:
         try:
-            return folder.read(path).decode("utf-8")
+            return folder.read(path, MOST_ENTRY_BYTES).decode("utf-8")
         except FileNotFoundError:
             unreadable[path] = "vanished while it was read: the checkpoint is being written"
         except OSError as error:
@@ -331,7 +338,7 @@ def read_checkpoint(
     if layout.metadata is not None:
         query_id = parse(layout.metadata.path, lambda _, text: _query_id(text), 0)
     offsets: dict[int, Offsets] = {}
-    for batch_id in sorted(layout.offsets)[-history:]:
+    for batch_id in _history(layout, history):
         entry = parse(layout.offsets[batch_id].path, parse_offset_log, batch_id)
         if entry is not None:
             offsets[batch_id] = entry
@@ -353,9 +360,22 @@ def read_checkpoint(
         offsets=offsets,
         commits=commits,
         operators=operators,
-        sources=_sources(layout, offsets, take),
+        sources=_sources(layout, offsets, folder),
         unreadable=unreadable,
     )
+
+
+def _history(layout: Layout, most: int) -> list[int]:
+    """Batches whose offsets are read, oldest first: the newest ones, and what they begin from."""
+    read: list[int] = []
+    room = MOST_HISTORY_BYTES
+    last = {layout.latest_offset, layout.latest_offset - 1}
+    last |= {layout.latest_commit, layout.latest_commit - 1}
+    for batch_id in sorted(layout.offsets, reverse=True)[:most]:
+        room -= layout.offsets[batch_id].size
+        if room >= 0 or batch_id in last:
+            read.append(batch_id)
+    return read[::-1]
 
 
 def parse_offset_log(batch_id: int, text: str) -> Offsets:
@@ -449,9 +469,7 @@ def log_offset(offset: Any) -> int:
     return -1
 
 
-def _sources(
-    layout: Layout, offsets: dict[int, Offsets], take: Callable[[str], str | None]
-) -> list[SourceInfo]:
+def _sources(layout: Layout, offsets: dict[int, Offsets], folder: Folder) -> list[SourceInfo]:
     newest = offsets[max(offsets)].sources if offsets else []
     count = max(len(newest), max(layout.sources, default=-1) + 1)
     found = []
@@ -459,31 +477,38 @@ def _sources(
         offset = newest[index] if index < len(newest) else None
         log = layout.sources.get(index, [])
         kind = source_kind(offset)
-        if kind == "unknown" and log and _is_file_log(take(log[0].path) or ""):
+        if kind == "unknown" and log and _is_file_log(folder, log[0].path):
             kind = "file"
         end = max((entry.batch_id for entry in log), default=None)
         found.append(SourceInfo(index=index, kind=kind, log_end=end, offset=offset))
     return found
 
 
-def _is_file_log(text: str) -> bool:
-    version, _, rest = text.partition("\n")
-    first = rest.partition("\n")[0]
-    if version != "v1" or not first.startswith("{"):
-        return False
+def _is_file_log(folder: Folder, path: str) -> bool:
     try:
-        entry = _object(first)
-    except (ValueError, msgspec.MsgspecError):
+        first = next(file_log_entries(folder, path), {})
+    except (OSError, ValueError, msgspec.MsgspecError):
         return False
-    return {"path", "timestamp", "batchId"} <= entry.keys()
+    return {"path", "timestamp", "batchId"} <= first.keys()
 
 
-def file_log_entries(text: str) -> list[dict[str, Any]]:
-    """The files that an entry of a file source's log names. Raises ValueError if it is none."""
-    lines = text.split("\n")
-    if lines[0] != "v1":
-        raise ValueError(f"its first line is {lines[0][:20]!r}, not v1")
-    return [_object(line) for line in lines[1:] if line.strip()]
+def file_log_entries(folder: Folder, path: str) -> Iterator[dict[str, Any]]:
+    """The files that an entry of a file source's or sink's log names, one after the other.
+
+    A compacted entry names all files ever seen, so it is never in memory as a whole. Raises
+    OSError, and ValueError where it is no such log.
+    """
+    with folder.open(path) as file:
+        version = file.readline(_LINE_BYTES)
+        if version.rstrip(b"\n") != b"v1":
+            raise ValueError(
+                f"its first line is {version[:20].decode('utf-8', 'replace')!r}, not v1"
+            )
+        while line := file.readline(_LINE_BYTES):
+            if len(line) == _LINE_BYTES:
+                raise ValueError(f"a line is longer than {_LINE_BYTES} bytes")
+            if line.strip():
+                yield _object(line.decode("utf-8"))
 
 
 def _metadata_order(path: str) -> tuple[int, int]:

@@ -6,8 +6,9 @@ them, the newest commit, each file source's own log, and the state that the next
 
 from __future__ import annotations
 
+import itertools
 import zlib
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, BinaryIO, Final, Literal
 
 import msgspec
 
@@ -18,7 +19,7 @@ from agent.core.judgement import Finding
 from agent.core.kafka_offsets import admitted_rows, parse_offsets
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from agent.checkpoint.folder import Folder
     from agent.core.judgement import Severity
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 Action = Literal["start", "plan", "replay", "fail"]
 #: Hadoop's checksum files: magic, then the bytes per CRC32.
 _CRC_MAGIC: Final = b"crc\x00"
+_BLOCK: Final = 1 << 20
 
 
 class Restart(msgspec.Struct, frozen=True):
@@ -333,30 +335,49 @@ def damage(checkpoint: Checkpoint, folder: Folder, path: str) -> str | None:
     base, _, name = path.rpartition("/")
     hadoop = f"{base}/.{name}.crc" if base else f".{name}.crc"
     try:
-        data = folder.read(path)
         if any(file.path == hadoop for file in checkpoint.layout.companions(path)):
             sums = folder.read(hadoop)
-            if not checksums_match(data, sums):
-                return "its bytes do not match its checksums (.crc): damaged or truncated"
+            with folder.open(path) as file:
+                if not checksums_match(file, sums):
+                    return "its bytes do not match its checksums (.crc): damaged or truncated"
+        if path.endswith((".delta", ".snapshot", ".changelog")):
+            with folder.open(path) as file:
+                if is_whole(file) is False:
+                    return "truncated: its compressed stream has no end"
     except FileNotFoundError:
         return None
     except OSError as error:
         return error.strerror or type(error).__name__
-    if path.endswith((".delta", ".snapshot", ".changelog")) and is_whole(data) is False:
-        return "truncated: its compressed stream has no end"
     return None
 
 
-def checksums_match(data: bytes, sums: bytes) -> bool:
-    """Whether data fits Hadoop's checksum file: a CRC32 for each run of bytes."""
+def checksums_match(file: BinaryIO, sums: bytes) -> bool:
+    """Whether a file fits Hadoop's checksum file: a CRC32 for each run of bytes."""
     if not sums.startswith(_CRC_MAGIC) or len(sums) < 8:
         return False
     span = int.from_bytes(sums[4:8], "big")
     if span <= 0:
         return False
-    expected = [int.from_bytes(sums[at : at + 4], "big") for at in range(8, len(sums), 4)]
-    actual = [zlib.crc32(data[at : at + span]) for at in range(0, len(data), span)]
-    return actual == expected
+    expected = (int.from_bytes(sums[at : at + 4], "big") for at in range(8, len(sums), 4))
+    return all(
+        have == want
+        for have, want in itertools.zip_longest(_sums(file, span), expected, fillvalue=-1)
+    )
+
+
+def _sums(file: BinaryIO, span: int) -> Iterator[int]:
+    """The CRC32 of each ``span`` bytes, of a file of any size."""
+    value = filled = 0
+    while block := file.read(_BLOCK):
+        view, at = memoryview(block), 0
+        while at < len(view):
+            part = view[at : at + span - filled]
+            value, filled, at = zlib.crc32(part, value), filled + len(part), at + len(part)
+            if filled == span:
+                yield value
+                value = filled = 0
+    if filled:
+        yield value
 
 
 def _leftovers(checkpoint: Checkpoint) -> list[Finding]:
