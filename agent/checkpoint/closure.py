@@ -82,12 +82,32 @@ def state_closure(checkpoint: Checkpoint, folder: Folder, version: int) -> Closu
 
 
 def expected_stores(checkpoint: Checkpoint) -> list[StoreKey]:
-    """Every store that the operators' metadata names, and every one with files."""
+    """Every store that a start loads by what the operators tell, and every one with files."""
     keys = {key for key in checkpoint.layout.state if checkpoint.layout.state[key]}
-    for info in checkpoint.operators.values():
-        for name, partitions in info.stores.items():
-            keys |= {StoreKey(info.operator, partition, name) for partition in range(partitions)}
+    seen = {(key.operator, key.store) for key in keys}
+    told = {(op.operator, name): count for op in checkpoint.operators.values()
+            for name, count in op.stores.items()}  # fmt: skip
+    for operator, store in seen | set(told):
+        count = _partitions(checkpoint, operator, told.get((operator, store)), keys)
+        keys |= {StoreKey(operator, partition, store) for partition in range(count)}
     return sorted(keys)
+
+
+def _partitions(
+    checkpoint: Checkpoint, operator: int, told: int | None, seen: set[StoreKey]
+) -> int:
+    """How many partitions an operator's state has."""
+    committed = checkpoint.commits.get(checkpoint.layout.latest_commit)
+    if committed is not None and committed.state_ids and operator in committed.state_ids:
+        return len(committed.state_ids[operator])
+    keyed = checkpoint.keyed.get(operator)
+    if keyed is False:
+        return 1
+    if told is not None:
+        return told
+    # Before 4.0 no metadata tells; before 3.1 no schema either: one partition may be all there is.
+    several = keyed or any(key.operator == operator and key.partition > 0 for key in seen)
+    return (checkpoint.partitions or 1) if several else 1
 
 
 def _store(

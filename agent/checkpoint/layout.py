@@ -28,6 +28,17 @@ _NUMBER = re.compile(r"\d{1,18}\Z")
 _LOG_NAME = re.compile(r"(\d{1,18})(\.compact)?\Z")
 _STATE_NAME = re.compile(r"(\d{1,18})(?:_([0-9A-Za-z-]+))?\.(delta|snapshot|changelog|zip)\Z")
 _SCHEMA_NAME = re.compile(r"(\d{1,18})(?:_.*)?\Z")
+#: Schemas of state, of all partitions: in 4.0 and later some stand beside the partitions.
+_SCHEMA_PATH = re.compile(r"state/\d+/(0(/[^/]+)?/_metadata/schema|_stateSchema/[^/]+/[^/]+)\Z")
+#: The key's schema comes first. Without keys it has no column (an aggregation), one of no type (a
+#: limit), or only a session's start.
+_KEY_SCHEMA = re.compile(
+    rb'\{"type":"struct","fields":\['
+    rb'(\]|\{"name":"key","type":"(?:void|null)"[^\[]*\]|\{"name":"sessionStartTime"[^\[]*\])?'
+)
+#: An operator without keys runs in one partition, though Spark's metadata names all of them: it
+#: takes the number from the settings.
+_ONE_PARTITION: Final = frozenset({"globalLimit"})
 _CHECKSUM = re.compile(r"\.?(?P<name>.+?)(?:\.crc)+\Z")
 _TEMPORARY = re.compile(r"\..+\.tmp\Z")
 #: Bytes of a log's entry that are read. Kafka's offsets take some 20 a partition, ids of the state
@@ -108,6 +119,17 @@ class Layout(msgspec.Struct):
         """The newest finished batch; -1 without one."""
         return max(self.commits, default=-1)
 
+    @property
+    def latest_finished(self) -> int:
+        """The newest batch that has finished by what the logs say; -1 for none.
+
+        Without any commit it is the one before the newest planned, as each is planned after the end
+        of the one before: Spark before 2.2 kept no commits, and every later one restarts so.
+        """
+        if self.commits or not self.offsets:
+            return self.latest_commit
+        return self.latest_offset - 1 if self.latest_offset - 1 in self.offsets else -1
+
     def companions(self, path: str) -> list[FileEntry]:
         """The checksum files of a file."""
         return self.checksums.get(path, [])
@@ -165,6 +187,8 @@ class Checkpoint(msgspec.Struct, frozen=True):
     operators: dict[int, OperatorInfo]
     sources: list[SourceInfo]
     unreadable: dict[str, str]
+    #: Operators by what the schema of their state says: with no key all of it is in one partition.
+    keyed: dict[int, bool] = {}
 
     @property
     def conf(self) -> dict[str, str]:
@@ -353,6 +377,13 @@ def read_checkpoint(
             info = parse(schema.path, lambda _, text: _operator(text), 0)
             if info is not None:
                 operators[info.operator] = info
+    keyed: dict[int, bool] = {}
+    for schema in layout.schemas:
+        if _SCHEMA_PATH.match(schema.path):
+            has_keys = _has_keys(folder, schema.path)
+            if has_keys is not None:
+                keyed.setdefault(int(schema.path.split("/")[1]), has_keys)
+    keyed |= {info.operator: False for info in operators.values() if info.name in _ONE_PARTITION}
     return Checkpoint(
         name=folder.name,
         layout=layout,
@@ -362,7 +393,18 @@ def read_checkpoint(
         operators=operators,
         sources=_sources(layout, offsets, folder),
         unreadable=unreadable,
+        keyed=keyed,
     )
+
+
+def _has_keys(folder: Folder, path: str) -> bool | None:
+    """Whether the state of this schema has keys; None where it does not say."""
+    try:
+        with folder.open(path) as file:
+            found = _KEY_SCHEMA.search(file.read(_LINE_BYTES))
+    except OSError:
+        return None
+    return None if found is None else found[1] is None
 
 
 def _history(layout: Layout, most: int) -> list[int]:

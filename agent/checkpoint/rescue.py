@@ -75,7 +75,7 @@ def plan_rescue(
     ``state_folder``: whether there is a folder ``state`` at all, be it empty.
     """
     layout = checkpoint.layout
-    base = layout.latest_commit
+    base = layout.latest_finished
     opened = open_batches(checkpoint)
     moves = [
         *_state_moves(checkpoint, base, state_folder=state_folder),
@@ -221,7 +221,7 @@ def _refuse_if_unsound(
 ) -> list[Finding]:
     refusals = []
     asynchronous = looks_asynchronous(checkpoint)
-    base = checkpoint.layout.latest_commit
+    base = checkpoint.layout.latest_finished
     if base >= 0 and base not in checkpoint.offsets:
         refusals.append(
             Finding(

@@ -178,6 +178,11 @@ def files_of(checkpoint: Checkpoint, folder: Folder) -> list[str]:
 
 
 def _refuse_unready(checkpoint: Checkpoint) -> None:
+    if not checkpoint.layout.commits and checkpoint.layout.latest_finished >= 0:
+        raise CheckpointError(
+            f"{checkpoint.name}: no commits: Spark before 2.2 wrote none, or they were removed; let"
+            " a newer Spark finish one batch on it first"
+        )
     if checkpoint.layout.latest_commit < 0:
         raise CheckpointError(
             f"{checkpoint.name}: no batch is committed yet; there is nothing to keep"

@@ -90,7 +90,7 @@ def judge(
         if source.kind == "file":
             findings += _file_source(checkpoint, source.index)
     say("state")
-    version = checkpoint.layout.latest_commit + 1
+    version = checkpoint.layout.latest_finished + 1
     closure = state_closure(checkpoint, folder, version)
     findings += _state(checkpoint, closure)
     say("checksums")
@@ -104,21 +104,23 @@ def judge(
 
 def open_batches(checkpoint: Checkpoint) -> list[int]:
     """Batches planned after the newest commit."""
-    last = checkpoint.layout.latest_commit
+    last = checkpoint.layout.latest_finished
     return sorted(batch for batch in checkpoint.layout.offsets if batch > last)
 
 
 def looks_asynchronous(checkpoint: Checkpoint) -> bool:
-    """Whether both logs have holes, as asynchronous progress tracking leaves them.
+    """Whether the logs have holes at the same batches, as asynchronous progress tracking leaves.
 
-    Where each batch took longer than its interval there are none, and it cannot be seen. A hole
-    in one of the logs alone is a file that somebody removed.
+    It writes a batch's offsets and commit both or neither. Where each batch took longer than its
+    interval there are no holes, and it cannot be seen. A hole in one of the logs alone is a file
+    that somebody removed.
     """
     layout = checkpoint.layout
-    return all(
-        ids and ids[-1] - ids[0] + 1 != len(ids)
-        for ids in (sorted(layout.offsets), sorted(layout.commits))
-    )
+    if not layout.offsets or not layout.commits:
+        return False
+    first = max(min(layout.offsets), min(layout.commits))
+    holes = set(range(first, layout.latest_offset)) - layout.offsets.keys()
+    return bool(holes) and not holes & layout.commits.keys()
 
 
 def _logs(checkpoint: Checkpoint) -> list[Finding]:
@@ -168,6 +170,16 @@ def _logs(checkpoint: Checkpoint) -> list[Finding]:
             )
         )
     opened = open_batches(checkpoint)
+    if not layout.commits and latest > 0:
+        findings.append(
+            Finding(
+                check="commits_missing",
+                severity="warning",
+                evidence=f"no batch is noted as finished, though batch {latest} is planned",
+                remedy=f"Spark before 2.2 noted none, or commits/ was removed: a restart runs batch"
+                f" {latest} again, so the sink must tolerate its rows twice",
+            )
+        )
     if len(opened) > 1:
         asynchronous = looks_asynchronous(checkpoint)
         findings.append(
@@ -188,7 +200,13 @@ def _logs(checkpoint: Checkpoint) -> list[Finding]:
                 check="asynchronous_progress",
                 severity="info",
                 evidence="the logs have holes, as asynchronous progress tracking leaves them",
-                remedy="its delivery is at-least-once; make the sink tolerate repeats",
+                remedy="its delivery is at-least-once; make the sink tolerate repeats"
+                + (
+                    f". Restart it with asyncProgressTrackingEnabled=true: without, Spark wants"
+                    f" offsets/{latest - 1} and fails"
+                    if latest > 0 and latest - 1 not in layout.offsets
+                    else ""
+                ),
             )
         )
     return findings
@@ -260,7 +278,7 @@ def _state(checkpoint: Checkpoint, closure: Closure) -> list[Finding]:
                 check="state_ahead",
                 severity="error",
                 evidence=f"state of versions {_ids(beyond)} exists, but batch"
-                f" {checkpoint.layout.latest_commit} is the newest commit",
+                f" {checkpoint.layout.latest_finished} is the newest commit",
                 remedy="files of commits/ or offsets/ were removed, or two queries write here;"
                 " a restart would mix states: start from a savepoint",
             )

@@ -269,7 +269,7 @@ def test_a_journal_of_many_moves_is_read(weir, tmp_path):  # noqa: F811
     code, out, _ = weir("rescue", root, "--undo", "--quiet", "0")
     assert (code, "rescue_gone_on" in out) == (1, True), "most of what it names is nowhere"
     os.truncate(root / ".weir-rescue-20260101T000000Z/journal", MOST_JOURNAL_BYTES + 1)
-    code, _, err = weir("rescue", root, "--undo", "--quiet", "0")
+    code, _, _ = weir("rescue", root, "--undo", "--quiet", "0")
     assert code == 2
 
 
