@@ -6,23 +6,27 @@ import os
 import resource
 import threading
 import time
+import tracemalloc
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
 from structlog.testing import capture_logs
 
-from agent.checkpoint.folder import CheckpointError, LocalFolder
+from agent.checkpoint.folder import CheckpointError, FileEntry, LocalFolder
+from agent.checkpoint.layout import classify
 from agent.core.judgement import Facts, Finding
 from agent.service.auditor import (
     FOLDER_SECONDS,
     HUNG_SECONDS,
+    MOST_FILES,
     MOST_HUNG,
+    PAUSE_SECONDS,
     Auditor,
     _TimedFolder,
     confirmed,
 )
-from tests.checkpoint.build import checkpoint, offsets, tree, write
+from tests.checkpoint.build import OLD, checkpoint, offsets, tree, write
 from tests.export import views
 from tests.service import wire
 from tests.service.agents import AgentProcess
@@ -239,6 +243,25 @@ def test_a_folder_of_too_many_files_is_left(
     monkeypatch.setattr("agent.service.auditor.MOST_FILES", count - 1)
     with pytest.raises(CheckpointError, match="weir checkpoint audit reads it"):
         list(folder.files())
+
+
+def test_as_many_files_as_are_sorted_take_a_tenth_of_a_gigabyte() -> None:
+    tracemalloc.start()
+    kept = classify(
+        FileEntry(
+            f"state/0/{number % 200}/left-keyToNumValues/{number}.delta", number, OLD + number
+        )
+        for number in range(MOST_FILES // 20)
+    )
+    taken = 20 * tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert kept.count == MOST_FILES // 20
+    assert 0.06e9 < taken < 0.12e9
+
+
+def test_no_look_that_is_left_in_time_counts_as_one_that_hangs() -> None:
+    longest = 2 * FOLDER_SECONDS + PAUSE_SECONDS
+    assert longest < HUNG_SECONDS < 2 * longest
 
 
 def test_folders_without_files_take_no_longer_either(tmp_path: Path) -> None:
