@@ -87,27 +87,36 @@ def expected_stores(checkpoint: Checkpoint) -> list[StoreKey]:
     seen = {(key.operator, key.store) for key in keys}
     told = {(op.operator, name): count for op in checkpoint.operators.values()
             for name, count in op.stores.items()}  # fmt: skip
+    expected: set[StoreKey] = set()
     for operator, store in seen | set(told):
+        own = {key for key in keys if (key.operator, key.store) == (operator, store)}
         count = _partitions(checkpoint, operator, told.get((operator, store)), keys)
-        keys |= {StoreKey(operator, partition, store) for partition in range(count)}
-    return sorted(keys)
+        if count is None:
+            expected |= own
+        else:  # those beyond are of a time before it was given fewer (Spark 4.2, offline)
+            expected |= {StoreKey(operator, partition, store) for partition in range(count)}
+    return sorted(expected)
 
 
 def _partitions(
     checkpoint: Checkpoint, operator: int, told: int | None, seen: set[StoreKey]
-) -> int:
-    """How many partitions an operator's state has."""
+) -> int | None:
+    """How many partitions an operator's state has; None where nothing tells.
+
+    The settings in the offsets come before the operator's metadata, whose version 1 keeps the
+    number of the first start for good.
+    """
     committed = checkpoint.commits.get(checkpoint.layout.latest_commit)
     if committed is not None and committed.state_ids and operator in committed.state_ids:
         return len(committed.state_ids[operator])
     keyed = checkpoint.keyed.get(operator)
     if keyed is False:
         return 1
-    if told is not None:
-        return told
-    # Before 4.0 no metadata tells; before 3.1 no schema either: one partition may be all there is.
-    several = keyed or any(key.operator == operator and key.partition > 0 for key in seen)
-    return (checkpoint.partitions or 1) if several else 1
+    if told is not None or keyed:
+        return checkpoint.partitions or told
+    # Before 3.1 there is no schema either: one partition alone may be all there is.
+    several = any(key.operator == operator and key.partition > 0 for key in seen)
+    return checkpoint.partitions if several else None
 
 
 def _store(

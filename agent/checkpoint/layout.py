@@ -98,7 +98,8 @@ class Layout(msgspec.Struct):
     metadata: FileEntry | None = None
     offsets: dict[int, LogFile] = {}
     commits: dict[int, LogFile] = {}
-    sources: dict[int, list[LogFile]] = {}
+    sources: dict[int, list[LogFile]] = {}  # in the order of the offsets' names
+    named_sources: dict[str, list[LogFile]] = {}  # by folder, where that is no number
     state: dict[StoreKey, list[StateFile]] = {}
     shared: dict[StoreKey, list[FileEntry]] = {}  # SST files and RocksDB's logs
     schemas: list[FileEntry] = []  # state/…/_metadata, state/…/_stateSchema
@@ -171,6 +172,12 @@ class SourceInfo(msgspec.Struct, frozen=True):
     kind: SourceKind
     log_end: int | None  # the newest entry of its own log
     offset: Any  # of the newest planned batch
+    name: str  # its place, or its own name (source evolution, Spark 4.2): that of its folder
+
+    @property
+    def folder(self) -> str:
+        """Where its own log is."""
+        return f"sources/{self.name}"
 
 
 class Checkpoint(msgspec.Struct, frozen=True):
@@ -197,8 +204,10 @@ class Checkpoint(msgspec.Struct, frozen=True):
 
     @property
     def partitions(self) -> int | None:
-        """Partitions of the state, as fixed at the query's first start."""
-        value = self.conf.get("spark.sql.shuffle.partitions", "")
+        """Partitions of the finished state: as at the query's first start, or set offline since."""
+        finished = self.offsets.get(self.layout.latest_finished)
+        conf = finished.conf if finished is not None else self.conf
+        value = conf.get("spark.sql.shuffle.partitions", "")
         return int(value) if _NUMBER.match(value) else None
 
     @property
@@ -233,7 +242,7 @@ def classify(files: Iterable[FileEntry]) -> Layout:
         layout.bytes += file.size
         layout.newest = max(layout.newest, file.modified)
         _place(layout, file)
-    for entries in layout.sources.values():
+    for entries in (*layout.sources.values(), *layout.named_sources.values()):
         entries.sort(key=lambda entry: (entry.batch_id, entry.compact))
     for stored in layout.state.values():
         stored.sort(key=lambda entry: (entry.version, entry.kind, entry.unique_id or ""))
@@ -258,8 +267,12 @@ def _place(layout: Layout, file: FileEntry) -> None:
         entries = layout.offsets if folder == ["offsets"] else layout.commits
         entries[int(log[1])] = _log_file(file, log)
         return
-    if len(folder) == 2 and folder[0] == "sources" and _NUMBER.match(folder[1]) and log:
-        layout.sources.setdefault(int(folder[1]), []).append(_log_file(file, log))
+    if len(folder) == 2 and folder[0] == "sources" and log:
+        own = _log_file(file, log)
+        if _NUMBER.match(folder[1]):
+            layout.sources.setdefault(int(folder[1]), []).append(own)
+        else:
+            layout.named_sources.setdefault(folder[1], []).append(own)
         return
     if len(folder) >= 2 and folder[0] == "state" and _NUMBER.match(folder[1]):
         _place_state(layout, file, folder[2:], int(folder[1]))
@@ -366,6 +379,7 @@ def read_checkpoint(
         entry = parse(layout.offsets[batch_id].path, parse_offset_log, batch_id)
         if entry is not None:
             offsets[batch_id] = entry
+    names = _named_alike(layout, offsets)
     commits: dict[int, Commit] = {}
     for batch_id in sorted(layout.commits)[-2:]:
         committed = parse(layout.commits[batch_id].path, parse_commit, batch_id)
@@ -391,7 +405,7 @@ def read_checkpoint(
         offsets=offsets,
         commits=commits,
         operators=operators,
-        sources=_sources(layout, offsets, folder),
+        sources=_sources(layout, offsets, names, folder),
         unreadable=unreadable,
         keyed=keyed,
     )
@@ -435,9 +449,7 @@ def parse_offset_log(batch_id: int, text: str) -> Offsets:
         if len(lines) < 2:
             raise ValueError("truncated: it ends before the offsets")
         named = dict(_named_offset(line) for line in lines[1:])
-        if not all(name.isdigit() for name in named):
-            raise ValueError("it names its sources, and Weir knows only numbered ones: update Weir")
-        names = sorted(named, key=int)
+        names = sorted(named, key=_source_order)
         sources = [named[name] for name in names]
     if not sources:
         raise ValueError("truncated: it ends before the offsets")
@@ -511,7 +523,29 @@ def log_offset(offset: Any) -> int:
     return -1
 
 
-def _sources(layout: Layout, offsets: dict[int, Offsets], folder: Folder) -> list[SourceInfo]:
+def _named_alike(layout: Layout, offsets: dict[int, Offsets]) -> list[str]:
+    """Puts every batch's offsets in the newest one's order of sources, and the logs; the names.
+
+    Sources with names of their own may come, go, and stand in another order from batch to batch.
+    """
+    if not offsets:
+        return []
+    names = offsets[max(offsets)].names
+    for batch_id, one in offsets.items():
+        if one.log_version != "v1" and one.names != names:
+            own = dict(zip(one.names, one.sources, strict=True))
+            offsets[batch_id] = msgspec.structs.replace(
+                one, names=names, sources=[own.get(name) for name in names]
+            )
+    if not all(name.isdigit() for name in names):
+        logs = {str(index): log for index, log in layout.sources.items()} | layout.named_sources
+        layout.sources = {at: logs[name] for at, name in enumerate(names) if name in logs}
+    return names
+
+
+def _sources(
+    layout: Layout, offsets: dict[int, Offsets], names: list[str], folder: Folder
+) -> list[SourceInfo]:
     newest = offsets[max(offsets)].sources if offsets else []
     count = max(len(newest), max(layout.sources, default=-1) + 1)
     found = []
@@ -522,7 +556,8 @@ def _sources(layout: Layout, offsets: dict[int, Offsets], folder: Folder) -> lis
         if kind == "unknown" and log and _is_file_log(folder, log[0].path):
             kind = "file"
         end = max((entry.batch_id for entry in log), default=None)
-        found.append(SourceInfo(index=index, kind=kind, log_end=end, offset=offset))
+        name = names[index] if index < len(names) else str(index)
+        found.append(SourceInfo(index, kind, end, offset, name))
     return found
 
 
@@ -617,6 +652,12 @@ def _object(text: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise ValueError("not a JSON object")
     return value
+
+
+def _source_order(name: str) -> tuple[bool, int, str]:
+    """Numbered sources by their numbers, then those with names of their own."""
+    numbered = name.isascii() and name.isdigit() and len(name) <= 9
+    return not numbered, int(name) if numbered else 0, name
 
 
 def _integer(value: Any) -> int | None:

@@ -271,7 +271,7 @@ def _refuse_unknown_logs(checkpoint: Checkpoint, base: int) -> list[Finding]:
                     Finding(
                         check="source_log_incomplete",
                         severity="error",
-                        evidence=f"sources/{source.index}: without the entries past {end},"
+                        evidence=f"{source.folder}: without the entries past {end},"
                         f" {missing[0]} and {len(missing) - 1} others are missing: they stand only"
                         " in a compacted entry of the open batch",
                         remedy="start from a savepoint",
@@ -282,7 +282,7 @@ def _refuse_unknown_logs(checkpoint: Checkpoint, base: int) -> list[Finding]:
                 Finding(
                     check="source_log_unknown",
                     severity="error",
-                    evidence=f"sources/{source.index}: a log of a form that Weir does not know",
+                    evidence=f"{source.folder}: a log of a form that Weir does not know",
                     remedy="only file sources keep a log that can be re-planned",
                 )
             )

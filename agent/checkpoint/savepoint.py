@@ -203,7 +203,7 @@ def _source_files(checkpoint: Checkpoint, batch_id: int) -> list[str]:
         end = log_offset(offsets[source.index] if source.index < len(offsets) else None)
         chain, missing = chain_of(entries, end)
         if missing:
-            raise Moved(f"sources/{source.index}/{missing[0]} is missing")
+            raise Moved(f"{source.folder}/{missing[0]} is missing")
         paths += [entry.path for entry in chain]
     return paths
 

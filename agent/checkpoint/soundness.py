@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from agent.checkpoint.folder import Folder
+    from agent.checkpoint.layout import SourceInfo
     from agent.core.judgement import Severity
 
 Action = Literal["start", "plan", "replay", "fail"]
@@ -88,7 +89,7 @@ def judge(
     findings += _logs(checkpoint)
     for source in checkpoint.sources:
         if source.kind == "file":
-            findings += _file_source(checkpoint, source.index)
+            findings += _file_source(checkpoint, source)
     say("state")
     version = checkpoint.layout.latest_finished + 1
     closure = state_closure(checkpoint, folder, version)
@@ -219,8 +220,8 @@ def _needed_logs(checkpoint: Checkpoint) -> set[str]:
     return needed | {file.path for file in layout.schemas}
 
 
-def _file_source(checkpoint: Checkpoint, index: int) -> list[Finding]:
-    layout = checkpoint.layout
+def _file_source(checkpoint: Checkpoint, source: SourceInfo) -> list[Finding]:
+    layout, index = checkpoint.layout, source.index
     entries = layout.sources.get(index, [])
     newest = checkpoint.offsets.get(layout.latest_offset)
     offset = newest.sources[index] if newest and index < len(newest.sources) else None
@@ -232,7 +233,7 @@ def _file_source(checkpoint: Checkpoint, index: int) -> list[Finding]:
             Finding(
                 check="source_log_incomplete",
                 severity="error",
-                evidence=f"sources/{index}: offsets/{layout.latest_offset} stands at entry {end};"
+                evidence=f"{source.folder}: offsets/{layout.latest_offset} stands at entry {end};"
                 f" missing: {_ids(missing)}",
                 remedy="restore the entries from a savepoint: without them files are read again"
                 " or never",
@@ -244,7 +245,7 @@ def _file_source(checkpoint: Checkpoint, index: int) -> list[Finding]:
             Finding(
                 check="source_log_ahead",
                 severity="info",
-                evidence=f"sources/{index}: planned past offsets/{layout.latest_offset}:"
+                evidence=f"{source.folder}: planned past offsets/{layout.latest_offset}:"
                 f" {_ids(ahead)}",
                 remedy="left by a planning that did not finish; the next batch takes these files"
                 " besides new ones",
