@@ -1,6 +1,7 @@
 """Savepoints of Spark's own checkpoints start on a real Spark, and their state goes on."""
 
 import json
+import shutil
 import subprocess
 import sys
 import time
@@ -37,6 +38,14 @@ package = jvm.org.apache.spark.sql.execution.streaming
 for line in sys.stdin:
     order = json.loads(line)
     done = {}
+    if "log" in order:
+        try:
+            log = package.checkpointing.OffsetSeqLog(session, order["log"] + "/offsets")
+            done["log"] = log.getLatest().toString()
+        except Exception as error:
+            done["error"] = str(error)[:2000]
+        print("ANSWER " + json.dumps(done), flush=True)
+        continue
     try:
         for key, value in order["conf"].items():
             spark.conf.set(key, value)
@@ -89,9 +98,15 @@ def test_savepoints_start(tmp_path):
             {"name": str(number), "query": query, "checkpoint": str(to), "conf": conf}
             | {"batches": manifest.batch_id + 1, "keys": [1, 2, 2]}
         )
+    # BROKEN of test_spark_fixtures.py: Spark reads their offsets without the .crc only.
+    stale = str(fixtures / "checkpoint-version-4.0.0-tws-avro")
+    bare = shutil.copytree(stale, tmp_path / "bare")
+    for path in (bare / "offsets").glob(".*.crc"):
+        path.unlink()
+    logs = [{"log": stale}, {"log": str(bare)}]
     done = subprocess.run(
         [sys.executable, "-c", DRIVER],
-        input="\n".join(json.dumps(order) for order in orders),
+        input="\n".join(json.dumps(order) for order in (*logs, *orders)),
         capture_output=True,
         text=True,
         timeout=500,
@@ -99,7 +114,10 @@ def test_savepoints_start(tmp_path):
         cwd=tmp_path,
     )
     answers = [json.loads(line[7:]) for line in done.stdout.splitlines() if line[:7] == "ANSWER "]
-    assert len(answers) == len(orders), done.stderr[-3000:]
+    assert len(answers) == len(logs) + len(orders), done.stderr[-3000:]
+    assert "Checksum error" in answers[0]["error"], answers[0]
+    assert "Some(" in answers[1]["log"], answers[1]
+    del answers[:2]
     for order, answer in zip(orders, answers, strict=True):
         told = (list(QUERIES)[int(order["name"])], answer)
         assert "error" not in answer, told
