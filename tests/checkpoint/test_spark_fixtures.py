@@ -1,6 +1,6 @@
 """Spark's own checkpoints, of 2.1 to 4.0 and in every format: each judged, audited and saved.
 
-What is wrong with four of them is meant, and taken from Spark's own tests.
+What is odd about four of them stands in the table, as read from Spark's own tests.
 """
 
 import json
@@ -47,7 +47,7 @@ FIXTURES = {
         *("asynchronous progress", STATELESS, NONE, 4, 2),
         ["asynchronous_progress"],
     ),
-    # FlatMapGroupsWithState and StreamSuite of 2.1: that version kept no commits at all.
+    # "recover from a Spark v2.1 checkpoint": that version kept no commits; later ones start on it.
     "checkpoint-version-2.1.0": (
         *("aggregation", HDFS, {"default": 10}, 1, -1),
         ["commits_missing", "state_ahead"],
@@ -94,8 +94,8 @@ FIXTURES = {
             *(("join1", JOIN, 4), ("join2", JOIN, 4)),
         )
     },
-    # An entry was taken out of its offset log by hand, for OffsetSeqLogSuite (state written before
-    # there were versions of the merge operator): the checksums are of the text before.
+    # Their offsets do not match their checksums: changed after they were written, though whole.
+    # Spark's own test reads this offset log, and so does Hadoop's FileContext: Weir is stricter.
     **{
         f"checkpoint-version-4.0.0-tws-{form}": (
             *("transformWithState", ROCKSDB, FIVE, 1, 1),
