@@ -1,9 +1,9 @@
 #!/bin/sh
-# Gets the jars of a Kafka broker, of Spark's connectors to it and of Delta Lake, by Maven, into
-# .make/kafka: broker/, a connector-*/ and where there is one a delta-*/ for each line of Spark, as
-# tests/kafka/jars/*.xml and tests/matrix/jars/*.xml name them. What is there already is kept, so a
-# second run needs no network. With CI=true a failure fails the run; without, the tests on Kafka are
-# skipped, and it says so.
+# Gets the jars of a Kafka broker, of Spark's connectors to it, of Delta Lake and of Spark's own tests
+# by Maven, into .make/kafka: broker/, a connector-*/ and where there is one a delta-*/ for each line
+# of Spark, fixtures-*/ with checkpoints, as tests/*/jars/*.xml name them. What is there already is
+# kept, so a second run needs no network. With CI=true a failure fails the run; without, the tests
+# that need them are skipped, and it says so.
 set -u
 
 here=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd -P)
@@ -17,7 +17,7 @@ give_up() {
     echo "weir: CI=true, so nothing may be missing" >&2
     exit 2
   fi
-  echo "weir: the tests on a real Kafka broker are skipped" >&2
+  echo "weir: the tests on a real Kafka broker, and on checkpoints of Spark's own, are skipped" >&2
   exit 0
 }
 
@@ -25,7 +25,7 @@ made() { # made NAME LIST: are its jars there, and from what stands in LIST now?
   [ -f "$into/$1/.made" ] && [ "$(cat "$into/$1/.made")" = "$(cksum <"$2")" ]
 }
 
-for list in tests/kafka/jars/*.xml tests/matrix/jars/*.xml; do
+for list in tests/*/jars/*.xml; do
   name=$(basename "$list" .xml)
   made "$name" "$list" && continue
   command -v mvn >/dev/null 2>&1 || give_up "mvn is missing (Debian, Ubuntu: apt-get install maven)"

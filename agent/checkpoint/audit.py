@@ -32,6 +32,7 @@ CHECKS: Final = (
     "log_unreadable",
     "metadata_missing",
     "commit_without_offsets",
+    "commits_missing",
     "offsets_missing",
     "offsets_without_commits",
     "asynchronous_progress",

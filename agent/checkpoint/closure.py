@@ -7,15 +7,19 @@ format v2 the commit names the id of each store's version, and a changelog's hea
 
 from __future__ import annotations
 
+import errno
 import re
 import zipfile
+import zlib
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from agent.checkpoint.folder import MOST_BYTES
 from agent.checkpoint.layout import Checkpoint, StateFile, StoreKey
 from agent.checkpoint.lz4 import decode_frames
+from agent.files import read_at_most
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -78,12 +82,41 @@ def state_closure(checkpoint: Checkpoint, folder: Folder, version: int) -> Closu
 
 
 def expected_stores(checkpoint: Checkpoint) -> list[StoreKey]:
-    """Every store that the operators' metadata names, and every one with files."""
+    """Every store that a start loads by what the operators tell, and every one with files."""
     keys = {key for key in checkpoint.layout.state if checkpoint.layout.state[key]}
-    for info in checkpoint.operators.values():
-        for name, partitions in info.stores.items():
-            keys |= {StoreKey(info.operator, partition, name) for partition in range(partitions)}
-    return sorted(keys)
+    seen = {(key.operator, key.store) for key in keys}
+    told = {(op.operator, name): count for op in checkpoint.operators.values()
+            for name, count in op.stores.items()}  # fmt: skip
+    expected: set[StoreKey] = set()
+    for operator, store in seen | set(told):
+        own = {key for key in keys if (key.operator, key.store) == (operator, store)}
+        count = _partitions(checkpoint, operator, told.get((operator, store)), keys)
+        if count is None:
+            expected |= own
+        else:  # those beyond are of a time before it was given fewer (Spark 4.2, offline)
+            expected |= {StoreKey(operator, partition, store) for partition in range(count)}
+    return sorted(expected)
+
+
+def _partitions(
+    checkpoint: Checkpoint, operator: int, told: int | None, seen: set[StoreKey]
+) -> int | None:
+    """How many partitions an operator's state has; None where nothing tells.
+
+    The settings in the offsets come before the operator's metadata, whose version 1 keeps the
+    number of the first start for good.
+    """
+    committed = checkpoint.commits.get(checkpoint.layout.latest_commit)
+    if committed is not None and committed.state_ids and operator in committed.state_ids:
+        return len(committed.state_ids[operator])
+    keyed = checkpoint.keyed.get(operator)
+    if keyed is False:
+        return 1
+    if told is not None or keyed:
+        return checkpoint.partitions or told
+    # Before 3.1 there is no schema either: one partition alone may be all there is.
+    several = any(key.operator == operator and key.partition > 0 for key in seen)
+    return checkpoint.partitions if several else None
 
 
 def _store(
@@ -167,7 +200,8 @@ def _lineage_chain(
         return [zipped], [], version
     last = table[version, own, "changelog"]
     try:
-        lineage = read_lineage(folder.read(last.path, _HEADER_BYTES))
+        with folder.open(last.path) as changelog:
+            lineage = read_lineage(changelog.read(_HEADER_BYTES))
     except FileNotFoundError:
         return [last], [f"{last.path} vanished while it was read"], None
     if lineage is None:
@@ -209,11 +243,21 @@ def snapshot_contents(
     """The shared files a RocksDB snapshot names, as (path, bytes); and what is wrong with it."""
     base = snapshot.path.rsplit("/", 1)[0]
     try:
-        with zipfile.ZipFile(BytesIO(folder.read(snapshot.path))) as archive:
-            text = archive.read("metadata").decode("utf-8")
+        with (
+            zipfile.ZipFile(BytesIO(folder.read(snapshot.path))) as archive,
+            archive.open("metadata") as listing,
+        ):
+            text = read_at_most(listing, MOST_BYTES, f"{snapshot.path}: metadata").decode("utf-8")
     except FileNotFoundError:
         return [], f"{snapshot.path} vanished while it was read"
-    except (zipfile.BadZipFile, KeyError, UnicodeDecodeError, EOFError):
+    except OSError as error:
+        if error.errno not in (errno.EFBIG, errno.EINVAL):
+            raise
+        return [], f"{snapshot.path}: {error.strerror}"
+    except (
+        *(zipfile.BadZipFile, zipfile.LargeZipFile, zlib.error, NotImplementedError, RuntimeError),
+        *(KeyError, ValueError, EOFError),
+    ):
         return [], f"{snapshot.path}: not a whole RocksDB snapshot (truncated or damaged)"
     try:
         listed: Any = msgspec.json.decode(text.partition("\n")[2])

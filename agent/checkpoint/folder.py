@@ -6,21 +6,29 @@ file moves in one step and the move is on the disk when fsync returns.
 
 from __future__ import annotations
 
+import errno
+import io
 import os
 import stat
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Protocol
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, Protocol
 from urllib.parse import unquote, urlsplit
 
 import msgspec
 
+from agent.files import open_regular, read_at_most, read_regular
 from spark_listener.redact import redact_addresses
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
 
 _REPORT_EVERY = 500
+#: What is read whole of one file, where nothing smaller is said: a RocksDB snapshot's list of files
+#: takes some 200 bytes a file, so this is of 300,000 of them, and of checksums of 8 GiB.
+MOST_BYTES: Final = 64 << 20
+_BUFFER_BYTES: Final = 1 << 20
 _MISSING = (FileNotFoundError, NotADirectoryError)
 
 
@@ -46,18 +54,20 @@ class Folder(Protocol):
     def files(self, on_count: Callable[[int], None] | None = None) -> Iterator[FileEntry]:
         """Every file below, in no order; names that begin with ``.weir-`` are passed over."""
 
-    def read(self, path: str, limit: int = -1) -> bytes:
-        """A file's bytes, at most ``limit`` of them. Raises OSError."""
+    def read(self, path: str, most_bytes: int = MOST_BYTES) -> bytes:
+        """A file's bytes. Raises OSError, also where it has more than ``most_bytes``."""
 
     def open(self, path: str) -> BinaryIO:
-        """A file to read from. Raises OSError."""
+        """A file to read from. Raises OSError, also where it is no regular one."""
 
 
 class LocalFolder:
     """A folder of this machine's file systems."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, *, follow_links: bool = True) -> None:
+        """``follow_links`` False: where there is a link in the folder, it cannot be listed."""
         self.root = root
+        self._follow_links = follow_links
 
     @property
     def name(self) -> str:
@@ -65,31 +75,43 @@ class LocalFolder:
         return str(self.root)
 
     def files(self, on_count: Callable[[int], None] | None = None) -> Iterator[FileEntry]:
-        """Every file below; one that vanishes meanwhile is passed over."""
+        """Every file below, each folder once; what vanishes meanwhile is passed over."""
         found = 0
+        seen: set[tuple[int, int]] = set()
+        linked: list[tuple[str, str]] = []  # come last, so that a folder stands under its own name
         pending = [("", str(self.root))]
-        while pending:
-            prefix, folder = pending.pop()
+        while pending or linked:
+            prefix, folder = pending.pop() if pending else linked.pop()
             try:
+                status = os.stat(folder)  # noqa: PTH116 - a path of many
+                if (status.st_dev, status.st_ino) in seen:
+                    continue  # a link to a folder above it would have no end
+                seen.add((status.st_dev, status.st_ino))
                 entries = os.scandir(folder)
             except _MISSING:
                 if not prefix:
                     raise
                 continue
+            if on_count is not None:
+                on_count(found)
             with entries:
                 for entry in entries:
                     if entry.name.startswith(".weir-"):
                         continue
                     path = prefix + entry.name
                     try:
+                        if not self._follow_links and entry.is_symlink():
+                            raise CheckpointError(f"{entry.path}: a link, which is not followed")
                         if entry.is_dir(follow_symlinks=False):
                             pending.append((path + "/", entry.path))
                             continue
                         status = entry.stat()
-                    except _MISSING:
-                        continue
+                    except OSError as error:
+                        if isinstance(error, _MISSING) or error.errno == errno.ELOOP:
+                            continue
+                        raise
                     if stat.S_ISDIR(status.st_mode):
-                        pending.append((path + "/", entry.path))
+                        linked.append((path + "/", entry.path))
                         continue
                     found += 1
                     if on_count is not None and found % _REPORT_EVERY == 0:
@@ -98,14 +120,13 @@ class LocalFolder:
         if on_count is not None:
             on_count(found)
 
-    def read(self, path: str, limit: int = -1) -> bytes:
+    def read(self, path: str, most_bytes: int = MOST_BYTES) -> bytes:
         """A file's bytes."""
-        with self.open(path) as file:
-            return file.read(limit)
+        return read_regular(self.root / path, most_bytes)
 
     def open(self, path: str) -> BinaryIO:
         """A file to read from."""
-        return (self.root / path).open("rb")
+        return open_regular(self.root / path)
 
 
 class RemoteFolder:
@@ -155,16 +176,16 @@ class RemoteFolder:
         if on_count is not None:
             on_count(found)
 
-    def read(self, path: str, limit: int = -1) -> bytes:
+    def read(self, path: str, most_bytes: int = MOST_BYTES) -> bytes:
         """A file's bytes."""
         with self._as_os_error(), self.open(path) as file:
-            return file.read(limit)
+            return read_at_most(file, most_bytes, path)
 
     def open(self, path: str) -> BinaryIO:
         """A file to read from."""
         with self._as_os_error():
-            file: BinaryIO = self._system.open(f"{self._root.rstrip('/')}/{path}", "rb")
-            return file
+            file = self._system.open(f"{self._root.rstrip('/')}/{path}", "rb")
+        return guarded(file, self._as_os_error)
 
     @contextmanager
     def _as_os_error(self) -> Iterator[None]:
@@ -176,6 +197,42 @@ class RemoteFolder:
         except Exception as error:  # noqa: BLE001 - whatever the driver's libraries raise
             text = redact_addresses(" ".join(str(error).split()))[:300]
             raise OSError(5, f"{type(error).__name__}: {text}", self._name) from None
+
+
+def guarded(file: BinaryIO, guard: Callable[[], AbstractContextManager[None]]) -> BinaryIO:
+    """The file with each of its reads and seeks inside ``guard()``."""
+    return io.BufferedReader(_Guarded(file, guard), _BUFFER_BYTES)
+
+
+class _Guarded(io.RawIOBase):
+    def __init__(self, file: BinaryIO, guard: Callable[[], AbstractContextManager[None]]) -> None:
+        super().__init__()
+        self._file = file
+        self._guard = guard
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        with self._guard():
+            data = self._file.read(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        with self._guard():
+            return self._file.seek(offset, whence)
+
+    def tell(self) -> int:
+        return self._file.tell()
+
+    def close(self) -> None:
+        if not self.closed:
+            self._file.close()
+        super().close()
 
 
 def open_folder(address: str) -> Folder:

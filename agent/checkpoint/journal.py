@@ -10,7 +10,7 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Final
 
@@ -18,6 +18,7 @@ import msgspec
 
 from agent.checkpoint.folder import CheckpointError, reported
 from agent.checkpoint.rescue import GROUPS, Move, Plan
+from agent.files import read_regular
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -26,6 +27,10 @@ if TYPE_CHECKING:
 _PREFIX: Final = ".weir-rescue-"
 _JOURNAL: Final = "journal"
 _FILES: Final = "files"
+#: What a rescue moves, and nothing else.
+_MOVED: Final = ("state", "offsets", "commits", "sources")
+#: A journal takes some 150 bytes a file: of 400,000 files that the open batch has left.
+MOST_JOURNAL_BYTES: Final = 64 << 20
 
 
 class Journal(msgspec.Struct, frozen=True):
@@ -70,14 +75,10 @@ def locked(root: Path) -> Iterator[None]:
 def find_rescues(root: Path) -> list[Rescue]:
     """Rescues whose journal is in the checkpoint, oldest first. Raises CheckpointError."""
     found = []
-    for folder in sorted(root.glob(_PREFIX + "*")):
-        path = folder / _JOURNAL
-        try:
-            journal = msgspec.json.decode(path.read_bytes(), type=Journal)
-        except FileNotFoundError:
+    for folder in _folders(root):
+        journal = _read(root, folder)
+        if journal is None:
             continue  # killed before its journal was whole: nothing was moved
-        except (msgspec.MsgspecError, OSError) as error:
-            raise CheckpointError(f"{path}: not a journal of this version: {error}") from None
         waiting, moved, conflicts = [], [], []
         for move in journal.moves:
             here = os.path.lexists(root / move.path)
@@ -101,6 +102,8 @@ def apply_plan(
     """
     say = on_step or (lambda _: None)
     say("begin")
+    for move in plan.moves:
+        _check_place(root, move)
     folder = _new_folder(root, now)
     try:
         say("journal")
@@ -130,13 +133,13 @@ def undo(root: Path, rescue: Rescue, on_step: Callable[[str], None] | None = Non
     rest can be tried again.
     """
     say = on_step or (lambda _: None)
-    folder = root / rescue.folder
     try:
         for group in reversed(GROUPS):
             for move in reversed(rescue.moved):
                 if move.group == group:
                     say(f"back {move.path}")
-                    _rename(folder / _FILES / move.path, root / move.path, sync=group != "state")
+                    aside = f"{rescue.folder}/{_FILES}/{move.path}"
+                    _rename(root, aside, move.path, sync=group != "state")
             _sync_parents(root, [move for move in rescue.moved if move.group == group])
         say("remove")
         sweep(root)
@@ -149,22 +152,58 @@ def undo(root: Path, rescue: Rescue, on_step: Callable[[str], None] | None = Non
 
 def sweep(root: Path) -> None:
     """Removes the folders of rescues that have nothing aside. Raises OSError."""
-    for folder in root.glob(_PREFIX + "*"):
+    for folder in _folders(root):
         aside = folder / _FILES
-        kept = any(os.path.lexists(aside / move.path) for move in _listed(folder))
-        if not kept and not any(path.is_file() for path in aside.rglob("*")):
+        journal = _read(root, folder)
+        moves = journal.moves if journal else []
+        kept = any(os.path.lexists(aside / move.path) for move in moves)
+        if not kept and all(path.is_dir() and not path.is_symlink() for path in aside.rglob("*")):
             shutil.rmtree(aside, ignore_errors=True)
             shutil.rmtree(folder)
             _sync(root)
 
 
-def _listed(folder: Path) -> list[Move]:
+def _folders(root: Path) -> list[Path]:
+    """The folders of rescues, oldest first. Raises CheckpointError where one is none."""
+    found = sorted(root.glob(_PREFIX + "*"))
+    for folder in found:
+        if folder.is_symlink() or not folder.is_dir():
+            raise CheckpointError(f"{folder}: not a folder, so no rescue made it: remove it")
+    return found
+
+
+def _read(root: Path, folder: Path) -> Journal | None:
+    """A rescue's journal; None where it has none. Raises CheckpointError.
+
+    Whoever may write to the checkpoint may have written the journal, and whoever runs this may
+    write elsewhere too: it may name nothing that a rescue would not move.
+    """
+    path = folder / _JOURNAL
     try:
-        return msgspec.json.decode((folder / _JOURNAL).read_bytes(), type=Journal).moves
+        journal = msgspec.json.decode(read_regular(path, MOST_JOURNAL_BYTES), type=Journal)
+        for move in journal.moves:
+            _check_place(root, move)
+            _check_place(folder, move, _FILES)
     except FileNotFoundError:
-        return []
-    except msgspec.MsgspecError as error:
-        raise CheckpointError(f"{folder}: its journal cannot be read: {error}") from None
+        return None
+    except (msgspec.MsgspecError, OSError) as error:
+        said = error.strerror if isinstance(error, OSError) else error
+        raise CheckpointError(f"{path}: not a journal of this version: {said}") from None
+    except CheckpointError as error:
+        raise CheckpointError(f"{path}: {error}; nothing was moved") from None
+    return journal
+
+
+def _check_place(root: Path, move: Move, *below: str) -> None:
+    """Raises CheckpointError where a move leads out of the folder, be it by a link."""
+    parts = move.path.split("/")
+    if parts[0] not in _MOVED or not all(parts) or {".", ".."} & set(parts) or "\0" in move.path:
+        raise CheckpointError(f"names {move.path!r}, which no rescue moves")
+    place = root
+    for part in (*below, *parts[:-1]):
+        place /= part
+        if place.is_symlink():
+            raise CheckpointError(f"{place} is a link: a rescue moves nothing through it")
 
 
 def _move_all(root: Path, folder: Path, moves: list[Move], say: Callable[[str], None]) -> None:
@@ -175,7 +214,8 @@ def _move_all(root: Path, folder: Path, moves: list[Move], say: Callable[[str], 
             for move in chosen:
                 say(f"move {move.path}")
                 _check_unchanged(root / move.path, move)
-                _rename(root / move.path, folder / _FILES / move.path, sync=group != "state")
+                aside = f"{folder.name}/{_FILES}/{move.path}"
+                _rename(root, move.path, aside, sync=group != "state")
                 made.append(move)
             _sync_parents(root, chosen)
         say("done")
@@ -189,14 +229,14 @@ def _move_all(root: Path, folder: Path, moves: list[Move], say: Callable[[str], 
 
 
 def _check_unchanged(path: Path, move: Move) -> None:
-    status = path.stat()
+    status = path.lstat()
     if not move.folder and (status.st_size, status.st_mtime) != (move.size, move.modified):
         raise CheckpointError(f"{path}: changed since it was looked at: a query writes here")
 
 
 def _take_back(root: Path, folder: Path, made: list[Move]) -> None:
     for move in reversed(made):
-        _rename(folder / _FILES / move.path, root / move.path, sync=False)
+        _rename(root, f"{folder.name}/{_FILES}/{move.path}", move.path, sync=False)
     _sync_parents(root, made)
     shutil.rmtree(folder / _FILES, ignore_errors=True)
     shutil.rmtree(folder, ignore_errors=True)
@@ -236,14 +276,44 @@ def _write_journal(folder: Path, plan: Plan, now: float) -> None:
     _sync(folder)
 
 
-def _rename(source: Path, target: Path, *, sync: bool) -> None:
-    target.parent.mkdir(parents=True, exist_ok=True)
-    if os.path.lexists(target):
-        raise FileExistsError(17, "exists already", str(target))
-    source.rename(target)
-    if sync:
-        _sync(source.parent)
-        _sync(target.parent)
+def _rename(root: Path, source: str, target: str, *, sync: bool) -> None:
+    """Moves a file within a folder; never through a link, whoever puts one there meanwhile."""
+    with _opened(root, source) as (here, name), _opened(root, target, make=True) as (there, new):
+        try:
+            os.stat(new, dir_fd=there, follow_symlinks=False)
+        except FileNotFoundError:
+            pass
+        else:
+            raise FileExistsError(17, "exists already", str(root / target))
+        try:
+            os.rename(name, new, src_dir_fd=here, dst_dir_fd=there)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(root / source)) from None
+        if sync:
+            os.fsync(here)
+            os.fsync(there)
+
+
+@contextmanager
+def _opened(root: Path, path: str, *, make: bool = False) -> Iterator[tuple[int, str]]:
+    """A file's folder, opened without following any link below ``root``, and the file's name."""
+    *folders, name = path.split("/")
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+    handle = os.open(root, flags)
+    try:
+        for folder in folders:
+            try:
+                if make:
+                    with suppress(FileExistsError):
+                        os.mkdir(folder, dir_fd=handle)
+                inner = os.open(folder, flags | os.O_NOFOLLOW, dir_fd=handle)
+            except OSError as error:
+                raise OSError(error.errno, error.strerror, str(root / path)) from None
+            os.close(handle)
+            handle = inner
+        yield handle, name
+    finally:
+        os.close(handle)
 
 
 def _sync_parents(root: Path, moves: list[Move]) -> None:

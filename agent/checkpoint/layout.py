@@ -18,7 +18,7 @@ from agent.checkpoint.folder import CheckpointError, FileEntry, Folder, reported
 from agent.core.kafka_offsets import parse_offsets
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
 StateKind = Literal["delta", "snapshot", "changelog", "zip"]
 SourceKind = Literal["file", "kafka", "delta", "numbered", "other", "unknown"]
@@ -28,8 +28,26 @@ _NUMBER = re.compile(r"\d{1,18}\Z")
 _LOG_NAME = re.compile(r"(\d{1,18})(\.compact)?\Z")
 _STATE_NAME = re.compile(r"(\d{1,18})(?:_([0-9A-Za-z-]+))?\.(delta|snapshot|changelog|zip)\Z")
 _SCHEMA_NAME = re.compile(r"(\d{1,18})(?:_.*)?\Z")
+#: Schemas of state, of all partitions: in 4.0 and later some stand beside the partitions.
+_SCHEMA_PATH = re.compile(r"state/\d+/(0(/[^/]+)?/_metadata/schema|_stateSchema/[^/]+/[^/]+)\Z")
+#: The key's schema comes first. Without keys it has no column (an aggregation), one of no type (a
+#: limit), or only a session's start.
+_KEY_SCHEMA = re.compile(
+    rb'\{"type":"struct","fields":\['
+    rb'(\]|\{"name":"key","type":"(?:void|null)"[^\[]*\]|\{"name":"sessionStartTime"[^\[]*\])?'
+)
+#: An operator without keys runs in one partition, though Spark's metadata names all of them: it
+#: takes the number from the settings.
+_ONE_PARTITION: Final = frozenset({"globalLimit"})
 _CHECKSUM = re.compile(r"\.?(?P<name>.+?)(?:\.crc)+\Z")
 _TEMPORARY = re.compile(r"\..+\.tmp\Z")
+#: Bytes of a log's entry that are read. Kafka's offsets take some 20 a partition, ids of the state
+#: some 40 a store and partition: room for 400,000 of them, in what Spark itself reads whole.
+MOST_ENTRY_BYTES: Final = 16 << 20
+#: Of all offsets together; decoded they take some ten times that. What is older only tells history.
+MOST_HISTORY_BYTES: Final = 4 * MOST_ENTRY_BYTES
+#: Of a line that names one file: some times the longest path that there is.
+_LINE_BYTES: Final = 64 << 10
 #: Versions whose form is known: of the offset log, of the commit log, of an operator's metadata.
 _OFFSET_VERSIONS: Final = ("v1", "v2")
 _COMMIT_VERSIONS: Final = ("v1", "v2", "v3")
@@ -80,7 +98,8 @@ class Layout(msgspec.Struct):
     metadata: FileEntry | None = None
     offsets: dict[int, LogFile] = {}
     commits: dict[int, LogFile] = {}
-    sources: dict[int, list[LogFile]] = {}
+    sources: dict[int, list[LogFile]] = {}  # in the order of the offsets' names
+    named_sources: dict[str, list[LogFile]] = {}  # by folder, where that is no number
     state: dict[StoreKey, list[StateFile]] = {}
     shared: dict[StoreKey, list[FileEntry]] = {}  # SST files and RocksDB's logs
     schemas: list[FileEntry] = []  # state/…/_metadata, state/…/_stateSchema
@@ -100,6 +119,17 @@ class Layout(msgspec.Struct):
     def latest_commit(self) -> int:
         """The newest finished batch; -1 without one."""
         return max(self.commits, default=-1)
+
+    @property
+    def latest_finished(self) -> int:
+        """The newest batch that has finished by what the logs say; -1 for none.
+
+        Without any commit it is the one before the newest planned, as each is planned after the end
+        of the one before: Spark before 2.2 kept no commits, and every later one restarts so.
+        """
+        if self.commits or not self.offsets:
+            return self.latest_commit
+        return self.latest_offset - 1 if self.latest_offset - 1 in self.offsets else -1
 
     def companions(self, path: str) -> list[FileEntry]:
         """The checksum files of a file."""
@@ -142,6 +172,12 @@ class SourceInfo(msgspec.Struct, frozen=True):
     kind: SourceKind
     log_end: int | None  # the newest entry of its own log
     offset: Any  # of the newest planned batch
+    name: str  # its place, or its own name (source evolution, Spark 4.2): that of its folder
+
+    @property
+    def folder(self) -> str:
+        """Where its own log is."""
+        return f"sources/{self.name}"
 
 
 class Checkpoint(msgspec.Struct, frozen=True):
@@ -158,6 +194,8 @@ class Checkpoint(msgspec.Struct, frozen=True):
     operators: dict[int, OperatorInfo]
     sources: list[SourceInfo]
     unreadable: dict[str, str]
+    #: Operators by what the schema of their state says: with no key all of it is in one partition.
+    keyed: dict[int, bool] = {}
 
     @property
     def conf(self) -> dict[str, str]:
@@ -166,8 +204,10 @@ class Checkpoint(msgspec.Struct, frozen=True):
 
     @property
     def partitions(self) -> int | None:
-        """Partitions of the state, as fixed at the query's first start."""
-        value = self.conf.get("spark.sql.shuffle.partitions", "")
+        """Partitions of the finished state: as at the query's first start, or set offline since."""
+        finished = self.offsets.get(self.layout.latest_finished)
+        conf = finished.conf if finished is not None else self.conf
+        value = conf.get("spark.sql.shuffle.partitions", "")
         return int(value) if _NUMBER.match(value) else None
 
     @property
@@ -202,7 +242,7 @@ def classify(files: Iterable[FileEntry]) -> Layout:
         layout.bytes += file.size
         layout.newest = max(layout.newest, file.modified)
         _place(layout, file)
-    for entries in layout.sources.values():
+    for entries in (*layout.sources.values(), *layout.named_sources.values()):
         entries.sort(key=lambda entry: (entry.batch_id, entry.compact))
     for stored in layout.state.values():
         stored.sort(key=lambda entry: (entry.version, entry.kind, entry.unique_id or ""))
@@ -227,8 +267,12 @@ def _place(layout: Layout, file: FileEntry) -> None:
         entries = layout.offsets if folder == ["offsets"] else layout.commits
         entries[int(log[1])] = _log_file(file, log)
         return
-    if len(folder) == 2 and folder[0] == "sources" and _NUMBER.match(folder[1]) and log:
-        layout.sources.setdefault(int(folder[1]), []).append(_log_file(file, log))
+    if len(folder) == 2 and folder[0] == "sources" and log:
+        own = _log_file(file, log)
+        if _NUMBER.match(folder[1]):
+            layout.sources.setdefault(int(folder[1]), []).append(own)
+        else:
+            layout.named_sources.setdefault(folder[1], []).append(own)
         return
     if len(folder) >= 2 and folder[0] == "state" and _NUMBER.match(folder[1]):
         _place_state(layout, file, folder[2:], int(folder[1]))
@@ -308,7 +352,7 @@ def read_checkpoint(
 
     def take(path: str) -> str | None:
         try:
-            return folder.read(path).decode("utf-8")
+            return folder.read(path, MOST_ENTRY_BYTES).decode("utf-8")
         except FileNotFoundError:
             unreadable[path] = "vanished while it was read: the checkpoint is being written"
         except OSError as error:
@@ -331,10 +375,11 @@ def read_checkpoint(
     if layout.metadata is not None:
         query_id = parse(layout.metadata.path, lambda _, text: _query_id(text), 0)
     offsets: dict[int, Offsets] = {}
-    for batch_id in sorted(layout.offsets)[-history:]:
+    for batch_id in _history(layout, history):
         entry = parse(layout.offsets[batch_id].path, parse_offset_log, batch_id)
         if entry is not None:
             offsets[batch_id] = entry
+    names = _named_alike(layout, offsets)
     commits: dict[int, Commit] = {}
     for batch_id in sorted(layout.commits)[-2:]:
         committed = parse(layout.commits[batch_id].path, parse_commit, batch_id)
@@ -346,6 +391,13 @@ def read_checkpoint(
             info = parse(schema.path, lambda _, text: _operator(text), 0)
             if info is not None:
                 operators[info.operator] = info
+    keyed: dict[int, bool] = {}
+    for schema in layout.schemas:
+        if _SCHEMA_PATH.match(schema.path):
+            has_keys = _has_keys(folder, schema.path)
+            if has_keys is not None:
+                keyed.setdefault(int(schema.path.split("/")[1]), has_keys)
+    keyed |= {info.operator: False for info in operators.values() if info.name in _ONE_PARTITION}
     return Checkpoint(
         name=folder.name,
         layout=layout,
@@ -353,9 +405,33 @@ def read_checkpoint(
         offsets=offsets,
         commits=commits,
         operators=operators,
-        sources=_sources(layout, offsets, take),
+        sources=_sources(layout, offsets, names, folder),
         unreadable=unreadable,
+        keyed=keyed,
     )
+
+
+def _has_keys(folder: Folder, path: str) -> bool | None:
+    """Whether the state of this schema has keys; None where it does not say."""
+    try:
+        with folder.open(path) as file:
+            found = _KEY_SCHEMA.search(file.read(_LINE_BYTES))
+    except OSError:
+        return None
+    return None if found is None else found[1] is None
+
+
+def _history(layout: Layout, most: int) -> list[int]:
+    """Batches whose offsets are read, oldest first: the newest ones, and what they begin from."""
+    read: list[int] = []
+    room = MOST_HISTORY_BYTES
+    last = {layout.latest_offset, layout.latest_offset - 1}
+    last |= {layout.latest_commit, layout.latest_commit - 1}
+    for batch_id in sorted(layout.offsets, reverse=True)[:most]:
+        room -= layout.offsets[batch_id].size
+        if room >= 0 or batch_id in last:
+            read.append(batch_id)
+    return read[::-1]
 
 
 def parse_offset_log(batch_id: int, text: str) -> Offsets:
@@ -373,9 +449,7 @@ def parse_offset_log(batch_id: int, text: str) -> Offsets:
         if len(lines) < 2:
             raise ValueError("truncated: it ends before the offsets")
         named = dict(_named_offset(line) for line in lines[1:])
-        if not all(name.isdigit() for name in named):
-            raise ValueError("it names its sources, and Weir knows only numbered ones: update Weir")
-        names = sorted(named, key=int)
+        names = sorted(named, key=_source_order)
         sources = [named[name] for name in names]
     if not sources:
         raise ValueError("truncated: it ends before the offsets")
@@ -449,8 +523,28 @@ def log_offset(offset: Any) -> int:
     return -1
 
 
+def _named_alike(layout: Layout, offsets: dict[int, Offsets]) -> list[str]:
+    """Puts every batch's offsets in the newest one's order of sources, and the logs; the names.
+
+    Sources with names of their own may come, go, and stand in another order from batch to batch.
+    """
+    if not offsets:
+        return []
+    names = offsets[max(offsets)].names
+    for batch_id, one in offsets.items():
+        if one.log_version != "v1" and one.names != names:
+            own = dict(zip(one.names, one.sources, strict=True))
+            offsets[batch_id] = msgspec.structs.replace(
+                one, names=names, sources=[own.get(name) for name in names]
+            )
+    if not all(name.isdigit() for name in names):
+        logs = {str(index): log for index, log in layout.sources.items()} | layout.named_sources
+        layout.sources = {at: logs[name] for at, name in enumerate(names) if name in logs}
+    return names
+
+
 def _sources(
-    layout: Layout, offsets: dict[int, Offsets], take: Callable[[str], str | None]
+    layout: Layout, offsets: dict[int, Offsets], names: list[str], folder: Folder
 ) -> list[SourceInfo]:
     newest = offsets[max(offsets)].sources if offsets else []
     count = max(len(newest), max(layout.sources, default=-1) + 1)
@@ -459,31 +553,39 @@ def _sources(
         offset = newest[index] if index < len(newest) else None
         log = layout.sources.get(index, [])
         kind = source_kind(offset)
-        if kind == "unknown" and log and _is_file_log(take(log[0].path) or ""):
+        if kind == "unknown" and log and _is_file_log(folder, log[0].path):
             kind = "file"
         end = max((entry.batch_id for entry in log), default=None)
-        found.append(SourceInfo(index=index, kind=kind, log_end=end, offset=offset))
+        name = names[index] if index < len(names) else str(index)
+        found.append(SourceInfo(index, kind, end, offset, name))
     return found
 
 
-def _is_file_log(text: str) -> bool:
-    version, _, rest = text.partition("\n")
-    first = rest.partition("\n")[0]
-    if version != "v1" or not first.startswith("{"):
-        return False
+def _is_file_log(folder: Folder, path: str) -> bool:
     try:
-        entry = _object(first)
-    except (ValueError, msgspec.MsgspecError):
+        first = next(file_log_entries(folder, path), {})
+    except (OSError, ValueError, msgspec.MsgspecError):
         return False
-    return {"path", "timestamp", "batchId"} <= entry.keys()
+    return {"path", "timestamp", "batchId"} <= first.keys()
 
 
-def file_log_entries(text: str) -> list[dict[str, Any]]:
-    """The files that an entry of a file source's log names. Raises ValueError if it is none."""
-    lines = text.split("\n")
-    if lines[0] != "v1":
-        raise ValueError(f"its first line is {lines[0][:20]!r}, not v1")
-    return [_object(line) for line in lines[1:] if line.strip()]
+def file_log_entries(folder: Folder, path: str) -> Iterator[dict[str, Any]]:
+    """The files that an entry of a file source's or sink's log names, one after the other.
+
+    A compacted entry names all files ever seen, so it is never in memory as a whole. Raises
+    OSError, and ValueError where it is no such log.
+    """
+    with folder.open(path) as file:
+        version = file.readline(_LINE_BYTES)
+        if version.rstrip(b"\n") != b"v1":
+            raise ValueError(
+                f"its first line is {version[:20].decode('utf-8', 'replace')!r}, not v1"
+            )
+        while line := file.readline(_LINE_BYTES):
+            if len(line) == _LINE_BYTES:
+                raise ValueError(f"a line is longer than {_LINE_BYTES} bytes")
+            if line.strip():
+                yield _object(line.decode("utf-8"))
 
 
 def _metadata_order(path: str) -> tuple[int, int]:
@@ -550,6 +652,12 @@ def _object(text: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise ValueError("not a JSON object")
     return value
+
+
+def _source_order(name: str) -> tuple[bool, int, str]:
+    """Numbered sources by their numbers, then those with names of their own."""
+    numbered = name.isascii() and name.isdigit() and len(name) <= 9
+    return not numbered, int(name) if numbered else 0, name
 
 
 def _integer(value: Any) -> int | None:

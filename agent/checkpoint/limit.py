@@ -191,15 +191,13 @@ def _files_by_entry(checkpoint: Checkpoint, folder: Folder, source: int) -> dict
     log = checkpoint.layout.sources.get(source, [])
     chain, _ = chain_of(log, max((entry.batch_id for entry in log), default=-1))
     for entry in chain:
+        own: dict[int, int] = {}
         try:
-            named = file_log_entries(folder.read(entry.path).decode("utf-8"))
+            for one in file_log_entries(folder, entry.path):
+                number = one.get("batchId") if entry.compact else entry.batch_id
+                if isinstance(number, int):
+                    own[number] = own.get(number, 0) + 1
         except (OSError, ValueError):
             continue
-        if not entry.compact:
-            counts[entry.batch_id] = len(named)
-            continue
-        for one in named:
-            number = one.get("batchId")
-            if isinstance(number, int):
-                counts[number] = counts.get(number, 0) + 1
+        counts |= own if entry.compact else {entry.batch_id: own.get(entry.batch_id, 0)}
     return counts

@@ -6,7 +6,7 @@ a token (method in its upper half), the compressed and the original length, a ch
 
 from __future__ import annotations
 
-from typing import Final
+from typing import BinaryIO, Final
 
 _MAGIC: Final = b"LZ4Block"
 _HEADER: Final = len(_MAGIC) + 13
@@ -45,11 +45,12 @@ def decode_frames(data: bytes, limit: int) -> bytes | None:
     return bytes(out)
 
 
-def is_whole(data: bytes) -> bool | None:
+def is_whole(file: BinaryIO) -> bool | None:
     """Whether the stream ends with its closing frame; None where it is no such stream."""
-    if not data.startswith(_MAGIC):
+    if file.read(len(_MAGIC)) != _MAGIC:
         return None
-    tail = data[-_HEADER:]
+    file.seek(max(file.seek(0, 2) - _HEADER, 0))
+    tail = file.read(_HEADER)
     return tail.startswith(_MAGIC) and tail[len(_MAGIC) + 1 :] == bytes(12)
 
 

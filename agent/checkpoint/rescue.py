@@ -75,7 +75,7 @@ def plan_rescue(
     ``state_folder``: whether there is a folder ``state`` at all, be it empty.
     """
     layout = checkpoint.layout
-    base = layout.latest_commit
+    base = layout.latest_finished
     opened = open_batches(checkpoint)
     moves = [
         *_state_moves(checkpoint, base, state_folder=state_folder),
@@ -221,7 +221,7 @@ def _refuse_if_unsound(
 ) -> list[Finding]:
     refusals = []
     asynchronous = looks_asynchronous(checkpoint)
-    base = checkpoint.layout.latest_commit
+    base = checkpoint.layout.latest_finished
     if base >= 0 and base not in checkpoint.offsets:
         refusals.append(
             Finding(
@@ -271,7 +271,7 @@ def _refuse_unknown_logs(checkpoint: Checkpoint, base: int) -> list[Finding]:
                     Finding(
                         check="source_log_incomplete",
                         severity="error",
-                        evidence=f"sources/{source.index}: without the entries past {end},"
+                        evidence=f"{source.folder}: without the entries past {end},"
                         f" {missing[0]} and {len(missing) - 1} others are missing: they stand only"
                         " in a compacted entry of the open batch",
                         remedy="start from a savepoint",
@@ -282,7 +282,7 @@ def _refuse_unknown_logs(checkpoint: Checkpoint, base: int) -> list[Finding]:
                 Finding(
                     check="source_log_unknown",
                     severity="error",
-                    evidence=f"sources/{source.index}: a log of a form that Weir does not know",
+                    evidence=f"{source.folder}: a log of a form that Weir does not know",
                     remedy="only file sources keep a log that can be re-planned",
                 )
             )

@@ -152,7 +152,9 @@ def _sink(
     kind, path = options.sink, options.sink_path
     if kind == "unknown" and path is None and watched is not None:
         kind, path = recognise(watched.sink)
-    return judge_sink(kind, path, base_batch=checkpoint.layout.latest_commit, open_batch=opened[-1])
+    return judge_sink(
+        kind, path, base_batch=checkpoint.layout.latest_finished, open_batch=opened[-1]
+    )
 
 
 def _watched(

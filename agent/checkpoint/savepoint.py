@@ -20,9 +20,10 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from agent.checkpoint.closure import state_closure
-from agent.checkpoint.folder import CheckpointError, Folder, LocalFolder, reported
+from agent.checkpoint.folder import MOST_BYTES, CheckpointError, Folder, LocalFolder, reported
 from agent.checkpoint.layout import Checkpoint, chain_of, log_offset, read_checkpoint
 from agent.checkpoint.soundness import checksums_match, judge
+from agent.files import read_regular
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -163,6 +164,9 @@ def files_of(checkpoint: Checkpoint, folder: Folder) -> list[str]:
     if batch_id not in checkpoint.commits:
         raise Moved(f"commits/{batch_id} is unreadable")
     assert layout.metadata is not None
+    for path in (layout.metadata.path, *(file.path for file in layout.schemas)):
+        if path in checkpoint.unreadable:
+            raise Moved(f"{path}: {checkpoint.unreadable[path]}")
     closure = state_closure(checkpoint, folder, batch_id + 1)
     if closure.missing:
         raise Moved(closure.missing[0])
@@ -174,6 +178,11 @@ def files_of(checkpoint: Checkpoint, folder: Folder) -> list[str]:
 
 
 def _refuse_unready(checkpoint: Checkpoint) -> None:
+    if not checkpoint.layout.commits and checkpoint.layout.latest_finished >= 0:
+        raise CheckpointError(
+            f"{checkpoint.name}: no commits: Spark before 2.2 wrote none, or they were removed; let"
+            " a newer Spark finish one batch on it first"
+        )
     if checkpoint.layout.latest_commit < 0:
         raise CheckpointError(
             f"{checkpoint.name}: no batch is committed yet; there is nothing to keep"
@@ -194,7 +203,7 @@ def _source_files(checkpoint: Checkpoint, batch_id: int) -> list[str]:
         end = log_offset(offsets[source.index] if source.index < len(offsets) else None)
         chain, missing = chain_of(entries, end)
         if missing:
-            raise Moved(f"sources/{source.index}/{missing[0]} is missing")
+            raise Moved(f"{source.folder}/{missing[0]} is missing")
         paths += [entry.path for entry in chain]
     return paths
 
@@ -227,10 +236,11 @@ def _check_sums(work: Path, copied: list[CopiedFile]) -> None:
     for file in copied:
         base, _, name = file.path.rpartition("/")
         sums = f"{base}/.{name}.crc" if base else f".{name}.crc"
-        if sums in known and not checksums_match(
-            (work / file.path).read_bytes(), (work / sums).read_bytes()
-        ):
-            raise Moved(f"{file.path} does not match its checksums")
+        if sums not in known:
+            continue
+        with (work / file.path).open("rb") as copy:
+            if not checksums_match(copy, read_regular(work / sums, MOST_BYTES)):
+                raise Moved(f"{file.path} does not match its checksums")
 
 
 def _verify(work: Path, manifest: Manifest) -> None:
@@ -258,9 +268,14 @@ def _workspace(destination: Path) -> Iterator[Path]:
     work = destination.parent / f".weir-savepoint-{destination.name}"
     with reported(str(destination)):
         destination.parent.mkdir(parents=True, exist_ok=True)
-        work.mkdir(exist_ok=True)
-        handle = os.open(work, os.O_RDONLY)
+        made = _make(work)
+        try:
+            handle = os.open(work, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        except OSError as error:
+            raise CheckpointError(f"{work}: not a folder of weir savepoint's: {error}") from None
     try:
+        if not made and os.fstat(handle).st_uid != os.geteuid():
+            raise CheckpointError(f"{work}: another user's; it would be emptied")
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -276,11 +291,20 @@ def _workspace(destination: Path) -> Iterator[Path]:
         os.close(handle)
 
 
+def _make(folder: Path) -> bool:
+    """Whether the folder was not there."""
+    try:
+        folder.mkdir()
+    except FileExistsError:
+        return False
+    return True
+
+
 def _empty(work: Path) -> None:
     """Removes what an earlier attempt, or a run that was killed, left behind."""
     with reported(str(work)):
         for entry in work.iterdir():
-            if entry.is_dir():
+            if entry.is_dir() and not entry.is_symlink():
                 shutil.rmtree(entry)
             else:
                 entry.unlink()

@@ -33,7 +33,9 @@ def savepoint(address: str, destination: str, *, rollback_sink: str | None, as_j
         raise CheckpointError(f"{destination}: a savepoint is written to a local or mounted folder")
     target = target.absolute()
     source = local_path(address)
-    if source is not None and target.is_relative_to(source.resolve()):
+    if source is not None and (target.parent.resolve() / target.name).is_relative_to(
+        source.resolve()
+    ):
         raise CheckpointError(f"{destination}: lies inside the checkpoint itself")
     sink = None if rollback_sink is None else _sink_path(rollback_sink)
     steps = 0

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
 
-from agent.checkpoint.folder import CheckpointError, local_path, reported
+from agent.checkpoint.folder import CheckpointError, LocalFolder, local_path, reported
+from agent.checkpoint.layout import file_log_entries
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -213,8 +214,8 @@ def _named_files(path: Path, entries: list[str]) -> set[str]:
 
 def _named_by(entry: Path) -> list[str]:
     try:
-        lines = entry.read_text("utf-8").splitlines()
-        return [str(msgspec.json.decode(line)["path"]) for line in lines[1:]]
+        named = file_log_entries(LocalFolder(entry.parent), entry.name)
+        return [str(one["path"]) for one in named]
     except OSError as error:
         raise CheckpointError(f"{entry}: {error.strerror}") from None
     except (ValueError, msgspec.MsgspecError, KeyError, TypeError):

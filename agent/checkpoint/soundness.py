@@ -6,8 +6,9 @@ them, the newest commit, each file source's own log, and the state that the next
 
 from __future__ import annotations
 
+import itertools
 import zlib
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, BinaryIO, Final, Literal
 
 import msgspec
 
@@ -18,14 +19,16 @@ from agent.core.judgement import Finding
 from agent.core.kafka_offsets import admitted_rows, parse_offsets
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from agent.checkpoint.folder import Folder
+    from agent.checkpoint.layout import SourceInfo
     from agent.core.judgement import Severity
 
 Action = Literal["start", "plan", "replay", "fail"]
 #: Hadoop's checksum files: magic, then the bytes per CRC32.
 _CRC_MAGIC: Final = b"crc\x00"
+_BLOCK: Final = 1 << 20
 
 
 class Restart(msgspec.Struct, frozen=True):
@@ -86,9 +89,9 @@ def judge(
     findings += _logs(checkpoint)
     for source in checkpoint.sources:
         if source.kind == "file":
-            findings += _file_source(checkpoint, source.index)
+            findings += _file_source(checkpoint, source)
     say("state")
-    version = checkpoint.layout.latest_commit + 1
+    version = checkpoint.layout.latest_finished + 1
     closure = state_closure(checkpoint, folder, version)
     findings += _state(checkpoint, closure)
     say("checksums")
@@ -102,21 +105,23 @@ def judge(
 
 def open_batches(checkpoint: Checkpoint) -> list[int]:
     """Batches planned after the newest commit."""
-    last = checkpoint.layout.latest_commit
+    last = checkpoint.layout.latest_finished
     return sorted(batch for batch in checkpoint.layout.offsets if batch > last)
 
 
 def looks_asynchronous(checkpoint: Checkpoint) -> bool:
-    """Whether both logs have holes, as asynchronous progress tracking leaves them.
+    """Whether the logs have holes at the same batches, as asynchronous progress tracking leaves.
 
-    Where each batch took longer than its interval there are none, and it cannot be seen. A hole
-    in one of the logs alone is a file that somebody removed.
+    It writes a batch's offsets and commit both or neither. Where each batch took longer than its
+    interval there are no holes, and it cannot be seen. A hole in one of the logs alone is a file
+    that somebody removed.
     """
     layout = checkpoint.layout
-    return all(
-        ids and ids[-1] - ids[0] + 1 != len(ids)
-        for ids in (sorted(layout.offsets), sorted(layout.commits))
-    )
+    if not layout.offsets or not layout.commits:
+        return False
+    first = max(min(layout.offsets), min(layout.commits))
+    holes = set(range(first, layout.latest_offset)) - layout.offsets.keys()
+    return bool(holes) and not holes & layout.commits.keys()
 
 
 def _logs(checkpoint: Checkpoint) -> list[Finding]:
@@ -166,6 +171,16 @@ def _logs(checkpoint: Checkpoint) -> list[Finding]:
             )
         )
     opened = open_batches(checkpoint)
+    if not layout.commits and latest > 0:
+        findings.append(
+            Finding(
+                check="commits_missing",
+                severity="warning",
+                evidence=f"no batch is noted as finished, though batch {latest} is planned",
+                remedy=f"Spark before 2.2 noted none, or commits/ was removed: a restart runs batch"
+                f" {latest} again, so the sink must tolerate its rows twice",
+            )
+        )
     if len(opened) > 1:
         asynchronous = looks_asynchronous(checkpoint)
         findings.append(
@@ -186,7 +201,13 @@ def _logs(checkpoint: Checkpoint) -> list[Finding]:
                 check="asynchronous_progress",
                 severity="info",
                 evidence="the logs have holes, as asynchronous progress tracking leaves them",
-                remedy="its delivery is at-least-once; make the sink tolerate repeats",
+                remedy="its delivery is at-least-once; make the sink tolerate repeats"
+                + (
+                    f". Restart it with asyncProgressTrackingEnabled=true: without, Spark wants"
+                    f" offsets/{latest - 1} and fails"
+                    if latest > 0 and latest - 1 not in layout.offsets
+                    else ""
+                ),
             )
         )
     return findings
@@ -199,8 +220,8 @@ def _needed_logs(checkpoint: Checkpoint) -> set[str]:
     return needed | {file.path for file in layout.schemas}
 
 
-def _file_source(checkpoint: Checkpoint, index: int) -> list[Finding]:
-    layout = checkpoint.layout
+def _file_source(checkpoint: Checkpoint, source: SourceInfo) -> list[Finding]:
+    layout, index = checkpoint.layout, source.index
     entries = layout.sources.get(index, [])
     newest = checkpoint.offsets.get(layout.latest_offset)
     offset = newest.sources[index] if newest and index < len(newest.sources) else None
@@ -212,7 +233,7 @@ def _file_source(checkpoint: Checkpoint, index: int) -> list[Finding]:
             Finding(
                 check="source_log_incomplete",
                 severity="error",
-                evidence=f"sources/{index}: offsets/{layout.latest_offset} stands at entry {end};"
+                evidence=f"{source.folder}: offsets/{layout.latest_offset} stands at entry {end};"
                 f" missing: {_ids(missing)}",
                 remedy="restore the entries from a savepoint: without them files are read again"
                 " or never",
@@ -224,7 +245,7 @@ def _file_source(checkpoint: Checkpoint, index: int) -> list[Finding]:
             Finding(
                 check="source_log_ahead",
                 severity="info",
-                evidence=f"sources/{index}: planned past offsets/{layout.latest_offset}:"
+                evidence=f"{source.folder}: planned past offsets/{layout.latest_offset}:"
                 f" {_ids(ahead)}",
                 remedy="left by a planning that did not finish; the next batch takes these files"
                 " besides new ones",
@@ -258,7 +279,7 @@ def _state(checkpoint: Checkpoint, closure: Closure) -> list[Finding]:
                 check="state_ahead",
                 severity="error",
                 evidence=f"state of versions {_ids(beyond)} exists, but batch"
-                f" {checkpoint.layout.latest_commit} is the newest commit",
+                f" {checkpoint.layout.latest_finished} is the newest commit",
                 remedy="files of commits/ or offsets/ were removed, or two queries write here;"
                 " a restart would mix states: start from a savepoint",
             )
@@ -333,30 +354,49 @@ def damage(checkpoint: Checkpoint, folder: Folder, path: str) -> str | None:
     base, _, name = path.rpartition("/")
     hadoop = f"{base}/.{name}.crc" if base else f".{name}.crc"
     try:
-        data = folder.read(path)
         if any(file.path == hadoop for file in checkpoint.layout.companions(path)):
             sums = folder.read(hadoop)
-            if not checksums_match(data, sums):
-                return "its bytes do not match its checksums (.crc): damaged or truncated"
+            with folder.open(path) as file:
+                if not checksums_match(file, sums):
+                    return "its bytes do not match its checksums (.crc): damaged or truncated"
+        if path.endswith((".delta", ".snapshot", ".changelog")):
+            with folder.open(path) as file:
+                if is_whole(file) is False:
+                    return "truncated: its compressed stream has no end"
     except FileNotFoundError:
         return None
     except OSError as error:
         return error.strerror or type(error).__name__
-    if path.endswith((".delta", ".snapshot", ".changelog")) and is_whole(data) is False:
-        return "truncated: its compressed stream has no end"
     return None
 
 
-def checksums_match(data: bytes, sums: bytes) -> bool:
-    """Whether data fits Hadoop's checksum file: a CRC32 for each run of bytes."""
+def checksums_match(file: BinaryIO, sums: bytes) -> bool:
+    """Whether a file fits Hadoop's checksum file: a CRC32 for each run of bytes."""
     if not sums.startswith(_CRC_MAGIC) or len(sums) < 8:
         return False
     span = int.from_bytes(sums[4:8], "big")
     if span <= 0:
         return False
-    expected = [int.from_bytes(sums[at : at + 4], "big") for at in range(8, len(sums), 4)]
-    actual = [zlib.crc32(data[at : at + span]) for at in range(0, len(data), span)]
-    return actual == expected
+    expected = (int.from_bytes(sums[at : at + 4], "big") for at in range(8, len(sums), 4))
+    return all(
+        have == want
+        for have, want in itertools.zip_longest(_sums(file, span), expected, fillvalue=-1)
+    )
+
+
+def _sums(file: BinaryIO, span: int) -> Iterator[int]:
+    """The CRC32 of each ``span`` bytes, of a file of any size."""
+    value = filled = 0
+    while block := file.read(_BLOCK):
+        view, at = memoryview(block), 0
+        while at < len(view):
+            part = view[at : at + span - filled]
+            value, filled, at = zlib.crc32(part, value), filled + len(part), at + len(part)
+            if filled == span:
+                yield value
+                value = filled = 0
+    if filled:
+        yield value
 
 
 def _leftovers(checkpoint: Checkpoint) -> list[Finding]:

@@ -53,6 +53,7 @@ class Told(msgspec.Struct, frozen=True):
     reason: str = ""  # why the first of them cannot be used
     name: str = ""  # of the application, where it is said here
     application_id: str = ""
+    start: str = ""  # of which of its starts, by time and attempt
 
 
 _decode_head = msgspec.json.Decoder(Head).decode
@@ -79,6 +80,7 @@ def packed(
             if data.get("Event") == "SparkListenerApplicationStart" and data.get("App Name"):
                 name = str(data["App Name"])
                 told |= {"name": name, "application_id": str(data.get("App ID") or name)}
+                told["start"] = f"{data.get('Timestamp')}/{data.get('App Attempt ID') or ''}"
         held.append(one)
         size += len(one.data)
         if size >= BLOCK_BYTES:

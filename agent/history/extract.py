@@ -147,6 +147,9 @@ def _decompressed(
         except Damaged as error:
             damage.append(f"{error}; what stands before it is used")
             return
+        except Exception as error:  # noqa: BLE001 - libraries raise their own, and one log is one log
+            damage.append(f"{type(error).__name__}: {error}; what stands before it is used")
+            return
         *lines, pending = (pending + plain).split(b"\n")
         yield from lines
         if len(pending) > MOST_LINE_BYTES:
@@ -205,8 +208,10 @@ class _Piece:
                     yield self._keep(EVENT, line, recorded.event.time)
                 else:
                     yield self._keep(APPLICATION, line)
-        except (ValueError, RecursionError) as error:
-            self.bad(str(error) or "nested too deeply")
+        except RecursionError:
+            self.bad("nested too deeply")
+        except Exception as error:  # noqa: BLE001 - a line may hold anything: it is passed over
+            self.bad(str(error) or type(error).__name__)
 
     def bad(self, reason: str) -> None:
         """Counts a line that cannot be used."""

@@ -26,6 +26,7 @@ MOST_ROWS: Final = 50_000
 #: How Hive, and Spark after it, names the part whose value is null.
 NO_VALUE: Final = "__HIVE_DEFAULT_PARTITION__"
 _WHOSE: Final = len(tables.WHOSE)
+_LOG: Final = [column.name for column in tables.WHOSE].index("log")
 _TABLES: Final = {table.name: table for table in tables.TABLES}
 _PLACES: Final = {
     table.name: [column.name for column in table.columns].index(table.dated_by)
@@ -73,7 +74,12 @@ class Files:
         """All that is held, as files."""
         held, self._rows, self._held = self._rows, defaultdict(list), 0
         for (name, application, date), own in held.items():
-            yield File(name, application, date, parquet(_TABLES[name], own))
+            table = _TABLES[name]
+            try:
+                content = parquet(table, own)
+            except Exception as error:
+                raise _whose(table, own) from error
+            yield File(name, application, date, content)
 
     def _add(self, name: str, values: Values) -> None:
         date: str | None = None
@@ -82,6 +88,32 @@ class Files:
             date = NO_VALUE if time is None else _date(time)
         self._rows[name, values[0], date].append(values)
         self._held += 1
+
+
+class Unusable(ValueError):  # noqa: N818
+    """A log that cannot be judged, and why; ``log`` is None where it is not known which it is."""
+
+    def __init__(self, log: str | None, reason: str) -> None:
+        super().__init__(log, reason)
+        self.log = log
+        self.reason = reason
+
+
+def _whose(table: Table, own: Sequence[Values]) -> Unusable:
+    """Which log told what no table can hold, such as a number beyond 64 bits."""
+    for values in own:
+        if refusal := _refusal(table, values):
+            told = f"the table {table.name} cannot hold what it tells: {refusal}"
+            return Unusable(values[_LOG], told[:300])
+    return Unusable(None, f"its part of the table {table.name} cannot be written")
+
+
+def _refusal(table: Table, values: Values) -> str:
+    try:
+        parquet(table, [values])
+    except Exception as error:  # noqa: BLE001 - whatever a library raises
+        return f"{type(error).__name__}: {error}"
+    return ""
 
 
 def parquet(table: Table, own: Sequence[Values]) -> bytes:

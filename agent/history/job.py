@@ -37,17 +37,18 @@ from agent.core.names import label
 from agent.core.policy import QueryPolicy
 from agent.history import extract, manifest, tables
 from agent.history.blocks import Told, lines_of, opened, packed
-from agent.history.files import NO_VALUE, File, Files
+from agent.history.files import NO_VALUE, File, Files, Unusable
 from agent.history.findings import Findings, Gathering, Short, encode, gather
 from agent.history.judge import Judge, in_order
 from agent.history.logs import LogFile, Read, log_files, plan
 from agent.history.manifest import FOLDER, LogInfo, Manifest, Settings
-from agent.history.places import Places, bare, of_url
+from agent.history.places import Places, bare, not_to_be_read, of_url
 from agent.sources import spark_stages
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
+    from agent.history.extract import Kept
     from agent.history.rows import Row
 
 LINES: Final = "lines"
@@ -56,6 +57,8 @@ FINDINGS: Final = "findings"
 _NO_CODECS: Final = "org.apache.hadoop.io.compress.DeflateCodec"
 #: Files put in their places side by side: most of that is waiting for a file system.
 AT_ONCE: Final = 4
+#: Logs of one application that may turn out bad, one after the other; then all of it is left out.
+MOST_BAD: Final = 5
 
 
 class Skipped(msgspec.Struct, frozen=True):
@@ -63,6 +66,14 @@ class Skipped(msgspec.Struct, frozen=True):
 
     file: str
     lines: int  # 0: nothing of it was read
+    reason: str
+
+
+class Failed(msgspec.Struct, frozen=True):
+    """An application that could not be judged with this log; None: nobody knows by which."""
+
+    application: str
+    log: str | None
     reason: str
 
 
@@ -76,6 +87,7 @@ class Outcome(msgspec.Struct):
     logs: int = 0
     applications: list[str] = []  # judged anew
     skipped: list[Skipped] = []
+    doubled: list[tuple[str, str]] = []  # what tells the same once more, and what counts instead
     queries: dict[str, list[Short]] = {}  # that are known by now, of each application
 
 
@@ -156,11 +168,16 @@ class History:
         files = [
             file for file in log_files(found) if not bare(file.path).startswith(bare(self._out))
         ]
+        unread = {file.path: said for file in files if (said := not_to_be_read(file.path))}
+        files = [file for file in files if file.path not in unread]
         if not files and not known.files:
             raise NothingToDo(f"no event log at {', '.join(addresses)}")
         chosen = plan(files, known.files)
         outcome = Outcome(self._out, known=len(files) - len(chosen.to_read) - len(chosen.refused))
-        outcome.skipped = [Skipped(path, 0, reason) for path, reason in chosen.refused]
+        outcome.skipped = [
+            Skipped(path, 0, reason) for path, reason in (*unread.items(), *chosen.refused)
+        ]
+        outcome.doubled = list(chosen.doubled)
         now = Manifest(
             weir=__version__,
             run=known.run + 1,
@@ -168,19 +185,25 @@ class History:
             files={key: read for key, read in known.files.items() if key in chosen.valid},
             logs={log: msgspec.structs.replace(info) for log, info in known.logs.items()},
             queries=dict(known.queries),
+            bad={} if known.weir != __version__ else dict(known.bad),
         )
         lines = f"{self._out}/{FOLDER}/{LINES}"
         self._forget_unfinished(lines, known)
         if chosen.to_read:
             self._read(chosen.to_read, f"{lines}/run={now.run:06d}", now, outcome)
-        changed = {file.log for file in chosen.to_read}
+        changed = {file.log for file in chosen.to_read} | (known.bad.keys() - now.bad.keys())
+        now.bad = {log: reason for log, reason in now.bad.items() if log not in changed}
         anew = known.settings != self._settings
+        if anew:
+            now.bad = {}
         touched = {info.application for log, info in now.logs.items() if anew or log in changed}
         # A log may say its application's name later than its first lines.
         touched |= {known.logs[log].application for log in changed if log in known.logs}
         outcome.applications = sorted(touched)
         if touched:
             self._judge(now, touched)
+        outcome.skipped += [Skipped(log, 0, reason) for log, reason in now.bad.items()]
+        outcome.doubled += doubled(now).items()
         if touched or chosen.to_read:
             manifest.save(self._places, self._out, now)
         outcome.logs, outcome.queries = len(now.logs), now.queries
@@ -212,8 +235,11 @@ class History:
             self._places.delete(lines)
             self._spark.sparkContext.union(parts).saveAsTextFile(lines)
             _learn(told.value, files, now, outcome)
+        events: dict[str, int] = defaultdict(int)
+        for (key, _), one in told.value.items():
+            events[key] += one.events
         for file in files:
-            now.files[file.key] = Read(now.run, file.size, file.modified)
+            now.files[file.key] = Read(now.run, file.size, file.modified, events[file.key])
 
     def _plain(self, files: list[LogFile], run: int, told: Any) -> Any:
         from pyspark.sql import functions as f
@@ -253,13 +279,29 @@ class History:
     # -- judging ----------------------------------------------------------------------------
 
     def _judge(self, now: Manifest, touched: set[str]) -> None:
+        """Judges applications; a log that breaks it is left out, and its application done anew."""
+        self._say(f"judging {len(touched)} application{'s' if len(touched) > 1 else ''}")
+        broken: dict[str, int] = defaultdict(int)
+        left = touched
+        while left:
+            failed = self._judge_once(now, left)
+            for one in failed:
+                broken[one.application] += 1
+                whole = one.log is None or broken[one.application] > MOST_BAD
+                of_it = (log for log, i in now.logs.items() if i.application == one.application)
+                now.bad |= dict.fromkeys(of_it if whole else [one.log or ""], one.reason)
+            left = {one.application for one in failed}
+
+    def _judge_once(self, now: Manifest, touched: set[str]) -> list[Failed]:
         from pyspark import StorageLevel
 
-        self._say(f"judging {len(touched)} application{'s' if len(touched) > 1 else ''}")
         context = self._spark.sparkContext
         order = _order(now, touched)
         of_order = {key: one for key, one in now.files.items() if _log_of(key) in order}
         runs = sorted({one.run for one in of_order.values() if one.size})
+        if not runs:
+            self._write(None, now, touched, set())
+            return []
         base = _no_comma(_no_glob(f"{self._out}/{FOLDER}/{LINES}"))
         paths = ",".join(f"{base}/run={run:06d}" for run in runs)
         kept = context.textFile(paths, 1, use_unicode=False)
@@ -283,14 +325,19 @@ class History:
             .persist(StorageLevel.DISK_ONLY)
         )
         try:
-            judged.count()  # all at once; what follows takes one after the other
+            # All at once; what follows takes one after the other.
+            failed: list[Failed] = judged.filter(_has_failed).collect()
             self._say("writing the tables")
-            self._write(judged, now, touched)
+            self._write(judged, now, touched, {one.application for one in failed})
         finally:
             judged.unpersist()
+        return failed
 
-    def _write(self, judged: Any, now: Manifest, touched: set[str]) -> None:
-        """Replaces the touched applications' part of every table, and what is said of them."""
+    def _write(self, judged: Any, now: Manifest, touched: set[str], failed: set[str]) -> None:
+        """Replaces the touched applications' part of every table, and what is said of them.
+
+        Of those that have failed nothing is written.
+        """
         with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="write") as pool:
             gone = [
                 f"{self._out}/{table.name}/application={self._escaped(name)}"
@@ -300,14 +347,19 @@ class History:
             list(pool.map(self._places.delete, gone))
             for application in touched:
                 now.queries.pop(application, None)
+            if judged is None:
+                return
             # In groups, so that only so many are in memory.
-            files = enumerate(judged.toLocalIterator())
+            files = enumerate(judged.filter(_Good(failed)).toLocalIterator())
             while some := list(islice(files, 4 * AT_ONCE)):
                 list(pool.map(partial(self._put, now.run), some))
-                now.queries |= {one[0]: one[1] for _, one in some if isinstance(one, tuple)}
+                said = [one for _, (_, one) in some if isinstance(one, tuple)]
+                now.queries |= {one[0]: one[1] for one in said}
 
-    def _put(self, run: int, numbered: tuple[int, File | tuple[str, list[Short], bytes]]) -> None:
-        number, one = numbered
+    def _put(
+        self, run: int, numbered: tuple[int, tuple[str, File | tuple[str, list[Short], bytes]]]
+    ) -> None:
+        number, (_, one) = numbered
         if isinstance(one, tuple):
             application, _, content = one
             self._places.replace(self._findings(application), content)
@@ -348,6 +400,7 @@ def _learn(
         for one in own:
             if one.name:
                 info.application, info.application_id = label(one.name), one.application_id
+                info.start = one.start
             if one.begin is not None and one.end is not None:
                 info.begin = min(one.begin, info.begin or one.begin)
                 info.end = max(one.end, info.end)
@@ -469,26 +522,72 @@ class _Judging:
 
     def __call__(
         self, blocks: Iterable[tuple[tuple[Any, ...], bytes]]
-    ) -> Iterator[File | tuple[str, list[Short], bytes]]:
+    ) -> Iterator[tuple[str, File | tuple[str, list[Short], bytes] | Failed]]:
+        """Each with its application, under which it is written only if nothing of it failed."""
         for application, of_application in groupby(blocks, key=lambda block: str(block[0][1])):
-            files, gathering = Files(), Gathering()
-            for row in self._judged(of_application):
-                gathering.add(row)
-                yield from files.add(row)
-            yield from files.end()
-            shorts, full = gathering.end()
-            yield application, shorts, encode(full)
+            for one in self._whatever(application, of_application):
+                yield application, one
+
+    def _whatever(
+        self, application: str, blocks: Iterable[tuple[tuple[Any, ...], bytes]]
+    ) -> Iterator[File | tuple[str, list[Short], bytes] | Failed]:
+        try:
+            yield from self._application(application, blocks)
+        except Unusable as error:
+            yield Failed(application, error.log, error.reason)
+        except Exception as error:  # noqa: BLE001 - one application may not end all the others
+            yield Failed(application, None, f"{type(error).__name__}: {error}"[:300])
+
+    def _application(
+        self, application: str, blocks: Iterable[tuple[tuple[Any, ...], bytes]]
+    ) -> Iterator[File | tuple[str, list[Short], bytes]]:
+        files, gathering = Files(), Gathering()
+        for row in self._judged(blocks):
+            gathering.add(row)
+            yield from files.add(row)
+        yield from files.end()
+        shorts, full = gathering.end()
+        yield application, shorts, encode(full)
 
     def _judged(self, blocks: Iterable[tuple[tuple[Any, ...], bytes]]) -> Iterator[Row]:
         judge = Judge(self._settings)
         for (_, alone), cluster in groupby(blocks, key=lambda block: block[0][2:4]):
-            told = ((key[4], one) for key, lines in cluster for one in lines_of(lines))
+            told = ((key[4], one) for key, lines in cluster for one in _lines_of(key[4], lines))
             if not alone:  # held in memory: what lives at once under one name is little
                 logs = [list(log) for _, log in groupby(told, key=itemgetter(0))]
                 told = (item for item in in_order(logs))
             for log, kept in told:
-                yield from judge.hear(log, kept)
+                try:
+                    rows = list(judge.hear(log, kept))
+                except Exception as error:
+                    raise _unusable(log, error) from error
+                yield from rows
         yield from judge.end()
+
+
+def _lines_of(log: str, block: bytes) -> list[Kept]:
+    try:
+        return lines_of(block)
+    except Exception as error:
+        raise _unusable(log, error) from error
+
+
+def _unusable(log: str, error: Exception) -> Unusable:
+    return Unusable(log, f"cannot be judged: {type(error).__name__}: {error}"[:300])
+
+
+def _has_failed(one: tuple[str, Any]) -> bool:
+    return isinstance(one[1], Failed)
+
+
+class _Good:
+    """What is written: all of the applications of which nothing failed."""
+
+    def __init__(self, failed: set[str]) -> None:
+        self._failed = failed
+
+    def __call__(self, one: tuple[str, Any]) -> bool:
+        return one[0] not in self._failed
 
 
 class _Place(msgspec.Struct, frozen=True):
@@ -520,9 +619,10 @@ def _order(now: Manifest, touched: set[str]) -> dict[str, _Place]:
 
     Logs of one name that overlap in time are one cluster; clusters are numbered by their begin.
     """
+    left_out = now.bad.keys() | doubled(now).keys()
     by_application: dict[str, list[tuple[float, float, str]]] = defaultdict(list)
     for log, info in now.logs.items():
-        if info.application in touched:
+        if info.application in touched and log not in left_out:
             by_application[info.application].append((info.begin, info.end, log))
     places: dict[str, _Place] = {}
     for application, logs in by_application.items():
@@ -536,6 +636,25 @@ def _order(now: Manifest, touched: set[str]) -> dict[str, _Place]:
         for number, members in enumerate(clusters):
             places.update({log: _Place(application, number, len(members) == 1) for log in members})
     return places
+
+
+def doubled(now: Manifest) -> dict[str, str]:
+    """Logs that tell of a start of an application which another one tells of, too, and that one.
+
+    The one that holds most counts.
+    """
+    events: dict[str, int] = defaultdict(int)
+    for key, one in now.files.items():
+        events[_log_of(key)] += one.events
+    starts: dict[tuple[str, str, str], list[str]] = defaultdict(list)
+    for log, info in now.logs.items():
+        if info.start and log not in now.bad:
+            starts[info.application, info.application_id, info.start].append(log)
+    found: dict[str, str] = {}
+    for logs in starts.values():
+        counted, *others = sorted(logs, key=lambda log: (-events[log], log))
+        found |= dict.fromkeys(others, counted)
+    return found
 
 
 def _labels(now: Manifest, touched: set[str]) -> set[str]:

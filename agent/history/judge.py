@@ -270,7 +270,8 @@ def _controllable(event: Event) -> object:
         SourceLimit(
             source=index,
             unit="rows",
-            limit=one.rows if one.backlog else None,
+            # A source that waits, as for its least offsets, admits nothing whatever it has.
+            limit=one.rows if one.backlog and one.rows else None,
             backlog=one.backlog,
             admitted=one.rows,
         )

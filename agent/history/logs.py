@@ -50,6 +50,7 @@ class Read(msgspec.Struct, frozen=True):
     run: int  # that read it last
     size: int
     modified: int
+    events: int = 0  # of Spark's, that stand in it
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -58,6 +59,7 @@ class Plan(msgspec.Struct, frozen=True):
     to_read: list[LogFile]
     valid: set[str]
     refused: list[tuple[str, str]]  # path, reason
+    doubled: list[tuple[str, str]] = []  # path, and that of the one which is read instead
 
 
 def log_files(found: Iterable[Found]) -> list[LogFile]:
@@ -99,6 +101,7 @@ def plan(files: Iterable[LogFile], seen: Mapping[str, Read]) -> Plan:
             known[log].add(int(index))
     to_read: list[LogFile] = []
     refused: list[tuple[str, str]] = []
+    doubled: list[tuple[str, str]] = []
     valid = set(seen)
     for log, parts in logs.items():
         compacts = [part for part in parts if part.compact]
@@ -112,7 +115,7 @@ def plan(files: Iterable[LogFile], seen: Mapping[str, Read]) -> Plan:
             ]
         else:
             parts = [part for part in parts if not part.compact]  # noqa: PLW2901
-        for part in parts:
+        for part in _once(parts, seen, doubled):
             reason = refusal(part)
             if reason:
                 refused.append((part.path, reason))
@@ -121,7 +124,30 @@ def plan(files: Iterable[LogFile], seen: Mapping[str, Read]) -> Plan:
             last = seen.get(part.key)
             if last is None or (last.size, last.modified) != (part.size, part.modified):
                 to_read.append(part)
-    return Plan(to_read, valid, refused)
+    return Plan(to_read, valid, refused, doubled)
+
+
+def _once(
+    parts: list[LogFile], seen: Mapping[str, Read], doubled: list[tuple[str, str]]
+) -> list[LogFile]:
+    """Of files that are the same part of a log, as one packed beside the plain one, one each.
+
+    That which has ended rather than one still written to, then that which was read before, then
+    the newest.
+    """
+
+    def worth(part: LogFile) -> tuple[bool, bool, bool, int, bool]:
+        last = seen.get(part.key)
+        before = last is not None and (last.size, last.modified) == (part.size, part.modified)
+        return not refusal(part), not part.in_progress, before, part.modified, not part.codec
+
+    kept: dict[str, LogFile] = {}
+    for part in sorted(parts, key=worth, reverse=True):
+        if part.key in kept:
+            doubled.append((part.path, kept[part.key].path))
+        else:
+            kept[part.key] = part
+    return [part for part in parts if kept[part.key] is part]
 
 
 def refusal(file: LogFile) -> str:

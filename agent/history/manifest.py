@@ -30,6 +30,7 @@ class LogInfo(msgspec.Struct):
     application_id: str
     begin: float = 0.0
     end: float = 0.0
+    start: str = ""  # which of the application's starts; empty: the log does not say
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -49,6 +50,7 @@ class Manifest(msgspec.Struct):
     files: dict[str, Read] = {}
     logs: dict[str, LogInfo] = {}
     queries: dict[str, list[Short]] = {}  # of each application
+    bad: dict[str, str] = {}  # logs that cannot be judged, and why
 
 
 class NotOurs(ValueError):  # noqa: N818

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
+from agent.files import open_regular
 from agent.history.logs import Found
 
 if TYPE_CHECKING:
@@ -53,6 +54,19 @@ def missing_here(address: str, conf: Mapping[str, str], environ: Mapping[str, st
         if explained or _ANY_SCHEME.match(address):
             return False
     return not Path(bare(address)).exists()
+
+
+def not_to_be_read(address: str) -> str:
+    """Why a file of this machine cannot be read: a FIFO would be waited for; empty where it can."""
+    if not address.startswith(_LOCAL):
+        return ""
+    try:
+        open_regular(bare(address)).close()
+    except FileNotFoundError:
+        return ""  # said by whoever reads it, or gone
+    except OSError as error:
+        return error.strerror or type(error).__name__
+    return ""
 
 
 class Places:

@@ -68,7 +68,7 @@ def _head(found: Findings, outcome: Outcome) -> str:
     )
     return (
         f'<header><div class="wide"><h1>Weir history</h1><p class="when">{when}</p>'
-        f'<dl class="figures">{told}</dl>{_skipped(outcome)}</div></header>'
+        f'<dl class="figures">{told}</dl>{_skipped(outcome)}{_doubled(outcome)}</div></header>'
     )
 
 
@@ -83,6 +83,18 @@ def _skipped(outcome: Outcome) -> str:
     return (
         f'<div class="note" data-tone="low"><strong>{count} files with what could not be used'
         f"</strong><br>{items}</div>"
+    )
+
+
+def _doubled(outcome: Outcome) -> str:
+    if not outcome.doubled:
+        return ""
+    items = "<br>".join(
+        escape(f"{one}: {counted} is counted") for one, counted in outcome.doubled[:MOST_SKIPPED]
+    )
+    return (
+        f'<div class="note"><strong>{len(outcome.doubled)} logs tell the same as others, and are'
+        f" not counted</strong><br>{items}</div>"
     )
 
 

@@ -26,6 +26,8 @@ def show(found: Findings, outcome: Outcome, out: TextIO) -> None:
     if found.queries:
         console.print(_queries(found))
         console.print(_incidents(found))
+    if outcome.doubled:
+        console.print(_doubled(outcome))
     if outcome.skipped:
         console.print(_skipped(outcome))
     console.print(Text(f"tables and report: {outcome.out}", style="bold"))
@@ -82,6 +84,13 @@ def _incidents(found: Findings) -> Text:
     said = Text("incidents: ", style="bold red")
     said.append(", ".join(parts), style="default")
     return said
+
+
+def _doubled(outcome: Outcome) -> Text:
+    first, counted = outcome.doubled[0]
+    plural = "" if len(outcome.doubled) == 1 else "s"
+    said = f"{len(outcome.doubled)} log{plural} not counted, as another tells the same; first: "
+    return Text(f"{said}{first}, which {counted} stands for")
 
 
 def _skipped(outcome: Outcome) -> Text:

@@ -1,9 +1,10 @@
 """The consistency audit of every query the agent follows, beside the path of events.
 
 What a query told of itself is judged at its start and when it changes, by the timer. Its checkpoint
-folder, where it is on a file system of this machine, is read by one thread of its own: slow or hung
-storage never holds the event loop, and no more than one thread can hang. A folder in use changes
-while it is read, so a finding counts only where a second look confirms it.
+folder, where it is on a file system of this machine, is read by a thread of its own: slow storage
+never holds the event loop. A thread that a folder's storage does not answer is left with it, and
+another one reads the others; no more than a few can hang. A folder in use changes while it is read,
+so a finding counts only where a second look confirms it.
 """
 
 from __future__ import annotations
@@ -12,17 +13,27 @@ import os
 import posixpath
 import queue
 import threading
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, BinaryIO, Final
 
 import msgspec
 import structlog
 
 from agent.checkpoint.audit import QueryFacts, audit, offset_times
-from agent.checkpoint.folder import CheckpointError, FileEntry, Folder, LocalFolder, local_path
+from agent.checkpoint.folder import (
+    MOST_BYTES,
+    CheckpointError,
+    FileEntry,
+    Folder,
+    LocalFolder,
+    guarded,
+    local_path,
+)
 from agent.checkpoint.layout import read_checkpoint
 from agent.checkpoint.soundness import judge
 from agent.core.fleet import Key
 from agent.core.judgement import SEVERITIES, Facts, Finding
+from agent.files import read_at_most
 from agent.service.log import Rarely
 
 if TYPE_CHECKING:
@@ -32,6 +43,12 @@ if TYPE_CHECKING:
 
 #: A folder that takes longer to read is left; the next try is due at its usual time.
 FOLDER_SECONDS: Final = 20.0
+#: A thread that has not answered for so long hangs: two looks and what is between take less.
+HUNG_SECONDS: Final = 3 * FOLDER_SECONDS
+#: So many may hang, each at its own folder; then no folder is read until one answers.
+MOST_HUNG: Final = 4
+#: A folder of more files is left to `weir checkpoint audit`: these take some 100 MB to sort.
+MOST_FILES: Final = 200_000
 #: Between two looks at a folder in use.
 PAUSE_SECONDS: Final = 2.0
 #: Checks whose evidence is a figure that moves while the query runs: the check alone must recur.
@@ -50,6 +67,14 @@ class _Answer(msgspec.Struct, frozen=True):
     findings: list[Finding] | None  # None: the folder could not be looked into
     time: float
     trouble: str
+
+
+class _Reading(msgspec.Struct):
+    """What a thread is at; ``left``: nobody waits for it any more."""
+
+    job: _Job
+    since: float  # agent's clock
+    left: bool = False
 
 
 class _Audited(msgspec.Struct):
@@ -78,12 +103,14 @@ class Auditor:
         self._every = folder_every_seconds
         self._clock = clock
         self._ended = threading.Event()
+        self._lock = threading.Lock()  # who reads; held for a moment only
         self._pause = pause or self._ended.wait
         self._known: dict[Key, _Audited] = {}
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._answers: queue.SimpleQueue[_Answer] = queue.SimpleQueue()
         self._waiting: set[_Job] = set()
-        self._reading_since: float | None = None
+        self._reading: _Reading | None = None  # what the present thread is at
+        self._hung = 0
         self._rarely = Rarely(3600.0)
         self._thread: threading.Thread | None = None
 
@@ -112,10 +139,10 @@ class Auditor:
                     self._jobs.put(known.job)
         for key in self._known.keys() - seen:
             del self._known[key]
+        self._leave_what_hangs(now)
         if self._waiting and self._thread is None:
             self._thread = threading.Thread(target=self._work, name="weir-audit", daemon=True)
             self._thread.start()
-        self._complain(now)
         return news
 
     def shown(self, view: QueryView) -> QueryView:
@@ -186,19 +213,28 @@ class Auditor:
                 known.folder_time = None if answer.findings is None else answer.time
                 news = True
 
-    def _complain(self, now: float) -> None:
-        since = self._reading_since
-        if since is not None and now - since > 3 * FOLDER_SECONDS:
-            self._rarely.warn(
-                _log.warning,
-                "reading a checkpoint hangs, so its storage may: no folder is audited until it"
-                " answers",
-                now,
-            )
+    def _leave_what_hangs(self, now: float) -> None:
+        reading = self._reading
+        if reading is None or reading.left or now - reading.since <= HUNG_SECONDS:
+            return
+        alone = self._hung >= MOST_HUNG
+        self._rarely.warn(
+            _log.warning,
+            "reading a checkpoint hangs, so its storage may: no folder is audited until it answers"
+            if alone
+            else "reading a checkpoint hangs, so its storage may: the others are audited meanwhile",
+            now,
+            checkpoint=reading.job.location,
+        )
+        if not alone:
+            with self._lock:
+                if self._reading is reading:
+                    reading.left, self._reading, self._thread = True, None, None
+                    self._hung += 1
 
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None and not self._ended.is_set():
-            self._reading_since = self._clock()
+            reading = self._reading = _Reading(job, self._clock())
             findings, trouble = None, ""
             try:
                 findings = self._read_twice(job)
@@ -206,8 +242,12 @@ class Auditor:
                 trouble = str(error)
             except Exception as error:  # noqa: BLE001 - a folder may hold anything
                 trouble = f"{job.location}: {type(error).__name__}: {error}"
-            self._reading_since = None
-            self._answers.put(_Answer(job, findings, self._clock(), trouble))
+            with self._lock:
+                self._answers.put(_Answer(job, findings, self._clock(), trouble))
+                if reading.left:  # another thread does this one's work
+                    self._hung -= 1
+                    return
+                self._reading = None
 
     def _read_twice(self, job: _Job) -> list[Finding] | None:
         first = self._read(job)
@@ -223,7 +263,7 @@ class Auditor:
         if path is None or not os.access(path, os.R_OK | os.X_OK):
             return None
         ends = self._clock() + FOLDER_SECONDS
-        folder = _TimedFolder(LocalFolder(path), self._clock, ends)
+        folder = _TimedFolder(LocalFolder(path, follow_links=False), self._clock, ends)
         checkpoint = read_checkpoint(folder)
         if checkpoint.query_id != job.query_id:
             return None  # another machine's folder of the same path
@@ -262,18 +302,30 @@ class _TimedFolder:
         return self._folder.name
 
     def files(self, on_count: Callable[[int], None] | None = None) -> Iterator[FileEntry]:
-        for number, entry in enumerate(self._folder.files(on_count)):
-            if number % 256 == 0:
-                self._check()
+        def counted(found: int) -> None:  # once a folder, and every few hundred files
+            self._check()
+            if on_count is not None:
+                on_count(found)
+
+        for number, entry in enumerate(self._folder.files(counted)):
+            if number >= MOST_FILES:
+                raise CheckpointError(
+                    f"{self.name}: more than {MOST_FILES:,} files: weir checkpoint audit reads it"
+                )
             yield entry
 
-    def read(self, path: str, limit: int = -1) -> bytes:
-        self._check()
-        return self._folder.read(path, limit)
+    def read(self, path: str, most_bytes: int = MOST_BYTES) -> bytes:
+        with self.open(path) as file:
+            return read_at_most(file, most_bytes, path)
 
     def open(self, path: str) -> BinaryIO:
         self._check()
-        return self._folder.open(path)
+        return guarded(self._folder.open(path), self._checked)
+
+    @contextmanager
+    def _checked(self) -> Iterator[None]:
+        self._check()
+        yield
 
     def _check(self) -> None:
         if self._clock() > self._ends:

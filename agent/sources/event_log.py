@@ -30,6 +30,7 @@ from agent.core.decode import (
     TerminatedEvent,
     decode_event,
 )
+from agent.files import open_regular
 from agent.sources import spark_events, spark_stages
 from agent.sources.spark_codecs import Damaged, decoder
 
@@ -317,7 +318,7 @@ class Follower:
         if not path.exists() and path.name.endswith(".inprogress"):
             path = path.with_name(path.name.removesuffix(".inprogress"))  # it has just ended
         try:
-            with path.open("rb") as file:
+            with open_regular(path) as file:
                 if file.seek(0, 2) < self._raw_read:
                     self._skip(f"{path.name}: shorter than it was")
                     self._raw_read = file.tell()

@@ -165,8 +165,56 @@ def test_log_version_2_names_its_sources_in_no_order():
     assert read.names == ["0", "1", "10"]
     assert read.sources == [{"logOffset": 2}, {"orders": {"0": 7}}, None]
     assert read.watermark_ms == 5
-    with pytest.raises(ValueError, match="names its sources"):
-        parse_offset_log(2, f"v2\n{{}}\norders:{kafka}")
+    named = parse_offset_log(2, f"v2\n{{}}\norders:{kafka}\n123:-\nclicks:3")
+    assert named.names == ["123", "clicks", "orders"]
+    assert named.sources == [None, 3, {"orders": {"0": 7}}]
+
+
+def test_sources_with_names_of_their_own_are_told_apart_by_them(weir, tmp_path):
+    """Spark 4.2 with source evolution: their logs lie under their names; one came, one went."""
+    root = checkpoint(tmp_path / "ck")
+    (root / "sources/0").rename(root / "sources/orders")
+    for batch in range(4):
+        other = "gone:7" if batch < 3 else "came:8"
+        head = offsets(batch).split("\n")[1]
+        text = f'v2\n{head}\norders:{{"logOffset":{batch}}}\n{other}'
+        write(root, f"offsets/{batch}", text)
+    code, report = inspect(weir, root)
+    assert code == 0, report["findings"]
+    assert [(one["kind"], one["log_end"]) for one in report["sources"]] == [
+        ("numbered", None),
+        ("file", 3),
+    ]
+    assert report["sources"][1]["open_batch_takes"] == 1
+    (root / "sources/orders/1").unlink()
+    code, report = inspect(weir, root)
+    assert errors(report) == ["source_log_incomplete"]
+    assert report["reason"].startswith("sources/orders: ")
+
+
+@pytest.mark.parametrize(("partitions", "metadata"), [(1, 2), (3, 2), (3, 3)])
+def test_a_state_given_other_partitions_offline(weir, tmp_path, partitions, metadata):
+    """Spark 4.2: a batch without input, of other settings, with snapshots of all partitions.
+
+    The operator's metadata of version 1 keeps the old number.
+    """
+    root = checkpoint(tmp_path / "ck", opened=False)
+    write(root, "offsets/3", offsets(2, partitions=partitions))
+    write(root, "commits/3", 'v1\n{"nextBatchWatermarkMs":0}')
+    for partition in range(partitions):
+        write(root, f"state/0/{partition}/4.snapshot", b"snapshot")
+    path = root / "state/0/_metadata/metadata"
+    text = path.read_text().replace('"numPartitions": 2', f'"numPartitions": {metadata}')
+    write(root, "state/0/_metadata/metadata", text)
+    code, report = inspect(weir, root)
+    assert code == 0, report["findings"]
+    assert report["state"]["operators"][0]["partitions"] == partitions
+    assert report["state"]["partitions"] == partitions
+    assert weir("savepoint", root, tmp_path / "to")[0] == 0
+    assert not (tmp_path / f"to/state/0/{partitions}").exists()
+    (root / f"state/0/{partitions - 1}/4.snapshot").unlink()
+    code, report = inspect(weir, root)
+    assert errors(report) == ["state_incomplete"]
 
 
 def test_leftovers_of_a_first_batch_that_was_never_planned(weir, tmp_path):

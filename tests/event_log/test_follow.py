@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -322,3 +323,13 @@ def test_what_is_kept_of_stages_does_not_grow_with_the_log(tmp_path: Path) -> No
     stages = follower._stages
     assert [*stages._done, *stages._tasks, *stages._batches] == []
     assert len(follower.alignments(0.0)) == 1
+
+
+@pytest.mark.timeout(20)
+def test_a_fifo_among_the_parts_of_a_log_is_not_waited_for(tmp_path: Path) -> None:
+    folder = tmp_path / "eventlog_v2_app"
+    folder.mkdir()
+    os.mkfifo(folder / "events_1_app")
+    (log,) = find_logs(tmp_path)
+    with pytest.raises(OSError, match="a FIFO, not a regular file"):
+        Follower(log, 0, lambda _: None).next_request()

@@ -39,7 +39,7 @@ def mounted(folder: Path) -> str:
     return f"viewfs://{name}/mounted"
 
 
-def run(logs: Path | str, out: Path | str, *, killed: bool = False) -> Outcome:
+def run(logs: Path | str | list[Path], out: Path | str, *, killed: bool = False) -> Outcome:
     """``killed``: just before the run would be remembered."""
     history = History(spark(), str(out), SETTINGS, lambda _: None)
     save = manifest.save
@@ -50,7 +50,7 @@ def run(logs: Path | str, out: Path | str, *, killed: bool = False) -> Outcome:
 
         manifest.save = die  # type: ignore[assignment]
     try:
-        return history.run([str(logs)])
+        return history.run([str(one) for one in (logs if isinstance(logs, list) else [logs])])
     except KeyboardInterrupt as error:
         raise InterruptedError from error
     finally:
@@ -72,3 +72,11 @@ def counts(out: Path) -> dict[str, int]:
 def judgements(out: Path) -> list[dict[str, Any]]:
     frame = spark().read.parquet(str(out / "batches")).select("judgement")
     return [json.loads(row.judgement) for row in frame.collect()]
+
+
+def applications(out: Path) -> dict[str, int]:
+    """Judged events of each application."""
+    frame = spark().read.parquet(str(out / "batches"))
+    return {
+        row["application"]: row["count"] for row in frame.groupBy("application").count().collect()
+    }

@@ -3,17 +3,30 @@
 from __future__ import annotations
 
 import os
+import resource
 import threading
 import time
+import tracemalloc
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
 from structlog.testing import capture_logs
 
+from agent.checkpoint.folder import CheckpointError, FileEntry, LocalFolder
+from agent.checkpoint.layout import classify
 from agent.core.judgement import Facts, Finding
-from agent.service.auditor import FOLDER_SECONDS, Auditor, confirmed
-from tests.checkpoint.build import checkpoint, offsets, tree, write
+from agent.service.auditor import (
+    FOLDER_SECONDS,
+    HUNG_SECONDS,
+    MOST_FILES,
+    MOST_HUNG,
+    PAUSE_SECONDS,
+    Auditor,
+    _TimedFolder,
+    confirmed,
+)
+from tests.checkpoint.build import OLD, checkpoint, offsets, tree, write
 from tests.export import views
 from tests.service import wire
 from tests.service.agents import AgentProcess
@@ -147,25 +160,116 @@ def test_what_counts_as_the_same_finding() -> None:
 
 
 def test_storage_that_hangs_holds_nobody(tmp_path: Path) -> None:
-    """A read that never returns: the metadata is a pipe that nobody writes to."""
-    hung, good = tmp_path / "hung", checkpoint(tmp_path / "good")
-    hung.mkdir()
-    os.mkfifo(hung / "metadata")
-    auditor = Auditor(folder_every_seconds=600, clock=time.monotonic, pause=lambda _: None)
-    facts = [
-        change(query="hung", checkpoint_location=str(hung), conf={}),
-        change(query="good", checkpoint_location=str(good), conf={}),
-    ]
+    """A look that never returns is left with its thread; a few may hang, then nothing is begun."""
+    answer, now = threading.Event(), [0.0]
+    hung = [f"hung-{number}" for number in range(MOST_HUNG)]
+    good = checkpoint(tmp_path / "good", opened=False)
+
+    def hang(_: float) -> None:  # between two looks, as a folder without findings has only one
+        assert answer.wait(60)
+
+    auditor = Auditor(folder_every_seconds=600, clock=lambda: now[0], pause=hang)
+    facts = []
+    for name in hung:
+        (checkpoint(tmp_path / name) / "state/0/1/2.delta").unlink()
+        facts.append(change(query=name, checkpoint_location=str(tmp_path / name), conf={}))
+    facts.append(change(query="good", checkpoint_location=str(good), conf={}))
     threads = threading.active_count()
-    began = time.monotonic()
-    for _ in range(200):
-        auditor.look(facts, time.monotonic())
-    assert time.monotonic() - began < 1.0
+
+    def folder_time() -> float | None:
+        now[0] += HUNG_SECONDS / 10
+        auditor.look(facts, now[0])
+        return auditor.shown(views.view("good", folder_audited_time=None)).folder_audited_time
+
+    for _ in range(9):
+        auditor.look(facts, now[0])
     assert threading.active_count() <= threads + 1, "one thread, however often it is asked"
-    with (hung / "metadata").open("w") as pipe:  # lets it go
-        pipe.write("{}")
-    wait_for_folder(auditor, facts, "good")
+    until(folder_time, "the audit of the folder behind those that hang", seconds=20, every=0.02)
+    assert found(auditor, "hung-0") == [("location_not_durable", "warning")]
+    assert threading.active_count() <= threads + 1 + MOST_HUNG
+    answer.set()
+
+    def answered() -> bool:
+        return folder_time() is not None and all(
+            ("state_incomplete", "error") in found(auditor, name) for name in hung
+        )
+
+    until(answered, "the folders that answer again", seconds=20, every=0.02)
     auditor.close()
+    until(lambda: threading.active_count() <= threads, "the threads' ends", seconds=20)
+
+
+def test_a_folder_with_anything_in_it_keeps_no_other_waiting(
+    auditor: Auditor, tmp_path: Path
+) -> None:
+    """A FIFO, a file of gigabytes, a link to above and one that leads out: each is said or left."""
+    bad = {name: checkpoint(tmp_path / name) for name in ("fifo", "huge", "loop", "out")}
+    for name, root in bad.items():
+        (root / "offsets/2").unlink()
+        (root / "offsets/.2.crc").unlink()
+        if name == "fifo":
+            os.mkfifo(root / "offsets/2")
+        elif name == "huge":
+            (root / "offsets/2").touch()
+            os.truncate(root / "offsets/2", 3 << 30)
+        else:
+            (root / "more").symlink_to(root if name == "loop" else "/etc")
+    good = checkpoint(tmp_path / "good")
+    (good / "state/0/1/2.delta").unlink()
+    facts = [
+        change(query=name, checkpoint_location=str(tmp_path / name), conf={})
+        for name in (*bad, "good")
+    ]
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with capture_logs() as logs:
+        for name in ("fifo", "huge", "good"):
+            wait_for_folder(auditor, facts, name)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100 << 10
+    assert ("log_unreadable", "error") in found(auditor, "fifo")
+    assert ("log_unreadable", "error") in found(auditor, "huge")
+    assert ("state_incomplete", "error") in found(auditor, "good")
+    assert "log_unreadable" not in dict(found(auditor, "loop"))
+    assert any("a link, which is not followed" in line.get("cause", "") for line in logs)
+
+
+def test_a_folder_of_too_many_files_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = checkpoint(tmp_path / "ck")
+    folder = _TimedFolder(LocalFolder(root), lambda: 0.0, 1.0)
+    count = len(list(folder.files()))
+    monkeypatch.setattr("agent.service.auditor.MOST_FILES", count)
+    assert len(list(folder.files())) == count
+    monkeypatch.setattr("agent.service.auditor.MOST_FILES", count - 1)
+    with pytest.raises(CheckpointError, match="weir checkpoint audit reads it"):
+        list(folder.files())
+
+
+def test_as_many_files_as_are_sorted_take_a_tenth_of_a_gigabyte() -> None:
+    tracemalloc.start()
+    kept = classify(
+        FileEntry(
+            f"state/0/{number % 200}/left-keyToNumValues/{number}.delta", number, OLD + number
+        )
+        for number in range(MOST_FILES // 20)
+    )
+    taken = 20 * tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert kept.count == MOST_FILES // 20
+    assert 0.06e9 < taken < 0.12e9
+
+
+def test_no_look_that_is_left_in_time_counts_as_one_that_hangs() -> None:
+    longest = 2 * FOLDER_SECONDS + PAUSE_SECONDS
+    assert longest < HUNG_SECONDS < 2 * longest
+
+
+def test_folders_without_files_take_no_longer_either(tmp_path: Path) -> None:
+    for number in range(20):
+        (tmp_path / str(number) / "deep").mkdir(parents=True)
+    folder = _TimedFolder(LocalFolder(tmp_path), iter(range(100)).__next__, 5.0)
+    with pytest.raises(CheckpointError, match="took longer than"):
+        list(folder.files())
 
 
 def test_reading_that_takes_too_long_is_left(tmp_path: Path) -> None:

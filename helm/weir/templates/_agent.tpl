@@ -19,7 +19,7 @@
 
 {{- define "weir.container" -}}
 image: {{ include "weir.image" . | quote }}
-imagePullPolicy: {{ .Values.image.pullPolicy }}
+imagePullPolicy: {{ .Values.image.pullPolicy | quote }}
 args: [agent, --config, /etc/weir/config/config.yaml]
 {{- with .Values.securityContext }}
 securityContext:
@@ -105,20 +105,20 @@ Every volume but weir-state, which differs. The second argument says who may rea
 {{- $mode := index . 1 -}}
 - name: weir-config
   configMap:
-    name: {{ include "weir.fullname" $root }}
+    name: {{ include "weir.fullname" $root | quote }}
 {{- if eq (include "weir.hasToken" $root) "true" }}
 - name: weir-token
   secret:
-    secretName: {{ include "weir.secretName" $root }}
+    secretName: {{ include "weir.secretName" $root | quote }}
     defaultMode: {{ $mode }}
     items:
-      - key: {{ $root.Values.token.key }}
-        path: {{ $root.Values.token.key }}
+      - key: {{ $root.Values.token.key | quote }}
+        path: {{ $root.Values.token.key | quote }}
 {{- end }}
 {{- if $root.Values.tls.secretName }}
 - name: weir-tls
   secret:
-    secretName: {{ $root.Values.tls.secretName }}
+    secretName: {{ $root.Values.tls.secretName | quote }}
     defaultMode: {{ $mode }}
 {{- end }}
 - name: weir-tmp

@@ -14,15 +14,15 @@
 {{- end -}}
 
 {{- define "weir.selectorLabels" -}}
-app.kubernetes.io/name: {{ default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" }}
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/name: {{ default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" | quote }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end -}}
 
 {{- define "weir.labels" -}}
 {{ include "weir.selectorLabels" . }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
-app.kubernetes.io/managed-by: {{ .Release.Service }}
-helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
+app.kubernetes.io/managed-by: {{ .Release.Service | quote }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" | quote }}
 {{- with .Values.commonLabels }}
 {{ toYaml . }}
 {{- end }}
@@ -30,7 +30,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 
 {{/* What marks a driver's pod that has an agent in it. The name and instance labels stay the driver's own. */}}
 {{- define "weir.driverLabels" -}}
-weir.agent/instance: {{ .Release.Name }}
+weir.agent/instance: {{ .Release.Name | quote }}
 {{- end -}}
 
 {{- define "weir.secretName" -}}

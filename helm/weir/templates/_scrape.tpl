@@ -1,12 +1,12 @@
 {{/* How an endpoint is scraped, of a ServiceMonitor or a PodMonitor. */}}
 {{- define "weir.scrape" -}}
-scheme: {{ include "weir.scheme" . }}
-interval: {{ .Values.monitor.interval }}
-scrapeTimeout: {{ .Values.monitor.scrapeTimeout }}
+scheme: {{ include "weir.scheme" . | quote }}
+interval: {{ .Values.monitor.interval | quote }}
+scrapeTimeout: {{ .Values.monitor.scrapeTimeout | quote }}
 {{- if .Values.config.metrics_need_token }}
 authorization:
   credentials:
-    name: {{ include "weir.secretName" . }}
-    key: {{ .Values.token.key }}
+    name: {{ include "weir.secretName" . | quote }}
+    key: {{ .Values.token.key | quote }}
 {{- end }}
 {{- end -}}

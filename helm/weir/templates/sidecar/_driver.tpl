@@ -22,7 +22,7 @@ spec:
     # Lends the driver the listener, so that no image has to be built for it.
     - name: weir-listener
       image: {{ include "weir.image" . | quote }}
-      imagePullPolicy: {{ .Values.image.pullPolicy }}
+      imagePullPolicy: {{ .Values.image.pullPolicy | quote }}
       command: [cp, /usr/share/weir/weir_spark_listener.zip, /listener/]
       {{- with .Values.securityContext }}
       securityContext:
@@ -82,7 +82,7 @@ spec:
     - name: weir-state
       {{- if .Values.sidecar.existingClaim }}
       persistentVolumeClaim:
-        claimName: {{ .Values.sidecar.existingClaim }}
+        claimName: {{ .Values.sidecar.existingClaim | quote }}
       {{- else }}
       # Gone with the pod: a new one learns anew.
       emptyDir: {}

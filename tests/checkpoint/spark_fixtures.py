@@ -1,0 +1,24 @@
+"""The checkpoints in the jars of Spark's own tests, which scripts/ensure-kafka.sh gets."""
+
+import os
+import zipfile
+from pathlib import Path
+
+import pytest
+
+JARS = Path(__file__).resolve().parents[2] / ".make" / "kafka"
+_WITHIN = "structured-streaming/"
+
+
+def unpack(folder):
+    """All of them below ``folder``; without the jars the test is skipped, under CI it fails."""
+    for line in ("3.5", "4.2"):
+        jars = sorted((JARS / f"fixtures-{line}").glob("*.jar"))
+        if not jars:
+            said = "Spark's tests are missing: sh scripts/ensure-kafka.sh gets them"
+            if os.environ.get("CI") == "true":
+                pytest.fail(said)
+            pytest.skip(said)
+        with zipfile.ZipFile(jars[0]) as jar:
+            jar.extractall(folder, [name for name in jar.namelist() if name.startswith(_WITHIN)])
+    return Path(folder) / _WITHIN

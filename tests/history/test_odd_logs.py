@@ -1,0 +1,142 @@
+"""One odd log among good ones, on a real Spark: it is named, the others are judged, none twice."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import zstandard
+
+from tests.history import spark_process
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from concurrent.futures import Executor
+    from pathlib import Path
+
+    from agent.history.job import Outcome
+
+pytestmark = pytest.mark.spark
+
+
+def judged(spark: Executor, out: Path) -> dict[str, int]:
+    """Judged events of each application."""
+    return spark.submit(spark_process.applications, out).result()
+
+
+@pytest.fixture
+def run(spark: Executor, tmp_path: Path) -> Callable[..., Outcome]:
+    def once(*logs: Path, out: str = "out") -> Outcome:
+        return spark.submit(spark_process.run, list(logs), tmp_path / out).result()
+
+    return once
+
+
+def changed(log: bytes, name: str, change: Callable[[dict[str, Any], int], None]) -> bytes:
+    """The log of another application, each progress changed."""
+    lines, count = [], 0
+    for line in log.split(b"\n"):
+        if b"QueryProgressEvent" in line:
+            event = json.loads(line)
+            change(event["progress"], count)
+            count += 1
+            line = json.dumps(event).encode()  # noqa: PLW2901
+        lines.append(line.replace(b'"App Name":"orders"', b'"App Name":"%s"' % name.encode()))
+    return b"\n".join(lines)
+
+
+def kafka(value: int) -> str:
+    return json.dumps({"t": {"0": value, "1": value}})
+
+
+def beyond_64_bits(progress: dict[str, Any], _: int) -> None:
+    for source in progress["sources"]:
+        source |= {"startOffset": kafka(0), "endOffset": kafka(5)}
+        source["latestOffset"] = kafka(2**63 - 1)
+
+
+def waits(progress: dict[str, Any], count: int) -> None:
+    """An ordinary one: a second source with rows to come and none taken."""
+    start = kafka(count * 1000)
+    second = {**progress["sources"][0], "description": "KafkaV2[Subscribe[t]]"}
+    second |= {"startOffset": start, "endOffset": start, "numInputRows": 0}
+    progress["sources"].append({**second, "latestOffset": kafka(count * 1000 + 1000)})
+
+
+def test_a_log_that_cannot_be_judged_is_named_and_the_rest_is_judged(
+    spark: Executor, tmp_path: Path, run: Callable[..., Outcome], real_log: bytes
+) -> None:
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    (logs / "good").write_bytes(real_log)
+    (logs / "bad").write_bytes(changed(real_log, "bad", beyond_64_bits))
+    (logs / "waits").write_bytes(changed(real_log, "waits", waits))
+    # Of the same name as the good one, at another time: only it is left out.
+    later = changed(real_log, "orders", beyond_64_bits).replace(b'"App ID":"', b'"App ID":"x')
+    (logs / "beside").write_bytes(later)
+    os.mkfifo(logs / "fifo")
+    outcome = run(logs)
+    said = {one.file.rpartition("/")[2]: one.reason for one in outcome.skipped}
+    assert set(said) == {"bad", "beside", "fifo"}
+    assert said["fifo"].startswith("a FIFO, not a regular file")
+    for name in ("bad", "beside"):
+        assert "cannot hold what it tells" in said[name], said
+    found = judged(spark, tmp_path / "out")
+    assert set(found) == {"orders", "waits"}
+    assert found["orders"] == found["waits"] > 20
+    again = run(logs)
+    assert (again.files, again.applications) == (0, [])
+    assert [(one.file, one.reason) for one in again.skipped] == [
+        (one.file, one.reason) for one in outcome.skipped
+    ]
+    (logs / "bad").write_bytes(changed(real_log, "bad", waits))
+    mended = run(logs)
+    assert mended.applications == ["bad"]
+    assert {one.file.rpartition("/")[2] for one in mended.skipped} == {"beside", "fifo"}
+    assert judged(spark, tmp_path / "out") == {**found, "bad": found["waits"]}
+
+
+def test_an_application_seen_twice_counts_once(
+    spark: Executor, tmp_path: Path, run: Callable[..., Outcome], real_log: bytes
+) -> None:
+    """Packed and plain side by side, a copy elsewhere, one that broke off: in any order."""
+    logs, copies = tmp_path / "logs", tmp_path / "copies"
+    logs.mkdir()
+    copies.mkdir()
+    packed = zstandard.compress(real_log)
+    (logs / "local-1.zstd").write_bytes(packed)
+    assert run(logs).doubled == []
+    once = judged(spark, tmp_path / "out")
+    (logs / "local-1").write_bytes(real_log)
+    beside = run(logs)
+    assert [(one.rpartition("/")[2], by.rpartition("/")[2]) for one, by in beside.doubled] == [
+        ("local-1", "local-1.zstd")
+    ]
+    assert beside.skipped == []
+    assert judged(spark, tmp_path / "out") == once
+    (logs / "local-1").unlink()
+    lines = real_log.splitlines(keepends=True)
+    (copies / "local-1").write_bytes(b"".join(lines[: len(lines) // 2]))
+    (copies / "renamed.zstd").write_bytes(packed)
+    outcome = run(logs, copies)
+    names = sorted(one.rpartition("/")[2] for one, _ in outcome.doubled)
+    assert len(names) == 2
+    assert judged(spark, tmp_path / "out") == once
+    assert len(run(logs, copies).doubled) == 2, "said each time"
+    assert judged(spark, tmp_path / "out") == once
+    # Seen first as half of it, then whole: the whole one counts.
+    run(copies / "local-1", out="other")
+    half = judged(spark, tmp_path / "other")
+    assert half["orders"] < once["orders"]
+    run(copies / "local-1", logs, out="other")
+    assert judged(spark, tmp_path / "other") == once
+    # A second attempt of the same application is another log.
+    shutil.rmtree(copies)
+    copies.mkdir()
+    attempt = real_log.replace(b'"App Name":"orders"', b'"App Name":"orders","App Attempt ID":"2"')
+    (copies / "local-1_2").write_bytes(attempt)
+    assert run(logs, copies, out="attempts").doubled == []
+    assert judged(spark, tmp_path / "attempts")["orders"] > once["orders"]
