@@ -270,8 +270,8 @@ def _controllable(event: Event) -> object:
         SourceLimit(
             source=index,
             unit="rows",
-            limit=one.rows if one.backlog else None,
-            backlog=one.backlog,
+            limit=one.rows if one.unit == "rows" and one.backlog else None,
+            backlog=one.backlog if one.unit == "rows" else None,
             admitted=one.rows,
         )
         for index, one in enumerate(body.progress.sources)
