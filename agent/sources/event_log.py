@@ -54,7 +54,7 @@ INSTANCE: Final = "event-log:"
 PULSE: Final = "event-log-pulse:"
 _FOLDER = re.compile(r"^eventlog_v2_(?P<name>.+)$")
 _EVENTS = re.compile(r"^events_(?P<index>\d+)_(?P<rest>.+)$")
-_KNOWN_ENDINGS: Final = (".zstd", ".lz4", ".snappy", ".lzf", ".compact")
+_KNOWN_ENDINGS: Final = (".zstd", ".lz4", ".snappy", ".lzf", ".gz", ".compact")
 
 _decode = msgspec.json.Decoder().decode
 
