@@ -12,7 +12,8 @@ if TYPE_CHECKING:
 
     from spark_listener.wire import Unit
 
-#: What sources that know their backlog call it in ``sources[].metrics`` (Delta Lake's names).
+#: What sources that know their backlog call it in ``sources[].metrics``: Delta Lake's names, and
+#: those of Databricks' Auto Loader.
 _METRIC: Final[Mapping[str, str]] = {
     "files": "numFilesOutstanding",
     "bytes": "numBytesOutstanding",
@@ -26,8 +27,25 @@ def backlog_of(source: Mapping[str, Any], source_class: str, unit: Unit) -> int 
         return offsets_between(source.get("endOffset"), source.get("latestOffset"))
     metrics = source.get("metrics")
     if isinstance(metrics, dict):
-        return _whole(metrics.get(_METRIC[unit]))
+        return waiting_of(metrics, unit)
     return None
+
+
+def waiting_of(metrics: Mapping[str, Any], unit: Unit) -> int | None:
+    """Units left as a source's own metrics tell; None where they don't.
+
+    Auto Loader counts the files that it has listed. Where it is told of files by a queue, as many
+    more wait there as the queue says that it holds, roughly.
+    """
+    listed = _whole(metrics.get(_METRIC[unit]))
+    if listed is None or unit != "files":
+        return listed
+    return listed + (_whole(metrics.get("approximateQueueSize")) or 0)
+
+
+def told_whole(metrics: Mapping[str, Any]) -> bool:
+    """Whether the figures are of all that waits: Auto Loader says where it is still listing."""
+    return str(metrics.get("isBacklogComputationComplete", "true")).lower() != "false"
 
 
 def admitted_of(source: Mapping[str, Any], source_class: str, unit: Unit) -> int | None:
@@ -36,7 +54,18 @@ def admitted_of(source: Mapping[str, Any], source_class: str, unit: Unit) -> int
         return offsets_between(source.get("startOffset"), source.get("endOffset"))
     if unit == "rows":
         return _whole(source.get("numInputRows"))
+    if unit == "files":
+        return files_between(source.get("startOffset"), source.get("endOffset"))
     return None
+
+
+def files_between(start: Any, end: Any) -> int | None:
+    """Files from ``start`` to ``end``, both Auto Loader's offsets; None for any other's.
+
+    Its ``seqNum`` is the place in the sequence of files in the order in which it found them.
+    """
+    first, last = _place(start), _place(end)
+    return None if first is None or last is None or last < first else last - first
 
 
 def offsets_between(start: Any, end: Any) -> int | None:
@@ -54,6 +83,11 @@ def log_offset(value: Any) -> int | None:
     """The place in a file source's own log that an offset of progress names."""
     parsed = _parsed(value)
     return _whole(parsed.get("logOffset")) if isinstance(parsed, dict) else None
+
+
+def _place(value: Any) -> int | None:
+    parsed = _parsed(value)
+    return _whole(parsed.get("seqNum")) if isinstance(parsed, dict) else None
 
 
 def _offsets(value: Any) -> dict[tuple[str, str], int] | None:

@@ -23,6 +23,7 @@ from agent.core.kafka_offsets import (
     remaining_rows,
 )
 from agent.core.state_store import STATE_METRICS, StateMetrics, copied_bytes, told_of
+from spark_listener.backlog import files_between, told_whole, waiting_of
 from spark_listener.redact import redact, redact_again, redact_conf
 from spark_listener.wire import UNITS, Unit, parse_time
 
@@ -98,12 +99,14 @@ class SourceProgress(msgspec.Struct, frozen=True, gc=False):
 
     description: str
     rows: int | None
-    admitted: int | None  # Kafka: end - start, summed over partitions
-    backlog: int | None  # Kafka: latest - end, summed over partitions
+    admitted: int | None  # Kafka: end - start, summed over partitions; Auto Loader: files
+    backlog: int | None  # Kafka: latest - end, summed over partitions; else the source's metrics
     metrics: dict[str, str]
     start: int | None = None  # Kafka: summed over the partitions that start and end both name
     end: int | None = None
     offsets: Offsets | None = None  # Kafka: the next to be read, by topic and partition
+    unit: Unit = "rows"  # of admitted and backlog
+    backlog_bound: str = "exact"
 
 
 class OperatorProgress(msgspec.Struct, frozen=True, gc=False):
@@ -568,18 +571,27 @@ def _source(item: _SourceBody) -> SourceProgress:
     start = parse_offsets(item.start_offset)
     end = parse_offsets(item.end_offset)
     latest = parse_offsets(item.latest_offset)
-    metrics = item.metrics
+    metrics = item.metrics if isinstance(item.metrics, dict) else {}
+    admitted, backlog = admitted_rows(start, end), remaining_rows(end, latest)
+    unit: Unit = "rows"
+    if backlog is None and metrics:
+        unit = next((one for one in UNITS if waiting_of(metrics, one) is not None), "rows")
+        backlog = waiting_of(metrics, unit)
+        if unit == "files":
+            admitted = files_between(item.start_offset, item.end_offset)
+        elif unit == "bytes":
+            admitted = None
     return SourceProgress(
         _described(item.description),
         _count(item.num_input_rows),
-        admitted_rows(start, end),
-        remaining_rows(end, latest),
-        {str(k)[:100]: str(v)[:200] for k, v in list(metrics.items())[:50]}
-        if isinstance(metrics, dict)
-        else {},
+        admitted,
+        backlog,
+        {str(k)[:100]: str(v)[:200] for k, v in list(metrics.items())[:50]},
         position_of(start, end),
         position_of(end, start),
         end,
+        unit,
+        "exact" if told_whole(metrics) else "lower",
     )
 
 

@@ -148,19 +148,21 @@ class Source(msgspec.Struct):
         if progress is not None:
             self.description = progress.description or self.description
             self.rows = progress.rows
-        self.admitted = progress.admitted if progress is not None else None
-        from_progress = progress is not None and progress.backlog is not None
         if said is not None:
             self.hear(said, planned_time)
             self.batch_limit = said.limit
-            if said.admitted is not None:
-                self.admitted = said.admitted
-        if from_progress and (said is None or said.backlog is None):
+        if progress is not None and self.unit not in {None, progress.unit}:
+            progress = None  # it counts in another unit
+        self.admitted = progress.admitted if progress is not None else None
+        if said is not None and said.admitted is not None:
+            self.admitted = said.admitted
+        told = progress is not None and progress.backlog is not None
+        if told and (said is None or said.backlog is None):
             assert progress is not None
-            self.backlog, self.backlog_bound = progress.backlog, "exact"
+            self.backlog, self.backlog_bound = progress.backlog, progress.backlog_bound
             self.backlog_time = planned_time
             if self.unit is None:
-                self.unit = "rows"
+                self.unit = progress.unit
         elif said is None:
             self.backlog = None  # nobody tells: last batch's figure would be stale
         self._judge_limited(said)

@@ -271,8 +271,8 @@ def _controllable(event: Event) -> object:
             source=index,
             unit="rows",
             # A source that waits, as for its least offsets, admits nothing whatever it has.
-            limit=one.rows if one.backlog and one.rows else None,
-            backlog=one.backlog,
+            limit=one.rows if one.unit == "rows" and one.backlog and one.rows else None,
+            backlog=one.backlog if one.unit == "rows" else None,
             admitted=one.rows,
         )
         for index, one in enumerate(body.progress.sources)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 ROLLING: Final = re.compile(r"^eventlog_v2_(?P<name>.+)$")
 _EVENTS: Final = re.compile(r"^events_(?P<index>\d+)_(?P<rest>.+)$")
-_CODECS: Final = ("zstd", "lz4", "snappy", "lzf")
+_CODECS: Final = ("zstd", "lz4", "snappy", "lzf", "gz")
 #: Read whole by one task: more would not fit into an array of Java's, nor should it.
 MOST_COMPRESSED_BYTES: Final = 1 << 30
 
@@ -154,6 +154,8 @@ def refusal(file: LogFile) -> str:
     """Why a file cannot be read at all; empty where it can."""
     if file.codec == "lzf":
         return "compressed with lzf, which cannot be read here; zstd, lz4 and snappy can"
+    if file.codec == "gz":
+        return "compressed with gzip, as Spark writes no log: unpacked, it can be read"
     if file.codec and file.size > MOST_COMPRESSED_BYTES:
         return (
             f"{file.size} bytes compressed in one file: unpack it, or let Spark roll its logs "

@@ -8,7 +8,7 @@ import msgspec
 
 if TYPE_CHECKING:
     from agent.core.alignment import Alignment
-    from agent.core.decode import Progress
+    from agent.core.decode import Progress, SourceProgress
     from agent.core.judgement import Decision, Judgement
     from agent.sources.spark_stages import Stage
 
@@ -49,6 +49,11 @@ class Whose(msgspec.Struct, frozen=True, gc=False):
         )
 
 
+def _in_rows(one: SourceProgress) -> tuple[int | None, int | None]:
+    """What a source let in and what it left, where it counts rows."""
+    return (one.admitted, one.backlog) if one.unit == "rows" else (None, None)
+
+
 def batch(
     whose: Whose, time: float, line: Judgement, would: Judgement, progress: Progress | None
 ) -> Row:
@@ -61,7 +66,7 @@ def batch(
         phases, seconds, rows = dict(progress.phases), progress.seconds, progress.rows
         watermark = progress.watermark_time
         sources = [
-            (index, one.description, one.rows, one.admitted, one.backlog, one.start, one.end)
+            (index, one.description, one.rows, *_in_rows(one), one.start, one.end)
             for index, one in enumerate(progress.sources)
         ]
     return BATCHES, (

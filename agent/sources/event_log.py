@@ -62,7 +62,7 @@ PULSE: Final = "event-log-pulse:"
 _FOLDER = re.compile(r"^eventlog_v2_(?P<name>.+)$")
 _LINE = re.compile(rb"[^\n]+\n")  # empty ones cost nothing, however many they are
 _EVENTS = re.compile(r"^events_(?P<index>\d+)_(?P<rest>.+)$")
-_KNOWN_ENDINGS: Final = (".zstd", ".lz4", ".snappy", ".lzf", ".compact")
+_KNOWN_ENDINGS: Final = (".zstd", ".lz4", ".snappy", ".lzf", ".gz", ".compact")
 
 _decode = msgspec.json.Decoder().decode
 

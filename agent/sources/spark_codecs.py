@@ -66,6 +66,8 @@ def decoder(file_name: str) -> Decoder:
         return _Snappy()
     if ending == "lzf":
         raise ValueError("compressed with lzf, which cannot be read here; zstd, lz4 and snappy can")
+    if ending == "gz":
+        raise ValueError("compressed with gzip, as Spark writes no log: unpacked, it can be read")
     return _Plain()
 
 

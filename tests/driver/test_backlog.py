@@ -8,11 +8,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_listener.backlog import admitted_of, backlog_of, log_offset, offsets_between
+from spark_listener.backlog import (
+    admitted_of,
+    backlog_of,
+    log_offset,
+    offsets_between,
+    told_whole,
+)
 from spark_listener.files import FileBacklog, Listing
 from spark_listener.limits import FILE_CLASSES, KAFKA_CLASS
 
 DELTA = "org.apache.spark.sql.delta.sources.DeltaSource"
+AUTO_LOADER = "com.databricks.sql.fileNotification.autoIngest.CloudFilesSource"
+QUEUED = {
+    "numFilesOutstanding": "3",
+    "numBytesOutstanding": "93964496",
+    "approximateQueueSize": "14353",
+}
 
 
 @pytest.mark.parametrize(
@@ -44,6 +56,11 @@ def test_offsets(start: Any, end: Any, expected: int | None) -> None:
         ({"metrics": {"numBytesOutstanding": "9000"}}, DELTA, "bytes", 9000),
         ({"metrics": {"numFilesOutstanding": "many"}}, DELTA, "files", None),
         ({"metrics": {"numFilesOutstanding": "-1"}}, DELTA, "files", None),
+        # three files are listed, and a queue holds about 14,353 more that are not
+        ({"metrics": QUEUED}, AUTO_LOADER, "files", 14_356),
+        ({"metrics": {**QUEUED, "approximateQueueSize": "some"}}, AUTO_LOADER, "files", 3),
+        ({"metrics": QUEUED}, AUTO_LOADER, "bytes", 93_964_496),
+        ({"metrics": {"approximateQueueSize": "7"}}, AUTO_LOADER, "files", None),
         ({"metrics": None}, DELTA, "files", None),
         ({}, FILE_CLASSES[0], "files", None),
     ],
@@ -58,6 +75,21 @@ def test_admitted() -> None:
     assert admitted_of({"numInputRows": 8}, "x", "rows") == 8
     assert admitted_of({"numInputRows": -1}, "x", "rows") is None
     assert admitted_of({"numInputRows": 8}, DELTA, "files") is None
+    found = {"startOffset": '{"seqNum":40,"sourceVersion":1}', "endOffset": {"seqNum": 46}}
+    assert admitted_of(found, AUTO_LOADER, "files") == 6
+    assert admitted_of(found, AUTO_LOADER, "bytes") is None
+    assert admitted_of({**found, "startOffset": None}, AUTO_LOADER, "files") is None
+    assert admitted_of({**found, "endOffset": {"seqNum": 3}}, AUTO_LOADER, "files") is None
+
+
+@pytest.mark.parametrize(
+    ("metrics", "expected"),
+    [({}, True), ({"isBacklogComputationComplete": "true"}, True),
+     ({"isBacklogComputationComplete": "false"}, False),
+     ({"isBacklogComputationComplete": False}, False)],
+)  # fmt: skip
+def test_auto_loader_says_where_its_figures_are_of_a_part(metrics: Any, expected: bool) -> None:
+    assert told_whole(metrics) is expected
 
 
 @pytest.mark.parametrize(

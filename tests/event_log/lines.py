@@ -176,3 +176,32 @@ def whole(batches: int = 8) -> list[bytes]:
     for batch in range(batches):
         lines += [job(batch, BASE + 5.0 * batch + 0.5), task(), task(), progress(batch)]
     return [*lines, terminated(), closing()]
+
+
+def auto_loader(batch: int, listed: int, queued: int | None = None, whole: bool = True) -> bytes:
+    """A batch of Databricks' Auto Loader: 6 files of 2 rows, and how many files wait.
+
+    As its runtime writes it: no commit of offsets in the phases, offsets by its own sequence of
+    files, counts as texts, and those in a queue where one tells it of files.
+    """
+    metrics = {"numFilesOutstanding": str(listed), "numBytesOutstanding": str(1000 * listed)}
+    if queued is not None:
+        metrics["approximateQueueSize"] = str(queued)
+    if not whole:
+        metrics["isBacklogComputationComplete"] = "false"
+    told = json.loads(progress(batch, rows=12))
+    told["progress"]["durationMs"].pop("commitOffsets")
+    told["progress"]["sources"] = [
+        {
+            "description": "CloudFilesSource[abfss://landing@lake.example/in]",
+            "startOffset": json.dumps({"seqNum": 6 * batch, "sourceVersion": 1}),
+            "endOffset": json.dumps({"seqNum": 6 * batch + 6, "sourceVersion": 1}),
+            "latestOffset": None,
+            "numInputRows": 12,
+            "inputRowsPerSecond": 7.1,
+            "processedRowsPerSecond": 26.4,
+            "metrics": metrics,
+        }
+    ]
+    told["progress"]["sink"] = {"description": "ForeachBatchSink", "numOutputRows": -1}
+    return json.dumps(told, separators=(",", ":")).encode() + b"\n"

@@ -204,11 +204,13 @@ def test_a_file_that_became_shorter_does_not_end_it(tmp_path: Path) -> None:
     assert seen
 
 
-def test_lzf_is_named(tmp_path: Path) -> None:
-    log = single(tmp_path, b"zzz", "app-1.lzf.inprogress")
+@pytest.mark.parametrize("ending", ["lzf", "gz"])
+def test_what_cannot_be_unpacked_is_named_once(tmp_path: Path, ending: str) -> None:
+    log = single(tmp_path, b"zzz\n" * 5, f"app-1.{ending}.inprogress")
     follower = follow(log)
     assert drain(follower) == []
-    assert "lzf" in follower.first_reason
+    assert f"compressed with {ending}" in follower.first_reason
+    assert follower.skipped == 1
 
 
 def test_other_files_are_no_logs(tmp_path: Path) -> None:

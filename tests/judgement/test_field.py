@@ -1,0 +1,67 @@
+"""Failures of other people's jobs: the texts are sound, and the rules do no worse than they did."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+import pytest
+
+from agent.core.failure import CAUSES
+from tests.benchmarks.causes import Verdict, answer, verdict
+from tests.judgement.field import HALVES, WHAT, WHERE, Half, Text, half_of, texts
+
+TEXTS = [text for half in HALVES for text in texts(half)]
+# The rules as they are, rounded down to whole tenths: whoever betters them raises it.
+RIGHT_AT_LEAST = {"open": 0.5, "held": 0.4}
+WRONG_AT_MOST = 0.15
+
+
+def test_there_are_enough_texts_of_enough_threads_in_two_halves() -> None:
+    assert len(TEXTS) >= 200
+    assert len({text.source for text in TEXTS}) >= 200
+    assert all(len(texts(half)) >= 0.45 * len(TEXTS) for half in HALVES)
+
+
+@pytest.mark.parametrize("half", HALVES)
+def test_each_thread_is_in_the_half_that_its_hash_says(half: Half) -> None:
+    assert {half_of(text.source) for text in texts(half)} == {half}
+
+
+@pytest.mark.parametrize("text", TEXTS, ids=lambda text: text.source)
+def test_a_text_is_labelled_in_words_that_exist(text: Text) -> None:
+    assert re.fullmatch(r"[\w.-]+/[\w.-]+#\d+", text.source)
+    for label, also, words in (
+        (text.cause, text.also.cause, CAUSES),
+        (text.where, text.also.where, WHERE),
+        (text.what, text.also.what, WHAT),
+    ):
+        assert {label, *also} <= set(words)
+        assert len({label, *also}) == 1 + len(also)
+    assert text.why
+    assert re.match(r"[\w.$]+(?:[:(\n]|$)", text.exception)  # as a stack trace begins
+
+
+def test_no_kind_of_failure_stands_for_many() -> None:
+    kinds = Counter((text.connector, text.where, text.what, text.cause) for text in TEXTS)
+    assert max(kinds.values()) <= 3
+    assert len({text.connector for text in TEXTS}) >= 30
+    assert len({(text.where, text.what) for text in TEXTS}) >= 30
+
+
+def test_texts_name_nobodys_machines() -> None:
+    address = re.compile(r"(?<![-=.\d])\d+\.\d+\.\d+\.\d+")  # after these a version stands
+    addresses = {found for text in TEXTS for found in address.findall(text.exception)}
+    assert all(found.startswith("10.") for found in addresses), addresses
+    assert not any(re.search(r"/(?:home|Users)/", text.exception) for text in TEXTS)
+
+
+@pytest.mark.parametrize("half", HALVES)
+def test_the_rules_are_no_worse_than_they_were(half: Half) -> None:
+    said: Counter[Verdict] = Counter()
+    for text in texts(half):
+        told = answer(text, "cause")
+        assert told is not None
+        said[verdict(text, "cause", told)] += 1
+    assert said["right"] >= RIGHT_AT_LEAST[half] * said.total()
+    assert said["wrong"] <= WRONG_AT_MOST * said.total()
