@@ -17,7 +17,7 @@ import msgspec
 LONGEST_TEXT: Final = 32 * 1024
 """Characters that are looked at. Twice what a driver sends, so that no cause of ours is cut."""
 
-#: A class of Java or Python with its package: ``redis.clients.jedis.exceptions.JedisDataException``.
+#: A class of Java or Python with its package, such as ``redis.clients.jedis.Connection``.
 _QUALIFIED: Final = re.compile(
     r"(?<![\w.$/@])((?:[A-Za-z_][\w$]{0,79}\.){1,14}[A-Z_][\w$]{0,99})(?=:|\s|$|\(|\))"
 )
@@ -51,6 +51,7 @@ class Link(msgspec.Struct):
     message: str = ""
     java: list[str] = msgspec.field(default_factory=list)
     python: list[str] = msgspec.field(default_factory=list)
+    mentions: list[str] = msgspec.field(default_factory=list)  # other classes that it names
 
     @property
     def simple(self) -> str:
@@ -188,6 +189,7 @@ class _Reader:
         for found in _QUALIFIED.finditer(text):
             named = header and found.start() <= 2 and start == 0
             if not named and not (_FAILS.search(found[1]) and _begins(text, found)):
+                self.chain[self.place].mentions.append(found[1])
                 continue
             self._word(text[start : found.start()])
             if self.chain[self.place].name:

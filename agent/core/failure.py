@@ -143,6 +143,14 @@ _OUTSIDE: Final = frozenset(("unreachable", "throttled", "denied", "refused", "a
 _EXTERNAL: Final = _OUTSIDE - {"refused"}
 _SHOWN: Final = {"denied": "refused", "absent": "setting", "": "unknown"}
 
+_CARRIERS: Final = frozenset(("Py4JJavaError", "Py4JException", "PythonException"))
+_IN_TASK: Final = re.compile(r"Lost task|ExecutorLostFailure")
+_OF_DRIVER: Final = re.compile(
+    r"MicroBatchExecution|StreamExecution|BroadcastExchange|SparkContext|DAGScheduler|spark\.deploy"
+)
+_TABLE_LOG: Final = re.compile(r"_delta_log|_spark_metadata|\.hoodie/")
+_TABLE_SOURCE: Final = re.compile(r"DeltaSource\b|DeltaSource[A-Z]|CDCReader|hudi\.\S*Source")
+
 #: What a path in a message lies in, where no frame tells.
 _PATHS: Final = (
     ("sink", re.compile(r"_spark_metadata|_delta_log|_temporary/|\.hoodie")),
@@ -206,20 +214,22 @@ def _kind(chain: list[Link], error_class: str) -> _Verdict | None:
         verdict = _told(chain, index, error_class if index == 0 else "")
         if verdict is not None:
             return verdict
+    in_task = any(_IN_TASK.search(link.message) for link in chain)
     for index in range(len(chain) - 1, -1, -1):
         kind = failure_kinds.kind_of_shared(chain[index].simple)
+        if kind == "setting" and in_task and chain[index].simple != "AnalysisException":
+            kind = "bug"  # a setting is refused when a query is planned; a task fails on its rows
         if kind:
             return _Verdict(kind, index)
     for index in range(len(chain) - 1, -1, -1):
-        if chain[index].python:
-            return _Verdict("bug", index)
-    for index in range(len(chain) - 1, -1, -1):
         link = chain[index]
+        if link.python and link.simple not in _CARRIERS:
+            return _Verdict("bug", index)
         for name in failure_conditions.conditions_in(link.message[:_LONGEST_MESSAGE]):
             place = failure_conditions.place_of_condition(name, link.message)
             if place is not None and place[0]:
                 return _Verdict("", index, place[0])
-        if place_of(_frames(chain, index)).where in ("state", "checkpoint", "sink"):
+        if place_of(_frames(chain, index)).where in ("state", "checkpoint", "sink", "shuffle"):
             return _Verdict("", index)
     return None
 
@@ -233,6 +243,8 @@ def _told(chain: list[Link], index: int, error_class: str) -> _Verdict | None:
         return _Verdict(kind, index, "shuffle" if link.name == "FetchFailed" else "machine")
     if failure_kinds.spark_timed_out(message):
         return _Verdict("unreachable", index, "machine")
+    if failure_kinds.mixed_jars(message):
+        return _Verdict("setting", index)
     names = [*failure_conditions.conditions_in(message), *([error_class] if error_class else [])]
     for name in names:
         place = failure_conditions.place_of_condition(name, message)
@@ -244,7 +256,8 @@ def _told(chain: list[Link], index: int, error_class: str) -> _Verdict | None:
         not kind
         or words[0] in ("disk", "memory")
         or (kind == "gone" and words[0] == "denied")
-        or (kind == words[0])
+        or (kind == "absent" and words[0] == "gone")
+        or kind == words[0]
         or (words[1] in ("state", "checkpoint") and kind != "memory")
     ):
         return _Verdict(words[0], index, words[1], words[2])
@@ -262,29 +275,44 @@ def _frames(chain: list[Link], index: int) -> list[str]:
             frames.append(f"{link.name}.")
         frames += link.python
         frames += link.java
+    for link in chain:
+        frames += (f"{name}." for name in link.mentions)
     return frames
 
 
 def _where(chain: list[Link], verdict: _Verdict, error_class: str) -> str:
     kind = verdict.kind
+    frames = _frames(chain, verdict.link)
     if kind == "memory":
-        return verdict.where if verdict.where == "user_code" else "machine"
+        return _whose_memory(chain, frames, verdict)
     if kind == "killed" and verdict.where:
         return verdict.where
     by_condition = _condition_place(chain, verdict.link, error_class)
-    place = place_of(_frames(chain, verdict.link))
-    if by_condition in ("state", "checkpoint"):
-        return by_condition
-    if place.where and place.where != "client":
-        if place.handed and kind in _OUTSIDE:
-            return "sink"
-        if verdict.where and (place.where == "user_code" or verdict.where in ("machine",)):
-            return verdict.where
-        return place.where
-    for where in (verdict.where, by_condition, _path_place(chain, verdict.link)):
-        if where:
+    for where in (by_condition, verdict.where):
+        if where in ("state", "checkpoint"):
             return where
-    return "user_code" if place.where == "client" else ""
+    place = place_of(frames)
+    if place.handed and kind in _OUTSIDE:
+        return "sink"
+    if place.where == "source" and not any(_TABLE_SOURCE.search(frame) for frame in frames):
+        said = chain[verdict.link].message[:_LONGEST_MESSAGE]
+        if _TABLE_LOG.search(said):  # Spark reads the log of the table it writes as it reads files
+            return "sink"
+    if place.where in ("user_code", "client", ""):
+        for where in (verdict.where, by_condition, place.where, _path_place(chain, verdict.link)):
+            if where and where != "client":
+                return where
+        if place.where or chain[verdict.link].simple in ("AnalysisException", "ParseException"):
+            return "user_code"
+    return place.where
+
+
+def _whose_memory(chain: list[Link], frames: list[str], verdict: _Verdict) -> str:
+    if verdict.where == "user_code":
+        return verdict.where
+    if any(_IN_TASK.search(link.message) for link in chain):
+        return "machine"
+    return "driver" if any(_OF_DRIVER.search(frame) for frame in frames) else "machine"
 
 
 def _condition_place(chain: list[Link], index: int, error_class: str) -> str:
