@@ -31,7 +31,9 @@ _BARE: Final = re.compile(
     r"([A-Z]\w{0,99}(?:Exception|Error|Failure|Warning|Exit|Interrupt|Timeout))(?=:|\s*$)"
 )
 _PYTHON_HEADER: Final = re.compile(r"((?:[A-Za-z_]\w{0,99}\.){0,14}[A-Za-z_]\w{0,99})(?:: |:?$)")
-_JAVA_FRAME: Final = re.compile(r"\s*at (?:[\w.@-]{0,99}/){0,3}?([\w.$<>/]{3,400})\(")
+_JAVA_FRAME: Final = re.compile(
+    r"\s*at (?:[\w.@-]{0,99}/){0,3}([\w.$<>]{3,400}(?:/0x\w{1,16})?[\w.$<>]{0,99})(?:\(|\s*$)"
+)
 _PYTHON_FRAME: Final = re.compile(r'\s*File "([^"\n]{1,400})", line \d+(?:, in (\S{1,200}))?')
 _LOST_EXECUTOR: Final = re.compile(r"\b(ExecutorLostFailure|FetchFailed)\b ?\(")
 _TRACEBACK: Final = "Traceback (most recent call last)"

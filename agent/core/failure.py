@@ -205,6 +205,15 @@ def cause_of(
     )
 
 
+def outcomes() -> set[tuple[str, str, Cause]]:
+    """Every (where, what, cause) that can be told."""
+    return {
+        (where, _SHOWN.get(kind, kind), by_place.get(where, by_place["*"]))
+        for kind, by_place in _CAUSES.items()
+        for where in WHERES
+    }
+
+
 # -- what --------------------------------------------------------------------------------------
 
 
@@ -308,8 +317,8 @@ def _where(chain: list[Link], verdict: _Verdict, error_class: str) -> str:
 
 
 def _whose_memory(chain: list[Link], frames: list[str], verdict: _Verdict) -> str:
-    if verdict.where == "user_code":
-        return verdict.where
+    if verdict.where == "user_code" or chain[verdict.link].python:
+        return "user_code"  # a Python worker has a process of its own
     if any(_IN_TASK.search(link.message) for link in chain):
         return "machine"
     return "driver" if any(_OF_DRIVER.search(frame) for frame in frames) else "machine"

@@ -652,9 +652,9 @@ WORDS: Final[tuple[tuple[str, str, str], ...]] = (
         "absent",
         "",
         r"""
-        (?:[tT]opic|[sS]tream|queue|subscription|index|collection) [^\n]{0,80}(?:not exist|n't exist)
+        (?:[tT]opic|[sS]tream|queue|subscription|index|collection) [^\n]{0,80}n(?:o|')t exist
         (?:[tT]opic|[sS]tream|queue|subscription|index|collection) [^\n]{0,80}not (?:be )?found
-        (?:keyspace|database|[tT]able|bucket|[cC]ontainer|entity) [^\n]{0,80}(?:not exist|n't exist)
+        (?:keyspace|database|[tT]able|bucket|[cC]ontainer|entity) [^\n]{0,80}n(?:o|')t exist
         (?:keyspace|database|[tT]able|bucket|[cC]ontainer|entity) [^\n]{0,80}not (?:be )?found
         host this topic-partition
         UNKNOWN_TOPIC
