@@ -172,6 +172,7 @@ class _Verdict(msgspec.Struct, frozen=True):
     link: int
     where: str = ""  # by the words or the condition alone
     at: int = 0  # of the words in the link's message
+    sure: bool = False  # the place is the condition's own, whatever the frames say
 
 
 def cause_of(
@@ -258,7 +259,8 @@ def _told(chain: list[Link], index: int, error_class: str) -> _Verdict | None:
     for name in names:
         place = failure_conditions.place_of_condition(name, message)
         if place is not None and place[1]:
-            return _Verdict(place[1], index, place[0])
+            sure = place[0] in ("source", "sink")
+            return _Verdict(place[1], index, place[0], max(0, message.find(name)), sure)
     kind = failure_kinds.kind_of_class(link.simple)
     words = failure_kinds.kind_of_words(message)
     if words is not None and (
@@ -300,6 +302,8 @@ def _where(chain: list[Link], verdict: _Verdict, error_class: str) -> str:
     for where in (by_condition, verdict.where):
         if where in ("state", "checkpoint"):
             return where
+    if verdict.sure and not _TABLE_LOG.search(chain[verdict.link].message[:_LONGEST_MESSAGE]):
+        return verdict.where
     place = place_of(frames)
     if place.handed and kind in _OUTSIDE:
         return "sink"

@@ -167,21 +167,16 @@ CLASSES: Final[tuple[tuple[str, frozenset[str]], ...]] = (
             """BatchUpdateException SQLIntegrityConstraintViolationException IntegrityError
             DuplicateKeyException DuplicateKeyError UniqueViolation NotNullViolation
             ForeignKeyViolation CheckViolation RecordTooLargeException
-            RecordBatchTooLargeException MessageSizeTooLargeError MongoWriteException
-            MongoBulkWriteException BulkWriteError WriteError VersionConflictException
+            RecordBatchTooLargeException MessageSizeTooLargeError VersionConflictException
             VersionConflictEngineException ConcurrentAppendException ConcurrentWriteException
             ConcurrentDeleteReadException ConcurrentDeleteDeleteException
             ConcurrentTransactionException MetadataChangedException ProtocolChangedException
-            CommitFailedException CommitStateUnknownException ProducerFencedException
-            InvalidProducerEpochException OutOfOrderSequenceException
-            TransactionAbortedException HoodieWriteConflictException HoodieCommitException
-            HoodieUpsertException ConditionalCheckFailedException InvalidQueryException
-            DeadlockLoserDataAccessException EsHadoopInvalidRequest EsHadoopRemoteException
-            EsHadoopException RequestEntityTooLargeException PayloadSizeExceededException
-            MapperParsingException DocumentParsingException BadRequest BadRequestError DataError
-            ValidationException StrictDynamicMappingException IngestionServiceException
-            IngestionClientException DeadlockDetected SerializationFailure
-            ConcurrentModificationException PreconditionFailedException InvalidRequestException
+            ProducerFencedException InvalidProducerEpochException OutOfOrderSequenceException
+            HoodieWriteConflictException ConditionalCheckFailedException
+            DeadlockLoserDataAccessException RequestEntityTooLargeException
+            PayloadSizeExceededException MapperParsingException DocumentParsingException
+            StrictDynamicMappingException DeadlockDetected SerializationFailure
+            ConcurrentModificationException PreconditionFailedException
             TransactionConflictException MessageTooLargeException PolicyViolationException
             UnsupportedForMessageFormatException InvalidTimestampException"""
         ),
@@ -227,16 +222,17 @@ COMMON: Final[tuple[tuple[str, frozenset[str]], ...]] = (
             ConnectionException OperationalError HTTPError ApiException SdkClientException
             AmazonClientException SdkException MongoException NetworkError RpcException
             AmazonS3Exception S3Exception StorageException AbfsRestOperationException
-            RpcTimeoutException HttpResponseException StatusRuntimeException SQLRecoverableException
-            SQLTransientException"""
+            RpcTimeoutException HttpResponseException StatusRuntimeException
+            SQLRecoverableException SQLTransientException"""
         ),
     ),
     (
         "setting",
         _names(
             """AnalysisException ParseException IllegalArgumentException NoSuchElementException
-            SparkNoSuchElementException SparkIllegalArgumentException UnsupportedOperationException
-            SparkUnsupportedOperationException InvalidInputException UnsupportedOperationError"""
+            SparkNoSuchElementException SparkIllegalArgumentException
+            UnsupportedOperationException SparkUnsupportedOperationException
+            InvalidInputException UnsupportedOperationError"""
         ),
     ),
     ("gone", _names("FetchFailedException MetadataFetchFailedException")),
@@ -244,15 +240,21 @@ COMMON: Final[tuple[tuple[str, frozenset[str]], ...]] = (
     (
         "refused",
         _names(
-            """SQLException SQLServerException PSQLException SQLSyntaxErrorException
-            SQLDataException KafkaException ProgrammingError DatabaseError SnowflakeSQLException
-            JedisDataException ResponseError ElasticsearchException CosmosException
-            DocumentClientException BigQueryException RemoteException HoodieException
-            KustoDataException MySQLSyntaxErrorException AmazonServiceException
-            MongoCommandException OperationFailure CouchbaseException SnowflakeConnectorException
-            StarrocksException PulsarClientException OracleDatabaseException
-            FileAlreadyExistsException ParentNotDirectoryException HttpErrorException
-            IngestionException CosmosClientException RestClientException ServiceBusException"""
+            """EsHadoopRemoteException EsHadoopException EsHadoopInvalidRequest
+            HoodieCommitException HoodieUpsertException IngestionServiceException
+            IngestionClientException ValidationException DataError InvalidRequestException
+            TransactionAbortedException CommitStateUnknownException InvalidQueryException
+            BadRequest BadRequestError CommitFailedException WriteError MongoWriteException
+            MongoBulkWriteException BulkWriteError SQLException SQLServerException PSQLException
+            SQLSyntaxErrorException SQLDataException KafkaException ProgrammingError
+            DatabaseError SnowflakeSQLException JedisDataException ResponseError
+            ElasticsearchException CosmosException DocumentClientException BigQueryException
+            RemoteException HoodieException KustoDataException MySQLSyntaxErrorException
+            AmazonServiceException MongoCommandException OperationFailure CouchbaseException
+            SnowflakeConnectorException StarrocksException PulsarClientException
+            OracleDatabaseException FileAlreadyExistsException ParentNotDirectoryException
+            HttpErrorException IngestionException CosmosClientException RestClientException
+            ServiceBusException"""
         ),
     ),
 )
@@ -490,6 +492,8 @@ WORDS: Final[tuple[tuple[str, str, str], ...]] = (
         [Uu]nauthorized
         [Nn]ot [Aa]uthorized
         NOAUTH
+        PERMISSION_DENIED
+        UNAUTHENTICATED
         WRONGPASS
         NOPERM
         [Aa]uthentication (?:failed|failure|is required|error|required)
@@ -657,6 +661,8 @@ WORDS: Final[tuple[tuple[str, str, str], ...]] = (
         (?:keyspace|database|[tT]able|bucket|[cC]ontainer|entity) [^\n]{0,80}n(?:o|')t exist
         (?:keyspace|database|[tT]able|bucket|[cC]ontainer|entity) [^\n]{0,80}not (?:be )?found
         host this topic-partition
+        NOT_FOUND
+        [rR]esource not found
         UNKNOWN_TOPIC
         NoSuchBucket
         index_not_found
@@ -797,7 +803,9 @@ WORDS: Final[tuple[tuple[str, str, str], ...]] = (
         "refused",
         "",
         r"""
-        [Dd]uplicate (?:key|entry)
+        (?:[dD]uplicate|E11000)[^\n]{0,20} (?:key|entry)
+        ABORTED
+        FAILED_PRECONDITION
         violates
         violation
         constraint

@@ -196,7 +196,7 @@ _CLIENT_RE: Final = re.compile(rf"(?:^|(?<=[.]))(?:{_packages(_CLIENTS)})(?=[.$]
 
 #: What the names of a connector's own classes and methods say of which way the data went.
 _WRITES: Final = re.compile(
-    r"Writ(?:er|e[A-Z.$]|ing)|\.write|Sink|Producer|Sender|Bulk|Upsert|Insert|[sS]aveTo|savePartition"
+    r"Writ(?:er|e[A-Z.$]|ing)|\.write|Sink|Producer|Sender|Bulk|Upsert|[iI]nsert|[sS]aveTo|savePartition"
     r"|\.save|CommitTransaction|Publisher|Ingest|Upload|Merge|createRelation|addBatch|Append"
     r"|[eE]xecuteBatch|bulkCopy|Marker|RecordAccumulator|TransactionManager"
 )

@@ -16,6 +16,12 @@ from tests.faults.provoke import FAULTS, FIXTURES, provoke
 if TYPE_CHECKING:
     from agent.core.judgement import FailureView
 
+#: Exceptions as connectors, drivers and Spark write them, shortened.
+TEXTS: list[dict[str, str]] = [
+    json.loads(line)
+    for line in (Path(__file__).parent / "connectors.jsonl").read_text("utf-8").splitlines()
+]
+
 #: Where each fault was and what it was.
 AXES = {
     "arithmetic": ("user_code", "bug"),
@@ -181,6 +187,23 @@ def test_other_texts(exception: str | None, error_class: str | None, cause: str)
     found = cause_of(exception, error_class)
     assert found.cause == cause
     assert found.evidence
+
+
+@pytest.mark.parametrize("one", TEXTS, ids=lambda one: one["name"])
+def test_texts_of_connectors(one: dict[str, str]) -> None:
+    found = cause_of(one["text"], None)
+    assert (found.where, found.what, found.cause) == (one["where"], one["what"], one["cause"])
+    assert found.evidence
+
+
+@pytest.mark.parametrize("one", TEXTS, ids=lambda one: one["name"])
+def test_a_text_cut_in_its_middle_is_judged_or_unknown(one: dict[str, str]) -> None:
+    """What a cut leaves may say less; where the deepest cause still stands, it is the same."""
+    text = one["text"]
+    padded = text + "\n\tat org.apache.spark.util.Utils.x(Utils.scala:1)" * 400
+    assert cause_of(padded[:16_000], None).cause == one["cause"]
+    for share in (0.3, 0.6, 0.9):
+        assert cause_of(text[: int(len(text) * share)], None).cause in CAUSES
 
 
 def test_every_cause_place_and_kind_can_be_told() -> None:

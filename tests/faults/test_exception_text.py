@@ -31,7 +31,7 @@ def test_caused_by_goes_deeper() -> None:
 def test_an_executors_exception_in_the_drivers_message_is_a_cause_of_it() -> None:
     text = (
         "org.apache.spark.SparkException: Job aborted due to stage failure: Task 7 in "
-        "stage 4.0 failed 4 times, most recent failure: Lost task 7.3 in stage 4.0 (TID 13, 10.0.0.1, executor 1): "
+        "stage 4.0 failed 4 times: Lost task 7.3 in stage 4.0 (TID 13, 10.0.0.1, executor 1): "
         "java.util.concurrent.ExecutionException: org.x.TimeoutException: no answer\n"
         "\tat org.x.Reader.get(Reader.java:3)\n\nDriver stacktrace:\n"
         "\tat org.apache.spark.scheduler.DAGScheduler.abort(DAGScheduler.scala:1)\n"
