@@ -233,7 +233,7 @@ def _kind(chain: list[Link], error_class: str) -> _Verdict | None:
             return _Verdict(kind, index)
     for index in range(len(chain) - 1, -1, -1):
         link = chain[index]
-        if link.python and link.simple not in _CARRIERS:
+        if link.python and link.name and link.simple not in _CARRIERS:
             return _Verdict("bug", index)
         for name in failure_conditions.conditions_in(link.message[:_LONGEST_MESSAGE]):
             place = failure_conditions.place_of_condition(name, link.message)
@@ -253,7 +253,7 @@ def _told(chain: list[Link], index: int, error_class: str) -> _Verdict | None:
         return _Verdict(kind, index, "shuffle" if link.name == "FetchFailed" else "machine")
     if failure_kinds.spark_timed_out(message):
         return _Verdict("unreachable", index, "machine")
-    if failure_kinds.mixed_jars(message):
+    if failure_kinds.wrongly_installed(message):
         return _Verdict("setting", index)
     names = [*failure_conditions.conditions_in(message), *([error_class] if error_class else [])]
     for name in names:
@@ -288,6 +288,8 @@ def _frames(chain: list[Link], index: int) -> list[str]:
         frames += link.java
     for link in chain:
         frames += (f"{name}." for name in link.mentions)
+        if link.simple in ("ClassNotFoundException", "NoClassDefFoundError") and link.message:
+            frames.append(link.message.split()[0].replace("/", ".") + ".")
     return frames
 
 
@@ -299,18 +301,18 @@ def _where(chain: list[Link], verdict: _Verdict, error_class: str) -> str:
     if kind == "killed" and verdict.where:
         return verdict.where
     by_condition = _condition_place(chain, verdict.link, error_class)
+    of_table = _TABLE_LOG.search(chain[verdict.link].message[:_LONGEST_MESSAGE]) is not None
     for where in (by_condition, verdict.where):
-        if where in ("state", "checkpoint"):
+        if where == "state" or (where == "checkpoint" and not of_table):
             return where
-    if verdict.sure and not _TABLE_LOG.search(chain[verdict.link].message[:_LONGEST_MESSAGE]):
+    if verdict.sure and not of_table:
         return verdict.where
     place = place_of(frames)
     if place.handed and kind in _OUTSIDE:
         return "sink"
-    if place.where == "source" and not any(_TABLE_SOURCE.search(frame) for frame in frames):
-        said = chain[verdict.link].message[:_LONGEST_MESSAGE]
-        if _TABLE_LOG.search(said):  # Spark reads the log of the table it writes as it reads files
-            return "sink"
+    if of_table and place.where in ("source", "checkpoint"):
+        # Spark reads the log of the table it writes as it reads files.
+        return "source" if any(_TABLE_SOURCE.search(frame) for frame in frames) else "sink"
     if place.where in ("user_code", "client", ""):
         for where in (verdict.where, by_condition, place.where, _path_place(chain, verdict.link)):
             if where and where != "client":
@@ -321,6 +323,8 @@ def _where(chain: list[Link], verdict: _Verdict, error_class: str) -> str:
 
 
 def _whose_memory(chain: list[Link], frames: list[str], verdict: _Verdict) -> str:
+    if verdict.where == "driver":
+        return "driver"
     if verdict.where == "user_code" or chain[verdict.link].python:
         return "user_code"  # a Python worker has a process of its own
     if any(_IN_TASK.search(link.message) for link in chain):

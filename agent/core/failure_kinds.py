@@ -157,8 +157,8 @@ CLASSES: Final[tuple[tuple[str, frozenset[str]], ...]] = (
         "corrupt",
         _names(
             """ChecksumException CorruptRecordException ZipException InvalidRecordException
-            CorruptedFileException ParquetDecodingException BadZipFile CorruptFileException
-            FileCorruptException KryoException HoodieCorruptedDataException"""
+            CorruptedFileException InvalidUnsafeRowException ParquetDecodingException BadZipFile
+            CorruptFileException FileCorruptException KryoException HoodieCorruptedDataException"""
         ),
     ),
     (
@@ -304,12 +304,11 @@ WORDS: Final[tuple[tuple[str, str, str], ...]] = (
         Metaspace
         exitCode=137, reason=OOM
         Kryo serialization failed: Buffer overflow
-        bigger than spark\.driver\.maxResultSize
-        maxResultSize
         possible OOM
         oom-kill
         """,
     ),
+    ("memory", "driver", r"bigger than spark\.driver\.maxResultSize|maxResultSize"),
     (
         "memory",
         "user_code",
@@ -684,11 +683,12 @@ WORDS: Final[tuple[tuple[str, str, str], ...]] = (
         FileNotFound
         NoSuchKey
         underlying files have been updated
+        [sS]huffle data lost
         [Pp]ath (?:\S+ )?does not exist: \S*/_delta_log
         [Nn]ot found: \S*\.(?:parquet|json|avro|orc)
         BlockMissing
         Could not obtain block
-        [Ff]ailed to find (?:file|data)
+        [Ff]ailed to find file
         """,
     ),
     (
@@ -710,6 +710,9 @@ WORDS: Final[tuple[tuple[str, str, str], ...]] = (
         [Ss]yntax ?[Ee]rror
         syntax to use near
         output mode
+        Failed to (?:construct|create new) [kK]afka
+        \bset \S{1,80} ?(?:=|to) ?'?(?:true|false)
+        \bset \S{1,80}=(?:true|false)
         Failed to find data source
         No suitable driver
         ClassNotFound
@@ -771,7 +774,9 @@ WORDS: Final[tuple[tuple[str, str, str], ...]] = (
         [Ff]ield [^\n]{0,60}(?:not found|missing|does not exist)
         mapper_parsing
         strict_dynamic_mapping
-        value too long
+        value too (?:long|large for column)
+        [Uu]nknown identifier
+        is not a valid external type
         Data truncation
         [Ii]nconsistent (?:schema|datatype)
         """,
@@ -904,9 +909,10 @@ _SPARK_TIMES_OUT: Final = _lines(
     Could not execute broadcast
     """
 )
-#: Jars that do not fit each other, whatever the class of the exception.
-_CLASSPATH: Final = _lines(
+#: What is not installed or does not fit the rest, whatever the class of the exception.
+_INSTALLED: Final = _lines(
     r"""
+    Cannot run program
     SerializationProxy
     cannot be cast to (?:class )?\S{0,200}shaded
     in (?:unnamed module of|different) loader
@@ -920,9 +926,9 @@ _CLASSPATH: Final = _lines(
 )
 
 
-def mixed_jars(message: str) -> bool:
-    """Whether a message tells of jars that do not fit each other or Spark."""
-    return bool(_CLASSPATH.search(message))
+def wrongly_installed(message: str) -> bool:
+    """Whether a message tells of a program or jar that is missing or does not fit the others."""
+    return bool(_INSTALLED.search(message))
 
 
 def kind_of_class(simple: str) -> str:

@@ -74,8 +74,7 @@ CONNECTORS: Final[tuple[tuple[str, str, str], ...]] = (
     (
         "Elasticsearch",
         "sink",
-        """org.elasticsearch org.opensearch elasticsearch opensearchpy elastic_transport
-        co.elastic""",
+        """org.elasticsearch org.opensearch elasticsearch opensearchpy elastic_transport co.elastic""",
     ),
     ("MongoDB", "sink", "com.mongodb org.mongodb pymongo org.bson"),
     (
@@ -333,7 +332,7 @@ FRAMES: Final[tuple[tuple[str, bool, str], ...]] = (
         "user_code",
         True,
         r"""
-        S/sql\.catalyst\.expressions\.
+        S/sql\.catalyst\.(?:expressions|encoders)\.
         S/sql\.catalyst\.(?:json|csv|xml|util)\.
         S/api\.python\.
         S/sql\.(?:avro|protobuf)\.
@@ -346,7 +345,7 @@ FRAMES: Final[tuple[tuple[str, bool, str], ...]] = (
         False,
         r"""
         S/SparkContext\.assertNotStopped
-        S/(?:deploy|rpc)\.
+        S/deploy\.
         S/scheduler\.cluster\.
         """,
     ),

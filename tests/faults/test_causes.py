@@ -222,6 +222,20 @@ def test_the_deepest_cause_decides_not_what_wraps_it() -> None:
     assert (found.cause, found.where, found.what) == ("user_code", "user_code", "bug")
 
 
+@pytest.mark.parametrize(("before", "found"), [(3_500, True), (6_000, False)])
+def test_so_much_of_a_message_is_searched(before: int, found: bool) -> None:
+    text = "com.acme.LongException: " + "a " * (before // 2) + "Connection refused"
+    assert (cause_of(text, None).what == "unreachable") is found
+
+
+@pytest.mark.parametrize(("before", "found"), [(30_000, True), (34_000, False)])
+def test_so_much_of_a_text_is_read(before: int, found: bool) -> None:
+    frame = "\tat org.apache.spark.util.Utils.x(Utils.scala:1)\n"
+    text = "com.acme.LongException: x\n" + frame * (before // len(frame))
+    text += "Caused by: java.lang.OutOfMemoryError: Java heap space"
+    assert (cause_of(text, None).cause == "memory") is found
+
+
 def test_hostile_texts_take_time_linear_in_their_length() -> None:
     fillers = (
         *("a", " ", "\n", "Exception", "java.io.", "A.b", "/state/1", "a.B: ", "x.Exception: "),
