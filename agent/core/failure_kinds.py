@@ -421,7 +421,7 @@ WORDS: Final[tuple[tuple[str, str, str], ...]] = (
         "gone",
         "source",
         r"""
-        Some data may have been lost
+        [sS]ome data may have been (?:lost|missed)
         may have been aged out
         Cannot fetch records in
         partitions? [^\n]{0,200}(?:have|has) been deleted
@@ -600,6 +600,7 @@ WORDS: Final[tuple[tuple[str, str, str], ...]] = (
         [Uu]nable to connect
         [Ff]ailed to (?:connect|open (?:native )?connection|resolve|establish)
         [Ff]ailed to update metadata
+        Failed to get records for
         not present in metadata
         [Tt]imed? ?out waiting
         [Tt]imed? ?out (?:after|while|expired|in)
@@ -710,6 +711,7 @@ WORDS: Final[tuple[tuple[str, str, str], ...]] = (
         [Ss]yntax ?[Ee]rror
         syntax to use near
         output mode
+        Too many open files
         Failed to (?:construct|create new) [kK]afka
         \bset \S{1,80} ?(?:=|to) ?'?(?:true|false)
         \bset \S{1,80}=(?:true|false)
@@ -844,7 +846,7 @@ WORDS: Final[tuple[tuple[str, str, str], ...]] = (
         "killed",
         "driver",
         r"""
-        SparkContext (?:was|has been) (?:shut down|stopped)
+        SparkContext (?:was|has been) (?:shut ?down|stopped)
         stopped SparkContext
         because SparkContext was
         [Ss]tage cancelled

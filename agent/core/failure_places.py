@@ -74,7 +74,7 @@ CONNECTORS: Final[tuple[tuple[str, str, str], ...]] = (
     (
         "Elasticsearch",
         "sink",
-        """org.elasticsearch org.opensearch elasticsearch opensearchpy elastic_transport co.elastic""",
+        "org.elasticsearch org.opensearch elasticsearch opensearchpy elastic_transport co.elastic",
     ),
     ("MongoDB", "sink", "com.mongodb org.mongodb pymongo org.bson"),
     (
