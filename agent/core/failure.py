@@ -239,11 +239,12 @@ def _kind(chain: list[Link], error_class: str) -> _Verdict | None:
             place = failure_conditions.place_of_condition(name, link.message)
             if place is not None and place[0]:
                 return _Verdict("", index, place[0])
-        where = place_of(_frames(chain, index)).where
-        if where in ("state", "checkpoint", "sink", "shuffle"):
-            return _Verdict("", index)
-        if where == "user_code" and link.java and link.simple not in _CARRIERS:
-            return _Verdict("bug", index)  # an exception of the user's own making
+    deepest = len(chain) - 1
+    where = place_of(_frames(chain, deepest)).where
+    if where in ("state", "checkpoint", "sink", "shuffle"):
+        return _Verdict("", deepest)
+    if where == "user_code" and chain[deepest].java and chain[deepest].simple not in _CARRIERS:
+        return _Verdict("bug", deepest)  # an exception of the user's own making
     return None
 
 

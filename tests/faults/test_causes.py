@@ -246,6 +246,7 @@ def test_hostile_texts_take_time_linear_in_their_length() -> None:
             "[A_B] ",
             "topic ",
         ),
+        *("Caused by: a.b.CException: x\n\tat q.w.E.r(\n", "\tat com.mongodb.X.y(\n", "a.b.C "),
         *('  File "a", line 1, in f\n', "connection to x ", "Suppressed: ", "cannot be cast to "),
         *(
             "The above exception was the direct cause of\n",
