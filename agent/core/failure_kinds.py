@@ -446,7 +446,6 @@ WORDS: Final[tuple[tuple[str, str, str], ...]] = (
         resume (?:token|point)[^\n]{0,80}(?:not found|no longer)
         resume of change stream was not possible
         oplog
-        trimmed
         iterator (?:has )?expired
         getting shard iterator
         [Ss]hard [^\n]{0,120}(?:does not exist|not found|closed)
@@ -552,7 +551,7 @@ WORDS: Final[tuple[tuple[str, str, str], ...]] = (
         r"""
         [Tt]hrottl
         [Tt]oo [Mm]any [Rr]equests
-        \b429\b
+        (?:HTTP|[cC]ode|[sS]tatus|[eE]rror)\W{0,12}429\b
         [Rr]ate (?:limit|is large|exceeded)
         RequestRateTooLarge
         [Rr]equest rate is large
@@ -617,7 +616,7 @@ WORDS: Final[tuple[tuple[str, str, str], ...]] = (
         \b50[234] (?:Service|Bad|Gateway|Server)
         [Ss]tatus [Cc]ode: ?50[0-4]
         HTTP(?:/\d\.\d)? 50[0234]\b
-        \b503\b
+        (?:HTTP|[cC]ode|[sS]tatus|[eE]rror)\W{0,12}503\b
         Bad Gateway
         Gateway Time-?out
         Internal Server Error
@@ -826,7 +825,7 @@ WORDS: Final[tuple[tuple[str, str, str], ...]] = (
         exceeds? (?:the )?(?:max|limit)
         [Bb]ad [Rr]equest
         [Ss]tatus [Cc]ode: ?4\d\d
-        \b400\b
+        (?:HTTP|[cC]ode|[sS]tatus|[eE]rror)\W{0,12}400\b
         read-only
         READONLY
         not leader
@@ -901,6 +900,7 @@ _LOST: Final = _lines(
     Unable to create executor
     """
 )
+_PROCESS: Final = re.compile(r"[eE]xecutor|[wW]orker|[sS]lave|[cC]ontainer|\b[pP]od\b")
 _SPARK_TIMES_OUT: Final = _lines(
     r"""
     Futures timed out after
@@ -954,7 +954,7 @@ def kind_of_words(message: str) -> tuple[str, str, int] | None:
 
 def lost_executor(name: str, message: str) -> bool:
     """Whether a link tells of an executor that went."""
-    return name == "ExecutorLostFailure" or bool(_LOST.search(message))
+    return name == "ExecutorLostFailure" or bool(_PROCESS.search(message) and _LOST.search(message))
 
 
 def spark_timed_out(message: str) -> bool:
