@@ -224,6 +224,11 @@ def _kind(chain: list[Link], error_class: str) -> _Verdict | None:
         verdict = _told(chain, index, error_class if index == 0 else "")
         if verdict is not None:
             return verdict
+    for index in range(len(chain) - 1, -1, -1):
+        kind = failure_kinds.kind_of_shared(chain[index].simple)
+        kind = "" if kind else failure_kinds.kind_of_name(chain[index].simple)
+        if kind:
+            return _Verdict(kind, index)
     in_task = any(_IN_TASK.search(link.message) for link in chain)
     for index in range(len(chain) - 1, -1, -1):
         kind = failure_kinds.kind_of_shared(chain[index].simple)
@@ -238,7 +243,7 @@ def _kind(chain: list[Link], error_class: str) -> _Verdict | None:
         for name in failure_conditions.conditions_in(link.message[:_LONGEST_MESSAGE]):
             place = failure_conditions.place_of_condition(name, link.message)
             if place is not None and place[0]:
-                return _Verdict("", index, place[0])
+                return _Verdict("bug" if place[0] == "user_code" else "", index, place[0])
     deepest = len(chain) - 1
     where = place_of(_frames(chain, deepest)).where
     if where in ("state", "checkpoint", "sink", "shuffle"):
@@ -270,7 +275,7 @@ def _told(chain: list[Link], index: int, error_class: str) -> _Verdict | None:
     if words is not None and (
         not kind
         or words[0] in ("disk", "memory")
-        or (kind == "gone" and words[0] == "denied")
+        or (kind in ("gone", "unreachable") and words[0] in ("denied", "throttled"))
         or (kind == "absent" and words[0] == "gone")
         or kind == words[0]
         or (words[1] in ("state", "checkpoint") and kind != "memory")

@@ -338,15 +338,21 @@ FAMILIES: Final[tuple[Family, ...]] = (
     ),
     _family(
         "user_code",
-        "bug",
-        "a function of the user's raised (SQLSTATE class 38, 39, P0)",
-        """FAILED_EXECUTE_UDF USER_RAISED_EXCEPTION* *_USER_FUNCTION_ERROR PYTHON_DATA_SOURCE_ERROR
-        PYTHON_STREAMING_DATA_SOURCE* STREAMING_PYTHON_RUNNER_INITIALIZATION_FAILURE
+        "",
+        "a function of the user's raised (SQLSTATE 38, 39, P0); what it ran into is told with it",
+        """FAILED_EXECUTE_UDF USER_RAISED_EXCEPTION* *_USER_FUNCTION_ERROR
+         STREAMING_PYTHON_RUNNER_INITIALIZATION_FAILURE
         STREAMING_PYTHON_RUNNER_INITIALIZATION_COMMUNICATION* TABLE_VALUED_FUNCTION_FAILED*
         EMITTING_ROWS_OLDER_THAN_WATERMARK* CLASS_NOT_OVERRIDE* INVALID_UDF_IMPLEMENTATION
         NO_UDF_INTERFACE MULTI_UDF_INTERFACE* CANNOT_INVOKE_IN_TRANSFORMATIONS
         DELTA_TABLE_FOUND_IN_EXECUTOR DELTA_SPARK_THREAD_NOT_FOUND
         FAILED_REGISTER_CLASS_WITH_KRYO LABEL* CURSOR_* RECURSION_*_LIMIT* UDT_CLASS_*""",
+    ),
+    _family(
+        "source",
+        "",
+        "the user's own data source raised; what it ran into is told with it",
+        "PYTHON_DATA_SOURCE_ERROR PYTHON_STREAMING_DATA_SOURCE*",
     ),
     # -- the query as it is written, and how it is set up -----------------------------------------
     _family(

@@ -262,6 +262,20 @@ COMMON: Final[tuple[tuple[str, frozenset[str]], ...]] = (
 _SIMPLE: Final = {name: kind for kind, names in CLASSES for name in names}
 _SHARED: Final = {name: kind for kind, names in COMMON for name in names}
 
+#: What the name of a class says that no list has: (kind, parts of the name).
+NAME_PARTS: Final[tuple[tuple[str, re.Pattern[str]], ...]] = (
+    ("memory", re.compile(r"OutOfMemory|MemoryLimit")),
+    ("denied", re.compile(r"Auth(?!or(?!iz))|Unauthorized|Forbidden|Permission|Credential|Denied")),
+    ("throttled", re.compile(r"Throttl|RateLimit|Quota|TooMany|ResourceExhausted|Overload")),
+    ("unreachable", re.compile(r"Time(?:d)?Out|Timeout|Unavailable|Connect|RetriesExhausted")),
+    ("absent", re.compile(r"NotFound|NoSuch|NotExist|DoesntExist")),
+    ("schema", re.compile(r"Schema|IncompatibleType|TypeMismatch")),
+    ("corrupt", re.compile(r"Corrupt|Checksum|Truncated")),
+    ("refused", re.compile(r"Conflict|AlreadyExists|Constraint|Duplicate|Concurrent|Rejected")),
+    ("setting", re.compile(r"Config|Unsupported|InvalidArgument|InvalidOption|NotSupported")),
+    ("killed", re.compile(r"Interrupted|Cancel")),
+)
+
 #: What is said, in the order in which it is believed: what names a resource first, what several
 #: causes share last. (kind, where it is by these words alone or empty, a pattern each line)
 WORDS: Final[tuple[tuple[str, str, str], ...]] = (
@@ -297,7 +311,7 @@ WORDS: Final[tuple[tuple[str, str, str], ...]] = (
         Cannot allocate memory
         Requested array size exceeds VM limit
         out of memory
-        [Oo]ut[Oo]f[Mm]emory
+        [Oo]ut_?[Oo]f_?[Mm]emory
         exit (?:code|status):? (?:is )?52\b
         Direct buffer memory
         unable to create (?:new )?native thread
@@ -584,7 +598,8 @@ WORDS: Final[tuple[tuple[str, str, str], ...]] = (
         [Cc]onnection (?:was |has been |is |attempt |to \S+ )?(?:\w+ )?(?:timed out|lost|aborted)
         [Cc]onnection (?:was |has been |is |attempt |to \S+ )?(?:\w+ )?(?:failed|dropped|terminated)
         [Tt]he connection is closed
-        [Cc]onnection (?:error|timeout|time-out|pool shut down|could not be (?:made|established))
+        [Cc]onnection (?:error|timeout|time-out|pool shut down)
+        [Cc]onnections? could not be (?:made|established|acquired)
         [Bb]roken pipe
         [Nn]o route to host
         [Uu]nknown ?[Hh]ost
@@ -656,7 +671,8 @@ WORDS: Final[tuple[tuple[str, str, str], ...]] = (
         "",
         r"""
         (?:[tT]opic|[sS]tream|queue|subscription|index|collection) [^\n]{0,80}n(?:o|')t exist
-        (?:[tT]opic|[sS]tream|queue|subscription|index|collection) [^\n]{0,80}not (?:be )?found
+        (?:[tT]opic|[sS]tream|[sS]ubject|queue|index|collection) [^\n]{0,80}not (?:be )?found
+        subscription [^\n]{0,80}not (?:be )?found
         (?:keyspace|database|[tT]able|bucket|[cC]ontainer|entity) [^\n]{0,80}n(?:o|')t exist
         (?:keyspace|database|[tT]able|bucket|[cC]ontainer|entity) [^\n]{0,80}not (?:be )?found
         host this topic-partition
@@ -936,6 +952,14 @@ def wrongly_installed(message: str) -> bool:
 def kind_of_class(simple: str) -> str:
     """What a class made for one thing says, empty for any other."""
     return _SIMPLE.get(simple, "")
+
+
+def kind_of_name(simple: str) -> str:
+    """What the parts of a class's name say, empty where they say nothing."""
+    for kind, parts in NAME_PARTS:
+        if parts.search(simple):
+            return kind
+    return ""
 
 
 def kind_of_shared(simple: str) -> str:
