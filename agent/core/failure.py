@@ -18,7 +18,7 @@ from agent.core import failure_conditions, failure_kinds
 from agent.core.exception_text import Link, chain_of
 from agent.core.failure_places import Place, place_of
 from agent.core.judgement import FailureView
-from agent.core.names import first_line
+from agent.core.names import first_line, redact
 
 Cause = Literal[
     "user_code",
@@ -68,6 +68,7 @@ WHATS: Final = (
     "unknown",
 )
 LONGEST_EVIDENCE: Final = 300
+_BEFORE: Final = LONGEST_EVIDENCE // 2  # characters shown before the words that tell
 _LONGEST_MESSAGE: Final = 4_000  # characters of one message that are searched for words
 
 #: The cause of a kind in a place; ``*`` stands for every place that its row does not name.
@@ -140,7 +141,6 @@ _CAUSES: Final[dict[str, dict[str, Cause]]] = {
 }
 #: Kinds that a service gives: in the user's function that writes a batch they are the sink's.
 _OUTSIDE: Final = frozenset(("unreachable", "throttled", "denied", "refused", "absent"))
-_EXTERNAL: Final = _OUTSIDE - {"refused"}
 _SHOWN: Final = {"denied": "refused", "absent": "setting", "": "unknown"}
 
 _CARRIERS: Final = frozenset(("Py4JJavaError", "Py4JException", "PythonException"))
@@ -190,7 +190,7 @@ def cause_of(
     verdict = _kind(chain, name)
     if verdict is None:
         return _unknown(text, name, context, chain)
-    where = _where(chain, verdict, name)
+    where = _where(chain, verdict, name, context.checkpoint_location)
     kind = verdict.kind
     if kind == "absent":  # a name that nobody knows: a wrong one, unless it was read before
         kind = "gone" if context.committed and where == "source" else "setting"
@@ -302,7 +302,7 @@ def _frames(chain: list[Link], index: int) -> list[str]:
     return frames
 
 
-def _where(chain: list[Link], verdict: _Verdict, error_class: str) -> str:
+def _where(chain: list[Link], verdict: _Verdict, error_class: str, checkpoint_location: str) -> str:
     kind = verdict.kind
     frames = _frames(chain, verdict.link)
     if kind == "memory":
@@ -323,7 +323,8 @@ def _where(chain: list[Link], verdict: _Verdict, error_class: str) -> str:
         # Spark reads the log of the table it writes as it reads files.
         return "source" if any(_TABLE_SOURCE.search(frame) for frame in frames) else "sink"
     if place.where in ("user_code", "client", ""):
-        for where in (verdict.where, by_condition, place.where, _path_place(chain, verdict.link)):
+        by_path = _path_place(chain, verdict.link, checkpoint_location)
+        for where in (verdict.where, by_condition, place.where, by_path):
             if where and where != "client":
                 return where
         if place.where or chain[verdict.link].simple in ("AnalysisException", "ParseException"):
@@ -353,11 +354,14 @@ def _condition_place(chain: list[Link], index: int, error_class: str) -> str:
     return ""
 
 
-def _path_place(chain: list[Link], index: int) -> str:
+def _path_place(chain: list[Link], index: int, checkpoint_location: str) -> str:
     for link in reversed(chain[: index + 1]):
+        message = link.message[:_LONGEST_MESSAGE]
         for where, pattern in _PATHS:
-            if pattern.search(link.message[:_LONGEST_MESSAGE]):
+            if pattern.search(message):
                 return where
+        if checkpoint_location and checkpoint_location in message:
+            return "checkpoint"
     return ""
 
 
@@ -381,9 +385,14 @@ def _place_shown(place: Place) -> str:
 
 def _evidence(link: Link, at: int) -> str:
     """The link's class and the line of its message that tells, cut before the words if long."""
-    begin = max(link.message.rfind("\n", 0, at) + 1, at - LONGEST_EVIDENCE // 2)
+    line = link.message.rfind("\n", 0, at) + 1
     end = link.message.find("\n", at)
+    begin = max(line, at - 2 * _BEFORE)
     said = link.message[begin : len(link.message) if end < 0 else end]
+    if begin > line:
+        # Struck out before it is cut: a value may stand behind a name that the cut takes away.
+        said = redact(said[: 4 * LONGEST_EVIDENCE])
+        said = said[said.find(" ", _BEFORE) + 1 :]
     return f"{link.name}: {said}" if link.name and said else link.name or said
 
 

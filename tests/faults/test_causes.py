@@ -222,6 +222,21 @@ def test_the_deepest_cause_decides_not_what_wraps_it() -> None:
     assert (found.cause, found.where, found.what) == ("user_code", "user_code", "bug")
 
 
+def test_a_secret_stays_struck_out_wherever_the_line_is_cut() -> None:
+    for between in range(0, 600, 5):
+        text = f"x.LongException: {'a ' * 300}password=hunter2 {'b' * between} Connection refused"
+        evidence = cause_of(text, None).evidence
+        assert "hunter2" not in evidence
+        assert "Connection refused" in evidence or between > 250
+
+
+def test_a_path_of_the_checkpoint_tells_where_no_frame_does() -> None:
+    context = Context(checkpoint_location="s3://bucket/q7")
+    found = cause_of("java.io.FileNotFoundException: s3://bucket/q7/x", None, context)
+    assert (found.where, found.cause) == ("checkpoint", "checkpoint_storage")
+    assert cause_of("java.io.FileNotFoundException: s3://b/x", None, context).where == "unknown"
+
+
 @pytest.mark.parametrize(("before", "found"), [(3_500, True), (6_000, False)])
 def test_so_much_of_a_message_is_searched(before: int, found: bool) -> None:
     text = "com.acme.LongException: " + "a " * (before // 2) + "Connection refused"
