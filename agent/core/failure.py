@@ -16,7 +16,7 @@ import msgspec
 
 from agent.core import failure_conditions, failure_kinds
 from agent.core.exception_text import Link, chain_of
-from agent.core.failure_places import Place, place_of
+from agent.core.failure_places import Place, place_of, thrown_by_user
 from agent.core.judgement import FailureView
 from agent.core.names import first_line, redact
 
@@ -230,10 +230,11 @@ def _kind(chain: list[Link], error_class: str) -> _Verdict | None:
         if kind:
             return _Verdict(kind, index)
     in_task = any(_IN_TASK.search(link.message) for link in chain)
+    # A setting is refused when a query is planned; a task fails on its rows, a function on its own.
     for index in range(len(chain) - 1, -1, -1):
         kind = failure_kinds.kind_of_shared(chain[index].simple)
-        if kind == "setting" and in_task and chain[index].simple != "AnalysisException":
-            kind = "bug"  # a setting is refused when a query is planned; a task fails on its rows
+        if kind == "setting" and chain[index].simple != "AnalysisException":
+            kind = "bug" if in_task or thrown_by_user(chain[index].java) else kind
         if kind:
             return _Verdict(kind, index)
     for index in range(len(chain) - 1, -1, -1):
@@ -270,6 +271,8 @@ def _told(chain: list[Link], index: int, error_class: str) -> _Verdict | None:
         if place is not None and place[1]:
             sure = place[0] in ("source", "sink")
             return _Verdict(place[1], index, place[0], max(0, message.find(name)), sure)
+    if link.simple == "NotSerializableException":  # it names what the function holds
+        return _Verdict("bug", index, "user_code", sure=True)
     kind = failure_kinds.kind_of_class(link.simple)
     words = failure_kinds.kind_of_words(message)
     if words is not None and (
@@ -327,7 +330,9 @@ def _where(chain: list[Link], verdict: _Verdict, error_class: str, checkpoint_lo
         for where in (verdict.where, by_condition, place.where, by_path):
             if where and where != "client":
                 return where
-        if place.where or chain[verdict.link].simple in ("AnalysisException", "ParseException"):
+        name = chain[verdict.link].name
+        of_python = kind == "bug" and name.endswith("Error") and "." not in name
+        if place.where or of_python or name.endswith(("AnalysisException", "ParseException")):
             return "user_code"
     return place.where
 

@@ -932,6 +932,7 @@ _INSTALLED: Final = _lines(
     r"""
     Cannot run program
     SerializationProxy
+    cannot assign instance of
     cannot be cast to (?:class )?\S{0,200}shaded
     in (?:unnamed module of|different) loader
     Could not initialize class

@@ -386,6 +386,7 @@ _KNOWN: Final = re.compile(
     r"|grpc_shaded|kafkashaded|shadeio|org\.joda|org\.xbill|com\.sksamuel|\$line\w*|line\w{32,}"
     r"|lib|cats|fs2|zio|com\.typesafe|com\.ning|org\.asynchttpclient|com\.codahale)\b"
 )
+_LANGUAGE: Final = re.compile(r"(?:java|javax|jdk|sun|scala|kotlin)\.")
 _LIBRARY: Final = re.compile(
     r"(?:site-packages|dist-packages)/([\w.]+)|/(?:lib|bin|usr/lib\w*)/python[\d.]*/([\w]+)"
 )
@@ -453,6 +454,14 @@ def place_of(frames: list[str]) -> Place:
     if strange:
         return Place("user_code")
     return Place("client" if client else "")
+
+
+def thrown_by_user(frames: list[str]) -> bool:
+    """Whether a stack of Java begins in code that is nobody's that is known."""
+    for number, frame in enumerate(frames):
+        if not _LANGUAGE.match(frame):
+            return _place(frame, frames, number)[0] == "stranger"
+    return False
 
 
 def _place(frame: str, frames: list[str], number: int) -> tuple[str, bool]:
