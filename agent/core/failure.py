@@ -1,8 +1,10 @@
-"""Failure causes: ordered rules over exception chain, error class and context; the first wins.
+"""Why a query failed, on two axes: where, and what; and from both the one cause that metrics count.
 
-Each rule has a name, a cause, and what it looks for. The order carries meaning: what says most of
-the cause comes first (no memory, a full disk, lost data), what merely wraps it last (an exception
-in user code). The evidence is the line that matched, with secrets struck out.
+The text is taken apart into its chain of exceptions and judged from the deepest one outwards: the
+first that says what happened decides, and the innermost frame that says where. What is known of
+conditions, classes, words and frames stands in tables of their own (``failure_conditions``,
+``failure_kinds``, ``failure_places``); here stands how they are asked, and the cause of each place
+and kind. What no table knows stays unknown. Pure; takes time linear in the text.
 """
 
 from __future__ import annotations
@@ -12,8 +14,11 @@ from typing import Final, Literal
 
 import msgspec
 
+from agent.core import failure_conditions, failure_kinds
+from agent.core.exception_text import Link, chain_of
+from agent.core.failure_places import Place, place_of, thrown_by_user
 from agent.core.judgement import FailureView
-from agent.core.names import first_line
+from agent.core.names import first_line, redact
 
 Cause = Literal[
     "user_code",
@@ -37,7 +42,121 @@ CAUSES: Final[tuple[Cause, ...]] = (
     "configuration",
     "unknown",
 )
+WHERES: Final = (
+    "source",
+    "sink",
+    "state",
+    "checkpoint",
+    "shuffle",
+    "user_code",
+    "driver",
+    "machine",
+    "unknown",
+)
+WHATS: Final = (
+    "unreachable",
+    "throttled",
+    "refused",
+    "gone",
+    "corrupt",
+    "memory",
+    "disk",
+    "setting",
+    "schema",
+    "bug",
+    "killed",
+    "unknown",
+)
 LONGEST_EVIDENCE: Final = 300
+_BEFORE: Final = LONGEST_EVIDENCE // 2  # characters shown before the words that tell
+_LONGEST_MESSAGE: Final = 4_000  # characters of one message that are searched for words
+
+#: The cause of a kind in a place; ``*`` stands for every place that its row does not name.
+_CAUSES: Final[dict[str, dict[str, Cause]]] = {
+    "memory": {"*": "memory"},
+    "disk": {"state": "checkpoint_storage", "checkpoint": "checkpoint_storage", "*": "machine"},
+    # A credential, an option, a jar: what a changed setting cures, wherever it is.
+    "denied": {"*": "configuration"},
+    "setting": {"*": "configuration"},
+    "schema": {"state": "state_store", "*": "configuration"},
+    # A service that writes or reads elsewhere and does not answer is outside of the job.
+    "unreachable": {
+        "source": "external_sink",
+        "sink": "external_sink",
+        "user_code": "external_sink",
+        "state": "state_store",
+        "checkpoint": "checkpoint_storage",
+        "*": "machine",
+    },
+    "throttled": {
+        "state": "state_store",
+        "checkpoint": "checkpoint_storage",
+        "*": "external_sink",
+    },
+    "refused": {
+        "source": "external_sink",
+        "sink": "external_sink",
+        "user_code": "external_sink",
+        "state": "state_store",
+        "checkpoint": "checkpoint_storage",
+        "*": "unknown",
+    },
+    "gone": {
+        "source": "source_data_loss",
+        "sink": "external_sink",
+        "state": "state_store",
+        "checkpoint": "checkpoint_storage",
+        "user_code": "user_code",
+        "shuffle": "machine",
+        "machine": "machine",
+        "*": "unknown",
+    },
+    "corrupt": {
+        "source": "unknown",
+        "sink": "external_sink",
+        "state": "state_store",
+        "checkpoint": "checkpoint_storage",
+        "user_code": "user_code",
+        "shuffle": "machine",
+        "machine": "machine",
+        "*": "unknown",
+    },
+    "bug": {
+        "user_code": "user_code",
+        "sink": "external_sink",
+        "state": "state_store",
+        "checkpoint": "checkpoint_storage",
+        "*": "unknown",
+    },
+    "killed": {"machine": "machine", "shuffle": "machine", "*": "unknown"},
+    "": {
+        "sink": "external_sink",
+        "state": "state_store",
+        "checkpoint": "checkpoint_storage",
+        "shuffle": "machine",
+        "machine": "machine",
+        "user_code": "user_code",
+        "*": "unknown",
+    },
+}
+#: Kinds that a service gives: in the user's function that writes a batch they are the sink's.
+_OUTSIDE: Final = frozenset(("unreachable", "throttled", "denied", "refused", "absent"))
+_SHOWN: Final = {"denied": "refused", "absent": "setting", "": "unknown"}
+
+_CARRIERS: Final = frozenset(("Py4JJavaError", "Py4JException", "PythonException"))
+_IN_TASK: Final = re.compile(r"Lost task|ExecutorLostFailure")
+_OF_DRIVER: Final = re.compile(
+    r"MicroBatchExecution|StreamExecution|BroadcastExchange|SparkContext|DAGScheduler|spark\.deploy"
+)
+_TABLE_LOG: Final = re.compile(r"_delta_log|_spark_metadata|\.hoodie/")
+_TABLE_SOURCE: Final = re.compile(r"DeltaSource\b|DeltaSource[A-Z]|CDCReader|hudi\.\S*Source")
+
+#: What a path in a message lies in, where no frame tells.
+_PATHS: Final = (
+    ("sink", re.compile(r"_spark_metadata|_delta_log|_temporary/|\.hoodie")),
+    ("state", re.compile(r"/state/\d+/\d+|StateStore|state store")),
+    ("checkpoint", re.compile(r"/(?:offsets|commits|sources)/(?:\d|\.)|/metadata\b|[Cc]heckpoint")),
+)
 
 
 class Context(msgspec.Struct, frozen=True):
@@ -48,381 +167,238 @@ class Context(msgspec.Struct, frozen=True):
     committed: bool = False  # the query had committed batches before: its source was there
 
 
-class Rule(msgspec.Struct, frozen=True):
-    """A rule: any of its error classes (a prefix is enough), or its pattern in the text.
-
-    ``unless`` keeps it from matching where that stands in the text too; ``within`` wants one more
-    pattern to stand there; ``once_committed`` wants a query that had committed batches.
-    """
-
-    name: str
-    cause: Cause
-    pattern: str = ""
-    error_classes: tuple[str, ...] = ()
-    within: str = ""
-    unless: str = ""
-    once_committed: bool = False
-
-
-#: Where a batch is handed to code that writes elsewhere.
-_SINK: Final = (
-    r"foreachBatch|FOREACH_BATCH_USER_FUNCTION_ERROR|FOREACH_USER_FUNCTION_ERROR|ForeachBatchSink"
-    r"|ForeachWriter|ForeachDataWriter|foreach_batch|python/pyspark/sql/streaming/readwriter"
-    r"|JdbcUtils|jdbc:|KafkaWriteTask|KafkaDataWriter|KafkaRowWriter|KafkaProducer"
-    r"|DataSourceV2.*[wW]rit|WriteToDataSourceV2|FileStreamSink|call_func"
-)
-_CHECKPOINT: Final = (
-    r"HDFSMetadataLog|CheckpointFileManager|OffsetSeqLog|CommitLog|StreamMetadata"
-    r"|AsyncOffsetSeqLog|AsyncCommitLog|MicroBatchExecution\.markMicroBatch|StreamExecution\.<init>"
-    r"|CompactibleFileStreamLog|CheckpointMetadataLog|getStreamMetadata|ResolveWriteToStream"
-)
-_STATE: Final = r"StateStore|RocksDB|state\.HDFSBackedState|/state/\d+"
-_NETWORK: Final = (
-    r"ConnectException|ConnectionRefusedError|Connection refused|ConnectTimeoutException"
-    r"|SocketTimeoutException|SocketException|TimeoutException|TimeoutError|timed out"
-    r"|ConnectionResetError|Connection reset|BrokenPipeError|Broken pipe|UnknownHostException"
-    r"|NoRouteToHost|gaierror|ConnectionError|ConnectionAbortedError|ClosedChannelException"
-    r"|SSLHandshakeException|ServiceUnavailable|503 Service|429 Too Many"
-)
-
-RULES: Final[tuple[Rule, ...]] = (
-    # -- what names its cause outright -----------------------------------------------------
-    Rule(
-        "java_memory",
-        "memory",
-        r"java\.lang\.OutOfMemoryError|GC overhead limit exceeded|SparkOutOfMemoryError"
-        r"|UNABLE_TO_ACQUIRE_MEMORY|Requested array size exceeds VM limit|Java heap space",
-        ("UNABLE_TO_ACQUIRE_MEMORY",),
-    ),
-    Rule(
-        "container_memory",
-        "memory",
-        r"OOMKilled|Container killed by YARN for exceeding|exceeding memory limits"
-        r"|[Ee]xit (?:code|status):? (?:is )?52\b|exited with code 52\b|std::bad_alloc"
-        r"|Cannot allocate memory",
-    ),
-    Rule(
-        "python_memory",
-        "memory",
-        r"^(?:[\w.]*:\s*)?(?:numpy\S*\.)?(?:_ArrayMemoryError|MemoryError|ArrowMemoryError)\b"
-        r"|pyarrow\.lib\.ArrowMemoryError",
-    ),
-    Rule(
-        "python_worker_gone",
-        "memory",
-        r"Python worker exited unexpectedly|PYTHON_WORKER_EXITED"
-        r"|Python worker (?:process )?(?:was )?(?:killed|terminated)"
-        r"|Worker died unexpectedly",
-    ),
-    Rule(
-        "concurrent_checkpoint",
-        "configuration",
-        r"(?:Multiple streaming jobs detected|CONCURRENT_STREAM_LOG_UPDATE"
-        r"|[Cc]oncurrent update to the (?:commit )?log|There is already \[\S+\] as a provider"
-        r"|another run .*already active|CONCURRENT_QUERY|Cannot start query with id"
-        r"|already active|ConcurrentModificationException: Multiple)",
-        ("CONCURRENT_STREAM_LOG_UPDATE", "CONCURRENT_QUERY"),
-    ),
-    Rule(
-        "transaction_timeout",
-        "configuration",
-        r"(?:InvalidTxnTimeoutException|INVALID_TRANSACTION_TIMEOUT"
-        r"|[Tt]ransaction timeout is larger than the maximum)",
-    ),
-    Rule(
-        "kafka_data_loss",
-        "source_data_loss",
-        r"(?:OffsetOutOfRange|KAFKA_DATA_LOSS|failOnDataLoss|Some data may have been lost"
-        r"|may have been aged out|Cannot fetch records in|partitions? .*(?:have|has) been deleted"
-        r"|are gone\.|offset was changed from|INCONSISTENT_OFFSET|NoOffsetForPartition"
-        r"|UNRECOVERABLE_STREAMING_SOURCE|could not be found in the table history"
-        r"|was vacuumed|ExpiredIteratorException|DELTA_MISSING_CHANGE_FILES"
-        r"|versionNotFound|DELTA_FILE_NOT_FOUND|streaming.*version.*no longer)",
-        ("KAFKA_DATA_LOSS",),
-    ),
-    # -- storage of state and checkpoint ------------------------------------------------------
-    Rule(
-        "disk_full_checkpoint",
-        "checkpoint_storage",
-        r"(?:No space left on device|Disk quota exceeded|DSQuotaExceededException"
-        r"|NSQuotaExceededException|ENOSPC)",
-        within=f"{_CHECKPOINT}|{_STATE}",
-    ),
-    Rule(
-        "disk_full",
-        "machine",
-        r"(?:No space left on device|Disk quota exceeded|ENOSPC)",
-    ),
-    Rule(
-        "state_schema",
-        "state_store",
-        r"(?:STATE_STORE_\w*SCHEMA_NOT_COMPATIBLE|StateSchemaNotCompatible"
-        r"|STATE_STORE_UNSUPPORTED_OPERATION|STATE_STORE_INVALID|STATE_STORE_HANDLE"
-        r"|Provided schema doesn't match to the schema for existing state"
-        r"|STREAMING_STATEFUL_OPERATOR_NOT_MATCH_IN_STATE_METADATA"
-        r"|UnsafeRow (?:for key|for value|format validation))",
-        (
-            "STATE_STORE_",
-            "STREAMING_STATEFUL_OPERATOR_NOT_MATCH_IN_STATE_METADATA",
-            "STDS_",
-            "STATE_SCHEMA_",
-        ),
-    ),
-    Rule(
-        "state_load",
-        "state_store",
-        r"(?:CANNOT_LOAD_STATE_STORE|Error reading delta file|Error reading snapshot"
-        r"|Error reading streaming state file|does not exist.*(?:state store|\.delta|\.snapshot)"
-        r"|ROCKSDB_\w+|RocksDBException|StateStoreId|FAILED_TO_GET_CHANGELOG"
-        r"|CANNOT_WRITE_STATE_STORE|state store .*(?:corrupt|not found|missing)"
-        r"|checksum .*state|/state/\d+/\d+/)",
-        ("CANNOT_LOAD_STATE_STORE", "CANNOT_WRITE_STATE_STORE", "FAILED_TO_LOAD_STATE"),
-    ),
-    Rule(
-        "checkpoint_log",
-        "checkpoint_storage",
-        r"(?:Incomplete log file|Malformed log file|MALFORMED_LOG_FILE|Log file was malformed"
-        r"|BATCH_METADATA_NOT_FOUND|MISSING_METADATA|Failed to read log file"
-        r"|Unable to find batch|batch \d+ doesn't exist|Cannot create streaming checkpoint"
-        r"|FAILED_TO_CREATE_CHECKPOINT|CANNOT_CREATE_CHECKPOINT|checkpoint (?:location|path|dir\w*)"
-        r" (?:doesn't|does not) exist|Error (?:writing|reading) stream metadata"
-        r"|CANNOT_(?:READ|WRITE)_CHECKPOINT|ChecksumException|RenameFailed"
-        r"|FAILED_RENAME_TEMP_FILE)",
-        (
-            "MALFORMED_LOG_FILE",
-            "BATCH_METADATA_NOT_FOUND",
-            "CANNOT_CREATE_CHECKPOINT",
-            "FAILED_RENAME_TEMP_FILE",
-            "MISSING_METADATA_FILE",
-            "CHECKPOINT_",
-        ),
-    ),
-    Rule(
-        "checkpoint_io",
-        "checkpoint_storage",
-        r"(?:java\.io\.|org\.apache\.hadoop\.|java\.nio\.|ParentNotDirectory|AccessControl"
-        r"|AccessDenied|FileAlreadyExists|FileNotFound|IOException|AmazonS3|SdkClientException"
-        r"|Permission denied|not a directory)",
-        within=_CHECKPOINT,
-        unless=_SINK,
-    ),
-    # -- the source -----------------------------------------------------------------------------
-    Rule(
-        "source_file_gone",
-        "source_data_loss",
-        r"(?:FAILED_READ_FILE\.FILE_NOT_EXIST|It is possible the underlying files have been"
-        r"|File (?:does not exist|\S+ does not exist)|FileNotFoundException)",
-        ("FAILED_READ_FILE.FILE_NOT_EXIST",),
-        unless=_STATE,
-    ),
-    Rule(
-        "topic_gone",  # it had been read
-        "source_data_loss",
-        r"(?:UnknownTopicOrPartition|UNKNOWN_TOPIC|topic.* does not exist)",
-        unless=_SINK,
-        once_committed=True,
-    ),
-    # -- what was asked for cannot be ------------------------------------------------------------
-    Rule(
-        "missing_source",
-        "configuration",
-        r"(?:PATH_NOT_FOUND|Path does not exist|UnknownTopicOrPartition|topic.* does not exist"
-        r"|UNKNOWN_TOPIC|InvalidTopicException|Failed to find data source"
-        r"|DATA_SOURCE_NOT_FOUND|TABLE_OR_VIEW_NOT_FOUND|ClassNotFoundException"
-        r"|NoSuchMethodError|NoClassDefFoundError|No suitable driver"
-        r"|DataSource .*not found|TopicAuthorizationException|GroupAuthorizationException"
-        r"|SaslAuthenticationException|Invalid url|No resolvable bootstrap urls)",
-        (
-            "PATH_NOT_FOUND",
-            "DATA_SOURCE_NOT_FOUND",
-            "TABLE_OR_VIEW_NOT_FOUND",
-        ),
-    ),
-    Rule(
-        "option",
-        "configuration",
-        r"(?:Invalid value '[^']*' for option|IllegalArgumentException: Option"
-        r"|requirement failed: Option|INVALID_OPTION|[Oo]ption '[^']*' (?:must|is|has)"
-        r"|STREAMING_OUTPUT_MODE|STREAMING_OUTPUT_MODE|Append output mode not supported"
-        r"|output mode not supported|INVALID_SQL_CONF|CONFIG_|ConfigException"
-        r"|SparkNoSuchElementException|checkpointLocation must be specified"
-        r"|INVALID_PARAMETER|UNSUPPORTED_STREAMING|must be a positive integer"
-        r"|There are \[\d+\] sources in the checkpoint|offset log .*sources|Invalid \S+ value)",
-        (
-            "STREAMING_OUTPUT_MODE",
-            "INVALID_OPTION",
-            "INVALID_SQL_CONF",
-            "INVALID_CONF",
-            "STDS_OPTION",
-            "UNSUPPORTED_STREAMING",
-            "WRITE_STREAM_NOT_ALLOWED",
-            "INVALID_PARAMETER_VALUE",
-        ),
-    ),
-    # -- machines -----------------------------------------------------------------------------
-    Rule(
-        "executor_lost",
-        "machine",
-        r"(?:ExecutorLostFailure|Executor heartbeat timed out|Lost executor|executor lost"
-        r"|Remote RPC client disassociated|FetchFailed|MetadataFetchFailed|Lost worker"
-        r"|worker lost|Slave lost|Container from a bad node|RpcTimeoutException"
-        r"|Futures timed out after|spark\.rpc\.askTimeout|Master removed our application"
-        r"|Job aborted .*because SparkContext was shut down|exited with code 13[47])",
-        unless=r"FOREACH_BATCH_USER_FUNCTION_ERROR\b(?!.*Job aborted)",
-    ),
-    # -- the sink ----------------------------------------------------------------------------
-    Rule(
-        "sink_network",
-        "external_sink",
-        rf"(?:{_NETWORK})",
-        within=_SINK,
-    ),
-    Rule(
-        "sink_says_no",
-        "external_sink",
-        r"(?:SQLException|SQLSyntaxErrorException|SQLTransient|SQLNonTransient"
-        r"|BatchUpdateException|TASK_WRITE_FAILED|_spark_metadata|KafkaException"
-        r"|ProducerFencedException|RecordTooLargeException|NotLeaderOrFollower"
-        r"|OperationalError|InterfaceError|psycopg|ElasticsearchException|ApiException|HTTPError"
-        r"|MongoException|WriteConflict|ConcurrentAppendException|DELTA_CONCURRENT"
-        r"|NoHostAvailable|DATA_SOURCE_WRITE)",
-    ),
-    Rule(
-        "sink_files",
-        "external_sink",
-        r"(?:java\.io\.|org\.apache\.hadoop\.fs\.|java\.nio\.|AccessDenied|IOException"
-        r"|ParentNotDirectory|Mkdirs failed)",
-        ("TASK_WRITE_FAILED",),
-        within=r"FileStreamSink|FileFormatWriter|FileOutputCommitter|ManifestFileCommitProtocol",
-    ),
-    # -- the network in between, which belongs to no sink ----------------------------------------
-    Rule(
-        "network",
-        "machine",
-        r"(?:java\.net\.|java\.util\.concurrent\.TimeoutException|Connection (?:reset|refused)"
-        r"|kafka\.common\.errors\.(?:Timeout|Disconnect|Network|BrokerNotAvailable|Retriable)"
-        r"|UnknownHostException|No route to host|ClosedChannelException|Broken pipe"
-        r"|Failed to connect to|io\.netty\.)",
-        unless=r"PYTHON_EXCEPTION|PythonException|PythonDataSourceError",
-    ),
-    # -- the user's own -----------------------------------------------------------------------
-    Rule(
-        "python_exception",
-        "user_code",
-        r"^\s*(?:pyspark\.errors\.\S*: )?(?:[a-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Warning|Exit"
-        r"|Interrupt)\b",
-        ("PYTHON_EXCEPTION", "FOREACH_BATCH_USER_FUNCTION_ERROR", "FOREACH_USER_FUNCTION_ERROR"),
-        within=r"Traceback \(most recent call last\)",
-    ),
-    Rule(
-        "data_error",
-        "user_code",
-        r"(?:DIVIDE_BY_ZERO|CAST_INVALID_INPUT|CAST_OVERFLOW|ARITHMETIC_OVERFLOW"
-        r"|MALFORMED_RECORD_IN_PARSING|MALFORMED_CSV_RECORD|MALFORMED_CHARACTER_CODING"
-        r"|INVALID_ARRAY_INDEX"
-        r"|FAILED_EXECUTE_UDF|AvroRuntimeException|AvroTypeException|AVRO_|DeserializationException"
-        r"|SerializationException|InvalidProtocolBuffer|JsonParseException|SparkArithmeticException"
-        r"|SparkDateTimeException|SparkNumberFormatException|NumberFormatException"
-        r"|Task not serializable|PicklingError|MatchError|NullPointerException|ClassCastException"
-        r"|EXPRESSION_DECODING_FAILED|RUNTIME_DECODE|USER_RAISED_EXCEPTION|UDF_)",
-        (
-            "DIVIDE_BY_ZERO",
-            "CAST_",
-            "ARITHMETIC_",
-            "MALFORMED_RECORD",
-            "MALFORMED_CSV",
-            "MALFORMED_CHARACTER_CODING",
-            "FAILED_EXECUTE_UDF",
-            "USER_RAISED_EXCEPTION",
-            "INVALID_ARRAY_INDEX",
-            "AVRO_",
-            "UDF_",
-            "FAILED_PARSE",
-            "INVALID_FORMAT",
-        ),
-    ),
-    Rule(
-        "analysis",
-        "configuration",
-        r"(?:AnalysisException|ParseException|UNRESOLVED_COLUMN|DATATYPE_MISMATCH)",
-        ("UNRESOLVED_", "DATATYPE_MISMATCH", "UNSUPPORTED_", "INVALID_"),
-    ),
-    Rule(
-        "illegal_argument",
-        "configuration",
-        r"(?:IllegalArgumentException|NoSuchElementException)",
-    ),
-)
-
-
-class _Compiled(msgspec.Struct, frozen=True):
-    rule: Rule
-    pattern: re.Pattern[str] | None
-    within: re.Pattern[str] | None
-    unless: re.Pattern[str] | None
-
-
-def _compile(text: str) -> re.Pattern[str] | None:
-    return re.compile(text, re.MULTILINE) if text else None
-
-
-_COMPILED: Final = [
-    _Compiled(rule, _compile(rule.pattern), _compile(rule.within), _compile(rule.unless))
-    for rule in RULES
-]
+class _Verdict(msgspec.Struct, frozen=True):
+    kind: str
+    link: int
+    where: str = ""  # by the words or the condition alone
+    at: int = 0  # of the words in the link's message
+    sure: bool = False  # the place is the condition's own, whatever the frames say
 
 
 def cause_of(
     exception: str | None, error_class: str | None, context: Context | None = None
 ) -> FailureView:
-    """The cause of a run's end and the line that shows it; ``unknown`` where no rule holds."""
+    """The cause of a run's end, where and what it was, and the line that shows it.
+
+    ``unknown`` where nothing is known. ``error_class`` is the condition that Spark names at the
+    run's end, of the outermost exception.
+    """
     context = context or Context()
     text = exception or ""
     name = error_class or ""
-    for one in _COMPILED:
-        if one.rule.once_committed and not context.committed:
-            continue
-        evidence = _evidence(one, text, name)
-        if evidence is not None:
-            return FailureView(one.rule.cause, _tidy(evidence, name))
+    chain = chain_of(text)
+    verdict = _kind(chain, name)
+    if verdict is None:
+        return _unknown(text, name, context, chain)
+    where = _where(chain, verdict, name, context.checkpoint_location)
+    kind = verdict.kind
+    if kind == "absent":  # a name that nobody knows: a wrong one, unless it was read before
+        kind = "gone" if context.committed and where == "source" else "setting"
+    if kind == "denied" and where == "" and chain[verdict.link].python:
+        where = "user_code"
+    by_place = _CAUSES[kind]
+    cause = by_place.get(where, by_place["*"])
+    return FailureView(
+        cause,
+        _tidy(_evidence(chain[verdict.link], verdict.at) or text, name),
+        where or "unknown",
+        _SHOWN.get(kind, kind),
+    )
+
+
+def outcomes() -> set[tuple[str, str, Cause]]:
+    """Every (where, what, cause) that can be told."""
+    return {
+        (where, _SHOWN.get(kind, kind), by_place.get(where, by_place["*"]))
+        for kind, by_place in _CAUSES.items()
+        for where in WHERES
+    }
+
+
+# -- what --------------------------------------------------------------------------------------
+
+
+def _kind(chain: list[Link], error_class: str) -> _Verdict | None:
+    """What happened: by the deepest link that tells; by what many share only where none does."""
+    for index in range(len(chain) - 1, -1, -1):
+        verdict = _told(chain, index, error_class if index == 0 else "")
+        if verdict is not None:
+            return verdict
+    for index in range(len(chain) - 1, -1, -1):
+        kind = failure_kinds.kind_of_shared(chain[index].simple)
+        kind = "" if kind else failure_kinds.kind_of_name(chain[index].simple)
+        if kind:
+            return _Verdict(kind, index)
+    in_task = any(_IN_TASK.search(link.message) for link in chain)
+    # A setting is refused when a query is planned; a task fails on its rows, a function on its own.
+    for index in range(len(chain) - 1, -1, -1):
+        kind = failure_kinds.kind_of_shared(chain[index].simple)
+        if kind == "setting" and chain[index].simple != "AnalysisException":
+            kind = "bug" if in_task or thrown_by_user(chain[index].java) else kind
+        if kind:
+            return _Verdict(kind, index)
+    for index in range(len(chain) - 1, -1, -1):
+        link = chain[index]
+        if link.python and link.name and link.simple not in _CARRIERS:
+            return _Verdict("bug", index)
+        for name in failure_conditions.conditions_in(link.message[:_LONGEST_MESSAGE]):
+            place = failure_conditions.place_of_condition(name, link.message)
+            if place is not None and place[0]:
+                return _Verdict("bug" if place[0] == "user_code" else "", index, place[0])
+    deepest = len(chain) - 1
+    where = place_of(_frames(chain, deepest)).where
+    if where in ("state", "checkpoint", "sink", "shuffle"):
+        return _Verdict("", deepest)
+    if where == "user_code" and chain[deepest].java and chain[deepest].simple not in _CARRIERS:
+        return _Verdict("bug", deepest)  # an exception of the user's own making
+    return None
+
+
+def _told(chain: list[Link], index: int, error_class: str) -> _Verdict | None:
+    link = chain[index]
+    message = link.message[:_LONGEST_MESSAGE]
+    if failure_kinds.lost_executor(link.name, message) or link.name == "FetchFailed":
+        words = failure_kinds.kind_of_words(message)
+        kind = "memory" if words is not None and words[0] == "memory" else "killed"
+        return _Verdict(kind, index, "shuffle" if link.name == "FetchFailed" else "machine")
+    if failure_kinds.spark_timed_out(message):
+        return _Verdict("unreachable", index, "machine")
+    if failure_kinds.wrongly_installed(message):
+        return _Verdict("setting", index)
+    names = [*failure_conditions.conditions_in(message), *([error_class] if error_class else [])]
+    for name in names:
+        place = failure_conditions.place_of_condition(name, message)
+        if place is not None and place[1]:
+            sure = place[0] in ("source", "sink")
+            return _Verdict(place[1], index, place[0], max(0, message.find(name)), sure)
+    if link.simple == "NotSerializableException":  # it names what the function holds
+        return _Verdict("bug", index, "user_code", sure=True)
+    kind = failure_kinds.kind_of_class(link.simple)
+    words = failure_kinds.kind_of_words(message)
+    if words is not None and (
+        not kind
+        or words[0] in ("disk", "memory")
+        or (kind in ("gone", "unreachable") and words[0] in ("denied", "throttled"))
+        or (kind == "absent" and words[0] == "gone")
+        or kind == words[0]
+        or (words[1] in ("state", "checkpoint") and kind != "memory")
+    ):
+        return _Verdict(words[0], index, words[1], words[2])
+    return _Verdict(kind, index) if kind else None
+
+
+# -- where -------------------------------------------------------------------------------------
+
+
+def _frames(chain: list[Link], index: int) -> list[str]:
+    """The stack under a link, innermost first: its own frames, then those of what it caused."""
+    frames: list[str] = []
+    for link in reversed(chain[: index + 1]):
+        if "." in link.name:
+            frames.append(f"{link.name}.")
+        frames += link.python
+        frames += link.java
+    for link in chain:
+        frames += (f"{name}." for name in link.mentions)
+        if link.simple in ("ClassNotFoundException", "NoClassDefFoundError") and link.message:
+            frames.append(link.message.split()[0].replace("/", ".") + ".")
+    return frames
+
+
+def _where(chain: list[Link], verdict: _Verdict, error_class: str, checkpoint_location: str) -> str:
+    kind = verdict.kind
+    frames = _frames(chain, verdict.link)
+    if kind == "memory":
+        return _whose_memory(chain, frames, verdict)
+    if kind == "killed" and verdict.where:
+        return verdict.where
+    by_condition = _condition_place(chain, verdict.link, error_class)
+    of_table = _TABLE_LOG.search(chain[verdict.link].message[:_LONGEST_MESSAGE]) is not None
+    for where in (by_condition, verdict.where):
+        if where == "state" or (where == "checkpoint" and not of_table):
+            return where
+    if verdict.sure and not of_table:
+        return verdict.where
+    place = place_of(frames)
+    if place.handed and kind in _OUTSIDE:
+        return "sink"
+    if of_table and place.where in ("source", "checkpoint"):
+        # Spark reads the log of the table it writes as it reads files.
+        return "source" if any(_TABLE_SOURCE.search(frame) for frame in frames) else "sink"
+    if place.where in ("user_code", "client", ""):
+        by_path = _path_place(chain, verdict.link, checkpoint_location)
+        for where in (verdict.where, by_condition, place.where, by_path):
+            if where and where != "client":
+                return where
+        name = chain[verdict.link].name
+        of_python = kind == "bug" and name.endswith("Error") and "." not in name
+        if place.where or of_python or name.endswith(("AnalysisException", "ParseException")):
+            return "user_code"
+    return place.where
+
+
+def _whose_memory(chain: list[Link], frames: list[str], verdict: _Verdict) -> str:
+    if verdict.where == "driver":
+        return "driver"
+    if verdict.where == "user_code" or chain[verdict.link].python:
+        return "user_code"  # a Python worker has a process of its own
+    if any(_IN_TASK.search(link.message) for link in chain):
+        return "machine"
+    return "driver" if any(_OF_DRIVER.search(frame) for frame in frames) else "machine"
+
+
+def _condition_place(chain: list[Link], index: int, error_class: str) -> str:
+    """The place of the innermost condition around a link that has one."""
+    for number in range(index, -1, -1):
+        message = chain[number].message[:_LONGEST_MESSAGE]
+        names = failure_conditions.conditions_in(message)
+        for name in [*names, *([error_class] if number == 0 and error_class else [])]:
+            place = failure_conditions.place_of_condition(name, message)
+            if place is not None and place[0]:
+                return place[0]
+    return ""
+
+
+def _path_place(chain: list[Link], index: int, checkpoint_location: str) -> str:
+    for link in reversed(chain[: index + 1]):
+        message = link.message[:_LONGEST_MESSAGE]
+        for where, pattern in _PATHS:
+            if pattern.search(message):
+                return where
+        if checkpoint_location and checkpoint_location in message:
+            return "checkpoint"
+    return ""
+
+
+# -- evidence ----------------------------------------------------------------------------------
+
+
+def _unknown(text: str, name: str, context: Context, chain: list[Link]) -> FailureView:
+    where = place_of(_frames(chain, len(chain) - 1))
     if context.killed_after_seconds is not None:
         said = f"ended from outside after a batch had run {context.killed_after_seconds:.0f} s"
-        return FailureView("unknown", f"{said}: {first_line(text, 120)}" if text.strip() else said)
-    said = first_line(text, LONGEST_EVIDENCE)
-    return FailureView("unknown", _tidy(said, name) if said or name else "no exception was told")
+        evidence = f"{said}: {first_line(text, 120)}" if text.strip() else said
+    else:
+        said = first_line(text, LONGEST_EVIDENCE)
+        evidence = _tidy(said, name) if said or name else "no exception was told"
+    return FailureView("unknown", evidence, _place_shown(where), "unknown")
 
 
-def rule_of(exception: str | None, error_class: str | None) -> str | None:
-    """The name of the rule that matches first, with nothing else known; None where none does."""
-    for one in _COMPILED:
-        if one.rule.once_committed:
-            continue
-        if _evidence(one, exception or "", error_class or "") is not None:
-            return one.rule.name
-    return None
+def _place_shown(place: Place) -> str:
+    return place.where if place.where in WHERES else "unknown"
 
 
-def _evidence(one: _Compiled, text: str, error_class: str) -> str | None:
-    both = f"{text}\n{error_class}"
-    if one.within is not None and not one.within.search(both):
-        return None
-    if one.unless is not None and one.unless.search(both):
-        return None
-    if one.pattern is not None:
-        found = list(one.pattern.finditer(text)) if one.rule.name == "python_exception" else []
-        match = found[-1] if found else one.pattern.search(text)
-        if match is not None:
-            return _line(text, match.start())
-    if any(error_class.startswith(prefix) for prefix in one.rule.error_classes):
-        return first_line(text, LONGEST_EVIDENCE) or error_class
-    return None
-
-
-def _line(text: str, place: int) -> str:
-    """The line around a place, from at most a little before it where the line is very long."""
-    begin = max(text.rfind("\n", 0, place) + 1, place - LONGEST_EVIDENCE // 2)
-    end = text.find("\n", place)
-    return text[begin : len(text) if end < 0 else end]
+def _evidence(link: Link, at: int) -> str:
+    """The link's class and the line of its message that tells, cut before the words if long."""
+    line = link.message.rfind("\n", 0, at) + 1
+    end = link.message.find("\n", at)
+    begin = max(line, at - 2 * _BEFORE)
+    said = link.message[begin : len(link.message) if end < 0 else end]
+    if begin > line:
+        # Struck out before it is cut: a value may stand behind a name that the cut takes away.
+        said = redact(said[: 4 * LONGEST_EVIDENCE])
+        said = said[said.find(" ", _BEFORE) + 1 :]
+    return f"{link.name}: {said}" if link.name and said else link.name or said
 
 
 def _tidy(evidence: str, error_class: str) -> str:

@@ -116,10 +116,12 @@ class SpiralView(msgspec.Struct, frozen=True, gc=False):
 
 
 class FailureView(msgspec.Struct, frozen=True, gc=False):
-    """Why a query ended, and what shows it."""
+    """Why a query ended, and what shows it: one cause to count, and where and what it was."""
 
     cause: str
     evidence: str
+    where: str = "unknown"
+    what: str = "unknown"
 
 
 Severity = Literal["error", "warning", "info"]

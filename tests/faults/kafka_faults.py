@@ -250,7 +250,7 @@ KAFKA_FAULTS: Final = (
     (kafka_topic_deleted, "source_data_loss"),
     (kafka_topic_missing, "configuration"),
     (kafka_address_unknown, "configuration"),
-    (kafka_broker_gone, "machine"),
+    (kafka_broker_gone, "external_sink"),
     (kafka_row_not_text, "user_code"),
     (kafka_row_not_json, "user_code"),
     (kafka_sink_record_too_large, "external_sink"),

@@ -110,6 +110,8 @@ def test_a_configuration_that_let_no_batch_begin_is_no_failed_checkpoint() -> No
     ).judged
     assert judged.failure is not None
     assert judged.failure.cause == "configuration"
+    assert (judged.failure.where, judged.failure.what) == ("source", "setting")
+    assert world.view().failure == judged.failure
     assert judged.checkpoint.failures_consecutive == 0
 
 

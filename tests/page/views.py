@@ -211,6 +211,8 @@ def failed(**changes: Any) -> QueryView:
             "external_sink",
             "org.postgresql.util.PSQLException: Connection to warehouse:5432 refused. "
             "Check that the hostname and port are correct",
+            "sink",
+            "unreachable",
         ),
         "history": [
             point(400 - 5.0 * n, 3.0, 9_000, 0.0, 20_000, limited=False) for n in range(60)

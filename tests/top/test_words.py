@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import get_args
 
+from agent.core.failure import CAUSES, WHATS, WHERES
 from agent.core.judgement import MODES, QUERY_STATES, REASONS, SpiralPhase
 from agent.export.terminal.words import words
 
@@ -12,6 +13,9 @@ def test_every_reason_state_and_phase_has_words() -> None:
     assert set(REASONS) == set(words().reasons)
     assert set(QUERY_STATES) == set(words().states)
     assert set(get_args(SpiralPhase)) == set(words().spirals)
+    assert set(CAUSES) == set(words().causes)
+    assert set(WHERES) - {"unknown"} == set(words().places)
+    assert set(WHATS) - {"unknown"} == set(words().happenings)
     assert {"off", "dry-run", "on"} == set(MODES)
     for text in words().reasons.values():
         assert text

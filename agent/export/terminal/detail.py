@@ -33,7 +33,7 @@ from agent.export.terminal.words import words
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from agent.core.judgement import Decision, QueryView, SourceView
+    from agent.core.judgement import Decision, FailureView, QueryView, SourceView
 
 _SHOWN_SOURCES: Final = 4
 _PLOTS: Final = 3
@@ -93,7 +93,7 @@ def _alarm(entry: Entry, now: float, width: int, url: str) -> list[Text]:
         said.append("The query stands still: data waits, and no batch runs.")
     if view.failure is not None:
         cause = words().causes.get(view.failure.cause, "an unknown cause")
-        said.append(f"Ended by {cause}: {name(view.failure.evidence, 400)}")
+        said.append(f"Ended by {cause}{_axes(view.failure)}: {name(view.failure.evidence, 400)}")
     if entry.level.name == "lost":
         since = ""
         if view.last_event_time is not None:
@@ -114,6 +114,13 @@ def _alarm(entry: Entry, now: float, width: int, url: str) -> list[Text]:
         line = begin(" What to do: ", "bold")
         drawn.append(line.append(f"{name(url, 100)}/runbooks/{book}", "cyan underline"))
     return drawn
+
+
+def _axes(failure: FailureView) -> str:
+    """Where a run failed and what it ran into, as far as either is known."""
+    known = (words().places.get(failure.where), words().happenings.get(failure.what))
+    said = ": ".join(word for word in known if word)
+    return f" ({said})" if said else ""
 
 
 def spiral_words(view: QueryView) -> str:
@@ -255,7 +262,8 @@ def _flow(entry: Entry, now: float, width: int) -> list[Text]:
         query.append(f" idle {percent(part.idle)}", "bright_black")
     drawn.append(query)
     kind, short = describe(view.sink or "sink unknown")
-    broken = view.failure is not None and view.failure.cause == "external_sink"
+    failure = view.failure
+    broken = failure is not None and failure.cause == "external_sink" and failure.where != "source"
     still = stands_still(entry.level.name)
     tone = "high" if broken else "idle" if still else "ok"
     sink = begin("    └▶ ", "bright_black")

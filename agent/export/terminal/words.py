@@ -30,6 +30,8 @@ class Words(msgspec.Struct, frozen=True):
     states: dict[str, str]
     controls: dict[str, str]
     causes: dict[str, str]
+    places: dict[str, str]
+    happenings: dict[str, str]
     spirals: dict[str, str]
     steered: dict[str, str]
     capacity: dict[str, str]

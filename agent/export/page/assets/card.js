@@ -138,7 +138,7 @@ function alarm(entry, now) {
   } else if (entry.level === "late" && isKnown(view.running_seconds)) {
     lines.push(["Batch ", String(view.running_batch_id ?? "?"), " has been running for ", h("strong", { class: "age" }, duration(view.running_seconds)), `, target ${duration(view.target_seconds)}.`]);
   }
-  if (view.failure !== null) lines.push([h("strong", null, `Ended by ${words.causes[view.failure.cause] ?? "an unknown cause"}: `), h("bdi", null, visible(view.failure.evidence, 600))]);
+  if (view.failure !== null) lines.push([h("strong", null, `Ended by ${words.causes[view.failure.cause] ?? "an unknown cause"}${axes(view.failure)}: `), h("bdi", null, visible(view.failure.evidence, 600))]);
   if (entry.level === "lost") lines.push(["No word from the driver", isKnown(view.last_event_time) ? ` since ${clock(view.last_event_time)} (${duration(now - view.last_event_time)}). ` : ". ", "It was killed, or it cannot reach this agent. The figures below are the last ones known."]);
   if (["spiralling", "timing_out", "dead"].includes(view.spiral.phase)) lines.push([h("strong", null, `Checkpoint spiral: ${words.spirals[view.spiral.phase]}. `), spiralWords(view)]);
   if (entry.level === "overloaded") lines.push([h("strong", null, capacityWords(view)[0]), ` ${capacityWords(view).slice(1, -1).join(" ")}`]);
@@ -151,6 +151,12 @@ function alarm(entry, now) {
     lines.map((line, index) => h("p", { key: index }, line)),
     book !== null && h("p", { class: "todo", key: "todo" }, h("a", { href: `runbooks/${book}`, target: "_blank", rel: "noopener" }, "What to do"), h("span", { class: "muted" }, ` ${book}`)),
   );
+}
+
+// Where a run failed and what it ran into, as far as either is known.
+function axes(failure) {
+  const known = [words.places[failure.where], words.happenings[failure.what]].filter((word) => word !== undefined);
+  return known.length === 0 ? "" : ` (${known.join(": ")})`;
 }
 
 function upper(text) {

@@ -191,7 +191,7 @@ function outLink(view, levelName) {
 // Its tone is of what reaches it: where no batch ends, nothing does.
 function sinkBox(view, levelName, nowSeconds) {
   const { kind, name } = describe(view.sink || "sink unknown");
-  const broken = view.failure !== null && view.failure.cause === "external_sink";
+  const broken = view.failure !== null && view.failure.cause === "external_sink" && view.failure.where !== "source";
   const still = standsStill(levelName);
   const word = broken ? "failed" : levelName === "hung" ? "nothing new" : levelName === "lost" ? "unknown" : still ? "ended" : "ok";
   const ago = still && isKnown(view.last_progress_time) ? `, ${duration(Math.max(0, nowSeconds - view.last_progress_time))} ago` : "";

@@ -1,0 +1,987 @@
+"""What happened, by the class of an exception and by what it says.
+
+A kind is one of the contract's ``what``, or finer where the cause depends on it: ``denied`` (a
+credential or a permission, shown as ``refused``) and ``absent`` (a name that is not known: gone if
+it was there before, else a setting). ``told`` says what decides: a class or words made for one
+thing, or a class that many things share and that is believed only where nothing else speaks.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+
+def _names(words: str) -> frozenset[str]:
+    return frozenset(words.split())
+
+
+#: Classes by their simple names, so that shaded and moved ones are known too.
+CLASSES: Final[tuple[tuple[str, frozenset[str]], ...]] = (
+    (
+        "memory",
+        _names(
+            """OutOfMemoryError SparkOutOfMemoryError MemoryError _ArrayMemoryError
+            ArrowMemoryError OutOfMemoryException OutOfDirectMemoryError"""
+        ),
+    ),
+    (
+        "denied",
+        _names(
+            """SaslAuthenticationException TopicAuthorizationException GroupAuthorizationException
+            ClusterAuthorizationException TransactionalIdAuthorizationException
+            AuthenticationException AuthorizationException AuthorizationFailedException
+            AccessControlException AccessDeniedException MongoSecurityException
+            JedisAccessControlException UnauthorizedException Unauthenticated
+            UnauthenticatedException PermissionDenied PermissionDeniedException Forbidden
+            ForbiddenException ExpiredTokenException UnrecognizedClientException InvalidToken
+            InvalidTokenException GSSException LoginException
+            SQLInvalidAuthorizationSpecException NoCredentialsError PartialCredentialsError
+            TokenRefreshError DefaultCredentialsError RefreshError ClientAuthenticationError
+            CredentialUnavailableError AdalException MsalServiceException AuthorizationError
+            AuthenticationError KerberosAuthException PermissionError SslAuthenticationException
+            ReceiverDisconnectedException InvalidSignatureException
+            DelegationTokenExpiredException IllegalSaslStateException
+            CredentialsNotFoundException CertificateException CertPathValidatorException
+            SunCertPathBuilderException ValidatorException AuthenticationFailedException
+            NotAuthorizedException InvalidCredentialsException HttpUnauthorizedException
+            AccessDenied UnauthorizedAccessException"""
+        ),
+    ),
+    (
+        "throttled",
+        _names(
+            """ProvisionedThroughputExceededException ThrottlingException ThrottledException
+            LimitExceededException ServerBusyException RequestRateTooLargeException
+            ResourceExhausted ResourceExhaustedException TooManyRequests
+            TooManyRequestsException OverloadedException EsRejectedExecutionException
+            SlowDownException ThrottlingQuotaExceededException QuotaExceededException
+            RateLimitExceededException RequestLimitExceeded BulkRejectedException
+            KMSThrottlingException TooManyMessagesException ProducerQueueIsFullError
+            BackpressureException KustoServiceThrottledException"""
+        ),
+    ),
+    (
+        "unreachable",
+        _names(
+            """ConnectException ConnectionRefusedError ConnectTimeoutException
+            SocketTimeoutException HttpHostConnectException ConnectionPoolTimeoutException
+            UnknownHostException NoRouteToHostException gaierror ConnectionResetError
+            BrokenPipeError SocketException ClosedChannelException ConnectionAbortedError
+            SSLHandshakeException NoHttpResponseException EndpointConnectionError
+            ConnectTimeoutError ReadTimeoutError ReadTimeout ConnectTimeout
+            ConnectionClosedError NewConnectionError MaxRetryError NameResolutionError
+            ServerSelectionTimeoutError MongoTimeoutException MongoSocketOpenException
+            MongoSocketReadException MongoSocketWriteException MongoSocketReadTimeoutException
+            MongoSocketException MongoConnectionPoolClearedException MongoNotPrimaryException
+            MongoNodeIsRecoveringException AutoReconnect NetworkTimeout NotPrimaryError
+            NoHostAvailableException NoHostAvailable AllNodesFailedException
+            NoNodeAvailableException OperationTimedOutException OperationTimedOut
+            DriverTimeoutException WriteTimeoutException WriteTimeout WriteFailureException
+            UnavailableException BusyConnectionException BusyPoolException
+            EsHadoopNoNodesLeftException EsHadoopTransportException JedisConnectionException
+            RedisConnectionException RedisTimeoutException RedisCommandTimeoutException
+            JedisClusterMaxAttemptsException JedisClusterOperationException
+            SQLTransientConnectionException SQLNonTransientConnectionException
+            CommunicationsException SQLTimeoutException NotLeaderForPartitionException
+            NotLeaderOrFollowerException LeaderNotAvailableException BrokerNotAvailableException
+            CoordinatorNotAvailableException CoordinatorLoadInProgressException
+            NotCoordinatorException DisconnectException NetworkException
+            NotEnoughReplicasException NotEnoughReplicasAfterAppendException
+            ServiceUnavailableException ServiceUnavailable ServiceUnavailableError
+            CommunicationException RequestTimeoutException GoneException
+            RetriableCommitFailedException ConnectionTimeout KafkaTimeoutError
+            NoBrokersAvailable NodeNotReadyError KafkaConnectionError BrokerServiceException
+            LookupException NotConnectedException ConnectionLossException
+            SessionExpiredException MasterNotRunningException ZooKeeperConnectionException
+            NoServerForRegionException RegionServerStoppedException RetriesExhaustedException
+            CallTimeoutException StandbyException DeadlineExceeded DeadlineExceededException
+            InternalServerError ServerError GatewayTimeout BadGateway PSQLConnectionError
+            AMQPConnectionError StreamLostError ConnectionForced UnresolvedAddressException
+            PrematureCloseException ReadTimeoutException HoodieRemoteException
+            LeaseExpiredException ConnectionClosedException ConnectionIsClosedException
+            ConnectionRefusedException HttpTimeoutException InterfaceError
+            DatabaseShutdownException MongoServerUnavailableException ServiceRequestError
+            ServiceResponseError AlreadyClosedException ConnectionShutdown ReconnectException"""
+        ),
+    ),
+    (
+        "gone",
+        _names(
+            """FileNotFoundException OffsetOutOfRangeException NoSuchFileException
+            ExpiredIteratorException NoOffsetForPartitionException SnapshotNotFoundException
+            BlockMissingException ChangeStreamHistoryLost TrimmedDataAccessException
+            OffsetOutOfRangeError LogTruncationException"""
+        ),
+    ),
+    (
+        "absent",
+        _names(
+            """UnknownTopicOrPartitionException UnknownTopicException ResourceNotFoundException
+            IllegalEntityException MessagingEntityNotFoundException NoSuchTableException
+            NoSuchNamespaceException NoSuchDatabaseException NoSuchBucketException
+            TopicDoesNotExistException SubscriptionNotFoundException
+            UnknownTopicOrPartitionError TableNotFoundException TopicNotFoundException
+            NoSuchBucket UnknownTopicIdException IndexNotFoundException
+            QueueDoesNotExistException"""
+        ),
+    ),
+    (
+        "setting",
+        _names(
+            """ConfigException ClassNotFoundException NoClassDefFoundError NoSuchMethodError
+            AbstractMethodError IncompatibleClassChangeError UnsupportedClassVersionError
+            NoSuchFieldError LinkageError VerifyError ExceptionInInitializerError
+            UnsatisfiedLinkError IllegalAccessError ServiceConfigurationError
+            ModuleNotFoundError ImportError NoSuchModuleError InvalidTopicException
+            InvalidTxnTimeoutException UnsupportedVersionException
+            UnsupportedSaslMechanismException SparkUpgradeException
+            InconsistentGroupProtocolException InvalidGroupIdException
+            JedisExhaustedPoolException UnsupportedFileSystemException MalformedURLException
+            EsHadoopIllegalArgumentException URISyntaxException InvalidConfigurationException
+            NoSuchMethodException ProviderNotFoundException PropertiesCredentialsException
+            DataSourceNotFoundException HoodieNotSupportedException ParamValidationError
+            NoRegionError"""
+        ),
+    ),
+    (
+        "schema",
+        _names(
+            """SchemaParseException SchemaColumnConvertNotSupportedException
+            HoodieAvroSchemaException MissingSchemaFieldException SchemaCompatibilityException
+            IncompatibleSchemaException InternalHoodieSchemaException StateSchemaNotCompatible
+            ParquetSchemaColumnConvertNotSupportedException SchemaEvolutionException"""
+        ),
+    ),
+    (
+        "corrupt",
+        _names(
+            """ChecksumException CorruptRecordException ZipException InvalidRecordException
+            CorruptedFileException InvalidUnsafeRowException ParquetDecodingException BadZipFile
+            CorruptFileException FileCorruptException KryoException HoodieCorruptedDataException"""
+        ),
+    ),
+    (
+        "refused",
+        _names(
+            """BatchUpdateException SQLIntegrityConstraintViolationException IntegrityError
+            DuplicateKeyException DuplicateKeyError UniqueViolation NotNullViolation
+            ForeignKeyViolation CheckViolation RecordTooLargeException
+            RecordBatchTooLargeException MessageSizeTooLargeError VersionConflictException
+            VersionConflictEngineException ConcurrentAppendException ConcurrentWriteException
+            ConcurrentDeleteReadException ConcurrentDeleteDeleteException
+            ConcurrentTransactionException MetadataChangedException ProtocolChangedException
+            ProducerFencedException InvalidProducerEpochException OutOfOrderSequenceException
+            HoodieWriteConflictException ConditionalCheckFailedException
+            DeadlockLoserDataAccessException RequestEntityTooLargeException
+            PayloadSizeExceededException MapperParsingException DocumentParsingException
+            StrictDynamicMappingException DeadlockDetected SerializationFailure
+            ConcurrentModificationException PreconditionFailedException
+            TransactionConflictException MessageTooLargeException PolicyViolationException
+            UnsupportedForMessageFormatException InvalidTimestampException"""
+        ),
+    ),
+    (
+        "bug",
+        _names(
+            """NullPointerException ClassCastException MatchError ArithmeticException
+            NumberFormatException IndexOutOfBoundsException ArrayIndexOutOfBoundsException
+            StringIndexOutOfBoundsException StackOverflowError NegativeArraySizeException
+            ZeroDivisionError KeyError ValueError TypeError AttributeError IndexError NameError
+            UnboundLocalError UnicodeDecodeError JSONDecodeError RecursionError PicklingError
+            NotSerializableException DateTimeException DateTimeParseException ParseError
+            JsonParseException JsonMappingException MismatchedInputException
+            InvalidFormatException AvroRuntimeException AvroTypeException
+            DeserializationException SerializationException InvalidProtocolBufferException
+            PatternSyntaxException SparkArithmeticException SparkDateTimeException
+            SparkNumberFormatException ArrayStoreException CloneNotSupportedException
+            UnsupportedTemporalTypeException MalformedInputException DataError_ OverflowError
+            UnicodeEncodeError StopIteration NotImplementedError UDFException ArrowInvalid
+            ArrowTypeError ArrowNotImplementedError PySparkTypeError PySparkValueError
+            PySparkAttributeError EvaluationException ModuleNotFoundError_ SyntaxError
+            IndentationError ArithmeticError FloatingPointError InvalidOperation ParserError
+            XMLSyntaxError SAXParseException"""
+        ),
+    ),
+    (
+        "killed",
+        _names(
+            """InterruptedException InterruptedIOException ClosedByInterruptException
+            KeyboardInterrupt SystemExit TaskKilledException TaskKilled InterruptException
+            QueryExecutionInterrupted Py4JNetworkError CancellationException"""
+        ),
+    ),
+)
+
+#: Classes that many things share: what they mostly are, where nothing else tells.
+COMMON: Final[tuple[tuple[str, frozenset[str]], ...]] = (
+    (
+        "unreachable",
+        _names(
+            """TimeoutException TimeoutError TimeoutExpired Timeout EOFException ConnectionError
+            ConnectionException OperationalError HTTPError ApiException SdkClientException
+            AmazonClientException SdkException MongoException NetworkError RpcException
+            AmazonS3Exception S3Exception StorageException AbfsRestOperationException
+            RpcTimeoutException HttpResponseException StatusRuntimeException
+            SQLRecoverableException SQLTransientException"""
+        ),
+    ),
+    (
+        "setting",
+        _names(
+            """AnalysisException ParseException IllegalArgumentException NoSuchElementException
+            SparkNoSuchElementException SparkIllegalArgumentException
+            UnsupportedOperationException SparkUnsupportedOperationException
+            InvalidInputException UnsupportedOperationError"""
+        ),
+    ),
+    ("gone", _names("FetchFailedException MetadataFetchFailedException")),
+    ("bug", _names("AssertionError RuntimeError Exception Error Failure BaseException")),
+    (
+        "refused",
+        _names(
+            """EsHadoopRemoteException EsHadoopException EsHadoopInvalidRequest
+            HoodieCommitException HoodieUpsertException IngestionServiceException
+            IngestionClientException ValidationException DataError InvalidRequestException
+            TransactionAbortedException CommitStateUnknownException InvalidQueryException
+            BadRequest BadRequestError CommitFailedException WriteError MongoWriteException
+            MongoBulkWriteException BulkWriteError SQLException SQLServerException PSQLException
+            SQLSyntaxErrorException SQLDataException KafkaException ProgrammingError
+            DatabaseError SnowflakeSQLException JedisDataException ResponseError
+            ElasticsearchException CosmosException DocumentClientException BigQueryException
+            RemoteException HoodieException KustoDataException MySQLSyntaxErrorException
+            AmazonServiceException MongoCommandException OperationFailure CouchbaseException
+            SnowflakeConnectorException StarrocksException PulsarClientException
+            OracleDatabaseException FileAlreadyExistsException ParentNotDirectoryException
+            HttpErrorException IngestionException CosmosClientException RestClientException
+            ServiceBusException"""
+        ),
+    ),
+)
+
+_SIMPLE: Final = {name: kind for kind, names in CLASSES for name in names}
+_SHARED: Final = {name: kind for kind, names in COMMON for name in names}
+
+#: What the name of a class says that no list has: (kind, parts of the name).
+NAME_PARTS: Final[tuple[tuple[str, re.Pattern[str]], ...]] = (
+    ("memory", re.compile(r"OutOfMemory|MemoryLimit")),
+    ("denied", re.compile(r"Auth(?!or(?!iz))|Unauthorized|Forbidden|Permission|Credential|Denied")),
+    ("throttled", re.compile(r"Throttl|RateLimit|Quota|TooMany|ResourceExhausted|Overload")),
+    ("unreachable", re.compile(r"Time(?:d)?Out|Timeout|Unavailable|Connect|RetriesExhausted")),
+    ("absent", re.compile(r"NotFound|NoSuch|NotExist|DoesntExist")),
+    ("schema", re.compile(r"Schema|IncompatibleType|TypeMismatch")),
+    ("corrupt", re.compile(r"Corrupt|Checksum|Truncated")),
+    ("refused", re.compile(r"Conflict|AlreadyExists|Constraint|Duplicate|Concurrent|Rejected")),
+    ("setting", re.compile(r"Config|Unsupported|InvalidArgument|InvalidOption|NotSupported")),
+    ("killed", re.compile(r"Interrupted|Cancel")),
+)
+
+#: What is said, in the order in which it is believed: what names a resource first, what several
+#: causes share last. (kind, where it is by these words alone or empty, a pattern each line)
+WORDS: Final[tuple[tuple[str, str, str], ...]] = (
+    (
+        "disk",
+        "",
+        r"""
+        No space left on device
+        Disk quota exceeded
+        (?:DS|NS)QuotaExceededException
+        ENOSPC
+        not enough space on the disk
+        DiskErrorException
+        disk (?:is )?full
+        No local directories
+        could not find any valid local directory
+        There is insufficient (?:disk )?space
+        """,
+    ),
+    (
+        "memory",
+        "machine",
+        r"""
+        OOMKilled
+        [Cc]ontainer killed (?:by YARN|on request)[^\n]{0,60}memory
+        exceeding (?:physical |virtual )?memory limits
+        exited with code 52\b
+        GC overhead limit
+        Java heap space
+        Unable to acquire \d+ bytes of memory
+        Unable to allocate \d
+        std::bad_alloc
+        Cannot allocate memory
+        Requested array size exceeds VM limit
+        out of memory
+        [Oo]ut_?[Oo]f_?[Mm]emory
+        exit (?:code|status):? (?:is )?52\b
+        Direct buffer memory
+        unable to create (?:new )?native thread
+        Metaspace
+        exitCode=137, reason=OOM
+        Kryo serialization failed: Buffer overflow
+        possible OOM
+        oom-kill
+        """,
+    ),
+    ("memory", "driver", r"bigger than spark\.driver\.maxResultSize|maxResultSize"),
+    (
+        "memory",
+        "user_code",
+        r"""
+        Python worker exited unexpectedly
+        Python worker (?:process )?(?:was )?(?:killed|terminated)
+        Worker died unexpectedly
+        """,
+    ),
+    (
+        "setting",
+        "checkpoint",
+        r"""
+        Multiple streaming jobs detected
+        [Cc]oncurrent update to the (?:commit )?log
+        another (?:query with same id|run [^\n]{0,80}) is already active
+        Cannot start query with id
+        already active
+        Multiple streaming queries are concurrently using
+        There are \[\d+\] sources in the checkpoint
+        offset log [^\n]{0,40}sources
+        checkpointLocation must be specified
+        Cannot create a streaming checkpoint in
+        recover from checkpoint location
+        checkpoint [^\n]{0,60}different
+        different [^\n]{0,60}checkpoint
+        This query does not support recovering from checkpoint
+        """,
+    ),
+    (
+        "setting",
+        "",
+        r"""
+        [Tt]ransaction timeout is larger
+        INVALID_TRANSACTION_TIMEOUT
+        """,
+    ),
+    (
+        "schema",
+        "state",
+        r"""
+        Provided (?:key |value )?schema does(?:n't| not) match[^\n]{0,40}(?:existing )?state
+        state schema
+        (?:[Nn]umber|types?) of fields in (?:the )?(?:key|value) schema
+        UnsafeRow (?:for |format )
+        schema for existing state
+        [Ii]nvalid schema for state
+        """,
+    ),
+    (
+        "gone",
+        "state",
+        r"""
+        Error reading (?:delta|snapshot) file [^\n]{0,300}does not exist
+        Error reading streaming state file[^\n]{0,300}does not exist
+        file does not exist[^\n]{0,60}state
+        state/\d+/\d+/[\w.-]*(?:delta|snapshot|zip|changelog) does not exist
+        """,
+    ),
+    (
+        "corrupt",
+        "state",
+        r"""
+        Error reading (?:delta|snapshot) file
+        state store [^\n]{0,40}corrupt
+        checksum [^\n]{0,40}state
+        (?:key|value) size cannot be
+        """,
+    ),
+    (
+        "refused",
+        "state",
+        r"""
+        could not be acquired by
+        was not released by
+        """,
+    ),
+    (
+        "corrupt",
+        "checkpoint",
+        r"""
+        Incomplete log file
+        [Mm]alformed log file
+        Log file was malformed
+        Failed to read log file
+        failed to read (?:correct )?log version
+        UnsupportedLogVersion
+        Offsets? (?:committed )?out of order
+        maximum supported log version
+        (?:Stream )?metadata [^\n]{0,40}(?:corrupt|malformed)
+        Error reading stream metadata
+        Invalid offset log
+        offset log [^\n]{0,40}corrupt
+        """,
+    ),
+    (
+        "gone",
+        "checkpoint",
+        r"""
+        [Uu]nable to find batch
+        batch \d+ doesn't exist
+        (?:compacted|compact) (?:log )?file[^\n]{0,80}(?:missing|doesn't exist)
+        doesn't exist when compacting batch
+        [Cc]heckpoint (?:location|path|dir\w*) (?:doesn't|does not) exist
+        Checkpoint [Dd]irectory [^\n]{0,200}does not exist
+        log file for batch \d+
+        """,
+    ),
+    (
+        "gone",
+        "source",
+        r"""
+        [sS]ome data may have been (?:lost|missed)
+        may have been aged out
+        Cannot fetch records in
+        partitions? [^\n]{0,200}(?:have|has) been deleted
+        are gone\.
+        offset was changed from
+        OffsetOutOfRange
+        [Oo]ffsets? out of range
+        out of range (?:for|with no)
+        failOnDataLoss
+        was vacuumed
+        could not be found in the table history
+        (?:earliest|Earliest) (?:sequence|offset|version)
+        snapshot was expired
+        [Ss]napshot [^\n]{0,40}(?:expired|not found|removed)
+        is earlier than the earliest
+        sequence ?number [^\n]{0,120}(?:less|lower|older|earlier|greater|behind|expired)
+        sequence ?number [^\n]{0,120}not (?:found|available|valid)
+        is less than the (?:start|lowest|earliest|requested|current|beginning)
+        requested (?:seqNo|sequence|offset)[^\n]{0,80}(?:earliest|less|expired|older)
+        supplied (?:offset|sequence number) '?[^\n]{0,80}(?:invalid|not found|last)
+        no longer (?:available|exists|retained)
+        resume (?:token|point)[^\n]{0,80}(?:not found|no longer)
+        resume of change stream was not possible
+        oplog
+        iterator (?:has )?expired
+        getting shard iterator
+        [Ss]hard [^\n]{0,120}(?:does not exist|not found|closed)
+        [sS]eqNo:? \d+ is less than
+        [sS]eqNo \d+ does not match
+        [Cc]annot find snapshot
+        not an ancestor of
+        has been (?:compacted|truncated|purged|aged out)
+        [Dd]etected a (?:data )?(?:delete|removed file)
+        topic [^\n]{0,80}(?:was|been) (?:deleted|recreated|re-created)
+        lastest offset
+        log truncation
+        _change_data
+        change (?:data|files?) [^\n]{0,40}(?:not (?:found|recorded)|missing)
+        Start(?:ing)? offset [^\n]{0,60}(?:behind|after|greater)
+        """,
+    ),
+    (
+        "schema",
+        "source",
+        r"""
+        [Ss]chema of the source table
+        [Dd]etected (?:incompatible )?schema change
+        Detected a data update
+        ignoreChanges
+        skipChangeCommits
+        Unable to infer schema
+        [Ss]chema registry[^\n]{0,40}(?:incompatible|not found)
+        Parquet column cannot be converted
+        unknown field
+        new fields? (?:was|were)? ?(?:detected|encountered)
+        UnknownFieldException
+        Encountered unknown field
+        """,
+    ),
+    (
+        "denied",
+        "",
+        r"""
+        [Aa]ccess ?[Dd]enied
+        [Pp]ermission ?[Dd]enied
+        [Uu]nauthorized
+        [Nn]ot [Aa]uthorized
+        NOAUTH
+        PERMISSION_DENIED
+        UNAUTHENTICATED
+        WRONGPASS
+        NOPERM
+        [Aa]uthentication (?:failed|failure|is required|error|required)
+        [Ff]ailed to authenticate
+        [Ll]ogin failed
+        (?:[Ss]tatus|[Ee]rror)? ?[Cc]ode:? ?40[13]\b
+        \b40[13] (?:Forbidden|Unauthorized|Client Error)
+        HTTP(?:/\d\.\d)? 40[13]\b
+        [Ii]nvalid ?[Cc]redential
+        [Uu]nable to load (?:AWS )?credentials
+        [Cc]redentials? (?:not found|could not|expired|is expired|are invalid|were not)
+        [Nn]o (?:valid |AWS )?[Cc]redentials
+        [Tt]oken (?:has |is |was )?(?:expired|invalid|not found)
+        [Ee]xpired ?[Tt]oken
+        InvalidToken
+        delegation[_ ]token
+        HDFS_DELEGATION_TOKEN
+        SASL (?:authentication|handshake)
+        [Ii]nvalid (?:SASL|username|password|API key|access key|client secret|signature)
+        SignatureDoesNotMatch
+        InvalidAccessKeyId
+        password authentication
+        no pg_hba
+        does not have (?:\S+ )?(?:permission|access|privilege)
+        [Ii]nsufficient (?:privilege|permission|scope)
+        [Nn]ot enough privileges
+        PKIX path
+        unable to find valid certification
+        certificate (?:has )?(?:expired|verify|unknown)
+        CERTIFICATE_VERIFY
+        AADSTS\d
+        [Cc]annot authenticate
+        lacks? (?:the )?(?:permission|privilege|claim)
+        claim\(?s?\)? (?:are|is) required
+        AuthorizationPermissionMismatch
+        AuthorizationFailure
+        KeyVault
+        jaas
+        JAAS
+        keytab
+        Kerberos
+        [Gg]SS initiate
+        security token included
+        (?:signing|SAS) key
+        is not allowed to (?:access|perform|make)
+        User [^\n]{0,60}denied
+        invalid_client
+        invalid_grant
+        TOPIC_AUTHORIZATION
+        _AUTHENTICATION
+        AUTHORIZATION_FAILED
+        """,
+    ),
+    (
+        "throttled",
+        "",
+        r"""
+        [Tt]hrottl
+        [Tt]oo [Mm]any [Rr]equests
+        (?:HTTP|[cC]ode|[sS]tatus|[eE]rror)\W{0,12}429\b
+        [Rr]ate (?:limit|is large|exceeded)
+        RequestRateTooLarge
+        [Rr]equest rate is large
+        [Ss]low ?[Dd]own
+        ServerBusy
+        server is (?:too )?busy
+        [Pp]rovisioned [Tt]hroughput
+        [Qq]uota (?:was |has been )?exceeded
+        exceed(?:ed|s)? (?:the )?(?:\S+ )?quota
+        RESOURCE_EXHAUSTED
+        too_many_requests
+        es_rejected_execution
+        Could not write all entries
+        circuit_breaking
+        OverQuota
+        rateLimitExceeded
+        TooManyRequests
+        over the (?:rate|request) limit
+        exceeding (?:the )?(?:rate|throughput)
+        bulk queue (?:is )?full
+        TOO_MANY_PARTS
+        [Tt]oo many parts
+        """,
+    ),
+    (
+        "unreachable",
+        "",
+        r"""
+        [Cc]onnection (?:was |has been |is |attempt |to \S+ )?(?:\w+ )?(?:refused|reset|closed)
+        [Cc]onnection (?:was |has been |is |attempt |to \S+ )?(?:\w+ )?(?:timed out|lost|aborted)
+        [Cc]onnection (?:was |has been |is |attempt |to \S+ )?(?:\w+ )?(?:failed|dropped|terminated)
+        [Tt]he connection is closed
+        [Cc]onnection (?:error|timeout|time-out|pool shut down)
+        [Cc]onnections? could not be (?:made|established|acquired)
+        [Bb]roken pipe
+        [Nn]o route to host
+        [Uu]nknown ?[Hh]ost
+        [Nn]ame or service not known
+        nodename nor servname
+        getaddrinfo
+        [Tt]emporary failure in name resolution
+        [Cc]ould not resolve host
+        [Cc]ould not (?:connect|establish|get a (?:resource|connection))
+        [Cc]ould not open (?:client )?(?:transport|connection)
+        [Cc]an(?:'t|not) (?:connect|get a (?:resource|connection)|establish a connection)
+        [Uu]nable to connect
+        [Ff]ailed to (?:connect|open (?:native )?connection|resolve|establish)
+        [Ff]ailed to update metadata
+        Failed to get records for
+        not present in metadata
+        [Tt]imed? ?out waiting
+        [Tt]imed? ?out (?:after|while|expired|in)
+        timed out
+        [Tt]imeout (?:expired|while|of|waiting|after|exceeded)
+        has passed since (?:batch creation|last append)
+        [Rr]ead timeout
+        [Cc]onnection is not available
+        [Nn]o (?:available|live|alive|reachable) (?:host|node|server|broker|connection)
+        no nodes? (?:left|available)
+        All host\(s\) tried
+        all nodes failed
+        [Ss]ervice (?:is )?(?:temporarily )?[Uu]navailable
+        \b50[234] (?:Service|Bad|Gateway|Server)
+        [Ss]tatus [Cc]ode: ?50[0-4]
+        HTTP(?:/\d\.\d)? 50[0234]\b
+        (?:HTTP|[cC]ode|[sS]tatus|[eE]rror)\W{0,12}503\b
+        Bad Gateway
+        Gateway Time-?out
+        Internal Server Error
+        internal error occurred
+        InternalError
+        UNAVAILABLE
+        DEADLINE_EXCEEDED
+        [Uu]nexpected end of stream
+        [Cc]hannel (?:is )?(?:closed|inactive)
+        [Pp]ool (?:is )?(?:closed|exhausted)
+        [Cc]ommunications link failure
+        I/O error
+        [Nn]etwork (?:error|is unreachable|adapter)
+        No (?:more data|nodes) [^\n]{0,20}(?:read from socket|available)
+        Closed Connection
+        server (?:has )?(?:closed|terminated|gone away)
+        [Mm]ySQL server has gone
+        terminating connection
+        SSL (?:handshake|peer|connection)
+        [Rr]emote host (?:closed|terminated)
+        [Nn]o response
+        did not respond
+        not (?:reachable|responding)
+        Expiring \d+ record
+        StatusCode: Gone
+        replica responded
+        unexpectedly closed
+        [Hh]ost is down
+        [Ii]s the server running
+        Database '[^'\n]{1,80}' not found
+        endpoint [^\n]{0,40}unreachable
+        safe ?mode
+        """,
+    ),
+    (
+        "absent",
+        "",
+        r"""
+        (?:[tT]opic|[sS]tream|queue|subscription|index|collection) [^\n]{0,80}n(?:o|')t exist
+        (?:[tT]opic|[sS]tream|[sS]ubject|queue|index|collection) [^\n]{0,80}not (?:be )?found
+        subscription [^\n]{0,80}not (?:be )?found
+        (?:keyspace|database|[tT]able|bucket|[cC]ontainer|entity) [^\n]{0,80}n(?:o|')t exist
+        (?:keyspace|database|[tT]able|bucket|[cC]ontainer|entity) [^\n]{0,80}not (?:be )?found
+        host this topic-partition
+        NOT_FOUND
+        [rR]esource not found
+        UNKNOWN_TOPIC
+        NoSuchBucket
+        index_not_found
+        no such (?:table|index|topic)
+        [Uu]nknown (?:table|database|keyspace)
+        unconfigured table
+        relation \"[^\"]{0,80}\" does not exist
+        Invalid object name
+        ORA-00942
+        [Nn]ot found: (?:Table|Dataset)
+        """,
+    ),
+    (
+        "gone",
+        "",
+        r"""
+        [Nn]o such file
+        [Ff]ile (?:\S+ )?(?:does not|doesn't) exist
+        FileNotFound
+        NoSuchKey
+        underlying files have been updated
+        [sS]huffle data lost
+        [Pp]ath (?:\S+ )?does not exist: \S*/_delta_log
+        [Nn]ot found: \S*\.(?:parquet|json|avro|orc)
+        BlockMissing
+        Could not obtain block
+        [Ff]ailed to find file
+        """,
+    ),
+    (
+        "setting",
+        "",
+        r"""
+        Invalid value '?[^'\n]{0,80}'? for
+        [Oo]ption '?[^'\n]{0,60}'? (?:must|is|has|cannot|needs)
+        Option [^\n]{0,80}requirement
+        requirement failed
+        Data source \S+ does not support
+        not supported (?:for|on|in|with|by)
+        (?:is|are) not supported
+        does not support
+        unsupported
+        Unsupported
+        Unexpected character \('<'
+        [Ii]nvalid (?:input|syntax|query|configuration)
+        [Ss]yntax ?[Ee]rror
+        syntax to use near
+        output mode
+        Too many open files
+        Failed to (?:construct|create new) [kK]afka
+        \bset \S{1,80} ?(?:=|to) ?'?(?:true|false)
+        \bset \S{1,80}=(?:true|false)
+        Failed to find data source
+        No suitable driver
+        ClassNotFound
+        class [^\n]{0,80}not found
+        No FileSystem for scheme
+        No resolvable bootstrap
+        [Ii]nvalid url
+        must be (?:specified|set|provided|a positive|defined|one of|configured|enabled)
+        (?:is|was|are) not (?:set|configured|enabled|specified|defined)
+        (?:is|was|are) not (?:provided|initialized|registered)
+        [Mm]issing (?:required|mandatory)
+        is required
+        already exists
+        [Pp]ath does not exist
+        (?:Table or view|Column|column|view) [^\n]{0,80}(?:not found|does not exist)
+        cannot resolve
+        UNRESOLVED
+        wrong version
+        incompatible (?:version|with)
+        requires (?:Spark|Java|Scala|version|at least|a )
+        maximum (?:allowed|value|size)\b
+        max\.(?:request|message)
+        larger than the max
+        please (?:set|increase|specify|configure|enable|use|provide|upgrade)
+        Please (?:set|increase|specify|configure|enable|provide|upgrade)
+        [Cc]onsider (?:increasing|setting)
+        [Tt]oo many connections
+        remaining connection slots
+        Unrecognized (?:option|config)
+        [Uu]nknown (?:option|config|property)
+        Cannot modify the value
+        Could not initialize class
+        in unnamed module
+        cannot access class
+        writer version
+        reader version
+        different (?:number of|version)
+        is not a Delta table
+        """,
+    ),
+    (
+        "schema",
+        "",
+        r"""
+        [Ss]chema (?:mismatch|mismatched|changed|evolution)
+        mismatch(?:ed)? (?:schema|type|input)
+        [Ii]ncompatible (?:schema|type|data)
+        [Cc]annot (?:cast|be cast|safely cast|write (?:nullable|incompatible))
+        Invalid column (?:name|type)
+        (?:type|column) mismatch
+        [Cc]annot find (?:column|field)
+        cannot be (?:converted|resolved)
+        data type mismatch
+        [Ff]ailed to (?:merge|convert) (?:incompatible|fields|the)
+        [Uu]nknown column
+        no viable alternative
+        String or binary data would be truncated
+        column [^\n]{0,60}(?:of type|is of type)
+        [Ff]ield [^\n]{0,60}(?:not found|missing|does not exist)
+        mapper_parsing
+        strict_dynamic_mapping
+        value too (?:long|large for column)
+        [Uu]nknown identifier
+        is not a valid external type
+        Data truncation
+        [Ii]nconsistent (?:schema|datatype)
+        """,
+    ),
+    (
+        "corrupt",
+        "",
+        r"""
+        [Cc]orrupt
+        Mismatch in unique ID
+        is not a Parquet file
+        not a (?:valid )?(?:parquet|avro|orc|gzip|zip)
+        [Cc]hecksum
+        magic number
+        [Cc]ould not read footer
+        [Mm]alformed
+        [Uu]nexpected end of (?:file|input|JSON|ZLIB)
+        invalid (?:block|header|magic)
+        [Nn]ot in GZIP
+        [Tt]runcated
+        failed integrity
+        CRC
+        Unexpected EOF
+        Premature EOF
+        [Pp]remature end
+        """,
+    ),
+    (
+        "refused",
+        "",
+        r"""
+        (?:[dD]uplicate|E11000)[^\n]{0,20} (?:key|entry)
+        ABORTED
+        FAILED_PRECONDITION
+        violates
+        violation
+        constraint
+        [Cc]onflict
+        deadlock
+        [Ff]enced
+        FENCED
+        [Rr]ejected
+        [Cc]oncurrent (?:update|modification|append|write|transaction)
+        too large
+        exceeds? (?:the )?(?:max|limit)
+        [Bb]ad [Rr]equest
+        [Ss]tatus [Cc]ode: ?4\d\d
+        (?:HTTP|[cC]ode|[sS]tatus|[eE]rror)\W{0,12}400\b
+        read-only
+        READONLY
+        not leader
+        MISCONF
+        CROSSSLOT
+        MOVED
+        rename (?:from )?[^\n]{0,300}failed
+        Failed to (?:rename|create|mkdirs|delete)
+        Mkdirs failed
+        Destination exists
+        [Nn]ot a directory
+        status\(400
+        write (?:was )?(?:failed|refused)
+        """,
+    ),
+    (
+        "killed",
+        "driver",
+        r"""
+        SparkContext (?:was|has been) (?:shut ?down|stopped)
+        stopped SparkContext
+        because SparkContext was
+        [Ss]tage cancelled
+        [Jj]ob \d+ cancelled
+        cancelled (?:part of|because|as part)
+        was cancelled
+        Master removed our application
+        [Ss]hutting down
+        Shutdown in progress
+        SIGTERM
+        [Ss]park session (?:is|was|has been) (?:closed|stopped)
+        Answer from Java side is empty
+        notebook (?:was )?detached
+        """,
+    ),
+    (
+        "bug",
+        "",
+        r"""
+        assertion failed
+        [Dd]ivision by zero
+        not serializable
+        null value
+        NullPointer
+        cannot be null
+        [Ii]ndex \d+ out of
+        For input string
+        """,
+    ),
+)
+
+
+def _lines(words: str) -> re.Pattern[str]:
+    return re.compile("|".join(line.strip() for line in words.strip().splitlines()))
+
+
+_WORD_RES: Final = [(kind, where, _lines(words)) for kind, where, words in WORDS]
+
+#: What ends an executor, not a query's code. ``FetchFailed`` is told where a shuffle's block was.
+_LOST: Final = _lines(
+    r"""
+    [Hh]eartbeat timed out
+    (?:[Ll]ost|Removed) (?:executor|worker)
+    (?:[Ee]xecutor|[Ww]orker|[Ss]lave) lost
+    Remote RPC client disassociated
+    from a bad node
+    exited with code
+    decommission
+    preempt
+    [Pp]od (?:was )?(?:deleted|evicted)
+    Command exited
+    Unable to create executor
+    """
+)
+_PROCESS: Final = re.compile(r"[eE]xecutor|[wW]orker|[sS]lave|[cC]ontainer|\b[pP]od\b")
+_SPARK_TIMES_OUT: Final = _lines(
+    r"""
+    Futures timed out after
+    spark\.rpc\.\w*[Tt]imeout
+    Cannot receive any reply from
+    askTimeout
+    broadcastTimeout
+    Could not execute broadcast
+    """
+)
+#: What is not installed or does not fit the rest, whatever the class of the exception.
+_INSTALLED: Final = _lines(
+    r"""
+    Cannot run program
+    SerializationProxy
+    cannot assign instance of
+    cannot be cast to (?:class )?\S{0,200}shaded
+    in (?:unnamed module of|different) loader
+    Could not initialize class
+    cannot access class
+    local class incompatible
+    [Ss]cala module [\d.]+ requires
+    class file major version
+    has been compiled by a more recent version
+    """
+)
+
+
+def wrongly_installed(message: str) -> bool:
+    """Whether a message tells of a program or jar that is missing or does not fit the others."""
+    return bool(_INSTALLED.search(message))
+
+
+def kind_of_class(simple: str) -> str:
+    """What a class made for one thing says, empty for any other."""
+    return _SIMPLE.get(simple, "")
+
+
+def kind_of_name(simple: str) -> str:
+    """What the parts of a class's name say, empty where they say nothing."""
+    for kind, parts in NAME_PARTS:
+        if parts.search(simple):
+            return kind
+    return ""
+
+
+def kind_of_shared(simple: str) -> str:
+    """What a class that many things share mostly is, empty for any other."""
+    return _SHARED.get(simple, "")
+
+
+def kind_of_words(message: str) -> tuple[str, str, int] | None:
+    """The kind that a message tells, where it is by that alone, and the place in the message."""
+    for kind, where, pattern in _WORD_RES:
+        found = pattern.search(message)
+        if found:
+            return kind, where, found.start()
+    return None
+
+
+def lost_executor(name: str, message: str) -> bool:
+    """Whether a link tells of an executor that went."""
+    return name == "ExecutorLostFailure" or bool(_PROCESS.search(message) and _LOST.search(message))
+
+
+def spark_timed_out(message: str) -> bool:
+    """Whether one part of Spark did not answer another in time."""
+    return bool(_SPARK_TIMES_OUT.search(message))

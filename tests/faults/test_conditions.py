@@ -1,0 +1,138 @@
+"""Every error condition that an installed Spark, Kafka connector or Delta publishes is placed."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from fnmatch import fnmatchcase
+from functools import cache
+from pathlib import Path
+
+import pyspark
+import pytest
+
+from agent.core.failure import CAUSES, WHATS, WHERES, cause_of
+from agent.core.failure_conditions import FAMILIES, SQLSTATES, family_of, place_of_condition
+
+ROOT = Path(__file__).parents[2]
+KINDS = {*WHATS, "denied", "absent", ""} - {"unknown"}
+
+
+def jars() -> list[Path]:
+    """Those that hold conditions: of the Spark in use, of the matrix, of Kafka and Delta."""
+    made = ROOT / ".make"
+    return [
+        *Path(pyspark.__file__).parent.glob("jars/spark-common-utils_*.jar"),
+        *made.glob("spark-*/lib/python*/site-packages/pyspark/jars/spark-common-utils_*.jar"),
+        *made.glob("kafka/connector-*/spark-sql-kafka-*.jar"),
+        *made.glob("kafka/delta-*/delta-spark_*.jar"),
+    ]
+
+
+@cache
+def conditions(jar: Path) -> dict[str, str]:
+    """What a jar publishes, subclasses too: the name and its SQLSTATE."""
+    found: dict[str, str] = {}
+    with zipfile.ZipFile(jar) as opened:
+        for name in opened.namelist():
+            if not (name.startswith("error/") and name.endswith(".json")):
+                continue
+            for condition, body in json.loads(opened.read(name)).items():
+                if not (isinstance(body, dict) and "message" in body):
+                    continue  # the classes and states of SQLSTATE
+                state = body.get("sqlState", "")
+                found[condition] = state
+                for subclass in body.get("subClass", {}):
+                    found[f"{condition}.{subclass}"] = state
+    return found
+
+
+@pytest.mark.parametrize("jar", jars(), ids=lambda jar: f"{jar.parents[0].name}-{jar.name}")
+def test_every_published_condition_has_its_place(jar: Path) -> None:
+    published = conditions(jar)
+    assert published
+    missing = sorted(name for name in published if family_of(name) is None)
+    assert not missing, f"place these in agent/core/failure_conditions.py: {missing}"
+
+
+def test_the_conditions_of_the_spark_in_use_are_read() -> None:
+    assert len(conditions(jars()[0])) > 1500
+
+
+def test_every_family_says_why_and_every_pattern_is_of_use() -> None:
+    published = {name for jar in jars() for name in conditions(jar)}
+    for family in FAMILIES:
+        assert family.why
+        assert family.where in {*WHERES, ""} - {"unknown"}
+        assert family.kind in KINDS
+        assert family.where or not family.patterns or family.kind in ("", "gone")
+    used = {pattern for name in published for pattern in _patterns_of(name)}
+    unused = {p for family in FAMILIES for p in family.patterns} - used
+    # A pattern of one name alone may be of a version that is not installed here.
+    assert not {pattern for pattern in unused if "*" in pattern and len(published) > 2700}
+
+
+def _patterns_of(name: str) -> list[str]:
+    top = name.partition(".")[0]
+    return [
+        pattern
+        for family in FAMILIES
+        for pattern in family.patterns
+        if fnmatchcase(name, pattern) or fnmatchcase(top, pattern)
+    ]
+
+
+def test_no_name_stands_twice() -> None:
+    names = [pattern for family in FAMILIES for pattern in family.patterns]
+    assert sorted(set(names)) == sorted(names)
+
+
+@pytest.mark.parametrize(
+    ("name", "where", "kind"),
+    [
+        ("STREAM_FAILED", "", ""),
+        ("CANNOT_LOAD_STATE_STORE.CANNOT_READ_DELTA_FILE_NOT_EXISTS", "state", "gone"),
+        ("CANNOT_LOAD_STATE_STORE.UNCATEGORIZED", "state", ""),
+        ("CANNOT_LOAD_STATE_STORE.HDFS_STORE_PROVIDER_OUT_OF_MEMORY", "state", "memory"),
+        ("STATE_STORE_VALUE_SCHEMA_NOT_COMPATIBLE", "state", "schema"),
+        ("MALFORMED_LOG_FILE", "checkpoint", "corrupt"),
+        ("CONCURRENT_STREAM_LOG_UPDATE", "checkpoint", "setting"),
+        ("KAFKA_DATA_LOSS.START_OFFSET_RESET", "source", "gone"),
+        ("FAILED_READ_FILE.FILE_NOT_EXIST", "source", "gone"),
+        ("DELTA_CONCURRENT_APPEND", "sink", "refused"),
+        ("DELTA_SCHEMA_CHANGED", "source", "schema"),
+        ("DELTA_STREAMING_SCHEMA_LOG_DESERIALIZE_FAILED", "checkpoint", "corrupt"),
+        ("CAST_INVALID_INPUT", "user_code", "bug"),
+        ("UNRESOLVED_COLUMN.WITH_SUGGESTION", "user_code", "schema"),
+        ("STREAMING_OUTPUT_MODE.INVALID", "user_code", "setting"),
+        ("UNABLE_TO_ACQUIRE_MEMORY", "machine", "memory"),
+    ],
+)
+def test_where_conditions_belong(name: str, where: str, kind: str) -> None:
+    family = family_of(name)
+    assert family is not None
+    assert (family.where, family.kind) == (where, kind)
+
+
+def test_a_condition_of_a_later_spark_goes_by_its_sqlstate() -> None:
+    name = "ZEBRA_CROSSED"
+    assert family_of(name) is None
+    assert place_of_condition(name, f"[{name}] A zebra. SQLSTATE: 53200") == ("machine", "memory")
+    assert place_of_condition(name, f"[{name}] A zebra. SQLSTATE: ZZ999") is None
+    assert place_of_condition(name, f"[{name}] A zebra.") is None
+    text = f"org.apache.spark.SparkException: [{name}] A zebra. SQLSTATE: 22012"
+    found = cause_of(text, name)
+    assert (found.cause, found.where, found.what) == ("user_code", "user_code", "bug")
+    for where, kind in SQLSTATES.values():
+        assert where in WHERES
+        assert kind in KINDS
+
+
+def test_each_condition_alone_is_judged() -> None:
+    for jar in jars():
+        for name, state in conditions(jar).items():
+            said = f"org.apache.spark.SparkException: [{name}] It is so. SQLSTATE: {state}"
+            found = cause_of(said, name)
+            assert found.cause in CAUSES
+            assert found.where in WHERES
+            assert found.what in WHATS
