@@ -21,10 +21,10 @@ DAY_SECONDS: Final = 86400.0
 FIRST: Final = [
     *((f"a/{number}.txt", 10.0) for number in range(4)),
     *((f"a/{number}.txt", 3.0) for number in range(4, 8)),
-    *((f"b/{number}.txt", 0.1) for number in range(4)),  # names that are in the other folder too
+    *((f"b/{number}.txt", 0.1) for number in range(4, 8)),  # names that are in the other folder too
     *((f"b/{number}.txt", 0.0) for number in range(8, 12)),
 ]
-LATER: Final = [("a/20.txt", 0.0), ("b/21.txt", 10.0), ("b/22.txt", 0.0), ("b/4.txt", 0.0)]
+LATER: Final = [("a/20.txt", 0.0), ("b/21.txt", 10.0), ("b/22.txt", 0.0), ("c/4.txt", 0.0)]
 MOST_FILES: Final = 5
 BYTES_PER_FILE: Final = 16
 SIZES: Final = {"files": 1, "bytes": BYTES_PER_FILE}
