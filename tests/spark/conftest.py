@@ -38,6 +38,8 @@ def spark() -> Iterator[Any]:
         .config("spark.ui.enabled", "false")
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.streaming.noDataProgressEventInterval", "500ms")
+        # Tests add up what recentProgress tells: of a query that idles a hundred are soon gone.
+        .config("spark.sql.streaming.numRecentProgressUpdates", "10000")
     )
     if delta := broker.delta(pyspark.__version__):
         jars.append(delta)
