@@ -186,6 +186,12 @@ def files_per_batch(agent: FakeAgent, query: Any, source: int = 0) -> list[int]:
     ]
 
 
+def assert_admitted(told: list[tuple[int | None, int]]) -> None:
+    """(told, taken) of batches: never wrong, though unknown where a listing stood in the way."""
+    assert [(one, taken) for one, taken in told if one not in {None, taken}] == []
+    assert any(one is not None for one, _ in told)
+
+
 def in_force(query: Any) -> list[str]:
     """The limits as the JVM holds them."""
     execution = query._jsq.streamingQuery()
