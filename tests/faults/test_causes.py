@@ -15,6 +15,8 @@ from tests.faults.provoke import FAULTS, FIXTURES, provoke
 if TYPE_CHECKING:
     from agent.core.judgement import FailureView
 
+PROVOKED = pytest.mark.slow("a Spark of its own for each; as recorded, all are judged every time")
+
 RECORDS: list[dict[str, Any]] = [
     json.loads(path.read_text()) for path in sorted(Path(FIXTURES).glob("*.json"))
 ]
@@ -154,6 +156,7 @@ def test_a_hostile_text_costs_little(filler: str) -> None:
         cause_of(text, text[:200])
 
 
+@PROVOKED
 @pytest.mark.spark
 @pytest.mark.timeout(280)
 @pytest.mark.parametrize(
@@ -171,6 +174,7 @@ def test_a_fault_provoked_now_gets_its_cause(name: str) -> None:
     assert cause(provoke(name)).cause == FAULTS[name].cause
 
 
+@PROVOKED
 @pytest.mark.spark
 @pytest.mark.timeout(280)
 @pytest.mark.parametrize("name", ["kafka_offsets_lost"])
