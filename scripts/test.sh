@@ -90,11 +90,11 @@ lint() {
   stage "types" "$python" -m mypy
 }
 
-# By file, as a file's tests share what is started; on Spark in the order of the files, the first of
-# which take longest. More at a time than there are cores, as most wait: for programs, triggers,
+# By file, as a file's tests share what is started, in the order of the files: the longest are in the
+# first. More at a time than there are cores, as most wait: for programs, triggers,
 # retention and time-outs. Each at a time on Spark takes about 1.5 GB.
-many="-n $(($(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2) * 2)) --dist loadfile"
-on_spark="--dist loadfile --no-loadscope-reorder"
+by_file="--dist loadfile --no-loadscope-reorder"
+many="-n $(($(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2) * 2)) $by_file"
 
 run_quick() {
   rm -rf "$quick"
@@ -105,7 +105,7 @@ run_quick() {
   stage "tests without Spark or browser" tests "$quick/plain" "not slow and not spark and not browser" $many
   stage "tests in a browser" tests "$quick/browser" "not slow and browser and not spark" -n 2
   # shellcheck disable=SC2086 # options
-  stage "tests on real Spark" tests "$quick/spark" "not slow and spark" -n 4 $on_spark
+  stage "tests on real Spark" tests "$quick/spark" "not slow and spark" -n 4 $by_file
   printf '\n── the slowest\n'
   "$python" scripts/count_tests.py --slowest "$quick"/*.xml || failed="$failed, a test that takes too much"
   [ -n "$failed" ] || touch "$quick/passed"
@@ -118,7 +118,7 @@ run_rest() {
   stage "slow tests without Spark or browser" tests "$rest/plain" "slow and not spark and not browser" $many
   stage "slow tests in a browser" tests "$rest/browser" "slow and browser and not spark" -n 2
   # shellcheck disable=SC2086
-  stage "slow tests on real Spark" tests "$rest/spark" "slow and spark" -n 2 $on_spark
+  stage "slow tests on real Spark" tests "$rest/spark" "slow and spark" -n 2 $by_file
   # shellcheck disable=SC2086
   stage "the oldest and the newest Spark" "$python" -m tests.matrix $sparks --reports "$rest"
 }
