@@ -1,4 +1,4 @@
-"""Kill the agent again and again while 20,000 numbered events arrive: each must count exactly once."""
+"""Kill the agent again and again while 20,000 numbered events arrive: each counts exactly once."""
 
 from __future__ import annotations
 
