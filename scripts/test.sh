@@ -103,7 +103,7 @@ run_quick() {
   lint
   # shellcheck disable=SC2086 # options
   stage "tests without Spark or browser" tests "$quick/plain" "not slow and not spark and not browser" $many
-  stage "tests in a browser" tests "$quick/browser" "not slow and browser and not spark" -n 2
+  stage "tests in a browser" tests "$quick/browser" "not slow and browser and not spark" -n 3
   # shellcheck disable=SC2086 # options
   stage "tests on real Spark" tests "$quick/spark" "not slow and spark" -n 4 $by_file
   printf '\n── the slowest\n'

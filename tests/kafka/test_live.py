@@ -231,6 +231,7 @@ def test_gaps_of_transactions_are_no_backlog(
     assert view(agent, "gaps")["lag_state"] == "OK"
 
 
+@pytest.mark.slow("a broker that is gone is asked for every time, by an agent alone")
 def test_a_broker_that_dies_and_comes_back_under_load(
     agent: AgentProcess, own_broker: Broker, spark: Any, attached: Any, start: Any, tmp_path: Path
 ) -> None:
@@ -270,6 +271,7 @@ def test_a_broker_that_dies_and_comes_back_under_load(
     assert seen["totals"]["batches"].get("replayed", 0) == 0
 
 
+@pytest.mark.slow("a file and a topic in one query are regulated one by one every time")
 def test_a_join_of_two_topics_is_regulated_topic_by_topic(
     agent: AgentProcess, broker: Broker, spark: Any, attached: Any, start: Any
 ) -> None:
