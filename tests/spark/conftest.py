@@ -110,12 +110,14 @@ class Folder:
         path.mkdir(parents=True, exist_ok=True)
 
     def add(self, files: int) -> None:
-        for _ in range(files):
-            rows = [json.dumps({"k": n % 3, "v": self.count}) for n in range(ROWS_PER_FILE)]
-            arriving = self.path / f".{self.count:05d}.json"
-            arriving.write_text("\n".join(rows))
-            os.rename(arriving, self.path / f"{self.count:05d}.json")  # noqa: PTH104
-            self.count += 1
+        """They arrive together: of a burst that trickles in, a busy machine's batch is a part."""
+        names = [f"{number:05d}.json" for number in range(self.count, self.count + files)]
+        for number, name in enumerate(names, self.count):
+            rows = [json.dumps({"k": n % 3, "v": number}) for n in range(ROWS_PER_FILE)]
+            (self.path / f".{name}").write_text("\n".join(rows))
+        for name in names:
+            os.rename(self.path / f".{name}", self.path / name)  # noqa: PTH104
+        self.count += files
 
     def read(self, spark: Any, limit: int | None = None, **options: Any) -> Any:
         reader = spark.readStream.schema("k int, v int")
