@@ -1,11 +1,12 @@
 # make          sets up .venv
 # make demo     a real Spark job, first as configured, then under Weir (SECONDS=90, KEEP=1)
 # make stack    that job beside Prometheus and Alertmanager: an alert fires and resolves
-# make test     lint, types and every test
+# make test     lint, types and the quick tests, of everything: minutes
+# make test-all  every test
 # `make help` lists the rest.
 
 .DEFAULT_GOAL := setup
-.PHONY: setup setup-run demo stack test test-matrix kafka sparks chart lint format lock clean help
+.PHONY: setup setup-run demo stack test test-all test-matrix kafka sparks chart lint format lock clean help
 
 # A Python to build .venv with; one is looked for when this is empty.
 PYTHON ?=
@@ -33,8 +34,11 @@ stack: ## Prometheus and Alertmanager beside the demo's job: an alert fires and 
 	@sh scripts/setup.sh run
 	@$(python) -m examples.stack --seconds $(SECONDS) $(if $(KEEP),--keep)
 
-test: ## lint, types and every test
+test: ## lint, types and the quick tests, of every part
 	@sh scripts/test.sh
+
+test-all: ## every test; what `make test` has just passed on this tree is not run again
+	@sh scripts/test.sh all
 
 test-matrix: setup ## Weir on each PySpark of the matrix; writes README's table of versions
 	@sh scripts/ensure-sparks.sh

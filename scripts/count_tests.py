@@ -5,6 +5,8 @@ passes then counts as passed, and is named.
 
     count_tests.py REPORT...       that line; exit code 1 where nothing passed or something failed
     count_tests.py --few REPORT    how many failed, where they are few enough to be tried again
+    count_tests.py --slowest REPORT...    the ten slowest with their share of all tests' seconds;
+                                   exit code 1 where one takes more than its share
 """
 
 from __future__ import annotations
@@ -15,6 +17,12 @@ from xml.etree import ElementTree as ET
 
 #: More failures than this are a break that a second attempt would only hide for longer.
 FEW = 8
+
+#: Of the seconds of all tests, what one may take. The longest there is, hours of Prometheus and
+#: Alertmanager at a second a minute, takes half of it. A share: a busy machine makes all longer.
+LARGEST_SHARE = 0.15
+#: Who is quicker than this is no sinner where next to nothing else was run.
+SHORT_SECONDS = 10.0
 
 Outcomes = dict[str, str]  # by test: passed, failed or skipped
 
@@ -49,8 +57,37 @@ def combined(reports: list[Path]) -> tuple[dict[str, int], list[str]]:
     return totals, flaky
 
 
+def seconds(report: Path) -> dict[str, float]:
+    """What each test of a report took, with the fixtures that it was the first to ask for."""
+    found: dict[str, float] = {}
+    for case in ET.parse(report).getroot().iter("testcase"):  # noqa: S314 - pytest wrote it
+        name = f"{case.get('classname', '')}::{case.get('name', '')}"
+        found[name] = found.get(name, 0.0) + float(case.get("time", "0"))
+    return found
+
+
+def slowest(reports: list[Path]) -> int:
+    """Prints the ten slowest; 1 where one takes too large a share of all."""
+    taken: dict[str, float] = {}
+    for report in reports:
+        if not report.name.endswith(".again.xml"):
+            taken |= seconds(report)
+    total = sum(taken.values()) or 1.0
+    too_slow = 0
+    for name in sorted(taken, key=lambda name: -taken[name])[:10]:
+        share = taken[name] / total
+        line = f"{taken[name]:7.1f} s {share:6.1%}  {name}"
+        if share > LARGEST_SHARE and taken[name] > SHORT_SECONDS:
+            too_slow += 1
+            line += f"  more than {LARGEST_SHARE:.0%}: make it faster, or mark it slow"
+        sys.stdout.write(line + "\n")
+    return 1 if too_slow else 0
+
+
 def main() -> int:
     """Runs the command line."""
+    if sys.argv[1] == "--slowest":
+        return slowest([Path(name) for name in sys.argv[2:] if Path(name).is_file()])
     if sys.argv[1] == "--few":
         failed = list(outcomes(Path(sys.argv[2])).values()).count("failed")
         sys.stdout.write(f"{failed}\n")

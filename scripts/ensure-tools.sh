@@ -18,6 +18,17 @@ need() { # need PACKAGE "what for" COMMAND...: one of the commands is enough
   - $1 ($package): $purpose"
 }
 
+fonts() { # fonts PACKAGE "what for" FILE: the file is somewhere among the machine's fonts
+  for folder in /usr/share/fonts /usr/local/share/fonts; do
+    for file in "$folder/$3" "$folder"/*/"$3" "$folder"/*/*/"$3"; do
+      [ ! -e "$file" ] || return 0
+    done
+  done
+  missing="$missing $1"
+  lacks="$lacks
+  - fonts ($1): $2"
+}
+
 look() {
   missing='' lacks=''
   sh scripts/check-java.sh --quiet 2>/dev/null || {
@@ -34,6 +45,11 @@ look() {
   need prometheus 'tests of metrics and alert rules' promtool
   need prometheus-alertmanager 'tests of the Alertmanager example' amtool
   need maven 'gets the jars of the Kafka broker that tests start' mvn
+  need openssl 'tests of certificates' openssl
+  need git 'tests of what is committed' git
+  # Without any font a browser draws no text at all; with these two, letters are narrow and wide.
+  fonts fonts-liberation 'the layout of the status page' LiberationSans-Regular.ttf
+  fonts fonts-dejavu-core 'the layout of the status page' DejaVuSans.ttf
 }
 
 install() {

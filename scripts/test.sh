@@ -1,17 +1,26 @@
 #!/bin/sh
-# Lint, types and every test, quick things first. Every stage runs even when one before it failed,
-# so that one run tells everything. The last line counts the tests: "N passed, N failed, …".
-#   scripts/test.sh         all of it
+# Lint, types and tests, quick things first. Every stage runs even when one before it failed, so
+# that one run tells everything. The last line counts the tests: "N passed, N failed, …".
+#   scripts/test.sh         lint, types and the quick tests: all but those marked "slow"
+#   scripts/test.sh all     everything; what the former has just passed on exactly this tree is not
+#                           run again, but counted
+#   scripts/test.sh rest    what the first leaves out
 #   scripts/test.sh lint    lint and types
 set -u
 
 here=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd -P)
 cd "$here" || exit 2
 python=.venv/bin/python
-reports=.make/reports
+what=${1:-quick}
+quick=.make/reports/quick
+rest=.make/reports/rest
 caches=.make/pytest
 failed=''
-began=$(date +%s)
+
+case $what in
+  quick | all | rest | lint) ;;
+  *) echo "usage: scripts/test.sh [all|rest|lint]" >&2; exit 2 ;;
+esac
 
 stage() { # stage NAME COMMAND...
   name=$1
@@ -32,49 +41,119 @@ stage() { # stage NAME COMMAND...
 tests() { # tests REPORT MARK [OPTION...]: 5 is pytest's "no test of that kind"
   report=$1 mark=$2
   shift 2
-  rm -rf "$caches/$report"
+  cache=$caches/$(basename "$report")
+  rm -rf "$cache"
   # The "ci" profile draws the same examples each time and sets no deadline: a busy machine is no fault.
-  set -- "$@" -m "$mark" --hypothesis-profile=ci -o cache_dir="$caches/$report" --durations=5 --durations-min=10
-  "$python" -m pytest --junitxml="$reports/$report.xml" "$@"
+  set -- "$@" -m "$mark" --hypothesis-profile=ci -o cache_dir="$cache"
+  "$python" -m pytest --junitxml="$report.xml" "$@"
   status=$?
   [ "$status" = 5 ] && return 0
   [ "$status" = 1 ] || return "$status"
   # Real programs on a shared machine: what fails gets one more chance, alone, and the end names it.
   # Many at once are a break, not bad luck.
-  few=$("$python" scripts/count_tests.py --few "$reports/$report.xml") || return "$status"
+  few=$("$python" scripts/count_tests.py --few "$report.xml") || return "$status"
   printf '\n── once more, alone: %s\n' "$few"
-  "$python" -m pytest --junitxml="$reports/$report.again.xml" "$@" -n 0 --last-failed --last-failed-no-failures none
+  "$python" -m pytest --junitxml="$report.again.xml" "$@" -n 0 --last-failed --last-failed-no-failures none
 }
 
-if [ "${1:-}" != lint ]; then
-  sh scripts/ensure-tools.sh || exit 2
-  sh scripts/check-java.sh --quiet || exit 2
-fi
-sh scripts/setup.sh dev || exit 2
-[ "${1:-}" = lint ] || sh scripts/ensure-kafka.sh || exit 2
-[ "${1:-}" = lint ] || sh scripts/ensure-helm.sh || exit 2
-# Beside the default: the oldest Spark, and the newest that this Python can run.
-sparks='3.5 4.3'
-"$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || sparks='3.5'
-# shellcheck disable=SC2086 # a list
-[ "${1:-}" = lint ] || sh scripts/ensure-sparks.sh $sparks || exit 2
-rm -rf "$reports"
-mkdir -p "$reports"
+# This tree, to the byte, with what is not committed, and what its tests run with; nothing where
+# that cannot be told.
+tree() {
+  rm -f .make/index
+  cp "$(git rev-parse --git-path index 2>/dev/null)" .make/index 2>/dev/null # it knows what has not changed
+  GIT_INDEX_FILE=.make/index git add --all 2>/dev/null &&
+    GIT_INDEX_FILE=.make/index git write-tree 2>/dev/null &&
+    { echo "CI=${CI:-}"; cksum <.venv/.weir-dev; "$python" -VV; }
+  rm -f .make/index
+}
 
-stage "lint" "$python" -m ruff check .
-stage "form" "$python" -m ruff format --check .
-stage "types" "$python" -m mypy
-if [ "${1:-}" != lint ]; then
-  stage "tests without Spark or browser" tests plain "not spark and not browser" -n auto --dist loadfile
-  stage "tests in a browser" tests browser "browser and not spark"
-  # Two at a time: most of them wait, for triggers, retention and time-outs. By file, as a file's
-  # tests may share what is started, and the longest, which are in the first files, first.
-  stage "tests on real Spark" tests spark "spark" -n 2 --dist loadfile --no-loadscope-reorder
+prepare() {
+  if [ "$what" != lint ]; then
+    sh scripts/ensure-tools.sh || exit 2
+    sh scripts/check-java.sh --quiet || exit 2
+  fi
+  sh scripts/setup.sh dev || exit 2
+  [ "$what" != lint ] || return 0
+  sh scripts/ensure-kafka.sh || exit 2
+  sh scripts/ensure-helm.sh || exit 2
+  [ "$what" != quick ] || return 0
+  # Beside the default: the oldest Spark, and the newest that this Python can run.
+  sparks='3.5 4.3'
+  "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || sparks='3.5'
+  # shellcheck disable=SC2086 # a list
+  sh scripts/ensure-sparks.sh $sparks || exit 2
+}
+
+lint() {
+  stage "lint" "$python" -m ruff check .
+  stage "form" "$python" -m ruff format --check .
+  stage "types" "$python" -m mypy
+}
+
+# By file, as a file's tests share what is started, in the order of the files: the longest are in the
+# first. More at a time than there are cores, as most wait: for programs, triggers,
+# retention and time-outs. Each at a time on Spark takes about 1.5 GB.
+by_file="--dist loadfile --no-loadscope-reorder"
+many="-n $(($(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2) * 2)) $by_file"
+
+run_quick() {
+  rm -rf "$quick"
+  mkdir -p "$quick"
+  tree >"$quick/tree"
+  lint
+  # shellcheck disable=SC2086 # options
+  stage "tests without Spark or browser" tests "$quick/plain" "not slow and not spark and not browser" $many
+  stage "tests in a browser" tests "$quick/browser" "not slow and browser and not spark" -n 3
+  # shellcheck disable=SC2086 # options
+  stage "tests on real Spark" tests "$quick/spark" "not slow and spark" -n 4 $by_file
+  printf '\n── the slowest\n'
+  "$python" scripts/count_tests.py --slowest "$quick"/*.xml || failed="$failed, a test that takes too much"
+  [ -n "$failed" ] || touch "$quick/passed"
+}
+
+run_rest() {
+  rm -rf "$rest"
+  mkdir -p "$rest"
   # shellcheck disable=SC2086
-  stage "the oldest and the newest Spark" "$python" -m tests.matrix $sparks --reports "$reports"
-fi
+  stage "slow tests without Spark or browser" tests "$rest/plain" "slow and not spark and not browser" $many
+  stage "slow tests in a browser" tests "$rest/browser" "slow and browser and not spark" -n 2
+  # shellcheck disable=SC2086
+  stage "slow tests on real Spark" tests "$rest/spark" "slow and spark" -n 2 $by_file
+  # shellcheck disable=SC2086
+  stage "the oldest and the newest Spark" "$python" -m tests.matrix $sparks --reports "$rest"
+}
+
+began=$(date +%s)
+prepare
+printf '\n── ready in %s s\n' "$(($(date +%s) - began))"
+mkdir -p .make
+began=$(date +%s)
+same=no # is what stands in $quick of this tree?
+[ -s "$quick/tree" ] && [ "$(cat "$quick/tree")" = "$(tree)" ] && same=yes
+case $what in
+  lint) lint ;;
+  quick) run_quick ;;
+  rest) run_rest ;;
+  all)
+    if [ "$same" = yes ] && [ -f "$quick/passed" ]; then
+      printf '\n── make test has passed on exactly this tree: what it ran is counted, not run again\n'
+    else
+      run_quick
+    fi
+    same=yes
+    run_rest
+    rm -f "$quick/passed" # the next time by itself it runs everything
+    ;;
+esac
 
 printf '\n── all in %s s\n' "$(($(date +%s) - began))"
 [ -z "$failed" ] || printf 'FAILED: %s\n' "${failed#, }"
-[ "${1:-}" = lint ] || "$python" scripts/count_tests.py "$reports"/*.xml || failed="$failed, counting"
+case $what in
+  lint) ;;
+  quick) "$python" scripts/count_tests.py "$quick"/*.xml || failed="$failed, counting" ;;
+  *)
+    [ "$same" = yes ] || quick=
+    "$python" scripts/count_tests.py ${quick:+"$quick"/*.xml} "$rest"/*.xml || failed="$failed, counting"
+    ;;
+esac
 [ -z "$failed" ]

@@ -26,6 +26,14 @@ if (
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What ``make test`` leaves out says why."""
+    for item in items:
+        for mark in item.iter_markers("slow"):
+            if len(mark.args) != 1 or not isinstance(mark.args[0], str) or not mark.args[0]:
+                raise pytest.UsageError(f'{item.nodeid}: say why: @pytest.mark.slow("reason")')
+
+
 @pytest.fixture(scope="session")
 def kafka_jars() -> None:
     """Under CI missing jars fail, elsewhere they skip."""

@@ -48,6 +48,7 @@ MISSING = {
 BY_MACHINE = ("oom_kills", "snapshot_lag", "capacity_short_since")
 #: Alerts that this run raises.
 RAISED = {ALERT}
+COURSE = pytest.mark.slow("the whole course of `make stack`; one page asks a real Prometheus, too")
 
 
 class Seen:
@@ -87,6 +88,7 @@ def course(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seen]:
         yield Seen(course, text, began)
 
 
+@COURSE
 @pytest.mark.spark
 @pytest.mark.timeout(600)
 def test_an_alert_fires_and_resolves_and_one_only(course: Seen) -> None:
@@ -108,6 +110,7 @@ def test_an_alert_fires_and_resolves_and_one_only(course: Seen) -> None:
     assert firing.runbook.endswith("/runbooks/WeirDeadlineNear")
 
 
+@COURSE
 @pytest.mark.spark
 @pytest.mark.timeout(600)
 def test_every_expression_of_every_panel_has_an_answer(course: Seen) -> None:
@@ -122,6 +125,7 @@ def test_every_expression_of_every_panel_has_an_answer(course: Seen) -> None:
     assert wrong == [], "\n".join(["", *wrong])
 
 
+@COURSE
 @pytest.mark.spark
 @pytest.mark.timeout(600)
 def test_every_rule_has_its_answer_or_its_silence(course: Seen) -> None:

@@ -106,6 +106,7 @@ def lines():
         server.shutdown(socket.SHUT_RDWR)
 
 
+@pytest.mark.slow("a Spark of its own; each finding has a real query every time")
 @pytest.mark.spark
 @pytest.mark.timeout(400)
 def test_real_queries(tmp_path, lines):

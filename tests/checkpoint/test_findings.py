@@ -318,7 +318,12 @@ def cases(driver, source, durable, whole, broker, lines, tmp_path):  # noqa: F81
     return Cases(driver, source, durable, whole, broker, lines, tmp_path)
 
 
-@pytest.mark.parametrize("check", TABLE)
+SLOW = {"snapshot_lag": pytest.mark.slow("a query of many batches")}
+
+
+@pytest.mark.parametrize(
+    "check", [pytest.param(check, marks=SLOW.get(check, ())) for check in TABLE]
+)
 def test_a_query_that_triggers_it_and_a_sound_one(cases, check):
     bad, sound = TABLE[check]
     assert check in bad(cases)

@@ -36,6 +36,9 @@ from tests.checkpoint.test_rescue_rules import plan
 from tests.kafka.broker import connector
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+SWEEP = pytest.mark.slow(
+    "a Spark killed again and again; rescues of its files are tried every time"
+)
 
 
 @pytest.fixture(scope="module")
@@ -50,6 +53,7 @@ def source(tmp_path_factory):
     return make_input(tmp_path_factory.mktemp("input"), files=12)
 
 
+@SWEEP
 @pytest.mark.parametrize(
     ("reads", "operator", "store"),
     [
@@ -106,6 +110,7 @@ def test_killed_and_rescued_and_copied_under_load(
         assert finish(driver, order, to, truth, limit=5) == ""
 
 
+@SWEEP
 def test_a_rescue_that_is_killed_itself_leaves_a_right_result(driver, source, tmp_path):
     order = make_order(tmp_path, source, "aggregation", "hdfs", limit=4)
 

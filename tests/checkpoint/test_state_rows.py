@@ -74,6 +74,7 @@ def test_a_partition_that_holds_far_more_is_named(by_partition, said):
     assert said is None or said in found
 
 
+@pytest.mark.slow("two Sparks of its own")
 @pytest.mark.spark
 @pytest.mark.timeout(400)
 def test_a_real_skewed_state(tmp_path):

@@ -92,6 +92,7 @@ def number(text: str) -> float:
     return float(text.removesuffix(" s").replace(",", ""))
 
 
+@pytest.mark.slow("the demo's whole minute, which .ci/run runs as well")
 def test_a_run_ends_with_its_table(work: Path) -> None:
     process = demo("--seconds", "60")
     out, err = process.communicate(timeout=480)
@@ -134,6 +135,7 @@ def test_ctrl_c_leaves_nothing_behind(work: Path) -> None:
     assert (work / "logs").is_dir()
 
 
+@pytest.mark.slow("the demo's start once more")
 def test_a_job_that_dies_is_told_with_its_log(work: Path) -> None:
     process = demo("--seconds", "60")
     try:

@@ -28,7 +28,11 @@ if TYPE_CHECKING:
 
     from tests.spark.conftest import Folder
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(1200)]
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.slow("31 batches of ten seconds; the main path's limit moves in three"),
+    pytest.mark.timeout(1200),
+]
 TARGET_SECONDS = 10.0
 #: Milliseconds a key costs in the stage that holds the state: read anew for each.
 STATE_MS = "weir.test.state_ms"

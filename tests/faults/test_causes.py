@@ -70,6 +70,7 @@ AXES = {
     "user_exception": ("user_code", "bug"),
     "user_exception_in_foreach_batch": ("user_code", "bug"),
 }
+PROVOKED = pytest.mark.slow("a Spark of its own for each; as recorded, all are judged every time")
 
 RECORDS: list[dict[str, Any]] = [
     json.loads(path.read_text()) for path in sorted(Path(FIXTURES).glob("*.json"))
@@ -283,6 +284,7 @@ def _cost(text: str) -> float:
     return time.process_time() - begin
 
 
+@PROVOKED
 @pytest.mark.spark
 @pytest.mark.timeout(280)
 @pytest.mark.parametrize(
@@ -300,6 +302,7 @@ def test_a_fault_provoked_now_gets_its_cause(name: str) -> None:
     assert cause(provoke(name)).cause == FAULTS[name].cause
 
 
+@PROVOKED
 @pytest.mark.spark
 @pytest.mark.timeout(280)
 @pytest.mark.parametrize("name", ["kafka_offsets_lost"])

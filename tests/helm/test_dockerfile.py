@@ -113,6 +113,10 @@ def test_port_and_volume_are_the_agents() -> None:
     assert FINAL.only("VOLUME") == FINAL.environment()["WEIR_STATE_DIR"] == FINAL.only("WORKDIR")
 
 
+#: What the Dockerfile does is done; the rules that it keeps are read of it every time.
+BUILT = pytest.mark.slow("an installation of everything that the image holds")
+
+
 class Image:
     """What the build stage makes, in a folder of ours."""
 
@@ -191,6 +195,7 @@ def copy(source: Path, target: Path, *, into: bool) -> None:
             shutil.copyfile(path, place)
 
 
+@BUILT
 def test_the_image_holds_the_agent_and_no_build_tools(image: Image) -> None:
     code = (
         "import importlib.metadata as m, json;"
@@ -212,6 +217,7 @@ def test_the_image_holds_the_agent_and_no_build_tools(image: Image) -> None:
     assert done.stdout.startswith("weir 0.")
 
 
+@BUILT
 def test_the_listener_runs_out_of_the_archive_that_drivers_are_lent(image: Image) -> None:
     template = (CHART / "templates" / "sidecar" / "_driver.tpl").read_text()
     assert "/usr/share/weir/weir_spark_listener.zip" in template
@@ -281,6 +287,7 @@ def running(image: Image) -> Iterator[dict[str, str]]:
         log.close()
 
 
+@BUILT
 def test_the_agent_runs_on_a_read_only_root(image: Image, running: dict[str, str]) -> None:
     address = (image.root / "var/lib/weir/agent.address").read_text().strip()
     body = wire.body([wire.started(1), wire.progress(2)])
@@ -308,10 +315,12 @@ def health(image: Image, environ: dict[str, str]) -> int:
     ).returncode
 
 
+@BUILT
 def test_the_health_check_tells_a_living_agent(image: Image, running: dict[str, str]) -> None:
     assert health(image, running) == 0
 
 
+@BUILT
 def test_the_health_check_tells_a_dead_agent(image: Image) -> None:
     environ = image.environment()
     (image.root / "var/lib/weir/agent.address").unlink(missing_ok=True)

@@ -148,6 +148,7 @@ def job(*arguments: str, module: str = "skewed_jobs", seconds: float = 280.0) ->
     return dict(json.loads(done.stdout.strip().splitlines()[-1]))
 
 
+@pytest.mark.slow("a Spark of its own for each; beside an agent one is looked at every time")
 @pytest.mark.spark
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("why", ["skew", "slow_task"])
@@ -180,6 +181,7 @@ def _has_second_host() -> bool:
     return True
 
 
+@pytest.mark.slow("a cluster of several workers")
 @pytest.mark.spark
 @pytest.mark.timeout(600)
 @pytest.mark.skipif(not _has_second_host(), reason="only Linux has all of 127.0.0.0/8")

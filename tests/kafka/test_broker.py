@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+OWN_TOOL = pytest.mark.slow("of the tests' own broker, with which other tests do as much")
 
 
 @pytest.fixture
@@ -59,6 +60,7 @@ def test_only_committed_rows_are_read(broker: Broker) -> None:
     ]
 
 
+@OWN_TOOL
 def test_killed_and_started_again_it_has_everything(own_broker: Broker) -> None:
     own_broker.create_topic("lasting")
     own_broker.produce("lasting", ["a", "b"])
@@ -77,6 +79,7 @@ def test_killed_and_started_again_it_has_everything(own_broker: Broker) -> None:
     assert own_broker.end_offsets("lasting") == {0: 2}
 
 
+@OWN_TOOL
 def test_pyspark_reads_it_and_its_offsets_are_the_brokers(broker: Broker, tmp_path: Path) -> None:
     from importlib.metadata import version
 

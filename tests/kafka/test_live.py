@@ -60,12 +60,24 @@ def costing(seconds_per_row: float) -> Callable[[Any, int], None]:
     return run
 
 
-def fed_until(ready: Callable[[], Any], broker: Broker, query: Any, *topics: str) -> int:
-    """Keeps a backlog in the topics until ``ready``; how many rows that took in all.
+def fill(broker: Broker, *topics: str) -> int:
+    """Rows for two batches as configured into each topic, before a query reads it; how many in all.
+
+    The query's first batch is full then. One that is planned while rows still come is smaller, and
+    is enough to size the next ones by: on a busy machine no batch was ever as large as configured.
+    """
+    for topic in topics:
+        broker.produce(topic, numbers(2 * CONFIGURED))
+    return 2 * CONFIGURED * len(topics)
+
+
+def fed_until(
+    ready: Callable[[], Any], broker: Broker, query: Any, *topics: str, sent: int = 0
+) -> int:
+    """Keeps a backlog in the topics until ``ready``; how many rows were ``sent`` then in all.
 
     A fixed amount would be read through on a machine where what is awaited comes later.
     """
-    sent = 0
 
     def looked() -> bool:
         nonlocal sent
@@ -118,6 +130,7 @@ def test_a_burst_adapts_the_limit_and_the_backlog_is_exact(
 ) -> None:
     """600 rows of 10 ms each per batch as configured: 6 s against a target of 3 s."""
     broker.create_topic("burst", partitions=3)
+    sent = fill(broker, "burst")
     attached(agent.address)
     place = tmp_path / "checkpoint"
     query = start(
@@ -127,7 +140,9 @@ def test_a_burst_adapts_the_limit_and_the_backlog_is_exact(
         checkpoint=str(place),
     )
     run_id = str(query.runId)
-    sent = fed_until(lambda: batches_to_adapt(rows_of(query)) is not None, broker, query, "burst")
+    sent = fed_until(
+        lambda: batches_to_adapt(rows_of(query)) is not None, broker, query, "burst", sent=sent
+    )
     taken = batches_to_adapt(rows_of(query))
     assert taken is not None
     assert taken <= 5, rows_of(query)
@@ -165,6 +180,7 @@ def test_a_configured_minimum_stays_beside_the_granted_maximum(
     agent: AgentProcess, broker: Broker, spark: Any, attached: Any, start: Any
 ) -> None:
     broker.create_topic("composite", partitions=2)
+    sent = fill(broker, "composite")
     attached(agent.address)
     frame = reading(
         spark,
@@ -176,7 +192,7 @@ def test_a_configured_minimum_stays_beside_the_granted_maximum(
     )
     query = start(frame, batch=costing(0.01), name="composite")
     sent = fed_until(
-        lambda: batches_to_adapt(rows_of(query)) is not None, broker, query, "composite"
+        lambda: batches_to_adapt(rows_of(query)) is not None, broker, query, "composite", sent=sent
     )
     (limit,) = in_force(query)
     assert "50" in limit
@@ -215,6 +231,7 @@ def test_gaps_of_transactions_are_no_backlog(
     assert view(agent, "gaps")["lag_state"] == "OK"
 
 
+@pytest.mark.slow("a broker that is gone is asked for every time, by an agent alone")
 def test_a_broker_that_dies_and_comes_back_under_load(
     agent: AgentProcess, own_broker: Broker, spark: Any, attached: Any, start: Any, tmp_path: Path
 ) -> None:
@@ -254,6 +271,7 @@ def test_a_broker_that_dies_and_comes_back_under_load(
     assert seen["totals"]["batches"].get("replayed", 0) == 0
 
 
+@pytest.mark.slow("a file and a topic in one query are regulated one by one every time")
 def test_a_join_of_two_topics_is_regulated_topic_by_topic(
     agent: AgentProcess, broker: Broker, spark: Any, attached: Any, start: Any
 ) -> None:

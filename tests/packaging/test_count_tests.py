@@ -75,3 +75,38 @@ def test_many_failures_are_not_tried_again(tmp_path: Path, bad: int, worth_it: i
 
 def test_nothing_that_passed_is_a_failure() -> None:
     assert count("nowhere.xml") == (1, ["0 passed, 0 failed"])
+
+
+def report(path: Path, *seconds: float) -> str:
+    """As pytest writes it, of tests that took these times."""
+    cases = "".join(
+        f'<testcase classname="{path.stem}" name="test_{n}" time="{taken}"/>'
+        for n, taken in enumerate(seconds)
+    )
+    path.write_text(f"<testsuites><testsuite>{cases}</testsuite></testsuites>")
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "too_slow"),
+    [
+        ([170.0, *[9.9] * 83], True),  # of 992 s 17 %
+        ([110.0, *[9.9] * 89], False),  # of 991 s 11 %
+        ([9.0, 1.0], False),  # most of it, and nothing
+        ([11.0, 1.0], True),
+    ],
+)
+def test_one_that_takes_too_much_of_all_is_named(
+    tmp_path: Path, seconds: list[float], too_slow: bool
+) -> None:
+    half = len(seconds) // 2
+    reports = [
+        report(tmp_path / "one.xml", *seconds[:half]),
+        report(tmp_path / "two.xml", *seconds[half:]),
+    ]
+    code, said = count("--slowest", *reports)
+    assert code == too_slow
+    assert len(said) <= 10
+    assert ("mark it slow" in said[0]) == too_slow
+    assert "mark it slow" not in said[1]
+    assert f"{seconds[0] / sum(seconds):.1%}" in said[0]

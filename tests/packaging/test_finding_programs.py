@@ -165,6 +165,26 @@ def test_python_that_was_named_and_is_not_there(tools: Path) -> None:
     assert "/nowhere/python3.12 is not there" in done.stderr
 
 
+def test_a_font_is_looked_for_where_fonts_are(tmp_path: Path) -> None:
+    """As any file there, in a folder or in a folder of one; its package is named when it is not."""
+    text = (ROOT / "scripts" / "ensure-tools.sh").read_text()
+    function = text[text.index("fonts() {") : text.index("look() {")]
+    script = "missing='' lacks=''\n" + function.replace("/usr", str(tmp_path))
+    script += "fonts fonts-dejavu-core 'the layout' DejaVuSans.ttf\necho $missing\n"
+    fonts = tmp_path / "share" / "fonts"
+
+    def missing() -> str:
+        done = subprocess.run(["/bin/sh", "-c", script], capture_output=True, text=True, check=True)
+        return done.stdout.strip()
+
+    for place in ("DejaVuSans.ttf", "dejavu/DejaVuSans.ttf", "truetype/dejavu/DejaVuSans.ttf"):
+        assert missing() == "fonts-dejavu-core"
+        (fonts / place).parent.mkdir(parents=True)
+        (fonts / place).touch()
+        assert missing() == "", place
+        shutil.rmtree(fonts)
+
+
 @pytest.mark.parametrize(("ci", "exit_code"), [("", 0), ("true", 2)])
 def test_missing_programs_are_named(tools: Path, ci: str, exit_code: int) -> None:
     """Without apt-get on PATH nothing is installed, root or not."""
@@ -180,5 +200,7 @@ def test_missing_programs_are_named(tools: Path, ci: str, exit_code: int) -> Non
         check=False,
     )
     assert done.returncode == exit_code, done.stderr
-    assert "apt-get install chromium prometheus prometheus-alertmanager" in done.stderr
+    assert "apt-get install chromium prometheus prometheus-alertmanager maven openssl git" in (
+        done.stderr
+    )
     assert ("nothing may be missing" in done.stderr) == (ci == "true")

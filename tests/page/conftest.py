@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import threading
 import time
 from typing import TYPE_CHECKING, Any
@@ -9,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 import uvicorn
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, Playwright, sync_playwright
 from starlette.applications import Starlette
 from starlette.responses import Response
 from starlette.routing import Route
@@ -26,7 +28,23 @@ if TYPE_CHECKING:
 
     from agent.core.judgement import QueryView
 
-CHROMIUM = "/usr/bin/chromium"
+CHROMIUM = next(
+    (
+        path
+        for name in ("chromium", "chromium-browser", "google-chrome")
+        if (path := shutil.which(name))
+    ),
+    "chromium",
+)
+
+
+def chromium(playwright: Playwright, environment: dict[str, str] | None = None) -> Browser:
+    """A browser, with these variables beside those of its environment; to be closed."""
+    return playwright.chromium.launch(
+        executable_path=CHROMIUM,
+        args=["--no-sandbox", "--disable-gpu"],
+        env={**os.environ, **(environment or {})},
+    )
 
 
 class FleetServer:
@@ -99,13 +117,17 @@ def fleet() -> Iterator[FleetServer]:
 
 
 @pytest.fixture(scope="session")
-def browser() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(
-            executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"]
-        )
-        yield chromium
-        chromium.close()
+def playwright() -> Iterator[Playwright]:
+    """There can be one in a process, of however many browsers."""
+    with sync_playwright() as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def browser(playwright: Playwright) -> Iterator[Browser]:
+    running = chromium(playwright)
+    yield running
+    running.close()
 
 
 class Watched:
@@ -150,6 +172,7 @@ def open_page(browser: Browser, fleet: FleetServer) -> Iterator[Any]:
         dark: bool = False,
         still: bool = False,
         phone: bool = False,
+        magnified: float = 1.0,
     ) -> Watched:
         context = browser.new_context(
             viewport={"width": width, "height": height},
@@ -157,6 +180,7 @@ def open_page(browser: Browser, fleet: FleetServer) -> Iterator[Any]:
             reduced_motion="reduce" if still else "no-preference",
             is_mobile=phone,
             has_touch=phone,
+            device_scale_factor=magnified,
         )
         contexts.append(context)
         context.set_default_timeout(10_000)

@@ -81,7 +81,14 @@ def logged(spark: Any, tmp_path: Path, request: pytest.FixtureRequest) -> Iterat
     end()
 
 
-@pytest.mark.parametrize("logged", CODECS, indirect=True)
+@pytest.mark.parametrize(
+    "logged",
+    [
+        CODECS[0],  # Spark's own choice
+        *(pytest.param(name, marks=pytest.mark.slow("the same events")) for name in CODECS[1:]),
+    ],
+    indirect=True,
+)
 def test_the_log_is_judged_as_the_listener_is(
     agent: Any, attached: Any, start: Any, spark: Any, logged: Logged
 ) -> None:

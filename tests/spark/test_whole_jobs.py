@@ -86,7 +86,13 @@ def test_weir_run_watches_every_session_of_a_job_nobody_changed(
 
 
 @pytest.mark.parametrize(
-    "ending", ["", "spark.stop()\n", "raise RuntimeError('mine')\n", "query.stop()\n"]
+    "ending",
+    [
+        pytest.param("", marks=pytest.mark.slow("as the one that raises, without an error")),
+        pytest.param("spark.stop()\n", marks=pytest.mark.slow("as the one that raises, in order")),
+        "raise RuntimeError('mine')\n",
+        "query.stop()\n",
+    ],
 )
 def test_a_job_ends_as_it_would_with_its_queries_running(
     agent: Any, folder: Any, tmp_path: Path, ending: str
@@ -118,6 +124,7 @@ def test_a_job_ends_as_it_would_with_its_queries_running(
     assert stopped == (ending == "query.stop()\n"), "else it ran when its driver ended"
 
 
+@pytest.mark.slow("the wheel itself reports a real query in tests/packaging")
 def test_from_a_wheel_as_py_files_ships_it(agent: Any, folder: Any, tmp_path: Path) -> None:
     """Imported out of a zip, with nothing else of this repository in reach."""
     wheel = tmp_path / "weir.zip"
