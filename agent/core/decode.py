@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 MOST_COUNT: Final = 2**53
 #: No batch takes so long.
 MOST_SECONDS: Final = 366 * 86400.0
+#: Spark tells whole ones; a rate of rows over much less is no number.
+LEAST_MILLISECONDS: Final = 1e-3
 MOST_PHASES: Final = 50  # of a batch; Spark tells a dozen
 MAX_TEXT: Final = 16 * 1024  # of any one text we keep
 MAX_ID: Final = 200  # of an id, which is kept for a day: Spark's own have 36 at most
@@ -667,7 +669,9 @@ def _number(value: object) -> float | None:
 
 def _seconds(milliseconds: object) -> float | None:
     number = _number(milliseconds)
-    return None if number is None or number > 1000.0 * MOST_SECONDS else number / 1000.0
+    if number is None or number > 1000.0 * MOST_SECONDS:
+        return None
+    return number / 1000.0 if number >= LEAST_MILLISECONDS else 0.0
 
 
 def _running(seconds: object) -> float | None:

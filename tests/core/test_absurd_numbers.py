@@ -36,9 +36,10 @@ EXTRAS = Extras(
     record_failures_total=0,
 )
 KEY = ("shop", "orders")
+TINY = [5e-324, 1e-308, 9e-4]
 HUGE = [2**53, 2**62, 2**63 - 1, 2**63, 2**64, 10**30, 1e308, 1.7e308, -1, -(2**70), True, "9"]
 NUMBERS = st.one_of(
-    st.sampled_from(HUGE),
+    st.sampled_from(HUGE + TINY),
     st.integers(-(2**70), 2**70),
     st.floats(allow_nan=False, allow_infinity=False),
 )
@@ -146,6 +147,17 @@ def test_a_counter_never_passes_what_can_be_kept(number: float) -> None:
     view = keeper.fleet.view(KEY, driver.time)
     assert view.totals.rows == before + 1000
     assert view.batch_seconds == pytest.approx(2.0)
+
+
+@pytest.mark.parametrize("milliseconds", TINY)
+def test_a_time_too_short_to_be_one_is_none(milliseconds: float) -> None:
+    keeper, driver = Keeper(Policy(), Store(None), started_time=START_TIME), Driver()
+    for _ in range(12):
+        event = whole(driver)
+        event["body"]["numInputRows"] = 2**52
+        event["body"]["durationMs"] = {"triggerExecution": milliseconds}
+        assert keeper.receive(decode_request(driver.body(event)), driver.time).refused == []
+    sane(keeper, driver.time)
 
 
 @pytest.mark.parametrize("text", ["NaN", "Infinity", "-Infinity", "1e999", "-1e999"])

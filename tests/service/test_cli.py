@@ -123,7 +123,10 @@ def test_the_kill_switch_swallows_no_typo(tmp_path: Path) -> None:
         done = weir("limit", "ads/scores", "700", "--url", agent.address)
         assert (done.returncode, done.stdout) == (
             0,
-            "ads/scores: limit 700 (noted; in dry-run nothing changes: weir mode on ads/scores)\n",
+            (
+                "ads/scores: limit 700 rows "
+                "(noted; in dry-run nothing changes: weir mode on ads/scores)\n"
+            ),
         )
 
 
