@@ -18,7 +18,8 @@ from agent.core import failure_conditions, failure_kinds
 from agent.core.exception_text import Link, chain_of
 from agent.core.failure_places import Place, place_of, thrown_by_user
 from agent.core.judgement import FailureView
-from agent.core.names import first_line, redact
+from agent.core.names import first_line
+from spark_listener.redact import redact
 
 Cause = Literal[
     "user_code",
