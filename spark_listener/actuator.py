@@ -6,7 +6,7 @@ The decision is pure; ``Actuator`` alone touches the JVM, and writes only what `
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from spark_listener import couplings, limits
@@ -84,6 +84,15 @@ class SourceControl:
         self.grant_ends = now + grant.expires_seconds
         return True
 
+    def keep_to_configured(self) -> None:
+        """Takes a grant as one for at most what is configured.
+
+        One that came before that was known follows from what an earlier run had configured.
+        """
+        most, grant = self.configured_maximum, self.grant
+        if most is not None and grant is not None and (grant.limit or 0) > most:
+            self.grant = replace(grant, limit=most)
+
     def wanted(self, now: float) -> Limit:
         """The limit that should be in force at ``now`` (monotonic seconds).
 
@@ -159,6 +168,8 @@ class Actuator:
         early, self._early = self._early, []
         for now in dict.fromkeys(moment for _, moment in early):
             self.take([grant for grant, moment in early if moment == now], now)
+        for source in self.sources:
+            source.keep_to_configured()
         return True
 
     def _why_unsafe(self, configured: Limit, item: SourceObject) -> str:

@@ -86,13 +86,26 @@ def adopt(query: Query, time: float, policy: Policy) -> None:
         _as_configured(query, time, policy)
         return
     for source in query.sources:
-        if source.decided or not source.controllable or not source.limit_known:
+        if not source.controllable or not source.limit_known:
+            continue
+        if _exceeds(source, settings):
+            source.decide(source.configured, "bound:configured", time)
+        if source.decided:
             continue
         if source.limit is not None and source.limit != source.configured:
             kept = source.limit
             if source.configured is not None and not settings.above_configured:
                 kept = min(kept, source.configured)
             source.decide(kept, "renew", time)
+
+
+def _exceeds(source: Source, settings: QueryPolicy) -> bool:
+    """Whether what was decided is above what the job configures, which may have changed since."""
+    if settings.above_configured or source.decided_reason in {"manual", "hold:operator"}:
+        return False
+    if source.configured is None or not source.decided:
+        return False
+    return source.decided_limit is None or source.decided_limit > source.configured
 
 
 def first_batch(

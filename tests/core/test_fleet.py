@@ -438,6 +438,10 @@ def test_what_the_job_configured_is_never_exceeded_unasked() -> None:
         world.driver.started(run_id="r-2"), world.driver.heartbeat(limits=[beyond])
     )
     assert [grant.limit for grant in receipt.grants] == [500]
+    # The job comes again and asks for less.
+    less = {"source": 0, "unit": "rows", "limit": 200, "configured": 200, "backlog": 9}
+    receipt = world.send(world.driver.started(run_id="r-3"), world.driver.heartbeat(limits=[less]))
+    assert [grant.limit for grant in receipt.grants] == [200]
     # Asked by hand it is exceeded.
     world.fleet.control(*KEY, order(limit=9000), world.now)
     assert [grant.limit for grant in world.send(world.driver.heartbeat()).grants] == [9000]

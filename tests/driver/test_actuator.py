@@ -59,6 +59,23 @@ def test_kafkas_minimum_stays_beside_the_grant_after_its_life() -> None:
     assert control.wanted(0.0) == control.wanted(1e6) == expected
 
 
+@pytest.mark.parametrize(
+    ("configured", "granted", "wanted"),
+    [
+        (Limit("files", 5), 9, Limit("files", 5)),  # decided when more was configured
+        (Limit("files", 5), 3, Limit("files", 3)),
+        (ALL, 9, Limit("files", 9)),
+    ],
+)
+def test_a_grant_from_before_the_sources_were_known_keeps_to_what_is_configured(
+    configured: Limit, granted: int, wanted: Limit
+) -> None:
+    control = source(configured)
+    control.take(grant(granted), 0.0)
+    control.keep_to_configured()
+    assert control.wanted(0.0) == wanted
+
+
 def test_a_grant_in_another_unit_is_not_taken() -> None:
     control = source(Limit("files", 5))
     assert not control.take(grant(9, unit="rows"), 0.0)
