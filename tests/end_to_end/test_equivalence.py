@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 pytestmark = pytest.mark.spark
+EVERY_TIME = ("windows, append", "inner join")
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +28,15 @@ def the_first(shape: str, *, late: bool = False) -> Case:
     return next(case for case in drawn if case.shape == shape and case.late is late)
 
 
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize(
+    "shape",
+    [
+        shape
+        if shape in EVERY_TIME
+        else pytest.param(shape, marks=pytest.mark.slow("two queries of it on Spark"))
+        for shape in SHAPES
+    ],
+)
 def test_rows_within_their_delay_count_as_without_weir(bench: Bench, shape: str) -> None:
     case = the_first(shape)
     alone, under, wrong = bench.judge(case)

@@ -92,6 +92,7 @@ def test_a_burst_changes_the_limit_within_three_batches_and_the_run_stays(
     assert int(in_force) < 20
 
 
+@pytest.mark.slow("a grant's life; that limits come back is looked at every time in tests/spark")
 def test_the_agent_dies_the_configured_limit_returns_and_it_comes_back_knowing(
     tmp_path: Path, spark: Any, attached: Any, folder: Any, start: Any
 ) -> None:

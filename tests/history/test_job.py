@@ -69,6 +69,7 @@ def replayed(log: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in out.getvalue().splitlines()]
 
 
+@pytest.mark.slow("six runs of the job; what is judged and named is looked at every time")
 def test_in_every_form_run_after_run_the_tables_are_the_same(
     spark: Executor, tmp_path: Path, logs: Path, run: Callable[..., Outcome], real_log: bytes
 ) -> None:

@@ -38,20 +38,17 @@ def judged(logs: dict[str, bytes]) -> dict[str, list[Any]]:
     return found
 
 
-def test_a_log_that_cannot_be_judged_is_one_answer_beside_the_others(real_log: bytes) -> None:
+def test_odd_logs_are_judged_beside_the_others(real_log: bytes) -> None:
     found = judged(
         {
-            "bad": changed(real_log, "bad", beyond_64_bits),
+            "absurd": changed(real_log, "absurd", beyond_64_bits),
             "good": real_log,
             "waits": changed(real_log, "waits", waits),
         }
     )
-    failed = {name: [one for one in own if isinstance(one, Failed)] for name, own in found.items()}
-    assert failed["good"] == failed["waits"] == []
-    assert [(one.application, one.log) for one in failed["bad"]] == [("bad", "bad")]
-    assert "cannot hold what it tells" in failed["bad"][0].reason
-    for name in ("good", "waits"):
-        assert {one.table for one in found[name] if isinstance(one, File)} >= {"batches", "sources"}
+    for own in found.values():
+        assert not [one for one in own if isinstance(one, Failed)]
+        assert {one.table for one in own if isinstance(one, File)} >= {"batches", "sources"}
 
 
 def test_whatever_goes_wrong_in_judging_names_the_log(

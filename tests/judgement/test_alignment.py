@@ -162,6 +162,7 @@ def test_skew_and_a_slow_task_are_named_on_a_real_spark(why: str, tmp_path: Path
 
 @pytest.mark.spark
 @pytest.mark.timeout(300)
+@pytest.mark.slow("a Spark of its own with a skewed query; recorded stages are judged every time")
 def test_an_agent_beside_a_real_spark_names_the_skewed_partition(tmp_path: Path) -> None:
     with AgentProcess(tmp_path) as agent:
         said = job("skew", str(tmp_path), agent.address)

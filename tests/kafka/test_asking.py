@@ -151,6 +151,7 @@ def test_one_figure_whoever_told_last(broker: Broker, tmp_path: Path) -> None:
         until(lambda: metric(agent, "backlog_estimated_rows", OF_QUERY) == 40, "the same figure")
 
 
+@pytest.mark.slow("waits for the broker's retention")
 def test_retention_that_nears_and_overtakes_the_reader(broker: Broker, tmp_path: Path) -> None:
     broker.create_topic("kept", config={"retention.ms": "100000"})
     with asking(tmp_path, broker) as agent:
@@ -167,6 +168,7 @@ def test_retention_that_nears_and_overtakes_the_reader(broker: Broker, tmp_path:
         until(lambda: metric(agent, "backlog_rows") == 40, "the backlog left")
 
 
+@pytest.mark.slow("waits for time-outs of a broker that is gone")
 def test_a_broker_that_is_gone_is_said_once_and_asked_again(
     own_broker: Broker, tmp_path: Path
 ) -> None:

@@ -176,6 +176,7 @@ def test_a_burst_adapts_the_limit_and_the_backlog_is_exact(
     assert str(query.runId) == run_id
 
 
+@pytest.mark.slow("the limit beside a minimum is built and looked at every time")
 def test_a_configured_minimum_stays_beside_the_granted_maximum(
     agent: AgentProcess, broker: Broker, spark: Any, attached: Any, start: Any
 ) -> None:
@@ -204,6 +205,7 @@ def test_a_configured_minimum_stays_beside_the_granted_maximum(
     until(lambda: sum(rows_of(query)) == sent + 10, "the last few rows")
 
 
+@pytest.mark.slow("of offsets alone, which the core's tests hold")
 def test_gaps_of_transactions_are_no_backlog(
     agent: AgentProcess, broker: Broker, spark: Any, attached: Any, start: Any
 ) -> None:

@@ -76,6 +76,7 @@ def read(
 EARLIEST = {"startingOffsets": "earliest"}
 
 
+@pytest.mark.slow("each option twice; files, of which an option lost rows, are read every time")
 def test_the_same_rows_as_without_weir(
     agent: Any, attached: Any, broker: Broker, spark: Any, start: Any, tmp_path: Path
 ) -> None:

@@ -195,6 +195,7 @@ spark.stop()
 
 @pytest.mark.spark
 @pytest.mark.timeout(180)
+@pytest.mark.slow("a Spark of its own; that the wheel is whole and imports is looked at every time")
 def test_listener_wheel_by_py_files_reports_a_real_query(
     listener_wheel: Path, agent: str, tmp_path: Path
 ) -> None:

@@ -144,6 +144,7 @@ def test_pointing_at_a_plot_reads_that_batch(open_page: Callable[..., Watched]) 
     assert row.locator('[data-plot="backlog"] .plot-now').inner_text() == before
 
 
+@pytest.mark.slow("waits on a page; what it draws is looked at every time")
 def test_a_hung_batch_grows_old_on_screen(
     open_page: Callable[..., Watched], fleet: FleetServer
 ) -> None:
@@ -562,6 +563,7 @@ def test_dark_is_dark(open_page: Callable[..., Watched]) -> None:
     assert sum(map(int, re.findall(r"\d+", seen[1][0])[:3])) < 120
 
 
+@pytest.mark.slow("waits on a page; what it draws is looked at every time")
 def test_motion_only_where_wanted(open_page: Callable[..., Watched]) -> None:
     moving = "getComputedStyle(document.querySelector('.alarm')).animationName"
     page = open_page(HUNG).page
@@ -572,6 +574,7 @@ def test_motion_only_where_wanted(open_page: Callable[..., Watched]) -> None:
     assert page.evaluate(moving) == "none"
 
 
+@pytest.mark.slow("waits on a page; what it draws is looked at every time")
 def test_rows_hold_still_under_the_hand(
     open_page: Callable[..., Watched], fleet: FleetServer
 ) -> None:
@@ -604,6 +607,7 @@ def test_rows_hold_still_under_the_hand(
     )
 
 
+@pytest.mark.slow("waits on a page; what it draws is looked at every time")
 def test_nobody_looking_nothing_asked(
     open_page: Callable[..., Watched], fleet: FleetServer
 ) -> None:
@@ -672,6 +676,7 @@ def test_what_its_stages_waited_for_and_what_would_help(
     watched.assert_clean(fleet.url)
 
 
+@pytest.mark.slow("waits on a page; what it draws is looked at every time")
 def test_a_thousand_queries(open_page: Callable[..., Watched], fleet: FleetServer) -> None:
     fleet.show(made.many(1000))
     watched = open_page(height=900)

@@ -174,7 +174,7 @@ def test_only_hosts_that_are_allowed_are_asked(
     [
         (None, "spark.ui.enabled"),
         ("ftp://127.0.0.1/", "none that can be asked"),
-        ("http://user:secret@127.0.0.1:1", "none that can be asked"),
+        ("http://user:secret@127.0.0.1:1", "out of reach"),
         ("http://127.0.0.1:99999", "none that can be asked"),
         ("http://[::1", "none that can be asked"),
         ("http://169.254.169.254/latest", "does not allow"),

@@ -200,11 +200,11 @@ def test_of_a_composite_only_the_maximum_moves(spark: Any, make: Any) -> None:
         minimum,
     ):
         configured = describe(java_limit)
-        wanted = replacement(configured, KAFKA_CLASS, "rows", 300)
+        wanted = replacement(configured, KAFKA_CLASS, "rows", 1500)
         built = build(gateway, wanted, configured, java_limit)
         parts = list(built.getReadLimits())
         assert sorted(part.toString() for part in parts) == sorted(
-            ["MaxRows: 300", minimum.toString()]
+            ["MaxRows: 1500", minimum.toString()]
         )
         assert any(part.equals(minimum) for part in parts)
         # And once more, from what is now in force, back to another number.

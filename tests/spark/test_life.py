@@ -68,6 +68,7 @@ def test_attaching_and_detaching_leaves_nothing_behind(
     until(lambda: piled_up() <= before, f"no more than before, {before}", telling=piled_up)
 
 
+@pytest.mark.slow("waits for the JVM's collector; attaching and detaching is looked at every time")
 def test_sessions_that_the_job_lets_go_of_are_let_go_of(
     agent: Any, attached: Any, folder: Any, start: Any, spark: Any
 ) -> None:
@@ -119,6 +120,7 @@ def test_a_first_batch_is_let_go_while_something_keeps_the_interpreter(
     assert query.isActive
 
 
+@pytest.mark.slow("stands still for so long")
 def test_events_of_a_time_in_which_python_stood_still_are_told_in_order(
     agent: Any, attached: Any, folder: Any, start: Any, spark: Any
 ) -> None:
@@ -222,6 +224,7 @@ spark.stop()
 """
 
 
+@pytest.mark.slow("two Sparks of its own")
 def test_a_new_session_with_the_old_application_id_is_watched_by_itself(
     agent: Any, tmp_path: Path
 ) -> None:
@@ -247,8 +250,8 @@ def test_a_new_session_with_the_old_application_id_is_watched_by_itself(
 
 
 def test_as_many_progresses_wait_in_the_jvm_as_spark_keeps_anyway(spark: Any) -> None:
-    kept = spark.conf.get("spark.sql.streaming.numRecentProgressUpdates")
-    assert int(kept) == MOST_PROGRESS
+    conf = getattr(getattr(spark._jvm.org.apache.spark.sql.internal, "SQLConf$"), "MODULE$")
+    assert int(conf.STREAMING_PROGRESS_RETENTION().defaultValue().get()) == MOST_PROGRESS
 
 
 def test_every_row_comes_with_an_interrupted_start(

@@ -53,6 +53,7 @@ def our_warnings(done: subprocess.CompletedProcess[str]) -> list[str]:
     return [line for line in done.stderr.splitlines() if line.startswith("weir")]
 
 
+@pytest.mark.slow("a Spark of its own; a job's end under weir-run is looked at every time")
 def test_weir_run_watches_every_session_of_a_job_nobody_changed(
     agent: Any, folder: Any, tmp_path: Path
 ) -> None:
