@@ -1,9 +1,10 @@
-"""The soak's course and its verdict: what python -m tests.benchmarks.soak breaks, and what grows."""
+"""What a soak breaks and when, and what it says grows: the pure parts of the benchmark."""
 
 from __future__ import annotations
 
 import random
 from collections import defaultdict
+from itertools import pairwise
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -29,7 +30,7 @@ def test_a_course_holds_every_fault_and_calm_at_both_ends(seconds: float, seed: 
         assert fault.at_seconds <= KILLS_SHARE.get(fault.kind, 1.0) * seconds
         parts[fault.kind.split()[0]].append(fault)
     for faults in parts.values():
-        for one, following in zip(faults, faults[1:], strict=False):
+        for one, following in pairwise(faults):
             assert following.at_seconds > one.until_seconds
 
 
