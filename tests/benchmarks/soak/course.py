@@ -8,7 +8,7 @@ from typing import Final
 
 #: Each kind of fault, with the least and the most seconds until it is undone, if ever.
 KINDS: Final[dict[str, tuple[float, float] | None]] = {
-    "agent killed": (1.0, 25.0),
+    "agent killed": (1.0, 80.0),  # longer than a grant lives, too
     "broker stopped": (3.0, 25.0),
     "broker killed": (3.0, 25.0),
     "worker killed": None,
@@ -38,7 +38,11 @@ KILLS_SHARE: Final = {"driver killed": 0.45, "agent killed": 0.7}
 
 @dataclass(frozen=True)
 class Fault:
-    """One thing that is done, and how long it lasts; ``value`` is what, to which query, how far."""
+    """One thing that is done, to which query where it is one's, and how long it lasts.
+
+    ``value`` is how far a clock is set, in seconds; a limit; 1 where a full disk meets the agent at
+    its start too. One that runs writes into what its database holds already for a while.
+    """
 
     at_seconds: float
     kind: str
@@ -78,6 +82,8 @@ def plan(seconds: float, seed: int) -> list[Fault]:
             return sorted(course, key=lambda fault: fault.at_seconds)
         target = draw.choice(LONG_QUERIES) if kind in ("limit by hand", "query away") else ""
         value = draw.choice(CLOCK_SECONDS) if kind == "clock set" else 0.0
+        if kind == "disk full":
+            value = float(at <= KILLS_SHARE["agent killed"] * seconds)
         if kind == "limit by hand":
             value = float(draw.randint(1, 20))
         gap = min(draw.expovariate(1.0 / mean), 4.0 * mean)

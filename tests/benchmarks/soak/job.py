@@ -50,6 +50,8 @@ SETTINGS: Final = {
     "spark.ui.retainedStages": "30",
     "spark.ui.retainedTasks": "100",
     "spark.sql.ui.retainedExecutions": "20",
+    # Spark's own cache of listed files, filled by each start of a file source, up to 250 MB.
+    "spark.sql.hive.filesourcePartitionFileCacheSize": "0",
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.streaming.stateStore.providerClass": ROCKSDB,
     "spark.sql.streaming.minBatchesToRetain": "10",

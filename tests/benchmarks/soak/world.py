@@ -114,28 +114,32 @@ class World:
     # Faults
 
     def begin(self, fault: Fault) -> None:
-        with self._locks[fault.kind.split()[0]]:
+        with self._lock_of(fault):
             getattr(self, "_" + fault.kind.replace(" ", "_"))(fault)
 
     def end(self, fault: Fault) -> None:
-        with self._locks[fault.kind.split()[0]]:
-            getattr(self, f"_{fault.kind.replace(' ', '_')}_undone")(fault)
+        undo = getattr(self, f"_{fault.kind.replace(' ', '_')}_undone")
+        # The begin of a full disk waits for its end: until then the agent may not start.
+        with contextlib.nullcontext() if fault.kind == "disk full" else self._lock_of(fault):
+            undo(fault)
+
+    def _lock_of(self, fault: Fault) -> threading.Lock:
+        return self._locks[fault.kind.split()[0]]
 
     def _agent_killed(self, fault: Fault) -> None:
         self.agent.kill()
 
     def _agent_killed_undone(self, fault: Fault) -> None:
-        port = int(self.agent.address.rsplit(":", 1)[1])
         end = time.monotonic() + SETTLE_SECONDS
-        while not self._starts(port):
+        while not self._starts():
             # As under Kubernetes: again, until its disk lets it.
-            self.told["agent did not start"] += 1
+            self.told["starts of the agent that failed"] += 1
             assert time.monotonic() < end, "the agent does not start any more"
             time.sleep(2.0)
 
-    def _starts(self, port: int) -> bool:
+    def _starts(self) -> bool:
         try:
-            self._start_agent(port)
+            self._start_agent(int(self.agent.address.rsplit(":", 1)[1]))
         except AssertionError:
             return False
         return True
@@ -164,13 +168,22 @@ class World:
         self._start_driver()
 
     def _disk_full(self, fault: Fault) -> None:
-        if self.disk_can_fill:
+        if not self.disk_can_fill:
+            return
+        with self._locks["agent"]:
+            restart = bool(fault.value) and self.agent.process.poll() is None
+            if restart:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    self.agent.stop()
+                self.agent.kill()
             with (
                 contextlib.suppress(OSError),
                 (self._state / "ballast").open("wb", buffering=0) as file,
             ):
                 while True:
                     file.write(b"x" * 4096)
+            if restart:
+                self._agent_killed_undone(fault)
 
     def _disk_full_undone(self, fault: Fault) -> None:
         (self._state / "ballast").unlink(missing_ok=True)
