@@ -32,6 +32,8 @@ CLICK_SCHEMA: Final = "id long, t timestamp"
 #: What a row costs, as a call to a service would, so that limits have something to hold back.
 ROW_SECONDS: Final = 0.001
 HEAP_EVERY_SECONDS: Final = 20.0
+#: From the end of a run of ``nightly`` to its next one.
+NIGHT_SECONDS: Final = 10.0
 MEBIBYTE: Final = 1024 * 1024
 ROCKSDB: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 #: The heap is all there from the start, so that resident memory beyond it is what grows, and each
@@ -103,7 +105,7 @@ class Job:
         self._queries: dict[str, Any] = {}
         self._failed: dict[str, int] = {}
         self._heap_mib: float | None = None
-        self._heap_due = 0.0
+        self._heap_due = self._night_due = 0.0
         starts = (self._orders, self._files, self._windows, self._nightly)
         self._starts: dict[str, Callable[[], Any]] = {
             one.__name__.strip("_"): one for one in starts
@@ -132,9 +134,14 @@ class Job:
             if query._jsq.exception().isDefined():
                 self._failed[name] = self._failed.get(name, 0) + 1
                 print(name, query._jsq.exception().get().toString()[:3000], flush=True)
-            query = self._queries.pop(name, None) and None
+            query = None
+            del self._queries[name]
+            if name == "nightly":
+                self._night_due = time.monotonic() + NIGHT_SECONDS
         if query is not None and not wanted:
             self._queries.pop(name).stop()
+        if name == "nightly" and time.monotonic() < self._night_due:
+            return
         if query is None and wanted:
             try:
                 self._queries[name] = self._starts[name]()

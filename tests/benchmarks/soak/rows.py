@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from tests.kafka.broker import Broker
 
 #: Rows a second, and rows of a file.
-RATES: Final = {"orders": 40.0, "windows": 20.0, "files": 10.0, "nightly": 10.0}
+RATES: Final = {"orders": 40.0, "windows": 20.0, "files": 20.0, "nightly": 10.0}
 #: By query its topic and the topic's partitions. Clicks keep their order, so that none is late.
 TOPICS: Final = {"orders": ("orders", 3), "windows": ("clicks", 1)}
-ROWS_PER_FILE: Final = 20
+ROWS_PER_FILE: Final = 40
 #: Event time of the first click, and how far each goes on, in seconds.
 BEGIN: Final = datetime(2030, 1, 1, tzinfo=timezone.utc)
 CLICK_SECONDS: Final = 0.25
