@@ -31,7 +31,12 @@ FLAT_SHARE_PER_HOUR: Final = 0.02
 #: Standard errors that a slope has to stand off zero: three are beyond chance in so many rows.
 SURE: Final = 3.0
 WIDTH, LEFT, RIGHT, PANEL = 900, 60, 130, 170
-COLOURS: Final = ("#0f766e", "#d97706", "#9333ea", "#2563eb")
+COLOURS: Final = {
+    "driver's Python": "#0f766e",
+    "driver's JVM": "#d97706",
+    "JVM's heap": "#9333ea",
+    "agent": "#2563eb",
+}
 
 
 @dataclass(frozen=True)
@@ -76,6 +81,8 @@ class Series:
                     float(process.num_threads()),
                 )
         except (psutil.NoSuchProcess, psutil.AccessDenied):
+            return
+        if not found[0]:  # it has ended, and nobody has taken notice yet
             return
         for unit, value in zip(UNITS, found, strict=True):
             self.add(second, name, unit, value, pid)
@@ -179,7 +186,7 @@ def draw(series: Series, course: Sequence[Fault], seconds: float) -> str:
             for value in steps
         ]
         for number, (name, points) in enumerate(shown.items()):
-            colour = COLOURS[number]
+            colour = COLOURS[name]
             lives: dict[int, list[str]] = {}
             for point in points:
                 lives.setdefault(point.life, []).append(f"{x(point.second)},{y(point.value)}")
