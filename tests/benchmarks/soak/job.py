@@ -12,6 +12,7 @@ import contextlib
 import json
 import os
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -74,6 +75,19 @@ def read(path: Path) -> dict[str, Any]:
         return dict(json.loads(path.read_text()))
     except FileNotFoundError:
         return {}
+
+
+def callbacks() -> int:
+    """Connections by which the JVM calls Python, each a thread and a descriptor here.
+
+    PySpark leaves one behind for each start of a query with ``foreachBatch``, with Weir or without;
+    Weir itself is never called.
+    """
+    from py4j.clientserver import ClientServerConnection
+
+    targets = [getattr(thread, "_target", None) for thread in threading.enumerate()]
+    owners = [getattr(target, "__self__", None) for target in targets]
+    return sum(isinstance(owner, ClientServerConnection) for owner in owners)
 
 
 def session() -> Any:
@@ -174,6 +188,7 @@ class Job:
             "python": os.getpid(),
             "jvm": int(jvm.java.lang.ProcessHandle.current().pid()),
             "heap_mib": self._heap_mib,
+            "callbacks": callbacks(),
             "queries": queries,
             "failed": self._failed,
         }

@@ -36,6 +36,7 @@ COLOURS: Final = {
     "driver's JVM": "#d97706",
     "JVM's heap": "#9333ea",
     "agent": "#2563eb",
+    "callbacks": "#9ca3af",
 }
 
 
@@ -70,15 +71,17 @@ class Series:
     def __init__(self) -> None:
         self.points: dict[tuple[str, str], list[Point]] = {}
 
-    def look(self, second: float, name: str, pid: int) -> None:
-        """A sample of a process, if it is there."""
+    def look(
+        self, second: float, name: str, pid: int, descriptors: int = 0, threads: int = 0
+    ) -> None:
+        """A sample of a process, if it is there, less what is told apart."""
         try:
             process = psutil.Process(pid)
             with process.oneshot():
                 found = (
                     process.memory_info().rss / MEBIBYTE,
-                    float(process.num_fds()),
-                    float(process.num_threads()),
+                    float(process.num_fds() - descriptors),
+                    float(process.num_threads() - threads),
                 )
         except (psutil.NoSuchProcess, psutil.AccessDenied):
             return
@@ -141,7 +144,8 @@ def table(series: Series, since: float) -> tuple[list[str], bool]:
         values = [point.value for point in points]
         warm_up = AGENT_WARM_UP_SECONDS if name == "agent" else WARM_UP_SECONDS
         found = slope(points, since, warm_up)
-        good = good and found.verdict != "grows"
+        # What PySpark leaves behind by itself is told, so that it can be told apart.
+        good = good and (found.verdict != "grows" or name == "callbacks")
         told = [f"{value:9.1f}" for value in (values[0], values[len(values) // 2], values[-1])]
         rate = "-" if found.per_hour is None else f"{found.per_hour:+.2f}"
         noise = "-" if found.noise is None else f"±{found.noise:.2f}"

@@ -249,8 +249,10 @@ class World:
                 }
             )
             self._status = status
-            self.series.look(second, "driver's Python", self.driver.pid)
-            self.series.look(second, "driver's JVM", status["jvm"])
+            apart = status["callbacks"]
+            self.series.look(second, "driver's Python", self.driver.pid, apart, apart)
+            self.series.look(second, "driver's JVM", status["jvm"], apart)
+            self.series.add(second, "callbacks", "threads", apart, self.driver.pid)
             if status["heap_mib"] is not None:
                 self.series.add(second, "JVM's heap", "MiB", status["heap_mib"], status["jvm"])
         agent = self.agent.process
