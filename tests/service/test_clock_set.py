@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 import time
 from typing import TYPE_CHECKING
 
@@ -11,36 +10,22 @@ import pytest
 
 from spark_listener.wire import format_time
 from tests.service import wire
-from tests.service.agents import AgentProcess
+from tests.service.agents import AgentProcess, ahead
 from tests.waiting import until
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-#: The agent itself; its machine's clock is ahead by what a file says.
-START = """
-import sys, time
-machine, file = time.time, sys.argv[1]
-def ahead():
-    try:
-        return float(open(file).read() or 0)
-    except OSError:
-        return 0.0
-time.time = lambda: machine() + ahead()
-from agent import cli
-from agent.core import fleet
-fleet.GRACE_SECONDS = 0.0
-sys.argv = ["weir", *sys.argv[5:]]
-cli.main()
-"""
+#: Without the time after a start in which no query counts as silent.
+NO_GRACE = "from agent.core import fleet; fleet.GRACE_SECONDS = 0.0"
 
 
-@pytest.mark.parametrize("ahead", [7200.0, -7200.0])
+@pytest.mark.parametrize("seconds", [7200.0, -7200.0])
 def test_no_driver_is_silent_because_the_machines_clock_was_set(
-    tmp_path: Path, ahead: float
+    tmp_path: Path, seconds: float
 ) -> None:
     file = tmp_path / "ahead"
-    prefix = (sys.executable, "-c", START, str(file))
+    prefix = ahead(file, NO_GRACE)
     with AgentProcess(tmp_path, "--deadline-seconds", "600", prefix=prefix) as agent:
         query_id, run_id = wire.query_ids(0)
         sequence = 0
@@ -59,7 +44,7 @@ def test_no_driver_is_silent_because_the_machines_clock_was_set(
 
         beat()
         assert live() == (200, "progressing")
-        file.write_text(str(ahead))
+        file.write_text(str(seconds))
         assert live() == (200, "progressing")
         said = "the machine's clock was set"
         until(lambda: said in agent.log_path.read_text(), "the tick's word")  # so it still ticks

@@ -1,0 +1,76 @@
+"""What a soak breaks and when, and what it says grows: the pure parts of the benchmark."""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from itertools import pairwise
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from tests.benchmarks.soak.course import CALM_SECONDS, KILLS_SHARE, KINDS, plan
+from tests.benchmarks.soak.samples import Point, Series, draw, slope, table
+
+HOUR = 3600.0
+
+
+@pytest.mark.parametrize("seconds", [720.0, 7200.0])
+@pytest.mark.parametrize("seed", range(20))
+def test_a_course_holds_every_fault_and_calm_at_both_ends(seconds: float, seed: int) -> None:
+    course = plan(seconds, seed)
+    assert course == plan(seconds, seed)
+    assert course != plan(seconds, seed + 1)
+    assert {fault.kind for fault in course} == set(KINDS)
+    assert course == sorted(course, key=lambda fault: fault.at_seconds)
+    assert course[0].at_seconds >= CALM_SECONDS
+    assert max(fault.until_seconds for fault in course) <= seconds - CALM_SECONDS
+    parts = defaultdict(list)
+    for fault in course:
+        assert fault.at_seconds <= KILLS_SHARE.get(fault.kind, 1.0) * seconds
+        parts[fault.kind.split()[0]].append(fault)
+    for faults in parts.values():
+        for one, following in pairwise(faults):
+            assert following.at_seconds > one.until_seconds
+
+
+def test_a_course_too_short_for_any_fault_is_empty() -> None:
+    assert plan(100.0, 1) == []
+
+
+@pytest.mark.parametrize(
+    ("per_hour", "verdict"), [(0.0, "flat"), (1.5, "flat"), (20.0, "grows"), (-20.0, "flat")]
+)
+@pytest.mark.parametrize("lives", [1, 4])
+def test_what_grows_is_told_from_noise_and_restarts(
+    per_hour: float, verdict: str, lives: int
+) -> None:
+    """100 MiB with noise; each life begins at a level of its own, far from the one before."""
+    chance = random.Random(5)
+    points = []
+    for step in range(1440):
+        second, life = step * 5.0, step * lives // 1440
+        warming = 500.0 if second < 600.0 else 0.0
+        level = 100.0 + 30.0 * (life % 2) + warming + per_hour * second / HOUR
+        points.append(Point(second, level + chance.gauss(0.0, 1.0), life))
+    found = slope(points, HOUR, warm_up=300.0)
+    assert found.verdict == verdict
+    assert found.per_hour == pytest.approx(per_hour, abs=4 * (found.noise or 0.0))
+
+
+def test_a_short_life_has_no_slope() -> None:
+    points = [Point(float(second), float(second), 1) for second in range(700)]
+    assert slope(points, 0.0, warm_up=690.0).verdict == "too short to say"
+
+
+def test_the_table_says_what_grows_and_the_picture_is_well_formed() -> None:
+    series = Series()
+    for step in range(400):
+        series.add(step * 5.0, "agent", "threads", 9.0, 1)
+        series.add(step * 5.0, "agent", "MiB", 60.0 + step, 1)
+    lines, good = table(series, 1000.0)
+    assert not good
+    assert [line.split("  ")[-1] for line in lines[1:]] == ["flat", "grows"]
+    root = ET.fromstring(draw(series, plan(2000.0, 1), 2000.0))
+    said = {text.text for text in root.iter("{http://www.w3.org/2000/svg}text")}
+    assert {"MiB", "threads", "agent", "agent killed", "minutes"} <= said
