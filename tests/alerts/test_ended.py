@@ -24,7 +24,7 @@ from tests.dashboards.live import tool
 if TYPE_CHECKING:
     from tests.alerts.cases import Case
 
-End = Literal["stopped", pytest.param("failed", marks=pytest.mark.slow("as silent")), "silent"]
+End = Literal["stopped", "failed", "silent"]
 BY_SAMPLE: Final = {name: one for one in METRICS for name in one.sample_names}
 _ABOUT_QUERIES: Final = {alert.name for alert in ALERTS if alert.subject == "query"}
 OF_QUERIES: Final = [case for case in CASES if case.alert in _ABOUT_QUERIES]
@@ -63,7 +63,9 @@ def ended(case: Case, end: End) -> dict[str, str]:
     return written
 
 
-@pytest.mark.parametrize("end", ["stopped", "failed", "silent"])
+@pytest.mark.parametrize(
+    "end", ["stopped", pytest.param("failed", marks=pytest.mark.slow("as silent")), "silent"]
+)
 @pytest.mark.parametrize(
     "case", OF_QUERIES, ids=[f"{c.alert}-{n}" for n, c in enumerate(OF_QUERIES)]
 )
