@@ -30,6 +30,10 @@ ROOT = Path(__file__).resolve().parents[2]
 MISSING = {
     "weir_failures_total": "nothing failed",
     "weir_watermark_lag_seconds": "the job has no watermark",
+    "weir_watermark_delay_seconds": "the job has no watermark",
+    "weir_lateness_seconds": "the job has no watermark",
+    "weir_late_rows_held": "the job has no watermark",
+    "weir_kafka_up": "no broker is asked",
     "weir_alignment_seconds": "the job's Spark has no REST API",
     "weir_task_skew_ratio": "the job's Spark has no REST API",
     "weir_backlog_partition_rows": "its source has no partitions",

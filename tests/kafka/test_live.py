@@ -120,7 +120,16 @@ def backlog_by_the_broker(broker: Broker, topic: str, offsets: dict[str, int]) -
 
 def checkpointed(place: Path, topic: str) -> dict[str, int]:
     """Offsets of the newest batch that was committed."""
-    newest = max(int(path.name) for path in (place / "commits").iterdir() if path.name.isdigit())
+    return _newest(place, "commits", topic)
+
+
+def planned(place: Path, topic: str) -> dict[str, int]:
+    """Offsets of the newest batch that was planned, ended or not."""
+    return _newest(place, "offsets", topic)
+
+
+def _newest(place: Path, log: str, topic: str) -> dict[str, int]:
+    newest = max(int(path.name) for path in (place / log).iterdir() if path.name.isdigit())
     text = (place / "offsets" / str(newest)).read_text().splitlines()[-1]
     return dict(json.loads(text)[topic])
 
@@ -250,17 +259,17 @@ def test_a_broker_that_dies_and_comes_back_under_load(
     until(lambda: len(rows_of(query)) >= 2, "two batches")
     own_broker.kill()
 
-    # Nobody can add a row now: what is left is what the newest commit left of those there were.
+    # Nobody can add a row now: what is left is what the newest plan left of those there were.
     def agrees() -> bool:
-        committed = sum(checkpointed(place, "lasting").values())
+        taken = sum(planned(place, "lasting").values())
         (source,) = view(agent, "lasting")["sources"]
-        return bool(source["backlog"] == 2000 - committed)
+        return bool(source["backlog"] == 2000 - taken)
 
-    until(agrees, "what the newest commit left")
+    until(agrees, "what the newest plan left")
     for _ in range(4):
         time.sleep(1.0)
         assert view(agent, "lasting")["state"] not in {"silent", "terminated"}
-    until(agrees, "what the newest commit left")
+    until(agrees, "what the newest plan left")
     own_broker.start()
     own_broker.produce("lasting", numbers(1000))
     until(lambda: sum(rows_of(query)) == 3000, "every row")
@@ -345,9 +354,7 @@ def test_the_backlog_is_the_brokers_end_less_what_was_planned(
         ends.acquire(timeout=200)
 
     def standing() -> int:
-        newest = max(int(one.name) for one in (place / "offsets").iterdir() if one.name.isdigit())
-        text = (place / "offsets" / str(newest)).read_text().splitlines()[-1]
-        return backlog_by_the_broker(broker, "figure", json.loads(text)["figure"])
+        return backlog_by_the_broker(broker, "figure", planned(place, "figure"))
 
     with asking(tmp_path, broker) as agent:
         attached(agent.address, control=False)
