@@ -137,9 +137,8 @@ class Timers:
         self._own = psutil.Process()
         self._clock = clock
         self._rarely = Rarely(300.0)
-        self._zone = ClockZone(clock)
         self._scheduler = AsyncIOScheduler(
-            timezone=self._zone,
+            timezone=ClockZone(clock),
             # A job that was late runs once and not again for each time it missed.
             job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None},
         )

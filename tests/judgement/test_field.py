@@ -7,9 +7,9 @@ from collections import Counter
 
 import pytest
 
-from agent.core.failure import CAUSES
+from agent.core.failure import CAUSES, WHATS, WHERES
 from tests.benchmarks.causes import Verdict, answer, verdict
-from tests.judgement.field import HALVES, WHAT, WHERE, Half, Text, half_of, texts
+from tests.judgement.field import HALVES, Half, Text, half_of, texts
 
 TEXTS = [text for half in HALVES for text in texts(half)]
 # The rules as they are, rounded to the worse twentieth: whoever betters them raises it.
@@ -33,8 +33,8 @@ def test_a_text_is_labelled_in_words_that_exist(text: Text) -> None:
     assert re.fullmatch(r"[\w.-]+/[\w.-]+#\d+", text.source)
     for label, also, words in (
         (text.cause, text.also.cause, CAUSES),
-        (text.where, text.also.where, WHERE),
-        (text.what, text.also.what, WHAT),
+        (text.where, text.also.where, WHERES),
+        (text.what, text.also.what, WHATS),
     ):
         assert {label, *also} <= set(words)
         assert len({label, *also}) == 1 + len(also)

@@ -10,31 +10,6 @@ import msgspec
 
 Half = Literal["open", "held"]
 HALVES: Final[tuple[Half, ...]] = ("open", "held")
-WHERE: Final = (
-    "source",
-    "sink",
-    "state",
-    "checkpoint",
-    "shuffle",
-    "user_code",
-    "driver",
-    "machine",
-    "unknown",
-)
-WHAT: Final = (
-    "unreachable",
-    "throttled",
-    "refused",
-    "gone",
-    "corrupt",
-    "memory",
-    "disk",
-    "setting",
-    "schema",
-    "bug",
-    "killed",
-    "unknown",
-)
 FOLDER: Final = Path(__file__).parent
 
 
