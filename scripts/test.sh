@@ -96,6 +96,12 @@ lint() {
 by_file="--dist loadfile --no-loadscope-reorder"
 many="-n $(($(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2) * 2)) $by_file"
 
+# The files that have tests of a kind: with them alone each process has little to collect.
+# tests/conftest.py sees to it that none is marked elsewhere.
+marked() {
+  grep -rl --include='test_*.py' "pytest\.mark\.$1" tests | sort
+}
+
 run_quick() {
   rm -rf "$quick"
   mkdir -p "$quick"
@@ -103,9 +109,10 @@ run_quick() {
   lint
   # shellcheck disable=SC2086 # options
   stage "tests without Spark or browser" tests "$quick/plain" "not slow and not spark and not browser" $many
-  stage "tests in a browser" tests "$quick/browser" "not slow and browser and not spark" -n 3
-  # shellcheck disable=SC2086 # options
-  stage "tests on real Spark" tests "$quick/spark" "not slow and spark" -n 4 $by_file
+  # shellcheck disable=SC2046 # files
+  stage "tests in a browser" tests "$quick/browser" "not slow and browser and not spark" -n 3 $(marked browser)
+  # shellcheck disable=SC2046,SC2086 # options, files
+  stage "tests on real Spark" tests "$quick/spark" "not slow and spark" -n 4 $by_file $(marked spark)
   printf '\n── the slowest\n'
   "$python" scripts/count_tests.py --slowest "$quick"/*.xml || failed="$failed, a test that takes too much"
   [ -n "$failed" ] || touch "$quick/passed"
@@ -116,9 +123,10 @@ run_rest() {
   mkdir -p "$rest"
   # shellcheck disable=SC2086
   stage "slow tests without Spark or browser" tests "$rest/plain" "slow and not spark and not browser" $many
-  stage "slow tests in a browser" tests "$rest/browser" "slow and browser and not spark" -n 2
-  # shellcheck disable=SC2086
-  stage "slow tests on real Spark" tests "$rest/spark" "slow and spark" -n 2 $by_file
+  # shellcheck disable=SC2046
+  stage "slow tests in a browser" tests "$rest/browser" "slow and browser and not spark" -n 2 $(marked browser)
+  # shellcheck disable=SC2046,SC2086
+  stage "slow tests on real Spark" tests "$rest/spark" "slow and spark" -n 2 $by_file $(marked spark)
   # shellcheck disable=SC2086
   stage "the oldest and the newest Spark" "$python" -m tests.matrix $sparks --reports "$rest"
 }

@@ -319,13 +319,16 @@ class Observer:
             if item.gate is not None:
                 item.gate.release()
             return
+        run = None
         try:
-            run = self._run(Query(session.java.streams().get(item.query_id)), session)
+            found = session.java.streams().get(item.query_id)
+            if found is not None:  # it may have ended before we came to it
+                run = self._run(Query(found), session)
         except Exception as error:
+            self._complaints.error("looking up a query that started", error)
+        if run is None:  # tell what is known
             if item.gate is not None:
                 item.gate.release()
-            # Ended before we came to it, or this Spark hides it: tell what is known.
-            self._complaints.error("looking up a query that started", error)
             body: dict[str, Any] = {"control": "advice", "trigger": "", "outputMode": ""}
             body |= {"sink": "", "checkpointLocation": "", "uiUrl": None, "conf": {}}
             body |= {"id": item.query_id, "runId": item.run_id, "name": item.name}

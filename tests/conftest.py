@@ -6,6 +6,7 @@ And what every test takes for granted of the process it runs in.
 from __future__ import annotations
 
 import os
+import re
 import signal
 import threading
 from typing import TYPE_CHECKING
@@ -14,6 +15,7 @@ import pytest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from tests.kafka.broker import Broker
 
@@ -25,13 +27,27 @@ if (
 ):
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# A test's JVM lives for seconds: what its second compiler and a collector of many threads would
+# win is never won back, and they take the processor from the tests beside it (half of their time).
+_SHORT_LIVES = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+for _java_options in ("SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS"):
+    os.environ.setdefault(_java_options, _SHORT_LIVES)
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What ``make test`` leaves out says why."""
+    """What ``make test`` leaves out says why; it finds each kind of test by its file's words."""
+    kinds = {path: _kinds(path) for path in {item.path for item in items}}
     for item in items:
+        for kind in ("spark", "browser"):
+            if item.get_closest_marker(kind) and kind not in kinds[item.path]:
+                raise pytest.UsageError(f"{item.nodeid}: write pytest.mark.{kind} in its own file")
         for mark in item.iter_markers("slow"):
             if len(mark.args) != 1 or not isinstance(mark.args[0], str) or not mark.args[0]:
                 raise pytest.UsageError(f'{item.nodeid}: say why: @pytest.mark.slow("reason")')
+
+
+def _kinds(path: Path) -> set[str]:
+    return set(re.findall(r"pytest\.mark\.(\w+)", path.read_text()))
 
 
 @pytest.fixture(scope="session")

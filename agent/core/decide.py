@@ -161,7 +161,8 @@ def wanted_size(
     )
     # Rows that retention would delete unread are as good as rows that arrive: both must be read.
     arriving, pressing = query.arrival_rows(), query.pressing_rows(time)
-    needed = arriving if pressing <= (arriving or 0.0) else pressing
+    pressed = pressing > (arriving or 0.0)
+    needed = pressing if pressed else arriving
     limits = sizing.bounds(
         query.capacity,
         sizing.target_rows(
@@ -190,14 +191,16 @@ def wanted_size(
     target = settings.target_seconds
     patience = sizing.PATIENCE_TARGETS * max(target, query.trigger_seconds)
     patient = since is not None and time - since < patience
-    if patient and needed == arriving and (query.capacity.fixed_cost or 0.0) < target:
+    if patient and not pressed and (query.capacity.fixed_cost or 0.0) < target:
         # A limit in force already may stay, as far as it helps.
         present = 0.0 if math.isinf(present) else present
         needed = min(limits.stability_rows or 0.0, max(present, limits.target_rows or 0.0))
         limits = msgspec.structs.replace(limits, stability_rows=needed, patient=True)
     size = sizing.choose(limits, query.capacity, settings)
     if size is not None and size.reason == "floor:stability" and needed != arriving:
-        size = msgspec.structs.replace(size, reason="floor:retention")
+        # Neither what presses nor what is suffered for a while is the time to try another size.
+        if pressed:
+            size = msgspec.structs.replace(size, reason="floor:retention")
     elif size is not None and query.batch_limited:
         size = _probe(query, settings, size, present)
     query.target_feasible = None if size is None else size.feasible

@@ -33,6 +33,9 @@ _BARE: Final = re.compile(
 _PYTHON_HEADER: Final = re.compile(r"((?:[A-Za-z_]\w{0,99}\.){0,14}[A-Za-z_]\w{0,99})(?:: |:?$)")
 _JAVA_FRAME: Final = re.compile(
     r"\s*at (?:[\w.@-]{0,99}/){0,3}([\w.$<>]{3,400}(?:/0x\w{1,16})?[\w.$<>]{0,99})(?:\(|\s*$)"
+    # as some print a stack within a message
+    r"|\s+([\w.$<>]{3,400})\("
+    r"(?:[\w$]{1,99}\.(?:java|scala|kt)(?::\d+)?|Native Method|Unknown Source)\)"
 )
 _PYTHON_FRAME: Final = re.compile(r'\s*File "([^"\n]{1,400})", line \d+(?:, in (\S{1,200}))?')
 _LOST_EXECUTOR: Final = re.compile(r"\b(ExecutorLostFailure|FetchFailed)\b ?\(")
@@ -88,7 +91,7 @@ class _Reader:
         if frame:
             self.in_traceback = self.in_plan = False
             if not self.suppressed:
-                self._frames().append(frame[1])
+                self._frames().append(frame[1] or frame[2])
             return
         stripped = line.strip()
         if not stripped or stripped.startswith("... "):
@@ -214,6 +217,9 @@ class _Reader:
 
 def _begins(text: str, found: re.Match[str]) -> bool:
     """Whether a class named within a message begins an exception that is told there."""
-    after = text[found.end() : found.end() + 1]
+    after = text[found.end() : found.end() + 2]
+    if after == "):":  # Hadoop's RemoteException(what.the.ServerException): its message
+        return True
+    after = after[:1]
     before = text[max(0, found.start() - 2) : found.start()]
     return after == ":" or (not after and (not before or before.endswith((": ", "\n"))))

@@ -16,7 +16,13 @@ import msgspec
 
 from agent.core import failure_conditions, failure_kinds
 from agent.core.exception_text import Link, chain_of
-from agent.core.failure_places import Place, place_of, thrown_by_user
+from agent.core.failure_places import (
+    Place,
+    missed_in_storage,
+    opened_by_client,
+    place_of,
+    thrown_by_user,
+)
 from agent.core.judgement import FailureView
 from agent.core.names import first_line
 from spark_listener.redact import redact
@@ -145,7 +151,7 @@ _OUTSIDE: Final = frozenset(("unreachable", "throttled", "denied", "refused", "a
 _SHOWN: Final = {"denied": "refused", "absent": "setting", "": "unknown"}
 
 _CARRIERS: Final = frozenset(("Py4JJavaError", "Py4JException", "PythonException"))
-_IN_TASK: Final = re.compile(r"Lost task|ExecutorLostFailure")
+_IN_TASK: Final = re.compile(r"Lost task|ExecutorLostFailure|has failed the maximum allowable")
 _OF_DRIVER: Final = re.compile(
     r"MicroBatchExecution|StreamExecution|BroadcastExchange|SparkContext|DAGScheduler|spark\.deploy"
 )
@@ -193,8 +199,9 @@ def cause_of(
         return _unknown(text, name, context, chain)
     where = _where(chain, verdict, name, context.checkpoint_location)
     kind = verdict.kind
-    if kind == "absent":  # a name that nobody knows: a wrong one, unless it was read before
-        kind = "gone" if context.committed and where == "source" else "setting"
+    if kind == "absent":  # a name that nobody knows: a wrong one, unless it was there before
+        was_there = where in ("state", "checkpoint", "shuffle")
+        kind = "gone" if was_there or (context.committed and where == "source") else "setting"
     if kind == "denied" and where == "" and chain[verdict.link].python:
         where = "user_code"
     by_place = _CAUSES[kind]
@@ -225,15 +232,12 @@ def _kind(chain: list[Link], error_class: str) -> _Verdict | None:
         verdict = _told(chain, index, error_class if index == 0 else "")
         if verdict is not None:
             return verdict
-    for index in range(len(chain) - 1, -1, -1):
-        kind = failure_kinds.kind_of_shared(chain[index].simple)
-        kind = "" if kind else failure_kinds.kind_of_name(chain[index].simple)
-        if kind:
-            return _Verdict(kind, index)
     in_task = any(_IN_TASK.search(link.message) for link in chain)
     # A setting is refused when a query is planned; a task fails on its rows, a function on its own.
     for index in range(len(chain) - 1, -1, -1):
         kind = failure_kinds.kind_of_shared(chain[index].simple)
+        if kind == "bug" and place_of(chain[index].java).where in ("source", "sink"):
+            return _Verdict("", index)  # what a connector throws by no class of its own
         if kind == "setting" and chain[index].simple != "AnalysisException":
             kind = "bug" if in_task or thrown_by_user(chain[index].java) else kind
         if kind:
@@ -260,8 +264,10 @@ def _told(chain: list[Link], index: int, error_class: str) -> _Verdict | None:
     message = link.message[:_LONGEST_MESSAGE]
     if failure_kinds.lost_executor(link.name, message) or link.name == "FetchFailed":
         words = failure_kinds.kind_of_words(message)
-        kind = "memory" if words is not None and words[0] == "memory" else "killed"
-        return _Verdict(kind, index, "shuffle" if link.name == "FetchFailed" else "machine")
+        kind = words[0] if words is not None and words[0] in ("memory", "disk") else "killed"
+        if link.name == "FetchFailed":
+            return _Verdict("gone" if kind == "killed" else kind, index, "shuffle")
+        return _Verdict(kind, index, "machine")
     if failure_kinds.spark_timed_out(message):
         return _Verdict("unreachable", index, "machine")
     if failure_kinds.wrongly_installed(message):
@@ -276,6 +282,14 @@ def _told(chain: list[Link], index: int, error_class: str) -> _Verdict | None:
         return _Verdict("bug", index, "user_code", sure=True)
     kind = failure_kinds.kind_of_class(link.simple)
     words = failure_kinds.kind_of_words(message)
+    if kind == "gone" and opened_by_client(link.java):
+        return _Verdict("setting", index)
+    if words is not None and words[0] == "absent" and missed_in_storage(link.java):
+        words = ("gone", *words[1:])
+    if not kind and words is None:
+        kind = failure_kinds.kind_of_frames(link.simple, link.java)
+        if not kind and not failure_kinds.kind_of_shared(link.simple):
+            kind = failure_kinds.kind_of_name(link.simple)
     if words is not None and (
         not kind
         or words[0] in ("disk", "memory")
@@ -311,8 +325,9 @@ def _where(chain: list[Link], verdict: _Verdict, error_class: str, checkpoint_lo
     frames = _frames(chain, verdict.link)
     if kind == "memory":
         return _whose_memory(chain, frames, verdict)
-    if kind == "killed" and verdict.where:
-        return verdict.where
+    if kind == "killed" and verdict.where:  # a service may cancel what was asked of it
+        by_service = place_of(chain[verdict.link].java).where
+        return by_service if by_service in ("source", "sink") else verdict.where
     by_condition = _condition_place(chain, verdict.link, error_class)
     of_table = _TABLE_LOG.search(chain[verdict.link].message[:_LONGEST_MESSAGE]) is not None
     for where in (by_condition, verdict.where):
@@ -321,6 +336,8 @@ def _where(chain: list[Link], verdict: _Verdict, error_class: str, checkpoint_lo
     if verdict.sure and not of_table:
         return verdict.where
     place = place_of(frames)
+    if not place.where:  # what stands behind a class that a message names is thrown there, too
+        place = place_of(_frames(chain, len(chain) - 1))
     if place.handed and kind in _OUTSIDE:
         return "sink"
     if of_table and place.where in ("source", "checkpoint"):

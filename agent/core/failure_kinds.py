@@ -11,53 +11,46 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from agent.core import failure_names
+
 
 def _names(words: str) -> frozenset[str]:
     return frozenset(words.split())
 
 
-#: Classes by their simple names, so that shaded and moved ones are known too.
+#: Classes of connectors, drivers and clients by their simple names, so that shaded and moved ones
+#: are known too; and those of ``failure_names`` that mean more than one thing there.
 CLASSES: Final[tuple[tuple[str, frozenset[str]], ...]] = (
     (
         "memory",
         _names(
-            """OutOfMemoryError SparkOutOfMemoryError MemoryError _ArrayMemoryError
-            ArrowMemoryError OutOfMemoryException OutOfDirectMemoryError"""
+            """OutOfMemoryError MemoryError _ArrayMemoryError ArrowMemoryError
+            OutOfMemoryException OutOfDirectMemoryError"""
         ),
     ),
     (
         "denied",
         _names(
-            """SaslAuthenticationException TopicAuthorizationException GroupAuthorizationException
-            ClusterAuthorizationException TransactionalIdAuthorizationException
-            AuthenticationException AuthorizationException AuthorizationFailedException
-            AccessControlException AccessDeniedException MongoSecurityException
-            JedisAccessControlException UnauthorizedException Unauthenticated
-            UnauthenticatedException PermissionDenied PermissionDeniedException Forbidden
-            ForbiddenException ExpiredTokenException UnrecognizedClientException InvalidToken
-            InvalidTokenException GSSException LoginException
+            """SaslAuthenticationException TopicAuthorizationException
+            GroupAuthorizationException ClusterAuthorizationException
+            TransactionalIdAuthorizationException AuthenticationException
+            AuthorizationException AccessControlException MongoSecurityException
+            JedisAccessControlException GSSException LoginException
             SQLInvalidAuthorizationSpecException NoCredentialsError PartialCredentialsError
             TokenRefreshError DefaultCredentialsError RefreshError ClientAuthenticationError
             CredentialUnavailableError AdalException MsalServiceException AuthorizationError
-            AuthenticationError KerberosAuthException PermissionError SslAuthenticationException
-            ReceiverDisconnectedException InvalidSignatureException
+            AuthenticationError KerberosAuthException PermissionError
+            SslAuthenticationException ReceiverDisconnectedException
             DelegationTokenExpiredException IllegalSaslStateException
             CredentialsNotFoundException CertificateException CertPathValidatorException
-            SunCertPathBuilderException ValidatorException AuthenticationFailedException
-            NotAuthorizedException InvalidCredentialsException HttpUnauthorizedException
-            AccessDenied UnauthorizedAccessException"""
+            SunCertPathBuilderException ValidatorException InvalidCredentialsException
+            HttpUnauthorizedException UnauthorizedAccessException"""
         ),
     ),
     (
         "throttled",
         _names(
-            """ProvisionedThroughputExceededException ThrottlingException ThrottledException
-            LimitExceededException ServerBusyException RequestRateTooLargeException
-            ResourceExhausted ResourceExhaustedException TooManyRequests
-            TooManyRequestsException OverloadedException EsRejectedExecutionException
-            SlowDownException ThrottlingQuotaExceededException QuotaExceededException
-            RateLimitExceededException RequestLimitExceeded BulkRejectedException
-            KMSThrottlingException TooManyMessagesException ProducerQueueIsFullError
+            """RequestRateTooLargeException BulkRejectedException TooManyMessagesException
             BackpressureException KustoServiceThrottledException"""
         ),
     ),
@@ -69,61 +62,46 @@ CLASSES: Final[tuple[tuple[str, frozenset[str]], ...]] = (
             UnknownHostException NoRouteToHostException gaierror ConnectionResetError
             BrokenPipeError SocketException ClosedChannelException ConnectionAbortedError
             SSLHandshakeException NoHttpResponseException EndpointConnectionError
-            ConnectTimeoutError ReadTimeoutError ReadTimeout ConnectTimeout
-            ConnectionClosedError NewConnectionError MaxRetryError NameResolutionError
-            ServerSelectionTimeoutError MongoTimeoutException MongoSocketOpenException
-            MongoSocketReadException MongoSocketWriteException MongoSocketReadTimeoutException
-            MongoSocketException MongoConnectionPoolClearedException MongoNotPrimaryException
-            MongoNodeIsRecoveringException AutoReconnect NetworkTimeout NotPrimaryError
+            ConnectTimeoutError ConnectTimeout ConnectionClosedError NewConnectionError
+            MaxRetryError NameResolutionError ServerSelectionTimeoutError
+            MongoTimeoutException MongoSocketOpenException MongoSocketReadException
+            MongoSocketWriteException MongoSocketReadTimeoutException MongoSocketException
+            MongoConnectionPoolClearedException MongoNotPrimaryException
+            MongoNodeIsRecoveringException AutoReconnect NotPrimaryError
             NoHostAvailableException NoHostAvailable AllNodesFailedException
-            NoNodeAvailableException OperationTimedOutException OperationTimedOut
-            DriverTimeoutException WriteTimeoutException WriteTimeout WriteFailureException
-            UnavailableException BusyConnectionException BusyPoolException
-            EsHadoopNoNodesLeftException EsHadoopTransportException JedisConnectionException
-            RedisConnectionException RedisTimeoutException RedisCommandTimeoutException
-            JedisClusterMaxAttemptsException JedisClusterOperationException
-            SQLTransientConnectionException SQLNonTransientConnectionException
-            CommunicationsException SQLTimeoutException NotLeaderForPartitionException
-            NotLeaderOrFollowerException LeaderNotAvailableException BrokerNotAvailableException
-            CoordinatorNotAvailableException CoordinatorLoadInProgressException
-            NotCoordinatorException DisconnectException NetworkException
-            NotEnoughReplicasException NotEnoughReplicasAfterAppendException
-            ServiceUnavailableException ServiceUnavailable ServiceUnavailableError
-            CommunicationException RequestTimeoutException GoneException
+            NoNodeAvailableException DriverTimeoutException BusyConnectionException
+            BusyPoolException EsHadoopNoNodesLeftException EsHadoopTransportException
+            JedisConnectionException RedisConnectionException RedisTimeoutException
+            RedisCommandTimeoutException JedisClusterMaxAttemptsException
+            JedisClusterOperationException SQLTransientConnectionException
+            SQLNonTransientConnectionException CommunicationsException SQLTimeoutException
+            NotLeaderForPartitionException NotLeaderOrFollowerException
+            BrokerNotAvailableException NetworkException NotEnoughReplicasException
+            NotEnoughReplicasAfterAppendException CommunicationException GoneException
             RetriableCommitFailedException ConnectionTimeout KafkaTimeoutError
             NoBrokersAvailable NodeNotReadyError KafkaConnectionError BrokerServiceException
-            LookupException NotConnectedException ConnectionLossException
-            SessionExpiredException MasterNotRunningException ZooKeeperConnectionException
-            NoServerForRegionException RegionServerStoppedException RetriesExhaustedException
-            CallTimeoutException StandbyException DeadlineExceeded DeadlineExceededException
-            InternalServerError ServerError GatewayTimeout BadGateway PSQLConnectionError
-            AMQPConnectionError StreamLostError ConnectionForced UnresolvedAddressException
-            PrematureCloseException ReadTimeoutException HoodieRemoteException
-            LeaseExpiredException ConnectionClosedException ConnectionIsClosedException
-            ConnectionRefusedException HttpTimeoutException InterfaceError
-            DatabaseShutdownException MongoServerUnavailableException ServiceRequestError
-            ServiceResponseError AlreadyClosedException ConnectionShutdown ReconnectException"""
+            LookupException ConnectionLossException MasterNotRunningException
+            ZooKeeperConnectionException NoServerForRegionException
+            RegionServerStoppedException RetriesExhaustedException CallTimeoutException
+            PSQLConnectionError AMQPConnectionError StreamLostError ConnectionForced
+            UnresolvedAddressException PrematureCloseException LeaseExpiredException
+            ConnectionClosedException ConnectionIsClosedException ConnectionRefusedException
+            HttpTimeoutException InterfaceError DatabaseShutdownException
+            MongoServerUnavailableException ServiceRequestError ServiceResponseError
+            AlreadyClosedException ConnectionShutdown ReconnectException"""
         ),
     ),
     (
         "gone",
-        _names(
-            """FileNotFoundException OffsetOutOfRangeException NoSuchFileException
-            ExpiredIteratorException NoOffsetForPartitionException SnapshotNotFoundException
-            BlockMissingException ChangeStreamHistoryLost TrimmedDataAccessException
-            OffsetOutOfRangeError LogTruncationException"""
-        ),
+        _names("""FileNotFoundException NoSuchFileException NoOffsetForPartitionException"""),
     ),
     (
         "absent",
         _names(
-            """UnknownTopicOrPartitionException UnknownTopicException ResourceNotFoundException
-            IllegalEntityException MessagingEntityNotFoundException NoSuchTableException
-            NoSuchNamespaceException NoSuchDatabaseException NoSuchBucketException
-            TopicDoesNotExistException SubscriptionNotFoundException
-            UnknownTopicOrPartitionError TableNotFoundException TopicNotFoundException
-            NoSuchBucket UnknownTopicIdException IndexNotFoundException
-            QueueDoesNotExistException"""
+            """UnknownTopicException IllegalEntityException MessagingEntityNotFoundException
+            NoSuchTableException NoSuchNamespaceException NoSuchDatabaseException
+            TopicDoesNotExistException SubscriptionNotFoundException TableNotFoundException
+            TopicNotFoundException QueueDoesNotExistException"""
         ),
     ),
     (
@@ -132,14 +110,13 @@ CLASSES: Final[tuple[tuple[str, frozenset[str]], ...]] = (
             """ConfigException ClassNotFoundException NoClassDefFoundError NoSuchMethodError
             AbstractMethodError IncompatibleClassChangeError UnsupportedClassVersionError
             NoSuchFieldError LinkageError VerifyError ExceptionInInitializerError
-            UnsatisfiedLinkError IllegalAccessError ServiceConfigurationError
-            ModuleNotFoundError ImportError NoSuchModuleError InvalidTopicException
-            InvalidTxnTimeoutException UnsupportedVersionException
-            UnsupportedSaslMechanismException SparkUpgradeException
-            InconsistentGroupProtocolException InvalidGroupIdException
-            JedisExhaustedPoolException UnsupportedFileSystemException MalformedURLException
-            EsHadoopIllegalArgumentException URISyntaxException InvalidConfigurationException
-            NoSuchMethodException ProviderNotFoundException PropertiesCredentialsException
+            UnsatisfiedLinkError ServiceConfigurationError ModuleNotFoundError ImportError
+            NoSuchModuleError InvalidTopicException InvalidTxnTimeoutException
+            UnsupportedVersionException UnsupportedSaslMechanismException
+            SparkUpgradeException InvalidGroupIdException JedisExhaustedPoolException
+            UnsupportedFileSystemException MalformedURLException
+            EsHadoopIllegalArgumentException URISyntaxException NoSuchMethodException
+            ProviderNotFoundException PropertiesCredentialsException
             DataSourceNotFoundException HoodieNotSupportedException ParamValidationError
             NoRegionError"""
         ),
@@ -148,36 +125,34 @@ CLASSES: Final[tuple[tuple[str, frozenset[str]], ...]] = (
         "schema",
         _names(
             """SchemaParseException SchemaColumnConvertNotSupportedException
-            HoodieAvroSchemaException MissingSchemaFieldException SchemaCompatibilityException
-            IncompatibleSchemaException InternalHoodieSchemaException StateSchemaNotCompatible
+            HoodieAvroSchemaException MissingSchemaFieldException
+            SchemaCompatibilityException IncompatibleSchemaException
+            InternalHoodieSchemaException StateSchemaNotCompatible
             ParquetSchemaColumnConvertNotSupportedException SchemaEvolutionException"""
         ),
     ),
     (
         "corrupt",
         _names(
-            """ChecksumException CorruptRecordException ZipException InvalidRecordException
-            CorruptedFileException InvalidUnsafeRowException ParquetDecodingException BadZipFile
-            CorruptFileException FileCorruptException KryoException HoodieCorruptedDataException"""
+            """ChecksumException CorruptRecordException InvalidRecordException
+            CorruptedFileException InvalidUnsafeRowException ParquetDecodingException
+            BadZipFile CorruptFileException FileCorruptException KryoException
+            HoodieCorruptedDataException"""
         ),
     ),
     (
         "refused",
         _names(
             """BatchUpdateException SQLIntegrityConstraintViolationException IntegrityError
-            DuplicateKeyException DuplicateKeyError UniqueViolation NotNullViolation
-            ForeignKeyViolation CheckViolation RecordTooLargeException
-            RecordBatchTooLargeException MessageSizeTooLargeError VersionConflictException
-            VersionConflictEngineException ConcurrentAppendException ConcurrentWriteException
-            ConcurrentDeleteReadException ConcurrentDeleteDeleteException
-            ConcurrentTransactionException MetadataChangedException ProtocolChangedException
-            ProducerFencedException InvalidProducerEpochException OutOfOrderSequenceException
-            HoodieWriteConflictException ConditionalCheckFailedException
-            DeadlockLoserDataAccessException RequestEntityTooLargeException
+            UniqueViolation NotNullViolation ForeignKeyViolation CheckViolation
+            RecordTooLargeException RecordBatchTooLargeException VersionConflictException
+            ConcurrentAppendException ConcurrentWriteException ConcurrentDeleteReadException
+            ConcurrentDeleteDeleteException ConcurrentTransactionException
+            MetadataChangedException ProtocolChangedException ProducerFencedException
+            OutOfOrderSequenceException DeadlockLoserDataAccessException
             PayloadSizeExceededException MapperParsingException DocumentParsingException
             StrictDynamicMappingException DeadlockDetected SerializationFailure
-            ConcurrentModificationException PreconditionFailedException
-            TransactionConflictException MessageTooLargeException PolicyViolationException
+            ConcurrentModificationException MessageTooLargeException PolicyViolationException
             UnsupportedForMessageFormatException InvalidTimestampException"""
         ),
     ),
@@ -187,10 +162,10 @@ CLASSES: Final[tuple[tuple[str, frozenset[str]], ...]] = (
             """NullPointerException ClassCastException MatchError ArithmeticException
             NumberFormatException IndexOutOfBoundsException ArrayIndexOutOfBoundsException
             StringIndexOutOfBoundsException StackOverflowError NegativeArraySizeException
-            ZeroDivisionError KeyError ValueError TypeError AttributeError IndexError NameError
-            UnboundLocalError UnicodeDecodeError JSONDecodeError RecursionError PicklingError
-            NotSerializableException DateTimeException DateTimeParseException ParseError
-            JsonParseException JsonMappingException MismatchedInputException
+            ZeroDivisionError KeyError ValueError TypeError AttributeError IndexError
+            NameError UnboundLocalError UnicodeDecodeError JSONDecodeError RecursionError
+            PicklingError NotSerializableException DateTimeException DateTimeParseException
+            ParseError JsonParseException JsonMappingException MismatchedInputException
             InvalidFormatException AvroRuntimeException AvroTypeException
             DeserializationException SerializationException InvalidProtocolBufferException
             PatternSyntaxException SparkArithmeticException SparkDateTimeException
@@ -218,12 +193,12 @@ COMMON: Final[tuple[tuple[str, frozenset[str]], ...]] = (
     (
         "unreachable",
         _names(
-            """TimeoutException TimeoutError TimeoutExpired Timeout EOFException ConnectionError
-            ConnectionException OperationalError HTTPError ApiException SdkClientException
-            AmazonClientException SdkException MongoException NetworkError RpcException
-            AmazonS3Exception S3Exception StorageException AbfsRestOperationException
-            RpcTimeoutException HttpResponseException StatusRuntimeException
-            SQLRecoverableException SQLTransientException"""
+            """TimeoutException TimeoutError TimeoutExpired Timeout EOFException EOFError
+            ConnectionError ConnectionException OperationalError HTTPError ApiException
+            SdkClientException AmazonClientException SdkException MongoException NetworkError
+            RpcException AmazonS3Exception S3Exception StorageException
+            AbfsRestOperationException RpcTimeoutException HttpResponseException
+            StatusRuntimeException SQLRecoverableException SQLTransientException"""
         ),
     ),
     (
@@ -241,20 +216,20 @@ COMMON: Final[tuple[tuple[str, frozenset[str]], ...]] = (
         "refused",
         _names(
             """EsHadoopRemoteException EsHadoopException EsHadoopInvalidRequest
-            HoodieCommitException HoodieUpsertException IngestionServiceException
+            IngestionServiceException
             IngestionClientException ValidationException DataError InvalidRequestException
             TransactionAbortedException CommitStateUnknownException InvalidQueryException
             BadRequest BadRequestError CommitFailedException WriteError MongoWriteException
-            MongoBulkWriteException BulkWriteError SQLException SQLServerException PSQLException
-            SQLSyntaxErrorException SQLDataException KafkaException ProgrammingError
-            DatabaseError SnowflakeSQLException JedisDataException ResponseError
-            ElasticsearchException CosmosException DocumentClientException BigQueryException
-            RemoteException HoodieException KustoDataException MySQLSyntaxErrorException
-            AmazonServiceException MongoCommandException OperationFailure CouchbaseException
-            SnowflakeConnectorException StarrocksException PulsarClientException
-            OracleDatabaseException FileAlreadyExistsException ParentNotDirectoryException
-            HttpErrorException IngestionException CosmosClientException RestClientException
-            ServiceBusException"""
+            MongoBulkWriteException BulkWriteError SQLException SQLServerException
+            PSQLException SQLSyntaxErrorException SQLDataException KafkaException
+            ProgrammingError DatabaseError SnowflakeSQLException JedisDataException
+            ResponseError ElasticsearchException CosmosException DocumentClientException
+            BigQueryException RemoteException KustoDataException
+            MySQLSyntaxErrorException AmazonServiceException MongoCommandException
+            OperationFailure CouchbaseException SnowflakeConnectorException
+            StarrocksException PulsarClientException OracleDatabaseException
+            FileAlreadyExistsException ParentNotDirectoryException HttpErrorException
+            IngestionException CosmosClientException RestClientException ServiceBusException"""
         ),
     ),
 )
@@ -265,14 +240,44 @@ _SHARED: Final = {name: kind for kind, names in COMMON for name in names}
 #: What the name of a class says that no list has: (kind, parts of the name).
 NAME_PARTS: Final[tuple[tuple[str, re.Pattern[str]], ...]] = (
     ("memory", re.compile(r"OutOfMemory|MemoryLimit")),
-    ("denied", re.compile(r"Auth(?!or(?!iz))|Unauthorized|Forbidden|Permission|Credential|Denied")),
-    ("throttled", re.compile(r"Throttl|RateLimit|Quota|TooMany|ResourceExhausted|Overload")),
-    ("unreachable", re.compile(r"Time(?:d)?Out|Timeout|Unavailable|Connect|RetriesExhausted")),
+    (
+        "denied",
+        re.compile(
+            r"Auth(?!or(?!iz))|Unauthorized|Forbidden|Permission|Credential|Denied|Certificate"
+            r"|Signature|Token|Untrusted"
+        ),
+    ),
+    (
+        "throttled",
+        re.compile(
+            r"Throttl|RateLimit|Quota|TooMany|ResourceExhausted|Overload|Busy|(?:Queue|Pool|Buffer)(?:IsFull|Full)"
+        ),
+    ),
+    (
+        "unreachable",
+        re.compile(
+            r"Time(?:d)?Out|Timeout|Unavailable|NotAvailable|Connect|RetriesExhausted|Transient|Retr(?:y|iable)"
+            r"|Network|Unreachable|Socket|NotLeader|NotPrimary|NotReady|Offline|Disconnect|Failover|Moved"
+            r"|Stopped|Shut[dD]own|Closed"
+        ),
+    ),
     ("absent", re.compile(r"NotFound|NoSuch|NotExist|DoesntExist")),
     ("schema", re.compile(r"Schema|IncompatibleType|TypeMismatch")),
-    ("corrupt", re.compile(r"Corrupt|Checksum|Truncated")),
-    ("refused", re.compile(r"Conflict|AlreadyExists|Constraint|Duplicate|Concurrent|Rejected")),
+    ("corrupt", re.compile(r"Corrupt|Checksum|Truncated|Crc")),
+    (
+        "refused",
+        re.compile(
+            r"Conflict|Exists|Constraint|Duplicate|Concurrent|Rejected|Fenc(?:ed|ing)|Lock|Too(?:Large|Big|Long)"
+            r"|Deadlock|Rollback|Violation|Aborted|InUse"
+        ),
+    ),
     ("setting", re.compile(r"Config|Unsupported|InvalidArgument|InvalidOption|NotSupported")),
+    (
+        "bug",
+        re.compile(
+            r"Pars(?:e|ing)|Decod|Encod|Syntax|Malformed|Conversion|(?:De)?[sS]erializ|Arithmetic"
+        ),
+    ),
     ("killed", re.compile(r"Interrupted|Cancel")),
 )
 
@@ -289,6 +294,10 @@ WORDS: Final[tuple[tuple[str, str, str], ...]] = (
         ENOSPC
         not enough space on the disk
         DiskErrorException
+        ephemeral-storage
+        Input/output error
+        exit (?:code|status):? (?:is )?5[35]\b
+        [Dd]isk ?[Pp]ressure
         disk (?:is )?full
         No local directories
         could not find any valid local directory
@@ -310,8 +319,7 @@ WORDS: Final[tuple[tuple[str, str, str], ...]] = (
         std::bad_alloc
         Cannot allocate memory
         Requested array size exceeds VM limit
-        out of memory
-        [Oo]ut_?[Oo]f_?[Mm]emory
+        [Oo]ut[ _]?[Oo]f[ _]?[Mm]emory
         exit (?:code|status):? (?:is )?52\b
         Direct buffer memory
         unable to create (?:new )?native thread
@@ -322,7 +330,7 @@ WORDS: Final[tuple[tuple[str, str, str], ...]] = (
         oom-kill
         """,
     ),
-    ("memory", "driver", r"bigger than spark\.driver\.maxResultSize|maxResultSize"),
+    ("memory", "driver", r"maxResultSize|Cannot broadcast the table that is larger"),
     (
         "memory",
         "user_code",
@@ -495,25 +503,23 @@ WORDS: Final[tuple[tuple[str, str, str], ...]] = (
         Encountered unknown field
         """,
     ),
+    ("throttled", "sink", r"Could not write all entries"),
     (
         "denied",
         "",
         r"""
         [Aa]ccess ?[Dd]enied
+        Operation not permitted
+        key ?store (?:was tampered|password)
         [Pp]ermission ?[Dd]enied
         [Uu]nauthorized
         [Nn]ot [Aa]uthorized
         NOAUTH
-        PERMISSION_DENIED
-        UNAUTHENTICATED
         WRONGPASS
         NOPERM
         [Aa]uthentication (?:failed|failure|is required|error|required)
         [Ff]ailed to authenticate
         [Ll]ogin failed
-        (?:[Ss]tatus|[Ee]rror)? ?[Cc]ode:? ?40[13]\b
-        \b40[13] (?:Forbidden|Unauthorized|Client Error)
-        HTTP(?:/\d\.\d)? 40[13]\b
         [Ii]nvalid ?[Cc]redential
         [Uu]nable to load (?:AWS )?credentials
         [Cc]redentials? (?:not found|could not|expired|is expired|are invalid|were not)
@@ -525,9 +531,8 @@ WORDS: Final[tuple[tuple[str, str, str], ...]] = (
         HDFS_DELEGATION_TOKEN
         SASL (?:authentication|handshake)
         [Ii]nvalid (?:SASL|username|password|API key|access key|client secret|signature)
-        SignatureDoesNotMatch
-        InvalidAccessKeyId
         password authentication
+        [Ii]ncorrect (?:user ?name|user|login|password)
         no pg_hba
         does not have (?:\S+ )?(?:permission|access|privilege)
         [Ii]nsufficient (?:privilege|permission|scope)
@@ -540,8 +545,6 @@ WORDS: Final[tuple[tuple[str, str, str], ...]] = (
         [Cc]annot authenticate
         lacks? (?:the )?(?:permission|privilege|claim)
         claim\(?s?\)? (?:are|is) required
-        AuthorizationPermissionMismatch
-        AuthorizationFailure
         KeyVault
         jaas
         JAAS
@@ -565,20 +568,16 @@ WORDS: Final[tuple[tuple[str, str, str], ...]] = (
         r"""
         [Tt]hrottl
         [Tt]oo [Mm]any [Rr]equests
-        (?:HTTP|[cC]ode|[sS]tatus|[eE]rror)\W{0,12}429\b
         [Rr]ate (?:limit|is large|exceeded)
         RequestRateTooLarge
         [Rr]equest rate is large
         [Ss]low ?[Dd]own
-        ServerBusy
         server is (?:too )?busy
         [Pp]rovisioned [Tt]hroughput
         [Qq]uota (?:was |has been )?exceeded
         exceed(?:ed|s)? (?:the )?(?:\S+ )?quota
-        RESOURCE_EXHAUSTED
         too_many_requests
         es_rejected_execution
-        Could not write all entries
         circuit_breaking
         OverQuota
         rateLimitExceeded
@@ -591,6 +590,14 @@ WORDS: Final[tuple[tuple[str, str, str], ...]] = (
         """,
     ),
     (
+        "refused",
+        "",
+        r"""
+        [Ll]ock wait timeout
+        lock request time ?out
+        """,
+    ),
+    (
         "unreachable",
         "",
         r"""
@@ -598,9 +605,13 @@ WORDS: Final[tuple[tuple[str, str, str], ...]] = (
         [Cc]onnection (?:was |has been |is |attempt |to \S+ )?(?:\w+ )?(?:timed out|lost|aborted)
         [Cc]onnection (?:was |has been |is |attempt |to \S+ )?(?:\w+ )?(?:failed|dropped|terminated)
         [Tt]he connection is closed
+        [Cc]onnection from \S+ closed
         [Cc]onnection (?:error|timeout|time-out|pool shut down)
         [Cc]onnections? could not be (?:made|established|acquired)
         [Bb]roken pipe
+        [Cc]onnection shut ?down
+        please retry
+        [Pp]lease try again
         [Nn]o route to host
         [Uu]nknown ?[Hh]ost
         [Nn]ame or service not known
@@ -612,6 +623,12 @@ WORDS: Final[tuple[tuple[str, str, str], ...]] = (
         [Cc]ould not open (?:client )?(?:transport|connection)
         [Cc]an(?:'t|not) (?:connect|get a (?:resource|connection)|establish a connection)
         [Uu]nable to connect
+        (?:is|in|system is) (?:starting up|in recovery|not currently available)
+        statement timeout
+        Transport endpoint is not connected
+        Stale file handle
+        Resource temporarily unavailable
+        \b(?:LOADING|MASTERDOWN|CLUSTERDOWN|TRYAGAIN|NOREPLICAS)\b
         [Ff]ailed to (?:connect|open (?:native )?connection|resolve|establish)
         [Ff]ailed to update metadata
         Failed to get records for
@@ -628,17 +645,11 @@ WORDS: Final[tuple[tuple[str, str, str], ...]] = (
         All host\(s\) tried
         all nodes failed
         [Ss]ervice (?:is )?(?:temporarily )?[Uu]navailable
-        \b50[234] (?:Service|Bad|Gateway|Server)
-        [Ss]tatus [Cc]ode: ?50[0-4]
-        HTTP(?:/\d\.\d)? 50[0234]\b
-        (?:HTTP|[cC]ode|[sS]tatus|[eE]rror)\W{0,12}503\b
         Bad Gateway
         Gateway Time-?out
-        Internal Server Error
+        Internal ?Server ?Error
         internal error occurred
         InternalError
-        UNAVAILABLE
-        DEADLINE_EXCEEDED
         [Uu]nexpected end of stream
         [Cc]hannel (?:is )?(?:closed|inactive)
         [Pp]ool (?:is )?(?:closed|exhausted)
@@ -660,6 +671,10 @@ WORDS: Final[tuple[tuple[str, str, str], ...]] = (
         replica responded
         unexpectedly closed
         [Hh]ost is down
+        (?<!Context )has (?:already )?been (?:closed|shut ?down)
+        bad datanode
+        could only be (?:written|replicated) to
+        [Aa]ll datanodes [^\n]{0,200}are bad
         [Ii]s the server running
         Database '[^'\n]{1,80}' not found
         endpoint [^\n]{0,40}unreachable
@@ -676,7 +691,6 @@ WORDS: Final[tuple[tuple[str, str, str], ...]] = (
         (?:keyspace|database|[tT]able|bucket|[cC]ontainer|entity) [^\n]{0,80}n(?:o|')t exist
         (?:keyspace|database|[tT]able|bucket|[cC]ontainer|entity) [^\n]{0,80}not (?:be )?found
         host this topic-partition
-        NOT_FOUND
         [rR]esource not found
         UNKNOWN_TOPIC
         NoSuchBucket
@@ -686,7 +700,6 @@ WORDS: Final[tuple[tuple[str, str, str], ...]] = (
         unconfigured table
         relation \"[^\"]{0,80}\" does not exist
         Invalid object name
-        ORA-00942
         [Nn]ot found: (?:Table|Dataset)
         """,
     ),
@@ -697,7 +710,7 @@ WORDS: Final[tuple[tuple[str, str, str], ...]] = (
         [Nn]o such file
         [Ff]ile (?:\S+ )?(?:does not|doesn't) exist
         FileNotFound
-        NoSuchKey
+        [Ss]pecified (?:blob|path|key|file|object|resource) (?:does not|doesn't) exist
         underlying files have been updated
         [sS]huffle data lost
         [Pp]ath (?:\S+ )?does not exist: \S*/_delta_log
@@ -705,6 +718,38 @@ WORDS: Final[tuple[tuple[str, str, str], ...]] = (
         BlockMissing
         Could not obtain block
         [Ff]ailed to find file
+        """,
+    ),
+    (
+        "schema",
+        "",
+        r"""
+        [Ss]chema (?:mismatch|mismatched|changed|evolution)
+        mismatch(?:ed)? (?:schema|type|input)
+        [Ii]ncompatible (?:schema|type|data)
+        [Cc]annot (?:cast|be cast|safely cast|write (?:nullable|incompatible))
+        Invalid column (?:name|type)
+        (?:type|column) mismatch
+        [Cc]annot find (?:column|field)
+        cannot be (?:converted|resolved)
+        data type mismatch
+        [Ff]ailed to (?:merge|convert) (?:incompatible|fields|the)
+        [Uu]nknown column
+        no viable alternative
+        String or binary data would be truncated
+        column [^\n]{0,60}(?:of type|is of type)
+        [Ff]ield [^\n]{0,60}(?:not found|missing|does not exist)
+        mapper_parsing
+        strict_dynamic_mapping
+        value too (?:long|large for column)
+        Data too long
+        Incorrect \w+ value
+        [Oo]ut of range value
+        Arithmetic overflow error
+        [Uu]nknown identifier
+        is not a valid external type
+        Data truncation
+        [Ii]nconsistent (?:schema|datatype)
         """,
     ),
     (
@@ -724,9 +769,17 @@ WORDS: Final[tuple[tuple[str, str, str], ...]] = (
         Unexpected character \('<'
         [Ii]nvalid (?:input|syntax|query|configuration)
         [Ss]yntax ?[Ee]rror
+        [Cc]ompilation error
+        invalid identifier
         syntax to use near
         output mode
         Too many open files
+        Is a directory
+        Address already in use
+        Cannot assign requested address
+        Exec format error
+        Argument list too long
+        [Ff]ile name too long
         Failed to (?:construct|create new) [kK]afka
         \bset \S{1,80} ?(?:=|to) ?'?(?:true|false)
         \bset \S{1,80}=(?:true|false)
@@ -771,34 +824,6 @@ WORDS: Final[tuple[tuple[str, str, str], ...]] = (
         """,
     ),
     (
-        "schema",
-        "",
-        r"""
-        [Ss]chema (?:mismatch|mismatched|changed|evolution)
-        mismatch(?:ed)? (?:schema|type|input)
-        [Ii]ncompatible (?:schema|type|data)
-        [Cc]annot (?:cast|be cast|safely cast|write (?:nullable|incompatible))
-        Invalid column (?:name|type)
-        (?:type|column) mismatch
-        [Cc]annot find (?:column|field)
-        cannot be (?:converted|resolved)
-        data type mismatch
-        [Ff]ailed to (?:merge|convert) (?:incompatible|fields|the)
-        [Uu]nknown column
-        no viable alternative
-        String or binary data would be truncated
-        column [^\n]{0,60}(?:of type|is of type)
-        [Ff]ield [^\n]{0,60}(?:not found|missing|does not exist)
-        mapper_parsing
-        strict_dynamic_mapping
-        value too (?:long|large for column)
-        [Uu]nknown identifier
-        is not a valid external type
-        Data truncation
-        [Ii]nconsistent (?:schema|datatype)
-        """,
-    ),
-    (
         "corrupt",
         "",
         r"""
@@ -826,13 +851,19 @@ WORDS: Final[tuple[tuple[str, str, str], ...]] = (
         "",
         r"""
         (?:[dD]uplicate|E11000)[^\n]{0,20} (?:key|entry)
-        ABORTED
-        FAILED_PRECONDITION
         violates
-        violation
+        [Vv]iolation
         constraint
         [Cc]onflict
-        deadlock
+        [Dd]eadlock
+        could not serialize
+        Cannot insert the value NULL
+        transaction log [^\n]{0,80}full
+        Device or resource busy
+        File exists
+        Directory not empty
+        OOM command not allowed
+        \b(?:WRONGTYPE|EXECABORT|BUSYKEY)\b
         [Ff]enced
         FENCED
         [Rr]ejected
@@ -840,9 +871,7 @@ WORDS: Final[tuple[tuple[str, str, str], ...]] = (
         too large
         exceeds? (?:the )?(?:max|limit)
         [Bb]ad [Rr]equest
-        [Ss]tatus [Cc]ode: ?4\d\d
-        (?:HTTP|[cC]ode|[sS]tatus|[eE]rror)\W{0,12}400\b
-        read-only
+        [Rr]ead-only
         READONLY
         not leader
         MISCONF
@@ -853,7 +882,6 @@ WORDS: Final[tuple[tuple[str, str, str], ...]] = (
         Mkdirs failed
         Destination exists
         [Nn]ot a directory
-        status\(400
         write (?:was )?(?:failed|refused)
         """,
     ),
@@ -899,6 +927,8 @@ def _lines(words: str) -> re.Pattern[str]:
 
 
 _WORD_RES: Final = [(kind, where, _lines(words)) for kind, where, words in WORDS]
+#: From here on the words are such as any service uses: its codes are asked first.
+_GENERAL: Final = next(n for n, (kind, _, _) in enumerate(_WORD_RES) if kind == "denied")
 
 #: What ends an executor, not a query's code. ``FetchFailed`` is told where a shuffle's block was.
 _LOST: Final = _lines(
@@ -932,6 +962,8 @@ _INSTALLED: Final = _lines(
     r"""
     Cannot run program
     SerializationProxy
+    unread block data
+    failed to read class descriptor
     cannot assign instance of
     cannot be cast to (?:class )?\S{0,200}shaded
     in (?:unnamed module of|different) loader
@@ -945,6 +977,44 @@ _INSTALLED: Final = _lines(
 )
 
 
+#: What an exception of any class met, by the library that it was thrown from.
+FRAMES: Final = (
+    ("setting", r"java\.security\.KeyStore|sun\.security\.(?:provider\.JavaKeyStore|pkcs12)"),
+    (
+        "unreachable",
+        r"""
+        java\.net\.(?!URLClassLoader|UR[IL]\b)
+        sun\.net\.
+        sun\.nio\.ch\.(?:Socket|Net\b)
+        javax\.net\.
+        sun\.security\.ssl
+        (?:\w+\.)*(?:io\.netty\.(?:channel|handler)|okhttp3|okio|reactor\.netty)\.
+        (?:\w+\.)*org\.apache\.(?:http|hc)\.
+        org\.apache\.hadoop\.(?:ipc|net)\.
+        org\.apache\.thrift\.transport
+        org\.apache\.spark\.network\.(?:client|util)
+        """,
+    ),
+    (
+        "corrupt",
+        r"""
+        java\.util\.zip
+        org\.xerial\.snappy
+        net\.jpountz
+        com\.github\.luben
+        org\.apache\.avro\.file
+        org\.apache\.(?:parquet|orc)\.(?:hadoop|format|impl)
+        org\.apache\.hadoop\.io\.compress
+        """,
+    ),
+)
+_FRAME_RES: Final = [(kind, _lines(patterns)) for kind, patterns in FRAMES]
+_PLATFORM: Final = re.compile(r"(?:java|javax|jdk|sun|scala|kotlin)\.")
+_WIRES: Final = re.compile(
+    r"[sS]ocket|[cC]hannel|\.net(?:ty|work)?\.|\.http|\.ssl\.|spark\.api\.|\.python\.|\.ipc\.|[cC]onnection|[cC]lient"
+)
+
+
 def wrongly_installed(message: str) -> bool:
     """Whether a message tells of a program or jar that is missing or does not fit the others."""
     return bool(_INSTALLED.search(message))
@@ -952,14 +1022,34 @@ def wrongly_installed(message: str) -> bool:
 
 def kind_of_class(simple: str) -> str:
     """What a class made for one thing says, empty for any other."""
-    return _SIMPLE.get(simple, "")
+    if simple in _SIMPLE:
+        return _SIMPLE[simple]
+    if simple in _SHARED:
+        return ""
+    return failure_names.kind_of_published(simple) or ""
 
 
 def kind_of_name(simple: str) -> str:
     """What the parts of a class's name say, empty where they say nothing."""
+    if failure_names.kind_of_published(simple) == "":
+        return ""
     for kind, parts in NAME_PARTS:
         if parts.search(simple):
             return kind
+    return ""
+
+
+def kind_of_frames(simple: str, frames: list[str]) -> str:
+    """What the frames say that an exception was thrown from, where neither class nor words do."""
+    for frame in frames:
+        for kind, pattern in _FRAME_RES:
+            if pattern.match(frame):
+                return kind
+        if not _PLATFORM.match(frame):
+            break
+    read = any(not _PLATFORM.match(frame) for frame in frames)
+    if simple == "EOFException" and read and not any(_WIRES.search(frame) for frame in frames):
+        return "corrupt"  # the end of a file, not of a connection
     return ""
 
 
@@ -969,12 +1059,21 @@ def kind_of_shared(simple: str) -> str:
 
 
 def kind_of_words(message: str) -> tuple[str, str, int] | None:
-    """The kind that a message tells, where it is by that alone, and the place in the message."""
-    for kind, where, pattern in _WORD_RES:
+    """The kind that a message tells, where it is by that alone, and the place in the message.
+
+    By words made for one thing, by codes and statuses, then by words that several causes share.
+    """
+    code = None
+    for number, (kind, where, pattern) in enumerate(_WORD_RES):
+        if number == _GENERAL:
+            code = failure_names.kind_of_code(message)
+            if code is not None:
+                return code[0], "", code[1]
         found = pattern.search(message)
         if found:
             return kind, where, found.start()
-    return None
+    status = failure_names.kind_of_status(message)
+    return None if status is None else (status[0], "", status[1])
 
 
 def lost_executor(name: str, message: str) -> bool:

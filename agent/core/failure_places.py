@@ -49,8 +49,9 @@ CONNECTORS: Final[tuple[tuple[str, str, str], ...]] = (
         google.cloud.pubsub org.apache.spark.streaming.pubsub""",
     ),
     ("Pulsar", "source", "org.apache.pulsar org.apache.spark.sql.pulsar io.streamnative"),
-    ("RabbitMQ", "source", "com.rabbitmq pika amqpstorm"),
-    ("MQTT", "source", "org.eclipse.paho org.apache.bahir"),
+    ("RabbitMQ", "source", "com.rabbitmq pika amqpstorm org.apache.spark.streaming.rabbitmq"),
+    ("MQTT", "source", "org.eclipse.paho org.apache.bahir org.apache.spark.streaming.mqtt"),
+    ("receivers of DStreams", "source", "org.apache.spark.streaming.receiver"),
     ("JMS", "source", "javax.jms org.apache.activemq com.ibm.mq com.solacesystems"),
     (
         "SQS",
@@ -82,7 +83,12 @@ CONNECTORS: Final[tuple[tuple[str, str, str], ...]] = (
         "sink",
         """redis.clients com.redislabs io.lettuce redis redis.exceptions org.redisson""",
     ),
-    ("HBase", "sink", "org.apache.hadoop.hbase org.apache.phoenix happybase"),
+    (
+        "HBase",
+        "sink",
+        """org.apache.hadoop.hbase org.apache.phoenix happybase com.google.cloud.bigtable
+        org.apache.spark.sql.execution.datasources.hbase org.apache.spark.datasources.hbase""",
+    ),
     (
         "DynamoDB",
         "sink",
@@ -193,17 +199,29 @@ _CONNECTOR_RE: Final = re.compile(
 )
 _CLIENT_RE: Final = re.compile(rf"(?:^|(?<=[.]))(?:{_packages(_CLIENTS)})(?=[.$])")
 
-#: What the names of a connector's own classes and methods say of which way the data went.
+#: What the names of a connector's own classes and methods say of which way the data went. What
+#: Spark makes both ways with (``…SourceProvider``, ``DefaultSource``) says neither.
 _WRITES: Final = re.compile(
     r"Writ(?:er|e[A-Z.$]|ing)|\.write|Sink|Producer|Sender|Bulk|Upsert|[iI]nsert|[sS]aveTo|savePartition"
     r"|\.save|CommitTransaction|Publisher|Ingest|Upload|Merge|createRelation|addBatch|Append"
-    r"|[eE]xecuteBatch|bulkCopy|Marker|RecordAccumulator|TransactionManager"
+    r"|[eE]xecuteBatch|bulkCopy|Marker|RecordAccumulator|TransactionManager|\.flush|createTable"
+    r"|OutputFormat|Mutator"
 )
 _READS: Final = re.compile(
-    r"Reader|Source|Consumer|Receiver|Micro[bB]atchStream|Scan|ChangeFeed|InputPartition|getOffset"
-    r"|latestOffset|planInput|RDD\w*\.compute\b|RDDIterator|OffsetReader|Fetch(?:er|Collector)"
-    r"|Subscri|ConsumerStrategy|getRecords|ShardIterator|TableValuedFunction"
+    r"Reader|(?<!Default)(?<!Data)Source(?!Provider)|Consumer|Receiver|Micro[bB]atchStream|Scan"
+    r"|ChangeFeed|InputPartition|getOffset|latestOffset|planInput|RDD(?:Base|Iterator)?[.$]"
+    r"|OffsetReader|Fetch(?:er|Collector)|Subscri|ConsumerStrategy|getRecords|ShardIterator"
+    r"|TableValuedFunction|InputFormat|createSource|sourceSchema"
 )
+#: What says so of a table format, whose writers read the table's log and files themselves.
+_READS_TABLE: Final = re.compile(
+    r"(?<!Default)(?<!Data)Source(?!Provider)|Micro[bB]atch|InputPartition|latestOffset|planInput"
+    r"|sourceSchema|FileReader|Scan(?:Exec|Builder)?\b"
+)
+_TABLE_FORMATS: Final = frozenset(("Delta", "Iceberg", "Hudi", "Paimon"))
+#: A connector's own side towards Spark; the rest of it is the client of its service, which reads
+#: to write and the other way round, and so does what lies in its jar under another name.
+_TOWARDS_SPARK: Final = re.compile(r"(?!.*(?:repackaged|shaded|relocated)\.)[\w.$]*[sS]park")
 
 # -- Spark itself -----------------------------------------------------------------------------
 
@@ -320,6 +338,14 @@ FRAMES: Final[tuple[tuple[str, bool, str], ...]] = (
         """,
     ),
     (
+        "machine",
+        False,
+        r"""
+        S/rpc\.
+        S/network\.(?:client|server)
+        """,
+    ),
+    (
         "foreach",
         False,
         r"""
@@ -387,6 +413,9 @@ _KNOWN: Final = re.compile(
     r"|lib|cats|fs2|zio|com\.typesafe|com\.ning|org\.asynchttpclient|com\.codahale)\b"
 )
 _LANGUAGE: Final = re.compile(r"(?:java|javax|jdk|sun|scala|kotlin)\.")
+_LOCAL_FILE: Final = re.compile(
+    r"java\.io\.(?:File|RandomAccess)|java\.nio\.(?:file|channels\.File)|sun\.nio\.(?:fs|ch\.File)"
+)
 _LIBRARY: Final = re.compile(
     r"(?:site-packages|dist-packages)/([\w.]+)|/(?:lib|bin|usr/lib\w*)/python[\d.]*/([\w]+)"
 )
@@ -456,6 +485,22 @@ def place_of(frames: list[str]) -> Place:
     return Place("client" if client else "")
 
 
+def missed_in_storage(frames: list[str]) -> bool:
+    """Whether a file system looked for something: what it does not know is a file, not a name."""
+    return bool(frames) and frames[0].startswith("org.apache.hadoop.fs.")
+
+
+def opened_by_client(frames: list[str]) -> bool:
+    """Whether a file of the machine was opened by a connector itself: one that an option names."""
+    for number, frame in enumerate(frames):
+        if not _LOCAL_FILE.match(frame):
+            if number == 0:
+                return False
+            found = _CONNECTOR_RE.search(frame) or _CLIENT_RE.search(frame)
+            return found is not None and _OWN_CHECKPOINT.search(frame) is None
+    return False
+
+
 def thrown_by_user(frames: list[str]) -> bool:
     """Whether a stack of Java begins in code that is nobody's that is known."""
     for number, frame in enumerate(frames):
@@ -484,13 +529,19 @@ def _place(frame: str, frames: list[str], number: int) -> tuple[str, bool]:
 
 
 def _direction(connector: int, frames: list[str], number: int) -> str:
-    """Whether a connector's frame reads or writes: its names, then what called it."""
+    """Whether a connector's frame reads or writes: its names, then what called it.
+
+    Its side towards Spark is asked before its client.
+    """
+    own: list[tuple[str, str]] = []
     for frame in frames[number:]:
         found = _CONNECTOR_RE.search(frame)
-        if found is None or found.lastgroup != f"c{connector}":
-            continue
-        name = frame[found.end() :]
-        writes, reads = _WRITES.search(name), _READS.search(name)
+        if found is not None and found.lastgroup == f"c{connector}":
+            own.append((frame, frame[found.end() :]))
+    own.sort(key=lambda one: _TOWARDS_SPARK.match(one[0]) is None)
+    table = CONNECTORS[connector][0] in _TABLE_FORMATS
+    for _, name in own:
+        writes, reads = _WRITES.search(name), (_READS_TABLE if table else _READS).search(name)
         if bool(writes) != bool(reads):
             return "sink" if writes else "source"
     for frame in frames[number:]:

@@ -58,12 +58,14 @@ class Store:
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._lock = _lock(directory / LOCK_NAME)
         except OSError as error:
-            raise StoreUnusable(f"{error.filename or directory}: {error.strerror}") from None
+            said = f"{error.filename or directory}: {error.strerror}"
+            raise StoreUnusable(_said_of_a_full_disk(directory) or said) from None
         try:
             self._database = self._open_or_set_aside(self.path)
         except (sqlite3.Error, OSError) as error:
             self._unlock()
-            raise StoreUnusable(f"{self.path}: {error}") from None
+            said = f"{self.path}: {error}"
+            raise StoreUnusable(_said_of_a_full_disk(directory) or said) from None
 
     def load(self) -> list[Change]:
         """Every part as last committed. Raises StoreFailed."""
@@ -238,6 +240,20 @@ def _lock(path: Path) -> int:
     os.ftruncate(descriptor, 0)
     os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
     return descriptor
+
+
+def _said_of_a_full_disk(directory: Path) -> str | None:
+    """SQLite tells of a full disk in many words ("disk I/O error"); the file system knows."""
+    try:
+        disk = os.statvfs(directory)
+    except OSError:
+        return None
+    if disk.f_bavail or disk.f_flag & os.ST_RDONLY or not disk.f_blocks:
+        return None
+    return (
+        f"{directory}: no space is left on its disk, and what is saved there is whole: free some, "
+        "or give the agent another state_dir, and start it again"
+    )
 
 
 def _passing(error: sqlite3.OperationalError) -> bool:

@@ -63,8 +63,12 @@ def ended(case: Case, end: End) -> dict[str, str]:
     return written
 
 
+AS_SILENT = pytest.mark.slow("as silent, but for one alert")
+
+
 @pytest.mark.parametrize(
-    "end", ["stopped", pytest.param("failed", marks=pytest.mark.slow("as silent")), "silent"]
+    "end",
+    [pytest.param("stopped", marks=AS_SILENT), pytest.param("failed", marks=AS_SILENT), "silent"],
 )
 @pytest.mark.parametrize(
     "case", OF_QUERIES, ids=[f"{c.alert}-{n}" for n, c in enumerate(OF_QUERIES)]

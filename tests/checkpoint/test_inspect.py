@@ -120,12 +120,18 @@ def test_removed_commits_are_told_from_asynchronous_progress(weir, tmp_path):
     assert "offsets_without_commits" not in errors(report)
 
 
-def test_damage_is_found_by_the_checksums(weir, tmp_path):
+def test_a_log_that_reads_whole_against_its_checksums_is_a_warning(weir, tmp_path):
+    """As after a change by hand: Spark compares none and starts with what it says."""
     root = checkpoint(tmp_path)
     (root / "offsets/3").write_text(offsets(3).replace('"logOffset":3', '"logOffset":2'))
     code, report = inspect(weir, root)
-    assert code == 1
-    assert "file_damaged" in errors(report)
+    assert (code, report["sound"], errors(report)) == (0, True, [])
+    (finding,) = (one for one in report["findings"] if one["check"] == "file_damaged")
+    assert finding["severity"] == "warning"
+    assert "offsets/.3.crc" in finding["remedy"]
+    (root / "offsets/3").write_text(offsets(3)[:-9])
+    code, report = inspect(weir, root)
+    assert (code, "log_unreadable" in errors(report)) == (1, True)
 
 
 def test_damaged_state_needs_a_deep_look(weir, tmp_path):

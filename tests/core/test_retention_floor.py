@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import random
 from typing import TYPE_CHECKING
+
+import pytest
 
 from agent.core.decode import decode_request
 from agent.core.fleet import Fleet
@@ -135,3 +138,24 @@ def test_what_brokers_said_holds_no_longer_than_they_are_believed() -> None:
     assert query.pressing_rows(now + 61.0) == 0.0
     world.fleet.hear_partitions(KEY, "r-1", 0, [view(1000, None)], now)
     assert query.pressing_rows(now) == 0.0
+
+
+@pytest.mark.parametrize(("seed", "fixed", "high"), [(10, 1.0, 4641.0), (50, 0.79, 4026.0)])
+def test_where_nothing_is_deleted_it_is_never_the_reason(
+    seed: int, fixed: float, high: float
+) -> None:
+    """More arrives for a while than a batch of the target digests; it is suffered at first."""
+    draw = random.Random(seed)
+    fleet = Fleet(Policy(default=QueryPolicy(target_seconds=2.0)), started_time=START_TIME - 1000)
+    driver, limit, waiting, reasons = Driver(), 4000, 0.0, []
+    for number in range(30):
+        rows = int(min(limit, waiting))
+        seconds = (fixed + rows / ROWS_PER_SECOND) * draw.lognormvariate(0.0, 0.1)
+        waiting += (high if 10 <= number < 20 else 200.0) * seconds - rows
+        event = driver.progress(rows, seconds, limit=limit, configured=None, backlog=int(waiting))
+        receipt = fleet.receive(decode_request(driver.body(event)), driver.time + 0.05)
+        if receipt.grants and receipt.grants[0].limit is not None:
+            limit = receipt.grants[0].limit
+        reasons.append(receipt.judged[0].limit.reason)
+    assert "floor:stability" in reasons
+    assert "floor:retention" not in reasons

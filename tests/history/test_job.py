@@ -105,6 +105,7 @@ def test_in_every_form_run_after_run_the_tables_are_the_same(
     assert everything(tmp_path / "other") == grown
 
 
+@pytest.mark.slow("runs three times over a log")
 def test_a_run_that_was_killed_counts_for_nothing(
     spark: Executor,
     tmp_path: Path,

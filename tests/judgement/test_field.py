@@ -8,24 +8,31 @@ from collections import Counter
 import pytest
 
 from agent.core.failure import CAUSES, WHATS, WHERES
-from tests.benchmarks.causes import Verdict, answer, verdict
+from tests.benchmarks.causes import AXES, Verdict, answer, verdict
 from tests.judgement.field import HALVES, Half, Text, half_of, texts
 
 TEXTS = [text for half in HALVES for text in texts(half)]
 # The rules as they are, rounded to the worse twentieth: whoever betters them raises it.
-RIGHT_AT_LEAST = {"open": 0.95, "held": 0.85}
-WRONG_AT_MOST = 0.05
+RIGHT_AT_LEAST = {
+    "open": {"cause": 0.95, "where": 0.95, "what": 0.95},
+    "held": {"cause": 0.85, "where": 0.90, "what": 0.70},
+}
+WRONG_AT_MOST = {
+    "open": {"cause": 0.05, "where": 0.05, "what": 0.05},
+    "held": {"cause": 0.05, "where": 0.05, "what": 0.20},
+}
 
 
 def test_there_are_enough_texts_of_enough_threads_in_two_halves() -> None:
-    assert len(TEXTS) >= 200
-    assert len({text.source for text in TEXTS}) >= 200
-    assert all(len(texts(half)) >= 0.45 * len(TEXTS) for half in HALVES)
+    assert len(TEXTS) >= 280
+    assert len({text.source for text in TEXTS}) >= 280
+    assert len(texts("held")) >= 100
 
 
-@pytest.mark.parametrize("half", HALVES)
-def test_each_thread_is_in_the_half_that_its_hash_says(half: Half) -> None:
-    assert {half_of(text.source) for text in texts(half)} == {half}
+def test_held_are_those_that_the_hash_says_and_that_were_not_read_since() -> None:
+    held = {text.source for text in texts("held")}
+    assert {half_of(source) for source in held} == {"held"}
+    assert held.isdisjoint(text.source for text in texts("open"))
 
 
 @pytest.mark.parametrize("text", TEXTS, ids=lambda text: text.source)
@@ -44,7 +51,7 @@ def test_a_text_is_labelled_in_words_that_exist(text: Text) -> None:
 
 def test_no_kind_of_failure_stands_for_many() -> None:
     kinds = Counter((text.connector, text.where, text.what, text.cause) for text in TEXTS)
-    assert max(kinds.values()) <= 3
+    assert max(kinds.values()) <= 6
     assert len({text.connector for text in TEXTS}) >= 30
     assert len({(text.where, text.what) for text in TEXTS}) >= 30
 
@@ -57,11 +64,12 @@ def test_texts_name_nobodys_machines() -> None:
 
 
 @pytest.mark.parametrize("half", HALVES)
-def test_the_rules_are_no_worse_than_they_were(half: Half) -> None:
+@pytest.mark.parametrize("axis", AXES)
+def test_the_rules_are_no_worse_than_they_were(half: Half, axis: str) -> None:
     said: Counter[Verdict] = Counter()
     for text in texts(half):
-        told = answer(text, "cause")
+        told = answer(text, axis)
         assert told is not None
-        said[verdict(text, "cause", told)] += 1
-    assert said["right"] >= RIGHT_AT_LEAST[half] * said.total()
-    assert said["wrong"] <= WRONG_AT_MOST * said.total()
+        said[verdict(text, axis, told)] += 1
+    assert said["right"] >= RIGHT_AT_LEAST[half][axis] * said.total()
+    assert said["wrong"] <= WRONG_AT_MOST[half][axis] * said.total()

@@ -322,7 +322,7 @@ def test_dry_run_draws_what_is_in_force_and_apart_what_would_be(
 def test_a_failed_query_says_why(open_page: Callable[..., Watched]) -> None:
     row = open_query(open_page().page, "to-warehouse")
     alarm = row.locator(".alarm").inner_text()
-    assert alarm.startswith("Ended by external sink (sink: no answer): org.postgresql.util.PSQL")
+    assert alarm.startswith("Ended by external service (sink: no answer): org.postgresql.util.PSQL")
     assert row.locator(".box.sink").get_attribute("data-tone") == "high"
 
 

@@ -18,7 +18,7 @@ import httpx
 import pytest
 
 from tests.service import wire
-from tests.service.agents import AgentProcess, samples, weir
+from tests.service.agents import AgentProcess, environment, samples, weir
 from tests.waiting import until
 
 if TYPE_CHECKING:
@@ -154,6 +154,44 @@ def test_while_the_disk_is_full_nothing_is_acknowledged_that_is_not_written(
         counted = agent.metrics()['weir_agent_events_total{type="progress"}']
         assert counted == acknowledged + 9
         assert agent.http.get("/v1/queries").json()["queries"][0]["mode"] == "off"
+
+
+#: A disk of two megabytes with a state on it, full to the last byte while the agent starts.
+_STARTS_FULL = """
+mount -t tmpfs -o size=2m none "$1" && cd "$1" || exit 99
+"$2" -c "$3" || exit 99
+dd if=/dev/zero of=fill bs=1k count=4000 2>/dev/null
+"$2" -m agent.cli agent --port 0 --state-dir "$1/state"
+code=$?
+rm fill
+"$2" -c "$4" || exit 99
+exit $code
+"""
+_SAVE = """
+from pathlib import Path; from agent.core.fleet import Change; from agent.service.store import Store
+store = Store(Path("state")); store.write([Change("one", b"kept")]); store.close()
+"""
+_READ = """
+from pathlib import Path; from agent.service.store import Store
+assert [(one.part, one.data) for one in Store(Path("state")).load()] == [("one", b"kept")]
+"""
+
+
+def test_started_on_a_full_disk_it_says_so_and_keeps_what_is_saved(tmp_path: Path) -> None:
+    inside = ["unshare", "--map-root-user", "--mount", "sh", "-c", _STARTS_FULL, "sh"]
+    done = subprocess.run(
+        [*inside, str(tmp_path), sys.executable, _SAVE, _READ],
+        env=environment(PYTHONSAFEPATH="1"),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 2, done.stderr
+    assert done.stderr == (
+        f"weir: state_dir: {tmp_path}/state: no space is left on its disk, and what is saved there "
+        "is whole: free some, or give the agent another state_dir, and start it again\n"
+    )
 
 
 @pytest.fixture(scope="module")

@@ -74,3 +74,14 @@ def test_the_table_says_what_grows_and_the_picture_is_well_formed() -> None:
     root = ET.fromstring(draw(series, plan(2000.0, 1), 2000.0))
     said = {text.text for text in root.iter("{http://www.w3.org/2000/svg}text")}
     assert {"MiB", "threads", "agent", "agent killed", "minutes"} <= said
+
+
+def test_every_sample_is_told() -> None:
+    series = Series()
+    series.add(5.0, "driver's Python", "MiB", 75.625, 12)
+    series.add(10.0, "agent", "threads", 7, 13)
+    assert series.csv().splitlines() == [
+        "name,unit,life,second,value",
+        "driver's Python,MiB,12,5.0,75.62",
+        "agent,threads,13,10.0,7.00",
+    ]

@@ -125,7 +125,9 @@ def sum_of(metrics: dict[str, float], name: str) -> float:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--hours", type=float, required=True)
-    parser.add_argument("--svg", type=Path, help="draw memory, descriptors, threads and faults")
+    parser.add_argument(
+        "--svg", type=Path, help="draw what the table tells; every sample: FILE.csv"
+    )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--folder", type=Path, help="to work in and keep; a new one")
     given = parser.parse_args()
@@ -154,6 +156,7 @@ def main() -> int:
             print(f"logs are kept in {folder}")
     if given.svg:
         given.svg.write_text(draw(world.series, course, took), encoding="utf-8")
+        given.svg.with_suffix(".csv").write_text(world.series.csv(), encoding="utf-8")
     lines, flat = table(world.series, took / 2)
     print(*lines, sep="\n")
     print(f"faults: {dict(Counter(fault.kind for fault in course))}")

@@ -93,6 +93,15 @@ class Series:
     def add(self, second: float, name: str, unit: str, value: float, life: int) -> None:
         self.points.setdefault((name, unit), []).append(Point(second, value, life))
 
+    def csv(self) -> str:
+        """Every sample, for whoever wants to look closer than the table does."""
+        lines = [
+            f"{name},{unit},{point.life},{point.second:.1f},{point.value:.2f}"
+            for (name, unit), points in self.points.items()
+            for point in points
+        ]
+        return "\n".join(["name,unit,life,second,value", *lines]) + "\n"
+
 
 def settled(points: Iterable[Point], since: float, warm_up: float) -> list[list[float]]:
     """Of each life, second, value, second, … as seen after its warm-up and after ``since``."""
