@@ -17,7 +17,7 @@ import pytest
 from tests.kafka.broker import connector
 from tests.kafka.test_live import (
     backlog_by_the_broker,
-    checkpointed,
+    planned,
     reading,
     rows_of,
     until,
@@ -70,10 +70,10 @@ class Arrivals:
             self._broker.produce("matrix", [str(number) for number in range(CONFIGURED_ROWS)])
 
     def left(self, checkpoint: Path, done_rows: int) -> int:
-        """What no committed batch has read, in the source's unit, by the source itself."""
+        """What no batch was planned to read (files: has read), in the source's unit, by itself."""
         if self._broker is None:
             return (self.sent_rows - done_rows) // ROWS_PER_FILE
-        return backlog_by_the_broker(self._broker, "matrix", checkpointed(checkpoint, "matrix"))
+        return backlog_by_the_broker(self._broker, "matrix", planned(checkpoint, "matrix"))
 
 
 @pytest.fixture
@@ -143,21 +143,17 @@ def test_everything_once(
     # A batch that hangs is seen growing older; what waits behind it is told meanwhile.
     hang.clear()
     arrivals.add()
-    first = until(
-        lambda: (v := view(agent, "matrix")).get("running_batch_id") is not None and v,
-        "the hung batch",
-    )
-    until(
-        lambda: older(view(agent, "matrix"), first["running_batch_id"]),
-        "the hung batch's age to grow",
-    )
+    until(lambda: older(view(agent, "matrix")), "the hung batch's age to grow")
     result["heartbeats"] = True
     hang.set()
 
     def exact() -> bool:
         expected = arrivals.left(place, done())
+        if not expected:  # more than a batch takes as configured, so that some waits behind it
+            arrivals.add()
+            arrivals.add()
         (source,) = view(agent, "matrix")["sources"]
-        return source["backlog"] == expected and (expected > 0 or arrivals.add() is not None)
+        return expected > 0 and source["backlog"] == expected
 
     until(exact, "the exact backlog")
     result["backlog"] = True
@@ -204,6 +200,6 @@ def limits(query: Any) -> list[int]:
     return [int(said.rpartition(" ")[2]) for said in in_force(query) if said[-1].isdigit()]
 
 
-def older(seen: dict[str, Any], batch_id: int) -> bool:
-    """Whether the batch is said to have run far longer than it would by itself."""
-    return seen["running_batch_id"] == batch_id and (seen["running_seconds"] or 0.0) > 6.0
+def older(seen: dict[str, Any]) -> bool:
+    """Whether the running batch is said to have run far longer than it would by itself."""
+    return seen["running_batch_id"] is not None and (seen["running_seconds"] or 0.0) > 6.0

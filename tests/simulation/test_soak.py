@@ -9,8 +9,16 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from tests.benchmarks.soak.course import CALM_SECONDS, KILLS_SHARE, KINDS, plan
-from tests.benchmarks.soak.samples import Point, Series, draw, slope, table
+from tests.benchmarks.soak.course import CALM_SECONDS, KILLS_SHARE, KINDS, OF_WEIR, plan
+from tests.benchmarks.soak.samples import (
+    MOST_POINTS,
+    Point,
+    Series,
+    draw,
+    slope,
+    table,
+    thinned,
+)
 
 HOUR = 3600.0
 
@@ -85,3 +93,64 @@ def test_every_sample_is_told() -> None:
         "driver's Python,MiB,12,5.0,75.62",
         "agent,threads,13,10.0,7.00",
     ]
+
+
+def growing(per_hour: float, noise: float = 0.0) -> Series:
+    """Two hours of one process, from 100 MiB on."""
+    chance = random.Random(3)
+    series = Series()
+    for step in range(1440):
+        second = step * 5.0
+        value = 100.0 + per_hour * second / HOUR + chance.gauss(0.0, noise)
+        series.add(second, "driver's Python", "MiB", value, 1)
+    return series
+
+
+@pytest.mark.parametrize(
+    ("under_weir", "alone", "good"),
+    [
+        (10.0, None, False),
+        (10.0, 10.0, True),
+        (10.0, 9.0, True),
+        (10.0, 4.0, False),
+        (0.5, -10.0, True),  # flat is flat, whatever it was alone
+    ],
+)
+def test_what_grows_in_spark_itself_is_not_ours(
+    under_weir: float, alone: float | None, good: bool
+) -> None:
+    without = None if alone is None else growing(alone, 0.1)
+    lines, flat = table(growing(under_weir, 0.1), HOUR, without)
+    assert flat == good
+    assert ("without Weir" in lines[1]) == (alone is not None)
+
+
+def test_a_course_without_weir_breaks_the_rest_alike() -> None:
+    assert set(OF_WEIR) < set(KINDS)
+    kept = [fault for fault in plan(2 * HOUR, 1) if fault.kind not in OF_WEIR]
+    assert {fault.kind for fault in kept} == set(KINDS) - set(OF_WEIR)
+
+
+def test_samples_are_read_as_they_were_told() -> None:
+    series = growing(1.0)
+    series.add(3.0, "agent", "threads", 7.0, 2)
+    assert Series.of_csv(series.csv()).csv() == series.csv()
+
+
+def test_a_picture_of_many_samples_stays_small_and_keeps_its_peaks() -> None:
+    points = [Point(float(second), 1.0, second // 5000) for second in range(10_000)]
+    points[7003] = Point(7003.0, 50.0, 1)
+    lives = list(thinned(points))
+    assert [max(point.value for point in life) for life in lives] == [1.0, 50.0]
+    assert sum(map(len, lives)) <= MOST_POINTS
+    assert all(one.second < other.second for life in lives for one, other in pairwise(life))
+
+
+def test_the_large_are_drawn_apart_from_the_small() -> None:
+    series = growing(0.0)
+    series.add(0.0, "driver's JVM", "MiB", 1000.0, 2)
+    series.add(0.0, "driver's JVM", "threads", 60.0, 2)
+    root = ET.fromstring(draw(series, [], HOUR))
+    said = [text.text for text in root.iter("{http://www.w3.org/2000/svg}text")]
+    assert said.count("MiB") == 2
+    assert said.count("threads") == 1

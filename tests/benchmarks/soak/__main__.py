@@ -1,13 +1,15 @@
 """Hours of real streaming under Weir while everything around it breaks at random.
 
-    python -m tests.benchmarks.soak --hours 2 [--svg FILE] [--seed N]
+    python -m tests.benchmarks.soak --hours 2 [--svg FILE] [--seed N] [--without]
+    python -m tests.benchmarks.soak.samples FILE.csv [CSV OF THE SAME --without]
 
 A real Spark runs queries over a real Kafka and over files, two stateless, one windowed with a
 watermark, one in AvailableNow runs, under a real agent. Meanwhile, as ``course.py`` draws it:
 agent, broker, driver and Python workers are killed and started again, the disk of the agent's state
 is filled, its clock is set, limits are moved by hand, queries go and come. In the end each row has
 to have been counted once, none dropped as late, no limit left behind, and nothing that is sampled
-may grow. Exit code 1 where that is not so; the folder with all logs is then kept.
+may grow. Exit code 1 where that is not so; the folder with all logs is then kept. ``--without``
+runs the same course without agent and listener, to tell what grows in Spark itself.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from typing import TYPE_CHECKING, Any, Final
 import httpx
 
 from tests.benchmarks.soak import job
-from tests.benchmarks.soak.course import LONG_QUERIES, Fault, plan
+from tests.benchmarks.soak.course import LONG_QUERIES, OF_WEIR, Fault, plan
 from tests.benchmarks.soak.rows import RATES
 from tests.benchmarks.soak.samples import draw, table
 from tests.benchmarks.soak.world import SETTLE_SECONDS, World
@@ -90,22 +92,24 @@ def settle(world: World) -> list[str]:
         except AssertionError as error:
             wrong.append(str(error)[:2000])
 
-    comes("the agent to be ready", lambda: world.agent.http.get("/readyz").is_success)
     comes("every query to run", lambda: not world.away())
-    for order in ({"hold": False}, {"mode": "off"}):
-        comes(f"the order {order}", partial(world.order, "*", order))
+    if world.weir:
+        comes("the agent to be ready", lambda: world.agent.http.get("/readyz").is_success)
+        for order in ({"hold": False}, {"mode": "off"}):
+            comes(f"the order {order}", partial(world.order, "*", order))
     comes("the limits as configured", lambda: not world.limits_left())
     print(f"limits that are not the configured ones: {world.limits_left() or 'none'}")
     for name in LONG_QUERIES:
         comes(f"all rows of {name}", partial(whole, name))
-    metrics = world.agent.metrics()
-    dropped = sum_of(metrics, "weir_watermark_dropped_rows_total")
-    print(
-        f"rows dropped as late: {dropped:g}; grants: {sum_of(metrics, 'weir_grants_total'):g}; "
-        f"batches: {sum_of(metrics, 'weir_batches_total'):g}"
-    )
-    if dropped:
-        wrong.append(f"{dropped:g} rows were dropped as late; all came within the delay")
+    if world.weir:
+        metrics = world.agent.metrics()
+        dropped = sum_of(metrics, "weir_watermark_dropped_rows_total")
+        print(
+            f"rows dropped as late: {dropped:g}; grants: {sum_of(metrics, 'weir_grants_total'):g}; "
+            f"batches: {sum_of(metrics, 'weir_batches_total'):g}"
+        )
+        if dropped:
+            wrong.append(f"{dropped:g} rows were dropped as late; all came within the delay")
     job.write(world.folder / "wanted.json", {"finish": True})
     comes("the driver to finish", (world.folder / "finished.json").exists)
     for name in RATES:
@@ -129,6 +133,7 @@ def main() -> int:
         "--svg", type=Path, help="draw what the table tells; every sample: FILE.csv"
     )
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--without", action="store_true", help="Spark alone, by the same course")
     parser.add_argument("--folder", type=Path, help="to work in and keep; a new one")
     given = parser.parse_args()
     if not is_there():
@@ -136,14 +141,16 @@ def main() -> int:
         return 1
     seconds = given.hours * 3600
     course = plan(seconds, given.seed)
+    if given.without:
+        course = [fault for fault in course if fault.kind not in OF_WEIR]
     # Before anything starts, so that an end of this process ends all that it started.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     folder = given.folder or Path(tempfile.mkdtemp(prefix="weir-soak-"))
-    world = World(folder, given.seed)
+    world = World(folder, given.seed, weir=not given.without)
     wrong: list[str] = ["it did not come to its end"]
     try:
         world.start()
-        if not world.disk_can_fill:
+        if world.weir and not world.disk_can_fill:
             print("the disk is not filled: only root can mount a small one")
         until(lambda: not world.away(), "every query to run", seconds=SETTLE_SECONDS, every=0.5)
         took = run(world, course, seconds)

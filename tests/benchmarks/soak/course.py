@@ -19,6 +19,8 @@ KINDS: Final[dict[str, tuple[float, float] | None]] = {
     "query away": (5.0, 40.0),
     "burst": None,
 }
+#: What befalls the agent, or comes through it: nothing where a query runs without Weir.
+OF_WEIR: Final = ("agent killed", "disk full", "clock set", "limit by hand")
 #: What a fault of the kind is done to, where there is a choice.
 LONG_QUERIES: Final = ("orders", "files", "windows")
 CLOCK_SECONDS: Final = (-86_400.0, -7_200.0, 600.0, 7_200.0, 86_400.0)
@@ -32,8 +34,8 @@ FAULTS: Final = 150
 #: takes that long to start on a busy machine.
 DRIVER_START_SECONDS: Final = 60.0
 #: Of the course, from its begin, the share in which a process is killed that is measured: what
-#: leaks slowly shows in a long life only. The agent longer, as its kills try the driver.
-KILLS_SHARE: Final = {"driver killed": 0.45, "agent killed": 0.7}
+#: leaks slowly shows in a long life only.
+KILLS_SHARE: Final = {"driver killed": 0.45, "agent killed": 0.45}
 
 
 @dataclass(frozen=True)

@@ -108,14 +108,15 @@ class Job:
     """The queries, and which of them run."""
 
     def __init__(self, folder: Path, agent_url: str, bootstrap: str) -> None:
-        import spark_listener
-
         self._folder = folder
         self._bootstrap = bootstrap
         self._spark = session()
         self._gateway = self._spark.sparkContext._gateway
-        made = spark_listener.attach(self._spark, agent_url=agent_url)
-        assert made.active, made.reason
+        if agent_url:  # else as if Weir did not exist: not even imported
+            import spark_listener
+
+            made = spark_listener.attach(self._spark, agent_url=agent_url)
+            assert made.active, made.reason
         self._queries: dict[str, Any] = {}
         self._failed: dict[str, int] = {}
         self._heap_mib: float | None = None

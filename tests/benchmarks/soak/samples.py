@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import argparse
+import csv
 import math
 import statistics
+import sys
 from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import psutil
@@ -19,6 +23,10 @@ if TYPE_CHECKING:
 
 MEBIBYTE: Final = 1024 * 1024
 UNITS: Final = ("MiB", "descriptors", "threads")
+#: What is some ten times as large as the rest would make a line on the floor of it.
+LARGE: Final = ("driver's JVM", "JVM's heap")
+#: More points than pixels would tell nothing.
+MOST_POINTS: Final = 360
 #: A life's first seconds are its warm-up: classes are loaded and compiled, pools are filled. A
 #: JVM on a busy machine takes minutes for it.
 WARM_UP_SECONDS: Final = 600.0
@@ -30,7 +38,7 @@ LEAST_SAMPLES: Final = 30
 FLAT_SHARE_PER_HOUR: Final = 0.02
 #: Standard errors that a slope has to stand off zero: three are beyond chance in so many rows.
 SURE: Final = 3.0
-WIDTH, LEFT, RIGHT, PANEL = 900, 60, 130, 170
+WIDTH, LEFT, RIGHT, PANEL = 900, 60, 130, 150
 COLOURS: Final = {
     "driver's Python": "#0f766e",
     "driver's JVM": "#d97706",
@@ -63,6 +71,15 @@ class Slope:
             return "too short to say"
         allowed = FLAT_SHARE_PER_HOUR * self.level
         return "grows" if self.per_hour - SURE * self.noise > allowed else "flat"
+
+    def beyond(self, other: Slope) -> Slope:
+        """What is left of it where the other's is none of ours; its noise is that of both."""
+        if self.per_hour is None or self.noise is None:
+            return self
+        if other.per_hour is None or other.noise is None:
+            return Slope(self.level, None, None)
+        noise = math.hypot(self.noise, other.noise)
+        return Slope(self.level, self.per_hour - other.per_hour, noise)
 
 
 class Series:
@@ -101,6 +118,15 @@ class Series:
             for point in points
         ]
         return "\n".join(["name,unit,life,second,value", *lines]) + "\n"
+
+    @classmethod
+    def of_csv(cls, text: str) -> Series:
+        """What ``csv`` told."""
+        made = cls()
+        for row in csv.DictReader(text.splitlines()):
+            seen = float(row["second"]), row["name"], row["unit"], float(row["value"])
+            made.add(*seen, int(row["life"]))
+        return made
 
 
 def settled(points: Iterable[Point], since: float, warm_up: float) -> list[list[float]]:
@@ -144,8 +170,9 @@ def slope(points: Sequence[Point], since: float, warm_up: float) -> Slope:
     return Slope(level, steep * 3600, noise * 3600)
 
 
-def table(series: Series, since: float) -> tuple[list[str], bool]:
-    """Lines to print, and whether nothing grows."""
+def table(series: Series, since: float, without: Series | None = None) -> tuple[list[str], bool]:
+    """Lines to print, and whether nothing grows: by itself or, where the same course was run
+    ``without`` Weir, beyond what grew there."""
     heads = " ".join(f"{head:>9}" for head in ("first", "middle", "last", "most"))
     lines = [f"{'':16} {'':12} {heads} {'slope/hour':>11} {'noise':>9}"]
     good = True
@@ -153,23 +180,59 @@ def table(series: Series, since: float) -> tuple[list[str], bool]:
         values = [point.value for point in points]
         warm_up = AGENT_WARM_UP_SECONDS if name == "agent" else WARM_UP_SECONDS
         found = slope(points, since, warm_up)
+        other = (without.points if without else {}).get((name, unit))
+        alone = slope(other, since, warm_up) if other else None
+        verdict = (found.beyond(alone) if alone and found.verdict == "grows" else found).verdict
         # What PySpark leaves behind by itself is told, so that it can be told apart.
-        good = good and (found.verdict != "grows" or name == "callbacks")
+        good = good and (verdict != "grows" or name == "callbacks")
         told = [f"{value:9.1f}" for value in (values[0], values[len(values) // 2], values[-1])]
-        rate = "-" if found.per_hour is None else f"{found.per_hour:+.2f}"
-        noise = "-" if found.noise is None else f"±{found.noise:.2f}"
+        beside = f", without Weir {_said(alone)}" if alone else ""
         lines.append(
-            f"{name:16} {unit:12} {' '.join(told)} {max(values):9.1f} {rate:>11} {noise:>9}  "
-            f"{found.verdict}"
+            f"{name:16} {unit:12} {' '.join(told)} {max(values):9.1f} {_said(found)}  "
+            f"{verdict}{beside}"
         )
     return lines, good
+
+
+def _said(found: Slope) -> str:
+    rate = "-" if found.per_hour is None else f"{found.per_hour:+.2f}"
+    noise = "-" if found.noise is None else f"±{found.noise:.2f}"
+    return f"{rate:>11} {noise:>9}"
+
+
+def panels(series: Series) -> list[tuple[str, dict[str, list[Point]]]]:
+    """What is drawn together: a unit's series, the large ones apart."""
+    found = []
+    for unit in UNITS:
+        of_unit = {name: points for (name, of), points in series.points.items() if of == unit}
+        large = {name: points for name, points in of_unit.items() if name in LARGE}
+        small = {name: points for name, points in of_unit.items() if name not in LARGE}
+        apart = unit == "MiB" and large and small
+        found += [(unit, one) for one in ((large, small) if apart else (of_unit,)) if one]
+    return found
+
+
+def thinned(points: Sequence[Point]) -> Iterable[list[Point]]:
+    """Of each life, one point of so many: the one most unlike the one before is never left out."""
+    step = max(math.ceil(len(points) / MOST_POINTS * 2), 2)
+    lives: dict[int, list[Point]] = {}
+    for point in points:
+        lives.setdefault(point.life, []).append(point)
+    for life in lives.values():
+        kept: list[Point] = []
+        for start in range(0, len(life), step):
+            part = life[start : start + step]
+            ends = {min(part, key=lambda one: one.value), max(part, key=lambda one: one.value)}
+            kept += sorted(ends, key=lambda one: one.second)
+        yield kept
 
 
 def draw(series: Series, course: Sequence[Fault], seconds: float) -> str:
     """A panel for each unit, and below them a lane for each kind of fault; minutes to the right."""
     kinds = sorted({fault.kind for fault in course})
+    shown = panels(series)
     lanes = 14 * len(kinds)
-    height = 30 + PANEL * len(UNITS) + lanes + 40
+    height = 30 + PANEL * len(shown) + lanes + 40
     marks = ticks(seconds / 60)
 
     def x(second: float) -> float:
@@ -182,11 +245,8 @@ def draw(series: Series, course: Sequence[Fault], seconds: float) -> str:
             'descriptors and threads of driver and agent over time, and what was broken when">'
         )
     ]
-    for place, unit in enumerate(UNITS):
-        shown = {name: p for (name, of), p in series.points.items() if of == unit}
-        if not shown:
-            continue
-        steps = ticks(max(point.value for points in shown.values() for point in points) or 1.0)
+    for place, (unit, together) in enumerate(shown):
+        steps = ticks(max(point.value for points in together.values() for point in points) or 1.0)
         top = 30 + PANEL * place
 
         def y(value: float, top: float = top, most: float = steps[-1]) -> float:
@@ -198,21 +258,17 @@ def draw(series: Series, course: Sequence[Fault], seconds: float) -> str:
             f'<text x="{LEFT - 6}" y="{y(value) + 4}" text-anchor="end">{value:g}</text>'
             for value in steps
         ]
-        for number, (name, points) in enumerate(shown.items()):
-            colour = COLOURS[name]
-            lives: dict[int, list[str]] = {}
-            for point in points:
-                lives.setdefault(point.life, []).append(f"{x(point.second)},{y(point.value)}")
+        for number, (name, points) in enumerate(together.items()):
             parts += [
-                f'<polyline points="{" ".join(life)}" fill="none" stroke="{colour}" '
-                'stroke-width="1.5"/>'
-                for life in lives.values()
+                f'<polyline points="{" ".join(f"{x(p.second)},{y(p.value)}" for p in life)}" '
+                f'fill="none" stroke="{COLOURS[name]}" stroke-width="1.5"/>'
+                for life in thinned(points)
             ]
             parts.append(
                 f'<text x="{WIDTH - RIGHT + 8}" y="{top + 12 + 16 * number}" '
-                f'fill="{colour}">{name}</text>'
+                f'fill="{COLOURS[name]}">{name}</text>'
             )
-    foot = 30 + PANEL * len(UNITS)
+    foot = 30 + PANEL * len(shown)
     for place, kind in enumerate(kinds):
         low = foot + 14 * place
         parts.append(f'<text x="{WIDTH - RIGHT + 8}" y="{low + 9}" font-size="10">{kind}</text>')
@@ -229,3 +285,21 @@ def draw(series: Series, course: Sequence[Fault], seconds: float) -> str:
     ]
     parts.append(f'<text x="{WIDTH - RIGHT + 8}" y="{foot + lanes + 20}">minutes</text></svg>')
     return "\n".join(parts) + "\n"
+
+
+def main() -> int:
+    """The table of one soak's samples, beside those of the same course without Weir."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("samples", type=Path, help="FILE.csv of a soak")
+    parser.add_argument("without", type=Path, nargs="?", help="that of one --without Weir")
+    given = parser.parse_args()
+    series = Series.of_csv(given.samples.read_text())
+    without = Series.of_csv(given.without.read_text()) if given.without else None
+    took = max(point.second for points in series.points.values() for point in points)
+    lines, flat = table(series, took / 2, without)
+    print(*lines, "all is flat" if flat else "WRONG: something grows", sep="\n")
+    return 0 if flat else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -33,8 +33,9 @@ SETTLE_SECONDS: Final = 1800.0
 class World:
     """Broker, agent and driver in a folder; ``begin`` and ``end`` do a fault to them."""
 
-    def __init__(self, folder: Path, seed: int) -> None:
+    def __init__(self, folder: Path, seed: int, *, weir: bool = True) -> None:
         self.folder = folder
+        self.weir = weir
         self.series = Series()
         self.told: Counter[str] = Counter()  # what happened that no fault says
         self.failed: Counter[str] = Counter()  # by query, how often it failed
@@ -59,7 +60,8 @@ class World:
         for topic, partitions in TOPICS.values():
             self.broker.create_topic(topic, partitions)
         self.rows = Rows(self.folder, self.broker, self._seed)
-        self._start_agent(0)
+        if self.weir:
+            self._start_agent(0)
         self._want()
         self._start_driver()
 
@@ -85,7 +87,8 @@ class World:
         return self._running
 
     def _start_driver(self) -> None:
-        command = [sys.executable, "-m", job.__name__, str(self.folder), self.agent.address]
+        address = self.agent.address if self.weir else ""
+        command = [sys.executable, "-m", job.__name__, str(self.folder), address]
         more = {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
         with (self.folder / "driver.log").open("ab") as log:
             self.driver = subprocess.Popen(
@@ -256,9 +259,8 @@ class World:
             self.series.add(second, "callbacks", "threads", apart, self.driver.pid)
             if status["heap_mib"] is not None:
                 self.series.add(second, "JVM's heap", "MiB", status["heap_mib"], status["jvm"])
-        agent = self.agent.process
-        if agent.poll() is None:
-            self.series.look(second, "agent", agent.pid)
+        if self.weir and self.agent.process.poll() is None:
+            self.series.look(second, "agent", self.agent.process.pid)
 
     def limits_left(self) -> dict[str, list[str]]:
         """Queries whose limit is not the configured one, with what is in force; those not seen."""
