@@ -10,6 +10,7 @@ import gzip
 import json
 import math
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, Any, Final
 
 from agent.simulation import plant
@@ -28,6 +29,9 @@ SEED: Final = 1
 WIDTH, HEIGHT = 720, 240
 LEFT, RIGHT, TOP, BOTTOM = 52, 12, 30, 34
 COLOURS: Final = {"flip183": "#d97706", "pid": "#9333ea", "static": "#6b7280", "weir": "#0f766e"}
+#: Prices of a longer batch that are compared, and the recorded arrivals on which they are.
+GAINS: Final = (1.0, 0.5, 0.25, 0.125, 0.06, 0.03)
+BURSTS: Final = ("llm-code", "load-balancer", "tweets-apple", "tweets-google")
 BASE: Final[dict[str, Any]] = {
     "name": "plot",
     "duration_seconds": 600,
@@ -185,6 +189,59 @@ def draw(
     return "\n".join(parts) + "\n"
 
 
+def price() -> str:
+    """What a longer batch buys, by how much it has to: targets and backlog, on recorded bursts."""
+    from tests.benchmarks.recorded import Case, run
+
+    seconds: list[tuple[float, float]] = []
+    backlog: list[tuple[float, float]] = []
+    for place, gain in enumerate(GAINS):
+        found = [run(Case(trace, 0.8, 0.35, SEED, gain))[1] for trace in BURSTS]
+        seconds.append((place, fmean(one["weir"].p95 for one in found)))
+        parts = [one["weir"].most_backlog_rows / one["flip183"].most_backlog_rows for one in found]
+        backlog.append((place, fmean(parts)))
+    steps = ticks(max(value for _, value in seconds))
+
+    def x(place: float) -> float:
+        return round(LEFT + 30 + place / (len(GAINS) - 1) * (WIDTH - LEFT - RIGHT - 60), 1)
+
+    def y(value: float) -> float:
+        return round(HEIGHT - BOTTOM - value / steps[-1] * (HEIGHT - TOP - BOTTOM), 1)
+
+    parts = [
+        (
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" '
+            'font-family="sans-serif" font-size="12" fill="#6b7280">'
+        ),
+        f'<text x="{LEFT}" y="16" font-size="13">Recorded bursts, fixed cost 0.35 targets</text>',
+    ]
+    parts += [
+        f'<path d="M{LEFT} {y(value)}H{WIDTH - RIGHT}" stroke="#9ca3af" stroke-opacity="0.3"/>'
+        f'<text x="{LEFT - 6}" y="{y(value) + 4}" text-anchor="end">{value:g}</text>'
+        for value in steps
+    ]
+    parts += [
+        f'<text x="{x(place)}" y="{HEIGHT - BOTTOM + 16}" text-anchor="middle">{gain:.4g}</text>'
+        for place, gain in enumerate(GAINS)
+    ]
+    parts.append(
+        f'<text x="{WIDTH - RIGHT}" y="{HEIGHT - 3}" text-anchor="end">'
+        "stretch_gain: what twice the time must bring</text>"
+    )
+    told = (
+        ("95th percentile of batches, in targets", seconds, "#0f766e", 16),
+        ("greatest backlog over FLIP-183's", backlog, "#d97706", 32),
+    )
+    for what, line, colour, top in told:
+        path = " ".join(f"{x(place)},{y(value)}" for place, value in line)
+        parts.append(
+            f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"/>'
+            f'<text x="{WIDTH - RIGHT}" y="{top}" text-anchor="end" fill="{colour}">{what}</text>'
+        )
+        parts += [f'<circle cx="{x(p)}" cy="{y(v)}" r="3" fill="{colour}"/>' for p, v in line]
+    return "\n".join([*parts, "</svg>"]) + "\n"
+
+
 def main() -> None:
     """Writes every picture."""
     for name, (title, what, controllers, changes) in PLOTS.items():
@@ -199,6 +256,7 @@ def main() -> None:
     title = "A real query whose costs change: seconds per batch, and the target"
     picture = draw(title, {"weir": batches}, batches[-1][0] + 10, target, marks[1:])
     (FOLDER / "control-live.svg").write_text(picture, encoding="utf-8")
+    (FOLDER / "control-price.svg").write_text(price(), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -174,6 +174,7 @@ def wanted_size(
         needed,
         query.trigger_seconds,
         settings,
+        waiting_rows=_waiting_rows(query),
         unreachable=unreachable,
         # What nobody has seen yet keeps from raising a limit, not from leaving it.
         most_rows=min(ceilings.proven_rows, max(ceilings.seen_rows, present)),
@@ -205,6 +206,14 @@ def wanted_size(
         size = _probe(query, settings, size, present)
     query.target_feasible = None if size is None else size.feasible
     return size
+
+
+def _waiting_rows(query: Query) -> float:
+    """What waits; where nobody knows, a batch that was limited left more than can be caught up."""
+    waiting = query.backlog_rows()
+    if waiting is None:
+        return math.inf if query.batch_limited else 0.0
+    return waiting
 
 
 def _probe(query: Query, settings: QueryPolicy, size: sizing.Size, present: float) -> sizing.Size:

@@ -31,10 +31,7 @@ REACH_PLAIN_SHARE: Final = 1.5
 REACH_CHECK_BATCHES: Final = 24
 #: Sooner while the model doubts that it is.
 REACH_DOUBTED_BATCHES: Final = 4
-#: A batch then takes so many times its fixed cost: four fifths of the time go to rows, and a size
-#: without bound would buy the last fifth with latency without bound.
-AMORTISED_FIXED_COSTS: Final = 5.0
-#: From this share on that is done, too, where arrivals ask for more than the target.
+#: From this share on, the fixed cost makes the target a matter of luck where arrivals ask for more.
 MOSTLY_FIXED_SHARE: Final = 0.6
 #: A batch near the target holds at least the rows of so much of it: enough to learn from. The
 #: second where c0 may well take all of it: its doubt alone must not shrink a limit to nothing.
@@ -72,6 +69,10 @@ BOLD_GROWTH: Final = 2.0
 #: A spike of arrivals this many targets long is digested at the target's size afterwards; only what
 #: lasts longer is worth batches beyond it.
 PATIENCE_TARGETS: Final = 7.0
+#: Where the target is left anyway, what waits is caught up with in so long.
+CATCH_UP_SECONDS: Final = 60.0
+#: What barely digests what arrives: a backlog shrinks by so much of it.
+BARE_MARGIN: Final = 0.03
 #: Quantile of the noise that must stay below the deadline's share, in sigmas.
 DEADLINE_SIGMAS: Final = 2.0
 #: Without a deadline, the fixed cost is never spread over more than this many times itself:
@@ -153,9 +154,10 @@ def target_rows(
     fixed, slope = capacity.fixed_cost, capacity.seconds_per_row
     if fixed is None:
         return None
-    if unreachable:
-        return (AMORTISED_FIXED_COSTS - 1.0) * fixed / slope
     target = policy.target_seconds
+    if unreachable:
+        # As near as makes sense: what arrives and what waits may ask for more.
+        return LEAST_SHARE * max(target, fixed) / slope
     above = max(capacity.sigma**2 / 2.0 + BAND_MIDDLE, AIM_ABOVE[0])
     above = max(above, AIM_FIXED * (min(fixed, target) / target - AIM_FIXED_FROM))
     if trigger_seconds > target:
@@ -172,6 +174,8 @@ class Bounds(msgspec.Struct, frozen=True, gc=False):
     target_rows: float | None
     deadline_rows: float | None  # at most
     stability_rows: float | None  # at least; inf where nothing is stable
+    catching_rows: float  # as stability, and what waits is digested in good time
+    stretch_rows: float  # beyond the target no more than this: the rest would not pay
     sustained_ratio: float | None  # capacity needed over capacity at the largest allowed batch
     unreachable: bool = False  # target_rows are those of a multiple of c0
     most_rows: float = math.inf  # beyond the target: more brings no more rows per second
@@ -200,13 +204,23 @@ def bounds(
     trigger_seconds: float,
     policy: QueryPolicy,
     *,
+    waiting_rows: float = 0.0,
     unreachable: bool = False,
     most_rows: float = math.inf,
 ) -> Bounds:
     """The three constraints (design: deadline, stability, target) in rows."""
     throughput, fixed = capacity.throughput, capacity.fixed_cost
     if throughput is None or fixed is None:
-        return Bounds(wanted_rows, None, None, None)
+        return Bounds(wanted_rows, None, None, 0.0, 0.0, None)
+
+    def rows_in(seconds: float) -> float:
+        # Until the next trigger more rows cost no time.
+        longest = max(policy.target_seconds, trigger_seconds, seconds)
+        return max(capacity.rows(longest) or 0.0, 0.0)
+
+    # As much as c0 may well be: batches of one size do not tell it, larger ones will.
+    longest_rows = rows_in(MOST_FIXED_COSTS * (fixed + capacity.doubt(0.0)))
+    stretch_rows = rows_in(stretch_fixed_costs(policy.stretch_gain) * fixed)
     least = 0.0 if unreachable else wanted_rows or 0.0
     deadline_rows: float | None = None
     if policy.deadline_seconds is not None:
@@ -214,23 +228,42 @@ def bounds(
         noise = math.exp(DEADLINE_SIGMAS * capacity.cautious_sigma)
         deadline_rows = max((allowed / noise - fixed) * throughput, 0.0)
     stability_rows: float | None = None
+    catching = waiting_rows / CATCH_UP_SECONDS
     ratio: float | None = None
     if arrival_rows_per_second is not None:
         needed = arrival_rows_per_second * (1.0 + policy.stability_margin)
-        if needed >= throughput:
-            stability_rows = math.inf
-        else:
-            stability_rows = max(
-                needed * trigger_seconds, needed * fixed / (1.0 - needed / throughput)
-            )
+        stability_rows = _stable_rows(capacity, needed, trigger_seconds)
+        barely = arrival_rows_per_second * (1.0 + BARE_MARGIN)
+        barely_rows = _stable_rows(capacity, barely, trigger_seconds)
+        if barely_rows <= longest_rows:
+            # What some size digests, and no shorter one, is digested whatever it pays.
+            stretch_rows = max(stretch_rows, barely_rows)
+        catching += needed
         largest = deadline_rows
         if largest is None:
-            largest = max(_cap_without_deadline(capacity, policy), wanted_rows or 0.0)
+            largest = max(longest_rows, wanted_rows or 0.0)
         largest = min(largest, max(most_rows, least))
         seconds = max(fixed + largest / throughput, trigger_seconds)
         sustained = largest / seconds if seconds > 0.0 else 0.0
         ratio = needed / sustained if sustained > 0.0 else None
-    return Bounds(wanted_rows, deadline_rows, stability_rows, ratio, unreachable, most_rows)
+    return Bounds(
+        wanted_rows,
+        deadline_rows,
+        stability_rows,
+        _stable_rows(capacity, catching, trigger_seconds),
+        stretch_rows,
+        ratio,
+        unreachable,
+        most_rows,
+    )
+
+
+def _stable_rows(capacity: Capacity, rows_per_second: float, trigger_seconds: float) -> float:
+    """The fewest rows of a batch by which so many a second are digested; inf where no size does."""
+    fixed, load = capacity.fixed_seconds, rows_per_second * capacity.seconds_per_row
+    if load >= 1.0:
+        return math.inf
+    return rows_per_second * max(trigger_seconds, fixed / (1.0 - load))
 
 
 def choose(limits: Bounds, capacity: Capacity, policy: QueryPolicy) -> Size | None:
@@ -241,17 +274,16 @@ def choose(limits: Bounds, capacity: Capacity, policy: QueryPolicy) -> Size | No
     least = 1.0 if limits.unreachable else rows
     fixed = capacity.fixed_cost
     feasible = None if fixed is None else fixed < policy.target_seconds and not limits.unreachable
-    if limits.stability_rows is not None and limits.stability_rows > rows:
-        rows, reason = limits.stability_rows, "floor:stability"
-        feasible = False
+    if limits.unstable or limits.unreachable:
+        wanted = limits.stability_rows or 0.0
         surely = (fixed or 0.0) - capacity.doubt(0.0)
         mostly_fixed = surely >= MOSTLY_FIXED_SHARE * policy.target_seconds
-        if fixed is not None and mostly_fixed and not limits.patient:
-            # The target is missed anyway: then let a backlog shrink by more than the margin.
-            rows = max(rows, (AMORTISED_FIXED_COSTS - 1.0) * fixed / capacity.seconds_per_row)
-        if limits.deadline_rows is None:
-            most = _cap_without_deadline(capacity, policy)
-            rows = max(min(rows, most), limits.target_rows)
+        if limits.unreachable or (mostly_fixed and not limits.patient):
+            # The target is missed anyway: then what waits is caught up with, too.
+            wanted = max(wanted, limits.catching_rows)
+        if limits.unstable:
+            reason, feasible = "floor:stability", False
+        rows = max(min(wanted, limits.stretch_rows), rows)
     if max(limits.most_rows, least) < rows:
         rows, reason = max(limits.most_rows, least), "bound:throughput"
     if limits.deadline_rows is not None and limits.deadline_rows < rows:
@@ -336,11 +368,13 @@ def sure_too_long(capacity: Capacity, rows: float, wanted: float) -> bool:
     return least > (capacity.seconds(wanted) or 0.0)
 
 
-def _cap_without_deadline(capacity: Capacity, policy: QueryPolicy) -> float:
-    # As much as c0 may well be: batches of one size do not tell it, larger ones will.
-    fixed = (capacity.fixed_cost or 0.0) + capacity.doubt(0.0)
-    seconds = max(policy.target_seconds, MOST_FIXED_COSTS * fixed)
-    return max(capacity.rows(seconds) or 0.0, 0.0)
+def stretch_fixed_costs(gain: float) -> float:
+    """How many fixed costs a batch may take while one twice as long still brings so much more.
+
+    Rows per second are ``mu (1 - c0 / t)``; twice the time brings ``1 + gain`` times as many up to
+    ``t = c0 (1 + 2 gain) / (2 gain)``.
+    """
+    return (1.0 + 2.0 * gain) / (2.0 * gain)
 
 
 #: Bounds that somebody set: a limit that stands there says so.

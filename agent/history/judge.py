@@ -7,6 +7,7 @@ have done, each in the belief that the one before it held; the batches stay thos
 
 from __future__ import annotations
 
+import math
 from heapq import merge
 from typing import TYPE_CHECKING, Final
 
@@ -94,6 +95,7 @@ class Judge:
         self._states: dict[Key, Query] = {}
         self._next: dict[Key, int | None] = {}
         self._decisions: dict[Key, int] = {}
+        self._told: dict[Key, float] = {}  # until when decisions were told
 
     def hear(self, log: str, kept: Kept) -> Iterator[Row]:
         """A line of a log; lines of one log come in its order."""
@@ -218,8 +220,10 @@ class Judge:
 
     def _decided(self, whose: rows.Whose, key: Key, event: Event) -> Iterator[Row]:
         assert self._shadow is not None
+        # The first batch of a run is decided when the run starts, which no row is told of.
+        told, self._told[key] = self._told.get(key, -math.inf), event.time
         for one in self._shadow.view(key, event.time).decisions:
-            if one.time == event.time:
+            if told < one.time <= event.time:
                 self._decisions[key] = self._decisions.get(key, 0) + 1
                 yield rows.decision(whose, one)
 

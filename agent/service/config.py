@@ -89,6 +89,7 @@ class RuleSettings(BaseModel):
     above_configured: bool | None = None
     late_rows: Literal["hold", "guard", "allow"] | None = None
     give_limits: Literal["safe", "all"] | None = None
+    stretch_gain: _Number | None = Field(default=None, gt=0, le=1)
 
 
 class Settings(BaseSettings):
@@ -202,6 +203,15 @@ class Settings(BaseSettings):
         ge=0,
         le=10,
     )
+    stretch_gain: _Number = _option(
+        "Regulation",
+        0.125,
+        "A batch is made longer than the target only while one twice as long brings this share "
+        "more rows per second; 0.125 is up to five times its fixed cost. Less digests more where "
+        "too much arrives, in longer batches. What only a longer one digests is digested anyway.",
+        gt=0,
+        le=1,
+    )
     deadline_share: _Number = _option(
         "Regulation", 0.8, "Share of the deadline that a batch may take.", gt=0, le=1
     )
@@ -225,7 +235,7 @@ class Settings(BaseSettings):
         [],
         "Overrides for queries whose `query` or `application/query` fits a shell pattern; a later "
         "one wins. Keys: `match`, `mode`, `target_seconds`, `deadline_seconds`, `minimum_limit`, "
-        "`maximum_limit`, `above_configured`, `late_rows`, `give_limits`.",
+        "`maximum_limit`, `above_configured`, `late_rows`, `give_limits`, `stretch_gain`.",
         max_length=1000,
     )
 
@@ -363,6 +373,7 @@ class Settings(BaseSettings):
                 late_rows=self.late_rows,
                 give_limits=self.give_limits,
                 stability_margin=self.stability_margin,
+                stretch_gain=self.stretch_gain,
                 deadline_share=self.deadline_share,
                 deadband=self.deadband,
             ),

@@ -39,7 +39,9 @@ def candidates(scenario: Scenario) -> list[int]:
         for time in series.times
         if time < scenario.duration_seconds
     }
-    sizes = [true_size(scenario, policy, moment)[0] for moment in moments]
+    # Nothing waiting, and more than can be caught up with.
+    waiting = (0.0, math.inf)
+    sizes = [true_size(scenario, policy, moment, rows)[0] for moment in moments for rows in waiting]
     low = max(1.0, SMALLEST_SHARE * min(sizes))
     high = max(LARGEST_SHARE * max(sizes), low + CANDIDATES)
     step = math.log(high / low) / (CANDIDATES - 1)

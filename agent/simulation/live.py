@@ -41,19 +41,24 @@ def policy_of(scenario: Scenario) -> QueryPolicy:
 
 
 class Live:
-    """The agent's core behind ``plant.Controller``; ``steer`` False: it only watches."""
+    """The agent's core behind ``plant.Controller``; ``steer`` False: it only watches.
+
+    ``settings`` are the scenario's own where none are given.
+    """
 
     def __init__(
         self,
         scenario: Scenario,
         *,
         steer: bool = True,
+        settings: QueryPolicy | None = None,
         on_event: Callable[[dict[str, Any]], object] | None = None,
         on_judgement: Callable[[Judgement], object] | None = None,
     ) -> None:
         self._scenario = scenario
         self._steer = steer
-        settings = msgspec.structs.replace(policy_of(scenario), mode="on" if steer else "dry-run")
+        settings = settings or policy_of(scenario)
+        settings = msgspec.structs.replace(settings, mode="on" if steer else "dry-run")
         self._fleet = Fleet(Policy(default=settings), started_time=float(EPOCH_SECONDS))
         self._on_event = on_event
         self._on_judgement = on_judgement

@@ -10,10 +10,13 @@ import math
 from typing import TYPE_CHECKING
 
 from agent.core.sizing import (
-    AMORTISED_FIXED_COSTS,
+    BARE_MARGIN,
+    CATCH_UP_SECONDS,
     DEADLINE_SIGMAS,
+    LEAST_SHARE,
     MOST_FIXED_COSTS,
     REACH_SHARE,
+    stretch_fixed_costs,
 )
 
 if TYPE_CHECKING:
@@ -39,12 +42,15 @@ class Oracle:
 
     def ended(self, attempt: Attempt) -> None:
         """Decides at the end of each attempt."""
-        rows, feasible = true_size(self._scenario, self._policy, attempt.end_seconds)
+        scenario, waiting = self._scenario, attempt.backlog_rows
+        rows, feasible = true_size(scenario, self._policy, attempt.end_seconds, waiting)
         self.limit_rows = max(1, round(rows))
         self.always_feasible = self.always_feasible and feasible
 
 
-def true_size(scenario: Scenario, policy: QueryPolicy, second: float) -> tuple[float, bool]:
+def true_size(
+    scenario: Scenario, policy: QueryPolicy, second: float, waiting_rows: float = 0.0
+) -> tuple[float, bool]:
     """The rows that the three constraints leave with the true costs, and if the target holds.
 
     Deadline beats stability, stability beats the target. Where nothing is stable: the most the
@@ -66,23 +72,33 @@ def true_size(scenario: Scenario, policy: QueryPolicy, second: float) -> tuple[f
     fastest = math.inf if congestion is None else math.sqrt(fixed * throughput * congestion)
     target = rows_in(policy.target_seconds)
     if not reachable:
-        target = min(rows_in(AMORTISED_FIXED_COSTS * fixed), fastest)
-    most = max(target, min(rows_in(MOST_FIXED_COSTS * fixed), fastest))
+        target = LEAST_SHARE * max(policy.target_seconds, fixed) * throughput
+    trigger = scenario.trigger_seconds
+    in_trigger = rows_in(trigger)  # until the next one more rows cost no time
+    most = max(min(rows_in(stretch_fixed_costs(policy.stretch_gain) * fixed), fastest), in_trigger)
+    longest = max(min(rows_in(MOST_FIXED_COSTS * fixed), fastest), in_trigger)
     deadline = math.inf
     if policy.deadline_seconds is not None:
         noise = math.exp(DEADLINE_SIGMAS * scenario.noise_sigma)
         deadline = rows_in(policy.deadline_share * policy.deadline_seconds / noise)
-        most = max(target, min(deadline, fastest))
-    # n >= needed * B(n): curve * n^2 - slope * n + needed * fixed <= 0
-    slope = 1.0 - needed / throughput
-    curve = 0.0 if congestion is None else needed / (throughput * congestion)
-    inside = slope * slope - 4.0 * curve * needed * fixed
-    if slope <= 0.0 or inside < 0.0:
-        stable = math.inf
-    else:
+
+    def stable_rows(needed: float) -> float:
+        # n >= needed * B(n): curve * n^2 - slope * n + needed * fixed <= 0
+        slope = 1.0 - needed / throughput
+        curve = 0.0 if congestion is None else needed / (throughput * congestion)
+        inside = slope * slope - 4.0 * curve * needed * fixed
+        if slope <= 0.0 or inside < 0.0:
+            return math.inf
         # The smaller root, written so that it also holds for curve = 0.
         stable = 2.0 * needed * fixed / (slope + math.sqrt(inside))
-        stable = max(stable, needed * scenario.trigger_seconds)
+        return max(stable, needed * trigger)
+
+    stable = stable_rows(needed)
+    bare = stable_rows(needed / (1.0 + policy.stability_margin) * (1.0 + BARE_MARGIN))
+    if bare <= longest:
+        most = max(most, bare)
+    if not reachable:
+        stable = stable_rows(needed + waiting_rows / CATCH_UP_SECONDS)
     rows = max(target, min(stable, most))
     feasible = reachable and target >= max(stable, 1.0) and deadline >= target
     return max(min(rows, deadline), 1.0), feasible

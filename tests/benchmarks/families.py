@@ -201,6 +201,15 @@ FAMILIES: tuple[Family, ...] = (
         arrival_rows_per_second=[[0, 3000]],
         initial_backlog_rows=400_000,
     ),
+    # More comes in a minute than a batch of the target holds, and far less than a minute digests.
+    _family(
+        "trigger-minute",
+        trigger_seconds=60,
+        duration_seconds=3600,
+        fixed_cost_seconds=[[0, 0.3]],
+        initial_limit_rows=1_000_000,
+        arrival_rows_per_second=[[0, 4000]],
+    ),
     _family("trigger-interval-drain", 0, trigger_seconds=5, target_seconds=4, **DRAIN),
     _family(
         "tiny-rows",

@@ -37,7 +37,8 @@ def model(fixed: float, throughput: float) -> Capacity:
         (1.0, None, None, "", True),  # nothing known of arrivals: the target decides
         (6.0, 500.0, None, "floor:stability", False),  # c0 above the target: FLIP-183's floor trap
         (1.0, 3900.0, None, "floor:stability", False),  # close to mu: only large batches keep up
-        (1.0, 9000.0, 30.0, "bound:deadline", False),  # nothing is stable: as much as is allowed
+        (1.0, 9000.0, 5.5, "bound:deadline", False),  # nothing is stable: as much as is allowed
+        (1.0, 9000.0, 30.0, "floor:stability", False),  # but no more than pays
         (1.0, 1000.0, 4.0, "bound:deadline", False),  # the deadline lies below the target
     ],
 )
@@ -192,6 +193,7 @@ def test_a_spike_is_no_reason_to_spread_a_large_fixed_cost() -> None:
     capacity, policy = model(4.0, 4000.0), QueryPolicy(target_seconds=5.0)
     limits = bounds(capacity, 4000.0, 1000.0, 0.0, policy)
     assert limits.unstable
+    limits = bounds(capacity, 4000.0, 1000.0, 0.0, policy, waiting_rows=1e6)
     spread = choose(limits, capacity, policy)
     assert spread is not None
     assert spread.rows > 50_000
@@ -264,3 +266,82 @@ def test_the_chosen_size_keeps_the_deadline_whatever_else_is_asked(
     if limits.deadline_rows is not None:
         assert size.rows <= max(limits.deadline_rows, 1.0) * (1 + 1e-9)
     assert isinstance(limits, Bounds)
+
+
+PLANTS = {
+    "fixed": st.floats(min_value=0.01, max_value=20.0),
+    "throughput": st.floats(min_value=10.0, max_value=1e6),
+    "target": st.floats(min_value=0.5, max_value=60.0),
+    "trigger": st.one_of(st.just(0.0), st.floats(min_value=1.0, max_value=600.0)),
+    "load": st.floats(min_value=0.01, max_value=1.5),
+}
+
+
+def sized(
+    fixed: float, throughput: float, target: float, trigger: float, load: float, gain: float
+) -> tuple[float, float]:
+    """(rows per second that the chosen size digests over what arrives, seconds of a batch)."""
+    policy = QueryPolicy(target_seconds=target, stretch_gain=gain)
+    capacity = Capacity(
+        batches=50, fixed_seconds=fixed, seconds_per_row=1.0 / throughput, residuals=50
+    )
+    arrival = load * throughput
+    unreachable = fixed >= 0.95 * target
+    wanted = target_rows(capacity, policy, unreachable=unreachable, trigger_seconds=trigger)
+    limits = bounds(capacity, wanted, arrival, trigger, policy, unreachable=unreachable)
+    size = choose(limits, capacity, policy)
+    assert size is not None
+    seconds = capacity.seconds(size.rows)
+    assert seconds is not None
+    return size.rows / max(seconds, trigger) / arrival, seconds
+
+
+@given(**PLANTS, gain=st.floats(min_value=0.01, max_value=1.0))
+def test_what_some_size_digests_is_digested(
+    fixed: float, throughput: float, target: float, trigger: float, load: float, gain: float
+) -> None:
+    """Whatever the target, the trigger and the price: a limit never makes a backlog grow."""
+    longest = max(trigger, 20.0 * fixed)
+    digestible = (longest - fixed) / longest
+    if load * 1.03 <= digestible:
+        assert sized(fixed, throughput, target, trigger, load, gain)[0] >= 1.0 - 1e-9
+
+
+@given(**PLANTS, gain=st.floats(min_value=0.01, max_value=1.0))
+def test_a_batch_longer_than_the_target_pays(
+    fixed: float, throughput: float, target: float, trigger: float, load: float, gain: float
+) -> None:
+    digested, seconds = sized(fixed, throughput, target, trigger, load, gain)
+    least = 1.05 * max(target, fixed + 0.08 * max(target, fixed))
+    if seconds <= max(least, trigger) or digested <= 1.03 + 1e-6:
+        return  # near the target, without cost, or just what digests what arrives
+    # At nine tenths of its time, where it still was to be stretched, twice that brought enough.
+    before = 0.9 * seconds
+    assert (1.0 - fixed / (2.0 * before)) / (1.0 - fixed / before) >= 1.0 + gain
+
+
+@pytest.mark.parametrize(("gain", "costs"), [(0.125, 5.0), (0.1, 6.0), (0.025, 21.0), (1.0, 1.5)])
+def test_the_price_in_fixed_costs(gain: float, costs: float) -> None:
+    """At overload a batch takes just that; half or twice the default is another."""
+    assert sized(2.0, 1000.0, 2.5, 0.0, 1.4, gain)[1] == pytest.approx(
+        max(2.0 * costs, 2.5), rel=0.06
+    )
+
+
+def test_what_waits_is_caught_up_with_in_a_minute_where_the_target_is_out_of_reach() -> None:
+    capacity = Capacity(batches=50, fixed_seconds=6.0, seconds_per_row=0.001, residuals=50)
+    policy = QueryPolicy(target_seconds=5.0)
+    wanted = target_rows(capacity, policy, unreachable=True)
+
+    def rows(waiting: float) -> float:
+        limits = bounds(
+            capacity, wanted, 100.0, 0.0, policy, waiting_rows=waiting, unreachable=True
+        )
+        size = choose(limits, capacity, policy)
+        assert size is not None
+        return size.rows
+
+    assert rows(0.0) == pytest.approx(120 * 6 / 0.88)  # what arrives, with its margin
+    # (120 + 18,000 / 60) a second: 420 * 6 / 0.58
+    assert rows(18_000.0) == pytest.approx(420 * 6 / 0.58)
+    assert rows(1e9) == pytest.approx(24_000.0)  # five fixed costs

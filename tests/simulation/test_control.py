@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from itertools import pairwise
 
 import pytest
@@ -87,14 +88,21 @@ def test_at_rest_nothing_moves():
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_the_deadline_is_kept_once_it_is_known_what_a_batch_costs(seed):
+@pytest.mark.parametrize(
+    ("timeout", "least", "most"),
+    [
+        (8, 4.0, 5.2),  # more arrives than any size digests: it uses the deadline
+        (20, 4.8, 7.2),  # but no more than five fixed costs: the rest would not pay
+    ],
+)
+def test_the_deadline_is_kept_once_it_is_known_what_a_batch_costs(seed, timeout, least, most):
     scenario = scenario_of(
-        **DRAIN | {"batch_timeout_seconds": 20, "arrival_rows_per_second": [[0, 15_000]]}
+        **DRAIN | {"batch_timeout_seconds": timeout, "arrival_rows_per_second": [[0, 15_000]]}
     )
     trace = plant.run(scenario, plant.Noise(0.15, seed), Live(scenario))
     later = [a for a in trace.attempts if a.batch_id >= 15]
     assert sum(a.killed for a in later) == 0
-    assert max(a.seconds for a in later) > 10  # more arrives than is stable: it uses the deadline
+    assert least < statistics.median(a.seconds for a in later) < most
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -228,3 +236,34 @@ def test_overload_is_said_with_how_much_is_missing_and_since_when():
     assert len({since for _, since in short}) == 1
     assert 300 < short[0][1] < 360
     assert said[-1][2] is None
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_trigger_longer_than_the_target_is_no_reason_to_fall_behind(seed):
+    """24 s of rows come a minute; the target of 5 s would digest a fifth of them."""
+    scenario = scenario_of(
+        duration_seconds=3600,
+        trigger_seconds=60,
+        initial_limit_rows=1_000_000,
+        fixed_cost_seconds=[[0, 0.3]],
+        arrival_rows_per_second=[[0, 4000]],
+    )
+    trace = plant.run(scenario, plant.Noise(0.15, seed), Live(scenario))
+    assert trace.final_backlog_rows <= 2 * 60 * 4000
+    assert max(a.seconds for a in trace.attempts[-10:]) < 60
+
+
+def test_a_light_query_whose_fixed_cost_takes_the_target_stays_near_it():
+    """Busy a tenth of its time: nothing asks for batches of five fixed costs."""
+    scenario = scenario_of(
+        duration_seconds=1800,
+        target_seconds=1,
+        trigger_seconds=10,
+        fixed_cost_seconds=[[0, 1.1]],
+        arrival_rows_per_second=[[0, 100]],
+        initial_backlog_rows=60_000,
+    )
+    trace = plant.run(scenario, plant.Noise(0.15, 1), Live(scenario))
+    assert trace.final_backlog_rows <= 2000
+    limits = [a.limit_rows for a in trace.attempts[-20:]]
+    assert all(1200 <= limit <= 3000 for limit in limits)  # 0.3 s of rows, not 4.4

@@ -55,13 +55,16 @@ def test_pid_is_sparks_with_its_defaults():
     [
         ({}, 38_000, True),  # mu (T - c0)
         ({"fixed_cost_seconds": [[0, 4]], "arrival_rows_per_second": [[0, 5000]]}, 60_000, False),
-        ({"fixed_cost_seconds": [[0, 6]]}, 240_000, False),  # c0 takes the target: 5 c0
-        ({"arrival_rows_per_second": [[0, 9000]]}, 10_000 * 19 * 1.2, False),  # nothing is stable
+        # c0 takes the target: the nearest that keeps up
+        ({"fixed_cost_seconds": [[0, 6]]}, 2400 * 6 / 0.76, False),
+        # Not with a margin; what barely digests it is no 5 c0, and not 20.
+        ({"arrival_rows_per_second": [[0, 9000]]}, 9270 * 1.2 / 0.073, False),
+        ({"arrival_rows_per_second": [[0, 9500]]}, 10_000 * 4 * 1.2, False),  # none does: 5 c0
         ({"trigger_seconds": 30}, 2400 * 30, False),  # what arrives between triggers
         ({"batch_timeout_seconds": 5, "noise_sigma": 0}, 10_000 * 2.8, False),  # deadline
         (
-            {"arrival_rows_per_second": [[0, 9000]], "batch_timeout_seconds": 50, "noise_sigma": 0},
-            10_000 * 38.8,
+            {"arrival_rows_per_second": [[0, 9000]], "batch_timeout_seconds": 12, "noise_sigma": 0},
+            10_000 * (0.8 * 12 - 1.2),
             False,
         ),
         ({"congestion_rows": 40_000}, 23_817.8, True),  # c0 + n/mu (1 + n/c) = T
