@@ -251,7 +251,7 @@ ALERTS: Final[tuple[Alert, ...]] = (
         "is in a hurry. Half an hour leaves out the daily peak's edges.",
         summary=f"{_QUERY}: no limit keeps the target",
         description="Batches must be larger than the target allows, to digest what arrives beside "
-        "their fixed cost. Weir lets them be, up to the deadline.",
+        "their fixed cost. Weir lets them be as far as that pays and the deadline allows.",
         dashboard=links.QUERY,
     ),
     Alert(

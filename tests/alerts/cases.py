@@ -331,7 +331,7 @@ CASES: Final[tuple[Case, ...]] = (
         labels=_OF_QUERY,
         summary="orders/enrich: no limit keeps the target",
         description="Batches must be larger than the target allows, to digest what arrives beside "
-        "their fixed cost. Weir lets them be, up to the deadline.",
+        "their fixed cost. Weir lets them be as far as that pays and the deadline allows.",
         quiet=(
             {q("weir_target_feasible"): "1x120", **_UP},
             {q("weir_target_feasible"): "0x120", q("weir_query_up"): "0x120"},

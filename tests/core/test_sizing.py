@@ -320,6 +320,16 @@ def test_a_batch_longer_than_the_target_pays(
     assert (1.0 - fixed / (2.0 * before)) / (1.0 - fixed / before) >= 1.0 + gain
 
 
+@pytest.mark.parametrize("load", [0.82, 0.87, 0.92])
+def test_what_only_a_long_batch_digests_is_digested_with_three_percent_to_spare(
+    load: float,
+) -> None:
+    """Five fixed costs would digest 0.8, 20 of them 0.95."""
+    digested, seconds = sized(2.0, 1000.0, 2.5, 0.0, load, 0.125)
+    assert digested == pytest.approx(1.03)
+    assert 10.0 < seconds < 40.0
+
+
 @pytest.mark.parametrize(("gain", "costs"), [(0.125, 5.0), (0.1, 6.0), (0.025, 21.0), (1.0, 1.5)])
 def test_the_price_in_fixed_costs(gain: float, costs: float) -> None:
     """At overload a batch takes just that; half or twice the default is another."""

@@ -46,7 +46,7 @@ def test_everything_reaches_the_policy(tmp_path: Path) -> None:
         "above_configured: true\nlate_rows: hold\nstability_margin: 0.1\ndeadline_seconds: 60\n"
         "deadline_share: 0.5\ndeadband: 0.1\ngrant_seconds: 30\nforget_seconds: 10\n"
         "silent_seconds: 20\nmax_queries: 5\nmax_sources: 6\nmax_operators: 7\n"
-        "give_limits: all\n"
+        "give_limits: all\nstretch_gain: 0.5\n"
         "rules:\n  - {match: 'a/*', mode: on, target_seconds: 9}\n"
     )
     policy = load({}, {}, str(file))[0].policy()
