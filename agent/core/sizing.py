@@ -75,8 +75,8 @@ CATCH_UP_SECONDS: Final = 60.0
 BARE_MARGIN: Final = 0.03
 #: Quantile of the noise that must stay below the deadline's share, in sigmas.
 DEADLINE_SIGMAS: Final = 2.0
-#: Without a deadline, the fixed cost is never spread over more than this many times itself:
-#: 95 % of the time is then spent on rows, and a larger batch buys almost nothing.
+#: The fixed cost is never spread over more than this many times itself, even where what arrives is
+#: digested by no less: 95 % of the time is then spent on rows.
 MOST_FIXED_COSTS: Final = 20.0
 
 

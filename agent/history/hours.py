@@ -216,7 +216,9 @@ def limit_for(
     if model.fixed_cost is None:
         return None, None
     unreachable = query.reach.lost
-    ceilings = query.knee.ceilings(model.sigma, model.fixed_seconds, model.seconds_per_row)
+    ceilings = query.knee.ceilings(
+        model.sigma, model.fixed_seconds, model.seconds_per_row, query.trigger_seconds
+    )
     limits = sizing.bounds(
         model,
         sizing.target_rows(model, settings, unreachable=unreachable),

@@ -267,3 +267,15 @@ def test_a_light_query_whose_fixed_cost_takes_the_target_stays_near_it():
     assert trace.final_backlog_rows <= 2000
     limits = [a.limit_rows for a in trace.attempts[-20:]]
     assert all(1200 <= limit <= 3000 for limit in limits)  # 0.3 s of rows, not 4.4
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_what_only_batches_far_beyond_the_price_digest_is_digested(seed):
+    """0.85 of what rows alone would take: five fixed costs digest 0.8 and would fall behind."""
+    scenario = scenario_of(
+        duration_seconds=5400,
+        fixed_cost_seconds=[[0, 1.75]],
+        arrival_rows_per_second=[[0, 8500]],
+    )
+    trace = plant.run(scenario, plant.Noise(0.15, seed), Live(scenario))
+    assert trace.final_backlog_rows < 60 * 8500
