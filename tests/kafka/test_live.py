@@ -367,6 +367,7 @@ def test_the_backlog_is_the_brokers_end_less_what_was_planned(
         until(lambda: figures(agent, "figure") == [0, 0, 0, 0], "the first batch's end")
         broker.produce("figure", numbers(300))  # at once in the hands of the second batch
         until(lambda: view(agent, "figure").get("running_batch_id") == 1, "the second batch")
+        until(lambda: standing() == 0, "its plan in the offset log")
         for burst in (5673, 40, 2000):
             until(lambda: figures(agent, "figure") == [0, 0, 0, 0], "a batch that has it all")
             broker.produce("figure", numbers(burst))
