@@ -198,7 +198,8 @@ def wanted_size(
         needed = min(limits.stability_rows or 0.0, max(present, limits.target_rows or 0.0))
         limits = msgspec.structs.replace(limits, stability_rows=needed, patient=True)
     size = sizing.choose(limits, query.capacity, settings)
-    if size is not None and size.reason == "floor:stability" and needed != arriving:
+    floor = size is not None and size.reason in {"floor:stability", "floor:fixed_cost"}
+    if size is not None and floor and limits.unstable and needed != arriving:
         # Neither what presses nor what is suffered for a while is the time to try another size.
         if pressed:
             size = msgspec.structs.replace(size, reason="floor:retention")

@@ -278,11 +278,14 @@ def choose(limits: Bounds, capacity: Capacity, policy: QueryPolicy) -> Size | No
         wanted = limits.stability_rows or 0.0
         surely = (fixed or 0.0) - capacity.doubt(0.0)
         mostly_fixed = surely >= MOSTLY_FIXED_SHARE * policy.target_seconds
-        if limits.unreachable or (mostly_fixed and not limits.patient):
-            # The target is missed anyway: then what waits is caught up with, too.
-            wanted = max(wanted, limits.catching_rows)
         if limits.unstable:
             reason, feasible = "floor:stability", False
+        catches_up = limits.unreachable or (mostly_fixed and not limits.patient)
+        if catches_up and limits.catching_rows > wanted:
+            # The target is missed anyway: then what waits is caught up with, too.
+            wanted, reason = limits.catching_rows, "floor:fixed_cost"
+        elif rows < limits.stretch_rows < wanted:
+            reason = "bound:throughput"
         rows = max(min(wanted, limits.stretch_rows), rows)
     if max(limits.most_rows, least) < rows:
         rows, reason = max(limits.most_rows, least), "bound:throughput"
