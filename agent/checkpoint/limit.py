@@ -1,21 +1,20 @@
 """The limit to restart with, so that the next batch fits the deadline.
 
-Learned as the agent learns it (agent.core.capacity), from the checkpoint alone: the offset log
+Learned as the agent learns it (agent.core.cost), from the checkpoint alone: the offset log
 tells what each batch took, and the times of ``offsets/N`` and ``commits/N`` how long it ran.
 """
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
 
 from agent.checkpoint.layout import Checkpoint, chain_of, file_log_entries, log_offset
 from agent.checkpoint.soundness import admitted
-from agent.core.capacity import PRIOR_SIGMA, Capacity
+from agent.core.cost import PRIOR_SIGMA, Cost, Curve
 from agent.core.policy import QueryPolicy
-from agent.core.sizing import DEADLINE_SIGMAS, bounds
+from agent.core.size import allowed_seconds
 
 if TYPE_CHECKING:
     from agent.checkpoint.folder import Folder
@@ -128,13 +127,13 @@ def _of_agent(
     if not throughput or fixed is None or not rows_per_unit:
         return None
     # The agent tells no noise: believe what is believed before anything was seen.
-    noise = math.exp(DEADLINE_SIGMAS * PRIOR_SIGMA)
-    share = QueryPolicy().deadline_share
-    most = max((share * deadline_seconds / noise - fixed) * throughput / rows_per_unit, 0.0)
+    policy = QueryPolicy(deadline_seconds=deadline_seconds)
+    curve = Curve(fixed, rows_per_unit / throughput)
+    most = curve.rows_in(allowed_seconds(policy, PRIOR_SIGMA))
     detail = (
         f"the agent learned {fixed:.2g} s + {rows_per_unit / throughput:.2g} s for each of {unit}"
     )
-    detail += f"; with noise within {share:.0%} of {deadline_seconds:g} s"
+    detail += f"; with noise within {policy.deadline_share:.0%} of {deadline_seconds:g} s"
     if most < 1:
         detail += "; not even one fits: it will take a longer deadline or more capacity"
     return max(int(most / shared_by), 1), detail
@@ -145,17 +144,17 @@ def _limit(
 ) -> tuple[int | None, Literal["checkpoint", "nothing"], str]:
     if len(seen) < LEAST_BATCHES:
         return None, "nothing", f"only {len(seen)} finished batches to learn from"
-    capacity = Capacity()
+    cost = Cost()
     for one in seen:
-        capacity.learn(one.amount, one.seconds)
-    throughput, fixed = capacity.throughput, capacity.fixed_cost
+        cost.learn(one.amount, one.seconds)
+    throughput, fixed = cost.throughput, cost.fixed_cost
     assert throughput is not None
     assert fixed is not None
     model = f"{len(seen)} batches took {fixed:.2g} s + {1 / throughput:.2g} s for each of {unit}"
     if deadline_seconds is None:
         return None, "checkpoint", f"{model}; give --deadline for a limit"
     policy = QueryPolicy(deadline_seconds=deadline_seconds)
-    most = bounds(capacity, None, None, 0.0, policy).deadline_rows or 0.0
+    most = cost.curve.rows_in(allowed_seconds(policy, cost.cautious_sigma))
     # A batch of several sources must fit as a whole; the model of each counts all its seconds.
     limit = max(int(most / shared_by), 1)
     largest = max(one.amount for one in seen)

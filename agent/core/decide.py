@@ -1,21 +1,30 @@
 """Decide: what each source may admit to the next batch, and why.
 
-Holds come first, in a fixed order; then the size of a batch (``sizing``), shared out over the
-sources (``credit``), each step bounded and announced only when it matters. Nothing here acts: a
-decision becomes a grant, and the driver applies it.
+Holds come first, in a fixed order; then the size of a batch (``size``), shared out over the
+sources (``credit``), each step (``step``) bounded and announced only when it matters. Nothing here
+acts: a decision becomes a grant, and the driver applies it.
 """
 
 from __future__ import annotations
 
 import math
-from operator import gt
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from agent.core import credit, measure, pool, sizing
+from agent.core import credit, measure, pool
 from agent.core.figures import figure
 from agent.core.judgement import Decision, Mode
+from agent.core.size import PATIENCE_TARGETS, Ask, Size, aim_above, size_of
+from agent.core.step import (
+    LEAST_DEADBAND,
+    Step,
+    after_replay,
+    deadband,
+    raised_rows,
+    sure_too_long,
+    toward,
+)
 
 if TYPE_CHECKING:
     from agent.core.decode import Progress
@@ -146,67 +155,58 @@ def first_batch(
         limit = min([wanted, *(bound for bound in most if bound is not None)])
         if limit < 1:
             continue  # whoever configured it wants nothing to be read
-        _decide(query, source, sizing.Step(limit, "first_batch"), time, policy)
+        _decide(query, source, Step(limit, "first_batch"), time, policy)
 
 
 def wanted_size(
     query: Query, settings: QueryPolicy, time: float, controlled: list[Source]
-) -> sizing.Size | None:
+) -> Size | None:
     """The rows that the next batch should hold; None while too little is known."""
-    unreachable = query.reach.lost
-    present = _full_rows(controlled)
-    model = query.capacity
-    ceilings = query.knee.ceilings(
-        model.sigma, model.fixed_seconds, model.seconds_per_row, query.trigger_seconds
-    )
+    cost = query.cost
+    if cost.batches == 0:
+        return None
     # Rows that retention would delete unread are as good as rows that arrive: both must be read.
     arriving, pressing = query.arrival_rows(), query.pressing_rows(time)
     pressed = pressing > (arriving or 0.0)
-    needed = pressing if pressed else arriving
-    limits = sizing.bounds(
-        query.capacity,
-        sizing.target_rows(
-            query.capacity,
-            settings,
-            unreachable=unreachable,
-            trigger_seconds=query.trigger_seconds,
-        ),
-        needed,
+    present = _full_rows(controlled)
+    lost, target = query.reach.lost, settings.target_seconds
+    ask = Ask(
+        pressing if pressed else arriving,
         query.trigger_seconds,
-        settings,
-        waiting_rows=_waiting_rows(query),
-        unreachable=unreachable,
-        # What nobody has seen yet keeps from raising a limit, not from leaving it.
-        most_rows=min(ceilings.proven_rows, max(ceilings.seen_rows, present)),
+        _waiting_rows(query),
+        cost.cautious_sigma,
+        lost,
+        aim_above(cost.curve, settings, query.trigger_seconds),
+        cost.doubt(0.0),
     )
-    query.required_capacity_ratio = limits.sustained_ratio
-    if (limits.sustained_ratio or 0.0) <= 1.0:
+    size = size_of(cost.curve, ask, settings)
+    query.required_capacity_ratio = size.required_ratio
+    if (size.required_ratio or 0.0) <= 1.0:
         query.capacity_short_since_time = None
     elif query.capacity_short_since_time is None:
         query.capacity_short_since_time = time
-    if not limits.unstable:
+    if not size.unstable:
         query.unstable_since_time = None
     elif query.unstable_since_time is None:
         query.unstable_since_time = time
     since = query.unstable_since_time
-    target = settings.target_seconds
-    patience = sizing.PATIENCE_TARGETS * max(target, query.trigger_seconds)
+    patience = PATIENCE_TARGETS * max(target, query.trigger_seconds)
     patient = since is not None and time - since < patience
-    if patient and not pressed and (query.capacity.fixed_cost or 0.0) < target:
+    if patient and not pressed and not lost:
         # A limit in force already may stay, as far as it helps.
-        present = 0.0 if math.isinf(present) else present
-        needed = min(limits.stability_rows or 0.0, max(present, limits.target_rows or 0.0))
-        limits = msgspec.structs.replace(limits, stability_rows=needed, patient=True)
-    size = sizing.choose(limits, query.capacity, settings)
-    floor = size is not None and size.reason in {"floor:stability", "floor:fixed_cost"}
-    if size is not None and floor and limits.unstable and needed != arriving:
-        # Neither what presses nor what is suffered for a while is the time to try another size.
-        if pressed:
-            size = msgspec.structs.replace(size, reason="floor:retention")
-    elif size is not None and query.batch_limited:
-        size = _probe(query, settings, size, present)
-    query.target_feasible = None if size is None else size.feasible
-    return size
+        kept = 0.0 if math.isinf(present) else present
+        ask = msgspec.structs.replace(ask, patient_rows=kept)
+        size = size_of(cost.curve, ask, settings)
+    if pressed and size.rows > size.target_rows and size.reason != "bound:deadline":
+        size = msgspec.structs.replace(size, reason="floor:retention")
+    elif query.batch_limited:
+        tried = query.reach.probe_rows(cost, settings, size.rows)
+        if tried is not None:
+            tried = min(max(tried, 1.0), size.deadline_rows)
+            size = msgspec.structs.replace(size, rows=tried, reason="probe")
+    query.target_feasible = size.feasible
+    band = 0.0 if size.reason == "probe" else deadband(cost, size.rows, settings)
+    return msgspec.structs.replace(size, deadband=band)
 
 
 def _waiting_rows(query: Query) -> float:
@@ -217,28 +217,13 @@ def _waiting_rows(query: Query) -> float:
     return waiting
 
 
-def _probe(query: Query, settings: QueryPolicy, size: sizing.Size, present: float) -> sizing.Size:
-    """Another size where only that can tell c0 from mu."""
-    tried: float | None = None
-    if query.reach.lost:
-        tried = query.reach.check_rows(query.capacity, settings)
-    elif query.reach.said and present * query.capacity.seconds_per_row < settings.target_seconds:
-        tried = max(size.rows, present)  # not smaller while it looks as if that were in vain
-    if tried is None and size.reason in ("", "floor:stability"):
-        tried = sizing.probe_rows(query.capacity, settings, size.rows)
-    if tried is None or tried == size.rows:
-        return size
-    tried = tried if size.reason != "bound:deadline" else min(tried, size.rows)
-    return msgspec.structs.replace(size, rows=max(tried, 1.0), reason="probe", deadband=0.0)
-
-
 def _pooled(
     query: Query,
     settings: QueryPolicy,
-    size: sizing.Size,
+    size: Size,
     need_rows: float | None,
     beside: pool.Beside | None,
-) -> tuple[sizing.Size, float]:
+) -> tuple[Size, float]:
     """The size that the application's pool leaves, and which share of it is the query's own.
 
     In proportion to the share granted, fixed cost and all: the fewer run beside it, the faster it
@@ -246,7 +231,7 @@ def _pooled(
     """
     rows = size.rows if need_rows is None else min(size.rows, need_rows)
     cycle = max(settings.target_seconds, query.trigger_seconds)
-    query.wanted_share = min((query.capacity.seconds(rows) or 0.0) / cycle, 1.0)
+    query.wanted_share = min((query.cost.seconds(rows) or 0.0) / cycle, 1.0)
     if beside is None:
         return size, 1.0
     me = pool.Member(query.wanted_share, query.company or 1.0)
@@ -254,7 +239,7 @@ def _pooled(
     if part.share <= 0.0:
         return size, 1.0
     owned = part.exclusive / part.share
-    if part.share >= me.wanted * (1.0 - sizing.LEAST_DEADBAND):
+    if part.share >= me.wanted * (1.0 - LEAST_DEADBAND):
         return size, owned
     left = max(size.rows * part.share / me.wanted, 1.0)
     return msgspec.structs.replace(size, rows=left, reason="bound:pool"), owned
@@ -274,8 +259,7 @@ def after_batch(
     follow_mode(query, policy)
     settings = policy.of(query.application, query.query)
     if batch.rows and batch.seconds and not replayed:
-        query.knee.observe(float(batch.rows), batch.seconds, changed=changed)
-        query.reach.observe(query.capacity, settings, limited=query.batch_limited)
+        query.reach.observe(query.cost, settings)
     controlled = query.controlled()
     size = wanted_size(query, settings, time, controlled)
     hold = _reason_to_hold(
@@ -288,7 +272,7 @@ def after_batch(
         replayed=replayed,
     )
     if hold == "hold:replayed":
-        size = sizing.after_replay(query.capacity, float(batch.rows or 0), batch.seconds, settings)
+        size = after_replay(query.cost, float(batch.rows or 0), batch.seconds, settings)
         if size is not None and size.rows < _full_rows(controlled):
             hold = None
     if hold is not None or size is None:
@@ -308,32 +292,17 @@ def after_batch(
     shares = credit.share(_free(query, size), needs)
     main = query.main_source()
     full = _full_rows(controlled)
-    sure = 0.0  # asked for only where a limit would more than double
     wanted = [
         part.rows / (source.ratio or 1.0) for source, part in zip(controlled, shares, strict=True)
     ]
-    doubled = [
-        math.inf if (current := source.current) is None else 2.0 * current for source in controlled
-    ]
-    if any(map(gt, wanted, doubled)):
-        sure = sizing.sure_rows(query.capacity, settings.target_seconds)
-        if size.reason in ("", "floor:fixed_cost"):
-            seconds = sizing.BOLD_SHARE * settings.target_seconds
-            if query.reach.lost:
-                seconds = query.capacity.seconds(size.rows) or 0.0
-                sure = sizing.sure_rows(query.capacity, sizing.BOLD_SHARE * seconds)
-            deadline = settings.deadline_seconds
-            allowed = None if deadline is None else settings.deadline_share * deadline
-            sure = max(sure, sizing.bold_rows(query.capacity, full, seconds, allowed))
-        elif size.reason == "bound:throughput" and query.reach.lost and math.isfinite(full):
-            seconds = sizing.BOLD_GROWTH * (query.capacity.seconds(full) or 0.0)
-            sure = max(sure, sizing.sure_rows(query.capacity, seconds))
-        sure /= size.rows
-    too_long = sizing.sure_too_long(query.capacity, full, size.rows)
+    sure = 1.0  # of what is wanted
+    if full < size.rows:
+        sure = raised_rows(query.cost, full, size.rows, settings) / size.rows
+    too_long = sure_too_long(query.cost, full, size.rows)
     for source, part, units in zip(controlled, shares, wanted, strict=True):
         source.exclusive_rows = owned * part.exclusive_rows
         source.floating_rows = part.rows - source.exclusive_rows
-        step = sizing.step(
+        step = toward(
             source.current,
             units,
             constraint=size.reason,
@@ -341,7 +310,7 @@ def after_batch(
             configured=source.configured,
             policy=settings,
             deadband=size.deadband,
-            sure=sure * part.rows / (source.ratio or 1.0),
+            sure=sure * units,
             too_long=too_long,
             deadline=size.deadline_rows * part.rows / size.rows / (source.ratio or 1.0),
         )
@@ -362,7 +331,7 @@ def after_batch(
 def _reason_to_hold(
     query: Query,
     batch: Progress,
-    size: sizing.Size | None,
+    size: Size | None,
     settings: QueryPolicy,
     *,
     mode: Mode,
@@ -392,12 +361,12 @@ def _reason_to_hold(
         return "hold:learning"
     slow = batch.seconds > 1.5 * settings.target_seconds
     lowers = size.rows < _full_rows(controlled)
-    if query.capacity.batches < LEARN_BATCHES and lowers and not slow:
+    if query.cost.batches < LEARN_BATCHES and lowers and not slow:
         return "hold:learning"
     return None
 
 
-def _free(query: Query, size: sizing.Size) -> float:
+def _free(query: Query, size: Size) -> float:
     """What is left to share out: what sources out of reach take is not ours."""
     others = sum([s.rows or 0 for s in query.sources if not s.controllable])
     return max(size.rows - others, 1.0)
@@ -422,7 +391,7 @@ def _need(query: Query, source: Source) -> float | None:
     return backlog + (source.arrival_rows or 0.0) * (query.batch_seconds or 0.0)
 
 
-def _told(source: Source, step: sizing.Step, deadband: float) -> bool:
+def _told(source: Source, step: Step, deadband: float) -> bool:
     """Whether dry-run has told of this step already, but for the noise of one batch."""
     before = source.decided_limit
     if not source.would_be or before is None or step.limit is None:
@@ -435,7 +404,7 @@ def _as_configured(query: Query, time: float, policy: Policy) -> None:
     detail = query.lateness.seen
     for source in query.controlled():
         if source.decided or source.current != source.configured:
-            step = sizing.Step(source.configured, "hold:late_rows")
+            step = Step(source.configured, "hold:late_rows")
             _decide(query, source, step, time, policy, detail=detail)
     query.reason = "hold:late_rows"
 
@@ -450,14 +419,14 @@ def _decide_manual(query: Query, time: float, policy: Policy) -> None:
         query.manual_unit = None if main is None else main.unit
     for source in query.sources:
         if source.controllable and query.manual_unit == source.unit:
-            _decide(query, source, sizing.Step(query.manual_limit, "manual"), time, policy)
+            _decide(query, source, Step(query.manual_limit, "manual"), time, policy)
     query.reason = "manual"
 
 
 def _decide(
     query: Query,
     source: Source,
-    step: sizing.Step,
+    step: Step,
     time: float,
     policy: Policy,
     *,
@@ -483,13 +452,13 @@ def _decide(
     query.decisions = [*query.decisions[-(MOST_DECISIONS - 1) :], decision]
 
 
-def _explain(query: Query, batch: Progress, size: sizing.Size, *, changed: bool) -> str:
+def _explain(query: Query, batch: Progress, size: Size, *, changed: bool) -> str:
     """The figures behind a decision, in one sentence."""
-    model = query.capacity
-    per_second = figure(model.throughput or 0.0)
+    cost = query.cost
+    per_second = figure(cost.throughput or 0.0)
     parts = [
         f"{batch.rows or 0:,} rows took {figure(batch.seconds or 0.0)} s",
-        f"model: {figure(model.fixed_cost or 0.0)} s + 1 s per {per_second} rows",
+        f"model: {figure(cost.fixed_cost or 0.0)} s + 1 s per {per_second} rows",
         f"wants {figure(size.rows)} rows",
     ]
     arrival = query.arrival_rows()

@@ -971,6 +971,8 @@ class Fleet:
                 continue
             if kind == "query":
                 query = _decode_query(change.data)
+                if query.capacity is not None:
+                    query.cost, query.capacity = query.capacity.cost(), None
                 key = (query.application, query.query)
                 fleet._queries[key] = query
                 fleet._keys.setdefault(query.application_id, {})[query.query_id] = key

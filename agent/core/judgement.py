@@ -49,7 +49,7 @@ REASONS: Final = (
     "raise",
     "lower",
     "bound:deadline",
-    "bound:doubling",
+    "bound:doubt",
     "bound:throughput",
     "bound:pool",
     "bound:minimum",

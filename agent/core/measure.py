@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from agent.core.capacity import fixed_phase_seconds
+from agent.core.cost import fixed_phase_seconds
 from agent.core.query import CLOCK_STEP_SECONDS, Operator, Query
 from agent.core.state_store import figures
 
@@ -151,10 +151,10 @@ def learn(query: Query, batch: Progress, target_seconds: float, *, replayed: boo
     """
     if not batch.rows or not batch.seconds or replayed:
         return False
-    known = query.capacity.batches >= KNOWN_BATCHES
+    known = query.cost.batches >= KNOWN_BATCHES
     if known and query.batches_of_run == 1:
         return False
-    return query.capacity.learn(
+    return query.cost.learn(
         float(batch.rows), batch.seconds, fixed_phase_seconds(batch.phases), target_seconds
     )
 

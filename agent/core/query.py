@@ -9,17 +9,16 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from agent.core.capacity import Capacity
 from agent.core.checkpoint import Monitor
+from agent.core.cost import Cost, Line
 from agent.core.decaying import DecayingRate
 from agent.core.judgement import Decision, FailureView, Mode, OrderView, Totals
-from agent.core.knee import Knee
 from agent.core.lag_state import LagWindow
 from agent.core.lag_table import LagTable
 from agent.core.lateness import Lateness
 from agent.core.occupancy import Occupancy, Spent
 from agent.core.pool import Member
-from agent.core.sizing import Reach
+from agent.core.reach import Reach
 from agent.core.source import Source
 from agent.core.spiral import Spiral
 from spark_listener.wire import HEARTBEAT_SECONDS
@@ -100,8 +99,8 @@ class Query(msgspec.Struct):
     open_batch_id: int | None = None  # begun by a run that ended before committing it
     failure: FailureView | None = None
 
-    capacity: Capacity = msgspec.field(default_factory=Capacity)
-    knee: Knee = msgspec.field(default_factory=Knee)
+    cost: Cost = msgspec.field(default_factory=Cost)
+    capacity: Line | None = None  # as an earlier version learned and saved it
     reach: Reach = msgspec.field(default_factory=Reach)
     company: float | None = None  # of batches running, in which its cost was learned
     wanted_share: float = 0.0  # of its cycle that its next batches would run

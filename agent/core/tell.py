@@ -135,8 +135,8 @@ def judgement(
         lag_state=lag,
         state=told,
         pressure=query.occupancy.pressure,
-        throughput_rows_per_second=query.capacity.throughput,
-        fixed_cost_seconds=query.capacity.fixed_cost,
+        throughput_rows_per_second=query.cost.throughput,
+        fixed_cost_seconds=query.cost.fixed_cost,
         arrival_rows_per_second=query.arrival_rows(),
         limit=_limit_view(query),
         checkpoint=_checkpoint_view(query, policy, query.running_seconds),
@@ -249,8 +249,8 @@ def view(
         target_feasible=query.target_feasible,
         required_capacity_ratio=query.required_capacity_ratio,
         capacity_short_since_time=_as_driver_says(query, query.capacity_short_since_time),
-        throughput_rows_per_second=query.capacity.throughput,
-        fixed_cost_seconds=query.capacity.fixed_cost,
+        throughput_rows_per_second=query.cost.throughput,
+        fixed_cost_seconds=query.cost.fixed_cost,
         arrival_rows_per_second=arrival,
         processed_rows_per_second=query.processed.value,
         backlog_rows=backlog,
@@ -394,7 +394,7 @@ def time_to_consume(query: Query, backlog: float | None) -> float | None:
             return None
         most = math.inf if source.limit is None else source.limit * (ratio or 1.0)
         parts.append((rows, most, source.arrival_rows or 0.0))
-    seconds = query.capacity.seconds(sum(min(rows, most) for rows, most, _ in parts))
+    seconds = query.cost.seconds(sum(min(rows, most) for rows, most, _ in parts))
     if seconds is None:
         return None
     cycle = max(seconds, query.trigger_seconds)
@@ -410,7 +410,7 @@ def time_to_consume(query: Query, backlog: float | None) -> float | None:
         min(most, max(0.0, rows - before * (most - arrival * cycle))) if before else rows
         for rows, most, arrival in parts
     )
-    rest = query.capacity.seconds(last)
+    rest = query.cost.seconds(last)
     return None if rest is None else before * cycle + rest
 
 
@@ -438,6 +438,6 @@ def _missing(query: Query) -> list[str]:
         for s in query.sources
         if not s.controllable
     ]
-    if query.capacity.batches < decide.LEARN_BATCHES:
+    if query.cost.batches < decide.LEARN_BATCHES:
         said.append("too few batches with rows to know the capacity")
     return said

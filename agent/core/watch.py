@@ -126,7 +126,7 @@ def _surroundings(query: Query, policy: Policy, main: Source | None) -> Surround
         target_seconds=settings.target_seconds,
         trigger_seconds=query.trigger_seconds,
         limit_rows=None if limit is None or ratio is None else limit * ratio,
-        sigma=query.capacity.cautious_sigma,
+        sigma=query.cost.cautious_sigma,
     )
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from agent.core import sizing
+from agent.core.size import Ask, Size, size_of
 from agent.history.rows import CAPACITY, RECOMMENDATIONS, Row, Whose
 
 if TYPE_CHECKING:
@@ -167,11 +167,11 @@ class Hours:
         arrivals = [hour.arrival for hour in told if hour.arrival is not None]
         busiest = max(arrivals, default=None)
         size, ratio = limit_for(query, busiest, settings)
-        if query.capacity.batches < FEWEST_BATCHES:
+        if query.cost.batches < FEWEST_BATCHES:
             size = None
         limit = None if size is None else round(size.rows)
-        expected = None if size is None else query.capacity.seconds(size.rows)
-        doubt = None if size is None else query.capacity.doubt(size.rows)
+        expected = None if size is None else query.cost.seconds(size.rows)
+        doubt = None if size is None else query.cost.doubt(size.rows)
         return RECOMMENDATIONS, (
             *whose.values,
             told[0].first_time,
@@ -179,9 +179,9 @@ class Hours:
             batches,
             settings.target_seconds,
             settings.deadline_seconds,
-            query.capacity.fixed_cost,
-            query.capacity.throughput,
-            query.capacity.sigma,
+            query.cost.fixed_cost,
+            query.cost.throughput,
+            query.cost.sigma,
             busiest,
             quantile(sizes, 0.5),
             max(sizes, default=None),
@@ -210,33 +210,20 @@ class Hours:
 
 def limit_for(
     query: Query, arrival: float | None, settings: QueryPolicy
-) -> tuple[sizing.Size | None, float | None]:
+) -> tuple[Size | None, float | None]:
     """(the size of a batch that the query's model asks for, capacity needed over present one)."""
-    model = query.capacity
-    if model.fixed_cost is None:
+    cost = query.cost
+    if cost.batches == 0:
         return None, None
-    unreachable = query.reach.lost
-    ceilings = query.knee.ceilings(
-        model.sigma, model.fixed_seconds, model.seconds_per_row, query.trigger_seconds
-    )
-    limits = sizing.bounds(
-        model,
-        sizing.target_rows(model, settings, unreachable=unreachable),
-        arrival,
-        query.trigger_seconds,
-        settings,
-        unreachable=unreachable,
-        most_rows=ceilings.proven_rows,
-    )
-    size = sizing.choose(limits, model, settings)
-    if size is not None and not math.isfinite(size.rows):
-        size = None
-    return size, limits.sustained_ratio
+    lost = query.reach.lost
+    ask = Ask(arrival, query.trigger_seconds, sigma=cost.cautious_sigma, lost=lost)
+    size = size_of(cost.curve, ask, settings)
+    return (size if math.isfinite(size.rows) else None), size.required_ratio
 
 
 def _advice(
     limit: int | None,
-    size: sizing.Size | None,
+    size: Size | None,
     expected: float | None,
     *,
     over: int,

@@ -14,6 +14,8 @@ from typing import Any, Final, NoReturn
 
 import msgspec
 
+from agent.core.cost import Curve
+
 #: Longer than a year of seconds is a slip of units, and would run for minutes.
 MOST_SECONDS: Final = 366 * 86400.0
 
@@ -52,10 +54,13 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
 
     def seconds(self, rows: float, second: float) -> float:
         """What a batch of so many rows takes when started at a second, but for its noise."""
-        share = rows / self.throughput_rows_per_second.at(second)
-        if self.congestion_rows is not None:
-            share *= 1.0 + rows / self.congestion_rows
-        return self.fixed_cost_seconds.at(second) + share
+        return self.curve(second).seconds(rows)
+
+    def curve(self, second: float) -> Curve:
+        """The true cost of a batch started at a second."""
+        per_row = 1.0 / self.throughput_rows_per_second.at(second)
+        congestion = 0.0 if self.congestion_rows is None else per_row / self.congestion_rows
+        return Curve(self.fixed_cost_seconds.at(second), per_row, congestion)
 
 
 def read_scenario(text: str, file: str) -> Scenario:

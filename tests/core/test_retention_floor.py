@@ -41,6 +41,7 @@ class World:
         self.asked = asked
         self.next_row, self.lost_rows, self.limit = 0, 0, 500
         self.reasons: set[str] = set()
+        self.longest_seconds = 0.0
 
     @property
     def latest(self) -> int:
@@ -68,6 +69,7 @@ class World:
         rows = min(self.limit, self.latest - self.next_row)
         backlog = self.latest - self.next_row - rows
         self.next_row += rows
+        self.longest_seconds = max(self.longest_seconds, FIXED_SECONDS + rows / ROWS_PER_SECOND)
         event = self.driver.progress(
             rows,
             FIXED_SECONDS + rows / ROWS_PER_SECOND,
@@ -103,10 +105,7 @@ def test_a_burst_is_read_before_retention_deletes_it() -> None:
 def test_the_deadline_stands_above_it() -> None:
     """A batch that is killed reads nothing at all."""
     world = run(asked=True, deadline_seconds=20.0)
-    view = world.fleet.view(KEY, world.driver.time)
-    assert view.batch_seconds is not None
-    most = max(world.fleet._queries[KEY].capacity.recent.column(1)[:20])
-    assert most <= 20.0
+    assert 6.0 < world.longest_seconds <= 20.0
 
 
 def test_the_limit_comes_back_once_nothing_presses() -> None:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.core import tell
-from agent.core.capacity import Capacity
+from agent.core.cost import Cost
 from agent.core.lag_table import MOST_POINTS, LagTable
 from agent.core.partitions import PartitionView
 from agent.core.query import Query
@@ -134,8 +134,8 @@ def reading(
 ) -> Query:
     source = Source(index=0, unit="rows", limit_known=True, limit=limit)
     source.arrival.amount, source.arrival.seconds = arrival, 1.0
-    capacity = Capacity(batches=9, fixed_seconds=fixed, seconds_per_row=seconds_per_row)
-    query = Query(application="shop", query="orders", capacity=capacity, trigger_seconds=trigger)
+    cost = Cost(batches=9, fixed=fixed, per_row=seconds_per_row)
+    query = Query(application="shop", query="orders", cost=cost, trigger_seconds=trigger)
     query.sources = [source]
     return query
 
@@ -146,7 +146,7 @@ def batch_by_batch(query: Query, waits: float) -> float | None:
     seconds = 0.0
     for _ in range(2000):
         taken = waits if source.limit is None else min(waits, source.limit)
-        cost = query.capacity.seconds(taken) or 0.0
+        cost = query.cost.seconds(taken) or 0.0
         if taken == waits:
             return seconds + cost
         cycle = max(cost, query.trigger_seconds)
@@ -177,7 +177,7 @@ def test_time_to_consume_is_what_the_batches_take(
     if told is None:
         assert true is None or limit is not None
         assert limit is not None
-        cycle = max(query.capacity.seconds(limit) or 0.0, trigger)
+        cycle = max(query.cost.seconds(limit) or 0.0, trigger)
         assert arrival * cycle >= limit
         return
     assert told >= fixed, "a batch costs that at least"

@@ -155,7 +155,7 @@ def test_a_fixed_cost_that_rises_above_the_target_is_told_from_dearer_rows(seed)
     noise = plant.Noise(0.15, seed)
     weir = plant.run(scenario, noise, Live(scenario))
     oracle = plant.run(scenario, noise, Oracle(scenario, policy_of(scenario)))
-    assert weir.committed_rows > 0.83 * oracle.committed_rows
+    assert weir.committed_rows > 0.8 * oracle.committed_rows
     # 240,000 rows spread c0, 13,000 take 1.5 targets; one of several may be a small one, to see.
     assert max(a.rows for a in weir.attempts[-3:]) > 100_000
 

@@ -1,0 +1,461 @@
+"""Cost: what a batch of n rows takes, ``B(n) = c0 + s n + d n^2``, learned from batches.
+
+The curve: fixed cost c0, seconds per row s, congestion d; d makes rows dearer in larger batches
+(spilling, garbage collection, a crowded sink), and gives a size of highest throughput. Noise is
+multiplicative: what counts is the relative error of a batch's time.
+
+A plant changes, and from one batch nobody knows what did. So a bank of Gaussians over (c0, s, d) is
+kept (Gaussian sum filter: Alspach and Sorenson 1972; multiple models: Blom and Bar-Shalom 1988),
+each one history of changes: none, or the fixed cost, the rows, or both jumped at some batch. With
+every batch each makes a Kalman step (Kalman 1960) and is weighed by how well it foretold the batch;
+the likeliest has one child per kind of change; the weakest are dropped. What is decided by is their
+mixture.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+import msgspec
+
+#: Histories that are kept; with eight all figures are the same, with two changes are found late.
+HISTORIES: Final = 4
+#: How often the cost of a batch changes at once, per batch; and how much, in batches (deviation).
+CHANGE_CHANCE: Final = 0.01
+CHANGE: Final = 0.7
+#: What changes, each as likely as the others: the fixed cost, the rows, all of it.
+FIXED, ROWS, ALL, BEND = 0, 1, 2, 3
+_KINDS: Final = (FIXED, ROWS, ALL, BEND)
+#: How far every part drifts unnoticed from one batch to the next, relative.
+DRIFT: Final = 0.004
+#: Noise of a batch's time believed beforehand (deviation of its log), for how many batches' worth;
+#: the steady weight of a new batch in it; and the least and most that is believed.
+PRIOR_SIGMA: Final = 0.2
+PRIOR_BATCHES: Final = 4
+SIGMA_GAIN: Final = 0.04
+SIGMA_BOUNDS: Final = (0.05, 1.0)
+#: The true variance may exceed the believed one by this over the number of batches behind it.
+SIGMA_UNSURE: Final = 8.0
+#: What the first batch tells of c0: a share of it, at most of the target, which its user thinks
+#: feasible; and how unsure that is, relative to the batch.
+FIRST_SHARE: Final = 0.3
+FIRST_SPREAD: Final = 0.5
+#: A first batch so much slower than the second paid for code generation, not for rows: it counts
+#: for nothing.
+FIRST_SLOW: Final = 0.5
+#: Beyond the largest size seen lately the curve may bend: by so much of a batch per e-fold of rows.
+BEYOND: Final = 0.3
+#: The largest size seen fades by this with every batch, so that it is one seen lately.
+FADE: Final = 0.99
+#: The phases of a batch that do not grow with its rows bound c0 from below.
+FIXED_PHASES: Final = ("latestOffset", "walCommit", "getBatch", "queryPlanning", "commitOffsets")
+FLOOR_GAIN: Final = 0.2
+#: A bound is disproved at once by what lies below it: a first batch pays for much besides.
+FLOOR_GAIN_DOWN: Final = 0.6
+
+
+class Curve(msgspec.Struct, frozen=True, gc=False):
+    """Seconds of a batch of n rows: ``fixed + per_row * n + congestion * n^2``, none negative."""
+
+    fixed: float
+    per_row: float
+    congestion: float = 0.0
+
+    def seconds(self, rows: float) -> float:
+        """Of a batch of so many rows."""
+        return self.fixed + rows * (self.per_row + rows * self.congestion)
+
+    def rows_in(self, seconds: float) -> float:
+        """The rows that so many seconds hold; 0 where the fixed cost takes them."""
+        left = seconds - self.fixed
+        if left <= 0.0 or left == math.inf:
+            return max(left, 0.0)
+        # The smaller root, written so that it holds for a line, too.
+        root = math.sqrt(self.per_row * self.per_row + 4.0 * self.congestion * left)
+        slope = self.per_row + root
+        return 2.0 * left / slope if slope > 0.0 else math.inf
+
+    @property
+    def best_rows(self) -> float:
+        """The size of most rows per second: where ``fixed / n + congestion * n`` is least."""
+        return math.sqrt(self.fixed / self.congestion) if self.congestion > 0.0 else math.inf
+
+    def stable_rows(self, rows_per_second: float, trigger_seconds: float) -> float:
+        """The fewest rows of a batch by which so many a second are digested; inf: no size does."""
+        # n >= rate * B(n)
+        slope = 1.0 - rows_per_second * self.per_row
+        inside = slope * slope - 4.0 * rows_per_second**2 * self.congestion * self.fixed
+        if slope <= 0.0 or inside < 0.0:
+            return math.inf
+        least = 2.0 * rows_per_second * self.fixed / (slope + math.sqrt(inside))
+        between = rows_per_second * trigger_seconds
+        if between <= least:
+            return least
+        # What arrives between two triggers must be digested until the next one.
+        return between if self.seconds(between) <= trigger_seconds else math.inf
+
+
+#: Of the square of a batch's seconds: what keeps variances from being lost in rounding, and from
+#: growing without end.
+_LEAST: Final = 1e-12
+_MOST: Final = 25.0
+#: Upper triangle of the covariance of (c0, s, d).
+Covariance = tuple[float, float, float, float, float, float]
+
+
+class History(msgspec.Struct, gc=False):
+    """One history of changes: log weight, mean and covariance, batches since its last change."""
+
+    weight: float
+    mean: tuple[float, float, float]
+    covariance: Covariance
+    age: int = 0
+    residual: float = 0.0  # of the log of the last batch's seconds
+    spread: float = 0.0  # its variance as foretold, noise and doubt together
+
+    @property
+    def bent(self) -> bool:
+        """Whether congestion is part of it."""
+        return self.covariance[5] > 0.0
+
+
+class Cost(msgspec.Struct):
+    """What is believed of a query's batches; plain numbers, so that it can be saved."""
+
+    batches: int = 0
+    bank: list[History] = []
+    variance: float = PRIOR_SIGMA**2
+    floor_seconds: float = 0.0
+    largest_rows: float = 0.0
+    last_rows: float = 0.0
+    # The mixture, kept because every question is about it.
+    fixed: float = 0.0
+    per_row: float = 0.0
+    congestion: float = 0.0
+    covariance: Covariance = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+
+    @property
+    def sigma(self) -> float:
+        """Deviation of the noise of a batch's time, on the log scale."""
+        return math.sqrt(self.variance)
+
+    @property
+    def cautious_sigma(self) -> float:
+        """As ``sigma``, but larger while few batches tell it."""
+        return math.sqrt(self.variance * (1.0 + SIGMA_UNSURE / (1.0 + self.batches)))
+
+    @property
+    def fixed_cost(self) -> float | None:
+        """c0 in seconds; None before the first batch."""
+        return self.fixed if self.batches else None
+
+    @property
+    def throughput(self) -> float | None:
+        """Rows per second beside c0, at the size of late; None before the first batch."""
+        if self.batches == 0:
+            return None
+        return 1.0 / (self.per_row + self.congestion * self.last_rows)
+
+    @property
+    def curve(self) -> Curve:
+        """What sizes are chosen by: congestion is believed as far as it is sure.
+
+        In doubt larger sizes are tried, which tell. What congestion lacks the other parts give, as
+        far as they vary with it (a Gaussian on the condition of one part).
+        """
+        _, _, fixed, _, row, own = self.covariance
+        if own <= 0.0 or self.congestion <= 0.0:
+            return Curve(self.fixed, self.per_row, self.congestion)
+        less = min(math.sqrt(own), self.congestion)
+        per_row = self.per_row - less * row / own
+        return Curve(
+            max(self.fixed - less * fixed / own, 0.01 * self.fixed),
+            max(per_row, 0.01 * self.per_row),
+            self.congestion - less,
+        )
+
+    def seconds(self, rows: float) -> float | None:
+        """Expected seconds of a batch of so many rows; None before the first batch."""
+        if self.batches == 0:
+            return None
+        return self.fixed + rows * (self.per_row + rows * self.congestion)
+
+    def doubt(self, rows: float) -> float:
+        """Deviation of ``seconds(rows)`` in seconds: how well it is known, without noise."""
+        known = math.sqrt(variance_at(self.covariance, rows))
+        if rows <= self.largest_rows or self.batches == 0:
+            return known
+        bend = BEYOND * math.log(rows / self.largest_rows) * (self.seconds(rows) or 0.0)
+        return math.hypot(known, bend)
+
+    def chance_fixed_above(self, seconds: float) -> float:
+        """The probability that c0 is above so many seconds."""
+        total = 0.0
+        for one in self.bank:
+            deviation = math.sqrt(max(2.0 * one.covariance[0], 1e-18))
+            total += math.exp(one.weight) * 0.5 * math.erfc((seconds - one.mean[0]) / deviation)
+        return total
+
+    def learn(
+        self,
+        rows: float,
+        seconds: float,
+        floor_seconds: float = 0.0,
+        target_seconds: float = math.inf,
+    ) -> bool:
+        """Takes in one batch that read something; True where it shows that the plant changed.
+
+        ``floor_seconds`` is what its fixed phases took; rows and seconds must be above zero.
+        ``target_seconds``, what a batch is meant to take, bounds the first guess of c0.
+        """
+        floor = min(max(floor_seconds, 0.0), 0.95 * seconds)
+        if not self.bank or self._first_was_slow(rows, seconds):
+            self._begin(rows, seconds, floor, target_seconds)
+            return False
+        noise = self.cautious_sigma**2
+        self.largest_rows = max(FADE * self.largest_rows, rows)
+        self.last_rows = rows
+        self.batches += 1
+        gain = FLOOR_GAIN if floor > self.floor_seconds else FLOOR_GAIN_DOWN
+        self.floor_seconds += gain * (floor - self.floor_seconds)
+        before = self.bank
+        bank = [_drifted(one, rows, seconds) for one in before]
+        best = bank[0]
+        bank += [_child(best, kind, rows, seconds) for kind in _KINDS]
+        least = (self.floor_seconds, self.largest_rows)
+        for one in bank:
+            _update(one, rows, seconds, noise, least)
+        bank.sort(key=_by_weight)
+        if not any(one.bent for one in bank[:HISTORIES]):
+            # Congestion is told by batches of several sizes, slowly: its story is heard out.
+            bank[HISTORIES - 1 : HISTORIES - 1] = [one for one in bank if one.bent][:1]
+        del bank[HISTORIES:]
+        top = bank[0].weight
+        total = math.log(sum([math.exp(one.weight - top) for one in bank])) + top
+        for one in bank:
+            one.weight -= total
+        changed = bank[0].age < best.age
+        self.bank = bank
+        first = bank[0]
+        # Of what the likeliest history was off, the part that is noise and not its doubt.
+        off = min(first.residual**2, 9.0 * first.spread)
+        off *= self.variance / (first.spread - noise + self.variance)
+        gain = max(1.0 / (self.batches + PRIOR_BATCHES), SIGMA_GAIN)
+        self.variance += gain * (off - self.variance)
+        self.variance = min(max(self.variance, SIGMA_BOUNDS[0] ** 2), SIGMA_BOUNDS[1] ** 2)
+        self.merge()
+        return changed
+
+    def _first_was_slow(self, rows: float, seconds: float) -> bool:
+        """Whether a second batch of about the first's size shows that the first paid for more."""
+        if self.batches != 1 or max(rows, self.last_rows) > 2.0 * min(rows, self.last_rows):
+            return False
+        return seconds < FIRST_SLOW * (self.seconds(rows) or 0.0)
+
+    def _begin(self, rows: float, seconds: float, floor: float, target_seconds: float) -> None:
+        self.batches, self.largest_rows, self.last_rows = 1, rows, rows
+        fixed = FIRST_SHARE * min(seconds, target_seconds)
+        # Its fixed phases paid for code generation, class loading and the first listing, too.
+        self.floor_seconds = min(floor, fixed)
+        # c0 and the rows' part add up to what was seen: what one has too much the other lacks.
+        doubt = (FIRST_SPREAD * seconds) ** 2
+        both = (doubt + self.variance * seconds**2) / rows**2
+        mean = (fixed, (seconds - fixed) / rows, 0.0)
+        self.bank = [History(0.0, mean, (doubt, -doubt / rows, 0.0, both, 0.0, 0.0))]
+        self.merge()
+
+    def merge(self, low: float = -math.inf, high: float = math.inf) -> None:
+        """Decides by all histories whose c0 lies between; by the likeliest where none does."""
+        some = [
+            (math.exp(one.weight), one.mean, one.covariance)
+            for one in self.bank
+            if low <= one.mean[0] < high
+        ]
+        if len(some) < 2:
+            one = some[0] if some else (1.0, self.bank[0].mean, self.bank[0].covariance)
+            self.fixed, self.per_row, self.congestion = one[1]
+            self.covariance = one[2]
+            return
+        total = sum([w for w, _, _ in some])
+        fixed = per_row = congestion = 0.0
+        for w, (c, s, d), _ in some:
+            fixed += w * c
+            per_row += w * s
+            congestion += w * d
+        fixed, per_row, congestion = fixed / total, per_row / total, congestion / total
+        p0 = p1 = p2 = p3 = p4 = p5 = 0.0
+        for w, (c, s, d), (q0, q1, q2, q3, q4, q5) in some:
+            c, s, d = c - fixed, s - per_row, d - congestion  # noqa: PLW2901
+            p0 += w * (q0 + c * c)
+            p1 += w * (q1 + c * s)
+            p2 += w * (q2 + c * d)
+            p3 += w * (q3 + s * s)
+            p4 += w * (q4 + s * d)
+            p5 += w * (q5 + d * d)
+        self.fixed, self.per_row, self.congestion = fixed, per_row, congestion
+        self.covariance = (p0 / total, p1 / total, p2 / total, p3 / total, p4 / total, p5 / total)
+
+
+class Line(msgspec.Struct):
+    """What an earlier version learned and saved: a line, without congestion."""
+
+    batches: int = 0
+    fixed_seconds: float = 0.0
+    seconds_per_row: float = 0.0
+    floor_seconds: float = 0.0
+    p_fixed: float = 0.0
+    p_cross: float = 0.0
+    p_slope: float = 0.0
+    variance: float = PRIOR_SIGMA**2
+    last_rows: float = 0.0
+
+    def cost(self) -> Cost:
+        """The same, as it is believed now."""
+        if self.batches == 0:
+            return Cost()
+        mean = (self.fixed_seconds, self.seconds_per_row, 0.0)
+        covariance = (self.p_fixed, self.p_cross, 0.0, self.p_slope, 0.0, 0.0)
+        cost = Cost(self.batches, [History(0.0, mean, covariance)], self.variance)
+        cost.floor_seconds = self.floor_seconds
+        cost.largest_rows = cost.last_rows = self.last_rows
+        cost.merge()
+        return cost
+
+
+def _by_weight(one: History) -> float:
+    return -one.weight
+
+
+def variance_at(covariance: Covariance, rows: float) -> float:
+    """Of ``c0 + s n + d n^2``; sums of very unlike sizes may cancel below zero."""
+    p0, p1, p2, p3, p4, p5 = covariance
+    n = rows
+    return max(p0 + n * (2.0 * p1 + n * (2.0 * p2 + p3 + n * (2.0 * p4 + n * p5))), 0.0)
+
+
+def _near(expected: float, seconds: float) -> float:
+    """What a batch costs, for its noise: as expected, but near what was seen."""
+    return min(max(expected, seconds / 4.0), seconds * 4.0)
+
+
+def _drifted(one: History, n: float, seconds: float) -> History:
+    """One batch on: every part may have drifted."""
+    c, s, d = one.mean
+    p0, p1, p2, p3, p4, p5 = one.covariance
+    q = DRIFT * DRIFT
+    around = _near(c + n * (s + n * d), seconds)
+    if p0 < around * around:  # batches of one size must not let it grow without end
+        p0 += q * c * c
+        p1 += q * c * s
+        p2 += q * c * d
+        p3 += q * s * s
+        p4 += q * s * d
+        p5 += q * d * d
+    return History(one.weight, one.mean, (p0, p1, p2, p3, p4, p5), one.age + 1)
+
+
+def _child(one: History, kind: int, n: float, seconds: float) -> History:
+    """The same history, if the cost of a batch changed with this one."""
+    c, s, d = one.mean
+    p0, p1, p2, p3, p4, p5 = one.covariance
+    whole = _near(c + n * (s + n * d), seconds)
+    if kind == FIXED:
+        p0 += (CHANGE * whole) ** 2
+    elif kind == BEND:
+        p5 += (CHANGE * whole / (n * n)) ** 2
+    else:
+        u0, lift = (
+            (CHANGE * c, CHANGE) if kind == ALL else (0.0, CHANGE * whole / (n * (s + n * d)))
+        )
+        u1, u2 = lift * s, lift * d
+        p0 += u0 * u0
+        p1 += u0 * u1
+        p2 += u0 * u2
+        p3 += u1 * u1
+        p4 += u1 * u2
+        p5 += u2 * u2
+    weight = one.weight + math.log(CHANGE_CHANCE / len(_KINDS))
+    return History(weight, one.mean, (p0, p1, p2, p3, p4, p5), 0)
+
+
+def _update(
+    one: History, n: float, seconds: float, noise: float, least: tuple[float, float]
+) -> None:
+    """A Kalman step, and how well the batch was foretold.
+
+    ``least``: c0's floor in seconds, and the rows of the largest batch of late, of which the rows'
+    part takes at least a hundredth.
+    """
+    c, s, d = one.mean
+    p0, p1, p2, p3, p4, p5 = one.covariance
+    expected = max(c + n * (s + n * d), 1e-3 * seconds)
+    g0 = p0 + n * (p1 + n * p2)
+    g1 = p1 + n * (p3 + n * p4)
+    g2 = p2 + n * (p4 + n * p5)
+    v = max(g0 + n * (g1 + n * g2), 0.0)
+    # The noise is relative to what is expected: relative to what was seen, fast batches would
+    # weigh more. Kept near the latter, so that a history that is far off still gets out.
+    scale = _near(expected, seconds)
+    f = 1.0 / (v + noise * scale * scale)
+    k = (seconds - expected) * f
+    p = (
+        p0 - f * g0 * g0,
+        p1 - f * g0 * g1,
+        p2 - f * g0 * g2,
+        p3 - f * g1 * g1,
+        p4 - f * g1 * g2,
+        p5 - f * g2 * g2,
+    )
+    one.covariance = p = _sound(p, scale, max(n, least[1]))
+    c, s, d = c + g0 * k, s + g1 * k, d + g2 * k
+    # No part is negative, and c0 no less than the phases that do not grow: what a part lacks the
+    # others give, as far as they vary with it.
+    now = max(c + n * (s + n * d), 0.05 * seconds)
+    low_c, low_s = max(0.01 * now, min(least[0], 0.95 * now)), 0.01 * now / least[1]
+    if d < 0.0:
+        if p[5] > 0.0:
+            k = -d / p[5]
+            c, s = c + p[2] * k, s + p[4] * k
+        d = 0.0
+    if c < low_c:
+        if p[0] > 0.0:
+            k = (low_c - c) / p[0]
+            s, d = s + p[1] * k, d + p[2] * k
+        c = low_c
+    if s < low_s:
+        if p[3] > 0.0:
+            k = (low_s - s) / p[3]
+            c, d = c + p[1] * k, d + p[4] * k
+        s = low_s
+    one.mean = (max(c, low_c), s, max(d, 0.0))
+    # The mean of the log lies half the variance below the log of the mean.
+    residual = math.log(seconds / expected) + noise / 2.0
+    spread = noise + math.log1p(math.sqrt(v) / min(expected, seconds)) ** 2
+    one.residual, one.spread = residual, spread
+    one.weight -= (residual * residual / spread + math.log(spread)) / 2.0
+
+
+def _sound(p: Covariance, seconds: float, rows: float) -> Covariance:
+    """Bounded and definite, whatever rounding left of it, in a plant of such batches."""
+    p0, p1, p2, p3, p4, p5 = p
+    unit = seconds / rows
+    p0 = min(max(p0, _LEAST * seconds * seconds), _MOST * seconds * seconds)
+    p3 = min(max(p3, _LEAST * unit * unit), _MOST * (seconds * seconds))
+    p5 = max(p5, 0.0)
+    most = math.sqrt(p0 * p3)
+    p1 = min(max(p1, -most), most)
+    most = math.sqrt(p0 * p5)
+    p2 = min(max(p2, -most), most)
+    most = math.sqrt(p3 * p5)
+    p4 = min(max(p4, -most), most)
+    return (p0, p1, p2, p3, p4, p5)
+
+
+def fixed_phase_seconds(phases: dict[str, float]) -> float:
+    """What the phases that do not grow with the rows took: c0's floor for this batch."""
+    seconds = 0.0
+    for name in FIXED_PHASES:
+        if name in phases:
+            seconds += phases[name]
+    return seconds

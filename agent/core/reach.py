@@ -1,0 +1,57 @@
+"""Reach: whether the fixed cost alone takes the target, and the batches that tell.
+
+Batches of one size cannot tell a fixed cost from the cost of rows: all of their time may be either.
+What cannot be told by the batches that come is told by one of another size (dual control: Feldbaum
+1960): rarely, and only while both stories are credible.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from agent.core.size import LEAST_SHARE
+
+if TYPE_CHECKING:
+    from agent.core.cost import Cost
+    from agent.core.policy import QueryPolicy
+
+#: Where c0 takes this share of the target, no batch near the target holds rows worth the name: it
+#: is out of reach.
+REACH_SHARE: Final = 0.95
+#: The chance of that at which the target is given up.
+LOST_CHANCE: Final = 0.9
+#: While the chance lies between, one batch in so many is of another size: so many times as large,
+#: or, where the target is lost, as small as is worth having.
+PROBE_CHANCES: Final = (0.1, 0.95)
+PROBE_BATCHES: Final = 4
+PROBE_STEP: Final = 1.25
+
+
+class Reach(msgspec.Struct):
+    """Whether the target is given up, as far as the batches tell."""
+
+    lost: bool = False
+    chance: float = 0.0
+    batches: int = 0
+
+    def observe(self, cost: Cost, policy: QueryPolicy) -> None:
+        """After each batch that was learned from; the likelier story is what is decided by."""
+        self.batches += 1
+        edge = REACH_SHARE * policy.target_seconds
+        self.chance = cost.chance_fixed_above(edge)
+        self.lost = self.chance > LOST_CHANCE
+        if self.lost:
+            cost.merge(low=edge)
+        else:
+            cost.merge(high=edge)
+
+    def probe_rows(self, cost: Cost, policy: QueryPolicy, rows: float) -> float | None:
+        """Another size where only that can tell what is fixed; None where it need not be told."""
+        low, high = PROBE_CHANCES
+        if not low < self.chance < high or self.batches % PROBE_BATCHES:
+            return None
+        if self.lost:
+            return LEAST_SHARE * policy.target_seconds / cost.per_row
+        return PROBE_STEP * rows

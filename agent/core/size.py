@@ -1,0 +1,151 @@
+"""Size: how many rows the next micro-batch should hold.
+
+FLIP-183 (buffer debloating) for a plant whose batches have a fixed cost. Of the sizes that keep the
+deadline: the one that takes the target; beyond it, so far as stability asks for more and a longer
+batch pays. One rule for the controller, who believes a curve, for the oracle, who knows it, and for
+what is advised afterwards. Each decision follows from batches alone, never from earlier decisions,
+so the delay until a limit acts cannot make it oscillate.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+if TYPE_CHECKING:
+    from agent.core.cost import Curve
+    from agent.core.policy import QueryPolicy
+
+#: A batch near the target holds at least the rows of so much of it: enough to learn from.
+LEAST_SHARE: Final = 0.08
+#: The mean batch is aimed a little above the target: where a second more holds many times the rows,
+#: it is worth more; on the log scale, for rows that take all the time, and at most.
+AIM: Final = 0.015
+MOST_AIM: Final = 0.05
+#: A spike of arrivals this many targets long is digested at the target's size afterwards; only what
+#: lasts longer is worth batches beyond it.
+PATIENCE_TARGETS: Final = 7.0
+#: Where the target is left anyway, what waits is caught up with in so long.
+CATCH_UP_SECONDS: Final = 60.0
+#: From this share on, the fixed cost makes the target a matter of luck where arrivals ask for more.
+MOSTLY_FIXED_SHARE: Final = 0.6
+#: What barely digests what arrives: a backlog shrinks by so much of it.
+BARE_MARGIN: Final = 0.03
+#: The fixed cost is never spread over more than this many times itself, even where what arrives is
+#: digested by no less: 95 % of the time is then spent on rows.
+MOST_FIXED_COSTS: Final = 20.0
+#: Quantile of the noise that must stay below the deadline's share, in sigmas.
+DEADLINE_SIGMAS: Final = 2.0
+
+
+class Ask(msgspec.Struct, frozen=True, gc=False):
+    """What a size must do, beside the target."""
+
+    arrival_rows_per_second: float | None = None  # None: unknown
+    trigger_seconds: float = 0.0
+    waiting_rows: float = 0.0
+    sigma: float = 0.0  # noise of a batch's time
+    lost: bool = False  # the fixed cost takes the target
+    above: float = 0.0  # aimed above the target, on the log scale
+    fixed_doubt: float = 0.0  # of the fixed cost, in seconds
+    #: The limit in force, where what arrives may be a spike: no more than that is done about it.
+    patient_rows: float | None = None
+
+
+class Size(msgspec.Struct, frozen=True, gc=False):
+    """The wanted rows of a batch and what set them."""
+
+    rows: float
+    reason: str  # "", or the floor or bound that set it
+    feasible: bool | None
+    deadband: float = 0.0  # relative: how far it must move from the limit in force to be announced
+    deadline_rows: float = math.inf  # the most that the deadline allows, wanted or not
+    target_rows: float = 0.0  # of a batch that takes the target, or as near as can be
+    stable_rows: float | None = None  # the fewest that digest what arrives; inf: none do
+    required_ratio: float | None = None  # capacity needed over capacity at the largest size
+
+    @property
+    def unstable(self) -> bool:
+        """Whether more arrives than batches of the target's size can take."""
+        return (self.stable_rows or 0.0) > self.target_rows
+
+
+def allowed_seconds(policy: QueryPolicy, sigma: float) -> float:
+    """What a batch may take on average so that the deadline is kept under noise; inf without."""
+    if policy.deadline_seconds is None:
+        return math.inf
+    return policy.deadline_share * policy.deadline_seconds / math.exp(DEADLINE_SIGMAS * sigma)
+
+
+def stretch_fixed_costs(gain: float) -> float:
+    """How many fixed costs a batch may take while one twice as long still brings so much more.
+
+    Rows per second are ``mu (1 - c0 / t)``; twice the time brings ``1 + gain`` times as many up to
+    ``t = c0 (1 + 2 gain) / (2 gain)``.
+    """
+    return (1.0 + 2.0 * gain) / (2.0 * gain)
+
+
+def size_of(curve: Curve, ask: Ask, policy: QueryPolicy) -> Size:
+    """Deadline beats stability, stability beats the target, as far as it pays."""
+    target, fixed, trigger = policy.target_seconds, curve.fixed, ask.trigger_seconds
+    least = curve.rows_in(fixed + LEAST_SHARE * (max(target, fixed) if ask.lost else target))
+    near = least if ask.lost else max(curve.rows_in(target * math.exp(ask.above)), least)
+    best, in_trigger = curve.best_rows, curve.rows_in(trigger)
+
+    def rows_in(costs: float) -> float:
+        # Until the next trigger more rows cost no time.
+        return max(min(curve.rows_in(costs), best), in_trigger)
+
+    paying = rows_in(stretch_fixed_costs(policy.stretch_gain) * fixed)
+    # As much as c0 may well be: batches of one size do not tell it, larger ones will.
+    longest = max(rows_in(MOST_FIXED_COSTS * (fixed + ask.fixed_doubt)), near)
+    deadline = curve.rows_in(allowed_seconds(policy, ask.sigma))
+    stable: float | None = None
+    ratio: float | None = None
+    needed = 0.0
+    if ask.arrival_rows_per_second is not None:
+        needed = ask.arrival_rows_per_second * (1.0 + policy.stability_margin)
+        stable = curve.stable_rows(needed, trigger)
+        barely = ask.arrival_rows_per_second * (1.0 + BARE_MARGIN)
+        bare = curve.stable_rows(barely, trigger)
+        if bare <= longest:
+            # What some size digests, and no shorter one, is digested whatever it pays.
+            paying = max(paying, bare)
+        largest = min(deadline, longest)
+        cycle = max(curve.seconds(largest), trigger)
+        ratio = needed * cycle / largest if largest > 0.0 else None
+    wanted, rows, reason = stable or 0.0, near, "floor:fixed_cost" if ask.lost else ""
+    feasible = not ask.lost and fixed < target
+    unstable = wanted > near
+    if unstable or ask.lost:
+        if unstable:
+            reason, feasible = "floor:stability", False
+        if ask.patient_rows is not None:
+            wanted = min(wanted, max(ask.patient_rows, near))
+        elif ask.lost or fixed >= MOSTLY_FIXED_SHARE * target:
+            # The target is missed anyway: then what waits is caught up with, too.
+            catching = curve.stable_rows(needed + ask.waiting_rows / CATCH_UP_SECONDS, trigger)
+            if catching > wanted:
+                wanted, reason = catching, "floor:fixed_cost"
+        if near < paying < wanted:
+            reason = "bound:throughput"
+        rows = max(min(wanted, paying), near)
+    if deadline < rows:
+        rows, reason = deadline, "bound:deadline"
+        feasible = feasible and deadline >= near
+    rows = max(rows, 1.0)
+    return Size(rows, reason, feasible, 0.0, max(deadline, 1.0), near, stable, ratio)
+
+
+def aim_above(curve: Curve, policy: QueryPolicy, trigger_seconds: float) -> float:
+    """How far above the target the mean batch is aimed, on the log scale."""
+    if trigger_seconds > policy.target_seconds:
+        return 0.0  # batches follow the trigger, not each other: less fixed cost saves no time
+    rows = curve.rows_in(policy.target_seconds)
+    if rows <= 0.0:
+        return MOST_AIM
+    share = rows * (curve.per_row + 2.0 * rows * curve.congestion) / policy.target_seconds
+    return min(AIM / share, MOST_AIM)

@@ -1,0 +1,189 @@
+"""Step: from the limit in force towards the wanted size, no further than is surely right.
+
+A size is wanted as far as the cost of batches is known. What is in doubt is in doubt most of all at
+sizes that nobody has seen, so a limit is raised only as far as its batch surely takes no longer
+than the band around the target, and lowered without a full batch only where one surely takes
+longer.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from agent.core.size import Size, allowed_seconds
+
+if TYPE_CHECKING:
+    from agent.core.cost import Cost
+    from agent.core.policy import QueryPolicy
+
+#: A limit is raised as far as the batch surely, in deviations of the doubt, stays below so many
+#: targets; or, where the target is left, below so many times the present batch.
+SURE: Final = 0.6
+BAND: Final = 1.3
+GROW: Final = 2.0
+#: A limit that no batch reached is lowered where a full one surely takes longer, in deviations.
+LOWER_DOUBTS: Final = 2.0
+#: A limit is moved when the size has moved by its own doubt, and for no less than this.
+LEAST_DEADBAND: Final = 0.02
+
+
+def deadband(cost: Cost, rows: float, policy: QueryPolicy) -> float:
+    """How far a size must move to be announced: as far as the model itself is unsure of it.
+
+    FLIP-183 has a fixed quarter. Here a move within the doubt would be noise; one beyond it is
+    known, and holding it back would only keep batches off their target.
+    """
+    varying = rows * (cost.per_row + 2.0 * rows * cost.congestion)
+    unsure = cost.doubt(rows) / varying if varying > 0.0 else math.inf
+    return min(max(unsure, LEAST_DEADBAND), policy.deadband)
+
+
+def raised_rows(cost: Cost, present: float, wanted: float, policy: QueryPolicy) -> float:
+    """How far towards the wanted rows a limit of fewer rows is raised at once.
+
+    As far as the batch surely takes no longer than the band around the target, or, where more is
+    wanted, than some times the present one.
+    """
+    seconds = BAND * policy.target_seconds
+    if (cost.seconds(wanted) or 0.0) > seconds:
+        seconds = max(seconds, GROW * (cost.seconds(present) or 0.0))
+    sure = _sure_rows(cost, seconds, wanted)
+    return (
+        sure
+        if sure >= wanted
+        else max(sure, min(_bold_rows(cost, present, seconds, policy), wanted))
+    )
+
+
+def _sure_rows(cost: Cost, seconds: float, most: float) -> float:
+    """Of so many rows at most, those that surely take no longer, whatever is still in doubt."""
+    if _surely(cost, most) <= seconds:
+        return most
+    low, high = 0.0, math.log(max(most, 1.0))
+    for _ in range(12):  # to a thousandth of a limit between one row and billions
+        middle = (low + high) / 2.0
+        if _surely(cost, math.exp(middle)) > seconds:
+            high = middle
+        else:
+            low = middle
+    return math.exp(low)
+
+
+def _bold_rows(cost: Cost, present: float, seconds: float, policy: QueryPolicy) -> float:
+    """The rows of a batch of at most so many seconds even if nothing of the present one is fixed.
+
+    A batch in proportion never takes more than in proportion, so a limit that is far too small need
+    not creep up. With a deadline no farther than a batch whose time grows with the square of its
+    rows would still keep it.
+    """
+    expected = cost.seconds(present) or 0.0
+    if expected <= 0.0:
+        return 0.0
+    allowed = allowed_seconds(policy, 0.0)
+    return present * min(seconds / expected, math.sqrt(allowed / expected))
+
+
+def _surely(cost: Cost, rows: float) -> float:
+    """Expected seconds with the doubt added, on the log scale: it may be many times them."""
+    expected = cost.seconds(rows)
+    if expected is None:
+        return 0.0
+    return expected * math.exp(SURE * math.log1p(cost.doubt(rows) / expected))
+
+
+def sure_too_long(cost: Cost, rows: float, wanted: float) -> bool:
+    """Whether a batch of so many rows surely takes longer than one of the wanted rows."""
+    if math.isinf(rows):
+        return True
+    # Linear in the doubt: a first batch, whose time may be all fixed, can never say so alone.
+    least = (cost.seconds(rows) or 0.0) - LOWER_DOUBTS * cost.doubt(rows)
+    return least > (cost.seconds(wanted) or 0.0)
+
+
+def after_replay(
+    cost: Cost, rows: float, seconds: float | None, policy: QueryPolicy
+) -> Size | None:
+    """The size that keeps the deadline after a batch that ran again; None where it is kept.
+
+    Such a batch teaches nothing: it may have paid for a restart, or found half of its work done.
+    But where its own time comes near what kills a batch, all batches of its size may be killed
+    first, and then nothing is ever learned. In proportion, as if nothing of it were fixed.
+    """
+    if policy.deadline_seconds is None or not rows or not seconds:
+        return None
+    share = allowed_seconds(policy, cost.cautious_sigma) / seconds
+    if share >= 1.0:
+        return None
+    most = max(rows * share, 1.0)
+    return Size(most, "bound:deadline", None, deadline_rows=most)
+
+
+#: Bounds that somebody set: a limit that stands there says so.
+_FIXED_BOUNDS: Final = ("bound:minimum", "bound:maximum", "bound:configured")
+
+
+class Step(msgspec.Struct, frozen=True, gc=False):
+    """The next limit in the source's own unit and why it is that."""
+
+    limit: int | None
+    reason: str
+
+
+def toward(
+    current: int | None,
+    wanted: float,
+    *,
+    constraint: str,
+    limited: bool,
+    configured: int | None,
+    policy: QueryPolicy,
+    deadband: float,
+    sure: float = math.inf,
+    too_long: bool = True,
+    deadline: float = math.inf,
+) -> Step:
+    """From the limit in force to the next one: as far as is sure, announced only when it matters.
+
+    ``wanted`` and ``sure``, up to which it may be raised, are in the source's unit.
+    ``current`` None is unlimited. ``limited`` False: the batch took all there was, so it never
+    raises the limit, and lowers it only where the model is sure that a full one takes
+    ``too_long``, or, down to ``deadline``, where it expects that a full one breaks the deadline.
+    """
+    if current == 0:
+        # Never ours: whoever set it wants nothing to be read.
+        return Step(0, "bound:configured")
+    low = max(policy.minimum_limit, 1)
+    high = policy.maximum_limit
+    ceiling_reason = "bound:maximum"
+    if (
+        configured is not None
+        and not policy.above_configured
+        and configured < (math.inf if high is None else high)
+    ):
+        high, ceiling_reason = configured, "bound:configured"
+    goal, bound = wanted, constraint
+    if current is not None and goal > max(float(current), sure):
+        goal, bound = max(float(current), sure), "bound:doubt"
+    if goal < low:
+        goal, bound = float(low), "bound:minimum"
+    if high is not None and goal > high:
+        goal, bound = float(high), ceiling_reason
+    limit = max(round(goal), 1)
+    if current is None:
+        return Step(limit, bound or "lower")
+    if limit == current:
+        return Step(current, bound if bound in _FIXED_BOUNDS else "hold:deadband")
+    outside = current < low or (high is not None and current > high)
+    if not limited and not outside and (limit > current or not too_long):
+        # A batch that is killed comes again with the same rows: too late for a limit then.
+        if max(deadline, limit, low) < current:
+            return Step(max(round(deadline), limit, low), "bound:deadline")
+        return Step(current, "hold:not_limited")
+    at_edge = bound.startswith("bound:") and bound != "bound:doubt"
+    moved = abs(limit - current) / current
+    if not outside and moved < deadband and not (at_edge and moved >= LEAST_DEADBAND):
+        return Step(current, "hold:deadband")
+    return Step(limit, bound or ("raise" if limit > current else "lower"))

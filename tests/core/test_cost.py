@@ -1,0 +1,297 @@
+"""Cost: its curve is learned, noise is not chased, a constant size cannot fool it."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agent.core.cost import Cost, Curve, Line, fixed_phase_seconds
+
+
+def feed(
+    cost: Cost,
+    sizes: list[int],
+    *,
+    fixed: float,
+    throughput: float,
+    sigma: float = 0.0,
+    seed: int = 1,
+) -> list[bool]:
+    noise = random.Random(seed)
+    changes = []
+    for rows in sizes:
+        factor = math.exp(noise.gauss(-sigma * sigma / 2, sigma)) if sigma else 1.0
+        changes.append(cost.learn(rows, (fixed + rows / throughput) * factor))
+    return changes
+
+
+def test_without_noise_and_with_varied_sizes_the_model_is_found() -> None:
+    cost = Cost()
+    feed(cost, [1000, 8000, 3000, 12000, 500, 9000] * 5, fixed=1.2, throughput=4000)
+    assert cost.fixed_cost == pytest.approx(1.2, rel=0.05)
+    assert cost.throughput == pytest.approx(4000, rel=0.05)
+
+
+@pytest.mark.parametrize("sigma", [0.15, 0.3, 0.5])
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_under_noise_the_cost_of_a_batch_is_predicted(sigma: float, seed: int) -> None:
+    cost = Cost()
+    choice = random.Random(seed)
+    sizes = [choice.randrange(2000, 40000) for _ in range(120)]
+    feed(cost, sizes, fixed=1.0, throughput=8000, sigma=sigma, seed=seed)
+    for rows in (4000, 20000, 36000):
+        expected = 1.0 + rows / 8000
+        assert cost.seconds(rows) == pytest.approx(expected, rel=0.15 + sigma)
+
+
+def test_a_constant_size_does_not_wind_the_covariance_up() -> None:
+    cost = Cost()
+    feed(cost, [1000, 5000, 2000], fixed=1.0, throughput=2000)
+    fixed = cost.fixed_cost
+    feed(cost, [3000] * 2000, fixed=1.0, throughput=2000, sigma=0.2)
+    assert fixed is not None
+    assert 0.0 <= (cost.fixed_cost or 0.0) <= 2.5  # of a batch of 2.5 s
+    assert cost.seconds(3000) == pytest.approx(2.5, rel=0.3)
+    assert cost.doubt(0.0) <= 2.5
+    assert cost.doubt(3000) <= 0.25
+    # It still learns at once when sizes vary again.
+    feed(cost, [500, 9000] * 10, fixed=1.0, throughput=2000)
+    assert cost.fixed_cost == pytest.approx(1.0, rel=0.25)
+
+
+@pytest.mark.parametrize(("factor"), [0.4, 2.5])
+def test_a_changed_throughput_is_believed_within_three_batches(factor: float) -> None:
+    cost = Cost()
+    feed(cost, [4000, 6000, 5000] * 10, fixed=0.5, throughput=2000, sigma=0.1)
+    feed(cost, [5000] * 3, fixed=0.5, throughput=2000 * factor, sigma=0.1, seed=7)
+    expected = 0.5 + 5000 / (2000 * factor)
+    assert cost.seconds(5000) == pytest.approx(expected, rel=0.25)
+
+
+def test_noise_alone_is_rarely_taken_for_a_change() -> None:
+    false = 0
+    for seed in range(20):
+        cost = Cost()
+        changes = feed(cost, [5000] * 200, fixed=0.5, throughput=2000, sigma=0.3, seed=seed)
+        false += sum(changes[20:])
+    assert false <= 20 * 180 * 0.02
+
+
+def test_the_floor_of_the_fixed_phases_holds() -> None:
+    cost = Cost()
+    for rows in [1000, 4000, 2000, 8000] * 5:
+        cost.learn(rows, 2.0 + rows / 10000, floor_seconds=1.5)
+    assert (cost.fixed_cost or 0.0) >= 1.4
+
+
+def test_the_fixed_phases_are_those_that_do_not_grow_with_rows() -> None:
+    phases = {"walCommit": 0.1, "addBatch": 5.0, "commitOffsets": 0.2, "other": 1.0}
+    assert fixed_phase_seconds(phases) == pytest.approx(0.3)
+
+
+@settings(max_examples=200)
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(min_value=1, max_value=10**9),
+            st.floats(min_value=1e-3, max_value=1e5),
+            st.floats(min_value=0.0, max_value=1e5),
+        ),
+        min_size=1,
+        max_size=60,
+    )
+)
+def test_whatever_it_is_fed_the_model_stays_sane(batches: list[tuple[int, float, float]]) -> None:
+    cost = Cost()
+    for rows, seconds, floor in batches:
+        cost.learn(rows, seconds, floor)
+        curve = cost.curve
+        for value in (cost.fixed, cost.per_row, cost.congestion, curve.fixed, curve.congestion):
+            assert 0.0 <= value < math.inf
+        assert cost.per_row > 0.0
+        assert curve.per_row > 0.0
+        assert 0.05 <= cost.sigma <= 1.0
+        for size in (0.0, rows, 1e12):
+            assert 0.0 <= cost.doubt(size) < math.inf
+        assert 0.0 <= cost.chance_fixed_above(seconds) <= 1.0 + 1e-9
+        assert sum(math.exp(one.weight) for one in cost.bank) == pytest.approx(1.0)
+    assert len(cost.bank) <= 4
+    assert msgspec.convert(msgspec.to_builtins(cost), Cost) == cost
+
+
+def test_two_sizes_tell_the_fixed_cost_from_the_throughput_however_far_apart() -> None:
+    cost = Cost()
+    feed(cost, [50, 20000], fixed=6.0, throughput=10000)
+    assert (cost.fixed_cost or 0.0) > 3.0  # of 6 and 8 s
+    feed(cost, [40000, 80000] * 4, fixed=6.0, throughput=10000)
+    assert cost.fixed_cost == pytest.approx(6.0, rel=0.25)
+    assert cost.throughput == pytest.approx(10000, rel=0.2)
+
+
+@pytest.mark.parametrize("factor", [0.4, 2.5])
+def test_a_jump_is_believed_from_what_lies_behind_it_alone(factor: float) -> None:
+    cost = Cost()
+    feed(cost, [20000, 38000, 30000] * 12, fixed=1.2, throughput=10000, sigma=0.1)
+    changes = feed(cost, [38000] * 2, fixed=1.2, throughput=10000 * factor, sigma=0.1, seed=3)
+    assert changes == [True, False]
+    assert cost.seconds(38000) == pytest.approx(1.2 + 3.8 / factor, rel=0.15)
+
+
+@pytest.mark.parametrize(("fixed", "throughput"), [(6.0, 10_000), (1.2, 4413)])
+def test_which_of_the_two_grew_is_told_by_the_first_batches_of_another_size(
+    fixed: float, throughput: float
+) -> None:
+    cost = Cost()
+    feed(cost, [30_000, 38_000, 45_000, 38_000] + [38_000] * 16, fixed=1.2, throughput=10_000)
+    # The same for either: nobody can know.
+    assert any(feed(cost, [38_000] * 3, fixed=fixed, throughput=throughput))
+    assert cost.doubt(0.0) > 2.0
+    assert cost.doubt(38_000.0) < 1.0
+    feed(cost, [13_000] * 4, fixed=fixed, throughput=throughput)
+    assert cost.fixed_cost == pytest.approx(fixed, abs=0.6)
+
+
+def test_one_fast_batch_is_a_fluke_and_is_forgotten() -> None:
+    cost = Cost()
+    feed(cost, [38000] * 30, fixed=1.2, throughput=10000, sigma=0.15)
+    before = cost.seconds(38000) or 0.0
+    assert not cost.learn(38000, before * math.exp(-4.0 * 0.15))
+    feed(cost, [38000] * 5, fixed=1.2, throughput=10000)
+    assert cost.seconds(38000) == pytest.approx(before, rel=0.06)
+
+
+def test_a_noisy_plant_is_averaged_for_longer() -> None:
+    calm, noisy = Cost(), Cost()
+    feed(calm, [5000] * 200, fixed=0.5, throughput=2000, sigma=0.1)
+    feed(noisy, [5000] * 200, fixed=0.5, throughput=2000, sigma=0.5)
+    assert calm.sigma == pytest.approx(0.1, rel=0.4)
+    assert noisy.sigma == pytest.approx(0.5, rel=0.4)
+    pulls = []
+    for cost in (calm, noisy):
+        before = cost.seconds(5000) or 0.0
+        cost.learn(5000, before * 1.1)
+        pulls.append((cost.seconds(5000) or 0.0) / before - 1.0)
+    assert pulls[1] < 0.7 * pulls[0]
+
+
+def test_doubt_shrinks_where_batches_are_and_grows_away_from_them() -> None:
+    cost = Cost()
+    feed(cost, [9000, 10000, 11000] * 10, fixed=1.0, throughput=5000, sigma=0.1)
+    assert cost.doubt(10000) < 0.1
+    assert cost.doubt(100000) > 3 * cost.doubt(10000)
+
+
+def test_a_first_batch_that_paid_for_the_start_counts_for_nothing() -> None:
+    model = Cost()
+    model.learn(120, 49.0, 6.0, 10.0)
+    model.learn(120, 11.0, 1.0, 10.0)
+    assert model.seconds(120) == pytest.approx(11.0)
+    assert model.fixed_cost == pytest.approx(3.0)
+
+
+def test_a_first_batch_of_the_usual_length_counts() -> None:
+    model = Cost()
+    model.learn(1000, 5.0)
+    model.learn(1000, 4.0)
+    assert 4.0 < (model.seconds(1000) or 0.0) < 5.0
+    assert model.batches == 2
+
+
+@pytest.mark.parametrize("sigma", [0.0, 0.1])
+def test_rows_that_get_dearer_with_the_size_show_the_size_of_highest_throughput(
+    sigma: float,
+) -> None:
+    truth, noise, cost = Curve(1.2, 1e-4, 1e-4 / 40_000), random.Random(5), Cost()
+    for rows in (10_000, 20_000, 40_000, 80_000) * 20:
+        cost.learn(rows, truth.seconds(rows) * math.exp(noise.gauss(0.0, sigma)))
+    assert cost.curve.best_rows == pytest.approx(truth.best_rows, rel=0.3)
+    assert cost.seconds(60_000) == pytest.approx(truth.seconds(60_000), rel=0.1)
+
+
+def test_without_congestion_none_is_believed_however_long_it_runs() -> None:
+    cost, choice = Cost(), random.Random(2)
+    sizes = [choice.randrange(500, 8000) for _ in range(4000)]
+    feed(cost, sizes, fixed=0.5, throughput=10_000, sigma=0.15)
+    assert cost.curve.best_rows > 100_000
+    assert cost.seconds(8000) == pytest.approx(1.3, rel=0.05)
+
+
+def test_one_slow_batch_far_beyond_what_was_seen_is_no_new_throughput() -> None:
+    """As on a real query: 80 batches of some rows, then one of 299 that took 5.5 s."""
+    cost, noise = Cost(), random.Random(3)
+    for _ in range(80):
+        rows = noise.randrange(5, 40)
+        cost.learn(rows, (0.25 + rows / 690.0) * math.exp(noise.gauss(0.0, 0.1)))
+    cost.learn(299, 5.5)
+    for _ in range(3):
+        rows = noise.randrange(5, 40)
+        cost.learn(rows, (0.25 + rows / 690.0) * math.exp(noise.gauss(0.0, 0.1)))
+    # What is known of small batches stays; what is not known of large ones says so.
+    assert cost.seconds(20) == pytest.approx(0.25 + 20 / 690.0, rel=0.25)
+    for _ in range(20):
+        rows = noise.randrange(5, 40)
+        cost.learn(rows, (0.25 + rows / 690.0) * math.exp(noise.gauss(0.0, 0.1)))
+        assert cost.doubt(2000) > 0.5 * (cost.seconds(2000) or 0.0)
+
+
+def test_beyond_the_largest_size_of_late_the_doubt_grows_with_the_distance() -> None:
+    cost = Cost()
+    feed(cost, [1000, 5000, 2000, 8000] * 20, fixed=1.0, throughput=2000)
+    at = {rows: cost.doubt(rows) / (cost.seconds(rows) or 1.0) for rows in (8000, 21_700, 59_000)}
+    assert at[8000] < 0.05
+    assert at[21_700] == pytest.approx(0.3, rel=0.2)  # e times as large: three tenths of a batch
+    assert at[59_000] == pytest.approx(0.6, rel=0.2)
+    feed(cost, [1000] * 100, fixed=1.0, throughput=2000)
+    assert cost.doubt(8000) / (cost.seconds(8000) or 1.0) > 0.2  # seen, but long ago
+
+
+def test_a_jump_is_told_once() -> None:
+    cost = Cost()
+    feed(cost, [20_000, 38_000, 30_000] * 12, fixed=1.2, throughput=10_000, sigma=0.1)
+    changes = feed(cost, [38_000] * 12, fixed=1.2, throughput=3000, sigma=0.1, seed=3)
+    assert sum(changes) == 1
+    assert changes.index(True) < 3
+
+
+def test_what_an_earlier_version_learned_is_believed_on() -> None:
+    line = Line(
+        batches=50,
+        fixed_seconds=1.2,
+        seconds_per_row=1e-4,
+        floor_seconds=0.2,
+        p_fixed=0.01,
+        p_cross=-1e-7,
+        p_slope=1e-11,
+        variance=0.02,
+        last_rows=30_000.0,
+    )
+    cost = line.cost()
+    assert (cost.fixed_cost, cost.throughput) == (1.2, pytest.approx(10_000.0))
+    assert (cost.batches, cost.sigma) == (50, pytest.approx(math.sqrt(0.02)))
+    assert cost.doubt(0.0) == pytest.approx(0.1)
+    feed(cost, [20_000, 38_000, 30_000] * 4, fixed=1.2, throughput=10_000)
+    assert cost.seconds(38_000) == pytest.approx(5.0, rel=0.02)
+    assert Line().cost() == Cost()
+
+
+@given(
+    st.floats(min_value=0.0, max_value=1e3),
+    st.floats(min_value=1e-9, max_value=10.0),
+    st.floats(min_value=0.0, max_value=1e-3),
+    st.floats(min_value=1e-3, max_value=1e6),
+)
+def test_the_rows_of_a_time_take_that_time(
+    fixed: float, per_row: float, congestion: float, seconds: float
+) -> None:
+    curve = Curve(fixed, per_row, congestion)
+    rows = curve.rows_in(seconds)
+    if rows > 0.0:
+        assert curve.seconds(rows) == pytest.approx(seconds)
+    else:
+        assert seconds <= fixed
+    assert curve.rows_in(math.inf) == math.inf

@@ -1,0 +1,61 @@
+"""Reach: whether the fixed cost takes the target, and the batches that tell."""
+
+from __future__ import annotations
+
+import pytest
+
+from agent.core.cost import Cost
+from agent.core.policy import QueryPolicy
+from agent.core.reach import Reach
+
+POLICY = QueryPolicy(target_seconds=5.0)
+
+
+def seen(fixed: float, throughput: float, *sizes: int) -> tuple[Cost, Reach]:
+    cost, reach = Cost(), Reach()
+    for rows in sizes:
+        cost.learn(rows, fixed + rows / throughput, target_seconds=5.0)
+        reach.observe(cost, POLICY)
+    return cost, reach
+
+
+@pytest.mark.parametrize(("fixed", "lost"), [(3.5, False), (4.4, False), (5.2, True), (8.0, True)])
+def test_several_sizes_tell_whether_the_target_is_out_of_reach(fixed: float, lost: bool) -> None:
+    _, reach = seen(fixed, 10_000.0, *(2000, 40_000, 8000) * 12)
+    assert reach.lost is lost
+
+
+def test_one_size_does_not_and_another_is_tried_in_one_batch_of_four() -> None:
+    cost, reach = seen(4.0, 10_000.0, *[15_000] * 8)
+    assert not reach.lost
+    assert 0.1 < reach.chance < 0.95
+    tried = [reach.probe_rows(cost, POLICY, 15_000.0)]
+    for _ in range(7):
+        cost.learn(15_000, 5.5, target_seconds=5.0)
+        reach.observe(cost, POLICY)
+        tried.append(reach.probe_rows(cost, POLICY, 15_000.0))
+    assert [one for one in tried if one is not None] == [1.25 * 15_000.0] * 2
+
+
+def test_where_it_is_plain_nothing_is_tried() -> None:
+    for fixed in (1.0, 12.0):
+        cost, reach = seen(fixed, 10_000.0, *(2000, 40_000, 8000) * 12)
+        for _ in range(4):
+            reach.batches += 1
+            assert reach.probe_rows(cost, POLICY, 10_000.0) is None
+
+
+def test_a_lost_target_is_looked_for_by_a_small_batch() -> None:
+    reach = Reach(lost=True, chance=0.93, batches=4)
+    cost, _ = seen(5.0, 10_000.0, 2000, 40_000, 8000)
+    tried = reach.probe_rows(cost, POLICY, 100_000.0)
+    assert tried == pytest.approx(0.08 * 5.0 / cost.per_row)
+
+
+def test_it_is_taken_up_again_when_the_fixed_cost_falls() -> None:
+    cost, reach = seen(7.0, 10_000.0, *(2000, 40_000, 8000) * 8)
+    assert reach.lost
+    for rows in (2000, 8000, 4000, 12_000) * 3:
+        cost.learn(rows, 2.0 + rows / 10_000.0, target_seconds=5.0)
+        reach.observe(cost, POLICY)
+    assert not reach.lost
