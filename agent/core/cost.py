@@ -21,14 +21,14 @@ import msgspec
 
 #: Histories that are kept; with eight all figures are the same, with two changes are found late.
 HISTORIES: Final = 4
-#: How often the cost of a batch changes at once, per batch; and how much, in batches (deviation).
+#: How often the cost of a batch changes at once, per batch.
 CHANGE_CHANCE: Final = 0.01
-CHANGE: Final = 0.7
-#: What changes, each as likely as the others: the fixed cost, the rows, all of it.
+#: What changes, each as likely as the others, and by about a batch: the fixed cost, the rows, all
+#: of it, or that larger batches get dearer.
 FIXED, ROWS, ALL, BEND = 0, 1, 2, 3
 _KINDS: Final = (FIXED, ROWS, ALL, BEND)
 #: How far every part drifts unnoticed from one batch to the next, relative.
-DRIFT: Final = 0.004
+DRIFT: Final = 0.008
 #: Noise of a batch's time believed beforehand (deviation of its log), for how many batches' worth;
 #: the steady weight of a new batch in it; and the least and most that is believed.
 PRIOR_SIGMA: Final = 0.2
@@ -361,13 +361,11 @@ def _child(one: History, kind: int, n: float, seconds: float) -> History:
     p0, p1, p2, p3, p4, p5 = one.covariance
     whole = _near(c + n * (s + n * d), seconds)
     if kind == FIXED:
-        p0 += (CHANGE * whole) ** 2
+        p0 += whole * whole
     elif kind == BEND:
-        p5 += (CHANGE * whole / (n * n)) ** 2
+        p5 += (whole / (n * n)) ** 2
     else:
-        u0, lift = (
-            (CHANGE * c, CHANGE) if kind == ALL else (0.0, CHANGE * whole / (n * (s + n * d)))
-        )
+        u0, lift = (c, 1.0) if kind == ALL else (0.0, whole / (n * (s + n * d)))
         u1, u2 = lift * s, lift * d
         p0 += u0 * u0
         p1 += u0 * u1

@@ -182,7 +182,7 @@ def test_a_noisy_plant_is_averaged_for_longer() -> None:
 def test_doubt_shrinks_where_batches_are_and_grows_away_from_them() -> None:
     cost = Cost()
     feed(cost, [9000, 10000, 11000] * 10, fixed=1.0, throughput=5000, sigma=0.1)
-    assert cost.doubt(10000) < 0.1
+    assert cost.doubt(10000) < 0.05 * 3.0
     assert cost.doubt(100000) > 3 * cost.doubt(10000)
 
 
@@ -295,3 +295,39 @@ def test_the_rows_of_a_time_take_that_time(
     else:
         assert seconds <= fixed
     assert curve.rows_in(math.inf) == math.inf
+
+
+def test_noise_is_learned_between_what_is_credible() -> None:
+    calm, wild, noise = Cost(), Cost(), random.Random(1)
+    for _ in range(300):
+        calm.learn(1000, 5.0)
+        wild.learn(1000, 5.0 * math.exp(noise.gauss(0.0, 2.0)))
+    assert (calm.sigma, wild.sigma) == (0.05, 1.0)
+
+
+def test_what_is_believed_of_the_noise_beforehand_counts_as_four_batches() -> None:
+    cost = Cost()
+    cost.learn(1000, 5.0)
+    assert cost.sigma == 0.2
+    cost.learn(1000, 5.0 * math.exp(0.3))
+    assert cost.sigma == pytest.approx(0.219, abs=0.004)  # as two batches: 0.228
+
+
+def test_the_fixed_phases_rise_slowly_and_fall_quickly() -> None:
+    """One slow listing is no new floor; a first batch's is soon forgotten."""
+    cost = Cost()
+    cost.learn(1000, 5.0, 1.0)
+    assert cost.floor_seconds == 1.0
+    cost.learn(1000, 5.0, 2.0)
+    assert cost.floor_seconds == pytest.approx(1.2)
+    cost.learn(1000, 5.0, 0.2)
+    assert cost.floor_seconds == pytest.approx(0.6)
+
+
+def test_of_a_batch_within_the_noise_about_a_seventh_is_believed_where_it_is_calm() -> None:
+    """The drift over the noise: .008 over .05."""
+    cost = Cost()
+    feed(cost, [20_000, 30_000, 40_000] * 10 + [30_000] * 300, fixed=1.0, throughput=10_000)
+    before = cost.seconds(30_000) or 0.0
+    cost.learn(30_000, 1.05 * before)
+    assert ((cost.seconds(30_000) or 0.0) / before - 1.0) / 0.05 == pytest.approx(0.147, abs=0.03)
