@@ -219,13 +219,18 @@ class Cost(msgspec.Struct):
         self.batches += 1
         gain = FLOOR_GAIN if floor > self.floor_seconds else FLOOR_GAIN_DOWN
         self.floor_seconds += gain * (floor - self.floor_seconds)
-        before = self.bank
-        bank = [_drifted(one, rows, seconds) for one in before]
+        bank = [_drifted(one, rows, seconds) for one in self.bank]
         best = bank[0]
-        bank += [_child(best, kind, rows, seconds) for kind in _KINDS]
         least = (self.floor_seconds, self.largest_rows)
+        foretold = History(best.weight, best.mean, best.covariance)
         for one in bank:
             _update(one, rows, seconds, noise, least)
+        if best.residual * best.residual > best.spread:
+            # A batch that the likeliest history foretold within a deviation shows no change.
+            children = [_child(foretold, kind, rows, seconds) for kind in _KINDS]
+            for one in children:
+                _update(one, rows, seconds, noise, least)
+            bank += children
         bank.sort(key=_by_weight)
         if not any(one.bent for one in bank[:HISTORIES]):
             # Congestion is told by batches of several sizes, slowly: its story is heard out.
@@ -235,6 +240,7 @@ class Cost(msgspec.Struct):
         total = math.log(sum([math.exp(one.weight - top) for one in bank])) + top
         for one in bank:
             one.weight -= total
+            one.covariance = _sound(one.covariance, seconds, self.largest_rows)
         changed = bank[0].age < best.age
         self.bank = bank
         first = bank[0]
@@ -405,7 +411,7 @@ def _update(
         p4 - f * g1 * g2,
         p5 - f * g2 * g2,
     )
-    one.covariance = p = _sound(p, scale, max(n, least[1]))
+    one.covariance = p
     c, s, d = c + g0 * k, s + g1 * k, d + g2 * k
     # No part is negative, and c0 no less than the phases that do not grow: what a part lacks the
     # others give, as far as they vary with it.
