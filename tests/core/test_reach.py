@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agent.core.cost import Cost
+from agent.core.cost import Cost, History
 from agent.core.policy import QueryPolicy
 from agent.core.reach import Reach
 
@@ -59,3 +59,19 @@ def test_it_is_taken_up_again_when_the_fixed_cost_falls() -> None:
         cost.learn(rows, 2.0 + rows / 10_000.0, target_seconds=5.0)
         reach.observe(cost, POLICY)
     assert not reach.lost
+
+
+@pytest.mark.parametrize(("above", "lost"), [(1.04, False), (1.65, True)])
+def test_nine_in_ten_give_the_target_up(above: float, lost: bool) -> None:
+    """Standard deviations above 0.95 targets: a chance of 0.85, of 0.95."""
+    history = History(0.0, (4.75 + above, 1e-4, 0.0), (1.0, 0.0, 0.0, 0.0, 0.0, 0.0))
+    cost, reach = Cost(batches=9, bank=[history]), Reach()
+    reach.observe(cost, POLICY)
+    assert reach.lost is lost
+
+
+@pytest.mark.parametrize(("chance", "tried"), [(0.07, False), (0.13, True), (0.97, False)])
+def test_one_in_ten_is_a_doubt_worth_a_batch(chance: float, tried: bool) -> None:
+    cost, _ = seen(4.0, 10_000.0, 15_000)
+    reach = Reach(chance=chance, batches=4)
+    assert (reach.probe_rows(cost, POLICY, 10_000.0) is not None) is tried

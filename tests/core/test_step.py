@@ -217,3 +217,16 @@ def test_a_raise_is_expected_within_the_band_or_twice_the_present_batch(
     assert raised <= max(cost.curve.rows_in(most), in_proportion, 1.0) * (1 + 1e-6) or (
         (cost.seconds(raised) or 0.0) <= most * (1 + 1e-6)
     )
+
+
+@pytest.mark.parametrize(("wanted", "lowered"), [(5500.0, True), (6500.0, False)])
+def test_surely_longer_is_by_two_deviations(wanted: float, lowered: bool) -> None:
+    """10,000 rows take 10 s, give or take 2."""
+    doubt = (0.0, 0.0, 0.0, 0.0002**2, 0.0, 0.0)
+    cost = Cost(batches=9, per_row=0.001, covariance=doubt, largest_rows=1e5)
+    assert sure_too_long(cost, 10_000.0, wanted) is lowered
+
+
+def test_a_limit_is_not_moved_by_less_than_two_hundredths_however_sure() -> None:
+    cost = Cost(batches=9, fixed=1.0, per_row=0.001, largest_rows=1e5)
+    assert deadband(cost, 5000.0, QueryPolicy()) == 0.02

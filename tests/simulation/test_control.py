@@ -279,3 +279,17 @@ def test_what_only_batches_far_beyond_the_price_digest_is_digested(seed):
     )
     trace = plant.run(scenario, plant.Noise(0.15, seed), Live(scenario))
     assert trace.final_backlog_rows < 60 * 8500
+
+
+def test_only_what_lasts_seven_targets_is_worth_batches_beyond_the_target():
+    """35 s, and what it takes to see that more arrives: the third batch of it."""
+    scenario = scenario_of(
+        fixed_cost_seconds=[[0, 2.0]],
+        throughput_rows_per_second=[[0, 10_000]],
+        arrival_rows_per_second=[[0, 1000], [300, 7000]],
+        noise_sigma=0.05,
+        duration_seconds=600,
+    )
+    trace = plant.run(scenario, plant.Noise(0.05, 0), Live(scenario))
+    first = next(a for a in trace.attempts if a.start_seconds > 300 and a.seconds > 6.5)
+    assert 40.0 < first.start_seconds - 300 < 65.0
