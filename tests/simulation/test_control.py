@@ -181,7 +181,8 @@ def test_a_fixed_cost_just_under_the_target_is_within_its_reach(seed):
     trace = plant.run(scenario, plant.Noise(0.1, seed), Live(scenario))
     later = [a.seconds for a in trace.attempts[20:]]
     assert sum(0.7 * 5 <= one <= 1.3 * 5 for one in later) > 0.9 * len(later)
-    assert min(a.rows for a in trace.attempts[20:]) > 3000
+    # One that was taken for out of reach may be a small one, to see.
+    assert sum(a.rows < 3000 for a in trace.attempts[20:]) <= 2
 
 
 @pytest.mark.parametrize("seed", range(6))
