@@ -65,6 +65,7 @@ class Size(msgspec.Struct, frozen=True, gc=False):
     target_rows: float = 0.0  # of a batch that takes the target, or as near as can be
     stable_rows: float | None = None  # the fewest that digest what arrives; inf: none do
     required_ratio: float | None = None  # capacity needed over capacity at the largest size
+    largest_rows: float = 0.0  # that size
 
     @property
     def unstable(self) -> bool:
@@ -105,7 +106,7 @@ def size_of(curve: Curve, ask: Ask, policy: QueryPolicy) -> Size:
     deadline = curve.rows_in(allowed_seconds(policy, ask.sigma))
     stable: float | None = None
     ratio: float | None = None
-    needed = 0.0
+    needed = largest = 0.0
     if ask.arrival_rows_per_second is not None:
         needed = ask.arrival_rows_per_second * (1.0 + policy.stability_margin)
         stable = curve.stable_rows(needed, trigger)
@@ -137,7 +138,7 @@ def size_of(curve: Curve, ask: Ask, policy: QueryPolicy) -> Size:
         rows, reason = deadline, "bound:deadline"
         feasible = feasible and deadline >= near
     rows = max(rows, 1.0)
-    return Size(rows, reason, feasible, 0.0, max(deadline, 1.0), near, stable, ratio)
+    return Size(rows, reason, feasible, 0.0, max(deadline, 1.0), near, stable, ratio, largest)
 
 
 def aim_above(curve: Curve, policy: QueryPolicy, trigger_seconds: float) -> float:

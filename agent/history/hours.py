@@ -21,6 +21,9 @@ HOUR_SECONDS: Final = 3600.0
 MOST_KEPT: Final = 4096
 #: A limit is advised from so many batches on; fewer do not tell a batch's fixed cost.
 FEWEST_BATCHES: Final = 5
+#: ... and where the time of its batch is known this well, relative to it: a batch of 1 s may as
+#: well take 1.5 s, and what it does beside that is not worth a restart.
+MOST_DOUBT: Final = 0.5
 
 
 class Hour(msgspec.Struct):
@@ -172,6 +175,18 @@ class Hours:
         limit = None if size is None else round(size.rows)
         expected = None if size is None else query.cost.seconds(size.rows)
         doubt = None if size is None else query.cost.doubt(size.rows)
+        advice = _advice(
+            limit,
+            size,
+            expected,
+            doubt,
+            over=over,
+            batches=batches,
+            settings=settings,
+            ratio=_surely_required(query, size, ratio),
+        )
+        if _in_doubt(expected, doubt):
+            limit = None
         return RECOMMENDATIONS, (
             *whose.values,
             told[0].first_time,
@@ -196,15 +211,7 @@ class Hours:
             None if size is None else size.feasible,
             ratio,
             decisions,
-            _advice(
-                limit,
-                size,
-                expected,
-                over=over,
-                batches=batches,
-                settings=settings,
-                ratio=ratio,
-            ),
+            advice,
         )
 
 
@@ -221,10 +228,24 @@ def limit_for(
     return (size if math.isfinite(size.rows) else None), size.required_ratio
 
 
+def _surely_required(query: Query, size: Size | None, ratio: float | None) -> float | None:
+    """The capacity needed over the present one, less what the doubt of it may be."""
+    if size is None or ratio is None or size.largest_rows <= 0.0:
+        return ratio
+    seconds = query.cost.seconds(size.largest_rows) or 0.0
+    return ratio / (1.0 + query.cost.doubt(size.largest_rows) / seconds)
+
+
+def _in_doubt(expected: float | None, doubt: float | None) -> bool:
+    """Whether a batch's time is known too badly to advise its size."""
+    return expected is not None and doubt is not None and doubt > MOST_DOUBT * expected
+
+
 def _advice(
     limit: int | None,
     size: Size | None,
     expected: float | None,
+    doubt: float | None,
     *,
     over: int,
     batches: int,
@@ -233,6 +254,12 @@ def _advice(
 ) -> str:
     if limit is None or size is None or expected is None:
         return f"too few batches to tell a limit from; {FEWEST_BATCHES} are needed"
+    if doubt is not None and _in_doubt(expected, doubt):
+        low, high = max(expected - doubt, 0.0), expected + doubt
+        return (
+            f"a batch of {limit:,} rows may take {low:.2g} to {high:.2g} s: too few batches near "
+            "that size to advise a limit"
+        )
     target = f"{settings.target_seconds:g} s"
     said = f"a limit of {limit:,} rows keeps a batch near {expected:.3g} s"
     if ratio is not None and ratio > 1.0:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import math
+import random
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -192,3 +194,25 @@ def test_logs_that_overlap_are_judged_in_the_order_of_their_times() -> None:
         ("a", 1.0), ("a", 5.0), ("a", 4.0), ("a", 9.0)
     ]  # fmt: skip
     assert [name for name, _ in told] == ["a", "b", "a", "a", "b", "b", "a"]
+
+
+@pytest.mark.parametrize("slow", [False, True])
+def test_what_no_batch_showed_is_not_advised(slow: bool) -> None:
+    """Batches of some rows, one of 299 in 5.5 s: of a batch of thousands nothing is known."""
+    noise = random.Random(3)
+    sizes = [noise.randrange(5, 40) for _ in range(100)]
+    sizes[80:80] = [299] if slow else []
+    lines = [*made.opening(), made.started()]
+    for batch, size in enumerate(sizes):
+        usual = (0.25 + size / 690) * math.exp(noise.gauss(0.0, 0.1))
+        lines.append(made.progress(batch, size, 5.5 if size == 299 else usual))
+    settings = QueryPolicy(target_seconds=5.0)
+    (one,) = of(judged([[line.strip() for line in lines]], settings), rows.RECOMMENDATIONS)
+    if slow:  # it was seen, and keeps the target
+        assert 250 <= one["limit_rows"] <= 400
+        assert one["doubt_seconds"] < 1.25
+    else:
+        assert one["limit_rows"] is None
+        assert "too few batches near that size" in one["advice"]
+    assert one["throughput_rows_per_second"] == pytest.approx(690.0, rel=0.35)
+    assert one["required_capacity_ratio"] < 0.5
