@@ -94,7 +94,7 @@ def test_the_fixed_phases_are_those_that_do_not_grow_with_rows() -> None:
     assert fixed_phase_seconds(phases) == pytest.approx(0.3)
 
 
-@settings(max_examples=200)
+@settings(max_examples=200, deadline=None)
 @given(
     st.lists(
         st.tuples(
