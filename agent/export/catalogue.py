@@ -471,7 +471,7 @@ METRICS: Final[tuple[Metric, ...]] = (
         unit="rows_per_second",
         help="Rows per second of batch time that the query can digest beyond its fixed cost.",
         labels=BY_QUERY,
-        note="Learned from batches: the slope of the capacity model. Absent while learning.",
+        note="Learned from batches, at their size of late. Absent while learning.",
         running=True,
     ),
     Metric(
