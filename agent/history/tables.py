@@ -209,7 +209,7 @@ RECOMMENDATIONS: Final = Table(
     batch_seconds_p95          | double    | 95th percentile
     batch_seconds_max          | double    | The longest
     over_target_share          | double    | Of the batches, how many took longer than the target
-    limit_rows                 | bigint    | The limit to have; null with too few batches, or in doubt by half
+    limit_rows                 | bigint    | The limit to have; null where too little is known of it
     limit_reason               | string    | What set it: target, or a floor or bound
     expected_seconds           | double    | Of a batch of that size
     doubt_seconds              | double    | By how much the model may be off there
