@@ -28,6 +28,7 @@ from agent.core.step import (
 
 if TYPE_CHECKING:
     from agent.core.decode import Progress
+    from agent.core.ended import Ended
     from agent.core.policy import Policy, QueryPolicy
     from agent.core.query import Query
     from agent.core.source import Source
@@ -54,7 +55,7 @@ def grants(query: Query, policy: Policy) -> list[Grant]:
     Under control, what was last decided. Otherwise nothing of ours may stay in force: the
     configured limit is granted until the driver says that it is back.
     """
-    if query.terminated:
+    if query.life.terminated:
         return []
     mode = query.mode(policy)
     granted: list[Grant] = []
@@ -85,13 +86,18 @@ def grants(query: Query, policy: Policy) -> list[Grant]:
     return granted
 
 
+def keep(query: Query, ended: Ended) -> None:
+    """Before anything is decided anew: what is in force already."""
+    adopt(query, ended.time, ended.policy)
+
+
 def adopt(query: Query, time: float, policy: Policy) -> None:
     """Renews a limit found in force that nobody here decided: an agent before this one did."""
     follow_mode(query, policy)
     if query.mode(policy) != "on":
         return
     settings = policy.of(query.application, query.query)
-    if query.lateness.holds(settings.late_rows):
+    if query.watched.lateness.holds(settings.late_rows):
         _as_configured(query, time, policy)
         return
     for source in query.sources:
@@ -128,15 +134,15 @@ def first_batch(
     if query.mode(policy) == "off":
         return
     settings = policy.of(query.application, query.query)
-    if query.lateness.holds(settings.late_rows, first=query.batch_id is None):
+    if query.watched.lateness.holds(settings.late_rows, first=query.batch.id is None):
         # Nothing is granted: what the job configures may have changed with this run.
         for source in query.sources:
             source.withdraw()
-        query.reason = "hold:late_rows"
+        query.sizing.reason = "hold:late_rows"
         return
-    if query.held:
+    if query.orders.held:
         return
-    if query.manual_limit is not None:
+    if query.orders.limit is not None:
         _decide_manual(query, time, policy)
         return
     controlled = query.controlled()
@@ -162,35 +168,35 @@ def wanted_size(
     query: Query, settings: QueryPolicy, time: float, controlled: list[Source]
 ) -> Size | None:
     """The rows that the next batch should hold; None while too little is known."""
-    cost = query.cost
+    cost = query.sizing.cost
     if cost.batches == 0:
         return None
     # Rows that retention would delete unread are as good as rows that arrive: both must be read.
     arriving, pressing = query.arrival_rows(), query.pressing_rows(time)
     pressed = pressing > (arriving or 0.0)
     present = _full_rows(controlled)
-    lost, target = query.reach.lost, settings.target_seconds
+    lost, target = query.sizing.reach.lost, settings.target_seconds
     ask = Ask(
         pressing if pressed else arriving,
-        query.trigger_seconds,
+        query.run.trigger_seconds,
         _waiting_rows(query),
         cost.cautious_sigma,
         lost,
-        aim_above(cost.curve, settings, query.trigger_seconds),
+        aim_above(cost.curve, settings, query.run.trigger_seconds),
         cost.doubt(0.0),
     )
     size = size_of(cost.curve, ask, settings)
-    query.required_capacity_ratio = size.required_ratio
+    query.sizing.required_capacity_ratio = size.required_ratio
     if (size.required_ratio or 0.0) <= 1.0:
-        query.capacity_short_since_time = None
-    elif query.capacity_short_since_time is None:
-        query.capacity_short_since_time = time
+        query.sizing.capacity_short_since_time = None
+    elif query.sizing.capacity_short_since_time is None:
+        query.sizing.capacity_short_since_time = time
     if not size.unstable:
-        query.unstable_since_time = None
-    elif query.unstable_since_time is None:
-        query.unstable_since_time = time
-    since = query.unstable_since_time
-    patience = PATIENCE_TARGETS * max(target, query.trigger_seconds)
+        query.sizing.unstable_since_time = None
+    elif query.sizing.unstable_since_time is None:
+        query.sizing.unstable_since_time = time
+    since = query.sizing.unstable_since_time
+    patience = PATIENCE_TARGETS * max(target, query.run.trigger_seconds)
     patient = since is not None and time - since < patience
     if patient and not pressed and not lost:
         # A limit in force already may stay, as far as it helps.
@@ -199,12 +205,12 @@ def wanted_size(
         size = size_of(cost.curve, ask, settings)
     if pressed and size.rows > size.target_rows and size.reason != "bound:deadline":
         size = msgspec.structs.replace(size, reason="floor:retention")
-    elif query.batch_limited:
-        tried = query.reach.probe_rows(cost, settings, size.rows)
+    elif query.batch.limited:
+        tried = query.sizing.reach.probe_rows(cost, settings, size.rows)
         if tried is not None:
             tried = min(max(tried, 1.0), size.deadline_rows)
             size = msgspec.structs.replace(size, rows=tried, reason="probe")
-    query.target_feasible = size.feasible
+    query.sizing.target_feasible = size.feasible
     band = 0.0 if size.reason == "probe" else deadband(cost, size.rows, settings)
     return msgspec.structs.replace(size, deadband=band)
 
@@ -213,7 +219,7 @@ def _waiting_rows(query: Query) -> float:
     """What waits; where nobody knows, a batch that was limited left more than can be caught up."""
     waiting = query.backlog_rows()
     if waiting is None:
-        return math.inf if query.batch_limited else 0.0
+        return math.inf if query.batch.limited else 0.0
     return waiting
 
 
@@ -230,11 +236,11 @@ def _pooled(
     is, so that what is left takes its whole cycle.
     """
     rows = size.rows if need_rows is None else min(size.rows, need_rows)
-    cycle = max(settings.target_seconds, query.trigger_seconds)
-    query.wanted_share = min((query.cost.seconds(rows) or 0.0) / cycle, 1.0)
+    cycle = max(settings.target_seconds, query.run.trigger_seconds)
+    query.sizing.wanted_share = min((query.sizing.cost.seconds(rows) or 0.0) / cycle, 1.0)
     if beside is None:
         return size, 1.0
-    me = pool.Member(query.wanted_share, query.company or 1.0)
+    me = pool.Member(query.sizing.wanted_share, query.sizing.company or 1.0)
     part = pool.part_of(me, beside)
     if part.share <= 0.0:
         return size, 1.0
@@ -245,38 +251,21 @@ def _pooled(
     return msgspec.structs.replace(size, rows=left, reason="bound:pool"), owned
 
 
-def after_batch(
-    query: Query,
-    batch: Progress,
-    policy: Policy,
-    time: float,
-    *,
-    replayed: bool,
-    changed: bool,
-    beside: pool.Beside | None = None,
-) -> None:
+def after_batch(query: Query, ended: Ended) -> None:
     """Decides after a batch that was measured and learned from."""
+    batch, time, policy, settings = ended.batch, ended.time, ended.policy, ended.settings
     follow_mode(query, policy)
-    settings = policy.of(query.application, query.query)
-    if batch.rows and batch.seconds and not replayed:
-        query.reach.observe(query.cost, settings)
+    if batch.rows and batch.seconds and not ended.replayed:
+        query.sizing.reach.observe(query.sizing.cost, settings)
     controlled = query.controlled()
     size = wanted_size(query, settings, time, controlled)
-    hold = _reason_to_hold(
-        query,
-        batch,
-        size,
-        settings,
-        mode=query.mode(policy),
-        controlled=controlled,
-        replayed=replayed,
-    )
+    hold = _reason_to_hold(query, ended, size, controlled)
     if hold == "hold:replayed":
-        size = after_replay(query.cost, float(batch.rows or 0), batch.seconds, settings)
+        size = after_replay(query.sizing.cost, float(batch.rows or 0), batch.seconds, settings)
         if size is not None and size.rows < _full_rows(controlled):
             hold = None
     if hold is not None or size is None:
-        query.reason = hold or "hold:learning"
+        query.sizing.reason = hold or "hold:learning"
         if hold == "mode:off":
             for source in controlled:
                 source.withdraw()
@@ -284,11 +273,11 @@ def after_batch(
             _decide_manual(query, time, policy)
         elif hold == "hold:late_rows":
             _as_configured(query, time, policy)
-        measure.add(query.totals.grants, query.reason)
+        measure.add(query.totals.grants, query.sizing.reason)
         return
     needs = [_need(query, source) for source in controlled]
     need = None if None in needs else sum(part or 0.0 for part in needs)
-    size, owned = _pooled(query, settings, size, need, beside)
+    size, owned = _pooled(query, settings, size, need, ended.beside)
     shares = credit.share(_free(query, size), needs)
     main = query.main_source()
     full = _full_rows(controlled)
@@ -297,8 +286,8 @@ def after_batch(
     ]
     sure = 1.0  # of what is wanted
     if full < size.rows:
-        sure = raised_rows(query.cost, full, size.rows, settings) / size.rows
-    too_long = sure_too_long(query.cost, full, size.rows)
+        sure = raised_rows(query.sizing.cost, full, size.rows, settings) / size.rows
+    too_long = sure_too_long(query.sizing.cost, full, size.rows)
     for source, part, units in zip(controlled, shares, wanted, strict=True):
         source.exclusive_rows = owned * part.exclusive_rows
         source.floating_rows = part.rows - source.exclusive_rows
@@ -319,35 +308,29 @@ def after_batch(
         if step.reason == "bound:configured" and source.limited:
             source.wanted_beyond = round(units)
         if source is main:
-            query.reason = step.reason
+            query.sizing.reason = step.reason
         if step.limit == source.current:
             if source.would_be:
                 source.withdraw()
         elif not _told(source, step, size.deadband):
-            detail = _explain(query, batch, size, changed=changed)
+            detail = _explain(query, batch, size, changed=ended.changed)
             _decide(query, source, step, time, policy, detail=detail)
 
 
 def _reason_to_hold(
-    query: Query,
-    batch: Progress,
-    size: Size | None,
-    settings: QueryPolicy,
-    *,
-    mode: Mode,
-    controlled: list[Source],
-    replayed: bool,
+    query: Query, ended: Ended, size: Size | None, controlled: list[Source]
 ) -> str | None:
     """Why this batch leads to no decision; None where it does. The first that holds."""
+    batch, settings, mode = ended.batch, ended.settings, query.mode(ended.policy)
     if mode == "off":
         return "mode:off"
     if not controlled:
         return "hold:no_control"
-    if query.lateness.holds(settings.late_rows):
+    if query.watched.lateness.holds(settings.late_rows):
         return "hold:late_rows"
-    if query.manual_limit is not None:
+    if query.orders.limit is not None:
         return "manual"
-    if query.held:
+    if query.orders.held:
         return "hold:operator"
     if batch.rows is None or batch.seconds is None:
         return "hold:missing"
@@ -355,13 +338,13 @@ def _reason_to_hold(
         return "hold:empty"
     if None in [source.ratio for source in controlled]:
         return "hold:missing"
-    if replayed:
+    if ended.replayed:
         return "hold:replayed"
     if size is None:
         return "hold:learning"
     slow = batch.seconds > 1.5 * settings.target_seconds
     lowers = size.rows < _full_rows(controlled)
-    if query.cost.batches < LEARN_BATCHES and lowers and not slow:
+    if query.sizing.cost.batches < LEARN_BATCHES and lowers and not slow:
         return "hold:learning"
     return None
 
@@ -388,7 +371,7 @@ def _need(query: Query, source: Source) -> float | None:
     backlog = source.backlog_rows
     if backlog is None:
         return None
-    return backlog + (source.arrival_rows or 0.0) * (query.batch_seconds or 0.0)
+    return backlog + (source.arrival_rows or 0.0) * (query.batch.seconds or 0.0)
 
 
 def _told(source: Source, step: Step, deadband: float) -> bool:
@@ -401,26 +384,26 @@ def _told(source: Source, step: Step, deadband: float) -> bool:
 
 def _as_configured(query: Query, time: float, policy: Policy) -> None:
     """Every batch as the job configured it: smaller ones would drop rows as late."""
-    detail = query.lateness.seen
+    detail = query.watched.lateness.seen
     for source in query.controlled():
         if source.decided or source.current != source.configured:
             step = Step(source.configured, "hold:late_rows")
             _decide(query, source, step, time, policy, detail=detail)
-    query.reason = "hold:late_rows"
+    query.sizing.reason = "hold:late_rows"
 
 
 def _decide_manual(query: Query, time: float, policy: Policy) -> None:
     settings = policy.of(query.application, query.query)
-    if query.lateness.holds(settings.late_rows):
+    if query.watched.lateness.holds(settings.late_rows):
         _as_configured(query, time, policy)
         return
-    if query.manual_unit is None:
+    if query.orders.unit is None:
         main = query.main_source()
-        query.manual_unit = None if main is None else main.unit
+        query.orders.unit = None if main is None else main.unit
     for source in query.sources:
-        if source.controllable and query.manual_unit == source.unit:
-            _decide(query, source, Step(query.manual_limit, "manual"), time, policy)
-    query.reason = "manual"
+        if source.controllable and query.orders.unit == source.unit:
+            _decide(query, source, Step(query.orders.limit, "manual"), time, policy)
+    query.sizing.reason = "manual"
 
 
 def _decide(
@@ -440,7 +423,7 @@ def _decide(
         return
     decision = Decision(
         time,
-        query.batch_id,
+        query.batch.id,
         source.index,
         source.unit or "rows",
         before,
@@ -449,12 +432,12 @@ def _decide(
         acts,
         detail,
     )
-    query.decisions = [*query.decisions[-(MOST_DECISIONS - 1) :], decision]
+    query.sizing.decisions = [*query.sizing.decisions[-(MOST_DECISIONS - 1) :], decision]
 
 
 def _explain(query: Query, batch: Progress, size: Size, *, changed: bool) -> str:
     """The figures behind a decision, in one sentence."""
-    cost = query.cost
+    cost = query.sizing.cost
     per_second = figure(cost.throughput or 0.0)
     parts = [
         f"{batch.rows or 0:,} rows took {figure(batch.seconds or 0.0)} s",
@@ -476,14 +459,14 @@ def _explain(query: Query, batch: Progress, size: Size, *, changed: bool) -> str
 
 def order_mode(query: Query, mode: Mode | None, policy: Policy, time: float) -> None:
     """A mode set by hand; None goes back to the configured one. The next reply acts on it."""
-    query.mode_order = mode
+    query.orders.mode = mode
     holds = query.mode(policy)
     follow_mode(query, policy)
     if holds != "on":
-        query.reason = f"mode:{holds}"
-    elif query.manual_limit is not None:
+        query.sizing.reason = f"mode:{holds}"
+    elif query.orders.limit is not None:
         _decide_manual(query, time, policy)
-    elif query.held:
+    elif query.orders.held:
         order_hold(query, time, policy)
 
 
@@ -495,7 +478,7 @@ def follow_mode(query: Query, policy: Policy) -> None:
     """
     mode = query.mode(policy)
     for source in query.sources:
-        if mode == "on" and source.would_be and not query.terminated:
+        if mode == "on" and source.would_be and not query.life.terminated:
             source.would_be = False
         elif source.decided and (mode == "off" or source.would_be == (mode == "on")):
             source.withdraw()
@@ -503,24 +486,24 @@ def follow_mode(query: Query, policy: Policy) -> None:
 
 def order_hold(query: Query, time: float, policy: Policy) -> None:
     """Whatever is granted now stays, else what is in force; without control that anyway."""
-    query.held = True
+    query.orders.held = True
     acts = query.mode(policy) == "on"
     for source in query.sources:
         if not acts:
             source.withdraw()
         elif source.controllable and source.limit_known and not source.decided:
             source.decide(source.limit, "hold:operator", time)
-    query.reason = "hold:operator"
+    query.sizing.reason = "hold:operator"
 
 
 def order_release(query: Query) -> None:
     """The controller decides again with the next batch, from what is granted until then."""
-    query.held, query.manual_limit, query.manual_unit = False, None, None
-    query.lateness.retry()
+    query.orders.held, query.orders.limit, query.orders.unit = False, None, None
+    query.watched.lateness.retry()
     for source in query.sources:
         if source.decided_reason in {"manual", "hold:operator", "hold:late_rows"}:
             source.decided_reason = "release"
-    query.reason = "release"
+    query.sizing.reason = "release"
 
 
 def order_limit(query: Query, limit: int, unit: str | None, time: float, policy: Policy) -> None:
@@ -529,7 +512,7 @@ def order_limit(query: Query, limit: int, unit: str | None, time: float, policy:
     It keeps the unit: the number means nothing to a source of another one that comes later.
     """
     main = query.main_source()
-    query.manual_limit, query.manual_unit = limit, unit or (None if main is None else main.unit)
+    query.orders.limit, query.orders.unit = limit, unit or (None if main is None else main.unit)
     if query.mode(policy) != "off":
         _decide_manual(query, time, policy)
 

@@ -6,12 +6,15 @@ event (``tell``) is for those who ask for it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from agent.core import decide, measure, pool, watch
+from agent.core.ended import Ended
 from spark_listener.wire import HEARTBEAT_SECONDS
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from agent.core.decode import (
         IdleEvent,
         ProgressEvent,
@@ -25,6 +28,24 @@ if TYPE_CHECKING:
     from agent.core.query import Query
 
 
+#: What a batch that ended goes through, in this order: each step may rely on those before it.
+ENDED: Final[tuple[Callable[[Query, Ended], None], ...]] = (
+    watch.rewind,
+    measure.sources,
+    measure.occupancy,
+    measure.state,
+    decide.keep,
+    measure.count,
+    measure.cost,
+    measure.company,
+    watch.late_rows,
+    watch.checkpoint,
+    watch.backlog_left,
+    watch.growth,
+    decide.after_batch,
+)
+
+
 def started(
     query: Query,
     event: StartedEvent,
@@ -33,27 +54,27 @@ def started(
     beside: pool.Beside | None = None,
 ) -> None:
     """A start, or the news of a query found running: limits its first batch if it can."""
-    if event.run_id in query.past_runs:
+    if event.run_id in query.run.past_runs:
         return
-    if event.run_id != query.run_id:
+    if event.run_id != query.run.run_id:
         watch.begins(query, event.id, event.run_id, time, policy)
-    query.trigger = event.trigger
-    query.trigger_seconds = measure.trigger_seconds(event.trigger)
-    query.control = event.control
-    query.output_mode = event.output_mode
-    query.sink = event.sink or query.sink
-    query.checkpoint_location = event.checkpoint_location
-    query.ui_url = event.ui_url
-    query.conf = event.conf
+    query.run.trigger = event.trigger
+    query.run.trigger_seconds = measure.trigger_seconds(event.trigger)
+    query.run.control = event.control
+    query.run.output_mode = event.output_mode
+    query.run.sink = event.sink or query.run.sink
+    query.run.checkpoint_location = event.checkpoint_location
+    query.run.ui_url = event.ui_url
+    query.run.conf = event.conf
     watch.started(query, event)
     decide.first_batch(query, time, policy, beside)
 
 
 def idle(query: Query, event: IdleEvent, time: float, policy: Policy) -> None:
     """A trigger that found nothing to do."""
-    if event.run_id in query.past_runs:
+    if event.run_id in query.run.past_runs:
         return
-    if event.run_id != query.run_id:
+    if event.run_id != query.run.run_id:
         watch.begins(query, event.id, event.run_id, time, policy)
     measure.rest(query, time)
     watch.rests(query, time)
@@ -64,34 +85,34 @@ def plans_next(query: Query, running: RunningQuery) -> bool:
 
     Of any other it cannot be said what came between: a progress is still on its way.
     """
-    if running.run_id != query.run_id or running.batch_id is None:
+    if running.run_id != query.run.run_id or running.batch_id is None:
         return False
-    return query.batch_id is None or running.batch_id == query.batch_id + 1
+    return query.batch.id is None or running.batch_id == query.batch.id + 1
 
 
 def heartbeat(
     query: Query, running: RunningQuery, limits: list[SourceLimit], time: float, policy: Policy
 ) -> None:
     """A sign of life between batches, with the running batch and its age."""
-    if running.run_id in query.past_runs:
+    if running.run_id in query.run.past_runs:
         return
-    if running.run_id != query.run_id:
+    if running.run_id != query.run.run_id:
         watch.begins(query, running.id, running.run_id, time, policy)
-    known = query.batch_id is not None and running.batch_id is not None
-    ended = known and (running.batch_id or 0) <= (query.batch_id or 0)
+    known = query.batch.id is not None and running.batch_id is not None
+    ended = known and (running.batch_id or 0) <= (query.batch.id or 0)
     if running.running_seconds is None or ended:
-        query.nothing_runs()
+        query.running.nothing()
         if running.running_seconds is None:
-            query.occupancy.spend(time, "idle")
+            query.flow.occupancy.spend(time, "idle")
             watch.rests(query, time)
-            since = time - (query.batch_end_time or 0.0)
-            query.between = query.between if since < HEARTBEAT_SECONDS else "idle"
+            since = time - (query.batch.end_time or 0.0)
+            query.flow.between = query.flow.between if since < HEARTBEAT_SECONDS else "idle"
     else:
-        query.running_batch_id = running.batch_id
-        query.running_seconds = running.running_seconds
-        query.running_heard_time = time
-        query.occupancy.spend(time - running.running_seconds, "idle")
-        query.occupancy.spend(time, "backpressured" if query.holds_back() else "busy")
+        query.running.batch_id = running.batch_id
+        query.running.seconds = running.running_seconds
+        query.running.heard_time = time
+        query.flow.occupancy.spend(time - running.running_seconds, "idle")
+        query.flow.occupancy.spend(time, "backpressured" if query.holds_back() else "busy")
     following = plans_next(query, running)
     measure.hear_limits(query, limits, None, policy, of_next_batch=following)
     watch.runs(query, time, policy)
@@ -110,13 +131,13 @@ def progress(
     ``beside``: the queries that run beside it in its application, where there are some.
     """
     batch = event.progress
-    if batch.run_id in query.past_runs:
+    if batch.run_id in query.run.past_runs:
         return None
-    if batch.run_id != query.run_id:
+    if batch.run_id != query.run.run_id:
         watch.begins(query, batch.id, batch.run_id, batch.time, policy)
-    query.sink = batch.sink or query.sink
+    query.run.sink = batch.sink or query.run.sink
     if batch.watermark_time is not None:
-        query.watermark_time = batch.watermark_time
+        query.flow.watermark_time = batch.watermark_time
     if not measure.ran(batch):
         # Spark reports a trigger without data as progress, with the id of the next batch.
         measure.hear_limits(query, event.limits, batch.time, policy)
@@ -124,35 +145,31 @@ def progress(
         measure.rest(query, time)
         watch.rests(query, time)
         return "idle"
-    batch = measure.plausible(query, batch, time)
-    watch.reads(query, batch)
-    measure.flow(query, batch, event.limits, policy)
-    decide.adopt(query, time, policy)
-    replayed = measure.count(query, batch)
-    target = policy.of(query.application, query.query).target_seconds
-    changed = measure.learn(query, batch, target, replayed=replayed)
-    query.lateness.observe(batch, query.sources, replayed=replayed)
-    watch.commits(query, batch, policy)
-    if beside is not None:
-        query.company = pool.company(query.company, 1.0 + beside.busy, changed=changed)
-    decide.after_batch(
-        query, batch, policy, time, replayed=replayed, changed=changed, beside=beside
+    settings = policy.of(query.application, query.query)
+    ended = Ended(
+        measure.plausible(query, batch, time), event.limits, time, policy, settings, beside
     )
-    return "backpressured" if query.batch_held_back else "busy"
+    for step in ENDED:
+        step(query, ended)
+    return "backpressured" if query.batch.held_back else "busy"
 
 
 def terminate(
     query: Query, event: TerminatedEvent, time: float, now: float, policy: Policy
 ) -> None:
     """The end of a run."""
-    if event.run_id in query.past_runs:
+    if event.run_id in query.run.past_runs:
         return
-    if event.run_id != query.run_id:
+    if event.run_id != query.run.run_id:
         watch.begins(query, event.id, event.run_id, time, policy)
-    query.occupancy.spend(time, "busy" if query.running_seconds is not None else "idle")
+    query.flow.occupancy.spend(time, "busy" if query.running.seconds is not None else "idle")
     watch.ends(query, event, time, policy)
-    query.open_batch_id = query.running_batch_id
-    if event.exception is not None and query.open_batch_id is None and query.batch_id is not None:
-        query.open_batch_id = query.batch_id + 1
-    query.nothing_runs()
-    query.terminated, query.gone_since_time = True, now
+    query.running.open_batch_id = query.running.batch_id
+    if (
+        event.exception is not None
+        and query.running.open_batch_id is None
+        and query.batch.id is not None
+    ):
+        query.running.open_batch_id = query.batch.id + 1
+    query.running.nothing()
+    query.life.terminated, query.life.gone_since_time = True, now

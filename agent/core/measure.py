@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from agent.core import pool
 from agent.core.cost import fixed_phase_seconds
 from agent.core.query import CLOCK_STEP_SECONDS, Operator, Query
 from agent.core.state_store import figures
 
 if TYPE_CHECKING:
     from agent.core.decode import Progress, SourceLimit
+    from agent.core.ended import Ended
     from agent.core.occupancy import Spent
     from agent.core.policy import Policy
 
@@ -39,13 +41,13 @@ PROCESSED_SECONDS: Final = 60.0
 
 def rest(query: Query, time: float) -> None:
     """Takes in that a trigger found nothing to do."""
-    query.occupancy.spend(time, "idle")
-    query.between = "idle"
-    query.nothing_runs()
+    query.flow.occupancy.spend(time, "idle")
+    query.flow.between = "idle"
+    query.running.nothing()
     for source in query.sources:
         source.nothing_arrived(time)
     if query.backlog_rows() == 0.0:
-        query.lag.add(time, query.arrived_rows)
+        query.flow.lag.add(time, query.flow.arrived_rows)
 
 
 def plausible(query: Query, batch: Progress, time: float) -> Progress:
@@ -54,7 +56,7 @@ def plausible(query: Query, batch: Progress, time: float) -> Progress:
     Spark takes them from the wall clock: such a batch seems to have begun before the one before
     it had ended, or to end after it was told of.
     """
-    earliest = query.batch_end_time
+    earliest = query.batch.end_time
     early = earliest is not None and batch.time <= earliest - CLOCK_STEP_SECONDS
     late = batch.time + (batch.seconds or 0.0) >= time + CLOCK_STEP_SECONDS
     if not (early or late):
@@ -63,50 +65,53 @@ def plausible(query: Query, batch: Progress, time: float) -> Progress:
     return msgspec.structs.replace(batch, time=begun, seconds=None, phases={})
 
 
-def flow(query: Query, batch: Progress, limits: list[SourceLimit], policy: Policy) -> None:
-    """Takes in a batch: its sources, its time, its phases, its state."""
+def sources(query: Query, ended: Ended) -> None:
+    """What its sources gave it, and what they hold still."""
+    batch, limits, policy = ended.batch, ended.limits, ended.policy
     said = {item.source: item for item in limits}
     count_of = len(batch.sources)
     wanted = max(count_of, 1 + max(said)) if said else count_of
-    sources = query.sources
-    if len(sources) < wanted:
+    if len(query.sources) < wanted:
         query.grow_sources(wanted, policy)
     query.recognise(limits)
-    sources = query.sources
+    present = query.sources
     if count_of:
-        del sources[wanted:]  # of an earlier run, which read more of them
+        del present[wanted:]  # of an earlier run, which read more of them
     fresh = 0.0
     limited = False
-    for index, source in enumerate(sources):
+    for index, source in enumerate(present):
         part = batch.sources[index] if index < count_of else None
         fresh += source.read(part, said.get(index), batch.time) or 0.0
         limited = limited or source.limited
-    query.batch_limited = limited
-    query.batch_held_back = any(source.held_back for source in sources)
-    query.arrived_rows += fresh
+    query.batch.limited = limited
+    query.batch.held_back = any(source.held_back for source in present)
+    query.flow.arrived_rows += fresh
     backlog = query.backlog_rows()
     if backlog is not None:
-        seen = max([s.backlog_time or batch.time for s in sources])
-        query.arrived_rows = max(query.arrived_rows, backlog)
-        query.lag.add(seen, query.arrived_rows)
-    seconds = batch.seconds or 0.0
-    occupancy = query.occupancy
-    occupancy.spend(batch.time, "idle")
-    end = batch.time + seconds
-    spent: Spent = "backpressured" if query.batch_held_back else "busy"
-    occupancy.spend(end, spent)
+        seen = max([s.backlog_time or batch.time for s in present])
+        query.flow.arrived_rows = max(query.flow.arrived_rows, backlog)
+        query.flow.lag.add(seen, query.flow.arrived_rows)
+
+
+def occupancy(query: Query, ended: Ended) -> None:
+    """What its time, and the time before it, was spent on."""
+    batch, flow, last = ended.batch, query.flow, query.batch
+    # A batch without a duration had ended when it was told of.
+    end = max(batch.time, ended.time) if batch.seconds is None else batch.time + batch.seconds
+    seconds = end - batch.time
+    flow.occupancy.spend(batch.time, "idle")
+    spent: Spent = "backpressured" if last.held_back else "busy"
+    flow.occupancy.spend(end, spent)
     # Heartbeats come every few seconds, short batches more often: where one batch follows the
     # other, the next is taken to run although nobody has said so yet.
-    query.between = spent if 2.0 * seconds >= end - (query.batch_end_time or batch.time) else "idle"
-    since = query.batch_end_time
+    since = last.end_time
+    flow.between = spent if 2.0 * seconds >= end - (since or batch.time) else "idle"
     if since is not None and end > since and batch.rows is not None:
-        query.processed.add(batch.rows, end - since, PROCESSED_SECONDS)
-    query.batch_end_time = max(end, since or end)
-    if query.running_batch_id is None or (batch.batch_id or 0) >= query.running_batch_id:
-        query.nothing_runs()
-    query.last_progress_time = end
-    query.phases = batch.phases
-    _operators(query, batch, policy)
+        flow.processed.add(batch.rows, end - since, PROCESSED_SECONDS)
+    last.end_time = max(end, since or end)
+    last.progress_time = end
+    if query.running.batch_id is None or (batch.batch_id or 0) >= query.running.batch_id:
+        query.running.nothing()
 
 
 def observe(query: Query, index: int, backlog: int, time: float) -> None:
@@ -116,20 +121,22 @@ def observe(query: Query, index: int, backlog: int, time: float) -> None:
     _arrive(query, query.sources[index].observe(backlog, time) or 0.0)
 
 
-def count(query: Query, batch: Progress) -> bool:
-    """Counts the batch; True where it ran before under another run."""
-    totals = query.totals
-    replayed = batch.batch_id is not None and (
-        batch.batch_id == query.open_batch_id
-        or (query.batch_id is not None and batch.batch_id <= query.batch_id)
+def count(query: Query, ended: Ended) -> None:
+    """Counts it; tells whether it ran before under another run."""
+    batch, totals = ended.batch, query.totals
+    newest = query.batch.id
+    ended.replayed = batch.batch_id is not None and (
+        batch.batch_id == query.running.open_batch_id
+        or (newest is not None and batch.batch_id <= newest)
     )
     if batch.batch_id is not None:
-        query.batch_id = batch.batch_id
-    query.open_batch_id = None
-    query.batches_of_run += 1
-    query.failure = None
-    query.batch_seconds, query.batch_rows = batch.seconds, batch.rows
-    if replayed:
+        query.batch.id = batch.batch_id
+    query.running.open_batch_id = None
+    query.run.batches += 1
+    query.watched.failure = None
+    query.batch.seconds, query.batch.rows = batch.seconds, batch.rows
+    query.batch.phases = batch.phases
+    if ended.replayed:
         add(totals.batches, "replayed")
         totals.replayed_rows = plus(totals.replayed_rows, batch.rows)
     add(totals.batches, "empty" if batch.rows == 0 else "completed")
@@ -141,22 +148,31 @@ def count(query: Query, batch: Progress) -> bool:
             totals.duration_buckets = [0] * (len(DURATION_BUCKETS_SECONDS) + 1)
         totals.duration_buckets[bucket(batch.seconds)] += 1
         totals.duration_sum_seconds += batch.seconds
-    return replayed
 
 
-def learn(query: Query, batch: Progress, target_seconds: float, *, replayed: bool) -> bool:
-    """Learns the capacity from a batch; True where it shows that its cost has changed.
+def cost(query: Query, ended: Ended) -> None:
+    """Learns from it what batches cost; tells whether it shows that this has changed.
 
     Empty and replayed batches teach nothing, nor does one with its rows or time missing.
     """
-    if not batch.rows or not batch.seconds or replayed:
-        return False
-    known = query.cost.batches >= KNOWN_BATCHES
-    if known and query.batches_of_run == 1:
-        return False
-    return query.cost.learn(
-        float(batch.rows), batch.seconds, fixed_phase_seconds(batch.phases), target_seconds
+    batch, learned = ended.batch, query.sizing.cost
+    if not batch.rows or not batch.seconds or ended.replayed:
+        return
+    if learned.batches >= KNOWN_BATCHES and query.run.batches == 1:
+        return
+    ended.changed = learned.learn(
+        float(batch.rows),
+        batch.seconds,
+        fixed_phase_seconds(batch.phases),
+        ended.settings.target_seconds,
     )
+
+
+def company(query: Query, ended: Ended) -> None:
+    """In how many batches beside it, itself one of them, the cost was learned."""
+    if ended.beside is not None:
+        busy = 1.0 + ended.beside.busy
+        query.sizing.company = pool.company(query.sizing.company, busy, changed=ended.changed)
 
 
 def hear_limits(
@@ -190,17 +206,17 @@ def hear_limits(
 
 def _arrive(query: Query, rows: float) -> None:
     """Rows newly known to have arrived, as of the newest look at a source."""
-    query.arrived_rows += max(0.0, rows)
+    query.flow.arrived_rows += max(0.0, rows)
     waiting = query.backlog_rows()
     seen = [source.backlog_time for source in query.sources if source.backlog_time is not None]
     if waiting is not None and seen:
-        query.arrived_rows = max(query.arrived_rows, waiting)
-        query.lag.add(max(seen), query.arrived_rows)
+        query.flow.arrived_rows = max(query.flow.arrived_rows, waiting)
+        query.flow.lag.add(max(seen), query.flow.arrived_rows)
 
 
-def _operators(query: Query, batch: Progress, policy: Policy) -> None:
-    if not batch.operators:
-        return
+def state(query: Query, ended: Ended) -> None:
+    """What its state operators hold, and what their commits took."""
+    batch, policy = ended.batch, ended.policy
     for index, operator in enumerate(batch.operators[: policy.max_operators]):
         if index == len(query.operators):
             query.operators.append(Operator())

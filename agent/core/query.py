@@ -1,6 +1,9 @@
 """What is known of one query, over all its runs: plain data, so that it can be saved.
 
-Times are the driver's unless a name says otherwise; the agent's own clock enters only as ``now``.
+In groups: where and how it runs and whether it lives (``run``, ``life``, ``clock``), what was
+measured (``batch``, ``running``, ``flow``), what is judged by it (``watched``), what its limit
+follows from (``sizing``), and what people said (``orders``). Times are the driver's unless a name
+says otherwise; the agent's own clock enters only as ``now``.
 """
 
 from __future__ import annotations
@@ -10,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from agent.core.checkpoint import Monitor
-from agent.core.cost import Cost, Line
+from agent.core.cost import Cost
 from agent.core.decaying import DecayingRate
 from agent.core.judgement import Decision, FailureView, Mode, OrderView, Totals
 from agent.core.lag_state import LagWindow
@@ -26,6 +29,8 @@ from spark_listener.wire import HEARTBEAT_SECONDS
 if TYPE_CHECKING:
     from agent.core.decode import SourceLimit
     from agent.core.policy import Policy
+
+Key = tuple[str, str]  # (application label, query label): what series belong to
 
 MOST_PAST_RUNS: Final = 8
 #: Two heartbeats: events of one driver reach the agent out of order by less.
@@ -45,17 +50,13 @@ class Operator(msgspec.Struct):
     partitions: int | None = None  # of its state, fixed when the query first started
 
 
-class Query(msgspec.Struct):
-    """A query by (application label, query label), over all its runs."""
+class Run(msgspec.Struct):
+    """Where it runs, and how it was started, as the newest run said."""
 
-    application: str
-    query: str
-    name_label: str = ""  # the query's own name as a label
     application_id: str = ""
     spark_version: str = ""
     query_id: str = ""
     run_id: str = ""
-    aside: bool = False  # under a name made for it, beside a live query of its own name
     past_runs: list[str] = []  # their last events may come after the next run's first
     trigger: str = ""
     trigger_seconds: float = 0.0
@@ -64,138 +65,201 @@ class Query(msgspec.Struct):
     sink: str = ""
     checkpoint_location: str = ""
     ui_url: str | None = None
-    conf: dict[str, str] = {}  # of the last start, keys that the listener allows only
+    conf: dict[str, str] = {}  # keys that the listener allows only
+    batches: int = 0  # that ended in it
+
+
+class Life(msgspec.Struct):
+    """Whether it lives, by the agent's clock."""
 
     terminated: bool = False
     stopped: bool = False  # by whoever owns it, or done: neither by an exception nor for its age
-    gone_since_time: float | None = None  # of the agent's clock
-    heard_time: float = 0.0  # of the agent's clock
-    clock_skew_seconds: float = 0.0  # agent's clock minus the driver's
-    clock_origin: float | None = None  # of the driver's clock, as last told by the present run
-    clock_set_seconds: float = 0.0  # added to what the driver's clock says: by what it was set back
+    gone_since_time: float | None = None
+    heard_time: float = 0.0
+
+
+class Clock(msgspec.Struct):
+    """The driver's clock, made one that is never set."""
+
+    skew_seconds: float = 0.0  # agent's clock minus the driver's
+    origin: float | None = None  # as last told by the present run
+    set_seconds: float = 0.0  # added to what the driver's clock says: by what it was set back
     last_event_time: float | None = None
-    last_progress_time: float | None = None
 
-    mode_order: Mode | None = None
-    held: bool = False
-    manual_limit: int | None = None
-    manual_unit: str | None = None
-
-    batch_id: int | None = None
-    batch_seconds: float | None = None
-    batch_rows: int | None = None
-    batch_limited: bool = False
-    batch_held_back: bool = False
-    batch_end_time: float | None = None
-    batches_of_run: int = 0
-    phases: dict[str, float] = {}
-    running_batch_id: int | None = None
-    running_seconds: float | None = None
-    running_heard_time: float | None = None  # driver's clock
-    running_told_time: float | None = None  # agent's clock, of the last heartbeat that said so
-    running_since_time: float | None = None  # agent's clock, of the first that named the batch
-    free_time: float | None = None  # since when no batch is known to run; driver's clock
-    last_planned_time: float | None = None
-    open_batch_id: int | None = None  # begun by a run that ended before committing it
-    failure: FailureView | None = None
-
-    cost: Cost = msgspec.field(default_factory=Cost)
-    capacity: Line | None = None  # as an earlier version learned and saved it
-    reach: Reach = msgspec.field(default_factory=Reach)
-    company: float | None = None  # of batches running, in which its cost was learned
-    wanted_share: float = 0.0  # of its cycle that its next batches would run
-    occupancy: Occupancy = msgspec.field(default_factory=Occupancy)
-    lag: LagTable = msgspec.field(default_factory=LagTable)
-    arrived_rows: float = 0.0
-    lag_window: LagWindow = msgspec.field(default_factory=LagWindow)
-    monitor: Monitor = msgspec.field(default_factory=Monitor)
-    spiral: Spiral = msgspec.field(default_factory=Spiral)
-    between: Spent = "idle"  # what to call the time after a batch until the next word
-    processed: DecayingRate = msgspec.field(default_factory=DecayingRate)
-    watermark_time: float | None = None
-    lateness: Lateness = msgspec.field(default_factory=Lateness)
-    sources: list[Source] = []
-    operators: list[Operator] = []
-    totals: Totals = msgspec.field(default_factory=Totals)
-    decisions: list[Decision] = []
-    reason: str = "hold:missing"
-    target_feasible: bool | None = None
-    required_capacity_ratio: float | None = None
-    capacity_short_since_time: float | None = None  # it is above 1
-    unstable_since_time: float | None = None  # more arrives than batches of the target digest
-    held_by: OrderView | None = None
-    mode_by: OrderView | None = None
-
-    def hear_time(
-        self, said: float, now: float, *, origin: float | None, run_id: str, may_be_old: bool
+    def hear(
+        self, said: float, now: float, *, origin: float | None, same_run: bool, may_be_old: bool
     ) -> float:
-        """Any event: it is alive. Gives its time by a clock that is never set.
+        """An event's time by a clock that is never set.
 
         ``said`` is the driver's clock, ``now`` the agent's. A clock that was set is told by its
         origin, which else stands still; where that is unknown, or of another machine, by a time
         long before what was heard last, unless such a time ``may_be_old``.
         """
-        self.heard_time = now
-        same = origin is not None and self.clock_origin is not None and run_id == self.run_id
+        same = same_run and origin is not None and self.origin is not None
         if same:
-            step = (origin or 0.0) - (self.clock_origin or 0.0)
+            step = (origin or 0.0) - (self.origin or 0.0)
             if abs(step) >= CLOCK_STEP_SECONDS:
-                self.clock_set_seconds -= step
-        self.clock_origin = origin
-        time = said + self.clock_set_seconds
+                self.set_seconds -= step
+        self.origin = origin
+        time = said + self.set_seconds
         last = self.last_event_time
         if last is not None and time <= last - CLOCK_STEP_SECONDS and not (same or may_be_old):
-            self.clock_set_seconds += last - time
+            self.set_seconds += last - time
             time = last
         if last is None or time >= last:
             self.last_event_time = time
-            self.clock_skew_seconds = now - time
+            self.skew_seconds = now - time
         return time
 
-    def hear_running(self, before: tuple[str, int | None], now: float) -> None:
+    def as_driver_says(self, time: float | None) -> float | None:
+        """A time by the driver's clock as it goes now, whatever it was set by before."""
+        return None if time is None else time - self.set_seconds
+
+
+class Orders(msgspec.Struct):
+    """What people said, and who."""
+
+    mode: Mode | None = None
+    held: bool = False
+    limit: int | None = None
+    unit: str | None = None  # of the limit
+    held_by: OrderView | None = None
+    mode_by: OrderView | None = None
+
+    def note(self, order: OrderView, *, of_mode: bool) -> None:
+        """Remembers whose order holds, after it was carried out."""
+        if of_mode:
+            self.mode_by = order if self.mode is not None else None
+        else:
+            self.held_by = order if self.held or self.limit is not None else None
+
+
+class LastBatch(msgspec.Struct):
+    """The batch that ended last."""
+
+    id: int | None = None
+    seconds: float | None = None
+    rows: int | None = None
+    limited: bool = False
+    held_back: bool = False
+    phases: dict[str, float] = {}
+    planned_time: float | None = None
+    end_time: float | None = None  # of the present run's
+    progress_time: float | None = None  # when it ended, of whichever run
+
+
+class Running(msgspec.Struct):
+    """The batch that runs, as far as is known."""
+
+    batch_id: int | None = None
+    seconds: float | None = None
+    heard_time: float | None = None  # driver's clock
+    told_time: float | None = None  # agent's clock, of the last heartbeat that said so
+    since_time: float | None = None  # agent's clock, of the first that named the batch
+    free_time: float | None = None  # since when no batch is known to run; driver's clock
+    open_batch_id: int | None = None  # begun by a run that ended before committing it
+
+    def nothing(self) -> None:
+        """No batch is running."""
+        self.batch_id = self.seconds = self.heard_time = self.told_time = self.since_time = None
+
+    def hear(self, before: tuple[str, int | None], run_id: str, now: float) -> None:
         """After a heartbeat: since when the agent has heard of the batch that runs.
 
         ``before``: the run and the batch that ran as far as was known before it.
         """
-        if self.running_seconds is None:
+        if self.seconds is None:
             return
-        self.running_told_time = now
-        if self.running_since_time is None or before != (self.run_id, self.running_batch_id):
-            self.running_since_time = now
+        self.told_time = now
+        if self.since_time is None or before != (run_id, self.batch_id):
+            self.since_time = now
+
+
+class Flow(msgspec.Struct):
+    """What comes, what is read, and what its time is spent on."""
+
+    occupancy: Occupancy = msgspec.field(default_factory=Occupancy)
+    between: Spent = "idle"  # what to call the time after a batch until the next word
+    arrived_rows: float = 0.0
+    lag: LagTable = msgspec.field(default_factory=LagTable)
+    processed: DecayingRate = msgspec.field(default_factory=DecayingRate)
+    watermark_time: float | None = None
+
+
+class Watched(msgspec.Struct):
+    """What is judged of it beside its limit."""
+
+    lag_window: LagWindow = msgspec.field(default_factory=LagWindow)
+    monitor: Monitor = msgspec.field(default_factory=Monitor)
+    spiral: Spiral = msgspec.field(default_factory=Spiral)
+    lateness: Lateness = msgspec.field(default_factory=Lateness)
+    failure: FailureView | None = None
+
+    def begin_checkpoint(self) -> None:
+        """Another query id: what was judged of the one before says nothing of it."""
+        self.lag_window, self.monitor, self.spiral = LagWindow(), Monitor(), Spiral()
+
+
+class Sizing(msgspec.Struct):
+    """What its batches cost, and what was decided of their size."""
+
+    cost: Cost = msgspec.field(default_factory=Cost)
+    reach: Reach = msgspec.field(default_factory=Reach)
+    company: float | None = None  # of batches running, in which the cost was learned
+    wanted_share: float = 0.0  # of its cycle that its next batches would run
+    reason: str = "hold:missing"
+    target_feasible: bool | None = None
+    required_capacity_ratio: float | None = None
+    capacity_short_since_time: float | None = None  # it is above 1
+    unstable_since_time: float | None = None  # more arrives than batches of the target digest
+    decisions: list[Decision] = []
+
+
+class Query(msgspec.Struct):
+    """A query by (application label, query label), over all its runs."""
+
+    application: str
+    query: str
+    name_label: str = ""  # the query's own name as a label
+    aside: bool = False  # under a name made for it, beside a live query of its own name
+    run: Run = msgspec.field(default_factory=Run)
+    life: Life = msgspec.field(default_factory=Life)
+    clock: Clock = msgspec.field(default_factory=Clock)
+    orders: Orders = msgspec.field(default_factory=Orders)
+    batch: LastBatch = msgspec.field(default_factory=LastBatch)
+    running: Running = msgspec.field(default_factory=Running)
+    flow: Flow = msgspec.field(default_factory=Flow)
+    watched: Watched = msgspec.field(default_factory=Watched)
+    sizing: Sizing = msgspec.field(default_factory=Sizing)
+    sources: list[Source] = []
+    operators: list[Operator] = []
+    totals: Totals = msgspec.field(default_factory=Totals)
+
+    @property
+    def key(self) -> Key:
+        """What its series belong to."""
+        return self.application, self.query
 
     def begin_run(self, query_id: str, run_id: str, time: float) -> None:
         """A run that was not known: what one run counts starts anew, what is learned stays."""
-        if query_id != self.query_id:
-            self.batch_id = None  # a new checkpoint counts its batches from 0
-            self.open_batch_id = None
-            self.lateness = self.lateness.begin_checkpoint()
-        elif self.running_batch_id is not None and not self.terminated:
-            self.open_batch_id = self.running_batch_id  # died without a word
-        if self.run_id:
-            self.past_runs = [*self.past_runs[-(MOST_PAST_RUNS - 1) :], self.run_id]
-        self.query_id, self.run_id = query_id, run_id
-        self.terminated, self.stopped, self.gone_since_time = False, False, None
-        self.batches_of_run = 0
-        self.nothing_runs()
-        self.batch_end_time, self.between = None, "idle"
-        self.occupancy.begin(time)
-        self.lag = LagTable()
-        self.arrived_rows = 0.0
+        if query_id != self.run.query_id:
+            self.batch.id = None  # a new checkpoint counts its batches from 0
+            self.running.open_batch_id = None
+            self.watched.lateness = self.watched.lateness.begin_checkpoint()
+        elif self.running.batch_id is not None and not self.life.terminated:
+            self.running.open_batch_id = self.running.batch_id  # died without a word
+        if self.run.run_id:
+            self.run.past_runs = [*self.run.past_runs[-(MOST_PAST_RUNS - 1) :], self.run.run_id]
+        self.run.query_id, self.run.run_id = query_id, run_id
+        self.life.terminated, self.life.stopped, self.life.gone_since_time = False, False, None
+        self.run.batches = 0
+        self.running.nothing()
+        self.batch.end_time, self.flow.between = None, "idle"
+        self.flow.occupancy.begin(time)
+        self.flow.lag = LagTable()
+        self.flow.arrived_rows = 0.0
         for source in self.sources:
             source.begin_run()
-
-    def note_order(self, order: OrderView, *, of_mode: bool) -> None:
-        """Remembers whose order holds, after it was carried out."""
-        if of_mode:
-            self.mode_by = order if self.mode_order is not None else None
-        else:
-            steered = self.held or self.manual_limit is not None
-            self.held_by = order if steered else None
-
-    def nothing_runs(self) -> None:
-        """No batch is running."""
-        self.running_batch_id = self.running_seconds = self.running_heard_time = None
-        self.running_told_time = self.running_since_time = None
 
     def main_source(self) -> Source | None:
         """The source whose limit stands for the query's: the controllable one read most."""
@@ -245,9 +309,9 @@ class Query(msgspec.Struct):
         """As another query of its application sees it: what it uses, or would with its backlog."""
         use = busy_share
         if (self.backlog_rows() or 0.0) > 0.0:
-            use = max(use, self.wanted_share)
+            use = max(use, self.sizing.wanted_share)
         granted = self.mode(policy) == "on" and bool(self.controlled())
-        return Member(use, self.company or 1.0, granted)
+        return Member(use, self.sizing.company or 1.0, granted)
 
     def grow_sources(self, count: int, policy: Policy) -> None:
         """Makes room for so many sources, up to the policy's bound."""
@@ -285,4 +349,4 @@ class Query(msgspec.Struct):
 
     def mode(self, policy: Policy) -> Mode:
         """The mode that holds: an operator's order, else the configured one."""
-        return self.mode_order or policy.of(self.application, self.query).mode
+        return self.orders.mode or policy.of(self.application, self.query).mode

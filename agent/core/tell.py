@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
 from agent.core import decide, lateness, watch
 from agent.core.advice import Costs, Kept, StateCost, advise
 from agent.core.alignment import AlignmentView
@@ -20,6 +22,7 @@ from agent.core.judgement import (
     QueryView,
     SourceView,
     SpiralView,
+    Totals,
 )
 from spark_listener.wire import format_time
 
@@ -40,9 +43,9 @@ def _backlog_at(query: Query, time: float) -> float | None:
     go on. What brokers were asked for stands as they told it.
     """
     backlog = query.backlog_rows()
-    if backlog is None or query.running_seconds is None or query.running_heard_time is None:
+    if backlog is None or query.running.seconds is None or query.running.heard_time is None:
         return backlog
-    began = query.running_heard_time - query.running_seconds
+    began = query.running.heard_time - query.running.seconds
     unseen = longest = 0.0
     for source in query.sources:
         if source.asked_time is not None:
@@ -50,22 +53,22 @@ def _backlog_at(query: Query, time: float) -> float | None:
         age = max(0.0, time - max(began, source.backlog_time or began))
         unseen += (source.arrival_rows or 0.0) * age
         longest = max(longest, age)
-    return backlog + min(unseen, query.lag.lately_rows(longest))
+    return backlog + min(unseen, query.flow.lag.lately_rows(longest))
 
 
 def _backlog_seconds(query: Query, time: float) -> float | None:
     backlog = query.backlog_rows()
     if backlog is None:
         return None
-    admitted = max(query.arrived_rows, backlog) - backlog
-    return query.lag.unread_seconds(admitted, time) if backlog else 0.0
+    admitted = max(query.flow.arrived_rows, backlog) - backlog
+    return query.flow.lag.unread_seconds(admitted, time) if backlog else 0.0
 
 
 def _state(query: Query, running_seconds: float | None, policy: Policy) -> QueryStateName:
-    if query.terminated:
+    if query.life.terminated:
         return "terminated"
     if running_seconds is None:
-        return query.between
+        return query.flow.between
     if running_seconds > hung_after_seconds(query, policy):
         return "stalled"
     return "backpressured" if query.holds_back() else "busy"
@@ -76,32 +79,34 @@ def hung_after_seconds(query: Query, policy: Policy) -> float:
     settings = policy.of(query.application, query.query)
     if settings.deadline_seconds is not None:
         return settings.deadline_seconds
-    usual = max(settings.target_seconds, query.batch_seconds or 0.0)
+    usual = max(settings.target_seconds, query.batch.seconds or 0.0)
     return max(HUNG_SECONDS, HUNG_FACTOR * usual)
 
 
 def _limit_view(query: Query) -> LimitView:
     main = query.main_source()
     if main is None:
-        return LimitView(reason=query.reason, target_feasible=query.target_feasible)
-    return LimitView(main.unit, main.limit, main.next, query.reason, query.target_feasible)
+        return LimitView(reason=query.sizing.reason, target_feasible=query.sizing.target_feasible)
+    return LimitView(
+        main.unit, main.limit, main.next, query.sizing.reason, query.sizing.target_feasible
+    )
 
 
 def _checkpoint_view(query: Query, policy: Policy, age: float | None) -> CheckpointView:
-    monitor = query.monitor
+    monitor = query.watched.monitor
     configured = policy.of(query.application, query.query).deadline_seconds
     deadline = monitor.deadline(configured)
     return CheckpointView(
         seconds=monitor.seconds,
-        phases=query.phases,
+        phases=query.batch.phases,
         deadline_seconds=deadline,
-        eta_seconds=monitor.eta_seconds(age, deadline, query.spiral.eta_seconds),
+        eta_seconds=monitor.eta_seconds(age, deadline, query.watched.spiral.eta_seconds),
         failures_consecutive=monitor.failures_consecutive,
         interval_seconds=monitor.interval_seconds,
         pause_seconds=monitor.pause_seconds,
         bytes=monitor.bytes,
         deadline_learned=configured is None and deadline is not None,
-        in_progress_batch_id=None if age is None else query.running_batch_id,
+        in_progress_batch_id=None if age is None else query.running.batch_id,
         in_progress_seconds=age,
     )
 
@@ -111,9 +116,9 @@ def _spiral_view(query: Query, lag: LagState) -> SpiralView:
     return SpiralView(
         phase=phase,
         gain=watch.spiral_gain(query, phase),
-        replay_amplification=query.spiral.replay_amplification,
+        replay_amplification=query.watched.spiral.replay_amplification,
         evidence=watch.spiral_evidence(query, phase),
-        lead_batches=query.spiral.eta_batches if phase == "spiralling" else None,
+        lead_batches=query.watched.spiral.eta_batches if phase == "spiralling" else None,
     )
 
 
@@ -121,27 +126,27 @@ def judgement(
     query: Query, kind: str, time: float, policy: Policy, state: QueryStateName | None = None
 ) -> Judgement:
     """What is known right after an event at ``time``."""
-    told = state or _state(query, query.running_seconds, policy)
+    told = state or _state(query, query.running.seconds, policy)
     backlog_seconds = _backlog_seconds(query, time)
     lag = watch.lag(query, backlog_seconds, policy, stalled=told == "stalled")
     return Judgement(
         time=format_time(time),
         application=query.application,
         query=query.query,
-        batch_id=query.running_batch_id if kind == "heartbeat" else query.batch_id,
+        batch_id=query.running.batch_id if kind == "heartbeat" else query.batch.id,
         event=kind,
         backlog_rows=query.backlog_rows(),
         backlog_seconds=backlog_seconds,
         lag_state=lag,
         state=told,
-        pressure=query.occupancy.pressure,
-        throughput_rows_per_second=query.cost.throughput,
-        fixed_cost_seconds=query.cost.fixed_cost,
+        pressure=query.flow.occupancy.pressure,
+        throughput_rows_per_second=query.sizing.cost.throughput,
+        fixed_cost_seconds=query.sizing.cost.fixed_cost,
         arrival_rows_per_second=query.arrival_rows(),
         limit=_limit_view(query),
-        checkpoint=_checkpoint_view(query, policy, query.running_seconds),
+        checkpoint=_checkpoint_view(query, policy, query.running.seconds),
         spiral=_spiral_view(query, lag),
-        failure=query.failure if kind == "terminated" else None,
+        failure=query.watched.failure if kind == "terminated" else None,
     )
 
 
@@ -157,13 +162,13 @@ def point(query: Query, policy: Policy) -> Point:
         if source.exclusive_rows is not None or source.floating_rows is not None
     ]
     return Point(
-        time=query.last_progress_time or 0.0,
-        batch_seconds=query.batch_seconds,
-        rows=query.batch_rows or 0,
+        time=query.batch.progress_time or 0.0,
+        batch_seconds=query.batch.seconds,
+        rows=query.batch.rows or 0,
         backlog_rows=query.left_rows(),
         limit=None if main is None else main.limit,
         credit_rows=sum(credits_rows) if credits_rows else None,
-        limited=query.batch_limited,
+        limited=query.batch.limited,
         would_be_limit=(
             main.decided_limit
             if main is not None and main.decided and query.mode(policy) == "dry-run"
@@ -177,27 +182,22 @@ def facts(query: Query, policy: Policy) -> Facts:
     return Facts(
         application=query.application,
         query=query.query,
-        query_id=query.query_id,
-        run_id=query.run_id,
-        up=not query.terminated and query.gone_since_time is None,
-        sink=query.sink,
+        query_id=query.run.query_id,
+        run_id=query.run.run_id,
+        up=not query.life.terminated and query.life.gone_since_time is None,
+        sink=query.run.sink,
         sources=tuple(source.description for source in query.sources),
-        checkpoint_location=query.checkpoint_location,
-        conf=query.conf,
+        checkpoint_location=query.run.checkpoint_location,
+        conf=query.run.conf,
         deadline_seconds=policy.of(query.application, query.query).deadline_seconds,
     )
 
 
 def running_age(query: Query, now: float) -> float | None:
     """Seconds the running batch has run at the agent's ``now``; None where none runs."""
-    if query.running_seconds is None or query.running_told_time is None:
+    if query.running.seconds is None or query.running.told_time is None:
         return None
-    return query.running_seconds + max(0.0, now - query.running_told_time)
-
-
-def _as_driver_says(query: Query, time: float | None) -> float | None:
-    """A time by the driver's clock as it goes now, whatever it was set by before."""
-    return None if time is None else time - query.clock_set_seconds
+    return query.running.seconds + max(0.0, now - query.running.told_time)
 
 
 def view(
@@ -205,69 +205,70 @@ def view(
 ) -> QueryView:
     """Everything for the exporters, at the agent's ``now``; ``alignment`` where it was asked."""
     settings = policy.of(query.application, query.query)
-    driver_now = now - query.clock_skew_seconds
-    up = not query.terminated and query.gone_since_time is None
+    driver_now = now - query.clock.skew_seconds
+    up = not query.life.terminated and query.life.gone_since_time is None
     age = running_age(query, now) if up else None
     arrival = query.arrival_rows()
     backlog = _backlog_at(query, driver_now)
     state = _state(query, age, policy)
     backlog_seconds = _backlog_seconds(query, driver_now)
     lag = watch.lag(query, backlog_seconds, policy, stalled=state == "stalled")
-    _fill_totals(query)
     return QueryView(
         application=query.application,
         query=query.query,
-        application_id=query.application_id,
-        spark_version=query.spark_version,
-        query_id=query.query_id,
-        run_id=query.run_id,
-        trigger=query.trigger,
+        application_id=query.run.application_id,
+        spark_version=query.run.spark_version,
+        query_id=query.run.query_id,
+        run_id=query.run.run_id,
+        trigger=query.run.trigger,
         control=_control(query),
-        output_mode=query.output_mode,
-        sink=query.sink,
-        checkpoint_location=query.checkpoint_location,
-        ui_url=query.ui_url,
+        output_mode=query.run.output_mode,
+        sink=query.run.sink,
+        checkpoint_location=query.run.checkpoint_location,
+        ui_url=query.run.ui_url,
         up=up,
-        gone_since_time=query.gone_since_time,
+        gone_since_time=query.life.gone_since_time,
         mode=query.mode(policy),
-        held=query.held,
-        manual_limit=query.manual_limit,
+        held=query.orders.held,
+        manual_limit=query.orders.limit,
         state=state,
-        pressure=query.occupancy.pressure,
-        pressure_ratio=query.occupancy.ratio,
+        pressure=query.flow.occupancy.pressure,
+        pressure_ratio=query.flow.occupancy.ratio,
         lag_state=lag,
-        last_event_time=_as_driver_says(query, query.last_event_time),
-        last_progress_time=_as_driver_says(query, query.last_progress_time),
-        batch_id=query.batch_id,
-        batch_seconds=query.batch_seconds,
-        batch_rows=query.batch_rows,
-        batch_limited=query.batch_limited,
-        running_batch_id=query.running_batch_id if up else None,
+        last_event_time=query.clock.as_driver_says(query.clock.last_event_time),
+        last_progress_time=query.clock.as_driver_says(query.batch.progress_time),
+        batch_id=query.batch.id,
+        batch_seconds=query.batch.seconds,
+        batch_rows=query.batch.rows,
+        batch_limited=query.batch.limited,
+        running_batch_id=query.running.batch_id if up else None,
         running_seconds=age,
         target_seconds=settings.target_seconds,
         deadline_seconds=settings.deadline_seconds,
-        target_feasible=query.target_feasible,
-        required_capacity_ratio=query.required_capacity_ratio,
-        capacity_short_since_time=_as_driver_says(query, query.capacity_short_since_time),
-        throughput_rows_per_second=query.cost.throughput,
-        fixed_cost_seconds=query.cost.fixed_cost,
+        target_feasible=query.sizing.target_feasible,
+        required_capacity_ratio=query.sizing.required_capacity_ratio,
+        capacity_short_since_time=query.clock.as_driver_says(
+            query.sizing.capacity_short_since_time
+        ),
+        throughput_rows_per_second=query.sizing.cost.throughput,
+        fixed_cost_seconds=query.sizing.cost.fixed_cost,
         arrival_rows_per_second=arrival,
-        processed_rows_per_second=query.processed.value,
+        processed_rows_per_second=query.flow.processed.value,
         backlog_rows=backlog,
         backlog_seconds=backlog_seconds,
         estimated_time_to_consume_seconds=time_to_consume(query, backlog),
         watermark_lag_seconds=(
             None
-            if query.watermark_time is None or query.last_progress_time is None
+            if query.flow.watermark_time is None or query.batch.progress_time is None
             else max(
                 0.0,
-                query.last_progress_time - query.clock_set_seconds - query.watermark_time,
+                query.batch.progress_time - query.clock.set_seconds - query.flow.watermark_time,
             )
         ),
         limit=_limit_view(query),
         checkpoint=_checkpoint_view(query, policy, age),
         spiral=_spiral_view(query, lag),
-        failure=query.failure,
+        failure=query.watched.failure,
         sources=_source_views(query, policy),
         operators=[
             OperatorView(
@@ -282,42 +283,46 @@ def view(
             )
             for index, o in enumerate(query.operators)
         ],
-        totals=query.totals,
-        decisions=query.decisions,
+        totals=_totals(query),
+        decisions=query.sizing.decisions,
         history=[],
         missing=_missing(query),
         alignment=alignment or AlignmentView(),
         advice=advise(_costs(query), alignment),
         findings=lateness.findings(
-            query.lateness, settings.late_rows, controlled=bool(query.controlled())
+            query.watched.lateness, settings.late_rows, controlled=bool(query.controlled())
         ),
         late_rows_held=(
-            query.lateness.went_back(settings.late_rows) if query.lateness.drops else None
+            query.watched.lateness.went_back(settings.late_rows)
+            if query.watched.lateness.drops
+            else None
         ),
-        lateness_seconds=query.lateness.seconds,
-        watermark_delay_seconds=query.lateness.delay_seconds,
-        held_by=query.held_by,
-        mode_by=query.mode_by,
-        stopped=query.terminated and query.stopped,
-        manual_unit=query.manual_unit,
+        lateness_seconds=query.watched.lateness.seconds,
+        watermark_delay_seconds=query.watched.lateness.delay_seconds,
+        held_by=query.orders.held_by,
+        mode_by=query.orders.mode_by,
+        stopped=query.life.terminated and query.life.stopped,
+        manual_unit=query.orders.unit,
     )
 
 
 def _costs(query: Query) -> Costs:
     """Where the last batch spent its time."""
     return Costs(
-        batch_id=query.batch_id,
-        batch_seconds=query.batch_seconds,
-        phases=query.phases,
+        batch_id=query.batch.id,
+        batch_seconds=query.batch.seconds,
+        phases=query.batch.phases,
         operators=[
             StateCost(o.name, o.commit_seconds, o.partitions, o.commit_phases)
             for o in query.operators
         ],
-        sink=query.sink,
-        conf=query.conf,
-        limited=query.batch_limited,
-        asynchronous=query.monitor.asynchronous,
-        stuck_batch_id=query.spiral.open_batch_id if query.spiral.timing_out else None,
+        sink=query.run.sink,
+        conf=query.run.conf,
+        limited=query.batch.limited,
+        asynchronous=query.watched.monitor.asynchronous,
+        stuck_batch_id=query.watched.spiral.open_batch_id
+        if query.watched.spiral.timing_out
+        else None,
         kept=tuple(
             Kept(source.index, source.unit or "rows", source.configured, source.wanted_beyond)
             for source in query.sources
@@ -326,25 +331,29 @@ def _costs(query: Query) -> Costs:
     )
 
 
-def _fill_totals(query: Query) -> None:
-    query.totals.state_seconds = {
-        "busy": query.occupancy.busy_seconds,
-        "idle": query.occupancy.idle_seconds,
-        "backpressured": query.occupancy.backpressured_seconds,
-    }
-    batches = query.totals.batches
-    query.totals.checkpoints = {
-        "completed": batches.get("completed", 0) + batches.get("empty", 0),
-        "failed": batches.get("failed", 0),
-        "replayed": batches.get("replayed", 0),
-    }
+def _totals(query: Query) -> Totals:
+    """The counters, with those that follow from others."""
+    occupancy, batches = query.flow.occupancy, query.totals.batches
+    return msgspec.structs.replace(
+        query.totals,
+        state_seconds={
+            "busy": occupancy.busy_seconds,
+            "idle": occupancy.idle_seconds,
+            "backpressured": occupancy.backpressured_seconds,
+        },
+        checkpoints={
+            "completed": batches.get("completed", 0) + batches.get("empty", 0),
+            "failed": batches.get("failed", 0),
+            "replayed": batches.get("replayed", 0),
+        },
+    )
 
 
 def _source_views(query: Query, policy: Policy) -> list[SourceView]:
     granted = {grant.source: grant.limit for grant in decide.grants(query, policy)}
     dry = query.mode(policy) == "dry-run"
     # Each reply renews what it carries, and each event has one.
-    expires = _as_driver_says(query, query.last_event_time)
+    expires = query.clock.as_driver_says(query.clock.last_event_time)
     return [
         SourceView(
             index=source.index,
@@ -394,10 +403,10 @@ def time_to_consume(query: Query, backlog: float | None) -> float | None:
             return None
         most = math.inf if source.limit is None else source.limit * (ratio or 1.0)
         parts.append((rows, most, source.arrival_rows or 0.0))
-    seconds = query.cost.seconds(sum(min(rows, most) for rows, most, _ in parts))
+    seconds = query.sizing.cost.seconds(sum(min(rows, most) for rows, most, _ in parts))
     if seconds is None:
         return None
-    cycle = max(seconds, query.trigger_seconds)
+    cycle = max(seconds, query.run.trigger_seconds)
     before = 0  # batches until only one is left to do
     for rows, most, arrival in parts:
         if rows <= most:
@@ -410,24 +419,24 @@ def time_to_consume(query: Query, backlog: float | None) -> float | None:
         min(most, max(0.0, rows - before * (most - arrival * cycle))) if before else rows
         for rows, most, arrival in parts
     )
-    rest = query.cost.seconds(last)
+    rest = query.sizing.cost.seconds(last)
     return None if rest is None else before * cycle + rest
 
 
 def _control(query: Query) -> str:
     """What the driver said at the start, before it knew the sources; then what they allow."""
     known = [source for source in query.sources if source.limit_known]
-    if query.control == "live" and known and not any(s.control == "live" for s in known):
+    if query.run.control == "live" and known and not any(s.control == "live" for s in known):
         return known[0].control
-    return query.control
+    return query.run.control
 
 
 def _missing(query: Query) -> list[str]:
     """What cannot be told, and why, for people."""
-    if query.batch_id is None:
+    if query.batch.id is None:
         return ["no batch has ended since the agent first heard of this query"]
     said: list[str] = []
-    unit = query.manual_unit
+    unit = query.orders.unit
     if unit is not None and all(s.unit not in (None, unit) for s in query.sources):
         said.append(f"the limit set by hand is in {unit}; no source is limited in {unit} now")
     said += [
@@ -438,6 +447,6 @@ def _missing(query: Query) -> list[str]:
         for s in query.sources
         if not s.controllable
     ]
-    if query.cost.batches < decide.LEARN_BATCHES:
+    if query.sizing.cost.batches < decide.LEARN_BATCHES:
         said.append("too few batches with rows to know the capacity")
     return said

@@ -9,14 +9,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from agent.core import failure, spiral
-from agent.core.checkpoint import Monitor
 from agent.core.judgement import FailureView
-from agent.core.lag_state import LagNow, LagPoint, LagWindow, floor_seconds, lag_state
-from agent.core.spiral import Batch, Spiral, Surroundings
+from agent.core.lag_state import LagNow, LagPoint, floor_seconds, lag_state
+from agent.core.spiral import Batch, Surroundings
 from spark_listener.wire import HEARTBEAT_SECONDS
 
 if TYPE_CHECKING:
-    from agent.core.decode import Progress, StartedEvent, TerminatedEvent
+    from agent.core.decode import StartedEvent, TerminatedEvent
+    from agent.core.ended import Ended
     from agent.core.judgement import LagState, SpiralPhase
     from agent.core.policy import Policy
     from agent.core.query import Query
@@ -28,88 +28,105 @@ LATEST_SHARE: Final = 1.5
 
 def begins(query: Query, query_id: str, run_id: str, time: float, policy: Policy) -> None:
     """A run that is not known begins; the one before it may have ended without a word."""
-    if query_id != query.query_id:
-        query.spiral, query.monitor, query.lag_window = Spiral(), Monitor(), LagWindow()
-    elif not query.terminated and query.running_batch_id is not None:
+    if query_id != query.run.query_id:
+        query.watched.begin_checkpoint()
+    elif not query.life.terminated and query.running.batch_id is not None:
         age = _running_age(query, time, most=HEARTBEAT_SECONDS)
-        _attempt_ended(query, query.running_batch_id, age, policy)
+        _attempt_ended(query, query.running.batch_id, age, policy)
     query.begin_run(query_id, run_id, time)
-    query.lag_window.begin_run()
-    query.free_time = time
+    query.watched.lag_window.begin_run()
+    query.running.free_time = time
 
 
 def started(query: Query, event: StartedEvent) -> None:
     """What a start says of how checkpoints are written."""
-    query.monitor.asynchronous = event.conf.get("asyncProgressTrackingEnabled") == "true"
+    query.watched.monitor.asynchronous = event.conf.get("asyncProgressTrackingEnabled") == "true"
 
 
 def rests(query: Query, time: float) -> None:
     """No batch runs at ``time``."""
-    query.free_time = max(time, query.free_time or time)
+    query.running.free_time = max(time, query.running.free_time or time)
 
 
-def reads(query: Query, batch: Progress) -> None:
-    """Before a batch is counted: whether the query went back behind what it had committed."""
-    seen = query.lag_window.positions
+def rewind(query: Query, ended: Ended) -> None:
+    """Before it is counted: whether the query went back behind what it had committed."""
+    batch = ended.batch
+    seen = query.watched.lag_window.positions
     # Logs that are written behind lose the last batches with the run: it begins further back.
-    expected = query.monitor.asynchronous and not query.batches_of_run
+    expected = query.watched.monitor.asynchronous and not query.run.batches
     for index, source in enumerate(batch.sources):
         if source.start is None and source.end is None:
             continue  # nobody tells
         before = seen.get(index)
         back = before is not None and source.start is not None and source.start < before
         if back and not expected:
-            query.lag_window.rewind()
+            query.watched.lag_window.rewind()
         if source.end is not None:
             seen[index] = source.end
-    last = query.batch_id
-    if batch.batch_id is None or last is None or query.batches_of_run or expected:
+    last = query.batch.id
+    if batch.batch_id is None or last is None or query.run.batches or expected:
         return
     if batch.batch_id < last:
-        query.lag_window.rewind()
-    elif batch.batch_id == last and query.spiral.open_batch_id != last:
+        query.watched.lag_window.rewind()
+    elif batch.batch_id == last and query.watched.spiral.open_batch_id != last:
         # Reported, and yet begun again: its commit was lost with the run that reported it.
-        late = spiral.timed_out(query.batch_seconds, query.monitor.deadline(None), ())
-        query.spiral.end_attempt(last, timed_out=late)
+        late = spiral.timed_out(query.batch.seconds, query.watched.monitor.deadline(None), ())
+        query.watched.spiral.end_attempt(last, timed_out=late)
 
 
-def commits(query: Query, batch: Progress, policy: Policy) -> None:
-    """A batch ended well, was counted and learned from."""
-    end = batch.time + (batch.seconds or 0.0)
-    query.last_planned_time = batch.time
-    query.free_time = end
+def late_rows(query: Query, ended: Ended) -> None:
+    """Whether rows of it fell late."""
+    query.watched.lateness.observe(ended.batch, query.sources, replayed=ended.replayed)
+
+
+def checkpoint(query: Query, ended: Ended) -> None:
+    """Its commit, as a checkpoint."""
+    batch = ended.batch
+    query.batch.planned_time = batch.time
+    query.running.free_time = batch.time + (batch.seconds or 0.0)
     told = [amount for operator in batch.operators if (amount := operator.copied_bytes) is not None]
-    query.monitor.complete(batch.time, batch.seconds, batch.phases, sum(told) if told else None)
-    backlog = query.left_rows()  # batch by batch: not what came since
-    query.lag_window.add(LagPoint(batch.time, batch.rows, backlog))
+    query.watched.monitor.complete(
+        batch.time, batch.seconds, batch.phases, sum(told) if told else None
+    )
+
+
+def backlog_left(query: Query, ended: Ended) -> None:
+    """What it left behind: batch by batch, not what came since."""
+    batch = ended.batch
+    query.watched.lag_window.add(LagPoint(batch.time, batch.rows, query.left_rows()))
+
+
+def growth(query: Query, ended: Ended) -> None:
+    """Whether batches are on their way into the deadline."""
+    batch, backlog = ended.batch, query.left_rows()
     main = query.main_source()
     limit = None if main is None or main.batch_limit is None else main.batch_limit
     ratio = None if main is None else main.ratio
     limit_rows = None if limit is None or ratio is None else limit * ratio
-    before = query.spiral.batches[-1] if query.spiral.batches else None
+    before = query.watched.spiral.batches[-1] if query.watched.spiral.batches else None
     if before is not None and limit_rows == before.limit_rows:
         limit_rows = before.limit_rows  # one number kept, not one for each batch
     if before is not None and backlog == before.backlog_rows:
         backlog = before.backlog_rows
     if batch.rows and batch.seconds:
-        query.spiral.commit(
+        query.watched.spiral.commit(
             Batch(batch.time, batch.seconds, float(batch.rows), limit_rows, backlog)
         )
     else:
-        query.spiral.replay_timed_out = False
-        if batch.batch_id is not None and batch.batch_id == query.spiral.open_batch_id:
-            query.spiral.forget_open()
+        query.watched.spiral.replay_timed_out = False
+        if batch.batch_id is not None and batch.batch_id == query.watched.spiral.open_batch_id:
+            query.watched.spiral.forget_open()
         return
-    spiral.judge(query.spiral, _surroundings(query, policy, main))
+    spiral.judge(query.watched.spiral, _surroundings(query, ended.policy, main))
 
 
 def runs(query: Query, time: float, policy: Policy) -> None:
     """A batch runs at ``time``, and how long it has is known."""
-    age = query.running_seconds
+    age = query.running.seconds
     if age is None:
         return
     spiral.runs_long(
-        query.spiral,
+        query.watched.spiral,
         _surroundings(query, policy, query.main_source()),
         planned_time=time - age,
         age_seconds=age,
@@ -122,30 +139,30 @@ def _surroundings(query: Query, policy: Policy, main: Source | None) -> Surround
     ratio = None if main is None else main.ratio
     limit = None if main is None else main.limit
     return Surroundings(
-        deadline_seconds=query.monitor.deadline(settings.deadline_seconds),
+        deadline_seconds=query.watched.monitor.deadline(settings.deadline_seconds),
         target_seconds=settings.target_seconds,
-        trigger_seconds=query.trigger_seconds,
+        trigger_seconds=query.run.trigger_seconds,
         limit_rows=None if limit is None or ratio is None else limit * ratio,
-        sigma=query.cost.cautious_sigma,
+        sigma=query.sizing.cost.cautious_sigma,
     )
 
 
 def ends(query: Query, event: TerminatedEvent, time: float, policy: Policy) -> None:
     """A run ended, and said so. Before the query forgets what was running."""
     settings = policy.of(query.application, query.query)
-    began = query.running_batch_id is not None
+    began = query.running.batch_id is not None
     age = _running_age(query, time, most=None)
-    batch_id = query.running_batch_id
+    batch_id = query.running.batch_id
     if not began:
-        since = query.free_time
-        if query.trigger_seconds and query.last_planned_time is not None:
-            since = max(since or 0.0, query.last_planned_time + query.trigger_seconds)
+        since = query.running.free_time
+        if query.run.trigger_seconds and query.batch.planned_time is not None:
+            since = max(since or 0.0, query.batch.planned_time + query.run.trigger_seconds)
         age = None if since is None else max(0.0, time - since)
-        deadline = query.monitor.deadline(settings.deadline_seconds)
+        deadline = query.watched.monitor.deadline(settings.deadline_seconds)
         near = age is not None and deadline is not None and age < LATEST_SHARE * deadline
         if event.exception is None and not near:
             age = None  # idle as well as not: nothing says that a batch ran
-        batch_id = None if query.batch_id is None else query.batch_id + 1
+        batch_id = None if query.batch.id is None else query.batch.id + 1
     failed = event.exception is not None
     late = _is_late(query, age, policy)
     if failed:
@@ -153,15 +170,15 @@ def ends(query: Query, event: TerminatedEvent, time: float, policy: Policy) -> N
             event.exception,
             event.error_class,
             failure.Context(
-                query.checkpoint_location,
+                query.run.checkpoint_location,
                 killed_after_seconds=age if late else None,
-                committed=query.batch_id is not None,
+                committed=query.batch.id is not None,
             ),
         )
-        query.failure = view
-        query.monitor.fail(view.cause, began=began)
+        query.watched.failure = view
+        query.watched.monitor.fail(view.cause, began=began)
         _count(query, view.cause)
-    query.stopped = not failed and not late and not event.driver_ended
+    query.life.stopped = not failed and not late and not event.driver_ended
     if began or failed or late:
         _attempt_ended(query, batch_id, age, policy, told=failed)
 
@@ -171,21 +188,21 @@ def _attempt_ended(
 ) -> None:
     """A batch was begun and not committed; ``told``: by an exception, counted already."""
     late = _is_late(query, age, policy)
-    query.spiral.end_attempt(batch_id, timed_out=late)
+    query.watched.spiral.end_attempt(batch_id, timed_out=late)
     if not late or age is None:
         return
-    query.monitor.timed_out(age)
+    query.watched.monitor.timed_out(age)
     if not told:
         said = f"ended from outside after batch {batch_id} had run {age:.0f} s"
-        query.failure = FailureView("unknown", said)
-        query.monitor.fail("unknown", began=True)
+        query.watched.failure = FailureView("unknown", said)
+        query.watched.monitor.fail("unknown", began=True)
         _count(query, "unknown")
 
 
 def _is_late(query: Query, age: float | None, policy: Policy) -> bool:
     settings = policy.of(query.application, query.query)
-    deadline = query.monitor.deadline(settings.deadline_seconds)
-    return spiral.timed_out(age, deadline, query.spiral.batches)
+    deadline = query.watched.monitor.deadline(settings.deadline_seconds)
+    return spiral.timed_out(age, deadline, query.watched.spiral.batches)
 
 
 def _count(query: Query, cause: str) -> None:
@@ -196,15 +213,15 @@ def _count(query: Query, cause: str) -> None:
 
 def _running_age(query: Query, time: float, most: float | None) -> float | None:
     """Age of the running batch at ``time``, at most so long after it was last heard of."""
-    if query.running_seconds is None or query.running_heard_time is None:
+    if query.running.seconds is None or query.running.heard_time is None:
         return None
-    since = max(0.0, time - query.running_heard_time)
-    return query.running_seconds + (since if most is None else min(since, most))
+    since = max(0.0, time - query.running.heard_time)
+    return query.running.seconds + (since if most is None else min(since, most))
 
 
 def spiral_phase(query: Query, lag: LagState) -> SpiralPhase:
     """The worst that holds."""
-    state = query.spiral
+    state = query.watched.spiral
     if state.dead:
         return "dead"
     if state.timing_out or state.replay_timed_out:
@@ -216,7 +233,7 @@ def spiral_phase(query: Query, lag: LagState) -> SpiralPhase:
 
 def spiral_gain(query: Query, phase: SpiralPhase) -> float | None:
     """The loop's gain: of its arrivals, or, where its cost drifts, of one batch over the last."""
-    gain, growth = spiral.gain(query.spiral), query.spiral.growth
+    gain, growth = spiral.gain(query.watched.spiral), query.watched.spiral.growth
     if phase == "spiralling" and gain is not None and growth is not None:
         return max(gain, growth)
     return gain
@@ -224,7 +241,7 @@ def spiral_gain(query: Query, phase: SpiralPhase) -> float | None:
 
 def spiral_evidence(query: Query, phase: SpiralPhase) -> str:
     """One sentence on what shows the phase."""
-    state = query.spiral
+    state = query.watched.spiral
     if phase in ("dead", "timing_out"):
         if state.open_ends:
             late = f", {_times(state.open_timeouts)} past its time" if state.open_timeouts else ""
@@ -244,11 +261,11 @@ def lag(query: Query, backlog_seconds: float | None, policy: Policy, *, stalled:
     """The query's lag state now."""
     settings = policy.of(query.application, query.query)
     return lag_state(
-        query.lag_window,
+        query.watched.lag_window,
         LagNow(
             backlog_rows=query.backlog_rows(),
             backlog_seconds=backlog_seconds,
-            stopped=stalled or query.terminated,
+            stopped=stalled or query.life.terminated,
             floor_seconds=floor_seconds(settings.target_seconds),
             arrival_rows_per_second=query.arrival_rows(),
         ),

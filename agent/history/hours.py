@@ -170,11 +170,11 @@ class Hours:
         arrivals = [hour.arrival for hour in told if hour.arrival is not None]
         busiest = max(arrivals, default=None)
         size, ratio = limit_for(query, busiest, settings)
-        if query.cost.batches < FEWEST_BATCHES:
+        if query.sizing.cost.batches < FEWEST_BATCHES:
             size = None
         limit = None if size is None else round(size.rows)
-        expected = None if size is None else query.cost.seconds(size.rows)
-        doubt = None if size is None else query.cost.doubt(size.rows)
+        expected = None if size is None else query.sizing.cost.seconds(size.rows)
+        doubt = None if size is None else query.sizing.cost.doubt(size.rows)
         advice = _advice(
             limit,
             size,
@@ -194,9 +194,9 @@ class Hours:
             batches,
             settings.target_seconds,
             settings.deadline_seconds,
-            query.cost.fixed_cost,
-            query.cost.throughput,
-            query.cost.sigma,
+            query.sizing.cost.fixed_cost,
+            query.sizing.cost.throughput,
+            query.sizing.cost.sigma,
             busiest,
             quantile(sizes, 0.5),
             max(sizes, default=None),
@@ -219,11 +219,11 @@ def limit_for(
     query: Query, arrival: float | None, settings: QueryPolicy
 ) -> tuple[Size | None, float | None]:
     """(the size of a batch that the query's model asks for, capacity needed over present one)."""
-    cost = query.cost
+    cost = query.sizing.cost
     if cost.batches == 0:
         return None, None
-    lost = query.reach.lost
-    ask = Ask(arrival, query.trigger_seconds, sigma=cost.cautious_sigma, lost=lost)
+    lost = query.sizing.reach.lost
+    ask = Ask(arrival, query.run.trigger_seconds, sigma=cost.cautious_sigma, lost=lost)
     size = size_of(cost.curve, ask, settings)
     return (size if math.isfinite(size.rows) else None), size.required_ratio
 
@@ -232,8 +232,8 @@ def _surely_required(query: Query, size: Size | None, ratio: float | None) -> fl
     """The capacity needed over the present one, less what the doubt of it may be."""
     if size is None or ratio is None or size.largest_rows <= 0.0:
         return ratio
-    seconds = query.cost.seconds(size.largest_rows) or 0.0
-    return ratio / (1.0 + query.cost.doubt(size.largest_rows) / seconds)
+    seconds = query.sizing.cost.seconds(size.largest_rows) or 0.0
+    return ratio / (1.0 + query.sizing.cost.doubt(size.largest_rows) / seconds)
 
 
 def _in_doubt(expected: float | None, doubt: float | None) -> bool:

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from agent.core.decode import decode_request
@@ -103,6 +103,7 @@ BY = st.one_of(st.floats(11.0, 200_000.0), st.floats(-200_000.0, -11.0))
 
 @settings(max_examples=25, deadline=None)
 @given(steps=st.dictionaries(WHEN, BY, max_size=3))
+@example(steps={12: 11.0, 13: 11.0})  # the second, right after a batch without a duration
 def test_a_clock_that_is_set_in_mid_batch_costs_that_batchs_figures_alone(
     steps: dict[int, float],
 ) -> None:

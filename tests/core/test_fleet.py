@@ -527,8 +527,8 @@ def test_dry_run_does_not_climb_on_limits_that_were_never_in_force() -> None:
         decided = world.view().decisions[-1]
         assert decided.before == IN_FORCE
         # A batch of as much as was decided, in rows as they come, stays in the band.
-        (source,) = world.fleet._queries["shop", "orders"].sources
-        expected = world.fleet._queries["shop", "orders"].cost.seconds(
+        (source,) = world.fleet._roster["shop", "orders"].sources
+        expected = world.fleet._roster["shop", "orders"].sizing.cost.seconds(
             (decided.after or 0) * (source.ratio or 1.0)
         )
         assert (expected or 0.0) <= 1.3 * 5.0

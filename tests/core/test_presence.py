@@ -136,14 +136,14 @@ def test_many_restarts_leave_nothing_behind() -> None:
         send(all_, one, one.started(), one.progress(10, 1.0))
         all_.tick(one.time)
     assert all_.keys() == [KEY]
-    assert len(all_._keys) < 70  # an hour of them: their late words are known
+    assert len(all_._roster._keys) < 70  # an hour of them: their late words are known
     driver = Driver(application_id="long", instance="listener-x", time=START_TIME + 30_000)
     for number in range(50):
         driver.query_id, driver.run_id = f"id-{number}", f"run-{number}"
         send(all_, driver, driver.started(), driver.progress(10, 1.0, limit=100, configured=100))
         reply = send(all_, driver, driver.terminated(None))
     assert len(reply.grants) <= 1
-    assert len(all_._keys["long"]) <= 8
+    assert len(all_._roster._keys["long"]) <= 8
 
 
 def test_two_live_applications_of_one_name_have_listener_series_of_their_own() -> None:
@@ -238,7 +238,7 @@ def test_who_is_alive_is_noted_without_taking_events_in() -> None:
 
 
 def known(all_: Fleet) -> int:
-    return len(all_._senders)
+    return len(all_._senders._senders)
 
 
 def test_listeners_are_bounded_in_number_and_the_live_ones_stay() -> None:

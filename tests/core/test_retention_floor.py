@@ -130,7 +130,7 @@ def test_what_presses() -> None:
 def test_what_brokers_said_holds_no_longer_than_they_are_believed() -> None:
     world = World(Policy(), asked=False)
     world.batch()
-    query = world.fleet._queries[KEY]
+    query = world.fleet._roster[KEY]
     now = world.driver.time
     world.fleet.hear_partitions(KEY, "r-1", 0, [view(1000, 100.0)], now, valid_seconds=60.0)
     assert query.pressing_rows(now) == 10.0

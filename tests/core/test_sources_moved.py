@@ -51,7 +51,7 @@ class World:
         return started
 
     def ratios(self) -> list[float | None]:
-        return [source.ratio for source in self.fleet._queries[KEY].sources]
+        return [source.ratio for source in self.fleet._roster[KEY].sources]
 
 
 @pytest.mark.parametrize("query_id", ["q-1", "q-2"])

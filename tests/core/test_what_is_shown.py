@@ -135,8 +135,8 @@ def reading(
     source = Source(index=0, unit="rows", limit_known=True, limit=limit)
     source.arrival.amount, source.arrival.seconds = arrival, 1.0
     cost = Cost(batches=9, fixed=fixed, per_row=seconds_per_row)
-    query = Query(application="shop", query="orders", cost=cost, trigger_seconds=trigger)
-    query.sources = [source]
+    query = Query(application="shop", query="orders", sources=[source])
+    query.sizing.cost, query.run.trigger_seconds = cost, trigger
     return query
 
 
@@ -146,10 +146,10 @@ def batch_by_batch(query: Query, waits: float) -> float | None:
     seconds = 0.0
     for _ in range(2000):
         taken = waits if source.limit is None else min(waits, source.limit)
-        cost = query.cost.seconds(taken) or 0.0
+        cost = query.sizing.cost.seconds(taken) or 0.0
         if taken == waits:
             return seconds + cost
-        cycle = max(cost, query.trigger_seconds)
+        cycle = max(cost, query.run.trigger_seconds)
         seconds += cycle
         waits += (source.arrival_rows or 0.0) * cycle - taken
     return None
@@ -177,7 +177,7 @@ def test_time_to_consume_is_what_the_batches_take(
     if told is None:
         assert true is None or limit is not None
         assert limit is not None
-        cycle = max(query.cost.seconds(limit) or 0.0, trigger)
+        cycle = max(query.sizing.cost.seconds(limit) or 0.0, trigger)
         assert arrival * cycle >= limit
         return
     assert told >= fixed, "a batch costs that at least"

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 #: Without the time after a start in which no query counts as silent.
-NO_GRACE = "from agent.core import fleet; fleet.GRACE_SECONDS = 0.0"
+NO_GRACE = "from agent.core.fleet import liveness; liveness.GRACE_SECONDS = 0.0"
 
 
 @pytest.mark.parametrize("seconds", [7200.0, -7200.0])

@@ -1,0 +1,25 @@
+"""A batch that ended, on its way through measure, judge and decide."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from agent.core.decode import Progress, SourceLimit
+    from agent.core.policy import Policy, QueryPolicy
+    from agent.core.pool import Beside
+
+
+@dataclass(slots=True)
+class Ended:
+    """What each step is given; a step may write down what those after it need."""
+
+    batch: Progress
+    limits: list[SourceLimit]
+    time: float  # when it was told of; the driver's clock, made one that is never set
+    policy: Policy
+    settings: QueryPolicy  # the policy's for this query
+    beside: Beside | None = None  # the queries that run beside it in its application
+    replayed: bool = False  # it ran before under another run
+    changed: bool = False  # it shows that the cost of batches has changed

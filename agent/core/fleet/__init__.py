@@ -1,0 +1,26 @@
+"""All queries at once: who is who, who lives, who ordered what, what brokers say, what is saved."""
+
+from agent.core.fleet.brokers import Reading
+from agent.core.fleet.fleet import AgentTotals, Fleet, Grant, Receipt, StagesWanted
+from agent.core.fleet.liveness import Liveness
+from agent.core.fleet.orders import LATE_ROWS_NOTE, Order, OrderRecord, UnknownQuery
+from agent.core.fleet.saved import Change
+from agent.core.fleet.senders import ListenerView
+from agent.core.query import Key
+
+__all__ = [
+    "LATE_ROWS_NOTE",
+    "AgentTotals",
+    "Change",
+    "Fleet",
+    "Grant",
+    "Key",
+    "ListenerView",
+    "Liveness",
+    "Order",
+    "OrderRecord",
+    "Reading",
+    "Receipt",
+    "StagesWanted",
+    "UnknownQuery",
+]

@@ -1,0 +1,548 @@
+"""All queries of all applications: each event to whom it concerns, and what is granted in reply."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from agent.core import decide, judge, measure, tell
+from agent.core.alignment import sources_named, summed
+from agent.core.decode import (
+    Event,
+    HeartbeatEvent,
+    ProgressEvent,
+    Refused,
+    Request,
+    StartedEvent,
+    TerminatedEvent,
+    subject_of,
+)
+from agent.core.fleet import orders
+from agent.core.fleet.brokers import BrokersWord
+from agent.core.fleet.liveness import Liveness, Wakefulness, wake
+from agent.core.fleet.orders import Order, OrderRecord, Standing, UnknownQuery
+from agent.core.fleet.pools import Pools
+from agent.core.fleet.roster import Named, Roster, RosterFull
+from agent.core.fleet.saved import (
+    AGENT_PART,
+    Change,
+    Changed,
+    encode,
+    key_of,
+    part_of_listener,
+    part_of_query,
+    query_of,
+)
+from agent.core.fleet.senders import LOG_INSTANCE, ListenerView, Sender, Senders
+from agent.core.judgement import Facts, Judgement, Mode, Point, QueryView
+from agent.core.query import Key
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from agent.core.alignment import AlignmentView
+    from agent.core.decode import Application, SourceLimit
+    from agent.core.fleet.brokers import Reading
+    from agent.core.partitions import PartitionView
+    from agent.core.policy import Policy
+    from agent.core.query import Query
+
+
+class Grant(msgspec.Struct, frozen=True):
+    """As it goes over the wire; ``id`` is the Spark query's id."""
+
+    id: str
+    runId: str  # noqa: N815 - the wire's name
+    source: int
+    unit: str
+    limit: int | None
+    expires_seconds: float
+    reason: str
+    identity: str = ""  # of the source, where it is known: it may be elsewhere in a new run
+
+
+class Receipt(msgspec.Struct, frozen=True):
+    """What became of a request."""
+
+    accepted: int  # new events taken in; resent ones count as accepted again, but are not judged
+    acknowledged: int  # the highest sequence the listener need not send again
+    refused: list[Refused]
+    grants: list[Grant]
+    batches: list[tuple[Key, Point]]  # that ended, each with what was decided after it
+    judged: list[Judgement]  # a line per judged event, where lines were asked for
+    touched: set[Key]
+    #: By run id: whether sources may be steered although an option makes a limit unsafe.
+    unsafe_limits: dict[str, bool] = {}
+
+
+class StagesWanted(msgspec.Struct, frozen=True):
+    """A query whose stages may be asked for, and where: ``ui_url`` is what its driver says."""
+
+    key: Key
+    application_id: str
+    run_id: str
+    ui_url: str | None
+    batch_id: int | None
+    stateful: bool
+
+
+class AgentTotals(msgspec.Struct):
+    """Counters of the agent as a whole; they survive restarts."""
+
+    events: dict[str, int] = {}  # by type, each event once
+    refused: dict[str, int] = {}  # by reason: malformed, cardinality
+    duplicates: int = 0  # resent events that were already counted
+    name_collisions: int = 0
+
+
+class _Agent(msgspec.Struct):
+    totals: AgentTotals = msgspec.field(default_factory=AgentTotals)
+    standing: list[Standing] = []
+
+
+class _Said(msgspec.Struct):
+    """What the events of one request have led to so far."""
+
+    lines: bool
+    of_log: bool = False  # read from an event log: what it tells may be long past
+    batches: list[tuple[Key, Point]] = []
+    judged: list[Judgement] = []
+    touched: set[Key] = set()
+
+
+_decode_sender = msgspec.msgpack.Decoder(Sender).decode
+_decode_agent = msgspec.msgpack.Decoder(_Agent).decode
+
+
+class Fleet:
+    """Every query's judgement. Not thread-safe: one thread owns it. Times are epoch seconds."""
+
+    def __init__(self, policy: Policy, *, started_time: float) -> None:
+        self._policy = policy
+        self._agent = _Agent()
+        self._changed = Changed()
+        self._roster = Roster(policy, self._changed)
+        self._senders = Senders(policy)
+        self._wakefulness = Wakefulness(policy, started_time)
+        self._pools = Pools(self._roster, policy)
+        self._brokers = BrokersWord()
+        self._alignments: dict[Key, tuple[str, AlignmentView]] = {}  # by the run they are of
+
+    # -- events in --------------------------------------------------------------------------
+
+    def receive(self, request: Request, now: float, *, lines: bool = True) -> Receipt:
+        """Counts, measures, judges and decides on every event that is new; answers with grants.
+
+        Without ``lines`` nothing is told per event (``Receipt.judged``), which costs less.
+        """
+        sender = self._sender(request, now)
+        said = _Said(lines, request.listener.instance.startswith(LOG_INSTANCE))
+        refused = list(request.refused)
+        accepted = 0
+        acknowledged = sender.last_sequence
+        totals = self._agent.totals
+        for index, event in request.events:
+            if event.sequence <= sender.last_sequence:
+                totals.duplicates += 1
+                accepted += 1
+                continue
+            try:
+                self._take(request.application, event, now, said)
+            except RosterFull:
+                error = f"the agent already follows {self._policy.max_queries} queries, its limit"
+                refused.append(Refused(index, event.sequence, error))
+                measure.add(totals.refused, "cardinality")
+            else:
+                accepted += 1
+                measure.add(totals.events, event.kind)
+            acknowledged = max(acknowledged, event.sequence)
+        for bad in request.refused:
+            if bad.sequence is None or bad.sequence > sender.last_sequence:
+                measure.add(totals.refused, "malformed")
+            if bad.sequence is not None:
+                acknowledged = max(acknowledged, bad.sequence)
+        sender.last_sequence = acknowledged
+        self._changed.touch(AGENT_PART)
+        self._changed.touch(part_of_listener(request.listener.instance))
+        for key in said.touched:
+            self._changed.touch(part_of_query(key))
+        refused.sort(key=lambda item: item.index)
+        return Receipt(
+            accepted,
+            acknowledged,
+            refused,
+            self._grants(request.application.id),
+            said.batches,
+            said.judged,
+            said.touched,
+            self._unsafe_limits(request.application.id),
+        )
+
+    def hear(self, request: Request, now: float) -> None:
+        """Notes who is alive, and nothing else: for a request whose events cannot be taken in."""
+        sender = self._senders.get(request.listener.instance)
+        if sender is not None:
+            sender.heard_time = now
+        for _, event in request.events:
+            body = event.body
+            subjects: list[Named] = (
+                [*body.queries] if isinstance(body, HeartbeatEvent) else [subject_of(body)]
+            )
+            for subject in subjects:
+                query = self._roster.known(request.application.id, subject.id)
+                if query is not None and query.run.run_id == subject.run_id:
+                    query.life.heard_time = now
+                    if not query.life.terminated:
+                        query.life.gone_since_time = None
+
+    def _sender(self, request: Request, now: float) -> Sender:
+        if self._senders.get(request.listener.instance) is None and self._senders.is_full():
+            for instance in self._senders.make_room(self._roster.applications()):
+                self._changed.forget(part_of_listener(instance))
+        return self._senders.hear(request, now)
+
+    def _take(self, application: Application, event: Event, now: float, said: _Said) -> None:
+        """One event that is new, judged for whom it is about."""
+        body, policy = event.body, self._policy
+        if isinstance(body, HeartbeatEvent):
+            for running in body.queries:
+                query, time = self._query(application, running, event, now, said)
+                before = query.run.run_id, query.running.batch_id
+                limits = _shifted(running.limits, query.clock.set_seconds)
+                judge.heartbeat(query, running, limits, time, policy)
+                query.running.hear(before, query.run.run_id, now)
+                if judge.plans_next(query, running):
+                    self._brokers.note_plan(query, running.run_id, limits)
+                self._pools.see(query)
+                if said.lines:
+                    said.judged.append(tell.judgement(query, event.kind, time, policy))
+            return
+        query, time = self._query(application, subject_of(body), event, now, said)
+        if isinstance(body, ProgressEvent):
+            body = _at(body, query.clock.set_seconds)
+            spent = judge.progress(query, body, time, policy, self._pools.beside(query))
+            if spent is not None:
+                self._brokers.note_read(query, body.progress)
+            if spent in {"busy", "backpressured"}:
+                said.batches.append((query.key, tell.point(query, policy)))
+            if said.lines:
+                said.judged.append(tell.judgement(query, event.kind, time, policy, spent))
+        elif isinstance(body, StartedEvent):
+            judge.started(query, body, time, policy, self._pools.beside(query))
+        elif isinstance(body, TerminatedEvent):
+            judge.terminate(query, body, time, now, policy)
+            if said.lines:
+                said.judged.append(tell.judgement(query, event.kind, time, policy))
+        else:
+            judge.idle(query, body, time, policy)
+        self._pools.see(query)
+        measure.add(query.totals.events, event.kind)
+
+    def _query(
+        self, application: Application, subject: Named, event: Event, now: float, said: _Said
+    ) -> tuple[Query, float]:
+        """Whom an event is about, and its time by a clock that is never set."""
+        query, moved, created, beside = self._roster.find(application, subject, now)
+        if created:
+            orders.greet(self._agent.standing, query, self._policy)
+        if moved:
+            self._pools.forget({query.run.application_id, application.id})
+            self._agent.totals.name_collisions += beside
+        said.touched.add(query.key)
+        if subject.run_id in query.run.past_runs:
+            # A late word of who is gone says nothing of who came after.
+            return query, event.time + query.clock.set_seconds
+        query.run.application_id = application.id
+        query.run.spark_version = application.spark_version
+        query.life.heard_time = now
+        time = query.clock.hear(
+            event.time,
+            now,
+            origin=event.clock_origin,
+            same_run=subject.run_id == query.run.run_id,
+            may_be_old=said.of_log,
+        )
+        if query.life.gone_since_time is not None and not query.life.terminated:
+            query.life.gone_since_time = None  # it was only out of reach
+        return query, time
+
+    def _grants(self, application_id: str) -> list[Grant]:
+        """All live grants of an application: every reply renews them."""
+        return [
+            Grant(
+                query.run.query_id,
+                query.run.run_id,
+                one.source,
+                one.unit,
+                one.limit,
+                self._policy.grant_seconds,
+                one.reason,
+                one.identity,
+            )
+            for query in self._roster.of_application(application_id)
+            for one in decide.grants(query, self._policy)
+        ]
+
+    def _unsafe_limits(self, application_id: str) -> dict[str, bool]:
+        """Of every run of an application: each reply says it, so that it can be taken back."""
+        return {
+            query.run.run_id: self._policy.of(*query.key).give_limits == "all"
+            for query in self._roster.of_application(application_id)
+            if not query.life.terminated
+        }
+
+    # -- the clock --------------------------------------------------------------------------
+
+    def wake(self) -> None:
+        """What an agent before this one heard was before this one's start, whatever its clock."""
+        before = self._wakefulness.started_time - 1.0
+        for query in self._roster:
+            wake(query, before)
+        self._senders.wake(before)
+
+    def tick(self, now: float) -> set[Key]:
+        """Marks silent queries as gone, forgets those gone long enough; returns what changed."""
+        self._wakefulness.tick(now)
+        changed: set[Key] = set()
+        forgotten: set[Key] = set()
+        for query in self._roster:
+            if query.life.gone_since_time is None and self._wakefulness.is_silent(query, now):
+                query.life.gone_since_time = now
+                changed.add(query.key)
+                self._changed.touch(part_of_query(query.key))
+            gone = query.life.gone_since_time
+            if gone is not None and now - gone > self._policy.forget_seconds:
+                forgotten.add(query.key)
+        self._pools.forget(self._roster.forget(forgotten))
+        for key in forgotten:
+            self._alignments.pop(key, None)
+            self._brokers.forget(key)
+        heard = self._senders.heard_within(self._policy.forget_seconds, now)
+        gone_applications = self._roster.forget_applications({one.application_id for one in heard})
+        self._pools.forget(gone_applications)
+        for instance in self._senders.forget_silent(now):
+            self._changed.forget(part_of_listener(instance))
+        return changed | forgotten
+
+    # -- a hand at the wheel ----------------------------------------------------------------
+
+    def control(self, application: str, query: str, order: Order, now: float) -> list[OrderRecord]:
+        """Carries out an order; application or query may be ``*`` or a shell pattern.
+
+        ``mode`` with a pattern also holds for queries that come later, unless the order says that
+        it ``must_exist``. Raises UnknownQuery where anything else names no query, ValueError where
+        the order is wrong.
+        """
+        what = orders.wording(order)
+        chosen = self._roster.matching(application, query)
+        pattern = orders.is_pattern(application, query)
+        if not chosen and (order.must_exist or not pattern or order.mode is None):
+            raise UnknownQuery(self._roster.unknown(application, query))
+        if order.limit is not None:
+            for one in chosen:
+                decide.check_unit(one, order.unit)
+        standing = None if order.mode is None else Standing(application, query, order.mode)
+        if standing is not None and pattern:
+            self._agent.standing = orders.stand(self._agent.standing, standing)
+        self._changed.touch(AGENT_PART)
+        records: list[OrderRecord] = []
+        for one in chosen:
+            records.append(orders.carry_out(order, one, standing, self._policy, now))
+            self._pools.see(one)
+            self._changed.touch(part_of_query(one.key))
+        if not chosen:
+            later = "fits no query now; holds for later ones"
+            return [OrderRecord(now, order.who, application, query, what, order.reason, later)]
+        return records
+
+    # -- what exporters read ----------------------------------------------------------------
+
+    @property
+    def totals(self) -> AgentTotals:
+        """Counters of the agent as a whole."""
+        return self._agent.totals
+
+    @property
+    def mode(self) -> Mode:
+        """The mode of a query that nobody has named: the switch for all, else the default."""
+        return orders.mode_of_all(self._agent.standing, self._policy)
+
+    def __len__(self) -> int:
+        return len(self._roster)
+
+    def has(self, key: Key) -> bool:
+        """Whether the key names a query."""
+        return key in self._roster
+
+    def keys(self) -> list[Key]:
+        """The keys of all queries, in order."""
+        return self._roster.keys()
+
+    def facts(self) -> list[Facts]:
+        """What the consistency audit looks at, of every query."""
+        return [tell.facts(query, self._policy) for query in self._roster]
+
+    def stages_wanted(self) -> list[StagesWanted]:
+        """Every query that runs and has ended a batch, with where its stages can be asked for.
+
+        Not those that are followed by their event log alone: it holds their stages.
+        """
+        heard = {sender.application_id for sender in self._senders.drivers()}
+        return [
+            StagesWanted(
+                query.key,
+                query.run.application_id,
+                query.run.run_id,
+                query.run.ui_url,
+                query.batch.id,
+                bool(query.operators),
+            )
+            for query in self._roster
+            if not query.life.terminated
+            and query.life.gone_since_time is None
+            and query.batch.id is not None
+            and query.run.application_id in heard
+        ]
+
+    def keys_by_run(self) -> dict[str, Key]:
+        """Where each query's present run belongs, by run id."""
+        return {query.run.run_id: query.key for query in self._roster}
+
+    def newest_batches(self) -> dict[str, int | None]:
+        """The newest batch counted, by run id."""
+        return {query.run.run_id: query.batch.id for query in self._roster}
+
+    def view(self, key: Key, now: float) -> QueryView:
+        """One query at ``now``; raises KeyError where there is none."""
+        query = self._roster[key]
+        run_id, alignment = self._alignments.get(key, ("", None))
+        same = run_id == query.run.run_id
+        view = tell.view(query, self._policy, now, alignment if same else None)
+        partitions = self._brokers.partitions(query, now)
+        return msgspec.structs.replace(view, partitions=partitions) if partitions else view
+
+    def views(self, now: float) -> Iterator[QueryView]:
+        """Every query, in the order of their keys. Built one at a time: views are large."""
+        return (self.view(key, now) for key in self.keys())
+
+    def listeners(self, now: float) -> list[ListenerView]:
+        """The listeners heard of within the time after which series expire."""
+        return self._senders.views(now)
+
+    def counted(self, instance: str) -> int:
+        """The newest number counted of a listener instance; 0 where none is known."""
+        sender = self._senders.get(instance)
+        return 0 if sender is None else sender.last_sequence
+
+    def has_listener(self, application_id: str) -> bool:
+        """Whether a driver's own listener speaks for the application, not only its event log."""
+        return any(one.application_id == application_id for one in self._senders.drivers())
+
+    def liveness(self, application: str, query: str, now: float) -> Liveness:
+        """Whether restarting the driver would help; slow, idle and unknown never say so."""
+        one = self._roster.get((application, query))
+        return self._wakefulness.liveness(one, self._senders, now)
+
+    # -- what others say of a query -----------------------------------------------------------
+
+    def note_alignment(self, key: Key, run_id: str, found: AlignmentView) -> None:
+        """Takes in what the stages of a run's batch waited for. It is not saved."""
+        query = self._roster.get(key)
+        if query is None or query.run.run_id != run_id:
+            return
+        same = found.batch_id is not None and found.batch_id == query.batch.id
+        stages = sources_named(found.stages, [s.rows for s in query.sources] if same else [])
+        seconds, ratio = summed(stages)
+        view = msgspec.structs.replace(found, stages=stages, seconds=seconds, skew_ratio=ratio)
+        self._alignments[key] = (run_id, view)
+
+    def keep_offsets(self) -> None:
+        """Keeps from now on how far each query has read, for who asks brokers about it."""
+        self._brokers.keep_offsets()
+
+    def readings(self) -> dict[Key, Reading]:
+        """How far each query has read, but those that were stopped.
+
+        What a query that failed has not read may be deleted before it comes back.
+        """
+        return {
+            key: reading
+            for key, reading in self._brokers.readings().items()
+            if (query := self._roster.get(key)) is not None
+            and query.run.run_id == reading.run_id
+            and not query.life.stopped
+        }
+
+    def hear_partitions(
+        self,
+        key: Key,
+        run_id: str,
+        source: int,
+        views: list[PartitionView],
+        now: float,
+        *,
+        valid_seconds: float = 300.0,
+    ) -> None:
+        """What brokers hold of a source now, against what the query had read.
+
+        Shown for so many seconds: brokers that stop answering leave nothing known.
+        """
+        query = self._roster.get(key)
+        if query is None or query.run.run_id != run_id:
+            return
+        self._brokers.hear(query, source, views, now, valid_seconds=valid_seconds)
+        self._pools.see(query)
+        self._changed.touch(part_of_query(key))
+
+    # -- saved state ------------------------------------------------------------------------
+
+    def changes(self) -> list[Change]:
+        """The saved form of every part that changed since the last call; write them atomically."""
+        changed, forgotten = self._changed.take()
+        saved: list[Change] = []
+        for part in changed:
+            kind, _, rest = part.partition(":")
+            if kind == "query":
+                saved.append(Change(part, encode(self._roster[key_of(rest)])))
+            elif kind == "listener":
+                saved.append(Change(part, encode(self._senders[rest])))
+            else:
+                saved.append(Change(part, encode(self._agent)))
+        saved.extend(Change(part, None) for part in forgotten)
+        return saved
+
+    @classmethod
+    def restore(cls, policy: Policy, parts: Iterable[Change], *, started_time: float) -> Fleet:
+        """A fleet as saved. Raises msgspec.DecodeError where a part is not a saved state."""
+        fleet = cls(policy, started_time=started_time)
+        for change in parts:
+            kind, _, rest = change.part.partition(":")
+            if change.data is None:
+                continue
+            if kind == "query":
+                fleet._roster.put(query_of(change.data))
+            elif kind == "listener":
+                fleet._senders.put(rest, _decode_sender(change.data))
+            elif kind == "agent":
+                fleet._agent = _decode_agent(change.data)
+        return fleet
+
+
+def _at(event: ProgressEvent, seconds: float) -> ProgressEvent:
+    """A batch's times by a clock that was never set: so much is added."""
+    if not seconds:
+        return event
+    progress = msgspec.structs.replace(event.progress, time=event.progress.time + seconds)
+    return ProgressEvent(progress, _shifted(event.limits, seconds))
+
+
+def _shifted(limits: list[SourceLimit], seconds: float) -> list[SourceLimit]:
+    if not seconds:
+        return limits
+    return [
+        one
+        if one.observed_time is None
+        else msgspec.structs.replace(one, observed_time=one.observed_time + seconds)
+        for one in limits
+    ]

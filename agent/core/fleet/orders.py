@@ -1,0 +1,145 @@
+"""A hand at the wheel: what people order of queries, for now and for those that come later."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from agent.core import decide
+from agent.core.fleet.roster import names
+from agent.core.judgement import Mode, OrderView
+
+if TYPE_CHECKING:
+    from agent.core.policy import Policy
+    from agent.core.query import Query
+
+MOST_STANDING_ORDERS: Final = 100
+LATE_ROWS_NOTE: Final = (
+    "noted; smaller batches would drop late rows, so they stay as configured: weir release tries "
+    "again, late_rows: allow accepts it"
+)
+
+
+class Order(msgspec.Struct, frozen=True, kw_only=True):
+    """A hand at the wheel: exactly one of mode, hold, limit is set (``unit`` goes with limit)."""
+
+    who: str
+    reason: str = ""
+    mode: Mode | None = None
+    hold: bool | None = None  # False releases, a manual limit too
+    limit: int | None = None
+    unit: str | None = None
+    must_exist: bool = False  # a pattern too must name a query that is known
+
+
+class OrderRecord(msgspec.Struct, frozen=True):
+    """An order that was carried out, for the log and the page."""
+
+    time: float
+    who: str
+    application: str
+    query: str
+    what: str  # "mode off", "hold", "release", "limit 500 rows"
+    reason: str
+    note: str = ""  # where it changes nothing now: why, and what to do
+
+
+class UnknownQuery(LookupError):  # noqa: N818
+    """No query of that name; the message names the nearest ones known."""
+
+
+class Standing(msgspec.Struct, frozen=True):
+    """A mode that also holds for queries that come later."""
+
+    application: str
+    query: str
+    mode: Mode
+
+    def mode_for(self, query: Query, policy: Policy) -> Mode | None:
+        """``on`` for all means: on, but for the queries that a rule of the configuration names."""
+        if self.mode == "on" and (self.application, self.query) == ("*", "*"):
+            ruled = policy.ruled_mode(query.application, query.query)
+            return None if ruled is not None else "on"
+        return self.mode
+
+
+def stand(standing: list[Standing], order: Standing) -> list[Standing]:
+    """The orders that stand after one more; the switch for all overrides whatever was before."""
+    said = (order.application, order.query)
+    kept = [old for old in standing if said not in (("*", "*"), (old.application, old.query))]
+    return [*kept, order][-MOST_STANDING_ORDERS:]
+
+
+def greet(standing: list[Standing], query: Query, policy: Policy) -> None:
+    """A query that is new: the orders that stand hold for it."""
+    for order in standing:
+        if names(order.application, order.query, query):
+            query.orders.mode = order.mode_for(query, policy)
+
+
+def mode_of_all(standing: list[Standing], policy: Policy) -> Mode:
+    """The mode of a query that nobody has named: the switch for all, else the default."""
+    for order in reversed(standing):
+        if (order.application, order.query) == ("*", "*"):
+            return order.mode
+    return policy.default.mode
+
+
+def wording(order: Order) -> str:
+    """What an order says; raises ValueError where it says nothing or two things at once."""
+    given = [name for name in ("mode", "hold", "limit") if getattr(order, name) is not None]
+    if len(given) != 1:
+        raise ValueError(f"exactly one of mode, hold, limit is needed, not {given or 'none'}")
+    if order.mode is not None:
+        return f"mode {order.mode}"
+    if order.limit is not None:
+        if order.limit < 1:
+            raise ValueError(f"limit: a whole number from 1 is needed, not {order.limit}")
+        return f"limit {order.limit} {order.unit or ''}".strip()
+    return "hold" if order.hold else "release"
+
+
+def is_pattern(application: str, query: str) -> bool:
+    """Whether two names may name several queries, and later ones."""
+    return any(mark in application + query for mark in "*?[")
+
+
+def carry_out(
+    order: Order, one: Query, mode: Standing | None, policy: Policy, now: float
+) -> OrderRecord:
+    """One query obeys; ``mode`` with the patterns that named it, where the order is of a mode."""
+    time = now - one.clock.skew_seconds
+    if mode is not None:
+        decide.order_mode(one, mode.mode_for(one, policy), policy, time)
+    elif order.limit is not None:
+        decide.order_limit(one, order.limit, order.unit, time, policy)
+    elif order.hold:
+        decide.order_hold(one, time, policy)
+    else:
+        decide.order_release(one)
+    what = wording(order)
+    if order.limit is not None and order.unit is None and one.orders.unit is not None:
+        what = f"{what} {one.orders.unit}"  # the unit that it was given there
+    said = OrderView(now, order.who, what, order.reason)
+    one.orders.note(said, of_mode=mode is not None)
+    names_of = one.application, one.query
+    return OrderRecord(now, order.who, *names_of, what, order.reason, _note(order, one, policy))
+
+
+def _note(order: Order, query: Query, policy: Policy) -> str:
+    """What an order leaves as it is, and why; empty where it does what it says."""
+    if order.mode is not None or order.hold is False:
+        return ""
+    mode = query.mode(policy)
+    if mode == "on":
+        known = any(source.limit_known for source in query.sources)
+        reachable = any(source.controllable for source in query.sources)
+        settings = policy.of(query.application, query.query)
+        if reachable and query.watched.lateness.holds(settings.late_rows):
+            return LATE_ROWS_NOTE
+        return "noted; its limit cannot be changed live" if known and not reachable else ""
+    name = shlex.quote(f"{query.application}/{query.query}")
+    when = "in dry-run" if mode == "dry-run" else "while its mode is off"
+    return f"noted; {when} nothing changes: weir mode on {name}"

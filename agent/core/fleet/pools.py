@@ -1,0 +1,55 @@
+"""The pools of applications with several queries: they share one cluster."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from agent.core import pool
+
+if TYPE_CHECKING:
+    from agent.core.fleet.roster import Roster
+    from agent.core.policy import Policy
+    from agent.core.query import Query
+
+
+class Pools:
+    """By application.
+
+    Worked out by the times of events alone, so that a replay decides alike, and from what is saved
+    alone, so that an agent that was restarted does.
+    """
+
+    def __init__(self, roster: Roster, policy: Policy) -> None:
+        self._roster = roster
+        self._policy = policy
+        self._pools: dict[str, pool.Members] = {}
+
+    def beside(self, query: Query) -> pool.Beside | None:
+        """The other queries that run in its application; None where none does."""
+        application_id = query.run.application_id
+        if self._roster.count_in(application_id) < 2:
+            return None
+        members = self._pools.get(application_id)
+        if members is None:
+            members = self._pools[application_id] = pool.Members(self._policy.silent_seconds)
+            for one in self._roster.of_application(application_id):
+                self.see(one)
+        beside = members.beside(query.key, query.clock.last_event_time or 0.0)
+        return beside if beside.count else None
+
+    def see(self, query: Query) -> None:
+        """A query as it is now; where nobody asked yet, later."""
+        members = self._pools.get(query.run.application_id)
+        if members is None:
+            return
+        time = query.clock.last_event_time or 0.0
+        if query.life.terminated:
+            members.remove(query.key, time)
+        else:
+            busy_share = query.flow.occupancy.busy_share
+            members.put(query.key, query.member(self._policy, busy_share), busy_share, time)
+
+    def forget(self, application_ids: set[str]) -> None:
+        """Their members have changed: anew with the next question."""
+        for application_id in application_ids:
+            self._pools.pop(application_id, None)

@@ -1,0 +1,229 @@
+"""Who is who: which series an event belongs to, over runs, restarts, and others of its name."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from agent.core.fleet.saved import part_of_query
+from agent.core.fleet.senders import beside_name
+from agent.core.names import label
+from agent.core.policy import matches
+from agent.core.query import MOST_PAST_RUNS, Query
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from agent.core.decode import Application
+    from agent.core.fleet.saved import Changed
+    from agent.core.policy import Policy
+    from agent.core.query import Key
+
+
+class Named(Protocol):
+    """What an event says of the query that it is about."""
+
+    @property
+    def id(self) -> str:
+        """Spark's id of the query: of its checkpoint."""
+        ...
+
+    @property
+    def run_id(self) -> str:
+        """Spark's id of the run."""
+        ...
+
+    @property
+    def name(self) -> str | None:
+        """The query's own name, where the event tells it."""
+        ...
+
+
+class RosterFull(Exception):  # noqa: N818
+    """No room for one more query."""
+
+
+class Found(NamedTuple):
+    """Whom an event is about."""
+
+    query: Query
+    moved: bool = False  # who is in which application has changed by it
+    created: bool = False  # never heard of
+    beside: bool = False  # under a name made for it, as a live query has its own
+
+
+class Roster:
+    """All queries, by the names of their series and by the ids that Spark gave them."""
+
+    def __init__(self, policy: Policy, changed: Changed) -> None:
+        self._policy = policy
+        self._changed = changed
+        self._queries: dict[Key, Query] = {}
+        self._keys: dict[str, dict[str, Key]] = {}  # application id → Spark query id → key
+
+    def __len__(self) -> int:
+        return len(self._queries)
+
+    def __contains__(self, key: Key) -> bool:
+        return key in self._queries
+
+    def __getitem__(self, key: Key) -> Query:
+        return self._queries[key]
+
+    def __iter__(self) -> Iterator[Query]:
+        return iter(self._queries.values())
+
+    def get(self, key: Key) -> Query | None:
+        """The query of a series, where there is one."""
+        return self._queries.get(key)
+
+    def keys(self) -> list[Key]:
+        """Of all queries, in order."""
+        return sorted(self._queries)
+
+    def put(self, query: Query) -> None:
+        """As it was saved."""
+        self._queries[query.key] = query
+        self._keys.setdefault(query.run.application_id, {})[query.run.query_id] = query.key
+
+    def known(self, application_id: str, query_id: str) -> Query | None:
+        """The query of an application by the id that Spark gave it."""
+        key = self._keys.get(application_id, {}).get(query_id)
+        return None if key is None else self._queries.get(key)
+
+    def count_in(self, application_id: str) -> int:
+        """Query ids known of an application: at least as many as its queries."""
+        return len(self._keys.get(application_id, {}))
+
+    def of_application(self, application_id: str) -> Iterator[Query]:
+        """The queries that run in an application."""
+        for key in dict.fromkeys(self._keys.get(application_id, {}).values()):
+            query = self._queries.get(key)
+            if query is not None and query.run.application_id == application_id:
+                yield query
+
+    def applications(self) -> set[str]:
+        """The ids of applications that queries run in."""
+        return {query.run.application_id for query in self}
+
+    def matching(self, application: str, query: str) -> list[Query]:
+        """Those that two patterns name."""
+        return [one for one in self if names(application, query, one)]
+
+    def find(self, application: Application, subject: Named, now: float) -> Found:
+        """Whom an event is about. Raises RosterFull where that is one too many."""
+        ids = self._keys.setdefault(application.id, {})
+        key = ids.get(subject.id)
+        query = None if key is None else self._queries.get(key)
+        # Idle and terminated events carry no name: what was learned of the id holds.
+        name = subject.name
+        renamed = (
+            query is not None
+            and name
+            and name != query.name_label  # nearly always: a label is its own label
+            and query.name_label != label(name)
+        )
+        if query is not None and query.aside and not renamed:
+            renamed = self._may_move(application, query, now)
+        if query is not None and not renamed and query.run.application_id == application.id:
+            return Found(query)
+        named = subject.name or (subject.id if query is None else query.name_label)
+        found = self._claim(application, subject, label(named), now)
+        key = ids[subject.id] = found.query.key
+        same = [of for of, other in ids.items() if other == key]
+        for of in same[:-MOST_PAST_RUNS]:
+            del ids[of]
+        return found
+
+    def _alive(self, query: Query, now: float) -> bool:
+        silent = now - query.life.heard_time >= self._policy.silent_seconds
+        return not query.life.terminated and not silent
+
+    def _may_move(self, application: Application, query: Query, now: float) -> bool:
+        """Whether a query beside another of its name may take that, since the other is gone."""
+        plain = self._queries.get((label(application.name), query.name_label))
+        if plain is query or (plain is not None and self._alive(plain, now)):
+            return False
+        # The series made for it alone ends here: forgotten with the next look at the clock.
+        query.life.terminated = True
+        query.life.gone_since_time = now - self._policy.forget_seconds - 1.0
+        self._changed.touch(part_of_query(query.key))
+        return True
+
+    def _claim(self, application: Application, subject: Named, named: str, now: float) -> Found:
+        """The series for a query: its own name's, unless a second live query has that.
+
+        The same query id is the same checkpoint, which two live queries cannot share: that is a
+        restart, however soon. Another id beside a query heard of a moment ago is a second one: of
+        another application, or of another session of this one, in which names are unique.
+        """
+        wanted = (label(application.name), named)
+        present = self._queries.get(wanted)
+        second = (
+            present is not None
+            and present.run.query_id not in (subject.id, "")
+            and self._alive(present, now)
+        )
+        if second and present is not None:
+            if present.run.application_id != application.id:
+                wanted = (beside_name(application), named)
+            else:
+                wanted = (wanted[0], label(f"{named}-{subject.id}"))
+            present = self._queries.get(wanted)
+        created = present is None
+        if present is None:
+            if len(self._queries) >= self._policy.max_queries:
+                raise RosterFull
+            present = Query(application=wanted[0], query=wanted[1], name_label=named)
+            self._queries[wanted] = present
+        present.aside = second
+        return Found(present, moved=True, created=created, beside=second)
+
+    def forget(self, keys: set[Key]) -> set[str]:
+        """Lets go of queries; gives the applications that have one less."""
+        for key in keys:
+            del self._queries[key]
+            self._changed.forget(part_of_query(key))
+        smaller: set[str] = set()
+        for application_id, ids in list(self._keys.items() if keys else ()):
+            left = {of: key for of, key in ids.items() if key not in keys}
+            if len(left) < len(ids):
+                smaller.add(application_id)
+            self._keys[application_id] = left
+            if not left:
+                del self._keys[application_id]
+        return smaller
+
+    def forget_applications(self, heard: set[str]) -> set[str]:
+        """Lets go of those not ``heard`` of whose queries run elsewhere by now; gives them."""
+        if len(self._keys) <= 1:
+            return set()
+        gone = self._keys.keys() - self.applications() - heard
+        for application_id in gone:
+            del self._keys[application_id]
+        return set(gone)
+
+    def unknown(self, application: str, query: str) -> str:
+        """That two names name nothing, and what they may have meant."""
+        if not self._queries:
+            return "no query is known yet"
+        anywhere = application == "*"
+        said = f"no query {query if anywhere else f'{application}/{query}'}"
+        if anywhere:
+            inside = sorted(key[1] for key in self._queries if key[0] == query)
+            if inside:
+                more = f" and {len(inside) - 3} more" if len(inside) > 3 else ""
+                has = ", ".join(inside[:3]) + more
+                return f"{said}; an application of that name has: {has}. Say {query}/*"
+        written = {(key[1] if anywhere else "/".join(key)): "/".join(key) for key in self._queries}
+        wanted = query if anywhere else f"{application}/{query}"
+        near = [written[one] for one in get_close_matches(wanted, written, n=3, cutoff=0.4)]
+        if anywhere:
+            applications = sorted({key[0] for key in self._queries})
+            near += [f"{one}/*" for one in get_close_matches(query, applications, n=1)]
+        return f"{said}; nearest: {', '.join(near[:3])}" if near else said
+
+
+def names(application: str, query: str, one: Query) -> bool:
+    """Whether an order's two patterns name a query."""
+    return matches(f"{application}/{query}", one.application, one.query)

@@ -1,0 +1,111 @@
+"""What of a fleet outlives its agent: parts that change one by one, each stored under a name."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from agent.core.arrays import packed, plain
+from agent.core.cost import Line
+from agent.core.query import Key, Query
+
+#: How states saved before ``Query`` had groups called what its groups hold: the name with this
+#: before it, or the name alone.
+_BEFORE: Final = {
+    "batch": "batch_",
+    "running": "running_",
+    "clock": "clock_",
+    "orders": "manual_",
+}
+_RENAMED: Final = {
+    ("run", "batches"): "batches_of_run",
+    ("batch", "planned_time"): "last_planned_time",
+    ("batch", "progress_time"): "last_progress_time",
+    ("orders", "mode"): "mode_order",
+}
+
+
+class Change(msgspec.Struct, frozen=True):
+    """One part of the saved state: a query, a listener, or the agent's own totals and orders."""
+
+    part: str  # a stable name, unique within the fleet: the key to store it under
+    data: bytes | None  # None: forget it
+
+
+class Changed:
+    """Which parts changed since they were last saved."""
+
+    def __init__(self) -> None:
+        self._changed: set[str] = set()
+        self._forgotten: set[str] = set()
+
+    def touch(self, part: str) -> None:
+        """It is there and has changed."""
+        self._changed.add(part)
+        self._forgotten.discard(part)
+
+    def forget(self, part: str) -> None:
+        """It is not there any more."""
+        self._changed.discard(part)
+        self._forgotten.add(part)
+
+    def take(self) -> tuple[set[str], set[str]]:
+        """Those to be saved and those to be forgotten; from now on none."""
+        taken = self._changed, self._forgotten
+        self._changed, self._forgotten = set(), set()
+        return taken
+
+
+encode: Final = msgspec.msgpack.Encoder(enc_hook=plain).encode
+_decode_raw: Final = msgspec.msgpack.Decoder(dict[str, Any]).decode
+_decode_query: Final = msgspec.msgpack.Decoder(Query, dec_hook=packed).decode
+
+
+def query_of(data: bytes) -> Query:
+    """A query as saved, by this version or one before. Raises msgspec.DecodeError."""
+    raw = _decode_raw(data)
+    if "run" in raw:
+        return _decode_query(data)
+    line = raw.pop("capacity", None)
+    query = _decode_query(encode(_grouped(raw)))
+    if line is not None:
+        query.sizing.cost = msgspec.convert(line, Line).cost()
+    return query
+
+
+def _grouped(flat: dict[str, Any]) -> dict[str, Any]:
+    """A state saved before ``Query`` had groups, in groups."""
+    grouped = dict(flat)
+    for group in msgspec.structs.fields(Query):
+        members = getattr(group.type, "__struct_fields__", None)
+        if members is None or group.name == "totals":
+            continue
+        held: dict[str, Any] = {}
+        for name in members:
+            before = _BEFORE.get(group.name, "") + name
+            for one in (_RENAMED.get((group.name, name), before), before, name):
+                if one in flat:
+                    held[name] = flat[one]
+                    break
+        grouped[group.name] = held
+    return grouped
+
+
+def part_of_query(key: Key) -> str:
+    """The name of a query's part."""
+    return f"query:{len(key[0])}:{key[0]}{key[1]}"
+
+
+def part_of_listener(instance: str) -> str:
+    """The name of a listener instance's part."""
+    return f"listener:{instance}"
+
+
+AGENT_PART: Final = "agent"
+
+
+def key_of(rest: str) -> Key:
+    """The key in the name of a query's part, less its kind."""
+    length, _, names = rest.partition(":")
+    return names[: int(length)], names[int(length) :]

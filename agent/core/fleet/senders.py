@@ -1,0 +1,155 @@
+"""Who sends: every listener instance, what it said of itself, up to where it was counted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from agent.core.decode import Listener
+from agent.core.names import label
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from agent.core.decode import Application, Request
+    from agent.core.policy import Policy
+    from agent.core.query import Query
+
+LISTENER_SECONDS: Final = 86400.0  # an instance silent for so long has no tail to send again
+#: Of each query that the agent may follow: its listener, and those of runs before it. An event log
+#: has two, for its lines and for its pulse.
+SENDERS_PER_QUERY: Final = 4
+#: Those that have no query yet, where few are allowed.
+LEAST_SENDERS: Final = 100
+#: What the instances of followed event logs begin with; a listener's is a UUID.
+LOG_INSTANCE: Final = "event-log"
+
+
+class Sender(msgspec.Struct):
+    """A listener instance: what it said of itself, and up to where its events were counted."""
+
+    application_id: str
+    application: str  # the name as a label
+    listener: Listener
+    last_sequence: int = 0
+    heard_time: float = 0.0
+
+
+class ListenerView(msgspec.Struct, frozen=True):
+    """One driver's listener: its own latest totals."""
+
+    application: str
+    listener: Listener
+    last_heard_time: float
+
+
+def beside_name(application: Application) -> str:
+    """Of a second live application, while the first has the plain name."""
+    return label(f"{application.name}-{application.id}")
+
+
+class Senders:
+    """All of them, by instance."""
+
+    def __init__(self, policy: Policy) -> None:
+        self._policy = policy
+        self._senders: dict[str, Sender] = {}
+
+    def __getitem__(self, instance: str) -> Sender:
+        return self._senders[instance]
+
+    def get(self, instance: str) -> Sender | None:
+        """The instance's, where it is known."""
+        return self._senders.get(instance)
+
+    def put(self, instance: str, sender: Sender) -> None:
+        """As it was saved."""
+        self._senders[instance] = sender
+
+    def is_full(self) -> bool:
+        """Whether there is no room for one more."""
+        return len(self._senders) >= self._most()
+
+    def _most(self) -> int:
+        return LEAST_SENDERS + SENDERS_PER_QUERY * self._policy.max_queries
+
+    def make_room(self, present: set[str]) -> list[str]:
+        """Forgets a tenth of them at once; gives their instances.
+
+        First those of applications without a query here (not ``present``), then those not heard
+        for longest: who goes on and is forgotten has only its tail counted twice.
+        """
+        order = sorted(
+            self._senders.items(),
+            key=lambda one: (one[1].application_id in present, one[1].heard_time),
+        )
+        forgotten = [instance for instance, _ in order[: max(self._most() // 10, 1)]]
+        for instance in forgotten:
+            del self._senders[instance]
+        return forgotten
+
+    def hear(self, request: Request, now: float) -> Sender:
+        """Who sent a request, heard ``now``."""
+        instance = request.listener.instance
+        sender = self._senders.get(instance)
+        if sender is None:
+            sender = self._senders[instance] = Sender(request.application.id, "", request.listener)
+        sender.application_id = request.application.id
+        plain = label(request.application.name)
+        if sender.application != plain:  # new, or beside another application of that name
+            taken = any(
+                one.application == plain
+                and one.application_id != sender.application_id
+                and now - one.heard_time <= self._policy.silent_seconds
+                for one in self._senders.values()
+            )
+            sender.application = beside_name(request.application) if taken else plain
+        sender.listener, sender.heard_time = request.listener, now
+        return sender
+
+    def wake(self, before: float) -> None:
+        """All that was heard by an agent before this one was so ``before`` a time."""
+        for sender in self._senders.values():
+            sender.heard_time = min(sender.heard_time, before)
+
+    def forget_silent(self, now: float) -> list[str]:
+        """Forgets those that have no tail to send again; gives their instances."""
+        forgotten = [
+            instance
+            for instance, sender in self._senders.items()
+            if now - sender.heard_time > LISTENER_SECONDS
+        ]
+        for instance in forgotten:
+            del self._senders[instance]
+        return forgotten
+
+    def heard_within(self, seconds: float, now: float) -> Iterator[Sender]:
+        """Those heard of within so long."""
+        for sender in self._senders.values():
+            if now - sender.heard_time <= seconds:
+                yield sender
+
+    def drivers(self) -> Iterator[Sender]:
+        """Those that are drivers' own listeners, and no followed event logs."""
+        for instance, sender in self._senders.items():
+            if not instance.startswith(LOG_INSTANCE):
+                yield sender
+
+    def driver_heard(self, query: Query, now: float) -> bool:
+        """Whether a driver that the query may run in has been heard of within the time."""
+        return any(
+            (
+                sender.application_id == query.run.application_id
+                or sender.application == query.application
+            )
+            and now - sender.heard_time <= self._policy.silent_seconds
+            for sender in self.drivers()
+        )
+
+    def views(self, now: float) -> list[ListenerView]:
+        """Those heard of within the time after which series expire."""
+        return [
+            ListenerView(sender.application, sender.listener, sender.heard_time)
+            for sender in self.heard_within(self._policy.forget_seconds, now)
+        ]

@@ -1,0 +1,80 @@
+"""What was saved is taken up again: by this version, and by it from those before."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from agent.core.cost import Line
+from agent.core.fleet import Change, Fleet
+from agent.core.fleet.saved import encode, key_of, part_of_query, query_of
+from agent.core.policy import Policy
+from agent.core.query import Query
+
+SAVED = Path(__file__).parent / "saved"
+#: What the recording's last event said, and two seconds later: when the view beside it was drawn.
+LAST_TIME = 1_795_276_455.524
+
+
+def flat() -> list[Change]:
+    """A held query in the middle of a batch, as saved before ``Query`` had groups."""
+    parts = msgspec.msgpack.decode((SAVED / "flat.msgpack").read_bytes())
+    return [Change(part, data) for part, data in parts]
+
+
+def shown(fleet: Fleet) -> dict[str, Any]:
+    (key,) = fleet.keys()
+    view: dict[str, Any] = msgspec.to_builtins(fleet.view(key, LAST_TIME + 2.0))
+    return view
+
+
+def test_a_state_without_groups_is_read_as_the_version_that_wrote_it_did() -> None:
+    fleet = Fleet.restore(Policy(), flat(), started_time=LAST_TIME)
+    expected = msgspec.json.decode((SAVED / "flat.json").read_bytes())
+    found = shown(fleet)
+    assert {name: found[name] for name in expected} == expected
+    assert fleet.totals.events["progress"] > 20
+
+
+def test_every_field_of_a_state_without_groups_has_its_place() -> None:
+    (data,) = [one.data for one in flat() if one.part.startswith("query:")]
+    assert data is not None
+    raw = msgspec.msgpack.decode(data)
+    query = msgspec.msgpack.decode(encode(query_of(data)))
+    groups = [value for value in query.values() if isinstance(value, dict)]
+    leaves = {str(value) for group in (query, *groups) for value in group.values()}
+    lost = {
+        name: value
+        for name, value in raw.items()
+        if name != "capacity" and not isinstance(value, dict | list) and str(value) not in leaves
+    }
+    assert lost == {}
+    assert query["run"]["batches"] == raw["batches_of_run"]
+    assert query["running"]["batch_id"] == raw["running_batch_id"] != raw["batch_id"]
+    assert query["orders"]["held"] is raw["held"] is True
+
+
+def test_a_cost_that_an_earlier_version_learned_is_taken_over() -> None:
+    (data,) = [one.data for one in flat() if one.part.startswith("query:")]
+    assert data is not None
+    line = Line(batches=12, fixed_seconds=1.2, seconds_per_row=1e-4, last_rows=3e4)
+    raw = msgspec.msgpack.decode(data)
+    raw["capacity"] = msgspec.to_builtins(line)
+    del raw["cost"]
+    assert query_of(msgspec.msgpack.encode(raw)).sizing.cost == line.cost()
+
+
+def test_what_is_saved_now_is_read_as_it_was() -> None:
+    fleet = Fleet.restore(Policy(), flat(), started_time=LAST_TIME)
+    fleet.tick(LAST_TIME + 100.0)  # it is silent by now: a change
+    again = Fleet.restore(Policy(), [*flat(), *fleet.changes()], started_time=LAST_TIME)
+    assert shown(again) == shown(fleet)
+
+
+def test_names_of_parts_are_found_again() -> None:
+    for key in (("shop", "orders"), ("a:b", ":"), ("", "1:x"), ("12", "3:4")):
+        kind, _, rest = part_of_query(key).partition(":")
+        assert (kind, key_of(rest)) == ("query", key)
+    assert Query("shop", "orders").key == ("shop", "orders")
