@@ -272,6 +272,15 @@ class Query(msgspec.Struct):
         """The sources whose limits can be set while the query runs."""
         return [source for source in self.sources if source.controllable]
 
+    def limit_rows(self) -> float | None:
+        """Rows of a batch in which every controlled source takes its limit; None: not limited."""
+        rows = 0.0
+        for source in self.controlled():
+            if source.current is None:
+                return None
+            rows += source.current * (source.ratio or 1.0)
+        return rows or None
+
     def backlog_rows(self) -> float | None:
         """The backlog of all sources that tell one; None where none does."""
         if len(self.sources) == 1:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from agent.core import decide, lateness, watch
+from agent.core import decide, lateness, starved, watch
 from agent.core.advice import Costs, Kept, StateCost, advise
 from agent.core.alignment import AlignmentView
 from agent.core.judgement import (
@@ -288,7 +288,7 @@ def view(
         history=[],
         missing=_missing(query),
         alignment=alignment or AlignmentView(),
-        advice=advise(_costs(query), alignment),
+        advice=[*_of_an_order(query), *advise(_costs(query), alignment)],
         findings=lateness.findings(
             query.watched.lateness, settings.late_rows, controlled=bool(query.controlled())
         ),
@@ -304,6 +304,11 @@ def view(
         stopped=query.life.terminated and query.life.stopped,
         manual_unit=query.orders.unit,
     )
+
+
+def _of_an_order(query: Query) -> list[str]:
+    said = starved.advice(query)
+    return [] if said is None else [said]
 
 
 def _costs(query: Query) -> Costs:

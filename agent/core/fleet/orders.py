@@ -10,6 +10,7 @@ import msgspec
 from agent.core import decide
 from agent.core.fleet.roster import names
 from agent.core.judgement import Mode, OrderView
+from agent.core.starved import starved
 
 if TYPE_CHECKING:
     from agent.core.policy import Policy
@@ -139,7 +140,10 @@ def _note(order: Order, query: Query, policy: Policy) -> str:
         settings = policy.of(query.application, query.query)
         if reachable and query.watched.lateness.holds(settings.late_rows):
             return LATE_ROWS_NOTE
-        return "noted; its limit cannot be changed live" if known and not reachable else ""
+        if known and not reachable:
+            return "noted; its limit cannot be changed live"
+        costs = starved(query, query.limit_rows()) if reachable else None
+        return "" if costs is None else f"done; {costs}"
     name = shlex.quote(f"{query.application}/{query.query}")
     when = "in dry-run" if mode == "dry-run" else "while its mode is off"
     return f"noted; {when} nothing changes: weir mode on {name}"
