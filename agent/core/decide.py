@@ -402,6 +402,7 @@ def _decide_manual(query: Query, time: float, policy: Policy) -> None:
         query.orders.unit = None if main is None else main.unit
     for source in query.sources:
         if source.controllable and query.orders.unit == source.unit:
+            source.exclusive_rows = source.floating_rows = None  # nothing is shared out
             _decide(query, source, Step(query.orders.limit, "manual"), time, policy)
     query.sizing.reason = "manual"
 

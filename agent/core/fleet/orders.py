@@ -98,8 +98,14 @@ def wording(order: Order) -> str:
     if order.limit is not None:
         if order.limit < 1:
             raise ValueError(f"limit: a whole number from 1 is needed, not {order.limit}")
-        return f"limit {order.limit} {order.unit or ''}".strip()
+        return _of_limit(order.limit, order.unit)
     return "hold" if order.hold else "release"
+
+
+def _of_limit(limit: int, unit: str | None) -> str:
+    """One row, two rows."""
+    named = "" if unit is None else f" {unit.removesuffix('s') if limit == 1 else unit}"
+    return f"limit {limit}{named}"
 
 
 def is_pattern(application: str, query: str) -> bool:
@@ -122,7 +128,7 @@ def carry_out(
         decide.order_release(one)
     what = wording(order)
     if order.limit is not None and order.unit is None and one.orders.unit is not None:
-        what = f"{what} {one.orders.unit}"  # the unit that it was given there
+        what = _of_limit(order.limit, one.orders.unit)  # the unit that it was given there
     said = OrderView(now, order.who, what, order.reason)
     one.orders.note(said, of_mode=mode is not None)
     names_of = one.application, one.query
