@@ -1,7 +1,7 @@
 """Compares Weir with the yardsticks on every scenario family.
 
     python -m tests.benchmarks.control [--seeds 20] [--processes 1] [--first-seed 0] [FAMILY ...]
-    python -m tests.benchmarks.control --seeds 10 --write     # docs/control.md, between its marks
+    python -m tests.benchmarks.control --seeds 10 --write     # docs/yardsticks.md, between its marks
 
 For each family, means over the seeds: the share of limited batches in band; rows committed over the
 best static limit's; the 95th percentile of batch seconds over the oracle's; the batches until it
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from agent.simulation.plant import Controller, Trace
     from tests.benchmarks.families import Family
 
-PAGE: Final = Path(__file__).parents[2] / "docs" / "control.md"
+PAGE: Final = Path(__file__).parents[2] / "docs" / "yardsticks.md"
 MARK: Final = "<!-- yardsticks: written by python -m tests.benchmarks.control --write -->\n"
 MARK_END: Final = "<!-- yardsticks end -->\n"
 #: What a reader asks first, by family; the rest is in the folded table.
@@ -215,7 +215,7 @@ def line(row: Row) -> str:
 
 
 def section(rows: list[Row], seeds: int) -> str:
-    """What stands in docs/control.md, marks included: the plain case, then the table, folded."""
+    """What stands in docs/yardsticks.md, marks included: the plain case, then the table, folded."""
     named = {row.name: row for row in rows}
     judged = [row for row in rows if row.feasible and row.limited >= LEAST_LIMITED]
     judged = [row for row in judged if row.in_band["weir"] is not None]

@@ -1,7 +1,7 @@
 """A real query whose sink and state get dearer while it runs: sized anew, never restarted.
 
 ``WEIR_KEEP_RECORD=tests/replay/changing-cost`` keeps the record of the run, which replay is tested
-on and the picture in docs/control.md is drawn from.
+on and the picture in docs/yardsticks.md is drawn from.
 """
 
 from __future__ import annotations
