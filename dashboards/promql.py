@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from agent.export.catalogue import METRICS, Metric
+from agent.export.catalogue import METRICS
+
+if TYPE_CHECKING:
+    from agent.export.metrics.row import Metric
 
 #: Labels of the configuration, on every series; a selection of all matches their absence too.
 FIXED: Final = ("cluster", "namespace")

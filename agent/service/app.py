@@ -21,7 +21,8 @@ from agent.core.decode import MalformedRequest, decode_request
 from agent.core.fleet import Liveness, Order, UnknownQuery
 from agent.core.names import label
 from agent.export import page, runbooks
-from agent.export.catalogue import OTHER, REQUEST_REFUSALS
+from agent.export.metrics.agent import REQUEST_REFUSALS
+from agent.export.metrics.row import OTHER
 from agent.export.prometheus import EventTimer, Exporter
 from agent.service import memory
 from agent.service.access import CHALLENGES, Caller, Gate, refuse_other_sites

@@ -194,22 +194,13 @@ def test_only_metrics_and_labels_of_the_catalogue() -> None:
             assert not re.search(r"\[\d", expression)
 
 
-#: Metrics of the catalogue that no panel shows, and why.
-NOT_SHOWN = {
-    "weir_agent_process_start_time_seconds": "weir_agent_start_time_seconds says the same",
-    "weir_driver_process_start_time_seconds": "the query's own run id tells of restarts",
-    "weir_driver_process_memory_limit_used_bytes": "resident memory against the limit is shown",
-    "weir_driver_process_open_files_limit": "one line for each driver, all of them the same",
-}
-
-
 def test_every_metric_of_the_catalogue_is_in_a_panel_or_is_left_out_for_a_reason() -> None:
     shown = {
         SERIES[name].name
         for _, _, expression in expressions()
         for name in re.findall(r"\bweir_\w+", expression)
     }
-    assert {one.name for one in METRICS} - shown == set(NOT_SHOWN)
+    assert {one.name for one in METRICS} - shown == {one.name for one in METRICS if one.not_shown}
 
 
 @pytest.mark.parametrize("uid", UIDS)

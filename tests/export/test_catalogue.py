@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from agent.core.judgement import MODES, QUERY_STATES, REASONS
 from agent.core.occupancy import SPENT
-from agent.export import catalogue
+from agent.export import catalogue, prometheus
 from agent.export.catalogue import METRICS, metric
 from spark_listener.wire import CONTROLS, EVENT_TYPES
+
+if TYPE_CHECKING:
+    from agent.export.metrics.row import Metric
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "metrics.md"
 UNITS = {"", "seconds", "bytes", "rows", "files", "ratio", "rows_per_second"}
 
 
 @pytest.mark.parametrize("entry", METRICS, ids=lambda entry: entry.name)
-def test_an_entry_keeps_the_rules(entry: catalogue.Metric) -> None:
+def test_an_entry_keeps_the_rules(entry: Metric) -> None:
     assert re.fullmatch(r"weir_[a-z][a-z0-9_]*", entry.name)
     assert entry.name.endswith("_total") == (entry.kind == "counter")
     assert entry.name.endswith("_info") == (entry.kind == "info")
@@ -43,6 +48,25 @@ def test_an_entry_keeps_the_rules(entry: catalogue.Metric) -> None:
 def test_names_are_unique_in_both_formats() -> None:
     assert len({entry.name for entry in METRICS}) == len(METRICS)
     assert len({entry.family for entry in METRICS}) == len(METRICS)
+
+
+def test_every_row_is_read_once_and_nothing_is_read_beside_the_rows() -> None:
+    plans = [plan for (_, up), plan in prometheus._PLANS.items() if up]
+    written = Counter(place for plan in plans for place, *_ in (*plan.numbers, *plan.others))
+    assert written == Counter(range(len(METRICS)))
+    for plan in plans:
+        for place, name, read in plan.numbers:
+            assert (name, read) == (METRICS[place].name, METRICS[place].read)
+    # The exporter knows kinds of rows and names no metric: it can write none that has no row.
+    code = Path(prometheus.__file__).read_text(encoding="utf-8")
+    assert not re.findall(r"""["']weir_\w*""", code)
+
+
+def test_what_is_read_of_a_running_query_alone_is_not_read_once_it_has_ended() -> None:
+    for (subject, up), plan in prometheus._PLANS.items():
+        read = {place for place, *_ in (*plan.numbers, *plan.others)}
+        of_it = {place for place, one in enumerate(METRICS) if one.subject is subject}
+        assert read == {place for place in of_it if up or not METRICS[place].running}
 
 
 def test_labels_hold_every_value_of_the_core() -> None:

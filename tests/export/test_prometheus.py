@@ -22,7 +22,8 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 
 from agent.core.measure import DURATION_BUCKETS_SECONDS
 from agent.core.names import label as fit
-from agent.export.catalogue import BATCH_SECONDS_BUCKETS, METRICS, metric
+from agent.export.catalogue import METRICS, metric
+from agent.export.metrics.batches import BUCKETS
 from agent.export.prometheus import (
     OPENMETRICS_TYPE,
     TEXT_TYPE,
@@ -352,7 +353,7 @@ def test_fixed_labels_are_escaped() -> None:
 
 
 def test_histograms_are_cumulative_and_the_core_agrees_on_the_buckets() -> None:
-    assert tuple(map(float, BATCH_SECONDS_BUCKETS)) == DURATION_BUCKETS_SECONDS
+    assert tuple(map(float, BUCKETS)) == DURATION_BUCKETS_SECONDS
     text, _ = views.scrape(exporter(), [views.view()], labels={})
     buckets = series(text, "weir_batch_duration_seconds_bucket")
     by_bound = {float(key[1]): count for key, count in buckets.items()}

@@ -20,7 +20,7 @@ from agent.core.judgement import (
     Totals,
 )
 from agent.core.partitions import PartitionView
-from agent.export.catalogue import EVENT_SECONDS_BUCKETS
+from agent.export.metrics.agent import EVENT_SECONDS_BUCKETS
 from agent.sources.host import EventSeconds, Extras, MemoryLimit, ProcessSample
 
 if TYPE_CHECKING:

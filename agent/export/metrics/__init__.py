@@ -1,0 +1,1 @@
+"""The rows of the catalogue, by theme: each is a metric and how its value is read."""

@@ -1,0 +1,22 @@
+"""How queries failed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from agent.core.failure import CAUSES
+from agent.export.metrics.row import OTHER, QUERY, Label
+
+if TYPE_CHECKING:
+    from agent.export.metrics.row import Metric
+
+METRICS: Final[tuple[Metric, ...]] = (
+    QUERY.counter_by(
+        "weir_failures_total",
+        "Times the query ended with an exception, by cause.",
+        Label("cause", (*CAUSES, OTHER)),
+        lambda view: view.totals.failures,
+        from_start=True,
+        note="Each cause has a series from the start, so that its first failure is seen as a rise.",
+    ),
+)

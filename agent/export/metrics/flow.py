@@ -1,0 +1,152 @@
+"""Metrics of what waits at the sources, what arrives there, and what a query can digest."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from agent.core.judgement import LAG_STATES
+from agent.core.partitions import soonest_loss_seconds
+from agent.export.metrics.row import PARTITION, PARTITIONS, QUERY, SOURCE, Label
+
+if TYPE_CHECKING:
+    from agent.export.metrics.row import Metric
+
+METRICS: Final[tuple[Metric, ...]] = (
+    SOURCE.gauge(
+        "weir_backlog_rows",
+        "Rows at the source that no batch has admitted yet.",
+        lambda source: source.backlog if source.unit == "rows" else None,
+        unit="rows",
+        running=True,
+        note="As the source tells; absent where it does not. As of the planning of the last batch, "
+        "or, where Kafka's brokers are asked, as of then: their end offsets less what was planned.",
+    ),
+    SOURCE.gauge(
+        "weir_backlog_files",
+        "Files at the source that no batch has admitted yet.",
+        lambda source: source.backlog if source.unit == "files" else None,
+        unit="files",
+        running=True,
+        note="From a listing at a bounded rate; a lower bound where the listing is cut short.",
+    ),
+    SOURCE.gauge(
+        "weir_backlog_bytes",
+        "Bytes at the source that no batch has admitted yet.",
+        lambda source: source.backlog if source.unit == "bytes" else None,
+        unit="bytes",
+        running=True,
+        note="As the source tells; absent where it does not.",
+    ),
+    QUERY.gauge(
+        "weir_backlog_estimated_rows",
+        "Backlog of all sources together in rows, as of now.",
+        lambda view: view.backlog_rows,
+        unit="rows",
+        running=True,
+        note="Files and bytes turned into rows by what late batches held. While a batch runs, what "
+        "arrives meanwhile is estimated, at most as much as came in so long a time before; nothing "
+        "is added where brokers are asked. A source that tells nothing is left out; absent where "
+        "none tells.",
+    ),
+    QUERY.gauge(
+        "weir_backlog_seconds",
+        "How far behind the query is: how long its oldest unread row has been seen to wait.",
+        lambda view: view.backlog_seconds,
+        unit="seconds",
+        running=True,
+        note="The row is at least so old, and older by less than the time between two looks at the "
+        "source; what a start finds there counts from the start. Absent while it cannot be told.",
+    ),
+    PARTITIONS.gauge(
+        "weir_retention_loss_seconds",
+        "Until retention deletes rows that were not read yet, at the present rates of both.",
+        soonest_loss_seconds,
+        unit="seconds",
+        note="Of the partition nearest to it; 0 once rows are lost. Absent while none is foreseen, "
+        "and where no broker is asked (`kafka_bootstrap_servers`).",
+    ),
+    PARTITIONS.gauge(
+        "weir_retention_lost_rows",
+        "Rows that were deleted at the source before the query had read them.",
+        lambda partitions: sum(one.lost_rows for one in partitions),
+        unit="rows",
+        note="By offsets, as of the last batch. Absent where no broker is asked.",
+    ),
+    PARTITION.gauge(
+        "weir_backlog_partition_rows",
+        "Rows of one partition that the query has not read.",
+        lambda partition: partition.backlog_rows if partition.series else None,
+        unit="rows",
+        running=True,
+        note="Only with `kafka_partition_series`.",
+    ),
+    QUERY.states(
+        "weir_lag_state",
+        "What the backlog does, judged over the last batches.",
+        Label("state", LAG_STATES),
+        lambda view: view.lag_state,
+        running=True,
+        note="Exactly one is 1. `WARN` it grows, `ERR` it has grown by more than the time looked "
+        "at, `STOP` nothing is committed any more, `STALL` batches are committed and take nothing, "
+        "`REWIND` the query reads again what it had committed. Below ten seconds, or two targets, "
+        "it is always `OK`.",
+    ),
+    QUERY.gauge(
+        "weir_estimated_time_to_consume_seconds",
+        "Seconds until what waits is committed, in whole batches at the limits in force.",
+        lambda view: view.estimated_time_to_consume_seconds,
+        unit="seconds",
+        running=True,
+        note="Each batch with its fixed cost and its trigger, while more arrives as it does now, "
+        "from the start of the next one. Absent while unknown, and where the backlog does not "
+        "shrink: see `weir_required_capacity_ratio`.",
+    ),
+    QUERY.gauge(
+        "weir_arrival_rows_per_second",
+        "Rows that arrive at the sources, per second (smoothed).",
+        lambda view: view.arrival_rows_per_second,
+        unit="rows_per_second",
+        running=True,
+    ),
+    QUERY.gauge(
+        "weir_throughput_rows_per_second",
+        "Rows per second of batch time that the query can digest beyond its fixed cost.",
+        lambda view: view.throughput_rows_per_second,
+        unit="rows_per_second",
+        running=True,
+        note="Learned from batches, at their size of late. Absent while learning.",
+    ),
+    QUERY.gauge(
+        "weir_fixed_cost_seconds",
+        "Seconds a batch takes however few rows it holds.",
+        lambda view: view.fixed_cost_seconds,
+        unit="seconds",
+        running=True,
+        note="Learned from batches: the intercept of the capacity model. Absent while learning.",
+    ),
+    QUERY.gauge(
+        "weir_required_capacity_ratio",
+        "Capacity that the arrivals need, over the capacity there is.",
+        lambda view: view.required_capacity_ratio,
+        unit="ratio",
+        running=True,
+        note="Above 1 no limit helps: the signal to scale out.",
+    ),
+    QUERY.gauge(
+        "weir_capacity_short_since_timestamp_seconds",
+        "Since when the arrivals need more capacity than there is, in seconds since 1970.",
+        lambda view: view.capacity_short_since_time,
+        unit="seconds",
+        running=True,
+        note="By the driver's clock. Absent while `weir_required_capacity_ratio` is at most 1 or "
+        "unknown.",
+    ),
+    QUERY.gauge(
+        "weir_pressure_ratio",
+        "Share of the last minute in which the limit held back a backlog.",
+        lambda view: view.pressure_ratio,
+        unit="ratio",
+        running=True,
+        note="That is more than the next batch takes; what it takes whole waits for no limit.",
+    ),
+)
