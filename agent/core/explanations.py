@@ -15,14 +15,12 @@ the batches weighs them against each other, the newer ones more (Raftery, Karny 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal, Protocol
 
 import msgspec
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from agent.core.spiral import Batch
 
 Kind = Literal["fixed", "row", "size"]
 #: How often each is the reason, as far as one knows beforehand.
@@ -52,6 +50,18 @@ COMPARABLE: Final = 50.0
 FADING: Final = 0.93
 #: No noise is taken to be larger.
 MOST_SIGMA: Final = 0.6
+
+
+class Batch(Protocol):
+    """Of a committed batch what an explanation learns from."""
+
+    @property
+    def rows(self) -> float:
+        """That it read."""
+
+    @property
+    def seconds(self) -> float:
+        """That it took."""
 
 
 class Explanation(msgspec.Struct):
