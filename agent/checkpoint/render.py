@@ -18,9 +18,7 @@ from agent.core.names import label
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from agent.checkpoint.report import Report
-    from agent.checkpoint.rescue_command import RescueReport
-    from agent.checkpoint.savepoint_command import SavepointReport
+    from agent.checkpoint.report import Report, RescueReport, SavepointReport
     from agent.core.judgement import Finding
 
 _COLOURS: Final = {"error": "red", "warning": "yellow", "info": "cyan"}

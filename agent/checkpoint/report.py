@@ -1,4 +1,4 @@
-"""What ``weir checkpoint inspect`` tells, as data: the shape of its JSON."""
+"""What the commands on checkpoints tell, as data: the shape of their JSON."""
 
 from __future__ import annotations
 
@@ -8,6 +8,10 @@ from typing import Any
 import msgspec
 
 from agent.checkpoint.layout import Checkpoint, SourceKind
+from agent.checkpoint.limit import LimitAdvice
+from agent.checkpoint.rescue import Plan
+from agent.checkpoint.savepoint import Manifest
+from agent.checkpoint.sink import Rollback
 from agent.checkpoint.soundness import (
     Restart,
     Soundness,
@@ -17,6 +21,23 @@ from agent.checkpoint.soundness import (
 )
 from agent.checkpoint.state_rows import LEAST_BYTES, LEAST_ROWS, StoreRows, skewed
 from agent.core.judgement import Finding
+
+
+class RescueReport(msgspec.Struct, frozen=True):
+    """What ``weir rescue`` found and did."""
+
+    plan: Plan
+    applied: bool
+    moved_to: str | None
+    limits: list[LimitAdvice]
+
+
+class SavepointReport(msgspec.Struct, frozen=True):
+    """What ``weir savepoint`` did."""
+
+    destination: str
+    manifest: Manifest
+    rollback: Rollback | None
 
 
 class SourceReport(msgspec.Struct, frozen=True):

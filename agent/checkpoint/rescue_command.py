@@ -11,9 +11,10 @@ from agent.checkpoint import journal
 from agent.checkpoint.commands import counting, print_json
 from agent.checkpoint.folder import CheckpointError, local_path, open_folder, reported
 from agent.checkpoint.layout import Checkpoint, read_checkpoint
-from agent.checkpoint.limit import LimitAdvice, advise
+from agent.checkpoint.limit import advise
 from agent.checkpoint.render import output, show_findings, show_rescue
-from agent.checkpoint.rescue import QUIET_SECONDS, Plan, plan_rescue, refuse_if_held
+from agent.checkpoint.report import RescueReport
+from agent.checkpoint.rescue import QUIET_SECONDS, plan_rescue, refuse_if_held
 from agent.checkpoint.sink import SinkKind, SinkVerdict, judge_sink, recognise
 from agent.checkpoint.soundness import judge, open_batches
 from agent.checkpoint.watched import Watched, ask
@@ -36,15 +37,6 @@ class RescueOptions(msgspec.Struct, frozen=True, kw_only=True):
     deadline_seconds: float | None = None
     agent: ClientSettings | None = None
     as_json: bool = False
-
-
-class RescueReport(msgspec.Struct, frozen=True):
-    """What ``weir rescue`` found and did."""
-
-    plan: Plan
-    applied: bool
-    moved_to: str | None
-    limits: list[LimitAdvice]
 
 
 def rescue(address: str, options: RescueOptions) -> int:

@@ -5,24 +5,15 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from agent.checkpoint.commands import counting, print_json
 from agent.checkpoint.folder import CheckpointError, local_path, open_folder, reported
 from agent.checkpoint.render import output, show_savepoint
-from agent.checkpoint.savepoint import Manifest, take_savepoint
-from agent.checkpoint.sink import Rollback, advise_rollback
+from agent.checkpoint.report import SavepointReport
+from agent.checkpoint.savepoint import take_savepoint
+from agent.checkpoint.sink import advise_rollback
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-
-class SavepointReport(msgspec.Struct, frozen=True):
-    """What ``weir savepoint`` did."""
-
-    destination: str
-    manifest: Manifest
-    rollback: Rollback | None
 
 
 def savepoint(address: str, destination: str, *, rollback_sink: str | None, as_json: bool) -> int:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import time
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from agent.client import AgentClient, ClientSettings
 from examples.demo import measure, plan, report
@@ -13,6 +12,7 @@ from examples.demo.calibrate import calibrate
 from examples.demo.children import ROOT, WEIR, Agent, DemoFailed, Job
 from examples.demo.feed import Feed, Schedule
 from examples.demo.job import APPLICATION
+from examples.demo.report import Half
 from examples.demo.screen import Plain, screen_for
 from examples.demo.watch import Watched
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from examples.demo.feed import Arrival
     from examples.demo.screen import Screen
 
 QUERY = "orders"
@@ -42,16 +41,6 @@ UNDER_WEIR = (
     "The same files at the same moments, from an empty checkpoint. Weir now tells the query how "
     f"much to take at a time, so that a result comes out about every {plan.TARGET_SECONDS:g} s."
 )
-
-
-@dataclass(frozen=True)
-class Half:
-    """What came of one half."""
-
-    arrivals: list[Arrival]
-    progress: list[dict[str, Any]]
-    watched: Watched
-    figures: measure.Figures
 
 
 class Demo:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
@@ -10,9 +11,19 @@ from rich.table import Table
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from examples.demo.halves import Half
+    from examples.demo.feed import Arrival
     from examples.demo.measure import Figures
     from examples.demo.watch import Watched
+
+
+@dataclass(frozen=True)
+class Half:
+    """What came of one half."""
+
+    arrivals: list[Arrival]
+    progress: list[dict[str, Any]]
+    watched: Watched
+    figures: Figures
 
 
 def seconds(value: float) -> str:
