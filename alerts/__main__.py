@@ -1,11 +1,14 @@
-"""``python -m alerts``: writes the Prometheus rules and the Alertmanager example."""
+"""``python -m alerts``: writes the Prometheus rules and the Alertmanager example.
+
+Where they go to their own place, the table of docs/alerts.md is renewed too.
+"""
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
 
-from alerts.generate import DIRECTORY, write
+from alerts.generate import DIRECTORY, write, write_page
 from dashboards.links import VARIABLE, runbook, runbooks_url
 
 
@@ -27,6 +30,8 @@ def main() -> None:
         parser.error(str(error))
     for path in write(options.out, options.runbooks):
         print(path)  # noqa: T201 - a command's output
+    if options.out == DIRECTORY:
+        write_page()
 
 
 if __name__ == "__main__":

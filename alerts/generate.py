@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from alerts.model import Alert, Subject
 
 DIRECTORY: Final = Path(__file__).resolve().parent / "generated"
+#: Written by hand but for its table of alerts, which stands between these lines.
+PAGE: Final = DIRECTORY.parents[1] / "docs" / "alerts.md"
+TABLE_BEGINS: Final = "<!-- Written by `python -m alerts`; edit alerts/rules.py. -->\n"
+TABLE_ENDS: Final = "<!-- Written by hand from here on. -->\n"
 RULES: Final = "weir.rules.yml"
 ALERTMANAGER: Final = "alertmanager.example.yml"
 _HEADER: Final = "# Written by `python -m alerts`; edit alerts/*.py.\n"
@@ -25,6 +29,12 @@ _CHOICES: Final[dict[Subject, tuple[str, ...]]] = {
     "query": ("application", "query"),
     "application": (),
     "agent": (),
+}
+
+_WHO: Final[dict[Subject, str]] = {
+    "query": "A query",
+    "application": "A driver",
+    "agent": "The agent",
 }
 
 
@@ -94,6 +104,22 @@ def alertmanager() -> str:
     return "".join(lines)
 
 
+def page(current: str) -> str:
+    """docs/alerts.md with its table made anew. Raises ValueError where it has no place for one."""
+    before, begins, rest = current.partition(TABLE_BEGINS)
+    _, ends, after = rest.partition(TABLE_ENDS)
+    if not begins or not ends:
+        raise ValueError(f"{PAGE}: the lines around the table are missing")
+    rows = [
+        f"| [{alert.name}](../agent/export/runbooks/{alert.name}.md) | {alert.severity} "
+        f"| {_WHO[alert.subject]}: {alert.says} "
+        f"| {'at once' if alert.hold == '0s' else alert.hold} |\n"
+        for alert in ALERTS
+    ]
+    table = "\n| alert | severity | says | for |\n|---|---|---|---|\n" + "".join(rows) + "\n"
+    return before + begins + table + ends + after
+
+
 def files(runbooks: str = AGENT_RUNBOOKS) -> dict[str, str]:
     """Content by file name."""
     return {RULES: rules(runbooks), ALERTMANAGER: alertmanager()}
@@ -105,6 +131,12 @@ def write(directory: Path = DIRECTORY, runbooks: str = AGENT_RUNBOOKS) -> list[P
     for name, text in files(runbooks).items():
         (directory / name).write_text(text, encoding="utf-8")
     return [directory / name for name in files(runbooks)]
+
+
+def write_page(path: Path = PAGE) -> None:
+    """Renews the table of docs/alerts.md; an installed Weir has none."""
+    if path.exists():
+        path.write_text(page(path.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 def _any_of(names: tuple[str, ...]) -> str:

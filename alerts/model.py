@@ -14,12 +14,14 @@ Subject = Literal["query", "application", "agent"]
 class Alert(msgspec.Struct, frozen=True, kw_only=True):
     """An alert. ``why`` gives the reasons of its threshold and of ``hold``, how long it must last.
 
-    ``summary`` and ``description`` are Prometheus templates.
+    ``says`` is what docs/alerts.md says it tells. ``summary`` and ``description`` are Prometheus
+    templates.
     """
 
     name: str
     severity: Severity
     subject: Subject
+    says: str
     expression: str
     hold: str  # a Prometheus duration; "0s" fires at once
     why: str

@@ -91,6 +91,8 @@ ALERTS: Final[tuple[Alert, ...]] = (
         name="WeirSpiral",
         severity="critical",
         subject="query",
+        says="batches grow faster than they are committed, and are or will be killed at their "
+        "deadline",
         expression=f"(max without (phase) (max_over_time({_SPIRAL}[5m])) == 1"
         f" or max without (phase) ({_DEAD}) == 1"
         f" and max without (phase) (max_over_time({_TIMING_OUT}[1d])) == 1) {_UNLESS_STOPPED}",
@@ -108,6 +110,7 @@ ALERTS: Final[tuple[Alert, ...]] = (
         name="WeirQueryGone",
         severity="critical",
         subject="query",
+        says="failed or silent, and not back for 3 minutes",
         expression=f"{_GONE} {_UNLESS_STOPPED}",
         hold="3m",
         why="A restart under a supervisor takes one to two minutes; three say that it does not "
@@ -122,6 +125,7 @@ ALERTS: Final[tuple[Alert, ...]] = (
         name="WeirBatchHung",
         severity="critical",
         subject="query",
+        says="the running batch is far older than its batches ever were",
         expression=f"{series('weir_query_state', state='stalled')} == 1",
         hold="2m",
         why="Stalled already means past the deadline, or without one longer than 30 s and six "
@@ -135,6 +139,7 @@ ALERTS: Final[tuple[Alert, ...]] = (
         name="WeirBatchesFailing",
         severity="critical",
         subject="query",
+        says="failed twice without a commit between",
         expression=f"{_FAILING} >= 2 {_UNLESS_STOPPED}",
         hold="0s",
         why="One failure may be a lost executor, and the restart mends it. A second without a "
@@ -148,6 +153,7 @@ ALERTS: Final[tuple[Alert, ...]] = (
         name="WeirDeadlineNear",
         severity="warning",
         subject="query",
+        says="a batch takes, took or will take more than 80 % of its deadline",
         expression=f"({_RUNNING} > 0.8 * {_DEADLINE})"
         f" or ({series('weir_checkpoint_seconds')} > 0.8 * {_DEADLINE} {_ALIVE})"
         f" or ({_DEADLINE} - {_ETA} > 0.8 * {_DEADLINE} {_ALIVE})",
@@ -164,6 +170,7 @@ ALERTS: Final[tuple[Alert, ...]] = (
         name="WeirRetentionLossNear",
         severity="critical",
         subject="query",
+        says="retention deletes unread rows within four hours",
         expression=f"min without (source) ({_LOSS}) < 14400 {_UNLESS_STOPPED}",
         hold="5m",
         why="What retention deletes is lost for good. Four hours are what it takes to find people, "
@@ -177,6 +184,7 @@ ALERTS: Final[tuple[Alert, ...]] = (
         name="WeirRetentionLossAhead",
         severity="warning",
         subject="query",
+        says="... within a day",
         expression=f"min without (source) ({_LOSS}) < 86400 {_UNLESS_STOPPED}",
         hold="1h",
         why="Within a day, so within somebody's working hours. An hour leaves out peaks: a backlog "
@@ -190,6 +198,7 @@ ALERTS: Final[tuple[Alert, ...]] = (
         name="WeirFallingBehindFast",
         severity="critical",
         subject="query",
+        says="15 minutes behind, and loses more than half a second each second",
         expression=f"({_BEHIND} > 900 and {BACKLOG_GROWTH} > 0.5 and {BACKLOG_GROWTH_5M} > 0.5"
         f" {_MORE_WAITS} {_SOON}) {_ALIVE}",
         hold="5m",
@@ -206,6 +215,7 @@ ALERTS: Final[tuple[Alert, ...]] = (
         name="WeirBacklogStuck",
         severity="critical",
         subject="query",
+        says="commits batches without a row, although there is a backlog",
         expression=f"{series('weir_lag_state', state='STALL')} == 1 {_OF_STATE_ALIVE}",
         hold="5m",
         why="Five batches that took nothing although there was a backlog make the state. Five "
@@ -218,6 +228,7 @@ ALERTS: Final[tuple[Alert, ...]] = (
         name="WeirFallingBehind",
         severity="warning",
         subject="query",
+        says="five minutes behind, growing, not caught up within the hour",
         expression=f"({_BEHIND} > 300 and {BACKLOG_GROWTH_1H} > 0.01 and {BACKLOG_GROWTH} > 0.01"
         f" {_MORE_WAITS} {_SOON}) {_ALIVE}",
         hold="10m",
@@ -232,6 +243,7 @@ ALERTS: Final[tuple[Alert, ...]] = (
         name="WeirNeedsCapacity",
         severity="warning",
         subject="query",
+        says="arrivals exceed what the largest allowed batches can digest",
         expression=f"{_NEEDED} > 1 {_ALIVE}",
         hold="10m",
         why="Above 1 the arrivals exceed what the largest allowed batches can digest: no limit is "
@@ -245,6 +257,7 @@ ALERTS: Final[tuple[Alert, ...]] = (
         name="WeirTargetInfeasible",
         severity="info",
         subject="query",
+        says="no limit keeps the target; nothing is lost",
         expression=f"{series('weir_target_feasible')} == 0 {_ALIVE} unless {_NEEDED} > 1",
         hold="30m",
         why="The target cannot hold, yet the arrivals can be digested: nothing is lost, so nobody "
@@ -258,6 +271,7 @@ ALERTS: Final[tuple[Alert, ...]] = (
         name="WeirFailingOften",
         severity="warning",
         subject="query",
+        says="three failures in an hour, with commits between",
         expression=f"increase({_FAILED}[1h]) > 2.5 and increase({_FAILED}[15m]) > 0"
         f" unless {of_query('weir_batches_total')} {series('weir_query_stopped')} == 1",
         hold="0s",
@@ -272,6 +286,7 @@ ALERTS: Final[tuple[Alert, ...]] = (
         name="WeirRewound",
         severity="warning",
         subject="query",
+        says="reads again what it had committed",
         expression=f"{series('weir_lag_state', state='REWIND')} == 1 {_OF_STATE_ALIVE}",
         hold="0s",
         why="Committed offsets never go back by themselves: somebody reset them, or the checkpoint "
@@ -284,6 +299,7 @@ ALERTS: Final[tuple[Alert, ...]] = (
         name="WeirCheckpointUnsound",
         severity="warning",
         subject="query",
+        says="the consistency audit finds an error",
         expression=f"sum without (check, severity)"
         f" ({series('weir_consistency_findings', severity='error')}) > 0 {_UNLESS_STOPPED}",
         hold="10m",
@@ -299,6 +315,7 @@ ALERTS: Final[tuple[Alert, ...]] = (
         name="WeirStateGrowing",
         severity="warning",
         subject="query",
+        says="state larger day by day",
         expression=f"{STATE_ROWS} > 1000000 and ("
         f"({_state()} > 1.1 * {_state('1d')} and {_state('1d')} > 1.1 * {_state('2d')})"
         f" or ({_state()} > 1.5 * max_over_time({STATE_ROWS}[1d] offset 6h)"
@@ -316,6 +333,7 @@ ALERTS: Final[tuple[Alert, ...]] = (
         name="WeirSnapshotsLate",
         severity="warning",
         subject="query",
+        says="more than 300 versions of state in no snapshot",
         expression=f"{series('weir_state_snapshot_lag_versions')} > 300",
         hold="30m",
         why="Spark uploads snapshots about once a minute: two batches a second are 120 versions "
@@ -329,6 +347,7 @@ ALERTS: Final[tuple[Alert, ...]] = (
         name="WeirWatermarkStuck",
         severity="warning",
         subject="query",
+        says="rows come, the watermark stands still",
         expression=f"{series('weir_watermark_lag_seconds')} > 3600"
         f" and deriv({series('weir_watermark_lag_seconds')}[30m]) > 0.9"
         f" and rate({series('weir_rows_total')}[30m]) > 0 {_ALIVE}",
@@ -345,6 +364,7 @@ ALERTS: Final[tuple[Alert, ...]] = (
         name="WeirLateRowsDropped",
         severity="info",
         subject="query",
+        says="more than one row in a hundred too late",
         expression=f"increase({series('weir_watermark_dropped_rows_total')}[15m])"
         f" > 0.01 * increase({series('weir_rows_total')}[15m]) {_ALIVE}",
         hold="15m",
@@ -359,6 +379,7 @@ ALERTS: Final[tuple[Alert, ...]] = (
         name="WeirLateRowsHeld",
         severity="warning",
         subject="query",
+        says="smaller batches dropped late rows; they are as configured again",
         expression=f"{series('weir_late_rows_held')} == 1 {_ALIVE}",
         hold="0s",
         why="It is judged once, from rows that are lost already, and stays until somebody decides.",
@@ -372,6 +393,7 @@ ALERTS: Final[tuple[Alert, ...]] = (
         name="WeirLimitHeldLong",
         severity="info",
         subject="query",
+        says="held by hand for twelve hours",
         expression=f"{series('weir_query_held')} == 1 {_ALIVE}",
         hold="12h",
         why="A hold or a limit by hand is for an incident. Twelve hours later it was forgotten.",
@@ -384,6 +406,7 @@ ALERTS: Final[tuple[Alert, ...]] = (
         name="WeirListenerDropping",
         severity="warning",
         subject="application",
+        says="events dropped in the driver",
         expression=f"increase({series('weir_listener_dropped_events_total')}[10m]) > 0"
         f" or ({series('weir_listener_dropped_events_total')} > 0"
         f" unless {series('weir_listener_dropped_events_total')} offset 10m)",
@@ -400,6 +423,7 @@ ALERTS: Final[tuple[Alert, ...]] = (
         name="WeirDriverMemoryNearLimit",
         severity="warning",
         subject="application",
+        says="90 % of its memory limit",
         expression=f"{series('weir_driver_process_resident_memory_bytes')}"
         f" > 0.9 * {series('weir_driver_process_memory_limit_bytes')}",
         hold="10m",
@@ -415,6 +439,7 @@ ALERTS: Final[tuple[Alert, ...]] = (
         name="WeirAgentDown",
         severity="critical",
         subject="agent",
+        says="no agent is scraped",
         expression=f"absent({series('weir_build_info')})",
         hold="5m",
         why="Without the agent every other alert is silent. Five minutes cover a rollout and "
@@ -428,6 +453,7 @@ ALERTS: Final[tuple[Alert, ...]] = (
         name="WeirAgentBlind",
         severity="critical",
         subject="agent",
+        says="all queries of an agent fell silent at once",
         expression=f"count without (application, query) {_SILENT} >= 2"
         f" unless count without (application, query) ({_UP} == 1)",
         hold="2m",
@@ -442,6 +468,7 @@ ALERTS: Final[tuple[Alert, ...]] = (
         name="WeirAgentFull",
         severity="warning",
         subject="agent",
+        says="refuses what it has no room for",
         expression=f"increase({series('weir_agent_rejected_events_total', reason='cardinality')}"
         "[10m]) > 0"
         f" or increase({series('weir_agent_refused_requests_total', reason='full')}[10m]) > 0",
@@ -457,6 +484,7 @@ ALERTS: Final[tuple[Alert, ...]] = (
         name="WeirAgentRejectsEvents",
         severity="warning",
         subject="agent",
+        says="refuses requests or events for five minutes",
         expression="sum without (reason) (increase("
         f"{series('weir_agent_refused_requests_total', matchers=_FROM_DRIVERS)}[10m])) > 0"
         " or sum without (reason) (increase("
@@ -473,6 +501,7 @@ ALERTS: Final[tuple[Alert, ...]] = (
         name="WeirAgentStateNotSaved",
         severity="critical",
         subject="agent",
+        says="cannot write its state",
         expression=f"{series('weir_agent_state_writable')} == 0",
         hold="5m",
         why="The agent tries again every second. Five minutes say that the disk is full or gone, "
@@ -487,6 +516,7 @@ ALERTS: Final[tuple[Alert, ...]] = (
         name="WeirNamesCollide",
         severity="info",
         subject="agent",
+        says="two live applications share a name",
         expression=f"increase({series('weir_agent_name_collisions_total')}[1h]) > 0",
         hold="0s",
         why="Two live applications of one name are told apart by their ids, so each start makes "
@@ -500,6 +530,7 @@ ALERTS: Final[tuple[Alert, ...]] = (
         name="WeirAgentScrapeErrors",
         severity="warning",
         subject="agent",
+        says="leaves queries out of its metrics",
         expression=f"increase({series('weir_agent_scrape_errors_total')}[15m]) > 0",
         hold="0s",
         why="A query left out of a scrape has no series, so none of its alerts can fire.",

@@ -82,6 +82,7 @@ def test_names_and_texts() -> None:
         assert alert.why.endswith(".")
         assert alert.description.endswith(".")
         assert not alert.summary.endswith(".")
+        assert not alert.says.endswith(".")
     written = yaml.safe_load(RULES.read_text())["groups"][1]["rules"]
     assert [rule["alert"] for rule in written] == [alert.name for alert in ALERTS]
     for rule, alert in zip(written, ALERTS, strict=True):
@@ -115,14 +116,17 @@ def test_only_metrics_and_labels_of_the_catalogue() -> None:
 
 
 def test_the_docs_list_every_alert_as_it_is() -> None:
-    text = (ROOT / "docs" / "alerts.md").read_text()
+    text = generate.PAGE.read_text(encoding="utf-8")
+    assert text == generate.page(text), "run python -m alerts"
     rows = re.findall(r"^\| \[(\w+)\]\((\S+)\) \| (\w+) \| .+ \| ([\w ]+) \|$", text, re.MULTILINE)
     assert [(name, severity, hold) for name, _, severity, hold in rows] == [
         (alert.name, alert.severity, "at once" if alert.hold == "0s" else alert.hold)
         for alert in ALERTS
     ]
     for _, link, _, _ in rows:
-        assert (ROOT / "docs" / link).is_file(), link
+        assert (generate.PAGE.parent / link).is_file(), link
+    with pytest.raises(ValueError, match="around the table"):
+        generate.page("# Alerts\n")
 
 
 def test_every_alert_has_a_case() -> None:
