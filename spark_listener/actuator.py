@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from spark_listener import couplings, limits
 from spark_listener.complaints import LOGGER
 from spark_listener.limits import Handle, Limit, Refused
+from spark_listener.sources import known
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -174,7 +175,7 @@ class Actuator:
 
     def _why_unsafe(self, configured: Limit, item: SourceObject) -> str:
         files = None
-        if item.class_name in limits.FILE_CLASSES:
+        if known(item.class_name).files:
             files = couplings.file_options(item.source)
         return couplings.why_unsafe(configured, item.class_name, self._query.trigger, files)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Final
 
-from spark_listener.limits import KAFKA_CLASS
+from spark_listener.sources import known
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,7 +23,7 @@ _METRIC: Final[Mapping[str, str]] = {
 
 def backlog_of(source: Mapping[str, Any], source_class: str, unit: Unit) -> int | None:
     """Units left at the source when the batch was planned, or None where progress is silent."""
-    if source_class == KAFKA_CLASS:
+    if known(source_class).kafka_offsets:
         return offsets_between(source.get("endOffset"), source.get("latestOffset"))
     metrics = source.get("metrics")
     if isinstance(metrics, dict):
@@ -50,7 +50,7 @@ def told_whole(metrics: Mapping[str, Any]) -> bool:
 
 def admitted_of(source: Mapping[str, Any], source_class: str, unit: Unit) -> int | None:
     """Units taken into the batch, or None where progress is silent."""
-    if source_class == KAFKA_CLASS:
+    if known(source_class).kafka_offsets:
         return offsets_between(source.get("startOffset"), source.get("endOffset"))
     if unit == "rows":
         return _whole(source.get("numInputRows"))

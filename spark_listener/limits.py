@@ -2,7 +2,8 @@
 
 A limit of a class that the source does not know ends the query. So a limit is only ever replaced
 by one of the same class as the one the user configured (inside a composite: only that part), and a
-source without one gets a limit only from ``GIVABLE``. Everything that decides is pure.
+source without one gets a limit only where ``sources`` knows that it takes one. Everything that
+decides is pure.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
+from spark_listener.sources import known
 from spark_listener.wire import Control, Unit
 
 if TYPE_CHECKING:
@@ -37,19 +39,6 @@ _PYTHON_KINDS: Final[Mapping[str, tuple[Kind, str]]] = {
     "ReadMaxFiles": ("files", "max_files"),
     "ReadMaxBytes": ("bytes", "max_bytes"),
 }
-
-KAFKA_CLASS: Final = "org.apache.spark.sql.kafka010.KafkaMicroBatchStream"
-FILE_CLASSES: Final = (
-    "org.apache.spark.sql.execution.streaming.FileStreamSource",  # to 4.0
-    "org.apache.spark.sql.execution.streaming.runtime.FileStreamSource",  # from 4.1
-)
-ICEBERG_CLASS: Final = "org.apache.iceberg.spark.source.SparkMicroBatchStream"
-#: Sources that obey a limit of this unit although none is configured.
-GIVABLE: Final[Mapping[str, Unit]] = {KAFKA_CLASS: "rows", **dict.fromkeys(FILE_CLASSES, "files")}
-#: Sources that accept a maximum beside their ``ReadMinRows``.
-MAXIMUM_BESIDE_MINIMUM: Final[Mapping[str, Unit]] = {KAFKA_CLASS: "rows"}
-#: Sources that hand out a limit of their own and then do not look at it.
-DEAF: Final = ("org.apache.spark.sql.execution.streaming.sources.RatePerMicroBatchStream",)
 
 #: What Java's parameter holds: ``maxFiles`` takes an int, the others a long.
 LARGEST: Final[Mapping[Unit, int]] = {
@@ -104,7 +93,7 @@ def handle_of(configured: Limit, source_class: str, *, all_at_once: bool = False
     unit = _unit_of(configured, source_class)
     if all_at_once:
         return Handle("none", unit, "the trigger takes everything at once")
-    if source_class in DEAF:
+    if known(source_class).deaf:
         return Handle("advice", unit, "the source does not look at its limit")
     if "AvailableNow" in source_class and "Wrapper" in source_class:
         return Handle("advice", unit, "the source takes everything at once under AvailableNow")
@@ -132,15 +121,16 @@ def replacement(configured: Limit, source_class: str, unit: Unit, maximum: int) 
         raise Refused(f"a limit of {maximum} {unit} would stop the query")
     new = Limit(unit, min(maximum, LARGEST[unit]))
     if configured.kind == "all":
-        if GIVABLE.get(source_class) != unit:
+        takes = known(source_class).takes
+        if takes != unit:
             raise Refused(
                 "the source has no limit and is not known to take one"
-                if source_class not in GIVABLE
-                else f"the source takes limits in {GIVABLE[source_class]}, not in {unit}"
+                if takes is None
+                else f"the source takes limits in {takes}, not in {unit}"
             )
         return new
     if configured.kind == "min_rows":
-        if MAXIMUM_BESIDE_MINIMUM.get(source_class) != unit:
+        if not _beside_minimum(source_class, unit):
             raise Refused("the source has a minimum and is not known to take a maximum beside it")
         return Limit("composite", parts=(configured, _not_below(new, (configured,))))
     if configured.kind in _MAXIMA:
@@ -163,10 +153,15 @@ def _replaced_part(configured: Limit, source_class: str, unit: Unit, new: Limit)
         parts[places[0]] = Limit(unit, value, class_name=parts[places[0]].class_name)
         return Limit("composite", parts=tuple(parts))
     only_minima = all(part.kind == "min_rows" for part in configured.parts)
-    if configured.parts and only_minima and MAXIMUM_BESIDE_MINIMUM.get(source_class) == unit:
+    if configured.parts and only_minima and _beside_minimum(source_class, unit):
         new = _not_below(new, configured.parts)
         return Limit("composite", parts=(*configured.parts, new))
     raise Refused(f"the composite limit has no part in {unit}")
+
+
+def _beside_minimum(source_class: str, unit: Unit) -> bool:
+    source = known(source_class)
+    return source.beside_minimum and source.takes == unit
 
 
 def _not_below(new: Limit, beside: tuple[Limit, ...]) -> Limit:
@@ -191,12 +186,13 @@ def may_follow(present: Limit, configured: Limit, source_class: str, unit: Unit)
 
 
 def _unit_of(configured: Limit, source_class: str) -> Unit:
-    # In a composite of several maxima: rows before files before bytes, but for Iceberg, of which
-    # some versions stop for good at a file that holds more rows than the limit.
-    for unit in ("files", *_MAXIMA) if source_class == ICEBERG_CLASS else _MAXIMA:
+    # In a composite of several maxima: rows before files before bytes, unless the source's row
+    # says another.
+    source = known(source_class)
+    for unit in _MAXIMA if source.unit_first is None else (source.unit_first, *_MAXIMA):
         if configured.kind == unit or any(part.kind == unit for part in configured.parts):
             return unit
-    return GIVABLE.get(source_class, "rows")
+    return source.takes or "rows"
 
 
 # -- Java's side -----------------------------------------------------------------------------------

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any, Final
 from spark_listener import backlog
 from spark_listener.actuator import WATCH_ONLY, Actuator, SourceControl
 from spark_listener.files import FileBacklog, FileSource, FileWatcher
-from spark_listener.limits import FILE_CLASSES, KAFKA_CLASS
 from spark_listener.listener import Captured, Counters
 from spark_listener.mailbox import Mailbox
 from spark_listener.progress import ProgressText, read_progress
 from spark_listener.query import Query, mode_note, takes_all_at_once
 from spark_listener.redact import redact
+from spark_listener.sources import known
 from spark_listener.wire import Control, SourceLimit, clock_origin, format_time
 
 if TYPE_CHECKING:
@@ -279,7 +279,7 @@ class Observer:
             self._outbox.put(
                 "progress", moment, progress.text, {"limits": entries}, origin=item.clock_origin
             )
-            if run is not None and any(one["source_class"] == KAFKA_CLASS for one in entries):
+            if run is not None and any(_counts_offsets(one) for one in entries):
                 run.plan_untold_since = time.monotonic()
         elif item.kind == "idle":
             run = self._runs.get(item.run_id)
@@ -453,7 +453,7 @@ class Observer:
         if not run.files_looked_up:
             run.files_looked_up = True
             for source in run.actuator.sources:
-                if source.source_class in FILE_CLASSES:
+                if known(source.source_class).files:
                     self._guarded("a file source", self._watch_files, run, source)
         return True
 
@@ -633,15 +633,15 @@ class Observer:
         }
 
     def _add_plans(self, run: Run, running: RunningBatch, entries: list[SourceLimit]) -> None:
-        """To Kafka's sources how far the running batch reads, and what that left behind."""
-        if not any(entry["source_class"] == KAFKA_CLASS for entry in entries):
+        """To sources that count offsets how far the running batch reads, and what that left."""
+        if not any(_counts_offsets(entry) for entry in entries):
             return
         if running.started_epoch_seconds is None or not run.query.abilities.offsets:
             return
         planned = {
             entry["source"]: run.query.planned(item)
             for entry in entries
-            if entry["source_class"] == KAFKA_CLASS
+            if _counts_offsets(entry)
             and (item := run.actuator.object_of(entry["source"])) is not None
         }
         if run.query.running() != running:
@@ -657,6 +657,10 @@ class Observer:
             entry["admitted"], entry["backlog"] = admitted, left
             entry["observed_time"] = format_time(running.started_epoch_seconds)
             entry["offsets"] = json.loads(plan.end)
+
+
+def _counts_offsets(entry: SourceLimit) -> bool:
+    return known(entry["source_class"]).kafka_offsets
 
 
 def _bare_pulse(query: Query) -> dict[str, Any]:

@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
+from spark_listener import sources
 from spark_listener.actuator import Actuator, SourceControl
 from spark_listener.complaints import Complaints
-from spark_listener.limits import ALL, FILE_CLASSES, KAFKA_CLASS, Limit, Refused, handle_of
+from spark_listener.limits import ALL, Limit, Refused, handle_of
 from spark_listener.replies import Grant
 
-FILES = FILE_CLASSES[1]
+FILES = sources.FILES.classes[1]
 
 
 def source(configured: Limit, source_class: str = FILES) -> SourceControl:
@@ -53,7 +54,7 @@ def test_every_reply_that_names_it_renews_a_grant() -> None:
 
 def test_kafkas_minimum_stays_beside_the_grant_after_its_life() -> None:
     minimum = Limit("min_rows", 100, 5000)
-    control = source(minimum, KAFKA_CLASS)
+    control = source(minimum, sources.KAFKA.classes[0])
     control.take(grant(700, unit="rows"), 0.0)
     expected = Limit("composite", parts=(minimum, Limit("rows", 700)))
     assert control.wanted(0.0) == control.wanted(1e6) == expected

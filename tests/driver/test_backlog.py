@@ -16,7 +16,7 @@ from spark_listener.backlog import (
     told_whole,
 )
 from spark_listener.files import FileBacklog, Listing
-from spark_listener.limits import FILE_CLASSES, KAFKA_CLASS
+from spark_listener.sources import FILES, KAFKA
 
 DELTA = "org.apache.spark.sql.delta.sources.DeltaSource"
 AUTO_LOADER = "com.databricks.sql.fileNotification.autoIngest.CloudFilesSource"
@@ -50,8 +50,13 @@ def test_offsets(start: Any, end: Any, expected: int | None) -> None:
 @pytest.mark.parametrize(
     ("source", "class_name", "unit", "expected"),
     [
-        ({"endOffset": {"t": {"0": 5}}, "latestOffset": {"t": {"0": 8}}}, KAFKA_CLASS, "rows", 3),
-        ({"endOffset": {"t": {"0": 5}}, "latestOffset": None}, KAFKA_CLASS, "rows", None),
+        (
+            {"endOffset": {"t": {"0": 5}}, "latestOffset": {"t": {"0": 8}}},
+            KAFKA.classes[0],
+            "rows",
+            3,
+        ),
+        ({"endOffset": {"t": {"0": 5}}, "latestOffset": None}, KAFKA.classes[0], "rows", None),
         ({"metrics": {"numFilesOutstanding": "12"}}, DELTA, "files", 12),
         ({"metrics": {"numBytesOutstanding": "9000"}}, DELTA, "bytes", 9000),
         ({"metrics": {"numFilesOutstanding": "many"}}, DELTA, "files", None),
@@ -62,7 +67,7 @@ def test_offsets(start: Any, end: Any, expected: int | None) -> None:
         ({"metrics": QUEUED}, AUTO_LOADER, "bytes", 93_964_496),
         ({"metrics": {"approximateQueueSize": "7"}}, AUTO_LOADER, "files", None),
         ({"metrics": None}, DELTA, "files", None),
-        ({}, FILE_CLASSES[0], "files", None),
+        ({}, FILES.classes[0], "files", None),
     ],
 )
 def test_backlog(source: Any, class_name: str, unit: Any, expected: int | None) -> None:
@@ -71,7 +76,7 @@ def test_backlog(source: Any, class_name: str, unit: Any, expected: int | None) 
 
 def test_admitted() -> None:
     kafka = {"startOffset": {"t": {"0": 1}}, "endOffset": {"t": {"0": 5}}, "numInputRows": 8}
-    assert admitted_of(kafka, KAFKA_CLASS, "rows") == 4  # a self-join reads each row twice
+    assert admitted_of(kafka, KAFKA.classes[0], "rows") == 4  # a self-join reads each row twice
     assert admitted_of({"numInputRows": 8}, "x", "rows") == 8
     assert admitted_of({"numInputRows": -1}, "x", "rows") is None
     assert admitted_of({"numInputRows": 8}, DELTA, "files") is None

@@ -6,11 +6,14 @@ from typing import Any
 
 import pytest
 
-from spark_listener import couplings
-from spark_listener.couplings import FileOptions, file_options, why_unsafe
-from spark_listener.limits import ALL, FILE_CLASSES, ICEBERG_CLASS, KAFKA_CLASS, Limit, handle_of
+from spark_listener import sources
+from spark_listener.couplings import file_options, why_unsafe
+from spark_listener.limits import ALL, Limit, handle_of
+from spark_listener.sources import FileOptions
 
-FILES = FILE_CLASSES[1]
+EARLIER_FILES, FILES = sources.FILES.classes
+(KAFKA,) = sources.KAFKA.classes
+(ICEBERG,) = sources.ICEBERG.classes
 PLAIN = FileOptions(latest_first=False, file_name_only=False)
 LATEST = FileOptions(latest_first=True, file_name_only=False)
 NAMES = FileOptions(latest_first=False, file_name_only=True)
@@ -24,22 +27,22 @@ BOTH = Limit("composite", parts=(MINIMUM, Limit("rows", 500)))
     [
         (ALL, FILES, TRIGGER, PLAIN, ""),
         (ALL, FILES, AVAILABLE_NOW, PLAIN, ""),
-        (ALL, FILES, TRIGGER, LATEST, couplings.LATEST_FIRST),
-        (ALL, FILE_CLASSES[0], AVAILABLE_NOW, LATEST, couplings.LATEST_FIRST),
+        (ALL, FILES, TRIGGER, LATEST, sources.LATEST_FIRST),
+        (ALL, EARLIER_FILES, AVAILABLE_NOW, LATEST, sources.LATEST_FIRST),
         (Limit("files", 5), FILES, TRIGGER, LATEST, ""),  # Spark ignores maxFileAge from the start
         (Limit("bytes", 5), FILES, TRIGGER, LATEST, ""),
-        (ALL, FILES, TRIGGER, NAMES, couplings.FILE_NAME_ONLY),
-        (Limit("files", 5), FILES, TRIGGER, NAMES, couplings.FILE_NAME_ONLY),
-        (ALL, FILES, TRIGGER, None, couplings.UNREADABLE),
-        (Limit("files", 5), FILES, TRIGGER, None, couplings.UNREADABLE),
-        (ALL, KAFKA_CLASS, AVAILABLE_NOW, None, ""),
-        (Limit("rows", 5), KAFKA_CLASS, AVAILABLE_NOW, None, ""),
-        (MINIMUM, KAFKA_CLASS, TRIGGER, None, ""),
-        (BOTH, KAFKA_CLASS, TRIGGER, None, ""),
-        (MINIMUM, KAFKA_CLASS, AVAILABLE_NOW, None, couplings.MINIMUM_ONCE),
-        (BOTH, KAFKA_CLASS, AVAILABLE_NOW, None, couplings.MINIMUM_ONCE),
-        (Limit("rows", 5), ICEBERG_CLASS, TRIGGER, None, couplings.ICEBERG_ROWS),
-        (Limit("files", 5), ICEBERG_CLASS, TRIGGER, None, ""),
+        (ALL, FILES, TRIGGER, NAMES, sources.FILE_NAME_ONLY),
+        (Limit("files", 5), FILES, TRIGGER, NAMES, sources.FILE_NAME_ONLY),
+        (ALL, FILES, TRIGGER, None, sources.UNREADABLE),
+        (Limit("files", 5), FILES, TRIGGER, None, sources.UNREADABLE),
+        (ALL, KAFKA, AVAILABLE_NOW, None, ""),
+        (Limit("rows", 5), KAFKA, AVAILABLE_NOW, None, ""),
+        (MINIMUM, KAFKA, TRIGGER, None, ""),
+        (BOTH, KAFKA, TRIGGER, None, ""),
+        (MINIMUM, KAFKA, AVAILABLE_NOW, None, sources.MINIMUM_ONCE),
+        (BOTH, KAFKA, AVAILABLE_NOW, None, sources.MINIMUM_ONCE),
+        (Limit("rows", 5), ICEBERG, TRIGGER, None, sources.ICEBERG_ROWS),
+        (Limit("files", 5), ICEBERG, TRIGGER, None, ""),
         (Limit("files", 1000), "x.DeltaSource", AVAILABLE_NOW, None, ""),
     ],
 )
@@ -53,8 +56,8 @@ def test_the_option_that_makes_a_limit_unsafe(
 
 def test_of_iceberg_the_files_are_steered_where_both_are_limited() -> None:
     both = Limit("composite", parts=(Limit("files", 5), Limit("rows", 9)))
-    assert handle_of(both, ICEBERG_CLASS).unit == "files"
-    assert why_unsafe(both, ICEBERG_CLASS, TRIGGER, None) == ""
+    assert handle_of(both, ICEBERG).unit == "files"
+    assert why_unsafe(both, ICEBERG, TRIGGER, None) == ""
 
 
 class Hidden:

@@ -6,11 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from spark_listener import sources
 from spark_listener.limits import (
     ALL,
-    FILE_CLASSES,
-    GIVABLE,
-    KAFKA_CLASS,
     LARGEST,
     PYTHON_LIMIT,
     Limit,
@@ -22,7 +20,9 @@ from spark_listener.limits import (
 )
 from spark_listener.wire import UNITS
 
-FILES = FILE_CLASSES[1]
+EARLIER_FILES, FILES = sources.FILES.classes
+(KAFKA,) = sources.KAFKA.classes
+TAKE = {name: one.takes for one in sources.SOURCES for name in one.classes if one.takes}
 RATE = "org.apache.spark.sql.execution.streaming.sources.RateStreamMicroBatchStream"
 RATE_MICRO_BATCH = "org.apache.spark.sql.execution.streaming.sources.RatePerMicroBatchStream"
 SOCKET = "org.apache.spark.sql.execution.streaming.sources.TextSocketMicroBatchStream"
@@ -42,26 +42,26 @@ def composite(*parts: Limit) -> Limit:
 GIVEN = [
     # configured, source, unit, what comes of a grant of 7
     (Limit("files", 2), FILES, "files", Limit("files", 7)),
-    (Limit("files", 2), FILE_CLASSES[0], "files", Limit("files", 7)),
+    (Limit("files", 2), EARLIER_FILES, "files", Limit("files", 7)),
     (Limit("bytes", 2), FILES, "bytes", Limit("bytes", 7)),
     (ALL, FILES, "files", Limit("files", 7)),
-    (ALL, FILE_CLASSES[0], "files", Limit("files", 7)),
-    (Limit("rows", 2), KAFKA_CLASS, "rows", Limit("rows", 7)),
-    (ALL, KAFKA_CLASS, "rows", Limit("rows", 7)),
+    (ALL, EARLIER_FILES, "files", Limit("files", 7)),
+    (Limit("rows", 2), KAFKA, "rows", Limit("rows", 7)),
+    (ALL, KAFKA, "rows", Limit("rows", 7)),
     # Spark itself refuses a maximum below the minimum beside it.
-    (MINIMUM, KAFKA_CLASS, "rows", composite(MINIMUM, Limit("rows", 100))),
-    (composite(MINIMUM), KAFKA_CLASS, "rows", composite(MINIMUM, Limit("rows", 100))),
-    (LOW_MINIMUM, KAFKA_CLASS, "rows", composite(LOW_MINIMUM, Limit("rows", 7))),
-    (composite(LOW_MINIMUM), KAFKA_CLASS, "rows", composite(LOW_MINIMUM, Limit("rows", 7))),
+    (MINIMUM, KAFKA, "rows", composite(MINIMUM, Limit("rows", 100))),
+    (composite(MINIMUM), KAFKA, "rows", composite(MINIMUM, Limit("rows", 100))),
+    (LOW_MINIMUM, KAFKA, "rows", composite(LOW_MINIMUM, Limit("rows", 7))),
+    (composite(LOW_MINIMUM), KAFKA, "rows", composite(LOW_MINIMUM, Limit("rows", 7))),
     (
         composite(LOW_MINIMUM, Limit("rows", 500)),
-        KAFKA_CLASS,
+        KAFKA,
         "rows",
         composite(LOW_MINIMUM, Limit("rows", 7)),
     ),
     (
         composite(MINIMUM, Limit("rows", 500)),
-        KAFKA_CLASS,
+        KAFKA,
         "rows",
         composite(MINIMUM, Limit("rows", 100)),
     ),
@@ -93,19 +93,19 @@ REFUSED = [
     (Limit("bytes", 2), FILES, "files"),
     (ALL, FILES, "rows"),
     (ALL, FILES, "bytes"),
-    (ALL, KAFKA_CLASS, "files"),
-    (Limit("rows", 2), KAFKA_CLASS, "bytes"),
-    (MINIMUM, KAFKA_CLASS, "files"),
+    (ALL, KAFKA, "files"),
+    (Limit("rows", 2), KAFKA, "bytes"),
+    (MINIMUM, KAFKA, "files"),
     (MINIMUM, "some.other.Stream", "rows"),
     (composite(MINIMUM), "some.other.Stream", "rows"),
-    (composite(), KAFKA_CLASS, "rows"),
+    (composite(), KAFKA, "rows"),
     (composite(Limit("files", 1), Limit("files", 2)), DELTA, "files"),
     (composite(OWN), DELTA, "files"),
     (ALL, RATE, "rows"),
     (ALL, SOCKET, "rows"),
     (ALL, DELTA, "files"),
     (OWN, DELTA, "files"),
-    (OWN, KAFKA_CLASS, "rows"),
+    (OWN, KAFKA, "rows"),
     (Limit("rows", 5, class_name=PYTHON_LIMIT), PYTHON_SOURCE, "bytes"),
     (Limit("other", class_name=PYTHON_LIMIT), PYTHON_SOURCE, "rows"),
 ]
@@ -158,7 +158,7 @@ def test_a_limit_that_stops_the_query_is_refused(maximum: int) -> None:
 
 def test_a_limit_beyond_javas_type_is_cut_to_it() -> None:
     assert replacement(ALL, FILES, "files", 2**40) == Limit("files", 2**31 - 1)
-    assert replacement(Limit("rows", 1), KAFKA_CLASS, "rows", 2**80) == Limit("rows", 2**63 - 1)
+    assert replacement(Limit("rows", 1), KAFKA, "rows", 2**80) == Limit("rows", 2**63 - 1)
 
 
 simple = st.one_of(
@@ -174,7 +174,16 @@ any_limit = st.one_of(
     simple,
     st.lists(simple, max_size=4).map(lambda parts: Limit("composite", parts=tuple(parts))),
 )
-any_source = st.sampled_from([*GIVABLE, RATE, RATE_MICRO_BATCH, SOCKET, DELTA, WRAPPER, "x.Y"])
+any_source = st.sampled_from([*TAKE, RATE, RATE_MICRO_BATCH, SOCKET, DELTA, WRAPPER, "x.Y"])
+
+
+def test_a_class_has_one_row() -> None:
+    classes = [name for one in sources.SOURCES for name in one.classes]
+    assert len(set(classes)) == len(classes)
+    for one in sources.SOURCES:
+        assert all(sources.known(name) is one for name in one.classes)
+        assert one.takes or not one.beside_minimum
+    assert sources.known("x.Y") == sources.Known(())
 
 
 @settings(deadline=None)
@@ -194,7 +203,7 @@ def test_whatever_is_configured_the_class_stays(
         assert sum(mine != its for mine, its in pairs) <= 1
         return
     # Another class only where the source is on the list of those that take it.
-    assert GIVABLE[source] == unit
+    assert TAKE[source] == unit
     if configured.kind == "all":
         assert new == Limit(unit, min(maximum, LARGEST[unit]))
     else:

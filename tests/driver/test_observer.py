@@ -13,11 +13,11 @@ from agent.core.policy import Policy
 from spark_listener.complaints import Complaints
 from spark_listener.config import Settings
 from spark_listener.files import FileBacklog
-from spark_listener.limits import KAFKA_CLASS
 from spark_listener.listener import Captured, Counters
 from spark_listener.observer import Observer, Run
 from spark_listener.outbox import Outbox
 from spark_listener.query import Abilities, PlannedOffsets, RunningBatch
+from spark_listener.sources import KAFKA
 from spark_listener.wire import SILENT_SECONDS
 from tests.waiting import until
 
@@ -79,7 +79,7 @@ class RowsHandle:
 
 class KafkaControl(FileControl):
     handle = RowsHandle()  # type: ignore[assignment]
-    source_class = KAFKA_CLASS
+    source_class = KAFKA.classes[0]
 
 
 class Planning(RunningQuery):

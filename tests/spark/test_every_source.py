@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from spark_listener.limits import ALL, KAFKA_CLASS, Limit, build, describe, replacement
+from spark_listener import sources
+from spark_listener.limits import ALL, Limit, build, describe, replacement
 from tests.spark.conftest import in_force
 from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+(KAFKA,) = sources.KAFKA.classes
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
 
 GRANTS = [("rows", 3), ("files", 3), ("bytes", 500), ("rows", None), ("files", 1)]
@@ -161,10 +163,10 @@ def test_every_limit_of_the_jvm_is_described_and_built_class_for_class(
 ) -> None:
     gateway = spark.sparkContext._gateway
     cases = [
-        (make.maxRows(5), "rows", KAFKA_CLASS, "MaxRows: 9"),
+        (make.maxRows(5), "rows", KAFKA, "MaxRows: 9"),
         (make.maxFiles(5), "files", "any.Source", "MaxFiles: 9"),
-        (make.allAvailable(), "rows", KAFKA_CLASS, "MaxRows: 9"),
-        (make.maxRows(2**40), "rows", KAFKA_CLASS, "MaxRows: 9"),
+        (make.allAvailable(), "rows", KAFKA, "MaxRows: 9"),
+        (make.maxRows(2**40), "rows", KAFKA, "MaxRows: 9"),
     ]
     if not spark.version.startswith("3."):
         cases.append((make.maxBytes(5), "bytes", "any.Source", "MaxBytes: 9"))
@@ -200,7 +202,7 @@ def test_of_a_composite_only_the_maximum_moves(spark: Any, make: Any) -> None:
         minimum,
     ):
         configured = describe(java_limit)
-        wanted = replacement(configured, KAFKA_CLASS, "rows", 1500)
+        wanted = replacement(configured, KAFKA, "rows", 1500)
         built = build(gateway, wanted, configured, java_limit)
         parts = list(built.getReadLimits())
         assert sorted(part.toString() for part in parts) == sorted(
@@ -208,7 +210,7 @@ def test_of_a_composite_only_the_maximum_moves(spark: Any, make: Any) -> None:
         )
         assert any(part.equals(minimum) for part in parts)
         # And once more, from what is now in force, back to another number.
-        again = replacement(configured, KAFKA_CLASS, "rows", 7)
+        again = replacement(configured, KAFKA, "rows", 7)
         assert describe(build(gateway, again, configured, java_limit)) == again
 
 

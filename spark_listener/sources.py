@@ -1,0 +1,117 @@
+"""What is known of the sources that Spark reads, a row each.
+
+A source of which there is no row is steered by the limit that is configured for it, if that is of
+a class of Spark's own, and only by that; its backlog is what it tells in its metrics. Where more is
+known, a row says it, and docs/driver.md says it to people.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from spark_listener.wire import Unit
+
+
+@dataclass(frozen=True)
+class FileOptions:
+    """What of a file source's options couples to its limit."""
+
+    latest_first: bool
+    file_name_only: bool
+
+
+#: Given the kinds of limit that are configured, Spark's trigger as text, and a file source's
+#: options (None where they could not be read): the option under which a limit of ours changes which
+#: rows are read, and what it does; "" where there is none.
+Couples = Callable[[frozenset[str], str, "FileOptions | None"], str]
+
+
+def _nothing(_kinds: frozenset[str], _trigger: str, _files: FileOptions | None) -> str:
+    return ""
+
+
+@dataclass(frozen=True)
+class Known:
+    """One source. What is left out is so of most."""
+
+    classes: tuple[str, ...]  # of the JVM
+    takes: Unit | None = None  # obeys a limit of this unit although none is configured
+    beside_minimum: bool = False  # ... and beside a ReadMinRows too
+    deaf: bool = False  # hands out a limit of its own and then does not look at it
+    unit_first: Unit | None = None  # the maximum that is changed where several are configured
+    files: bool = False  # Spark's own source of files: its directory can be listed
+    kafka_offsets: bool = False  # its offsets count rows, by topic and partition as Kafka's do
+    couples: Couples = _nothing
+
+
+LATEST_FIRST: Final = (
+    "latestFirst: with a limit that the job did not set, Spark forgets files older than maxFileAge"
+)
+FILE_NAME_ONLY: Final = (
+    "fileNameOnly: how many files of one name are read depends on how batches are cut"
+)
+MINIMUM_ONCE: Final = (
+    "minOffsetsPerTrigger: under AvailableNow a run ends once fewer rows than that are left unread"
+)
+ICEBERG_ROWS: Final = (
+    "streaming-max-rows-per-micro-batch: some versions of Iceberg stop for good before a file "
+    "of more rows"
+)
+UNREADABLE: Final = "its options cannot be read, so nobody knows that a limit loses no rows"
+
+
+def _of_files(kinds: frozenset[str], _trigger: str, files: FileOptions | None) -> str:
+    if files is None:
+        return UNREADABLE
+    # A configured limit makes Spark ignore maxFileAge from the start; in Spark 3.5, which
+    # knows no maxBytesPerTrigger, such an option alone is no limit.
+    if files.latest_first and kinds == {"all"}:
+        return LATEST_FIRST
+    return FILE_NAME_ONLY if files.file_name_only else ""
+
+
+def _of_kafka(kinds: frozenset[str], trigger: str, _files: FileOptions | None) -> str:
+    return MINIMUM_ONCE if "min_rows" in kinds and "AvailableNow" in trigger else ""
+
+
+def _of_iceberg(kinds: frozenset[str], _trigger: str, _files: FileOptions | None) -> str:
+    return ICEBERG_ROWS if "files" not in kinds and "rows" in kinds else ""
+
+
+KAFKA: Final = Known(
+    ("org.apache.spark.sql.kafka010.KafkaMicroBatchStream",),
+    takes="rows",
+    beside_minimum=True,
+    kafka_offsets=True,
+    couples=_of_kafka,
+)
+FILES: Final = Known(
+    (
+        "org.apache.spark.sql.execution.streaming.FileStreamSource",  # to 4.0
+        "org.apache.spark.sql.execution.streaming.runtime.FileStreamSource",  # from 4.1
+    ),
+    takes="files",
+    files=True,
+    couples=_of_files,
+)
+ICEBERG: Final = Known(
+    ("org.apache.iceberg.spark.source.SparkMicroBatchStream",),
+    # Some versions stop for good at a file that holds more rows than the limit.
+    unit_first="files",
+    couples=_of_iceberg,
+)
+RATE_PER_MICRO_BATCH: Final = Known(
+    ("org.apache.spark.sql.execution.streaming.sources.RatePerMicroBatchStream",), deaf=True
+)
+SOURCES: Final = (KAFKA, FILES, ICEBERG, RATE_PER_MICRO_BATCH)
+
+_OTHER: Final = Known(())
+_BY_CLASS: Final = {name: one for one in SOURCES for name in one.classes}
+
+
+def known(source_class: str) -> Known:
+    """The row of a source's class; of any other what is so of most."""
+    return _BY_CLASS.get(source_class, _OTHER)
