@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import yaml
 
+from agent.export.handwritten import DOCS, with_table
 from alerts.inhibitions import INHIBITIONS
 from alerts.rules import ALERTS, RECORDINGS
 from dashboards.links import AGENT_RUNBOOKS, runbook
@@ -16,10 +17,7 @@ if TYPE_CHECKING:
     from alerts.model import Alert, Subject
 
 DIRECTORY: Final = Path(__file__).resolve().parent / "generated"
-#: Written by hand but for its table of alerts, which stands between these lines.
-PAGE: Final = DIRECTORY.parents[1] / "docs" / "alerts.md"
-TABLE_BEGINS: Final = "<!-- Written by `python -m alerts`; edit alerts/rules.py. -->\n"
-TABLE_ENDS: Final = "<!-- Written by hand from here on. -->\n"
+PAGE: Final = DOCS / "alerts.md"
 RULES: Final = "weir.rules.yml"
 ALERTMANAGER: Final = "alertmanager.example.yml"
 _HEADER: Final = "# Written by `python -m alerts`; edit alerts/*.py.\n"
@@ -106,18 +104,21 @@ def alertmanager() -> str:
 
 def page(current: str) -> str:
     """docs/alerts.md with its table made anew. Raises ValueError where it has no place for one."""
-    before, begins, rest = current.partition(TABLE_BEGINS)
-    _, ends, after = rest.partition(TABLE_ENDS)
-    if not begins or not ends:
-        raise ValueError(f"{PAGE}: the lines around the table are missing")
     rows = [
-        f"| [{alert.name}](../agent/export/runbooks/{alert.name}.md) | {alert.severity} "
-        f"| {_WHO[alert.subject]}: {alert.says} "
-        f"| {'at once' if alert.hold == '0s' else alert.hold} |\n"
+        (
+            f"[{alert.name}](../agent/export/runbooks/{alert.name}.md)",
+            alert.severity,
+            f"{_WHO[alert.subject]}: {alert.says}",
+            "at once" if alert.hold == "0s" else alert.hold,
+        )
         for alert in ALERTS
     ]
-    table = "\n| alert | severity | says | for |\n|---|---|---|---|\n" + "".join(rows) + "\n"
-    return before + begins + table + ends + after
+    return with_table(
+        current,
+        "`python -m alerts`; edit alerts/rules.py",
+        ("alert", "severity", "says", "for"),
+        rows,
+    )
 
 
 def files(runbooks: str = AGENT_RUNBOOKS) -> dict[str, str]:

@@ -4,11 +4,14 @@ Flink lets a barrier overtake data (FLIP-76, unaligned checkpoints) when alignme
 checkpoint costs. A micro-batch has no such switch; what comes nearest depends on where its time
 goes: tasks that wait for the slowest, logs that are written while nothing else happens, or a batch
 that cannot end at all.
+
+A new one is a function of what the last batch cost, and its row in ``ADVICE``;
+``python -m agent.export.advice`` then renews docs/checkpoints.md.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
@@ -16,6 +19,8 @@ from agent.core.figures import figure
 from agent.core.state_store import changelog_advice
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from agent.core.alignment import AlignmentView
 
 #: Of a batch, what something must take before changing it pays; and seconds below which it never
@@ -61,76 +66,84 @@ class Costs(msgspec.Struct, frozen=True, kw_only=True):
     kept: tuple[Kept, ...] = ()  # sources held at what their job configured
 
 
+class Advice(NamedTuple):
+    """One thing that may help. ``told`` is what the docs say: what is measured, what then helps."""
+
+    say: Callable[[Costs, AlignmentView | None], Iterator[str]]
+    told: tuple[tuple[str, str], ...]
+
+
 def advise(costs: Costs, alignment: AlignmentView | None) -> list[str]:
     """What would help, the most pressing first; empty where nothing is worth a change."""
-    said = [_of_a_stuck_batch(costs), _of_stages(costs, alignment), _of_logs(costs)]
-    said += [_of_state(costs, operator) for operator in costs.operators]
-    said += [_of_a_kept_limit(one) for one in costs.kept]
-    return [one for one in said if one is not None]
+    return [said for one in ADVICE for said in one.say(costs, alignment)]
 
 
-def _of_a_stuck_batch(costs: Costs) -> str | None:
+def _of_a_stuck_batch(costs: Costs, _: AlignmentView | None) -> Iterator[str]:
     if costs.stuck_batch_id is None:
-        return None
-    return (
+        return
+    yield (
         f"batch {costs.stuck_batch_id} was timed out and comes again with the same rows, which a "
         "lower limit does not change: raise what kills it, or stop the query and plan the batch "
         "anew with `weir rescue`"
     )
 
 
-def _of_stages(costs: Costs, alignment: AlignmentView | None) -> str | None:
+def _of_stages(costs: Costs, alignment: AlignmentView | None) -> Iterator[str]:
     """What the slowest tasks cost, as measured; nothing where it was not."""
     if alignment is None or not alignment.stages:
-        return None
+        return
     longest = max(alignment.stages, key=lambda one: one.wait_seconds)
     if not longest.advice or not _worth(longest.wait_seconds, costs.batch_seconds):
-        return None
+        return
     source = "" if longest.source is None else f", which reads source {longest.source}"
     said = f"stage {longest.stage}{source}: {longest.advice}"
     if longest.why == "skew" and costs.limited:
         said += "; smaller batches shorten the wait in proportion"
-    return said
+    yield said
 
 
-def _of_logs(costs: Costs) -> str | None:
+def _of_logs(costs: Costs, _: AlignmentView | None) -> Iterator[str]:
     known = [costs.phases[name] for name in LOG_PHASES if name in costs.phases]
     if not known or costs.asynchronous or not _worth(sum(known), costs.batch_seconds):
-        return None
+        return
     said = (
         f"writing the offset and commit logs took {sum(known):.3g} s of a batch of "
         f"{costs.batch_seconds:.3g} s"
     )
     if costs.operators or "kafka" not in costs.sink.lower():
         what = "stateful" if costs.operators else "not writing to Kafka"
-        return (
+        yield (
             f"{said}: put the checkpoint on faster storage, or take larger batches; asynchronous "
             f"progress tracking is not for this query, which is {what}"
         )
-    return (
-        f"{said}: asynchronous progress tracking (the option asyncProgressTrackingEnabled) takes "
-        "them out of the batch, for this query keeps no state and writes to Kafka; after a failure "
-        "rows may be written twice"
-    )
+    else:
+        yield (
+            f"{said}: asynchronous progress tracking (the option asyncProgressTrackingEnabled) "
+            "takes them out of the batch, for this query keeps no state and writes to Kafka; after "
+            "a failure rows may be written twice"
+        )
 
 
-def _of_state(costs: Costs, operator: StateCost) -> str | None:
-    said = changelog_advice(
-        provider="RocksDB" if operator.phases else costs.conf.get(PROVIDER, ""),
-        changelog=_changelog(costs, operator),
-        commit_seconds=operator.commit_seconds,
-        tasks=operator.partitions,
-        batch_seconds=costs.batch_seconds,
-    )
-    return None if said is None else f"{operator.name or 'state operator'}: {said}"
+def _of_state(costs: Costs, _: AlignmentView | None) -> Iterator[str]:
+    for operator in costs.operators:
+        said = changelog_advice(
+            provider="RocksDB" if operator.phases else costs.conf.get(PROVIDER, ""),
+            changelog=_changelog(costs, operator),
+            commit_seconds=operator.commit_seconds,
+            tasks=operator.partitions,
+            batch_seconds=costs.batch_seconds,
+        )
+        if said is not None:
+            yield f"{operator.name or 'state operator'}: {said}"
 
 
-def _of_a_kept_limit(kept: Kept) -> str:
-    return (
-        f"source {kept.source}: its job configured {kept.configured:,} {kept.unit}, which is never "
-        "exceeded unasked; above_configured would let a batch take about "
-        f"{figure(kept.wanted)} {kept.unit}"
-    )
+def _of_kept_limits(costs: Costs, _: AlignmentView | None) -> Iterator[str]:
+    for kept in costs.kept:
+        yield (
+            f"source {kept.source}: its job configured {kept.configured:,} {kept.unit}, which is "
+            "never exceeded unasked; above_configured would let a batch take about "
+            f"{figure(kept.wanted)} {kept.unit}"
+        )
 
 
 def _changelog(costs: Costs, operator: StateCost) -> bool | None:
@@ -150,3 +163,55 @@ def _worth(seconds: float, batch_seconds: float | None) -> bool:
     if batch_seconds is None:
         return False
     return seconds >= WORTH_SECONDS and seconds >= WORTH_SHARE * batch_seconds
+
+
+#: The most pressing first.
+ADVICE: Final = (
+    Advice(
+        _of_a_stuck_batch,
+        (("a batch was timed out and comes again", "more time, or `weir rescue`"),),
+    ),
+    Advice(
+        _of_stages,
+        (
+            (
+                "a stage waits for a partition that read more",
+                "spread the hot key; smaller batches shorten the wait in proportion",
+            ),
+            (
+                "a stage waits for a task on a slow host, or in a slow executor",
+                "look at that host, at that executor's garbage collection",
+            ),
+        ),
+    ),
+    Advice(
+        _of_logs,
+        (
+            (
+                "writing the two logs takes the time",
+                (
+                    "asynchronous progress tracking, where no state is kept and the sink is "
+                    "Kafka; else faster storage or larger batches"
+                ),
+            ),
+        ),
+    ),
+    Advice(
+        _of_state,
+        (
+            (
+                "state commits take the time while whole snapshots are uploaded",
+                "changelog checkpointing",
+            ),
+        ),
+    ),
+    Advice(
+        _of_kept_limits,
+        (
+            (
+                "the limit that the job configured holds batches below what the target takes",
+                "`above_configured`",
+            ),
+        ),
+    ),
+)

@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from agent.core.advice import Costs, StateCost, advise
+from agent.core.advice import ADVICE, Costs, StateCost, advise
 from agent.core.alignment import Alignment, AlignmentView
 from agent.core.checkpoint import Monitor, checkpoint_seconds
 from agent.core.policy import Policy, QueryPolicy
 from agent.core.state_store import changelog_advice, figures
+from agent.export import advice as advice_in_docs
 from tests.core.test_fleet import World
 
 PHASES = {"latestOffset": 0.5, "walCommit": 0.25, "addBatch": 2.0, "commitOffsets": 0.25}
@@ -219,6 +220,13 @@ def test_alignment_is_advised_on_only_where_it_costs(
     assert (said or "") in " ".join(found)
     assert bool(found) == (said is not None)
     assert advise(costs, AlignmentView(missing="REST is off")) == []
+
+
+def test_the_docs_tell_of_all_advice() -> None:
+    text = advice_in_docs.PAGE.read_text(encoding="utf-8")
+    assert text == advice_in_docs.page(text), "run python -m agent.export.advice"
+    for one in ADVICE:
+        assert one.told
 
 
 def test_state_figures() -> None:
