@@ -6,7 +6,7 @@
 # `make help` lists the rest.
 
 .DEFAULT_GOAL := setup
-.PHONY: setup setup-run demo stack test test-all test-matrix kafka sparks chart lint format lock clean help
+.PHONY: setup setup-run demo stack test test-all test-matrix kafka sparks chart lint format generated lock clean help
 
 # A Python to build .venv with; one is looked for when this is empty.
 PYTHON ?=
@@ -63,6 +63,9 @@ lint: setup ## lint and types only
 format: setup ## put the code into its form
 	@$(python) -m ruff check --fix-only --quiet .
 	@$(python) -m ruff format .
+
+generated: setup ## write anew what is written from the code: docs, dashboards, rules, the chart's schema
+	@$(python) -m scripts.generate
 
 lock: ## pin requirements/*.in anew, with hashes
 	@sh scripts/lock.sh
