@@ -1,7 +1,7 @@
 """Compares Weir with the yardsticks on every scenario family.
 
     python -m tests.benchmarks.control [--seeds 20] [--processes 1] [--first-seed 0] [FAMILY ...]
-    python -m tests.benchmarks.control --seeds 10 --write     # docs/yardsticks.md, between its marks
+    python -m tests.benchmarks.control --seeds 10 --write  # docs/yardsticks.md, between its marks
 
 For each family, means over the seeds: the share of limited batches in band; rows committed over the
 best static limit's; the 95th percentile of batch seconds over the oracle's; the batches until it
