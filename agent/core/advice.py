@@ -17,16 +17,13 @@ import msgspec
 
 from agent.core.figures import figure
 from agent.core.state_store import changelog_advice
+from agent.core.worth import worth
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from agent.core.alignment import AlignmentView
 
-#: Of a batch, what something must take before changing it pays; and seconds below which it never
-#: does.
-WORTH_SHARE: Final = 0.2
-WORTH_SECONDS: Final = 0.2
 #: The phases in which a batch only writes what it is about to do, and that it did it.
 LOG_PHASES: Final = ("walCommit", "commitOffsets")
 CHANGELOG: Final = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
@@ -93,7 +90,7 @@ def _of_stages(costs: Costs, alignment: AlignmentView | None) -> Iterator[str]:
     if alignment is None or not alignment.stages:
         return
     longest = max(alignment.stages, key=lambda one: one.wait_seconds)
-    if not longest.advice or not _worth(longest.wait_seconds, costs.batch_seconds):
+    if not longest.advice or not worth(longest.wait_seconds, costs.batch_seconds):
         return
     source = "" if longest.source is None else f", which reads source {longest.source}"
     said = f"stage {longest.stage}{source}: {longest.advice}"
@@ -104,7 +101,7 @@ def _of_stages(costs: Costs, alignment: AlignmentView | None) -> Iterator[str]:
 
 def _of_logs(costs: Costs, _: AlignmentView | None) -> Iterator[str]:
     known = [costs.phases[name] for name in LOG_PHASES if name in costs.phases]
-    if not known or costs.asynchronous or not _worth(sum(known), costs.batch_seconds):
+    if not known or costs.asynchronous or not worth(sum(known), costs.batch_seconds):
         return
     said = (
         f"writing the offset and commit logs took {sum(known):.3g} s of a batch of "
@@ -157,12 +154,6 @@ def _changelog(costs: Costs, operator: StateCost) -> bool | None:
     if setting is not None:
         return setting.lower() == "true"
     return False if operator.phases.get("checkpoint") else None
-
-
-def _worth(seconds: float, batch_seconds: float | None) -> bool:
-    if batch_seconds is None:
-        return False
-    return seconds >= WORTH_SECONDS and seconds >= WORTH_SHARE * batch_seconds
 
 
 #: The most pressing first.

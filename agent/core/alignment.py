@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
 
+from agent.core.worth import WORTH_SECONDS
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 #: Fewer tasks have no median to wait for.
 FEWEST_TASKS: Final = 3
-#: A wait is worth words when it is this many times the median and takes this long.
+#: A wait is worth words when the slowest task takes this many times the median.
 SKEWED: Final = 2.0
-WORTH_SECONDS: Final = 0.2
-#: A task that read this many times the median has more to do; time follows rows.
-READS_MORE: Final = 1.5
-#: Median of a host's or an executor's tasks over that of the others that makes it slow.
-SLOW_PLACE: Final = 1.5
+#: Times the others that stand out: of a task's rows over the median, as time follows rows; of the
+#: median of a host's or an executor's tasks.
+STANDS_OUT: Final = 1.5
 
 Why = Literal["skew", "slow_host", "slow_executor", "slow_task", "even"]
 
@@ -138,7 +138,7 @@ def _why(tasks: Sequence[Task], slowest: Task, middle: float, *, stateful: bool)
     read = [task.rows for task in tasks if task.rows is not None]
     if slowest.rows is not None and len(read) >= FEWEST_TASKS:
         usual = median(read)
-        if slowest.rows > READS_MORE * max(usual, 1.0):
+        if slowest.rows > STANDS_OUT * max(usual, 1.0):
             cure = "spread its hot key over several (salting) and combine afterwards"
             if not stateful:
                 cure += ", or use more partitions"
@@ -176,4 +176,4 @@ def _slow_place(tasks: Sequence[tuple[float, bool]]) -> tuple[float, float] | No
     if len(there) < 2 or not elsewhere:
         return None
     one, other = median(there), median(elsewhere)
-    return (one, other) if one > SLOW_PLACE * other else None
+    return (one, other) if one > STANDS_OUT * other else None

@@ -35,6 +35,9 @@ class DecayingRate(msgspec.Struct):
         return None if self.seconds <= 0.0 else self.amount / self.seconds
 
 
+#: Over so long rates are averaged that people read: arrivals, rows processed, time held back. Flink
+#: takes a minute for its rates, too.
+LATELY_SECONDS: Final = 60.0
 #: Two pieces of time in a row whose rates are so close, and so far from the average, are a step.
 STEP_SHARE: Final = 0.25
 #: A piece is at least so long: less is a burst or a gap.

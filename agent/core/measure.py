@@ -8,6 +8,7 @@ import msgspec
 
 from agent.core import pool
 from agent.core.cost import fixed_phase_seconds
+from agent.core.decaying import LATELY_SECONDS
 from agent.core.query import CLOCK_STEP_SECONDS, Operator, Query
 from agent.core.state_store import figures
 
@@ -36,7 +37,6 @@ DURATION_BUCKETS_SECONDS: Final = (
 #: Once so much is known, the first batch of a run teaches nothing: it pays for code generation,
 #: JIT and the state store's start again.
 KNOWN_BATCHES: Final = 3
-PROCESSED_SECONDS: Final = 60.0
 
 
 def rest(query: Query, time: float) -> None:
@@ -107,7 +107,7 @@ def occupancy(query: Query, ended: Ended) -> None:
     since = last.end_time
     flow.between = spent if 2.0 * seconds >= end - (since or batch.time) else "idle"
     if since is not None and end > since and batch.rows is not None:
-        flow.processed.add(batch.rows, end - since, PROCESSED_SECONDS)
+        flow.processed.add(batch.rows, end - since, LATELY_SECONDS)
     last.end_time = max(end, since or end)
     last.progress_time = end
     if query.running.batch_id is None or (batch.batch_id or 0) >= query.running.batch_id:

@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
 
-from agent.core.decaying import DecayingRate
+from agent.core.decaying import LATELY_SECONDS, DecayingRate
 
 if TYPE_CHECKING:
     from agent.core.judgement import Pressure
 
-RATIO_SECONDS: Final = 60.0
 #: Over so long the share of time busy is averaged, as other queries of the application feel it.
 BUSY_SECONDS: Final = 20.0
 #: Flink's web UI calls up to 10 % OK, up to 50 % LOW, more HIGH.
@@ -58,7 +57,7 @@ class Occupancy(msgspec.Struct):
         else:
             self.backpressured_seconds += seconds
         self.busy.add(0.0 if on == "idle" else seconds, seconds, BUSY_SECONDS)
-        self.held_back.add(seconds if on == "backpressured" else 0.0, seconds, RATIO_SECONDS)
+        self.held_back.add(seconds if on == "backpressured" else 0.0, seconds, LATELY_SECONDS)
 
     @property
     def ratio(self) -> float:

@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from agent.core.decaying import SteppingRate
+from agent.core.decaying import LATELY_SECONDS, SteppingRate
 
 if TYPE_CHECKING:
     from agent.core.decode import SourceLimit, SourceProgress
 
-ARRIVAL_SECONDS: Final = 60.0
 RATIO_GAIN: Final = 0.3
 
 
@@ -240,7 +239,7 @@ class Source(msgspec.Struct):
         seconds = time - self.arrived_time
         if seconds <= 0.0:
             return
-        self.arrival.add(max(0.0, arrived - self.arrived), seconds, ARRIVAL_SECONDS)
+        self.arrival.add(max(0.0, arrived - self.arrived), seconds, LATELY_SECONDS)
         self.arrived, self.arrived_time = max(arrived, self.arrived), time
 
     def observe(self, backlog: int, time: float) -> float | None:

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from agent.core.worth import worth
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -36,8 +38,6 @@ StateMetrics = msgspec.defstruct(
     gc=False,
     module=__name__,
 )
-#: Of a batch, what its state commits must take before changing how they work pays.
-WORTH_SHARE: Final = 0.2
 
 
 class StateFigures(msgspec.Struct, frozen=True, gc=False):
@@ -98,7 +98,7 @@ def changelog_advice(
     if commit_seconds is None or not tasks or not batch_seconds:
         return None
     each = commit_seconds / tasks
-    if each < WORTH_SHARE * batch_seconds:
+    if not worth(each, batch_seconds):
         return None
     return (
         f"each state partition commits for {each:.3g} s of a batch of {batch_seconds:.3g} s while "
