@@ -350,7 +350,10 @@ def variance_at(covariance: Covariance, rows: float) -> float:
 
 def _near(expected: float, seconds: float) -> float:
     """What a batch costs, for its noise: as expected, but near what was seen."""
-    return min(max(expected, seconds / 4.0), seconds * 4.0)
+    least, most = seconds / 4.0, seconds * 4.0
+    if expected < least:
+        return least
+    return most if expected > most else expected
 
 
 def _drifted(one: History, n: float, seconds: float) -> History:
@@ -401,49 +404,51 @@ def _update(
     """
     c, s, d = one.mean
     p0, p1, p2, p3, p4, p5 = one.covariance
-    expected = max(c + n * (s + n * d), 1e-3 * seconds)
+    expected = c + n * (s + n * d)
+    if expected < 1e-3 * seconds:
+        expected = 1e-3 * seconds
     g0 = p0 + n * (p1 + n * p2)
     g1 = p1 + n * (p3 + n * p4)
     g2 = p2 + n * (p4 + n * p5)
-    v = max(g0 + n * (g1 + n * g2), 0.0)
+    v = g0 + n * (g1 + n * g2)
+    if v < 0.0:
+        v = 0.0
     # The noise is relative to what is expected: relative to what was seen, fast batches would
     # weigh more. Kept near the latter, so that a history that is far off still gets out.
     scale = _near(expected, seconds)
     f = 1.0 / (v + noise * scale * scale)
     k = (seconds - expected) * f
-    p = (
-        p0 - f * g0 * g0,
-        p1 - f * g0 * g1,
-        p2 - f * g0 * g2,
-        p3 - f * g1 * g1,
-        p4 - f * g1 * g2,
-        p5 - f * g2 * g2,
-    )
-    one.covariance = p
+    f0, f1 = f * g0, f * g1
+    p0, p1, p2 = p0 - f0 * g0, p1 - f0 * g1, p2 - f0 * g2
+    p3, p4, p5 = p3 - f1 * g1, p4 - f1 * g2, p5 - f * g2 * g2
+    one.covariance = (p0, p1, p2, p3, p4, p5)
     c, s, d = c + g0 * k, s + g1 * k, d + g2 * k
     # No part is negative, and c0 no less than the phases that do not grow: what a part lacks the
     # others give, as far as they vary with it.
-    now = max(c + n * (s + n * d), 0.05 * seconds)
+    now = c + n * (s + n * d)
+    if now < 0.05 * seconds:
+        now = 0.05 * seconds
     low_c, low_s = max(0.01 * now, min(least[0], 0.95 * now)), 0.01 * now / least[1]
     if d < 0.0:
-        if p[5] > 0.0:
-            k = -d / p[5]
-            c, s = c + p[2] * k, s + p[4] * k
+        if p5 > 0.0:
+            k = -d / p5
+            c, s = c + p2 * k, s + p4 * k
         d = 0.0
     if c < low_c:
-        if p[0] > 0.0:
-            k = (low_c - c) / p[0]
-            s, d = s + p[1] * k, d + p[2] * k
+        if p0 > 0.0:
+            k = (low_c - c) / p0
+            s, d = s + p1 * k, d + p2 * k
         c = low_c
     if s < low_s:
-        if p[3] > 0.0:
-            k = (low_s - s) / p[3]
-            c, d = c + p[1] * k, d + p[4] * k
+        if p3 > 0.0:
+            k = (low_s - s) / p3
+            c, d = c + p1 * k, d + p4 * k
         s = low_s
-    one.mean = (max(c, low_c), s, max(d, 0.0))
+    one.mean = (low_c if c < low_c else c, s, 0.0 if d < 0.0 else d)
     # The mean of the log lies half the variance below the log of the mean.
     residual = math.log(seconds / expected) + noise / 2.0
-    spread = noise + math.log1p(math.sqrt(v) / min(expected, seconds)) ** 2
+    least_seconds = expected if expected < seconds else seconds
+    spread = noise + math.log1p(math.sqrt(v) / least_seconds) ** 2
     one.residual, one.spread = residual, spread
     one.weight -= (residual * residual / spread + math.log(spread)) / 2.0
 
@@ -455,13 +460,17 @@ def _sound(p: Covariance, seconds: float, rows: float) -> Covariance:
     p0 = min(max(p0, _LEAST * seconds * seconds), _MOST * seconds * seconds)
     p3 = min(max(p3, _LEAST * unit * unit), _MOST * (seconds * seconds))
     p5 = max(p5, 0.0)
-    most = math.sqrt(p0 * p3)
-    p1 = min(max(p1, -most), most)
-    most = math.sqrt(p0 * p5)
-    p2 = min(max(p2, -most), most)
-    most = math.sqrt(p3 * p5)
-    p4 = min(max(p4, -most), most)
+    p1 = _within(p1, math.sqrt(p0 * p3))
+    p2 = _within(p2, math.sqrt(p0 * p5))
+    p4 = _within(p4, math.sqrt(p3 * p5))
     return (p0, p1, p2, p3, p4, p5)
+
+
+def _within(part: float, most: float) -> float:
+    """No further from 0."""
+    if part > most:
+        return most
+    return -most if part < -most else part
 
 
 def fixed_phase_seconds(phases: dict[str, float]) -> float:

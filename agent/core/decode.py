@@ -9,6 +9,7 @@ silence a query.
 from __future__ import annotations
 
 import contextlib
+from itertools import islice
 from sys import intern
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 MOST_COUNT: Final = 2**53
 #: No batch takes so long.
 MOST_SECONDS: Final = 366 * 86400.0
+MOST_MILLISECONDS: Final = 1000.0 * MOST_SECONDS
 #: Spark tells whole ones; a rate of rows over much less is no number.
 LEAST_MILLISECONDS: Final = 1e-3
 MOST_PHASES: Final = 50  # of a batch; Spark tells a dozen
@@ -457,7 +459,7 @@ def _progress(body: _EventBody) -> Progress:
         raise ValueError(f"body.timestamp: {stamp[:64]!r} is not an ISO 8601 time") from None
     durations = {
         str(key)[:64]: seconds
-        for key, value in list(_mapping(body.duration_ms).items())[:MOST_PHASES]
+        for key, value in islice(_mapping(body.duration_ms).items(), MOST_PHASES)
         if (seconds := _seconds(value)) is not None
     }
     seconds = durations.pop("triggerExecution", None)
@@ -668,8 +670,10 @@ def _number(value: object) -> float | None:
 
 
 def _seconds(milliseconds: object) -> float | None:
+    if type(milliseconds) is int and 0 <= milliseconds <= MOST_MILLISECONDS:
+        return milliseconds / 1000.0  # nearly all there are
     number = _number(milliseconds)
-    if number is None or number > 1000.0 * MOST_SECONDS:
+    if number is None or number > MOST_MILLISECONDS:
         return None
     return number / 1000.0 if number >= LEAST_MILLISECONDS else 0.0
 
