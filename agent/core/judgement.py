@@ -11,6 +11,7 @@ from typing import Final, Literal
 import msgspec
 
 from agent.core.alignment import AlignmentView
+from agent.core.attention import AttentionView
 from agent.core.partitions import PartitionView
 
 QueryStateName = Literal["idle", "busy", "backpressured", "stalled", "terminated"]
@@ -315,6 +316,7 @@ class QueryView(msgspec.Struct, frozen=True, gc=False):
     operators: list[OperatorView]
     totals: Totals
     decisions: list[Decision]  # newest last, at most 20
+    attention: AttentionView
     history: list[Point]  # newest last
     missing: list[str]  # what cannot be told, and why, for people
     findings: list[Finding] = []  # of judgement and consistency audit, the worst first

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from agent.core import decide, lateness, starved, watch
+from agent.core import attention, decide, lateness, starved, watch
 from agent.core.advice import Costs, Kept, StateCost, advise
 from agent.core.alignment import AlignmentView
 from agent.core.judgement import (
@@ -201,9 +201,17 @@ def running_age(query: Query, now: float) -> float | None:
 
 
 def view(
-    query: Query, policy: Policy, now: float, alignment: AlignmentView | None = None
+    query: Query,
+    policy: Policy,
+    now: float,
+    alignment: AlignmentView | None = None,
+    *,
+    growing: bool = False,
 ) -> QueryView:
-    """Everything for the exporters, at the agent's ``now``; ``alignment`` where it was asked."""
+    """Everything for the exporters, at the agent's ``now``; ``alignment`` where it was asked.
+
+    ``growing``: what ``attention.grows`` says of its last batches, which only the service keeps.
+    """
     settings = policy.of(query.application, query.query)
     driver_now = now - query.clock.skew_seconds
     up = not query.life.terminated and query.life.gone_since_time is None
@@ -213,7 +221,7 @@ def view(
     state = _state(query, age, policy)
     backlog_seconds = _backlog_seconds(query, driver_now)
     lag = watch.lag(query, backlog_seconds, policy, stalled=state == "stalled")
-    return QueryView(
+    told = QueryView(
         application=query.application,
         query=query.query,
         application_id=query.run.application_id,
@@ -283,8 +291,14 @@ def view(
             )
             for index, o in enumerate(query.operators)
         ],
+<<<<<<< HEAD
         totals=_totals(query),
         decisions=query.sizing.decisions,
+=======
+        totals=query.totals,
+        decisions=query.decisions,
+        attention=attention.UNJUDGED,
+>>>>>>> 83d50c6 (Attention is judged once, in the core, as part of a query's view)
         history=[],
         missing=_missing(query),
         alignment=alignment or AlignmentView(),
@@ -304,6 +318,8 @@ def view(
         stopped=query.life.terminated and query.life.stopped,
         manual_unit=query.orders.unit,
     )
+    clock_seconds = query.clock_skew_seconds + query.clock_set_seconds
+    return attention.judged(told, now, growing=growing, clock_seconds=clock_seconds)
 
 
 def _of_an_order(query: Query) -> list[str]:

@@ -325,7 +325,7 @@ class Service:
         fleet = self.fleet
         return self.exporter.exposition(
             fleet.keys(),
-            lambda key: self._audited(fleet.view(key, now)),
+            lambda key: self._audited(self.keeper.view(key, now, 0)),
             totals=fleet.totals,
             listeners=fleet.listeners(now),
             extras=self._extras(),

@@ -10,6 +10,7 @@ import math
 from array import array
 from typing import TYPE_CHECKING, Final
 
+from agent.core import attention
 from agent.core.judgement import Point
 
 if TYPE_CHECKING:
@@ -80,6 +81,13 @@ class _Ring:
             )
         return found
 
+    def grows(self) -> bool:
+        """Makes no points, since each scrape asks of every query."""
+        count = len(self._exact) // 3
+        oldest_first = [(self._next + number) % count for number in range(count)]
+        batches = [(self._coarse[4 * at + 1], self._exact[3 * at + 1]) for at in oldest_first]
+        return attention.grows([one for one in batches if math.isfinite(one[0])])
+
 
 class History:
     """The rings of all queries."""
@@ -98,6 +106,11 @@ class History:
         """The newest batches of a query, oldest first; empty where nothing is known."""
         ring = self._rings.get(key)
         return [] if ring is None or newest <= 0 else ring.points(newest)
+
+    def grows(self, key: Key) -> bool:
+        """Whether the query's backlog grows, by all the batches that are kept."""
+        ring = self._rings.get(key)
+        return ring is not None and ring.grows()
 
     def forget(self, key: Key) -> None:
         """The query is gone for good."""

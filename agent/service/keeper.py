@@ -129,8 +129,8 @@ class Keeper:
             self._rarely.warn(_log.warning, "the state file cannot be tidied", now, cause=error)
 
     def view(self, key: Key, now: float, history: int = POINTS) -> QueryView:
-        """A query's view with its newest batches. Raises KeyError."""
-        view = self.fleet.view(key, now)
+        """A query's view with its newest batches, judged by all that are kept. Raises KeyError."""
+        view = self.fleet.view(key, now, growing=self.history.grows(key))
         points = self.history.points(key, history)
         return msgspec.structs.replace(view, history=points) if points else view
 

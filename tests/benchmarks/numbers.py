@@ -1,6 +1,6 @@
 """Halves each number of the core's judgement and says which test misses it.
 
-    python -m tests.benchmarks.numbers [cost] [size] [step] [reach]
+    python -m tests.benchmarks.numbers [cost] [size] [step] [reach] [attention]
 
 A number that no test misses is either not needed or not tested. Works in a copy; a number takes as
 long as the tests below need to fail, about ten seconds at most. What begins with an underscore
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ROOT: Final = Path(__file__).parents[2]
-FILES: Final = ("cost", "size", "step", "reach")
+FILES: Final = ("cost", "size", "step", "reach", "attention")
 TESTS: Final = (
     *(f"tests/core/test_{name}.py" for name in FILES),
     "tests/simulation/test_controllers.py",

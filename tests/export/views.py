@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from agent.core import attention
 from agent.core.alignment import Alignment, AlignmentView
 from agent.core.decode import Listener
 from agent.core.fleet import AgentTotals, ListenerView
@@ -177,6 +178,7 @@ def view(query: str = "enrich", application: str = "orders", **changes: Any) -> 
         operators=[operator()],
         totals=totals(),
         decisions=[],
+        attention=attention.UNJUDGED,
         history=[],
         missing=[],
         findings=[
@@ -190,7 +192,8 @@ def view(query: str = "enrich", application: str = "orders", **changes: Any) -> 
             PartitionView(0, "orders", "1", 12_000, 7, 0.0),
         ],
     )
-    return msgspec.structs.replace(plain, **changes)
+    changed = msgspec.structs.replace(plain, **changes)
+    return attention.judged(changed, NOW, growing=False)
 
 
 def unheard(query: str = "new", application: str = "orders") -> QueryView:

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from agent.core import attention
 from agent.core.judgement import (
     CheckpointView,
     Decision,
@@ -177,7 +178,13 @@ def view(query: str, application: str = "orders", **changes: Any) -> QueryView:
         "history": steady,
         "missing": [],
     }
-    return QueryView(**{**given, **changes})
+    return judged(QueryView(**{"attention": attention.UNJUDGED, **given, **changes}))
+
+
+def judged(one: QueryView, now: float = NOW) -> QueryView:
+    """The view with the attention that the agent would give it."""
+    batches = [(p.backlog_rows, p.rows) for p in one.history if p.backlog_rows is not None]
+    return attention.judged(one, now, growing=attention.grows(batches))
 
 
 def hung(**changes: Any) -> QueryView:
@@ -552,9 +559,16 @@ def answer(views: list[QueryView], *, now: float = NOW, history: int = 120) -> b
     """``GET /v1/queries`` as the agent writes it."""
     trimmed = [
         msgspec.structs.replace(
-            v,
+            judged(
+                msgspec.structs.replace(
+                    v,
+                    running_seconds=(
+                        None if v.running_seconds is None else v.running_seconds + now - NOW
+                    ),
+                ),
+                now,
+            ),
             history=v.history[-history:] if history else [],
-            running_seconds=None if v.running_seconds is None else v.running_seconds + now - NOW,
         )
         for v in views
     ]

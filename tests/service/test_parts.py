@@ -16,6 +16,7 @@ import structlog
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agent.core import attention
 from agent.core.judgement import Point
 from agent.service import log
 from agent.service.history import POINTS, History
@@ -63,6 +64,18 @@ def test_the_ring_gives_back_the_newest_points(points: list[Point], newest: int)
             assert (one is None) == (other is None)
             if one is not None:
                 assert math.isclose(one, other, rel_tol=1e-6, abs_tol=1e-38)
+
+
+@given(
+    st.lists(st.tuples(st.none() | st.integers(0, 1000), st.integers(0, 500)), max_size=POINTS + 30)
+)
+def test_growth_is_judged_by_all_the_points_that_are_kept(batches: list[tuple[int, int]]) -> None:
+    history = History()
+    for number, (left, rows) in enumerate(batches):
+        history.add(KEY, Point(number, 1.0, rows, left, None, None, limited=False))
+    known = [(p.backlog_rows, p.rows) for p in history.points(KEY) if p.backlog_rows is not None]
+    assert history.grows(KEY) is attention.grows(known)
+    assert not history.grows(("a", "stranger"))
 
 
 def test_history_of_a_thousand_queries_is_small() -> None:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from agent.core.decode import decode_request
 from agent.core.fleet import Change, Fleet, Order
 from agent.core.policy import Policy
+from agent.service.history import POINTS
 from agent.service.keeper import FleetFull, Keeper, StateUnavailable
 from agent.service.store import Store, StoreFailed, StoreInUse, StoreUnusable
 from tests.service import wire
@@ -364,6 +365,23 @@ def test_history_has_a_point_per_batch_and_none_twice() -> None:
         assert [point.rows for point in points] == [100 * n for n in range(1, 9) if n % 2 == query]
         assert all(point.batch_seconds == 2.5 and point.backlog_rows for point in points)
         assert points[-1].credit_rows is not None
+
+
+def test_attention_is_the_same_however_much_history_is_asked_for() -> None:
+    """A backlog that grew over 120 batches and rests over the last 24 grows for who asks for few.
+
+    A scrape asks for none.
+    """
+    one = keeper(Store(None))
+    key = ("orders", "query-0")
+    for number in range(1, POINTS + 1):
+        backlog = 500 * min(number, POINTS - 24)
+        event = wire.progress(number, seconds=0.5, backlog=backlog, limit=None)
+        one.receive(decode_request(wire.body([event])), NOW)
+    told = {count: one.view(key, NOW, count) for count in (0, 24, POINTS)}
+    assert {count: len(view.history) for count, view in told.items()} == {n: n for n in told}
+    assert {view.attention.level for view in told.values()} == {"growing"}
+    assert told[0].attention == told[24].attention == told[POINTS].attention
 
 
 def test_restore_is_the_cores_own(tmp_path: Path) -> None:

@@ -413,12 +413,12 @@ class Fleet:
         """The newest batch counted, by run id."""
         return {query.run.run_id: query.batch.id for query in self._roster}
 
-    def view(self, key: Key, now: float) -> QueryView:
-        """One query at ``now``; raises KeyError where there is none."""
+    def view(self, key: Key, now: float, *, growing: bool = False) -> QueryView:
+        """One query at ``now``; raises KeyError where there is none. ``growing``: see tell.view."""
         query = self._roster[key]
         run_id, alignment = self._alignments.get(key, ("", None))
-        same = run_id == query.run.run_id
-        view = tell.view(query, self._policy, now, alignment if same else None)
+        alignment = alignment if run_id == query.run.run_id else None
+        view = tell.view(query, self._policy, now, alignment, growing=growing)
         partitions = self._brokers.partitions(query, now)
         return msgspec.structs.replace(view, partitions=partitions) if partitions else view
 

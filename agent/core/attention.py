@@ -1,0 +1,191 @@
+"""Attention: how much a query needs somebody, judged once for page, terminal, metrics and alerts.
+
+``docs/status-page.md`` describes the levels for people, ``agent/export/page/assets/words.json``
+holds their words.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Literal
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from agent.core.judgement import QueryView
+
+AttentionLevel = Literal[
+    "hung",
+    "failed",
+    "spiralling",
+    "lost",
+    "overloaded",
+    "pressured",
+    "infeasible",
+    "growing",
+    "late",
+    "low",
+    "ok",
+    "idle",
+    "ended",
+]
+#: Worst first.
+ATTENTION_LEVELS: Final[tuple[AttentionLevel, ...]] = (
+    "hung",
+    "failed",
+    "spiralling",
+    "lost",
+    "overloaded",
+    "pressured",
+    "infeasible",
+    "growing",
+    "late",
+    "low",
+    "ok",
+    "idle",
+    "ended",
+)
+#: At these nobody need do anything, whatever the figures.
+CALM: Final[frozenset[AttentionLevel]] = frozenset({"low", "ok", "idle", "ended"})
+
+#: A batch that ended counts as late from so many targets on, as does one that has been running.
+#: Half above the target is more than the noise of batches; a batch that still runs is not wholly
+#: known, so it gets more.
+LATE_TARGETS: Final = 1.5
+LATE_RUNNING_TARGETS: Final = 2.0
+#: What the runbook of late batches calls near the deadline; the alert has the same share.
+NEAR_DEADLINE_SHARE: Final = 0.8
+#: Fewer batches than this have no halves worth comparing.
+GROWING_BATCHES: Final = 6
+#: The later half of the batches left so much more behind than the earlier one.
+GROWING_FACTOR: Final = 1.25
+#: Doublings beyond this make no difference to anybody, and an infinite figure has to end.
+_MOST_DOUBLINGS: Final = 64
+
+
+class AttentionView(msgspec.Struct, frozen=True, gc=False):
+    """A query's level, and how bad it is within it."""
+
+    level: AttentionLevel
+    urgency: int  # within the level more is worse; in doublings, so that neighbours seldom swap
+    to_do: bool  # somebody should act: the runbook of the level says how
+    since_time: float | None = None  # of the agent's clock; None: not known, or nothing is wrong
+
+
+#: Of a view that is still being made.
+UNJUDGED: Final = AttentionView("ok", 0, to_do=False)
+
+
+def judged(view: QueryView, now: float, *, growing: bool, clock_seconds: float = 0.0) -> QueryView:
+    """The view with its attention, at the agent's ``now``.
+
+    ``growing``: what ``grows`` says of its last batches. ``clock_seconds``: the agent's clock less
+    what the driver's says.
+    """
+    level = _level(view, growing=growing)
+    since = _since(view, level, now, clock_seconds)
+    return msgspec.structs.replace(
+        view,
+        attention=AttentionView(
+            level,
+            _urgency(view, level),
+            _to_do(view, level),
+            None if since is None else min(since, now),
+        ),
+    )
+
+
+def grows(batches: Sequence[tuple[float, float]]) -> bool:
+    """More than a batch waits, and the later half of the batches left a quarter more than the rest.
+
+    Of each batch what it left behind and what it took, in rows, oldest first; those of which it is
+    not known what they left are left out.
+    """
+    if len(batches) < GROWING_BATCHES:
+        return False
+    half = len(batches) // 2
+    earlier = sum(left for left, _ in batches[:half]) / half
+    later = sum(left for left, _ in batches[half:]) / (len(batches) - half)
+    left, took = batches[-1]
+    return later > GROWING_FACTOR * earlier and left > took
+
+
+def _level(view: QueryView, *, growing: bool) -> AttentionLevel:
+    """The first that holds."""
+    if view.state == "terminated":
+        return "ended" if view.failure is None else "failed"
+    if view.state == "stalled":
+        return "hung"
+    if view.spiral.phase in ("spiralling", "timing_out", "dead"):
+        return "spiralling"
+    if not view.up:
+        return "lost"
+    if view.required_capacity_ratio is not None and view.required_capacity_ratio > 1:
+        return "overloaded"
+    if view.pressure == "high":
+        return "pressured"
+    if view.target_feasible is False:
+        return "infeasible"
+    if growing:
+        return "growing"
+    if _runs_late(view) or _ended_late(view):
+        return "late"
+    if view.pressure == "low":
+        return "low"
+    return "idle" if view.state == "idle" else "ok"
+
+
+def _runs_late(view: QueryView) -> bool:
+    running, target = view.running_seconds, view.target_seconds
+    return running is not None and target is not None and running > LATE_RUNNING_TARGETS * target
+
+
+def _ended_late(view: QueryView) -> bool:
+    """The last batch; while the query idles it is long over."""
+    last, target = view.batch_seconds, view.target_seconds
+    if view.state == "idle" or last is None or target is None:
+        return False
+    return last > LATE_TARGETS * target
+
+
+def _urgency(view: QueryView, level: AttentionLevel) -> int:
+    if level in ("hung", "late"):
+        return _doublings(view.running_seconds or 0.0)
+    if level == "overloaded":
+        # Tenths of the capacity: 1.1 and 1.5 are not the same.
+        return _doublings(10 * (view.required_capacity_ratio or 0.0))
+    if view.backlog_seconds is not None:
+        return _doublings(view.backlog_seconds)
+    return _doublings((view.backlog_rows or 0.0) / 1000)
+
+
+def _doublings(value: float) -> int:
+    steps = 0
+    while value >= 1 and steps < _MOST_DOUBLINGS:
+        value /= 2
+        steps += 1
+    return steps
+
+
+def _to_do(view: QueryView, level: AttentionLevel) -> bool:
+    if level == "late":
+        longest = max(view.running_seconds or 0.0, view.batch_seconds or 0.0)
+        deadline = view.deadline_seconds
+        return deadline is not None and longest >= NEAR_DEADLINE_SHARE * deadline
+    # A limit that holds back a backlog which is being worked off does what it is for.
+    if level == "pressured":
+        return view.estimated_time_to_consume_seconds is None
+    return level not in CALM
+
+
+def _since(
+    view: QueryView, level: AttentionLevel, now: float, clock_seconds: float
+) -> float | None:
+    """When what is wrong began: the batch, the shortage or the silence, or when the query ended."""
+    if level == "hung" or (level == "late" and _runs_late(view)):
+        return None if view.running_seconds is None else now - view.running_seconds
+    if level in ("failed", "ended"):
+        return view.gone_since_time
+    told = {"lost": view.last_event_time, "overloaded": view.capacity_short_since_time}.get(level)
+    return None if told is None else told + clock_seconds
