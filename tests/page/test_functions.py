@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
+from agent.core.attention import ATTENTION_LEVELS, AttentionView
 from agent.core.judgement import FailureView, OrderView, Point, QueryView, SpiralView
 from agent.export import runbooks
 from agent.export.page import bundle
@@ -23,8 +24,8 @@ from agent.export.terminal.detail import (
     source_tone,
     spiral_words,
 )
-from agent.export.terminal.order import matches, shares, worst_first
-from agent.export.terminal.steer import command, runbook_of, stands_still, steered
+from agent.export.terminal.order import batch_tone, matches, shares, worst_first
+from agent.export.terminal.steer import command, runbook_of, steered
 from agent.export.terminal.words import words
 from tests.page import views as made
 
@@ -53,8 +54,7 @@ def call(browser: Browser) -> Iterator[Callable[..., Any]]:
             "  return JSON.parse(text).map((given) => {"
             "    const value = module[name](...given);"
             "    if (keep === null) return value ?? null;"
-            "    return value.map(({ view, level, weight }) =>"
-            "      [view.application, view.query, level, weight]);"
+            "    return value.map(({ view, level }) => [view.application, view.query, level]);"
             "  });"
             "}",
             [
@@ -260,16 +260,26 @@ def random_view(rng: random.Random, number: int) -> QueryView:
     )
 
 
+def random_attention(rng: random.Random, view: QueryView) -> QueryView:
+    """What no figure of it says."""
+    level = rng.choice(ATTENTION_LEVELS)
+    attention = AttentionView(level, rng.randrange(12), to_do=rng.random() < 0.5)
+    return msgspec.structs.replace(view, attention=attention)
+
+
 def test_page_and_terminal_order_alike(call: Callable[..., Any]) -> None:
     rng = random.Random(5)
     seen = set()
     for _ in range(6):
         views = [random_view(rng, n) for n in range(80)]
+        views += [random_attention(rng, random_view(rng, n)) for n in range(40)]
         [listed] = call("order.js", "worstFirst", [[plain(view) for view in views]])
         entries = worst_first(views)
-        mine = [(e.view.application, e.view.query, e.level.name, e.weight) for e in entries]
+        mine = [(e.view.application, e.view.query, e.level.name) for e in entries]
         assert [tuple(one) for one in listed] == mine
-        seen |= {level for _, _, level, _ in mine}
+        judged = [(v.application, v.query, v.attention.level) for v in views]
+        assert sorted(mine) == sorted(judged), "as the agent says, whatever the figures"
+        seen |= {level for _, _, level in mine}
         spent = call("order.js", "shares", *[[plain(view), made.NOW] for view in views])
         for view, theirs_spent in zip(views, spent, strict=True):
             own = shares(view, made.NOW)
@@ -283,10 +293,7 @@ def test_page_and_terminal_order_alike(call: Callable[..., Any]) -> None:
         pairs = [(n, word) for n in range(len(small)) for word in words]
         found = call("order.js", "matches", *[[small[n], word] for n, word in pairs])
         assert found == [matches(entries[n], word) for n, word in pairs]
-    assert seen >= {
-        "hung", "failed", "spiralling", "lost", "overloaded", "pressured", "infeasible", "growing",
-        "late", "low", "ok", "idle", "ended",
-    } - {"idle", "ok"}  # fmt: skip
+    assert seen == set(ATTENTION_LEVELS)
 
 
 def test_page_and_terminal_tell_alike(call: Callable[..., Any]) -> None:
@@ -303,6 +310,7 @@ def test_page_and_terminal_tell_alike(call: Callable[..., Any]) -> None:
 def test_page_and_terminal_say_alike_who_steers_and_what_to_do(call: Callable[..., Any]) -> None:
     rng = random.Random(13)
     views = [random_view(rng, n) for n in range(150)]
+    views += [random_attention(rng, view) for view in views[:40]]
     said = call("steer.js", "steered", *[[plain(view), made.NOW] for view in views])
     assert [[(one["said"], one["verb"]) for one in found] for found in said] == [
         [(one.said, one.verb) for one in steered(view, made.NOW)] for view in views
@@ -310,13 +318,11 @@ def test_page_and_terminal_say_alike_who_steers_and_what_to_do(call: Callable[..
     assert call("card.js", "spiralWords", *[[plain(view)] for view in views]) == [
         spiral_words(view) for view in views
     ]
-    levels = [level.name for level in words().levels]
-    assert call("steer.js", "standsStill", *[[name] for name in levels]) == [
-        stands_still(name) for name in levels
-    ]
-    pairs = [(view, name) for view in views[:40] for name in levels]
-    found = call("steer.js", "runbookOf", *[[plain(view), name] for view, name in pairs])
-    assert found == [runbook_of(view, name) for view, name in pairs]
+    found = call("steer.js", "runbookOf", *[[plain(view)] for view in views])
+    assert found == [runbook_of(view) for view in views]
+    timed = [(seconds, view) for view in views for seconds in (7.4, 7.5, 7.6, 60.0, 60.1)]
+    tones = call("plot.js", "batchTone", *[[seconds, plain(view)] for seconds, view in timed])
+    assert tones == [batch_tone(*pair) for pair in timed]
     assert {level.runbook for level in words().levels if level.runbook} <= set(runbooks.names())
     assert all(level.runbook for level in words().levels if level.tone == "high")
 

@@ -108,6 +108,16 @@ def test_a_hung_batch_grows_older_between_answers() -> None:
     assert "4m12s+" in age(500), "a stale answer is not made up further"
 
 
+def test_between_answers_the_level_stays_what_the_agent_said() -> None:
+    """A running batch passes its deadline on screen; whether that is hung the next answer says."""
+    near = snapshot([made.view("enrich", running_seconds=59.0)])
+    for passed, age in ((0.0, "59s+"), (5.0, "1m4s+")):
+        shown = "\n".join(frame(120, 30, of=near, now=made.NOW + passed))
+        assert age in shown
+        assert "late batches" in shown
+        assert "hung" not in shown
+
+
 @pytest.mark.parametrize("width", [80, 120])
 def test_trouble_prints_where_its_runbook_is(width: int) -> None:
     for view, book in (

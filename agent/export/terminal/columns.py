@@ -12,7 +12,6 @@ from agent.export.terminal.cells import STYLES, Align, begin, crop, fit, name, t
 from agent.export.terminal.detail import batch_now, batch_spark
 from agent.export.terminal.format import UNKNOWN, count, duration
 from agent.export.terminal.order import Entry, batch_tone
-from agent.export.terminal.steer import stands_still
 from agent.export.terminal.words import words
 
 if TYPE_CHECKING:
@@ -153,7 +152,7 @@ def _rate_cell(entry: Entry, width: int) -> Text:
     view = entry.view
     # Where no batch ends nothing is processed; where nobody tells, arrivals are not known either.
     arriving = view.arrival_rows_per_second if view.up else None
-    processed = None if stands_still(entry.level.name) else view.processed_rows_per_second
+    processed = None if entry.level.still else view.processed_rows_per_second
     both = f"{count(arriving)} → {count(processed)}"
     return _plain(both, width, entry)
 

@@ -27,7 +27,7 @@ from agent.export.terminal.format import (
     rate,
 )
 from agent.export.terminal.order import Entry, batch_tone, shares
-from agent.export.terminal.steer import command, runbook_of, stands_still, steered
+from agent.export.terminal.steer import command, runbook_of, steered
 from agent.export.terminal.words import words
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def _alarm(entry: Entry, now: float, width: int, url: str) -> list[Text]:
         said.append(f"Checkpoint spiral: {phase}. {spiral_words(view)}".rstrip())
     if entry.level.name == "overloaded":
         said.append(" ".join(capacity_words(view)[:-1]))
-    book = runbook_of(view, entry.level.name)
+    book = runbook_of(view)
     if book is not None and not said:
         said.append(f"{_upper(entry.level.means)}.")
     drawn = [Text(f" {line}", style) for text in said for line in wrap(text, width - 2)]
@@ -264,7 +264,7 @@ def _flow(entry: Entry, now: float, width: int) -> list[Text]:
     kind, short = describe(view.sink or "sink unknown")
     failure = view.failure
     broken = failure is not None and failure.cause == "external_sink" and failure.where != "source"
-    still = stands_still(entry.level.name)
+    still = entry.level.still
     tone = "high" if broken else "idle" if still else "ok"
     sink = begin("    └▶ ", "bright_black")
     sink.append(f"{_SYMBOLS[tone]} ", STYLES[tone])
@@ -293,7 +293,7 @@ def _plots(entry: Entry, width: int, tall: int) -> list[Text]:
     backlog = Text().append(quantity(view.backlog_rows, "rows"), "bold")
     if view.backlog_seconds is not None:
         backlog.append(f", {duration(view.backlog_seconds)} behind")
-    consumed = not stands_still(entry.level.name) and view.estimated_time_to_consume_seconds
+    consumed = not entry.level.still and view.estimated_time_to_consume_seconds
     if consumed and view.backlog_rows:
         backlog.append(f", consumed in {duration(view.estimated_time_to_consume_seconds)}")
     unit = view.limit.unit or "rows"
@@ -368,7 +368,7 @@ def _capacity(entry: Entry, now: float, width: int) -> list[Text]:
     told = capacity_words(view)
     if entry.level.name == "overloaded":
         told = told[-1:]  # the alarm says the rest
-    if stands_still(entry.level.name):
+    if entry.level.still:
         style, told = "bright_black", ["No batch has ended."]
         if view.last_progress_time is not None:
             told = [f"As of the last batch, {duration(now - view.last_progress_time)} ago:"]

@@ -1,7 +1,7 @@
-"""How bad a query is, and the order of the list: worst first. Pure functions of a view.
+"""The order of the list, worst first, and what of a query is drawn how. Pure functions of a view.
 
-``agent/export/page/assets/order.js`` says the same for the page; a test holds the two together.
-``docs/status-page.md`` describes the order for people.
+How bad a query is ``agent.core.attention`` has judged. ``agent/export/page/assets/order.js`` orders
+the page alike; a test holds the two together.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from agent.core.attention import LATE_TARGETS
 from agent.core.judgement import QueryView
 from agent.export.terminal.format import is_known
 from agent.export.terminal.words import Level, levels
@@ -17,13 +18,7 @@ from agent.export.terminal.words import Level, levels
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from agent.core.judgement import Point
-
-LATE_RUNNING_TARGETS: Final = 2
-LATE_TARGETS: Final = 1.5
 WINDOW_SECONDS: Final = 60.0
-_GROWING_POINTS: Final = 6
-_GROWING_FACTOR: Final = 1.25
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -32,7 +27,6 @@ class Entry(msgspec.Struct, frozen=True):
     view: QueryView
     level: Level
     rank: int
-    weight: int
 
     @property
     def key(self) -> tuple[str, str]:
@@ -48,79 +42,13 @@ class Shares(msgspec.Struct, frozen=True):
     idle: float
 
 
-def level_name(view: QueryView) -> str:
-    """The first level that holds; ``words.json`` lists and explains them, worst first."""
-    running = view.running_seconds if view.up else None
-    if view.state == "terminated":
-        return "ended" if view.failure is None else "failed"
-    if view.up and view.state == "stalled":
-        return "hung"
-    # The state is as of the agent's answer; the batch has grown older since.
-    deadline = view.deadline_seconds
-    if running is not None and deadline is not None and running > deadline:
-        return "hung"
-    if view.spiral.phase in ("spiralling", "timing_out", "dead"):
-        return "spiralling"
-    if not view.up:
-        return "lost"
-    if view.required_capacity_ratio is not None and view.required_capacity_ratio > 1:
-        return "overloaded"
-    if view.pressure == "high":
-        return "pressured"
-    if view.target_feasible is False:
-        return "infeasible"
-    if is_growing(view.history):
-        return "growing"
-    if view.target_seconds is not None:
-        if running is not None and running > LATE_RUNNING_TARGETS * view.target_seconds:
-            return "late"
-        last = None if view.state == "idle" else view.batch_seconds
-        if last is not None and last > LATE_TARGETS * view.target_seconds:
-            return "late"
-    if view.pressure == "low":
-        return "low"
-    return "idle" if view.state == "idle" else "ok"
-
-
-def is_growing(history: Sequence[Point]) -> bool:
-    """More than a batch waits, and the later half holds a quarter more than the earlier."""
-    known = [(p.backlog_rows, p.rows) for p in history if p.backlog_rows is not None]
-    if len(known) < _GROWING_POINTS:
-        return False
-    half = len(known) // 2
-    earlier = sum(backlog for backlog, _ in known[:half]) / half
-    later = sum(backlog for backlog, _ in known[half:]) / (len(known) - half)
-    backlog, rows = known[-1]
-    return later > _GROWING_FACTOR * earlier and backlog > rows
-
-
-def weight(view: QueryView, name: str) -> int:
-    """Within a level, how bad, in powers of two, so that neighbours don't swap all the time."""
-    if name in ("hung", "late"):
-        return _doublings(view.running_seconds or 0.0)
-    if name == "overloaded":
-        return _doublings(10 * (view.required_capacity_ratio or 0.0))
-    if view.backlog_seconds is not None:
-        return _doublings(view.backlog_seconds)
-    return _doublings((view.backlog_rows or 0.0) / 1000)
-
-
-def _doublings(value: float) -> int:
-    steps = 0
-    while value >= 1 and steps < 64:
-        value /= 2
-        steps += 1
-    return steps
-
-
 def worst_first(views: Iterable[QueryView]) -> list[Entry]:
-    """By level, then weight, then application and query name by code point."""
+    """By level, then urgency, then application and query name by code point."""
     entries = []
     for view in views:
-        name = level_name(view)
-        rank, level = levels()[name]
-        entries.append(Entry(view, level, rank, weight(view, name)))
-    return sorted(entries, key=lambda e: (e.rank, -e.weight, e.view.application, e.view.query))
+        rank, level = levels()[view.attention.level]
+        entries.append(Entry(view, level, rank))
+    return sorted(entries, key=lambda e: (e.rank, -e.view.attention.urgency, *e.key))
 
 
 def shares(view: QueryView, now: float) -> Shares | None:

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from agent.core.judgement import OrderView, QueryView
 
 DEFAULT_URL: Final = "http://127.0.0.1:9655"
-_DEADLINE_SHARE: Final = 0.8  # what the runbook calls near
 _NOT_TYPED: Final = re.compile("[*?[\ufffd]")
 
 
@@ -29,22 +28,11 @@ class Steering(msgspec.Struct, frozen=True):
     verb: str
 
 
-def stands_still(level_name: str) -> bool:
-    """At these levels no batch ends: what was counted per batch is no statement on now."""
-    return level_name in ("hung", "failed", "lost", "ended")
-
-
-def runbook_of(view: QueryView, level_name: str) -> str | None:
-    """The alert whose runbook says what to do at a level; None where nothing need be done."""
-    if level_name == "late":
-        seconds = max(view.running_seconds or 0.0, view.batch_seconds or 0.0)
-        deadline = view.deadline_seconds
-        if deadline is None or seconds < _DEADLINE_SHARE * deadline:
-            return None
-    # A limit that holds back a backlog which is being worked off does what it is for.
-    if level_name == "pressured" and view.estimated_time_to_consume_seconds is not None:
+def runbook_of(view: QueryView) -> str | None:
+    """The alert whose runbook says what to do; None where nothing need be done."""
+    if not view.attention.to_do:
         return None
-    return levels()[level_name][1].runbook or None
+    return levels()[view.attention.level][1].runbook or None
 
 
 def steered(view: QueryView, now: float) -> list[Steering]:

@@ -20,6 +20,7 @@ class Level(msgspec.Struct, frozen=True):
     symbol: str
     means: str
     runbook: str = ""
+    still: bool = False  # no batch ends: what was counted per batch is no statement on now
 
 
 class Words(msgspec.Struct, frozen=True):

@@ -5,7 +5,7 @@ import { clock, count, duration, isKnown, quantity, rate, visible } from "./form
 import { flow } from "./flow.js";
 import { level } from "./order.js";
 import { areaPath, bar, batchBar, batchTone, horizontal, linePath, niceMaximum, plot, runsPath, sparkline, stepPath, timeSpan, within } from "./plot.js";
-import { command, runbookOf, standsStill, steered } from "./steer.js";
+import { command, runbookOf, steered } from "./steer.js";
 import words from "./words.js";
 
 // `entry` is one of order.worstFirst; `now` the agent's time in epoch seconds; `hover` a time or null.
@@ -79,14 +79,14 @@ function backlogCell(view) {
 // Where no batch ends nothing is processed; where nobody tells, what arrives is not known either.
 function ratesCell(view, levelName) {
   const arriving = view.up ? view.arrival_rows_per_second : null;
-  const processed = standsStill(levelName) ? null : view.processed_rows_per_second;
+  const processed = level(levelName).still ? null : view.processed_rows_per_second;
   return cell("in → out", "rates", `${count(arriving)} → ${count(processed)}`, "rows/s");
 }
 
 function batchCell(view) {
   const running = view.up && isKnown(view.running_seconds);
   const seconds = running && view.running_seconds > (view.batch_seconds ?? 0) ? view.running_seconds : view.batch_seconds;
-  const tone = isKnown(seconds) ? (running && view.state === "stalled" ? "high" : batchTone(seconds, view)) : "idle";
+  const tone = isKnown(seconds) ? (running && view.attention.level === "hung" ? "high" : batchTone(seconds, view)) : "idle";
   return h(
     "span",
     { class: "cell cell-batch", "data-tone": tone },
@@ -142,7 +142,7 @@ function alarm(entry, now) {
   if (entry.level === "lost") lines.push(["No word from the driver", isKnown(view.last_event_time) ? ` since ${clock(view.last_event_time)} (${duration(now - view.last_event_time)}). ` : ". ", "It was killed, or it cannot reach this agent. The figures below are the last ones known."]);
   if (["spiralling", "timing_out", "dead"].includes(view.spiral.phase)) lines.push([h("strong", null, `Checkpoint spiral: ${words.spirals[view.spiral.phase]}. `), spiralWords(view)]);
   if (entry.level === "overloaded") lines.push([h("strong", null, capacityWords(view)[0]), ` ${capacityWords(view).slice(1, -1).join(" ")}`]);
-  const book = runbookOf(view, entry.level);
+  const book = runbookOf(view);
   if (lines.length === 0 && book !== null) lines.push([`${upper(level(entry.level).means)}.`]);
   if (lines.length === 0) return null;
   return h(
@@ -256,7 +256,7 @@ function backlogPlot(view, points, span, hover, levelName) {
     top,
     format: count,
     hover,
-    legend: !standsStill(levelName) && isKnown(view.estimated_time_to_consume_seconds) && view.backlog_rows > 0 ? `consumed in ${duration(view.estimated_time_to_consume_seconds)}` : null,
+    legend: !level(levelName).still && isKnown(view.estimated_time_to_consume_seconds) && view.backlog_rows > 0 ? `consumed in ${duration(view.estimated_time_to_consume_seconds)}` : null,
     marks: (x, y) => [h("path", { class: "area", d: areaPath(pairs, x, y) }), h("path", { class: "line", d: linePath(pairs, x, y) })],
   });
 }
@@ -311,7 +311,7 @@ function ratePlot(view, points, span, hover, levelName) {
   return plot({
     name: "rate",
     title: "Processed",
-    readout: rate(at !== null ? speed(at) : standsStill(levelName) ? null : view.processed_rows_per_second),
+    readout: rate(at !== null ? speed(at) : level(levelName).still ? null : view.processed_rows_per_second),
     summary: spoken("Processed rows per second", speeds, count, isKnown(arriving) ? `, arriving ${rate(arriving)}` : ""),
     span,
     top,
@@ -380,7 +380,7 @@ export function capacityWords(view) {
 
 function capacity(entry, now) {
   const { view } = entry;
-  const still = standsStill(entry.level);
+  const still = level(entry.level).still;
   const tone = still ? null : isKnown(view.required_capacity_ratio) && view.required_capacity_ratio > 1 ? "high" : view.target_feasible === false ? "low" : null;
   const said = entry.level === "overloaded" ? capacityWords(view).slice(-1) : capacityWords(view); // the alarm says the rest
   const main = view.sources.filter((source) => isKnown(source.exclusive_rows) || isKnown(source.floating_rows));

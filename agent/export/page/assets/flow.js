@@ -3,7 +3,6 @@
 import { h } from "./dom.js";
 import { count, duration, isKnown, percent, quantity, rate, visible } from "./format.js";
 import { level, shares } from "./order.js";
-import { standsStill } from "./steer.js";
 import words from "./words.js";
 
 const SHOWN_SOURCES = 6;
@@ -169,7 +168,7 @@ function shareBar(part) {
 }
 
 function outLink(view, levelName) {
-  const processed = standsStill(levelName) ? null : view.processed_rows_per_second;
+  const processed = level(levelName).still ? null : view.processed_rows_per_second;
   return h(
     "div",
     { class: "links out" },
@@ -181,7 +180,7 @@ function outLink(view, levelName) {
     h(
       "div",
       { class: "wire-label", "--row": 0 },
-      isKnown(processed) ? rate(processed) : standsStill(levelName) ? "–" : "rate unknown",
+      isKnown(processed) ? rate(processed) : level(levelName).still ? "–" : "rate unknown",
       h("span", { class: "unseen" }, " processed"),
     ),
     h("div", { class: "arrow-head", "aria-hidden": "true" }),
@@ -192,7 +191,7 @@ function outLink(view, levelName) {
 function sinkBox(view, levelName, nowSeconds) {
   const { kind, name } = describe(view.sink || "sink unknown");
   const broken = view.failure !== null && view.failure.cause === "external_sink" && view.failure.where !== "source";
-  const still = standsStill(levelName);
+  const still = level(levelName).still;
   const word = broken ? "failed" : levelName === "hung" ? "nothing new" : levelName === "lost" ? "unknown" : still ? "ended" : "ok";
   const ago = still && isKnown(view.last_progress_time) ? `, ${duration(Math.max(0, nowSeconds - view.last_progress_time))} ago` : "";
   return h(

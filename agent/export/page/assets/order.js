@@ -1,5 +1,6 @@
-// How bad a query is, and the order of the list: worst first. Pure functions of the agent's JSON.
-// agent/export/terminal/order.py says the same for the terminal, and a test holds the two together.
+// The order of the list, worst first, and what of a query is drawn how. Pure functions of the agent's
+// JSON, in which the agent has judged how bad a query is. agent/export/terminal/order.py orders the
+// terminal's list alike, and a test holds the two together.
 
 import words from "./words.js";
 import { isKnown } from "./format.js";
@@ -7,84 +8,19 @@ import { isKnown } from "./format.js";
 const RANKS = new Map(words.levels.map((level, index) => [level.name, index]));
 const LEVELS = new Map(words.levels.map((level) => [level.name, level]));
 
-export const LATE_RUNNING_TARGETS = 2;
-export const LATE_TARGETS = 1.5;
 export const WINDOW_SECONDS = 60;
-const GROWING_POINTS = 6;
-const GROWING_FACTOR = 1.25;
-
-// The first of these that holds, by name; `words.levels` lists them, worst first.
-export function levelOf(view) {
-  const running = view.up && isKnown(view.running_seconds) ? view.running_seconds : null;
-  if (view.state === "terminated") return view.failure === null ? "ended" : "failed";
-  if (view.up && view.state === "stalled") return "hung";
-  if (running !== null && isKnown(view.deadline_seconds) && running > view.deadline_seconds) return "hung";
-  if (["spiralling", "timing_out", "dead"].includes(view.spiral.phase)) return "spiralling";
-  if (!view.up) return "lost";
-  const ratio = view.required_capacity_ratio;
-  if (isKnown(ratio) && ratio > 1) return "overloaded";
-  if (view.pressure === "high") return "pressured";
-  if (view.target_feasible === false) return "infeasible";
-  if (isGrowing(view.history)) return "growing";
-  const target = view.target_seconds;
-  if (isKnown(target)) {
-    if (running !== null && running > LATE_RUNNING_TARGETS * target) return "late";
-    const last = view.state === "idle" ? null : view.batch_seconds;
-    if (isKnown(last) && last > LATE_TARGETS * target) return "late";
-  }
-  if (view.pressure === "low") return "low";
-  return view.state === "idle" ? "idle" : "ok";
-}
 
 export function level(name) {
   return LEVELS.get(name);
 }
 
-// More than a batch waits, and the later half of the history holds a quarter more than the earlier.
-export function isGrowing(history) {
-  const known = history.filter((point) => isKnown(point.backlog_rows));
-  if (known.length < GROWING_POINTS) return false;
-  const half = Math.floor(known.length / 2);
-  const earlier = mean(known.slice(0, half));
-  const later = mean(known.slice(half));
-  const last = known[known.length - 1];
-  return later > GROWING_FACTOR * earlier && last.backlog_rows > last.rows;
-}
-
-function mean(points) {
-  let sum = 0;
-  for (const point of points) sum += point.backlog_rows;
-  return sum / points.length;
-}
-
-// Within a level, how bad; only its power of two counts, so that neighbours don't swap all the time.
-export function weight(view, name) {
-  if (name === "hung" || name === "late") return doublings(view.running_seconds ?? 0);
-  if (name === "overloaded") return doublings(10 * view.required_capacity_ratio);
-  if (isKnown(view.backlog_seconds)) return doublings(view.backlog_seconds);
-  return doublings((view.backlog_rows ?? 0) / 1000);
-}
-
-function doublings(value) {
-  let left = value;
-  let steps = 0;
-  while (left >= 1 && steps < 64) {
-    left /= 2;
-    steps += 1;
-  }
-  return steps;
-}
-
-// [{view, key, level}], worst first; level, then weight, then names by code point.
+// [{view, key, level}], worst first; level, then urgency, then names by code point.
 export function worstFirst(views) {
-  const ranked = views.map((view) => {
-    const name = levelOf(view);
-    return { view, key: keyOf(view), level: name, rank: RANKS.get(name), weight: weight(view, name) };
-  });
-  return ranked.sort(
+  const entries = views.map((view) => ({ view, key: keyOf(view), level: view.attention.level }));
+  return entries.sort(
     (one, other) =>
-      one.rank - other.rank ||
-      other.weight - one.weight ||
+      RANKS.get(one.level) - RANKS.get(other.level) ||
+      other.view.attention.urgency - one.view.attention.urgency ||
       byCodePoint(one.view.application, other.view.application) ||
       byCodePoint(one.view.query, other.view.query),
   );

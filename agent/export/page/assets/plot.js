@@ -188,6 +188,7 @@ export function batchBar(x, y, point, view) {
   return bar(x, y, point.time - seconds, point.time, seconds, `bar ${batchTone(seconds, view)}`);
 }
 
+// Past the deadline, or half above the target; attention.LATE_TARGETS of the agent's core is the same.
 export function batchTone(seconds, view) {
   if (isKnown(view.deadline_seconds) && seconds > view.deadline_seconds) return "high";
   const target = view.target_seconds;

@@ -6,22 +6,10 @@ import { level } from "./order.js";
 import words from "./words.js";
 
 const DEFAULT_HOST = "127.0.0.1:9655"; // where weir looks unless told
-const DEADLINE_SHARE = 0.8; // what the runbook calls near
 
-// At these levels no batch ends: what was counted per batch is no statement on now.
-export function standsStill(levelName) {
-  return ["hung", "failed", "lost", "ended"].includes(levelName);
-}
-
-// The alert whose runbook says what to do at a level; null where nothing need be done.
-export function runbookOf(view, levelName) {
-  if (levelName === "late") {
-    const seconds = Math.max(view.running_seconds ?? 0, view.batch_seconds ?? 0);
-    if (!isKnown(view.deadline_seconds) || seconds < DEADLINE_SHARE * view.deadline_seconds) return null;
-  }
-  // A limit that holds back a backlog which is being worked off does what it is for.
-  if (levelName === "pressured" && isKnown(view.estimated_time_to_consume_seconds)) return null;
-  return level(levelName).runbook ?? null;
+// The alert whose runbook says what to do; null where nothing need be done.
+export function runbookOf(view) {
+  return view.attention.to_do ? (level(view.attention.level).runbook ?? null) : null;
 }
 
 // [{said, verb}]: each hand at the wheel, and the order that takes it off.
