@@ -191,6 +191,14 @@ def overview(runbooks: str) -> Dashboard:
             "Over time",
             [
                 graph(
+                    "Queries by level",
+                    "How many queries were at which level, as the agent's status page shows them.",
+                    (f"sum by (level) ({MANY('weir_attention')}) > 0", "{{level}}"),
+                    unit="short",
+                    span=24,
+                    stacked=True,
+                ),
+                graph(
                     "Behind, in time",
                     "The ten queries furthest behind. A line that only rises will not catch up.",
                     (f"topk(10, {_worst('weir_backlog_seconds')})", LEGEND),

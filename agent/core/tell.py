@@ -291,14 +291,9 @@ def view(
             )
             for index, o in enumerate(query.operators)
         ],
-<<<<<<< HEAD
         totals=_totals(query),
         decisions=query.sizing.decisions,
-=======
-        totals=query.totals,
-        decisions=query.decisions,
         attention=attention.UNJUDGED,
->>>>>>> 83d50c6 (Attention is judged once, in the core, as part of a query's view)
         history=[],
         missing=_missing(query),
         alignment=alignment or AlignmentView(),
@@ -318,7 +313,7 @@ def view(
         stopped=query.life.terminated and query.life.stopped,
         manual_unit=query.orders.unit,
     )
-    clock_seconds = query.clock_skew_seconds + query.clock_set_seconds
+    clock_seconds = query.clock.skew_seconds + query.clock.set_seconds
     return attention.judged(told, now, growing=growing, clock_seconds=clock_seconds)
 
 

@@ -6,7 +6,7 @@ owns the fleet::
     exporter = Exporter(timer=time.perf_counter, on_error=log_it)
     body, content_type = exporter.exposition(
         fleet.keys(),
-        lambda key: fleet.view(key, now),
+        lambda key: keeper.view(key, now, 0),
         totals=fleet.totals,
         listeners=fleet.listeners(now),
         extras=extras,  # agent.sources.host.Extras; its event_seconds from EventTimer.snapshot()

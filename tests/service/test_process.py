@@ -38,6 +38,7 @@ def test_sigterm_ends_it_with_success_and_nothing_is_lost(tmp_path: Path) -> Non
     with AgentProcess(tmp_path, *options) as agent:
         again = agent.http.get("/v1/queries/orders/query-0").json()["query"]
         aged = {"history", "backlog_rows", "backlog_seconds", "estimated_time_to_consume_seconds"}
+        aged.add("attention")
         for name in view.keys() - aged:
             assert again[name] == view[name], name
         assert agent.stop() == 0
@@ -360,6 +361,23 @@ def test_a_silent_driver_is_not_live_once_the_agent_has_run_a_while() -> None:
     assert asyncio.run(ask()) == (200, {"ok": True, "why": "starting"})
     now += 120.0
     assert asyncio.run(ask()) == (503, {"ok": False, "why": "silent"})
+
+
+def test_metrics_and_api_tell_the_same_level(open_agent: AgentProcess, application: str) -> None:
+    """One that only the history tells, too."""
+    growing = [wire.progress(n, seconds=0.5, backlog=900 * n, limit=None) for n in range(1, 60)]
+    events = [*growing, *(wire.progress(60 + n, query=1) for n in range(9))]
+    open_agent.post(wire.request(events, application=application))
+    told = {
+        view["query"]: view["attention"]["level"]
+        for view in open_agent.http.get("/v1/queries?history=24").json()["queries"]
+        if view["application"] == application
+    }
+    assert told == {"query-0": "growing", "query-1": "overloaded"}
+    metrics = open_agent.metrics()
+    for query, level in told.items():
+        labels = f'application="{application}",query="{query}",level="{level}"'
+        assert metrics[f"weir_attention{{{labels}}}"] == 1
 
 
 def test_openmetrics_where_asked_for(open_agent: AgentProcess) -> None:

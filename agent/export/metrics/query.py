@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from agent.core.attention import ATTENTION_LEVELS
 from agent.core.judgement import MODES, QUERY_STATES
 from agent.export.metrics.row import QUERY, Label
 from spark_listener.wire import CONTROLS
@@ -48,6 +49,14 @@ METRICS: Final[tuple[Metric, ...]] = (
         note="Exactly one is 1. `backpressured`: a batch runs while the limit holds back more than "
         "the next batch takes. `stalled`: a batch has run past the deadline or, without one, far "
         "longer than batches do.",
+    ),
+    QUERY.states(
+        "weir_attention",
+        "How much the query needs somebody: the level that the status page shows it at.",
+        Label("level", ATTENTION_LEVELS),
+        lambda view: view.attention.level,
+        note="Exactly one is 1: of the levels, worst first, the first that holds. "
+        "docs/status-page.md says when each does. `hung` is `stalled` of `weir_query_state`.",
     ),
     QUERY.gauge(
         "weir_query_stopped",
