@@ -126,9 +126,9 @@ ALERTS: Final[tuple[Alert, ...]] = (
         severity="critical",
         subject="query",
         says="the running batch is far older than its batches ever were",
-        expression=f"{series('weir_query_state', state='stalled')} == 1",
+        expression=f"{series('weir_attention', level='hung')} == 1",
         hold="2m",
-        why="Stalled already means past the deadline, or without one longer than 30 s and six "
+        why="Hung already means past the deadline, or without one longer than 30 s and six "
         "times what batches take. Two minutes more let a first batch after a start warm up.",
         summary=f"{_QUERY}: a batch hangs",
         description="The running batch is far older than its batches ever were. Heartbeats still "

@@ -116,15 +116,15 @@ CASES: Final[tuple[Case, ...]] = (
     ),
     Case(
         alert="WeirBatchHung",
-        fires={q("weir_query_state", state="stalled"): "0x9 1x120"},
+        fires={q("weir_attention", level="hung"): "0x9 1x120"},
         at=12,
-        labels={**_OF_QUERY, "state": "stalled"},
+        labels={**_OF_QUERY, "level": "hung"},
         summary="orders/enrich: a batch hangs",
         description="The running batch is far older than its batches ever were. Heartbeats still "
         "come, so the driver lives; the batch makes no visible progress.",
         quiet=(
-            {q("weir_query_state", state="stalled"): "0x9 1x1 0x120"},  # the first batch's warm-up
-            {q("weir_query_state", state="busy"): "1x120"},
+            {q("weir_attention", level="hung"): "0x9 1x1 0x120"},  # the first batch's warm-up
+            {q("weir_attention", level="late"): "1x120"},
         ),
     ),
     Case(

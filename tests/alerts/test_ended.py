@@ -50,7 +50,7 @@ def ended(case: Case, end: End) -> dict[str, str]:
         q("weir_query_up"): 0.0,
         q("weir_query_stopped"): float(end == "stopped"),
         q("weir_query_state", state="terminated"): float(end != "silent"),
-        q("weir_query_state", state="stalled"): 0.0,
+        q("weir_attention", level="hung"): 0.0,
     }
     written: dict[str, str] = {}
     for name, notation in given.items():
