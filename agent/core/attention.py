@@ -6,46 +6,17 @@ holds their words.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final
 
 import msgspec
+
+from agent.core.judgement import AttentionLevel, AttentionView
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from agent.core.judgement import QueryView
 
-AttentionLevel = Literal[
-    "hung",
-    "failed",
-    "spiralling",
-    "lost",
-    "overloaded",
-    "pressured",
-    "infeasible",
-    "growing",
-    "late",
-    "low",
-    "ok",
-    "idle",
-    "ended",
-]
-#: Worst first.
-ATTENTION_LEVELS: Final[tuple[AttentionLevel, ...]] = (
-    "hung",
-    "failed",
-    "spiralling",
-    "lost",
-    "overloaded",
-    "pressured",
-    "infeasible",
-    "growing",
-    "late",
-    "low",
-    "ok",
-    "idle",
-    "ended",
-)
 #: At these nobody need do anything, whatever the figures.
 CALM: Final[frozenset[AttentionLevel]] = frozenset({"low", "ok", "idle", "ended"})
 
@@ -62,15 +33,6 @@ GROWING_BATCHES: Final = 6
 GROWING_FACTOR: Final = 1.25
 #: Doublings beyond this make no difference to anybody, and an infinite figure has to end.
 _MOST_DOUBLINGS: Final = 64
-
-
-class AttentionView(msgspec.Struct, frozen=True, gc=False):
-    """A query's level, and how bad it is within it."""
-
-    level: AttentionLevel
-    urgency: int  # within the level more is worse; in doublings, so that neighbours seldom swap
-    to_do: bool  # somebody should act: the runbook of the level says how
-    since_time: float | None = None  # of the agent's clock; None: not known, or nothing is wrong
 
 
 #: Of a view that is still being made.

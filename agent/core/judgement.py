@@ -11,7 +11,6 @@ from typing import Final, Literal
 import msgspec
 
 from agent.core.alignment import AlignmentView
-from agent.core.attention import AttentionView
 from agent.core.partitions import PartitionView
 
 QueryStateName = Literal["idle", "busy", "backpressured", "stalled", "terminated"]
@@ -43,6 +42,38 @@ SPIRAL_PHASES: Final[tuple[SpiralPhase, ...]] = (
 )
 Mode = Literal["off", "dry-run", "on"]
 MODES: Final[tuple[Mode, ...]] = ("off", "dry-run", "on")
+
+AttentionLevel = Literal[
+    "hung",
+    "failed",
+    "spiralling",
+    "lost",
+    "overloaded",
+    "pressured",
+    "infeasible",
+    "growing",
+    "late",
+    "low",
+    "ok",
+    "idle",
+    "ended",
+]
+#: Worst first.
+ATTENTION_LEVELS: Final[tuple[AttentionLevel, ...]] = (
+    "hung",
+    "failed",
+    "spiralling",
+    "lost",
+    "overloaded",
+    "pressured",
+    "infeasible",
+    "growing",
+    "late",
+    "low",
+    "ok",
+    "idle",
+    "ended",
+)
 
 #: Every reason a decision can carry. ``raise`` and ``lower`` move the limit; ``bound:*`` and
 #: ``floor:*`` say which constraint set it; ``hold:*`` say why it stays.
@@ -262,6 +293,15 @@ class Point(msgspec.Struct, frozen=True, gc=False):
     credit_rows: float | None
     limited: bool
     would_be_limit: int | None = None  # decided after it and not acted on, as in dry-run
+
+
+class AttentionView(msgspec.Struct, frozen=True, gc=False):
+    """A query's level, and how bad it is within it."""
+
+    level: AttentionLevel
+    urgency: int  # within the level more is worse; in doublings, so that neighbours seldom swap
+    to_do: bool  # somebody should act: the runbook of the level says how
+    since_time: float | None = None  # of the agent's clock; None: not known, or nothing is wrong
 
 
 class QueryView(msgspec.Struct, frozen=True, gc=False):

@@ -10,17 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.core.attention import (
-    ATTENTION_LEVELS,
-    CALM,
-    AttentionLevel,
-    AttentionView,
-    grows,
-    judged,
-)
+from agent.core.attention import CALM, grows, judged
 from agent.core.judgement import (
+    ATTENTION_LEVELS,
     QUERY_STATES,
     SPIRAL_PHASES,
+    AttentionLevel,
+    AttentionView,
     FailureView,
     QueryView,
     SpiralView,

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from agent.core.attention import ATTENTION_LEVELS
-from agent.core.judgement import MODES, QUERY_STATES
+from agent.core.judgement import ATTENTION_LEVELS, MODES, QUERY_STATES
 from agent.export.metrics.row import QUERY, Label
 from spark_listener.wire import CONTROLS
 
