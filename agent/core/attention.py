@@ -75,8 +75,11 @@ def grows(batches: Sequence[tuple[float, float]]) -> bool:
 
 def _level(view: QueryView, *, growing: bool) -> AttentionLevel:
     """The first that holds."""
+    if view.stopped:
+        return "ended"
     if view.state == "terminated":
-        return "ended" if view.failure is None else "failed"
+        # Without a failure its driver ended under it: nobody stopped it, as where nothing is heard.
+        return "lost" if view.failure is None else "failed"
     if view.state == "stalled":
         return "hung"
     if view.spiral.phase in ("spiralling", "timing_out", "dead"):

@@ -68,6 +68,7 @@ CASES: Final[list[tuple[AttentionLevel, dict[str, Any], float | None]]] = [
     ("spiralling", {"spiral": SpiralView("timing_out")}, None),
     ("spiralling", {**GONE, "spiral": SpiralView("dead")}, None),
     ("lost", {**GONE, "last_event_time": views.NOW - 46}, 46),
+    ("lost", {**ENDED, "last_event_time": views.NOW - 46}, 46),  # its driver ended under it
     (
         "overloaded",
         {"required_capacity_ratio": 1.01, "capacity_short_since_time": views.NOW - 240},
@@ -88,7 +89,8 @@ CASES: Final[list[tuple[AttentionLevel, dict[str, Any], float | None]]] = [
     ("ok", {"spiral": SpiralView("pressured")}, None),
     ("ok", {"failure": FAILURE}, None),  # of the run before: it is up again
     ("idle", {"state": "idle", "running_seconds": None, "batch_seconds": 500.0}, None),
-    ("ended", ENDED, 31),
+    ("ended", {**ENDED, "stopped": True}, 31),
+    ("ended", {**ENDED, "stopped": True, "failure": FAILURE}, 31),  # of the run before
 ]
 
 
@@ -163,6 +165,22 @@ def test_what_is_calm_asks_for_nobody_and_nothing_began_later_than_now(
     assert 0 <= found.urgency <= 64
 
 
+@given(queries, st.booleans())
+def test_what_is_down_unasked_is_red_as_its_alert_says(
+    query: dict[str, Any], stopped: bool
+) -> None:
+    """WeirQueryGone: down, and nobody stopped it. Else a level says of what runs what it does."""
+    up = query["up"] and query["state"] != "terminated"
+    state = "idle" if not up and query["state"] == "stalled" else query["state"]
+    stopped = stopped and state == "terminated"
+    level = attention(**{**query, "up": up, "state": state, "stopped": stopped}).level
+    assert (level == "ended") is stopped
+    if not up and not stopped:
+        assert level in {"failed", "lost", "spiralling"}
+    else:
+        assert level not in {"failed", "lost"}
+
+
 @given(queries, st.floats(0, 1e6), st.floats(0, 1e6))
 def test_within_a_level_worse_is_never_less_urgent(
     query: dict[str, Any], one: float, other: float
@@ -211,7 +229,8 @@ def test_urgency_counts_doublings(changes: dict[str, Any], doublings: int) -> No
         ({"pressure": "low", "estimated_time_to_consume_seconds": None}, False),
         ({"target_feasible": False}, True),
         ({"growing": True}, True),
-        (ENDED, False),
+        ({**ENDED, "stopped": True}, False),
+        ({**ENDED, "stopped": False}, True),
     ],
 )
 def test_when_somebody_should_act(changes: dict[str, Any], *, to_do: bool) -> None:

@@ -197,16 +197,16 @@ def test_brokers_are_asked_on_about_a_query_that_failed(exception: str | None, a
 
 
 @pytest.mark.parametrize(
-    ("running", "end", "stopped"),
+    ("running", "end", "level"),
     [
-        (None, {}, True),
-        (5.0, {}, True),
-        (None, {"driverEnded": True}, False),  # nobody stopped it: its driver went
-        (5.0, {"exception": "java.io.IOException: x"}, False),
-        (61.0, {}, False),  # ended for its age, by whoever watches the deadline
+        (None, {}, "ended"),
+        (5.0, {}, "ended"),
+        (None, {"driverEnded": True}, "lost"),  # nobody stopped it: its driver went
+        (5.0, {"exception": "java.io.IOException: x"}, "failed"),
+        (61.0, {}, "failed"),  # ended for its age, by whoever watches the deadline
     ],
 )
-def test_who_stopped_a_query(running: float | None, end: dict, stopped: bool) -> None:  # type: ignore[type-arg]
+def test_who_stopped_a_query(running: float | None, end: dict, level: str) -> None:  # type: ignore[type-arg]
     all_ = Fleet(Policy(default=QueryPolicy(deadline_seconds=60.0)), started_time=START_TIME - 1000)
     one = Driver()
     for _ in range(3):
@@ -218,7 +218,20 @@ def test_who_stopped_a_query(running: float | None, end: dict, stopped: bool) ->
     event["body"] |= end
     send(all_, one, event)
     view = all_.view(KEY, one.time)
-    assert (view.up, view.stopped) == (False, stopped)
+    assert (view.up, view.stopped) == (False, level == "ended")
+    assert view.attention.level == level
+
+
+def test_a_query_that_is_stopped_before_its_first_batch_ends_whatever_its_last_run_ran_into() -> (
+    None
+):
+    all_ = fleet()
+    one = Driver()
+    send(all_, one, one.progress(10, 1.0), one.terminated("java.io.IOException: x"))
+    assert all_.view(KEY, one.time).attention.level == "failed"
+    one.run_id = "r-2"
+    send(all_, one, one.started(), one.terminated())
+    assert all_.view(KEY, one.time).attention.level == "ended"
 
 
 def test_who_is_alive_is_noted_without_taking_events_in() -> None:

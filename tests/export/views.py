@@ -12,6 +12,7 @@ from agent.core.decode import Listener
 from agent.core.fleet import AgentTotals, ListenerView
 from agent.core.judgement import (
     CheckpointView,
+    FailureView,
     Finding,
     LimitView,
     OperatorView,
@@ -331,7 +332,14 @@ def golden_fleet(times: int = 1) -> list[QueryView]:
             capacity_short_since_time=NOW - 240,
             totals=totals(phase_seconds={"addBatch": 1.0, "brandNew": 0.25, "newer": 0.5}),
         ),
-        view("gone", up=False, state="terminated", gone_since_time=NOW - 60, running_seconds=None),
+        view(
+            "gone",
+            up=False,
+            state="terminated",
+            failure=FailureView("memory", "java.lang.OutOfMemoryError: Java heap space"),
+            gone_since_time=NOW - 60,
+            running_seconds=None,
+        ),
         unheard(),
         view(HOSTILE, HOSTILE[:60], trigger='Weird("\n")', held=True),
     ]

@@ -221,6 +221,7 @@ def random_view(rng: random.Random, number: int) -> QueryView:
         rng.choice(names),
         state=state,
         up=rng.random() < 0.85 and state != "terminated",
+        stopped=rng.random() < 0.6 and state == "terminated",
         failure=FailureView("memory", "x") if rng.random() < 0.3 else None,
         spiral=SpiralView(
             rng.choice(["none", "none", "pressured", "spiralling", "dead"]),

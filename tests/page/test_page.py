@@ -326,6 +326,16 @@ def test_a_failed_query_says_why(open_page: Callable[..., Watched]) -> None:
     assert row.locator(".box.sink").get_attribute("data-tone") == "high"
 
 
+def test_a_query_whose_driver_ended_under_it_is_in_trouble(
+    open_page: Callable[..., Watched], fleet: FleetServer
+) -> None:
+    fleet.show([made.failed(failure=None)])
+    row = open_query(open_page().page, "to-warehouse")
+    assert row.get_attribute("data-level") == "lost"
+    assert row.locator(".alarm").inner_text().startswith("The driver ended while the query ran")
+    assert row.locator(".alarm a").get_attribute("href") == "runbooks/WeirQueryGone"
+
+
 def test_hostile_names_are_only_text(open_page: Callable[..., Watched], fleet: FleetServer) -> None:
     fleet.show(
         [

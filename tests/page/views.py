@@ -452,6 +452,7 @@ def everything() -> list[QueryView]:
             "backfill",
             up=False,
             state="terminated",
+            stopped=True,
             running_seconds=None,
             gone_since_time=NOW - 900,
         ),

@@ -162,6 +162,13 @@ def test_where_no_batch_ends_nothing_looks_fine() -> None:
         assert "As of the last batch" in text
 
 
+def test_a_query_whose_driver_ended_under_it_is_in_trouble() -> None:
+    text = "\n".join(frame(120, 24, of=snapshot([made.failed(failure=None)])))
+    assert "▌? no word" in text
+    assert "The driver ended while the query ran" in text
+    assert "/runbooks/WeirQueryGone" in text
+
+
 def test_red_levels_keep_their_words() -> None:
     text = "\n".join(frame(80, 24)[:4])
     for word in ("hung", "failed", "spiralling", "no word", "over capacity", "high pressure"):

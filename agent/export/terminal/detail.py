@@ -94,7 +94,9 @@ def _alarm(entry: Entry, now: float, width: int, url: str) -> list[Text]:
     if view.failure is not None:
         cause = words().causes.get(view.failure.cause, "an unknown cause")
         said.append(f"Ended by {cause}{_axes(view.failure)}: {name(view.failure.evidence, 400)}")
-    if entry.level.name == "lost":
+    if entry.level.name == "lost" and view.state == "terminated":
+        said.append("The driver ended while the query ran: nobody had stopped it.")
+    elif entry.level.name == "lost":
         since = ""
         if view.last_event_time is not None:
             since = f" since {clock(view.last_event_time)} ({duration(now - view.last_event_time)})"

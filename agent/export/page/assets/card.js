@@ -139,7 +139,8 @@ function alarm(entry, now) {
     lines.push(["Batch ", String(view.running_batch_id ?? "?"), " has been running for ", h("strong", { class: "age" }, duration(view.running_seconds)), `, target ${duration(view.target_seconds)}.`]);
   }
   if (view.failure !== null) lines.push([h("strong", null, `Ended by ${words.causes[view.failure.cause] ?? "an unknown cause"}${axes(view.failure)}: `), h("bdi", null, visible(view.failure.evidence, 600))]);
-  if (entry.level === "lost") lines.push(["No word from the driver", isKnown(view.last_event_time) ? ` since ${clock(view.last_event_time)} (${duration(now - view.last_event_time)}). ` : ". ", "It was killed, or it cannot reach this agent. The figures below are the last ones known."]);
+  if (entry.level === "lost" && view.state === "terminated") lines.push(["The driver ended while the query ran: nobody had stopped it. The figures below are the last ones known."]);
+  else if (entry.level === "lost") lines.push(["No word from the driver", isKnown(view.last_event_time) ? ` since ${clock(view.last_event_time)} (${duration(now - view.last_event_time)}). ` : ". ", "It was killed, or it cannot reach this agent. The figures below are the last ones known."]);
   if (["spiralling", "timing_out", "dead"].includes(view.spiral.phase)) lines.push([h("strong", null, `Checkpoint spiral: ${words.spirals[view.spiral.phase]}. `), spiralWords(view)]);
   if (entry.level === "overloaded") lines.push([h("strong", null, capacityWords(view)[0]), ` ${capacityWords(view).slice(1, -1).join(" ")}`]);
   const book = runbookOf(view);
