@@ -66,11 +66,13 @@ def grows(batches: Sequence[tuple[float, float]]) -> bool:
     """
     if len(batches) < GROWING_BATCHES:
         return False
+    left, took = batches[-1]
+    if not left > took:
+        return False
     half = len(batches) // 2
     earlier = sum(left for left, _ in batches[:half]) / half
     later = sum(left for left, _ in batches[half:]) / (len(batches) - half)
-    left, took = batches[-1]
-    return later > GROWING_FACTOR * earlier and left > took
+    return later > GROWING_FACTOR * earlier
 
 
 def _level(view: QueryView, *, growing: bool) -> AttentionLevel:

@@ -83,10 +83,13 @@ class _Ring:
 
     def grows(self) -> bool:
         """Makes no points, since each scrape asks of every query."""
-        count = len(self._exact) // 3
-        oldest_first = [(self._next + number) % count for number in range(count)]
-        batches = [(self._coarse[4 * at + 1], self._exact[3 * at + 1]) for at in oldest_first]
-        return attention.grows([one for one in batches if math.isfinite(one[0])])
+        left, took = self._coarse[1::4], self._exact[1::3]
+        oldest_first = zip(
+            left[self._next :] + left[: self._next],
+            took[self._next :] + took[: self._next],
+            strict=True,
+        )
+        return attention.grows([one for one in oldest_first if math.isfinite(one[0])])
 
 
 class History:
