@@ -12,8 +12,15 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from agent.core.attention import ATTENTION_LEVELS, AttentionView
-from agent.core.judgement import FailureView, OrderView, Point, QueryView, SpiralView
+from agent.core.judgement import (
+    ATTENTION_LEVELS,
+    AttentionView,
+    FailureView,
+    OrderView,
+    Point,
+    QueryView,
+    SpiralView,
+)
 from agent.export import runbooks
 from agent.export.page import bundle
 from agent.export.terminal import format as terminal_format
