@@ -99,8 +99,16 @@ def sure_too_long(cost: Cost, rows: float, wanted: float) -> bool:
     if math.isinf(rows):
         return True
     # Linear in the doubt: a first batch, whose time may be all fixed, can never say so alone.
-    least = (cost.seconds(rows) or 0.0) - LOWER_DOUBTS * cost.doubt(rows)
-    return least > (cost.seconds(wanted) or 0.0)
+    expected, seen = cost.seconds(wanted) or 0.0, min(rows, cost.largest_rows)
+    if _at_least(cost, rows) > expected:
+        return True
+    # It takes no less than a smaller one: what is in doubt far beyond all batches of late is sure
+    # where the largest of them surely took longer, whatever the wanted size may take.
+    return _at_least(cost, seen) > expected + LOWER_DOUBTS * cost.doubt(wanted)
+
+
+def _at_least(cost: Cost, rows: float) -> float:
+    return (cost.seconds(rows) or 0.0) - LOWER_DOUBTS * cost.doubt(rows)
 
 
 def after_replay(

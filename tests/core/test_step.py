@@ -139,6 +139,20 @@ def test_only_a_limit_whose_batch_surely_takes_longer_is_lowered_unreached() -> 
     assert not sure_too_long(doubtful, 1e6, 1.0)
 
 
+@pytest.mark.parametrize("full", [3e5, 1e6, 1e9])
+def test_a_limit_far_beyond_all_batches_is_lowered_once_one_of_them_took_too_long(
+    full: float,
+) -> None:
+    cost = Cost()
+    for rows in [*range(650, 750)] * 3:
+        cost.learn(float(rows), 0.5 + rows / 1000.0)
+    assert not sure_too_long(cost, full, 4500.0)  # nobody has seen a batch near it
+    for rows in (9000, 90_000, 50_000):
+        cost.learn(float(rows), 0.5 + rows / 1000.0)
+    assert sure_too_long(cost, full, 4500.0)  # it takes no less than the 50 s of 50,000 rows
+    assert not sure_too_long(cost, full, 1e5)
+
+
 def test_a_move_within_the_doubt_is_noise() -> None:
     cost, policy = learned(1.0, 4000.0, (9000, 10_000, 11_000)), QueryPolicy()
     near, far = deadband(cost, 10_000.0, policy), deadband(cost, 1e6, policy)
