@@ -102,6 +102,8 @@ class Lateness(msgspec.Struct):
         usual, ours = self.as_configured, self.after_ours
         if not usual.dropped:
             return ours.dropped > 0
+        if not usual.rows:
+            return False  # of a batch that read nothing: a rate of no rows is above any other
         ratio = ours.rows / usual.rows
         above = math.sqrt(ours.dropped + ANSCOMBE) - math.sqrt((usual.dropped + ANSCOMBE) * ratio)
         return 2.0 * above / math.sqrt(1.0 + ratio) > EXCESS_SIGMAS

@@ -239,6 +239,7 @@ def test_a_query_without_a_watermark_or_without_state_is_none_of_it() -> None:
         ((100, 10**5), (2, 100), False),  # two by chance, where 0.1 are due
         ((100, 10**5), (5, 100), True),
         ((1, 100), (3, 1000), False),  # 10 are due, as far as one tells
+        ((1, 0), (3, 1000), False),  # in a batch that read nothing: no rate to compare with
     ],
 )
 def test_more_than_as_configured_is_told_from_chance(
