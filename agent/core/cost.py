@@ -330,9 +330,11 @@ class Line(msgspec.Struct):
             return Cost()
         mean = (self.fixed_seconds, self.seconds_per_row, 0.0)
         covariance = (self.p_fixed, self.p_cross, 0.0, self.p_slope, 0.0, 0.0)
-        cost = Cost(self.batches, [History(0.0, mean, covariance)], self.variance)
+        variance = min(max(self.variance, SIGMA_BOUNDS[0] ** 2), SIGMA_BOUNDS[1] ** 2)
+        cost = Cost(self.batches, [History(0.0, mean, covariance)], variance)
         cost.floor_seconds = self.floor_seconds
-        cost.largest_rows = cost.last_rows = self.last_rows
+        # The first versions did not note which sizes they saw: one row is the least there was.
+        cost.largest_rows = cost.last_rows = max(self.last_rows, 1.0)
         cost.merge()
         return cost
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent.core.cost import Cost, Curve, Line, fixed_phase_seconds
+from agent.core.cost import SIGMA_BOUNDS, Cost, Curve, Line, fixed_phase_seconds
 
 
 def feed(
@@ -277,6 +277,22 @@ def test_what_an_earlier_version_learned_is_believed_on() -> None:
     feed(cost, [20_000, 38_000, 30_000] * 4, fixed=1.2, throughput=10_000)
     assert cost.seconds(38_000) == pytest.approx(5.0, rel=0.02)
     assert Line().cost() == Cost()
+
+
+def test_what_the_first_version_learned_is_believed_although_it_noted_no_sizes() -> None:
+    line = Line(
+        batches=50,
+        fixed_seconds=1.2,
+        seconds_per_row=1e-4,
+        p_fixed=0.01,
+        p_slope=1e-11,
+        variance=0.0,
+    )
+    cost = line.cost()
+    assert cost.sigma == SIGMA_BOUNDS[0]  # as it was believed then
+    assert math.isfinite(cost.doubt(30_000.0))
+    feed(cost, [20_000, 38_000, 30_000] * 4, fixed=1.2, throughput=10_000)
+    assert cost.seconds(38_000) == pytest.approx(5.0, rel=0.02)
 
 
 @given(
