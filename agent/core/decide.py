@@ -18,6 +18,7 @@ from agent.core.judgement import Decision, Mode
 from agent.core.size import PATIENCE_TARGETS, Ask, Size, aim_above, size_of
 from agent.core.step import (
     LEAST_DEADBAND,
+    MOST_LIMIT,
     Step,
     after_replay,
     deadband,
@@ -158,7 +159,7 @@ def first_batch(
         if not settings.above_configured:
             most.append(source.configured)
         wanted = max(round(part.rows / (source.ratio or 1.0)), settings.minimum_limit, 1)
-        limit = min([wanted, *(bound for bound in most if bound is not None)])
+        limit = min([wanted, MOST_LIMIT, *(bound for bound in most if bound is not None)])
         if limit < 1:
             continue  # whoever configured it wants nothing to be read
         _decide(query, source, Step(limit, "first_batch"), time, policy)
@@ -306,7 +307,7 @@ def after_batch(query: Query, ended: Ended) -> None:
         measure.add(query.totals.grants, step.reason)
         source.wanted_beyond = None
         if step.reason == "bound:configured" and source.limited:
-            source.wanted_beyond = round(units)
+            source.wanted_beyond = min(round(units), MOST_LIMIT)
         if source is main:
             query.sizing.reason = step.reason
         if step.limit == source.current:

@@ -26,6 +26,8 @@ BAND: Final = 1.3
 GROW: Final = 2.0
 #: A limit that no batch reached is lowered where a full one surely takes longer, in deviations.
 LOWER_DOUBTS: Final = 2.0
+#: What the driver's parameter and the saved state hold.
+MOST_LIMIT: Final = 2**63 - 1
 #: A limit is moved when the size has moved by its own doubt, and for no less than this.
 LEAST_DEADBAND: Final = 0.02
 
@@ -179,7 +181,7 @@ def toward(
         goal, bound = float(low), "bound:minimum"
     if high is not None and goal > high:
         goal, bound = float(high), ceiling_reason
-    limit = max(round(goal), 1)
+    limit = min(max(round(goal), 1), MOST_LIMIT)
     if current is None:
         return Step(limit, bound or "lower")
     if limit == current:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from agent.core.decode import MalformedRequest, decode_request
 from agent.core.fleet import Fleet
-from agent.core.policy import Policy
+from agent.core.policy import Policy, QueryPolicy
 from agent.export.prometheus import EventTimer, Exporter
 from agent.service.keeper import Keeper
 from agent.service.store import Store
@@ -102,7 +102,7 @@ def sane(keeper: Keeper, now: float) -> None:
         if not line.startswith("#"):
             number = float(line.rpartition(" ")[2])
             assert not math.isnan(number), line
-            assert abs(number) <= 2**63 or "le=" in line, line  # the largest integer, as a float
+            assert abs(number) <= 2**63 or "le=" in line, line
 
 
 @settings(max_examples=60, deadline=None)
@@ -158,6 +158,25 @@ def test_a_time_too_short_to_be_one_is_none(milliseconds: float) -> None:
         event["body"]["durationMs"] = {"triggerExecution": milliseconds}
         assert keeper.receive(decode_request(driver.body(event)), driver.time).refused == []
     sane(keeper, driver.time)
+
+
+@pytest.mark.parametrize("configured", [None, 10**6])
+@pytest.mark.parametrize("unit", ["rows", "bytes"])
+def test_no_limit_passes_what_the_driver_can_be_told(unit: str, configured: int | None) -> None:
+    policy = Policy(default=QueryPolicy(target_seconds=86_400.0))
+    keeper, driver = Keeper(policy, Store(None), started_time=START_TIME), Driver(unit=unit)
+    for _ in range(2):
+        driver.run_id, driver.time = driver.run_id + "+", driver.time + 60.0
+        started = decode_request(driver.body(driver.started()))
+        assert keeper.receive(started, driver.time).refused == []
+        for _ in range(4):
+            event = driver.progress(2**40, 0.001, limit=configured, configured=configured)
+            event["limits"][0] |= {"admitted": 2**40, "backlog": 2**52}
+            receipt = keeper.receive(decode_request(driver.body(event)), driver.time)
+            assert receipt.refused == []
+            for grant in receipt.grants:
+                assert grant.limit is not None
+                assert 1 <= grant.limit < 2**63
 
 
 @pytest.mark.parametrize("text", ["NaN", "Infinity", "-Infinity", "1e999", "-1e999"])
