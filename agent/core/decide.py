@@ -306,7 +306,7 @@ def after_batch(query: Query, ended: Ended) -> None:
         )
         measure.add(query.totals.grants, step.reason)
         source.wanted_beyond = None
-        if step.reason == "bound:configured" and source.limited:
+        if step.reason == "bound:configured" and source.limited and source.current != 0:
             source.wanted_beyond = min(round(units), MOST_LIMIT)
         if source is main:
             query.sizing.reason = step.reason

@@ -25,3 +25,15 @@ def test_a_limit_of_zero_is_left_as_it_is(minimum: int, seconds: float) -> None:
         receipt = fleet.receive(decode_request(driver.body(*events)), driver.time)
         assert receipt.refused == []
         assert receipt.grants == []
+
+
+def test_no_advice_to_go_beyond_a_limit_of_zero_which_is_never_exceeded() -> None:
+    fleet, driver = Fleet(Policy(), started_time=START_TIME - 1000), Driver()
+    none = {"source": 0, "unit": "rows", "limit": 0, "configured": 0, "backlog": 100, "admitted": 0}
+    some = {"source": 1, "unit": "rows", "limit": 500, "configured": 500, "backlog": 100_000}
+    parts = [{"description": name, "numInputRows": rows} for name, rows in (("a", 0), ("b", 500))]
+    for _ in range(8):
+        event = driver.progress(500, 1.0, limits=[none, some], sources=parts)
+        fleet.receive(decode_request(driver.body(event)), driver.time)
+    (advice,) = fleet.view(("shop", "orders"), driver.time).advice
+    assert advice.startswith("source 1: its job configured 500 rows")
