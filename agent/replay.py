@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 
 import msgspec
 
-from agent.core.decode import Listener, Request
+from agent.core.decode.events import Listener, Request
 from agent.core.fleet import Fleet
 from agent.core.policy import Policy
 from agent.sources import recording

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import msgspec
 
 from agent.checkpoint.folder import CheckpointError, FileEntry, Folder, reported
-from agent.core.kafka_offsets import parse_offsets
+from agent.core.decode.kafka_offsets import parse_offsets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -1,6 +1,6 @@
 """The limit to restart with, so that the next batch fits the deadline.
 
-Learned as the agent learns it (agent.core.cost), from the checkpoint alone: the offset log
+Learned as the agent learns it (agent.core.measure.cost), from the checkpoint alone: the offset log
 tells what each batch took, and the times of ``offsets/N`` and ``commits/N`` how long it ran.
 """
 
@@ -12,9 +12,9 @@ import msgspec
 
 from agent.checkpoint.layout import Checkpoint, chain_of, file_log_entries, log_offset
 from agent.checkpoint.soundness import admitted
-from agent.core.cost import PRIOR_SIGMA, Cost, Curve
+from agent.core.decide.size import allowed_seconds
+from agent.core.measure.cost import PRIOR_SIGMA, Cost, Curve
 from agent.core.policy import QueryPolicy
-from agent.core.size import allowed_seconds
 
 if TYPE_CHECKING:
     from agent.checkpoint.folder import Folder

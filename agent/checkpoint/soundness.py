@@ -15,8 +15,8 @@ import msgspec
 from agent.checkpoint.closure import Closure, expected_stores, state_closure
 from agent.checkpoint.layout import Checkpoint, chain_of, log_offset
 from agent.checkpoint.lz4 import is_whole
+from agent.core.decode.kafka_offsets import admitted_rows, parse_offsets
 from agent.core.judgement import Finding
-from agent.core.kafka_offsets import admitted_rows, parse_offsets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

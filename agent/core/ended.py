@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from agent.core.decode import Progress, SourceLimit
+    from agent.core.decide.pool import Beside
+    from agent.core.decode.events import Progress, SourceLimit
     from agent.core.policy import Policy, QueryPolicy
-    from agent.core.pool import Beside
 
 
 @dataclass(slots=True)

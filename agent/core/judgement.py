@@ -10,8 +10,8 @@ from typing import Final, Literal
 
 import msgspec
 
-from agent.core.alignment import AlignmentView
-from agent.core.partitions import PartitionView
+from agent.core.judge.alignment import AlignmentView
+from agent.core.measure.partitions import PartitionView
 
 QueryStateName = Literal["idle", "busy", "backpressured", "stalled", "terminated"]
 QUERY_STATES: Final[tuple[QueryStateName, ...]] = (

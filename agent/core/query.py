@@ -12,22 +12,22 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from agent.core.checkpoint import Monitor
-from agent.core.cost import Cost
-from agent.core.decaying import DecayingRate
+from agent.core.decide.pool import Member
+from agent.core.decide.reach import Reach
+from agent.core.judge.checkpoint import Monitor
+from agent.core.judge.lag_state import LagWindow
+from agent.core.judge.lateness import Lateness
+from agent.core.judge.spiral import Spiral
 from agent.core.judgement import Decision, FailureView, Mode, OrderView, Totals
-from agent.core.lag_state import LagWindow
-from agent.core.lag_table import LagTable
-from agent.core.lateness import Lateness
-from agent.core.occupancy import Occupancy, Spent
-from agent.core.pool import Member
-from agent.core.reach import Reach
-from agent.core.source import Source
-from agent.core.spiral import Spiral
+from agent.core.measure.cost import Cost
+from agent.core.measure.decaying import DecayingRate
+from agent.core.measure.lag_table import LagTable
+from agent.core.measure.occupancy import Occupancy, Spent
+from agent.core.measure.source import Source
 from spark_listener.wire import HEARTBEAT_SECONDS
 
 if TYPE_CHECKING:
-    from agent.core.decode import SourceLimit
+    from agent.core.decode.events import SourceLimit
     from agent.core.policy import Policy
 
 Key = tuple[str, str]  # (application label, query label): what series belong to

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from agent.core import attention, decide, lateness, starved, watch
-from agent.core.advice import Costs, Kept, StateCost, advise
-from agent.core.alignment import AlignmentView
+from agent.core.decide import limits as decide
+from agent.core.judge import attention, lateness, starved, watch
+from agent.core.judge.advice import Costs, Kept, StateCost, advise
+from agent.core.judge.alignment import AlignmentView
 from agent.core.judgement import (
     CheckpointView,
     Facts,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from agent.core.advice import ADVICE
+from agent.core.judge.advice import ADVICE
 from agent.export.handwritten import DOCS, with_table
 
 PAGE: Final = DOCS / "checkpoints.md"
@@ -14,7 +14,7 @@ def page(current: str) -> str:
     """docs/checkpoints.md with its table made anew."""
     return with_table(
         current,
-        "`python -m agent.export.advice`; edit agent/core/advice.py",
+        "`python -m agent.export.advice`; edit agent/core/judge/advice.py",
         ("measured", "advice"),
         [told for one in ADVICE for told in one.told],
     )

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 
     from agent.core.fleet import AgentTotals, Key, ListenerView
     from agent.core.judgement import Finding, QueryView
-    from agent.core.partitions import PartitionView
+    from agent.core.measure.partitions import PartitionView
     from agent.export.metrics.row import Metric, Subject
     from agent.sources.host import Extras, ProcessSample
 

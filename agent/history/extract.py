@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from agent.core.alignment import Task
-from agent.core.decode import Application
+from agent.core.decode.events import Application
+from agent.core.judge.alignment import Task
 from agent.sources import spark_events, spark_stages
 from agent.sources.recording import EventReader
 from agent.sources.spark_codecs import Damaged, decoder

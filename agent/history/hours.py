@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from agent.core.size import Ask, Size, size_of
+from agent.core.decide.size import Ask, Size, size_of
 from agent.history.rows import CAPACITY, RECOMMENDATIONS, Row, Whose
 
 if TYPE_CHECKING:
-    from agent.core.decode import Progress
+    from agent.core.decode.events import Progress
     from agent.core.judgement import Judgement
     from agent.core.policy import QueryPolicy
     from agent.core.query import Query

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from agent.core.alignment import sources_named
 from agent.core.arrays import packed
-from agent.core.decode import (
+from agent.core.decode.events import (
     Application,
     Event,
     HeartbeatEvent,
@@ -27,6 +26,7 @@ from agent.core.decode import (
     TerminatedEvent,
 )
 from agent.core.fleet import Fleet
+from agent.core.judge.alignment import sources_named
 from agent.core.policy import Policy
 from agent.core.query import Query
 from agent.history import extract, incidents, rows

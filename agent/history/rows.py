@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 if TYPE_CHECKING:
-    from agent.core.alignment import Alignment
-    from agent.core.decode import Progress, SourceProgress
+    from agent.core.decode.events import Progress, SourceProgress
+    from agent.core.judge.alignment import Alignment
     from agent.core.judgement import Decision, Judgement
     from agent.sources.spark_stages import Stage
 

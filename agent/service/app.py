@@ -17,7 +17,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from agent import __version__
-from agent.core.decode import MalformedRequest, decode_request
+from agent.core.decode.events import MalformedRequest, decode_request
 from agent.core.fleet import Liveness, Order, UnknownQuery
 from agent.core.names import label
 from agent.export import page, runbooks

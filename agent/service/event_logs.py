@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from agent.core.alignment import AlignmentView
+    from agent.core.judge.alignment import AlignmentView
     from agent.service.keeper import Keeper
 
 #: Between two looks at logs that were put aside: has one grown?

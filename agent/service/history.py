@@ -10,7 +10,7 @@ import math
 from array import array
 from typing import TYPE_CHECKING, Final
 
-from agent.core import attention
+from agent.core.judge import attention
 from agent.core.judgement import Point
 
 if TYPE_CHECKING:

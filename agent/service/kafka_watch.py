@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 import structlog
 
-from agent.core.partitions import Watched
+from agent.core.measure.partitions import Watched
 from agent.service.log import Rarely
 from agent.sources.kafka import KafkaUnavailable
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from agent.core.fleet import Fleet, Key, Reading
-    from agent.core.partitions import Held, PartitionView
+    from agent.core.measure.partitions import Held, PartitionView
     from agent.sources.kafka import Brokers, Place
 
 #: How often the topics' configuration is read.

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 import structlog
 
-from agent.core.decode import HeartbeatEvent, IdleEvent, Refused, TerminatedEvent, subject_of
+from agent.core.decode.events import HeartbeatEvent, IdleEvent, Refused, TerminatedEvent, subject_of
 from agent.core.fleet import Fleet, OrderRecord, Receipt, UnknownQuery
 from agent.core.names import label
 from agent.service.history import POINTS, History
@@ -23,7 +23,7 @@ from agent.service.log import Rarely
 from agent.service.store import Store, StoreFailed
 
 if TYPE_CHECKING:
-    from agent.core.decode import Request
+    from agent.core.decode.events import Request
     from agent.core.fleet import Key, Order
     from agent.core.judgement import Point, QueryView
     from agent.core.policy import Policy

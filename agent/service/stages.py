@@ -21,7 +21,7 @@ import msgspec
 import psutil
 import structlog
 
-from agent.core.alignment import AlignmentView
+from agent.core.judge.alignment import AlignmentView
 from agent.service.log import Rarely
 from agent.sources.spark_rest import Found, SparkRest
 

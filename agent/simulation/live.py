@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from agent.core.decode import Application, Listener, Request, decode_event
+from agent.core.decode.events import Application, Listener, Request, decode_event
 from agent.core.fleet import Fleet
 from agent.core.policy import Policy, QueryPolicy
 from spark_listener.wire import HEARTBEAT_SECONDS, format_time

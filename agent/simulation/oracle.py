@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from agent.core.reach import REACH_SHARE
-from agent.core.size import Ask, size_of
+from agent.core.decide.reach import REACH_SHARE
+from agent.core.decide.size import Ask, size_of
 
 if TYPE_CHECKING:
     from agent.core.policy import QueryPolicy

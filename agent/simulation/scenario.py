@@ -14,7 +14,7 @@ from typing import Any, Final, NoReturn
 
 import msgspec
 
-from agent.core.cost import Curve
+from agent.core.measure.cost import Curve
 
 #: Longer than a year of seconds is a slip of units, and would run for minutes.
 MOST_SECONDS: Final = 366 * 86400.0

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from agent.core.decode import (
+from agent.core.decode.events import (
     Application,
     Event,
     HeartbeatEvent,
@@ -37,7 +37,7 @@ from agent.sources.spark_codecs import Damaged, decoder
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from agent.core.alignment import AlignmentView
+    from agent.core.judge.alignment import AlignmentView
     from agent.sources.spark_codecs import Decoder
 
 STEP_BYTES: Final = 1024 * 1024

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from agent.core.partitions import Held
+from agent.core.measure.partitions import Held
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final, Protocol
 
 import msgspec
 
-from agent.core.decode import Application, Event, decode_event
+from agent.core.decode.events import Application, Event, decode_event
 from agent.sources import spark_events
 
 if TYPE_CHECKING:

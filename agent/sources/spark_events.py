@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from agent.core.decode import MAX_ID, MAX_TEXT, MOST_COUNT, Application, decode_event
+from agent.core.decode.events import MAX_ID, MAX_TEXT, MOST_COUNT, Application, decode_event
 from spark_listener.wire import format_time
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from urllib.parse import quote
 import httpx
 import msgspec
 
-from agent.core.alignment import FEWEST_TASKS, Alignment, Task, align
+from agent.core.judge.alignment import FEWEST_TASKS, Alignment, Task, align
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
 
-from agent.core.alignment import Alignment, AlignmentView, Task, align, summed
+from agent.core.judge.alignment import Alignment, AlignmentView, Task, align, summed
 from agent.sources import spark_events
 
 if TYPE_CHECKING:

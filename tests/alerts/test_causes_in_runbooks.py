@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from agent.core.failure import CAUSES, WHATS, WHERES, outcomes
+from agent.core.judge.failure.cause import CAUSES, WHATS, WHERES, outcomes
 from agent.export import runbooks
 
 _ROW = re.compile(r"^- ([a-z_, ]+) / ([a-z, ]+): (.+)$", re.MULTILINE)

@@ -14,7 +14,7 @@ import sys
 from collections import Counter
 from typing import Final, Literal
 
-from agent.core.failure import cause_of
+from agent.core.judge.failure.cause import cause_of
 from tests.judgement.field import HALVES, Half, Text, texts
 
 Verdict = Literal["right", "wrong", "unknown"]

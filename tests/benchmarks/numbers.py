@@ -95,7 +95,7 @@ def main(arguments: list[str] | None = None) -> int:
             return 2
         none = 0
         for file in given.files:
-            path = root / "agent" / "core" / f"{file}.py"
+            (path,) = (root / "agent" / "core").rglob(f"{file}.py")
             source = path.read_text("utf-8")
             for number in numbers(source):
                 path.write_text(halved(source, number), "utf-8")

@@ -19,7 +19,7 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import Any
 
-from agent.core.spiral import HORIZON
+from agent.core.judge.spiral import HORIZON
 from agent.simulation import plant
 from agent.simulation.live import ALARMS, Live
 from agent.simulation.run import Watched

@@ -195,7 +195,7 @@ def judged(events: str) -> list[dict[str, Any]]:
     """The core over the recorded events: a line per judgement, with its event's rows and time."""
     import msgspec
 
-    from agent.core.decode import Application, Listener, Request, decode_event
+    from agent.core.decode.events import Application, Listener, Request, decode_event
     from agent.core.fleet import Fleet
     from agent.core.policy import Policy, QueryPolicy
     from spark_listener.wire import parse_time

@@ -22,7 +22,7 @@ from agent.checkpoint.limit import advise
 from agent.checkpoint.savepoint import take_savepoint
 from agent.checkpoint.sink import advise_rollback
 from agent.checkpoint.soundness import judge
-from agent.core.kafka_offsets import parse_offsets
+from agent.core.decode.kafka_offsets import parse_offsets
 from tests.checkpoint.spark_fixtures import unpack
 from tests.checkpoint.test_bad_input import weir  # noqa: F401 - a fixture
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent.core.decode import MalformedRequest, decode_request
+from agent.core.decode.events import MalformedRequest, decode_request
 from agent.core.fleet import Fleet
 from agent.core.policy import Policy, QueryPolicy
 from agent.export.prometheus import EventTimer, Exporter

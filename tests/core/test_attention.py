@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.core.attention import CALM, grows, judged
+from agent.core.judge.attention import CALM, grows, judged
 from agent.core.judgement import (
     ATTENTION_LEVELS,
     QUERY_STATES,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from agent.core.decode import decode_request
+from agent.core.decode.events import decode_request
 from agent.core.fleet import Fleet
 from agent.core.policy import Policy, QueryPolicy
 from agent.service.clock import Clock

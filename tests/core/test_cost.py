@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent.core.cost import SIGMA_BOUNDS, Cost, Curve, Line, fixed_phase_seconds
+from agent.core.measure.cost import SIGMA_BOUNDS, Cost, Curve, Line, fixed_phase_seconds
 
 
 def feed(

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.core.decaying import DecayingRate, SteppingRate
+from agent.core.measure.decaying import DecayingRate, SteppingRate
 
 
 @pytest.mark.parametrize("kind", [DecayingRate, SteppingRate])

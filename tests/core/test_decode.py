@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.core.decode import (
+from agent.core.decode.events import (
     MalformedRequest,
     ProgressEvent,
     decode_event,
     decode_progress,
     decode_request,
 )
-from agent.core.kafka_offsets import parse_offsets, remaining_rows
+from agent.core.decode.kafka_offsets import parse_offsets, remaining_rows
 from tests.core.events import Driver
 
 PROGRESS: dict[str, Any] = {

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.core.explanations import Explanation, explain, weights
-from agent.core.spiral import Batch
+from agent.core.judge.explanations import Explanation, explain, weights
+from agent.core.judge.spiral import Batch
 from tests.judgement.test_spiral import plant
 
 if TYPE_CHECKING:

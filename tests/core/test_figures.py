@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.core.decode import decode_request
+from agent.core.decode.events import decode_request
 from agent.core.figures import figure
 from agent.core.fleet import Fleet
 from agent.core.policy import Policy

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent.core.decode import decode_request
+from agent.core.decode.events import decode_request
 from agent.core.fleet import Change, Fleet, Order, Receipt, UnknownQuery
 from agent.core.policy import Policy, QueryPolicy, Rule
 from tests.core.events import START_TIME, Driver

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from agent.core.fleet import LATE_ROWS_NOTE, Fleet, Order
-from agent.core.lateness import Counted, Lateness
+from agent.core.judge.lateness import Counted, Lateness
 from agent.core.policy import LateRows, Policy, QueryPolicy
 from spark_listener.wire import format_time
 from tests.core.events import Driver

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.core.partitions import Held, Margin, PartitionView, Watched, soonest_loss_seconds
+from agent.core.measure.partitions import Held, Margin, PartitionView, Watched, soonest_loss_seconds
 
 ONE = ("orders", "0")
 

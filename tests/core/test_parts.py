@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.core.credit import EXCLUSIVE_SHARE, share
-from agent.core.decaying import DecayingRate
-from agent.core.lag_table import MOST_POINTS, LagTable
-from agent.core.measure import DURATION_BUCKETS_SECONDS, bucket, trigger_seconds
+from agent.core.decide.credit import EXCLUSIVE_SHARE, share
+from agent.core.measure.decaying import DecayingRate
+from agent.core.measure.flow import DURATION_BUCKETS_SECONDS, bucket, trigger_seconds
+from agent.core.measure.lag_table import MOST_POINTS, LagTable
+from agent.core.measure.occupancy import Occupancy
 from agent.core.names import LONGEST_NAME, first_line, label
-from agent.core.occupancy import Occupancy
 from agent.core.policy import Policy, QueryPolicy, Rule
 
 # -- rates --------------------------------------------------------------------------------------

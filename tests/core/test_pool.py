@@ -12,10 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.core.decode import Application, Listener, Request, decode_event
-from agent.core.fleet import Fleet
-from agent.core.policy import Policy, QueryPolicy
-from agent.core.pool import (
+from agent.core.decide.pool import (
     EXCLUSIVE_SHARE,
     SLACK,
     Member,
@@ -25,6 +22,9 @@ from agent.core.pool import (
     part_of,
     share,
 )
+from agent.core.decode.events import Application, Listener, Request, decode_event
+from agent.core.fleet import Fleet
+from agent.core.policy import Policy, QueryPolicy
 from spark_listener.wire import format_time
 
 MEMBER = st.builds(

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from agent.core.decode import MalformedRequest, decode_request
+from agent.core.decode.events import MalformedRequest, decode_request
 from agent.core.fleet import Fleet
-from agent.core.partitions import PartitionView
+from agent.core.measure.partitions import PartitionView
 from agent.core.policy import Policy, QueryPolicy
 from tests.core.events import START_TIME, Driver
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from agent.core.cost import Cost, History
+from agent.core.decide.reach import Reach
+from agent.core.measure.cost import Cost, History
 from agent.core.policy import QueryPolicy
-from agent.core.reach import Reach
 
 POLICY = QueryPolicy(target_seconds=5.0)
 

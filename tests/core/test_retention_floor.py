@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from agent.core.decode import decode_request
+from agent.core.decode.events import decode_request
 from agent.core.fleet import Fleet
-from agent.core.partitions import (
+from agent.core.measure.partitions import (
     LEAST_SECONDS,
     Held,
     PartitionView,
@@ -20,7 +20,7 @@ from agent.core.policy import Policy, QueryPolicy
 from tests.core.events import START_TIME, Driver
 
 if TYPE_CHECKING:
-    from agent.core.kafka_offsets import Offsets
+    from agent.core.decode.kafka_offsets import Offsets
 
 KEY = ("shop", "orders")
 PLACE = ("orders", "0")

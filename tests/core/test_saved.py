@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
-from agent.core.cost import Line
 from agent.core.fleet import Change, Fleet
 from agent.core.fleet.saved import encode, key_of, part_of_query, query_of
+from agent.core.measure.cost import Line
 from agent.core.policy import Policy
 from agent.core.query import Query
 

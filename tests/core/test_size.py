@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.core.cost import Curve
+from agent.core.decide.reach import REACH_SHARE
+from agent.core.decide.size import Ask, Size, aim_above, size_of
+from agent.core.measure.cost import Curve
 from agent.core.policy import QueryPolicy
-from agent.core.reach import REACH_SHARE
-from agent.core.size import Ask, Size, aim_above, size_of
 
 
 @pytest.mark.parametrize(

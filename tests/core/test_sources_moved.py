@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from agent.core.decode import decode_request
+from agent.core.decode.events import decode_request
 from agent.core.fleet import Fleet
 from agent.core.policy import Policy
 from tests.core.events import START_TIME, Driver

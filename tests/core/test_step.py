@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.core.cost import Cost
+from agent.core.decide.step import after_replay, deadband, raised_rows, sure_too_long, toward
+from agent.core.measure.cost import Cost
 from agent.core.policy import QueryPolicy
-from agent.core.step import after_replay, deadband, raised_rows, sure_too_long, toward
 
 
 def learned(fixed: float, throughput: float, sizes: tuple[int, ...] = (1000, 9000, 4000)) -> Cost:

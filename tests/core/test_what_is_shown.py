@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.core import tell
-from agent.core.cost import Cost
-from agent.core.lag_table import MOST_POINTS, LagTable
-from agent.core.partitions import PartitionView
+from agent.core.measure.cost import Cost
+from agent.core.measure.lag_table import MOST_POINTS, LagTable
+from agent.core.measure.partitions import PartitionView
+from agent.core.measure.source import Source
 from agent.core.query import Query
-from agent.core.source import Source
 from spark_listener.wire import format_time
 from tests.core.test_fleet import KEY, World
 

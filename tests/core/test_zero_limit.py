@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agent.core.decode import decode_request
+from agent.core.decode.events import decode_request
 from agent.core.fleet import Fleet
 from agent.core.policy import Policy, QueryPolicy
 from tests.core.events import START_TIME, Driver

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.core.decode import HeartbeatEvent, ProgressEvent
+from agent.core.decode.events import HeartbeatEvent, ProgressEvent
 from agent.core.fleet import Fleet
 from agent.core.policy import Policy
 from agent.sources.event_log import Follower, Log, find_logs, parts_of
@@ -18,7 +18,7 @@ from tests.event_log import lines
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from agent.core.decode import Event
+    from agent.core.decode.events import Event
 
 KINDS = ["started", *["progress"] * 8, "terminated"]
 

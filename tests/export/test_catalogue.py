@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from agent.core.judgement import MODES, QUERY_STATES, REASONS
-from agent.core.occupancy import SPENT
+from agent.core.measure.occupancy import SPENT
 from agent.export import catalogue, prometheus
 from agent.export.catalogue import METRICS, metric
 from spark_listener.wire import CONTROLS, EVENT_TYPES

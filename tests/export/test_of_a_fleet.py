@@ -7,7 +7,7 @@ from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from agent.core.decode import decode_request
+from agent.core.decode.events import decode_request
 from agent.core.fleet import Fleet
 from agent.core.policy import Policy, QueryPolicy
 from agent.export.catalogue import METRICS, metric

@@ -20,7 +20,7 @@ from prometheus_client.openmetrics import exposition as openmetrics_exposition
 from prometheus_client.openmetrics import parser as openmetrics_parser
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from agent.core.measure import DURATION_BUCKETS_SECONDS
+from agent.core.measure.flow import DURATION_BUCKETS_SECONDS
 from agent.core.names import label as fit
 from agent.export.catalogue import METRICS, metric
 from agent.export.metrics.batches import BUCKETS

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from agent.core import attention
-from agent.core.alignment import Alignment, AlignmentView
-from agent.core.decode import Listener
+from agent.core.decode.events import Listener
 from agent.core.fleet import AgentTotals, ListenerView
+from agent.core.judge import attention
+from agent.core.judge.alignment import Alignment, AlignmentView
 from agent.core.judgement import (
     CheckpointView,
     FailureView,
@@ -21,7 +21,7 @@ from agent.core.judgement import (
     SpiralView,
     Totals,
 )
-from agent.core.partitions import PartitionView
+from agent.core.measure.partitions import PartitionView
 from agent.export.metrics.agent import EVENT_SECONDS_BUCKETS
 from agent.sources.host import EventSeconds, Extras, MemoryLimit, ProcessSample
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from agent.core.failure import CAUSES, WHATS, WHERES, Context, cause_of, outcomes
+from agent.core.judge.failure.cause import CAUSES, WHATS, WHERES, Context, cause_of, outcomes
 from tests.faults.provoke import FAULTS, FIXTURES, provoke
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agent.core.exception_text import LONGEST_TEXT, chain_of
+from agent.core.judge.failure.exception_text import LONGEST_TEXT, chain_of
 
 
 def names(text: str) -> list[str]:

@@ -10,9 +10,16 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from agent.core import failure_kinds
-from agent.core.failure import WHATS, cause_of
-from agent.core.failure_names import NAMES, ORACLE, SQL_CLASSES, STATUSES, VAGUE, kind_of_published
+from agent.core.judge.failure import kinds as failure_kinds
+from agent.core.judge.failure.cause import WHATS, cause_of
+from agent.core.judge.failure.names import (
+    NAMES,
+    ORACLE,
+    SQL_CLASSES,
+    STATUSES,
+    VAGUE,
+    kind_of_published,
+)
 
 ROOT = Path(__file__).parents[2]
 KINDS = {*WHATS, "denied", "absent", ""} - {"unknown"}
@@ -57,7 +64,7 @@ def test_every_published_class_has_an_entry(jar: Path) -> None:
     names = published(jar)
     assert names
     missing = sorted(name for name in names if not known(name))
-    assert not missing, f"place these in agent/core/failure_names.py: {missing}"
+    assert not missing, f"place these in agent/core/judge/failure/names.py: {missing}"
 
 
 def test_the_classes_of_the_hadoop_in_use_are_read() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from agent.core.alignment import Task
+from agent.core.judge.alignment import Task
 from agent.sources import spark_stages
 from agent.sources.spark_stages import JobPlanned, Stages, TaskEnded
 from tests.event_log import lines

@@ -18,7 +18,7 @@ from typing import Any
 import httpx
 import msgspec
 
-from agent.core.alignment import worst
+from agent.core.judge.alignment import worst
 from agent.sources.spark_rest import Found, SparkRest
 from spark_listener import attach
 

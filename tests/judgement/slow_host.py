@@ -25,7 +25,7 @@ import msgspec
 import psutil
 import pyspark
 
-from agent.core.alignment import worst
+from agent.core.judge.alignment import worst
 from agent.sources.spark_rest import SparkRest
 from tests.kafka.broker import free_ports
 from tests.waiting import until

@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
-from agent.core.alignment import Task, align, worst
+from agent.core.judge.alignment import Task, align, worst
 from agent.sources.spark_rest import Found, SparkRest, tasks
 from tests.judgement.slow_host import HOSTS
 from tests.service.agents import AgentProcess

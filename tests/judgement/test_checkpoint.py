@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from agent.core.advice import ADVICE, Costs, StateCost, advise
-from agent.core.alignment import Alignment, AlignmentView
-from agent.core.checkpoint import Monitor, checkpoint_seconds
+from agent.core.judge.advice import ADVICE, Costs, StateCost, advise
+from agent.core.judge.alignment import Alignment, AlignmentView
+from agent.core.judge.checkpoint import Monitor, checkpoint_seconds
+from agent.core.measure.state_store import changelog_advice, figures
 from agent.core.policy import Policy, QueryPolicy
-from agent.core.state_store import changelog_advice, figures
 from agent.export import advice as advice_in_docs
 from tests.core.test_fleet import World
 

@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from agent.core.failure import CAUSES, WHATS, WHERES
+from agent.core.judge.failure.cause import CAUSES, WHATS, WHERES
 from tests.benchmarks.causes import AXES, Verdict, answer, verdict
 from tests.judgement.field import HALVES, Half, Text, half_of, texts
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agent.core.lag_state import (
+from agent.core.judge.lag_state import (
     MOST_POINTS,
     LagNow,
     LagPoint,

@@ -9,8 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from agent.core.judge.spiral import (
+    Batch,
+    Spiral,
+    Surroundings,
+    arrival_rates,
+    gain,
+    judge,
+    timed_out,
+)
 from agent.core.policy import Policy, QueryPolicy
-from agent.core.spiral import Batch, Spiral, Surroundings, arrival_rates, gain, judge, timed_out
 from tests.benchmarks.spiral import LEVELLING, LOOK_ALIKES, SPIRALS, make, run
 from tests.core.test_fleet import World
 

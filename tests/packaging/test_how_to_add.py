@@ -204,7 +204,7 @@ def test_the_alert_is_a_rule_with_a_runbook(grown: Grown) -> None:
 def test_the_source_is_steered_and_the_advice_given(grown: Grown) -> None:
     said = grown.run(
         "-c",
-        "from agent.core.advice import Costs, StateCost, advise\n"
+        "from agent.core.judge.advice import Costs, StateCost, advise\n"
         "from spark_listener.limits import ALL, handle_of\n"
         "print(handle_of(ALL, 'com.example.QueueMicroBatchStream'))\n"
         "state = StateCost('dedupe', 2.0, 1)\n"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from agent.core.alignment import Alignment, AlignmentView
+from agent.core.judge.alignment import Alignment, AlignmentView
 from agent.core.judgement import FailureView, Finding
 from tests.page import views as made
 from tests.waiting import until

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from agent.core import attention
+from agent.core.judge import attention
 from agent.core.judgement import (
     CheckpointView,
     Decision,

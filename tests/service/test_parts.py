@@ -16,7 +16,7 @@ import structlog
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent.core import attention
+from agent.core.judge import attention
 from agent.core.judgement import Point
 from agent.service import log
 from agent.service.history import POINTS, History

@@ -332,7 +332,7 @@ def test_liveness_and_readiness_as_json(tmp_path: Path) -> None:
 
 def test_a_silent_driver_is_not_live_once_the_agent_has_run_a_while() -> None:
     """The grace after a start is a minute, so here the clock is the test's."""
-    from agent.core.decode import decode_request
+    from agent.core.decode.events import decode_request
     from agent.core.policy import Policy
     from agent.service.access import Gate
     from agent.service.app import Service

@@ -20,7 +20,7 @@ from tests.waiting import until
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from agent.core.alignment import AlignmentView
+    from agent.core.judge.alignment import AlignmentView
 
 JOBS = [
     {

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent.core.decode import decode_request
+from agent.core.decode.events import decode_request
 from agent.core.fleet import Change, Fleet, Order
 from agent.core.policy import Policy
 from agent.service.history import POINTS
@@ -293,7 +293,7 @@ def test_an_event_that_the_core_fails_on_is_refused_and_the_others_count(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Whatever a future Spark sends: one event must not stop those behind it for ever."""
-    from agent.core import judge
+    from agent.core import pipeline as judge
 
     real = judge.progress
 

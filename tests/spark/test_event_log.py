@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from agent.core.decode import Application, Listener, Request, decode_event
+from agent.core.decode.events import Application, Listener, Request, decode_event
 from agent.core.fleet import Fleet
 from agent.core.policy import Policy
 from agent.sources.event_log import Follower, find_logs
@@ -19,7 +19,7 @@ from tests.event_log import lines
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from agent.core.decode import Event
+    from agent.core.decode.events import Event
     from agent.core.judgement import Judgement
 
 pytestmark = pytest.mark.spark

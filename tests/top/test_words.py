@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import get_args
 
-from agent.core.failure import CAUSES, WHATS, WHERES
+from agent.core.judge.failure.cause import CAUSES, WHATS, WHERES
 from agent.core.judgement import MODES, QUERY_STATES, REASONS, SpiralPhase
 from agent.export.terminal.words import words
 from tests.core.test_fleet import World

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from agent.core import measure
-from agent.core.kafka_offsets import Offsets
-from agent.core.partitions import PartitionView, pressing_rows_per_second
+from agent.core.decode.kafka_offsets import Offsets
+from agent.core.measure import flow as measure
+from agent.core.measure.partitions import PartitionView, pressing_rows_per_second
 
 if TYPE_CHECKING:
-    from agent.core.decode import Progress, SourceLimit
+    from agent.core.decode.events import Progress, SourceLimit
     from agent.core.query import Key, Query
 
 

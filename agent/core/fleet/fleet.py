@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from agent.core import decide, judge, measure, tell
-from agent.core.alignment import sources_named, summed
-from agent.core.decode import (
+from agent.core import pipeline as judge
+from agent.core import tell
+from agent.core.decide import limits as decide
+from agent.core.decode.events import (
     Event,
     HeartbeatEvent,
     ProgressEvent,
@@ -35,16 +36,18 @@ from agent.core.fleet.saved import (
     query_of,
 )
 from agent.core.fleet.senders import LOG_INSTANCE, ListenerView, Sender, Senders
+from agent.core.judge.alignment import sources_named, summed
 from agent.core.judgement import Facts, Judgement, Mode, Point, QueryView
+from agent.core.measure import flow as measure
 from agent.core.query import Key
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from agent.core.alignment import AlignmentView
-    from agent.core.decode import Application, SourceLimit
+    from agent.core.decode.events import Application, SourceLimit
     from agent.core.fleet.brokers import Reading
-    from agent.core.partitions import PartitionView
+    from agent.core.judge.alignment import AlignmentView
+    from agent.core.measure.partitions import PartitionView
     from agent.core.policy import Policy
     from agent.core.query import Query
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from agent.core import decide
+from agent.core.decide import limits as decide
 from agent.core.fleet.roster import names
+from agent.core.judge.starved import starved
 from agent.core.judgement import Mode, OrderView
-from agent.core.starved import starved
 
 if TYPE_CHECKING:
     from agent.core.policy import Policy

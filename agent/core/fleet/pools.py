@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from agent.core import pool
+from agent.core.decide import pool
 
 if TYPE_CHECKING:
     from agent.core.fleet.roster import Roster

@@ -14,7 +14,7 @@ from agent.core.query import MOST_PAST_RUNS, Query
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from agent.core.decode import Application
+    from agent.core.decode.events import Application
     from agent.core.fleet.saved import Changed
     from agent.core.policy import Policy
     from agent.core.query import Key

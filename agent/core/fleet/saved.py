@@ -7,7 +7,7 @@ from typing import Any, Final
 import msgspec
 
 from agent.core.arrays import packed, plain
-from agent.core.cost import Line
+from agent.core.measure.cost import Line
 from agent.core.query import Key, Query
 
 #: How states saved before ``Query`` had groups called what its groups hold: the name with this

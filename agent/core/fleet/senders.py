@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from agent.core.decode import Listener
+from agent.core.decode.events import Listener
 from agent.core.names import label
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from agent.core.decode import Application, Request
+    from agent.core.decode.events import Application, Request
     from agent.core.policy import Policy
     from agent.core.query import Query
 

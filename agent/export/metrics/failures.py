@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from agent.core.failure import CAUSES
+from agent.core.judge.failure.cause import CAUSES
 from agent.export.metrics.row import OTHER, QUERY, Label
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from agent.core.judgement import LAG_STATES
-from agent.core.partitions import soonest_loss_seconds
+from agent.core.measure.partitions import soonest_loss_seconds
 from agent.export.metrics.row import PARTITION, PARTITIONS, QUERY, SOURCE, Label
 
 if TYPE_CHECKING:

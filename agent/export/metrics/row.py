@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from agent.core.fleet import AgentTotals, ListenerView
     from agent.core.judgement import Finding, OperatorView, QueryView, SourceView
-    from agent.core.partitions import PartitionView
+    from agent.core.measure.partitions import PartitionView
     from agent.sources.host import Extras, ProcessSample
 
 PREFIX: Final = "weir_"

@@ -1,7 +1,7 @@
 """The order of the list, worst first, and what of a query is drawn how. Pure functions of a view.
 
-How bad a query is ``agent.core.attention`` has judged. ``agent/export/page/assets/order.js`` orders
-the page alike; a test holds the two together.
+How bad a query is ``agent.core.judge.attention`` has judged. ``agent/export/page/assets/order.js``
+orders the page alike; a test holds the two together.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from agent.core.attention import LATE_TARGETS
+from agent.core.judge.attention import LATE_TARGETS
 from agent.core.judgement import QueryView
 from agent.export.terminal.format import is_known
 from agent.export.terminal.words import Level, levels

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import msgspec
 
 from agent.core.figures import figure
-from agent.core.state_store import changelog_advice
-from agent.core.worth import worth
+from agent.core.judge.worth import worth
+from agent.core.measure.state_store import changelog_advice
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from agent.core.alignment import AlignmentView
+    from agent.core.judge.alignment import AlignmentView
 
 #: The phases in which a batch only writes what it is about to do, and that it did it.
 LOG_PHASES: Final = ("walCommit", "commitOffsets")

@@ -12,11 +12,9 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from agent.core import credit, measure, pool
-from agent.core.figures import figure
-from agent.core.judgement import Decision, Mode
-from agent.core.size import PATIENCE_TARGETS, Ask, Size, aim_above, size_of
-from agent.core.step import (
+from agent.core.decide import credit, pool
+from agent.core.decide.size import PATIENCE_TARGETS, Ask, Size, aim_above, size_of
+from agent.core.decide.step import (
     LEAST_DEADBAND,
     MOST_LIMIT,
     Step,
@@ -26,13 +24,16 @@ from agent.core.step import (
     sure_too_long,
     toward,
 )
+from agent.core.figures import figure
+from agent.core.judgement import Decision, Mode
+from agent.core.measure import flow as measure
 
 if TYPE_CHECKING:
-    from agent.core.decode import Progress
+    from agent.core.decode.events import Progress
     from agent.core.ended import Ended
+    from agent.core.measure.source import Source
     from agent.core.policy import Policy, QueryPolicy
     from agent.core.query import Query
-    from agent.core.source import Source
 
 MOST_DECISIONS: Final = 20
 #: Batches learned before a configured limit is touched: Spark's first batch pays for code

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from agent.core import failure_names
+from agent.core.judge.failure import names as failure_names
 
 
 def _names(words: str) -> frozenset[str]:

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from agent.core.lag_table import LagTable
+from agent.core.measure.lag_table import LagTable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from agent.core.kafka_offsets import Offsets
+    from agent.core.decode.kafka_offsets import Offsets
 
 #: Rates are those of so many seconds, once a margin was seen for this long.
 RATE_SECONDS: Final = 600.0

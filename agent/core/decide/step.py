@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from agent.core.size import Size, allowed_seconds
+from agent.core.decide.size import Size, allowed_seconds
 
 if TYPE_CHECKING:
-    from agent.core.cost import Cost
+    from agent.core.measure.cost import Cost
     from agent.core.policy import QueryPolicy
 
 #: A limit is raised as far as the batch surely, in deviations of the doubt, stays below so many

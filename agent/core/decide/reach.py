@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from agent.core.size import LEAST_SHARE
+from agent.core.decide.size import LEAST_SHARE
 
 if TYPE_CHECKING:
-    from agent.core.cost import Cost
+    from agent.core.measure.cost import Cost
     from agent.core.policy import QueryPolicy
 
 #: Where c0 takes this share of the target, no batch near the target holds rows worth the name: it

@@ -14,9 +14,10 @@ from typing import Final, Literal
 
 import msgspec
 
-from agent.core import failure_conditions, failure_kinds
-from agent.core.exception_text import Link, chain_of
-from agent.core.failure_places import (
+from agent.core.judge.failure import conditions as failure_conditions
+from agent.core.judge.failure import kinds as failure_kinds
+from agent.core.judge.failure.exception_text import Link, chain_of
+from agent.core.judge.failure.places import (
     Place,
     missed_in_storage,
     opened_by_client,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 if TYPE_CHECKING:
-    from agent.core.cost import Curve
+    from agent.core.measure.cost import Curve
     from agent.core.policy import QueryPolicy
 
 #: A batch near the target holds at least the rows of so much of it: enough to learn from, and not

@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from agent.core import pool
-from agent.core.cost import fixed_phase_seconds
-from agent.core.decaying import LATELY_SECONDS
+from agent.core.decide import pool
+from agent.core.measure.cost import fixed_phase_seconds
+from agent.core.measure.decaying import LATELY_SECONDS
+from agent.core.measure.state_store import figures
 from agent.core.query import CLOCK_STEP_SECONDS, Operator, Query
-from agent.core.state_store import figures
 
 if TYPE_CHECKING:
-    from agent.core.decode import Progress, SourceLimit
+    from agent.core.decode.events import Progress, SourceLimit
     from agent.core.ended import Ended
-    from agent.core.occupancy import Spent
+    from agent.core.measure.occupancy import Spent
     from agent.core.policy import Policy
 
 MOST_TOTAL: Final = 2**63 - 1  # what a saved state, Prometheus and its clients all can hold

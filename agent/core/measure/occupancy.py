@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
 
-from agent.core.decaying import LATELY_SECONDS, DecayingRate
+from agent.core.measure.decaying import LATELY_SECONDS, DecayingRate
 
 if TYPE_CHECKING:
     from agent.core.judgement import Pressure

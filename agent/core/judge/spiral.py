@@ -26,13 +26,13 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from agent.core.explanations import PARTS, explain, squared, variance, weights
 from agent.core.figures import figure
+from agent.core.judge.explanations import PARTS, explain, squared, variance, weights
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from agent.core.explanations import Explanation
+    from agent.core.judge.explanations import Explanation
 
 #: Batches kept, and the least that the cost is learned from.
 MOST_BATCHES: Final = 32

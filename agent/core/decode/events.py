@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 import msgspec
 from msgspec.structs import astuple
 
-from agent.core.kafka_offsets import (
+from agent.core.decode.kafka_offsets import (
     Offsets,
     admitted_rows,
     parse_offsets,
     position_of,
     remaining_rows,
 )
-from agent.core.state_store import STATE_METRICS, StateMetrics, copied_bytes, told_of
+from agent.core.measure.state_store import STATE_METRICS, StateMetrics, copied_bytes, told_of
 from spark_listener.backlog import files_between, told_whole, waiting_of
 from spark_listener.redact import redact, redact_again, redact_conf
 from spark_listener.wire import UNITS, Unit, parse_time

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
 
-from agent.core.worth import WORTH_SECONDS
+from agent.core.judge.worth import WORTH_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from agent.core.worth import worth
+from agent.core.judge.worth import worth
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

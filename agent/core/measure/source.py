@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from agent.core.decaying import LATELY_SECONDS, SteppingRate
+from agent.core.measure.decaying import LATELY_SECONDS, SteppingRate
 
 if TYPE_CHECKING:
-    from agent.core.decode import SourceLimit, SourceProgress
+    from agent.core.decode.events import SourceLimit, SourceProgress
 
 RATIO_GAIN: Final = 0.3
 

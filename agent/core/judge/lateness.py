@@ -25,9 +25,9 @@ from agent.core.judgement import Finding
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from agent.core.decode import Progress
+    from agent.core.decode.events import Progress
+    from agent.core.measure.source import Source
     from agent.core.policy import LateRows
-    from agent.core.source import Source
 
 #: Batches in which rows may fall late because of one end: the one after it and, since Spark 3.5
 #: lets several stateful operators share a query, the one after that, as rows are then held against

@@ -8,19 +8,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from agent.core import failure, spiral
+from agent.core.judge import spiral
+from agent.core.judge.failure import cause as failure
+from agent.core.judge.lag_state import LagNow, LagPoint, floor_seconds, lag_state
+from agent.core.judge.spiral import Batch, Surroundings
 from agent.core.judgement import FailureView
-from agent.core.lag_state import LagNow, LagPoint, floor_seconds, lag_state
-from agent.core.spiral import Batch, Surroundings
 from spark_listener.wire import HEARTBEAT_SECONDS
 
 if TYPE_CHECKING:
-    from agent.core.decode import StartedEvent, TerminatedEvent
+    from agent.core.decode.events import StartedEvent, TerminatedEvent
     from agent.core.ended import Ended
     from agent.core.judgement import LagState, SpiralPhase
+    from agent.core.measure.source import Source
     from agent.core.policy import Policy
     from agent.core.query import Query
-    from agent.core.source import Source
 
 #: An end this long after the deadline was not the supervisor's: nothing ran, or nobody heard.
 LATEST_SHARE: Final = 1.5

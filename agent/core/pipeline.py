@@ -8,14 +8,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from agent.core import decide, measure, pool, watch
+from agent.core.decide import limits as decide
+from agent.core.decide import pool
 from agent.core.ended import Ended
+from agent.core.judge import watch
+from agent.core.measure import flow as measure
 from spark_listener.wire import HEARTBEAT_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from agent.core.decode import (
+    from agent.core.decode.events import (
         IdleEvent,
         ProgressEvent,
         RunningQuery,

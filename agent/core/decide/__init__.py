@@ -1,0 +1,1 @@
+"""Decide: what each source may admit to the next batch, and why."""

@@ -1,0 +1,1 @@
+"""Decode: what a request holds, as structs; nothing accepted is lost, nothing unfit passes."""

@@ -1,0 +1,1 @@
+"""Why a query ended: one cause, and where and what it was."""

@@ -1,0 +1,1 @@
+"""Measure: what events say of a query's flow, and what its batches cost."""
