@@ -97,6 +97,9 @@ def _describe(one: Metric) -> list[str]:
     lines = [f"### `{one.name}`", "", f"{', '.join(facts)}. {one.help}", ""]
     if one.note:
         lines += [one.note, ""]
+    if one.formula is not None:
+        module, test = (f"[{at}](../{at})" for at in (one.formula.module, one.formula.test))
+        lines += [f"Judged in {module}, held by {test}.", ""]
     if one.running:
         lines += ["Its series end when the query does, or falls silent.", ""]
     if one.labels:

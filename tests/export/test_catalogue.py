@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections import Counter
 from pathlib import Path
@@ -18,7 +19,8 @@ from spark_listener.wire import CONTROLS, EVENT_TYPES
 if TYPE_CHECKING:
     from agent.export.metrics.row import Metric
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "metrics.md"
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs" / "metrics.md"
 UNITS = {"", "seconds", "bytes", "rows", "files", "ratio", "rows_per_second"}
 
 
@@ -98,3 +100,21 @@ def test_the_page_names_every_metric_and_value() -> None:
         assert entry.help in page
         for label in entry.labels:
             assert all(f"`{value}`" in page for value in label.values if value)
+
+
+def test_a_formula_is_found_in_two_steps() -> None:
+    """From a one's name to its entry, from there to the module and the test that hold it."""
+    page = PAGE.read_text("utf-8")
+    judged = [one for one in METRICS if one.formula is not None]
+    assert len(judged) > 20
+    for one in judged:
+        assert one.formula is not None
+        module, test = ROOT / one.formula.module, ROOT / one.formula.test
+        assert (ast.get_docstring(ast.parse(module.read_text("utf-8"))) or "").count("\n") > 1
+        name = ".".join(module.relative_to(ROOT).with_suffix("").parts)
+        package, _, leaf = name.rpartition(".")
+        text = test.read_text("utf-8")
+        assert f"from {name} import" in text or f"from {package} import {leaf}" in text, one.name
+        entry = page.split(f"### `{one.name}`\n", 1)[1].split("\n### ", 1)[0]
+        assert f"](../{one.formula.module})" in entry
+        assert f"](../{one.formula.test})" in entry

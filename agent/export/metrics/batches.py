@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from agent.export.metrics.row import OTHER, QUERY, Label
+from agent.export.metrics.row import OTHER, QUERY, TIME, Label
 
 if TYPE_CHECKING:
     from agent.export.metrics.row import Metric
@@ -81,5 +81,6 @@ METRICS: Final[tuple[Metric, ...]] = (
         unit="seconds",
         from_start=True,
         note="The three add up to the time the query was watched: one second a second.",
+        formula=TIME,
     ),
 )

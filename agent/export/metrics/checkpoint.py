@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from agent.core.judgement import SPIRAL_PHASES
 from agent.export.metrics.batches import PHASES
-from agent.export.metrics.row import FINDINGS, OTHER, QUERY, Label
+from agent.export.metrics.row import CHECKPOINT, FINDINGS, OTHER, QUERY, SPIRAL, STAGES, Label
 
 if TYPE_CHECKING:
     from agent.export.metrics.row import Metric
@@ -41,12 +41,14 @@ METRICS: Final[tuple[Metric, ...]] = (
         lambda view: view.checkpoint.deadline_seconds,
         unit="seconds",
         note="Learned from the ages at which batches were ended. Absent where neither is known.",
+        formula=CHECKPOINT,
     ),
     QUERY.gauge(
         "weir_checkpoint_failures_consecutive",
         "Batches in a row that were begun and not committed; a committed batch resets it.",
         lambda view: view.checkpoint.failures_consecutive,
         note="By an exception or a time-out. Stopping the query is none.",
+        formula=CHECKPOINT,
     ),
     QUERY.gauge(
         "weir_checkpoint_deadline_eta_seconds",
@@ -55,6 +57,7 @@ METRICS: Final[tuple[Metric, ...]] = (
         unit="seconds",
         running=True,
         note="Absent while none is on its way there.",
+        formula=CHECKPOINT,
     ),
     QUERY.gauge(
         "weir_checkpoint_bytes",
@@ -80,6 +83,7 @@ METRICS: Final[tuple[Metric, ...]] = (
         note="Exactly one is 1. `pressured`: the backlog grows, batches do not. `spiralling`: "
         "batches grow towards the deadline. `timing_out`: a batch was timed out and comes again. "
         "`dead`: the same batch was lost three times or more.",
+        formula=SPIRAL,
     ),
     QUERY.gauge(
         "weir_spiral_gain",
@@ -88,6 +92,7 @@ METRICS: Final[tuple[Metric, ...]] = (
         running=True,
         note="Below 1 it settles, from 1 on it runs away unless a limit binds. Absent while "
         "arrivals or costs are unknown.",
+        formula=SPIRAL,
     ),
     QUERY.gauge(
         "weir_alignment_seconds",
@@ -97,6 +102,7 @@ METRICS: Final[tuple[Metric, ...]] = (
         running=True,
         note="Slowest task less the median one, over the batch's stages. Looked at now and then, "
         "where the driver's REST API may be asked (`spark_ui_hosts`); else absent.",
+        formula=STAGES,
     ),
     QUERY.gauge(
         "weir_task_skew_ratio",
@@ -105,6 +111,7 @@ METRICS: Final[tuple[Metric, ...]] = (
         unit="ratio",
         running=True,
         note="Absent where `weir_alignment_seconds` is.",
+        formula=STAGES,
     ),
     QUERY.gauge(
         "weir_replay_amplification_ratio",
@@ -112,6 +119,7 @@ METRICS: Final[tuple[Metric, ...]] = (
         lambda view: view.spiral.replay_amplification,
         unit="ratio",
         note="1 where nothing is replayed.",
+        formula=SPIRAL,
     ),
     FINDINGS.gauge(
         "weir_consistency_findings",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from agent.core.judge.failure.cause import CAUSES
-from agent.export.metrics.row import OTHER, QUERY, Label
+from agent.export.metrics.row import FAILURE, OTHER, QUERY, Label
 
 if TYPE_CHECKING:
     from agent.export.metrics.row import Metric
@@ -18,5 +18,6 @@ METRICS: Final[tuple[Metric, ...]] = (
         lambda view: view.totals.failures,
         from_start=True,
         note="Each cause has a series from the start, so that its first failure is seen as a rise.",
+        formula=FAILURE,
     ),
 )

@@ -6,7 +6,19 @@ from typing import TYPE_CHECKING, Final
 
 from agent.core.judgement import LAG_STATES
 from agent.core.measure.partitions import soonest_loss_seconds
-from agent.export.metrics.row import PARTITION, PARTITIONS, QUERY, SOURCE, Label
+from agent.export.metrics.row import (
+    ARRIVALS,
+    COST,
+    LAG,
+    PARTITION,
+    PARTITIONS,
+    QUERY,
+    RETENTION,
+    SIZE,
+    SOURCE,
+    TIME,
+    Label,
+)
 
 if TYPE_CHECKING:
     from agent.export.metrics.row import Metric
@@ -64,6 +76,7 @@ METRICS: Final[tuple[Metric, ...]] = (
         unit="seconds",
         note="Of the partition nearest to it; 0 once rows are lost. Absent while none is foreseen, "
         "and where no broker is asked (`kafka_bootstrap_servers`).",
+        formula=RETENTION,
     ),
     PARTITIONS.gauge(
         "weir_retention_lost_rows",
@@ -90,6 +103,7 @@ METRICS: Final[tuple[Metric, ...]] = (
         "at, `STOP` nothing is committed any more, `STALL` batches are committed and take nothing, "
         "`REWIND` the query reads again what it had committed. Below ten seconds, or two targets, "
         "it is always `OK`.",
+        formula=LAG,
     ),
     QUERY.gauge(
         "weir_estimated_time_to_consume_seconds",
@@ -100,6 +114,7 @@ METRICS: Final[tuple[Metric, ...]] = (
         note="Each batch with its fixed cost and its trigger, while more arrives as it does now, "
         "from the start of the next one. Absent while unknown, and where the backlog does not "
         "shrink: see `weir_required_capacity_ratio`.",
+        formula=COST,
     ),
     QUERY.gauge(
         "weir_arrival_rows_per_second",
@@ -107,6 +122,7 @@ METRICS: Final[tuple[Metric, ...]] = (
         lambda view: view.arrival_rows_per_second,
         unit="rows_per_second",
         running=True,
+        formula=ARRIVALS,
     ),
     QUERY.gauge(
         "weir_throughput_rows_per_second",
@@ -115,6 +131,7 @@ METRICS: Final[tuple[Metric, ...]] = (
         unit="rows_per_second",
         running=True,
         note="Learned from batches, at their size of late. Absent while learning.",
+        formula=COST,
     ),
     QUERY.gauge(
         "weir_fixed_cost_seconds",
@@ -123,6 +140,7 @@ METRICS: Final[tuple[Metric, ...]] = (
         unit="seconds",
         running=True,
         note="Learned from batches: the intercept of the capacity model. Absent while learning.",
+        formula=COST,
     ),
     QUERY.gauge(
         "weir_required_capacity_ratio",
@@ -131,6 +149,7 @@ METRICS: Final[tuple[Metric, ...]] = (
         unit="ratio",
         running=True,
         note="Above 1 no limit helps: the signal to scale out.",
+        formula=SIZE,
     ),
     QUERY.gauge(
         "weir_capacity_short_since_timestamp_seconds",
@@ -140,6 +159,7 @@ METRICS: Final[tuple[Metric, ...]] = (
         running=True,
         note="By the driver's clock. Absent while `weir_required_capacity_ratio` is at most 1 or "
         "unknown.",
+        formula=SIZE,
     ),
     QUERY.gauge(
         "weir_pressure_ratio",
@@ -148,5 +168,6 @@ METRICS: Final[tuple[Metric, ...]] = (
         unit="ratio",
         running=True,
         note="That is more than the next batch takes; what it takes whole waits for no limit.",
+        formula=TIME,
     ),
 )

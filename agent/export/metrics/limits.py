@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from agent.core.judgement import REASONS
-from agent.export.metrics.row import OTHER, QUERY, SOURCE, Label
+from agent.export.metrics.row import OTHER, POOL, QUERY, REACH, SIZE, SOURCE, Label
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,6 +33,7 @@ METRICS: Final[tuple[Metric, ...]] = (
             unit=unit,
             running=True,
             note="Absent while the source is unlimited or its limit is not known.",
+            formula=SIZE,
         )
         for unit in UNITS
     ),
@@ -55,6 +56,7 @@ METRICS: Final[tuple[Metric, ...]] = (
         unit="rows",
         running=True,
         note="`exclusive` is the source's own minimum, `floating` its part of the shared pool.",
+        formula=POOL,
     ),
     QUERY.gauge(
         "weir_target_batch_seconds",
@@ -69,6 +71,7 @@ METRICS: Final[tuple[Metric, ...]] = (
         running=True,
         note="Absent while learning. At 0 with `weir_required_capacity_ratio` below 1 a longer "
         "target would do.",
+        formula=REACH,
     ),
     QUERY.counter_by(
         "weir_grants_total",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from agent.core.judgement import ATTENTION_LEVELS, MODES, QUERY_STATES
-from agent.export.metrics.row import QUERY, Label
+from agent.export.metrics.row import ATTENTION, QUERY, Label
 from spark_listener.wire import CONTROLS
 
 if TYPE_CHECKING:
@@ -56,6 +56,7 @@ METRICS: Final[tuple[Metric, ...]] = (
         lambda view: view.attention.level,
         note="Exactly one is 1: of the levels, worst first, the first that holds. "
         "docs/status-page.md says when each does. `hung` is `stalled` of `weir_query_state`.",
+        formula=ATTENTION,
     ),
     QUERY.gauge(
         "weir_query_stopped",

@@ -54,6 +54,29 @@ class Label(msgspec.Struct, frozen=True):
     bound: str = ""
 
 
+class Formula(msgspec.Struct, frozen=True):
+    """Where a figure is judged: its module, whose docstring names the source, and its test."""
+
+    module: str
+    test: str
+
+
+ARRIVALS: Final = Formula("agent/core/measure/decaying.py", "tests/core/test_decaying.py")
+ATTENTION: Final = Formula("agent/core/judge/attention.py", "tests/core/test_attention.py")
+CHECKPOINT: Final = Formula("agent/core/judge/checkpoint.py", "tests/judgement/test_checkpoint.py")
+COST: Final = Formula("agent/core/measure/cost.py", "tests/core/test_cost.py")
+FAILURE: Final = Formula("agent/core/judge/failure/cause.py", "tests/judgement/test_field.py")
+LAG: Final = Formula("agent/core/judge/lag_state.py", "tests/judgement/test_lag_state.py")
+LATENESS: Final = Formula("agent/core/judge/lateness.py", "tests/core/test_lateness.py")
+POOL: Final = Formula("agent/core/decide/pool.py", "tests/core/test_pool.py")
+REACH: Final = Formula("agent/core/decide/reach.py", "tests/core/test_reach.py")
+RETENTION: Final = Formula("agent/core/measure/partitions.py", "tests/core/test_partitions.py")
+SIZE: Final = Formula("agent/core/decide/size.py", "tests/core/test_size.py")
+SPIRAL: Final = Formula("agent/core/judge/spiral.py", "tests/judgement/test_spiral.py")
+STAGES: Final = Formula("agent/core/judge/alignment.py", "tests/judgement/test_alignment.py")
+TIME: Final = Formula("agent/core/measure/occupancy.py", "tests/core/test_parts.py")
+
+
 class Metric(msgspec.Struct, frozen=True, kw_only=True):
     """One metric family. ``name`` is what is exported, with prefix and ``_total`` or ``_info``.
 
@@ -78,6 +101,7 @@ class Metric(msgspec.Struct, frozen=True, kw_only=True):
     running: bool = False  # tells of a query that runs: it has no series once that does not
     from_start: bool = False  # each listed value has a series before it was ever counted
     not_shown: str = ""  # why no panel of the dashboards shows it; empty: one does
+    formula: Formula | None = None  # where it is judged; None: it is told as it was heard
 
     @property
     def family(self) -> str:
@@ -119,6 +143,7 @@ class More(TypedDict, total=False):
     since: str
     running: bool
     not_shown: str
+    formula: Formula
 
 
 class Subject(Generic[T]):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from agent.export.metrics.row import OPERATOR, QUERY
+from agent.export.metrics.row import LATENESS, OPERATOR, QUERY
 
 if TYPE_CHECKING:
     from agent.export.metrics.row import Metric
@@ -32,6 +32,7 @@ METRICS: Final[tuple[Metric, ...]] = (
         lambda view: view.watermark_delay_seconds,
         unit="seconds",
         note="Absent where the query drops no late rows.",
+        formula=LATENESS,
     ),
     QUERY.gauge(
         "weir_lateness_seconds",
@@ -41,12 +42,14 @@ METRICS: Final[tuple[Metric, ...]] = (
         unit="seconds",
         note="Rows of which it exceeds `weir_watermark_delay_seconds` may be dropped. Absent where "
         "the query drops no late rows.",
+        formula=LATENESS,
     ),
     QUERY.gauge(
         "weir_late_rows_held",
         "1 while batches are as the job configured them because smaller ones dropped rows as late.",
         lambda view: view.late_rows_held,
         note="Absent where the query drops no late rows.",
+        formula=LATENESS,
     ),
     OPERATOR.gauge(
         "weir_state_rows",
