@@ -119,10 +119,103 @@ def test_a_name_means_one_thing() -> None:
         ("java.sql.SQLException: ORA-01017: x", "refused"),
         ("java.sql.SQLException: x [SQLState: 08006]", "unreachable"),
         ("java.sql.SQLException: x [SQLState: 28000]", "refused"),
+        # a state that is not of its class's kind; one of class 42 only where no words tell
+        ("java.sql.SQLException: x [SQLState: 42501]", "refused"),
+        ("java.sql.SQLException: x [SQLState: 42703]", "schema"),
+        ("java.sql.SQLException: x timed out [SQLState: 42000]", "unreachable"),
+        ("pyodbc.Error: ('23000', '[23000] [Microsoft]x')", "refused"),
+        ("net.snowflake.X: 002003 (42S02): x", "setting"),
+        # Oracle's numbers, in whatever language it says the rest
+        ("java.sql.SQLException: ORA-00911: x", "setting"),
+        ("java.sql.SQLException: ORA-00904: x", "schema"),
+        ("java.sql.SQLException: ORA-04031: x", "throttled"),
+        ("java.sql.SQLException: ORA-20001: x", "refused"),
+        # numbers and names of MongoDB and ClickHouse
+        ("com.mongodb.MongoCommandException: Command failed with error 18: x", "refused"),
+        ("com.mongodb.MongoQueryException: Query failed with error code 286 and x", "gone"),
+        ("a.BException: Code: 252. DB::Exception: x", "throttled"),
+        ("a.BException: [HTTP]default@h:8123}/d [60] DB::Exception: x", "setting"),
+        ("a.BException: DB::Exception: x. (TABLE_IS_READ_ONLY) (version 23)", "refused"),
+        # a status that no list has is as its class's first, and as vague
+        ("io.grpc.StatusRuntimeException: UNKNOWN: HTTP status code 464", "refused"),
+        ("a.BException: HTTP/1.1 520", "unreachable"),
+        ("a.BException: slow down (Status Code: 503)", "throttled"),
     ],
 )
 def test_codes_and_statuses_in_messages(message: str, what: str) -> None:
     assert cause_of(message, None).what == what
+
+
+MESSAGES = [
+    line.split("|", 1)
+    for line in (Path(__file__).parent / "messages.txt").read_text("utf-8").splitlines()
+]
+
+
+@pytest.mark.parametrize(("whats", "message"), MESSAGES, ids=[one[1][:60] for one in MESSAGES])
+def test_messages_as_servers_publish_them(whats: str, message: str) -> None:
+    """What databases, stores, brokers and the JDK say, from a class that says nothing."""
+    text = f"java.sql.SQLException: {message}\n\tat com.acme.db.Client.call(Client.java:1)"
+    assert cause_of(text, None).what in whats.split("/")
+
+
+@pytest.mark.parametrize(
+    ("text", "what", "cause"),
+    [
+        # what a client throws for anything tells no kind, but that a service said it
+        ("com.mongodb.MongoException: x", "unknown", "external_sink"),
+        ("java.sql.SQLException: x", "unknown", "external_sink"),
+        # an argument that nobody took: an option while a query is made, else nothing to tell
+        (
+            (
+                "java.lang.IllegalArgumentException: x\n\tat com.mongodb.A.b"
+                "\n\tat org.apache.spark.sql.DataFrameWriter.save"
+            ),
+            "setting",
+            "configuration",
+        ),
+        (
+            (
+                "java.lang.IllegalArgumentException: x\n\tat com.mongodb.A.b"
+                "\n\tat org.apache.spark.sql.execution.streaming.StreamExecution.runStream"
+            ),
+            "unknown",
+            "external_sink",
+        ),
+    ],
+)
+def test_a_class_thrown_for_anything_tells_no_kind(text: str, what: str, cause: str) -> None:
+    found = cause_of(text, None)
+    assert (found.what, found.cause) == (what, cause)
+
+
+@pytest.mark.parametrize(
+    ("frames", "where"),
+    [
+        # a relation is made to read as well as to write; the stack above it tells
+        (
+            (
+                "net.snowflake.spark.snowflake.DefaultSource.createRelation "
+                "org.apache.spark.sql.DataFrameReader.load"
+            ),
+            "source",
+        ),
+        (
+            (
+                "net.snowflake.spark.snowflake.DefaultSource.createRelation "
+                "org.apache.spark.sql.execution.datasources.SaveIntoDataSourceCommand.run"
+            ),
+            "sink",
+        ),
+        # whoever throws a class of Java's tells more than the class
+        ("com.acme.gpconnector.reader.GreenplumReader.next", "source"),
+        ("com.acme.gpconnector.writer.GreenplumWriter.put", "sink"),
+        ("com.pingcap.tikv.TwoPhaseCommitter.commit", "sink"),
+    ],
+)
+def test_where_a_connector_was(frames: str, where: str) -> None:
+    stack = "".join(f"\n\tat {frame}(X.java:1)" for frame in frames.split())
+    assert cause_of(f"java.sql.SQLException: timed out{stack}", None).where == where
 
 
 @pytest.mark.parametrize(

@@ -137,6 +137,15 @@ _CAUSES: Final[dict[str, dict[str, Cause]]] = {
         "*": "unknown",
     },
     "killed": {"machine": "machine", "shuffle": "machine", "*": "unknown"},
+    # A service said something that no table knows.
+    "said": {
+        "source": "external_sink",
+        "sink": "external_sink",
+        "user_code": "external_sink",
+        "state": "state_store",
+        "checkpoint": "checkpoint_storage",
+        "*": "unknown",
+    },
     "": {
         "sink": "external_sink",
         "state": "state_store",
@@ -148,13 +157,19 @@ _CAUSES: Final[dict[str, dict[str, Cause]]] = {
     },
 }
 #: Kinds that a service gives: in the user's function that writes a batch they are the sink's.
-_OUTSIDE: Final = frozenset(("unreachable", "throttled", "denied", "refused", "absent"))
-_SHOWN: Final = {"denied": "refused", "absent": "setting", "": "unknown"}
+_OUTSIDE: Final = frozenset(("unreachable", "throttled", "denied", "refused", "absent", "said"))
+_SHOWN: Final = {"denied": "refused", "absent": "setting", "said": "unknown", "": "unknown"}
 
 _CARRIERS: Final = frozenset(("Py4JJavaError", "Py4JException", "PythonException"))
 _IN_TASK: Final = re.compile(r"Lost task|ExecutorLostFailure|has failed the maximum allowable")
 _OF_DRIVER: Final = re.compile(
     r"MicroBatchExecution|StreamExecution|BroadcastExchange|SparkContext|DAGScheduler|spark\.deploy"
+)
+#: What makes a query, a reader or a writer: an argument that is refused there is an option.
+_MAKES: Final = re.compile(
+    r"Data(?:Stream|Frame)(?:Reader|Writer)\b|DataSource\$?\.(?:create|lookup|resolve|source)"
+    r"|StreamingRelation\$?\.|\$?logicalPlan|createRelation|inferSchema|getTable\b"
+    r"|UnsupportedOperationChecker|SparkContext\.<init>|\.config\."
 )
 _TABLE_LOG: Final = re.compile(r"_delta_log|_spark_metadata|\.hoodie/")
 _TABLE_SOURCE: Final = re.compile(r"DeltaSource\b|DeltaSource[A-Z]|CDCReader|hudi\.\S*Source")
@@ -234,13 +249,13 @@ def _kind(chain: list[Link], error_class: str) -> _Verdict | None:
         if verdict is not None:
             return verdict
     in_task = any(_IN_TASK.search(link.message) for link in chain)
-    # A setting is refused when a query is planned; a task fails on its rows, a function on its own.
+    # An option is refused when a query is made; a task fails on its rows, a function on its own.
     for index in range(len(chain) - 1, -1, -1):
         kind = failure_kinds.kind_of_shared(chain[index].simple)
         if kind == "bug" and place_of(chain[index].java).where in ("source", "sink"):
             return _Verdict("", index)  # what a connector throws by no class of its own
-        if kind == "setting" and chain[index].simple != "AnalysisException":
-            kind = "bug" if in_task or thrown_by_user(chain[index].java) else kind
+        if kind == "argument":
+            kind = _argument(chain, index, in_task=in_task)
         if kind:
             return _Verdict(kind, index)
     for index in range(len(chain) - 1, -1, -1):
@@ -258,6 +273,14 @@ def _kind(chain: list[Link], error_class: str) -> _Verdict | None:
     if where == "user_code" and chain[deepest].java and chain[deepest].simple not in _CARRIERS:
         return _Verdict("bug", deepest)  # an exception of the user's own making
     return None
+
+
+def _argument(chain: list[Link], index: int, *, in_task: bool) -> str:
+    """What an argument or a state is that nobody took: an option, a fault, or nothing to tell."""
+    if in_task or thrown_by_user(chain[index].java):
+        return "bug"
+    frames = _frames(chain, index)
+    return "setting" if any(_MAKES.search(frame) for frame in frames) else ""
 
 
 def _told(chain: list[Link], index: int, error_class: str) -> _Verdict | None:
@@ -309,11 +332,15 @@ def _told(chain: list[Link], index: int, error_class: str) -> _Verdict | None:
 def _frames(chain: list[Link], index: int) -> list[str]:
     """The stack under a link, innermost first: its own frames, then those of what it caused."""
     frames: list[str] = []
+    named = []  # Java's own classes: whoever threw them tells more
     for link in reversed(chain[: index + 1]):
-        if "." in link.name:
+        if link.name.startswith(("java.", "javax.")):
+            named.append(f"{link.name}.")
+        elif "." in link.name:
             frames.append(f"{link.name}.")
         frames += link.python
         frames += link.java
+    frames += named
     for link in chain:
         frames += (f"{name}." for name in link.mentions)
         if link.simple in ("ClassNotFoundException", "NoClassDefFoundError") and link.message:

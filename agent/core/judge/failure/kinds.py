@@ -188,48 +188,65 @@ CLASSES: Final[tuple[tuple[str, frozenset[str]], ...]] = (
     ),
 )
 
-#: Classes that many things share: what they mostly are, where nothing else tells.
+#: Classes that many things share: what they mostly are, where nothing else tells. ``argument`` is
+#: a setting while a query is made and a fault while it runs; ``said`` is what a service's client
+#: throws for whatever the service answers: no kind.
 COMMON: Final[tuple[tuple[str, frozenset[str]], ...]] = (
     (
         "unreachable",
         _names(
-            """TimeoutException TimeoutError TimeoutExpired Timeout EOFException EOFError
-            ConnectionError ConnectionException OperationalError HTTPError ApiException
-            SdkClientException AmazonClientException SdkException MongoException NetworkError
-            RpcException AmazonS3Exception S3Exception StorageException
-            AbfsRestOperationException RpcTimeoutException HttpResponseException
-            StatusRuntimeException SQLRecoverableException SQLTransientException"""
+            """TimeoutException TimeoutError TimeoutExpired Timeout ConnectionError
+            ConnectionException NetworkError RpcTimeoutException SQLRecoverableException
+            SQLTransientException OperationalError EOFException EOFError"""
         ),
     ),
     (
         "setting",
+        _names("AnalysisException ParseException SQLSyntaxErrorException ProgrammingError"),
+    ),
+    (
+        "argument",
         _names(
-            """AnalysisException ParseException IllegalArgumentException NoSuchElementException
-            SparkNoSuchElementException SparkIllegalArgumentException
-            UnsupportedOperationException SparkUnsupportedOperationException
-            InvalidInputException UnsupportedOperationError"""
+            """IllegalArgumentException NoSuchElementException SparkNoSuchElementException
+            SparkIllegalArgumentException UnsupportedOperationException
+            SparkUnsupportedOperationException InvalidInputException UnsupportedOperationError"""
         ),
     ),
+    ("schema", _names("SQLDataException DataError")),
     ("gone", _names("FetchFailedException MetadataFetchFailedException")),
     ("bug", _names("AssertionError RuntimeError Exception Error Failure BaseException")),
     (
         "refused",
         _names(
-            """EsHadoopRemoteException EsHadoopException EsHadoopInvalidRequest
-            IngestionServiceException
-            IngestionClientException ValidationException DataError InvalidRequestException
-            TransactionAbortedException CommitStateUnknownException InvalidQueryException
-            BadRequest BadRequestError CommitFailedException WriteError MongoWriteException
-            MongoBulkWriteException BulkWriteError SQLException SQLServerException
-            PSQLException SQLSyntaxErrorException SQLDataException KafkaException
-            ProgrammingError DatabaseError SnowflakeSQLException JedisDataException
-            ResponseError ElasticsearchException CosmosException DocumentClientException
-            BigQueryException RemoteException KustoDataException
-            MySQLSyntaxErrorException AmazonServiceException MongoCommandException
-            OperationFailure CouchbaseException SnowflakeConnectorException
-            StarrocksException PulsarClientException OracleDatabaseException
-            FileAlreadyExistsException ParentNotDirectoryException HttpErrorException
-            IngestionException CosmosClientException RestClientException ServiceBusException"""
+            """EsHadoopInvalidRequest OpenSearchHadoopInvalidRequest ValidationException
+            InvalidRequestException TransactionAbortedException InvalidQueryException BadRequest
+            BadRequestError CommitFailedException WriteError MongoWriteException
+            MongoBulkWriteException BulkWriteError FileAlreadyExistsException
+            ParentNotDirectoryException"""
+        ),
+    ),
+    (
+        "said",
+        _names(
+            """EsHadoopRemoteException EsHadoopException OpenSearchHadoopException
+            OpenSearchHadoopRemoteException IngestionServiceException IngestionClientException
+            CommitStateUnknownException SQLException SQLServerException PSQLException
+            KafkaException DatabaseError SnowflakeSQLException JedisDataException ResponseError
+            ElasticsearchException OpenSearchException CosmosException DocumentClientException
+            BigQueryException RemoteException KustoDataException MySQLSyntaxErrorException
+            AmazonServiceException AwsServiceException MongoCommandException OperationFailure
+            CouchbaseException SnowflakeConnectorException StarrocksException
+            StreamLoadException StreamLoadFailException DorisException PulsarClientException
+            OracleDatabaseException HttpErrorException IngestionException CosmosClientException
+            RestClientException ServiceBusException HTTPError ApiException SdkClientException
+            AmazonClientException SdkException MongoException RpcException AmazonS3Exception
+            S3Exception StorageException AbfsRestOperationException HttpResponseException
+            StatusRuntimeException ClientError GrpcException CHServerException
+            ClickHouseException ClickHouseSQLException RemoteSolrException SolrServerException
+            SolrException InfluxException NebulaException DynamoDbException
+            AmazonDynamoDBException AmazonKinesisException KinesisException PulsarAdminException
+            EventHubException GoogleJsonResponseException BigQueryConnectorException
+            MongoServerException RedisException ResponseException TException"""
         ),
     ),
 )
@@ -290,6 +307,7 @@ WORDS: Final[tuple[tuple[str, str, str], ...]] = (
         r"""
         No space left on device
         Disk quota exceeded
+        [sS]pace ?quota of [^\n]{0,200} exceeded
         (?:DS|NS)QuotaExceededException
         ENOSPC
         not enough space on the disk
@@ -301,7 +319,10 @@ WORDS: Final[tuple[tuple[str, str, str], ...]] = (
         disk (?:is )?full
         No local directories
         could not find any valid local directory
-        There is insufficient (?:disk )?space
+        local-dirs? [^\n]{0,200}(?:bad|usable space|utilization)
+        (?:out of|not enough|lack of|low on) (?:free |local |available )?disk(?: space)?\b
+        [Ff]ailed to create (?:a )?local dir
+        [Ii]nsufficient (?:free |usable |disk )?space
         """,
     ),
     (
@@ -503,7 +524,41 @@ WORDS: Final[tuple[tuple[str, str, str], ...]] = (
         Encountered unknown field
         """,
     ),
-    ("throttled", "sink", r"Could not write all entries"),
+    (
+        "throttled",
+        "sink",
+        r"Could not write all entries \[\d+/\d+\] \(maybe|maybe ES was overloaded",
+    ),
+    (
+        "refused",
+        "",
+        r"""
+        (?:[mM]essage|[rR]ow|[rR]equest|[rR]ecord) (?:is |was )?larger than
+        --read-only option
+        No lease on
+        """,
+    ),
+    (
+        "bug",
+        "",
+        r"""
+        (?:[Tt]his is|[Rr]eport|[Ff]ile) (?:a |this )?bug\b
+        should (?:never|not) happen
+        [Pp]lease (?:open|file|report)[^\n]{0,20} (?:issue|bug)
+        """,
+    ),
+    (
+        "throttled",
+        "",  # said of nothing else, whatever the status beside it
+        r"""
+        [Tt]hrottl
+        [Tt]oo [Mm]any [Rr]equests
+        [Rr]ate (?:limit|is large|exceeded)
+        RequestRateTooLarge
+        [Rr]equest rate is large
+        \b[Ss]low ?[Dd]own\b
+        """,
+    ),
     (
         "denied",
         "",
@@ -514,6 +569,19 @@ WORDS: Final[tuple[tuple[str, str, str], ...]] = (
         [Pp]ermission ?[Dd]enied
         [Uu]nauthorized
         [Nn]ot [Aa]uthorized
+        \b[Ff]orbidden\b
+        [Mm]ust be owner of
+        command denied to
+        has no \w{1,40} permission
+        [Ss]ignature we calculated
+        [Aa]ccess [Kk]ey [Ii][dD] you provided
+        [Cc]lient sent AUTH
+        [Pp]ermission [^\n]{0,80}denied
+        [Uu]ntrusted
+        not trusted
+        [Ss]ignature (?:does not|doesn't) match
+        could not be authenticated
+        [Aa]uthenticate again
         NOAUTH
         WRONGPASS
         NOPERM
@@ -524,13 +592,14 @@ WORDS: Final[tuple[tuple[str, str, str], ...]] = (
         [Uu]nable to load (?:AWS )?credentials
         [Cc]redentials? (?:not found|could not|expired|is expired|are invalid|were not)
         [Nn]o (?:valid |AWS )?[Cc]redentials
-        [Tt]oken (?:has |is |was )?(?:expired|invalid|not found)
+        [Tt]oken (?:has |is |was )?(?:been )?(?:expired|invalid|revoked|not found|not valid)
         [Ee]xpired ?[Tt]oken
         InvalidToken
         delegation[_ ]token
         HDFS_DELEGATION_TOKEN
         SASL (?:authentication|handshake)
-        [Ii]nvalid (?:SASL|username|password|API key|access key|client secret|signature)
+        [Ii]nvalid (?:SASL|user ?name|password|API key|access key|client secret|signature)
+        [Ii]nvalid (?:JWT|API token|access token|token)
         password authentication
         [Ii]ncorrect (?:user ?name|user|login|password)
         no pg_hba
@@ -538,6 +607,9 @@ WORDS: Final[tuple[tuple[str, str, str], ...]] = (
         [Ii]nsufficient (?:privilege|permission|scope)
         [Nn]ot enough privileges
         PKIX path
+        fatal alert: (?:bad_certificate|unsupported_certificate|certificate_)
+        fatal alert: (?:unknown_ca|access_denied)
+        [Nn]o subject alternative
         unable to find valid certification
         certificate (?:has )?(?:expired|verify|unknown)
         CERTIFICATE_VERIFY
@@ -566,13 +638,9 @@ WORDS: Final[tuple[tuple[str, str, str], ...]] = (
         "throttled",
         "",
         r"""
-        [Tt]hrottl
-        [Tt]oo [Mm]any [Rr]equests
-        [Rr]ate (?:limit|is large|exceeded)
-        RequestRateTooLarge
-        [Rr]equest rate is large
-        [Ss]low ?[Dd]own
-        server is (?:too )?busy
+        max number of clients reached
+        [Tt]oo many (?:clients|simultaneous queries|concurrent (?:queries|requests))
+        [Ss]erver is (?:currently |too )?busy
         [Pp]rovisioned [Tt]hroughput
         [Qq]uota (?:was |has been )?exceeded
         exceed(?:ed|s)? (?:the )?(?:\S+ )?quota
@@ -584,6 +652,11 @@ WORDS: Final[tuple[tuple[str, str, str], ...]] = (
         TooManyRequests
         over the (?:rate|request) limit
         exceeding (?:the )?(?:rate|throughput)
+        exceeds the current (?:capacity|throughput)
+        [Rr]equests per (?:second|minute|hour|user)
+        [Rr]equest limit [^\n]{0,60}(?:reached|exceeded)
+        [Rr]educe your request rate
+        [Ss]ervice is (?:currently |too )?busy
         bulk queue (?:is )?full
         TOO_MANY_PARTS
         [Tt]oo many parts
@@ -594,7 +667,7 @@ WORDS: Final[tuple[tuple[str, str, str], ...]] = (
         "",
         r"""
         [Ll]ock wait timeout
-        lock request time ?out
+        [Ll]ock (?:request )?time ?out
         """,
     ),
     (
@@ -609,6 +682,24 @@ WORDS: Final[tuple[tuple[str, str, str], ...]] = (
         [Cc]onnection (?:error|timeout|time-out|pool shut down)
         [Cc]onnections? could not be (?:made|established|acquired)
         [Bb]roken pipe
+        Unable to execute HTTP request
+        (?:is|are) (?:currently |temporarily )?(?:not accessible|inaccessible|offline|down)\b
+        (?:is|are) (?:currently |temporarily )?unavailable
+        [Cc]hannel (?:was |is )?shut ?down
+        [Rr]etr(?:y|ies) (?:is |are |has been |have been )?(?:exhausted|exceeded)
+        [Ee]xhausted (?:all )?(?:the )?retries
+        [Ff]ailed after (?:\d+ )?(?:attempts|retries|tries)
+        [Uu]nable to (?:reach|contact|resolve) [^\n]{0,30}(?:host|server|node|broker)
+        [Uu]nable to (?:obtain|open) [^\n]{0,30}connection
+        [Nn]ot enough (?:active copies|replicas)
+        [Nn]ot all slots
+        [Nn]o leader
+        [Ll]eader (?:is )?not available
+        read after eof
+        [Bb]ackend [Ee]rror
+        failed to respond
+        [Rr]egion [^\n]{0,40}(?:is missing|not online)
+        Name does not resolve
         [Cc]onnection shut ?down
         please retry
         [Pp]lease try again
@@ -639,6 +730,10 @@ WORDS: Final[tuple[tuple[str, str, str], ...]] = (
         [Tt]imeout (?:expired|while|of|waiting|after|exceeded)
         has passed since (?:batch creation|last append)
         [Rr]ead timeout
+        \b[Tt]imeout during
+        statement execution time exceeded
+        \bnot master\b
+        [Rr]etry(?:ing)? the (?:job|request|connection|operation)
         [Cc]onnection is not available
         [Nn]o (?:available|live|alive|reachable) (?:host|node|server|broker|connection)
         no nodes? (?:left|available)
@@ -648,7 +743,7 @@ WORDS: Final[tuple[tuple[str, str, str], ...]] = (
         Bad Gateway
         Gateway Time-?out
         Internal ?Server ?Error
-        internal error occurred
+        \b[Ii]nternal (?:server |service )?error\b
         InternalError
         [Uu]nexpected end of stream
         [Cc]hannel (?:is )?(?:closed|inactive)
@@ -662,6 +757,13 @@ WORDS: Final[tuple[tuple[str, str, str], ...]] = (
         [Mm]ySQL server has gone
         terminating connection
         SSL (?:handshake|peer|connection)
+        fatal alert
+        plaintext connection
+        [Ss]ocket (?:is )?closed
+        [Ss]tream (?:is )?closed
+        Premature end of (?:Content|chunk)
+        in state standby
+        in-sync replicas
         [Rr]emote host (?:closed|terminated)
         [Nn]o response
         did not respond
@@ -685,21 +787,25 @@ WORDS: Final[tuple[tuple[str, str, str], ...]] = (
         "absent",
         "",
         r"""
-        (?:[tT]opic|[sS]tream|queue|subscription|index|collection) [^\n]{0,80}n(?:o|')t exist
-        (?:[tT]opic|[sS]tream|[sS]ubject|queue|index|collection) [^\n]{0,80}not (?:be )?found
+        (?<!\bin )(?:[tT]opic|[sS]tream|queue|subscription) [^\n]{0,80}n(?:o|')t exist
+        (?<!\bin )(?:index|collection) [^\n]{0,80}n(?:o|')t exist
+        (?<!\bin )(?:[tT]opic|[sS]tream|[sS]ubject) [^\n]{0,80}not (?:be )?found
+        (?<!\bin )(?:queue|index|collection) [^\n]{0,80}not (?:be )?found
         subscription [^\n]{0,80}not (?:be )?found
-        (?:keyspace|database|[tT]able|bucket|[cC]ontainer|entity) [^\n]{0,80}n(?:o|')t exist
+        (?:[kK]eyspace|[dD]atabase|[tT]able|bucket|[cC]ontainer|entity) [^\n]{0,80}n(?:o|')t exist
         (?:keyspace|database|[tT]able|bucket|[cC]ontainer|entity) [^\n]{0,80}not (?:be )?found
         host this topic-partition
         [rR]esource not found
         UNKNOWN_TOPIC
         NoSuchBucket
         index_not_found
-        no such (?:table|index|topic)
+        [Nn]o such (?:table|index|topic|bucket|container|database|keyspace|queue|stream)
         [Uu]nknown (?:table|database|keyspace)
         unconfigured table
         relation \"[^\"]{0,80}\" does not exist
         Invalid object name
+        [Oo]bject '\S{1,120}' does not exist
+        [Cc]ould not find (?:the )?(?:table|index|topic|stored procedure)
         [Nn]ot found: (?:Table|Dataset)
         """,
     ),
@@ -736,12 +842,28 @@ WORDS: Final[tuple[tuple[str, str, str], ...]] = (
         [Ff]ailed to (?:merge|convert) (?:incompatible|fields|the)
         [Uu]nknown column
         no viable alternative
-        String or binary data would be truncated
+        would be truncated
+        [Rr]ight truncation
+        [Dd]ata truncated
+        length exceeds
+        [Nn]umeric (?:field |value )?overflow
+        invalid input syntax for
+        [Cc]onversion failed
+        (?:[vV]alue|[dD]ate|[tT]imestamp|[tT]ime) '[^'\n]{0,80}' is not recognized
+        [Nn]umber of (?:columns|fields) [^\n]{0,60}(?:match|different|equal)
+        [Ss]chema [^\n]{0,60}(?:does not|doesn't|do not) match
+        [Uu]ndefined column
+        [Nn]o such (?:column|field)
+        [Cc]olumn count (?:does not|doesn't) match
+        doesn't have a default value
+        invalid byte sequence
+        \b(?:integer|bigint|smallint|[vV]alue) out of range
         column [^\n]{0,60}(?:of type|is of type)
         [Ff]ield [^\n]{0,60}(?:not found|missing|does not exist)
         mapper_parsing
         strict_dynamic_mapping
-        value too (?:long|large for column)
+        too (?:long|large) for (?:column|type|the field)
+        value too long
         Data too long
         Incorrect \w+ value
         [Oo]ut of range value
@@ -759,18 +881,29 @@ WORDS: Final[tuple[tuple[str, str, str], ...]] = (
         Invalid value '?[^'\n]{0,80}'? for
         [Oo]ption '?[^'\n]{0,60}'? (?:must|is|has|cannot|needs)
         Option [^\n]{0,80}requirement
-        requirement failed
+        [Ss]et (?:the )?(?:read |write )?option
         Data source \S+ does not support
         not supported (?:for|on|in|with|by)
-        (?:is|are) not supported
+        not (?:yet |currently )?supported
+        does not allow (?!nulls)
+        [Ii]ncorrect syntax
+        (?:[Ff]unction|[Oo]perator|[Pp]rocedure)\b [^\n]{0,80}does not exist
+        no unique or exclusion constraint
+        key parts are missing
+        \bERR (?:unknown|wrong number|syntax|[Tt]his instance)
+        [Pp]ars(?:e|ing) error
+        could not be instantiated
+        not properly ended
+        illegal characters
+        [Cc]heck '\S{1,60}' option
+        [Cc]heck (?:your|the) (?:configuration|settings|options)
         does not support
         unsupported
         Unsupported
         Unexpected character \('<'
-        [Ii]nvalid (?:input|syntax|query|configuration)
+        [Ii]nvalid (?:input|syntax|query|configuration|pattern|option|parameter|identifier)
         [Ss]yntax ?[Ee]rror
         [Cc]ompilation error
-        invalid identifier
         syntax to use near
         output mode
         Too many open files
@@ -787,7 +920,7 @@ WORDS: Final[tuple[tuple[str, str, str], ...]] = (
         No suitable driver
         ClassNotFound
         class [^\n]{0,80}not found
-        No FileSystem for scheme
+        No (?:Abstract)?FileSystem for scheme
         No resolvable bootstrap
         [Ii]nvalid url
         must be (?:specified|set|provided|a positive|defined|one of|configured|enabled)
@@ -830,10 +963,13 @@ WORDS: Final[tuple[tuple[str, str, str], ...]] = (
         [Cc]orrupt
         Mismatch in unique ID
         is not a Parquet file
-        not a (?:valid )?(?:parquet|avro|orc|gzip|zip)
+        [Nn]ot a (?:valid )?(?:[pP]arquet|[aA]vro|[oO][rR][cC]|gzip|zip)
         [Cc]hecksum
         magic number
-        [Cc]ould not read footer
+        [Cc]ould not read (?:footer|page)
+        [Cc]an ?not read value at
+        [Cc]annot read all data
+        [Ee]nd-of-input
         [Mm]alformed
         [Uu]nexpected end of (?:file|input|JSON|ZLIB)
         invalid (?:block|header|magic)
@@ -856,8 +992,23 @@ WORDS: Final[tuple[tuple[str, str, str], ...]] = (
         constraint
         [Cc]onflict
         [Dd]eadlock
+        [Cc]an(?:'t|not) acquire [^\n]{0,40}[lL]ock
+        [Ll]ock (?:could not be|cannot be|not) (?:acquired|obtained)
+        [Uu]nable to acquire (?:a |the )?lock
+        too many filtered rows
+        DATA_QUALITY_ERROR
+        previous (?:transactional|idempotent)[^\n]{0,40}failed
+        is not (?:the )?same as the current
         could not serialize
         Cannot insert the value NULL
+        Column '[^'\n]{1,80}' cannot be null
+        [Ii]nvalid null value
+        transaction is aborted
+        row a second time
+        could not obtain lock
+        Cannot insert explicit value
+        already an object named
+        [Pp]re-?conditions? [^\n]{0,20}(?:did not|failed|not met)
         transaction log [^\n]{0,80}full
         Device or resource busy
         File exists
@@ -868,9 +1019,10 @@ WORDS: Final[tuple[tuple[str, str, str], ...]] = (
         FENCED
         [Rr]ejected
         [Cc]oncurrent (?:update|modification|append|write|transaction)
+        [Cc]ommit denied
         too large
         exceeds? (?:the )?(?:max|limit)
-        [Bb]ad [Rr]equest
+        [Bb]ad ?[Rr]equest
         [Rr]ead-only
         READONLY
         not leader
@@ -910,6 +1062,8 @@ WORDS: Final[tuple[tuple[str, str, str], ...]] = (
         "",
         r"""
         assertion failed
+        assumption failed
+        [Uu]nknown magic byte
         [Dd]ivision by zero
         not serializable
         null value
@@ -1072,8 +1226,8 @@ def kind_of_words(message: str) -> tuple[str, str, int] | None:
         found = pattern.search(message)
         if found:
             return kind, where, found.start()
-    status = failure_names.kind_of_status(message)
-    return None if status is None else (status[0], "", status[1])
+    told = failure_names.kind_of_status(message) or failure_names.kind_of_state(message)
+    return None if told is None else (told[0], "", told[1])
 
 
 def lost_executor(name: str, message: str) -> bool:

@@ -155,7 +155,21 @@ NAMES: Final[tuple[tuple[str, str, str], ...]] = (
         KeyVaultKeyNotFound amqp:unauthorized-access""",
     ),
     ("denied", "HTTP and gRPC", "Unauthenticated Unauthorized Forbidden PermissionDenied"),
+    (
+        "denied",
+        "ClickHouse",
+        """AUTHENTICATION_FAILED ACCESS_DENIED REQUIRED_PASSWORD WRONG_PASSWORD UNKNOWN_USER
+        IP_ADDRESS_NOT_ALLOWED NOT_ENOUGH_PRIVILEGES DATABASE_ACCESS_DENIED ACCESS_STORAGE_READONLY
+        OPENSSL_ERROR""",
+    ),
     # -- throttled -------------------------------------------------------------------------------
+    (
+        "throttled",
+        "ClickHouse",
+        """TOO_MANY_PARTS TOO_MANY_SIMULTANEOUS_QUERIES MEMORY_LIMIT_EXCEEDED
+        """,
+    ),
+    ("throttled", "MongoDB", "ExceededMemoryLimit"),
     (
         "throttled",
         "HTTP and gRPC",
@@ -196,6 +210,15 @@ NAMES: Final[tuple[tuple[str, str, str], ...]] = (
     ("throttled", "HTTP and gRPC", "ResourceExhausted RateLimitExceeded"),
     ("throttled", "Elasticsearch", "es_rejected_execution circuit_breaking"),
     # -- unreachable: no answer, or an error of the service's own --------------------------------
+    (
+        "unreachable",
+        "ClickHouse",
+        """NETWORK_ERROR SOCKET_TIMEOUT TIMEOUT_EXCEEDED ALL_CONNECTION_TRIES_FAILED DNS_ERROR
+        NO_ZOOKEEPER KEEPER_EXCEPTION ATTEMPT_TO_READ_AFTER_EOF CANNOT_READ_FROM_SOCKET
+        CANNOT_WRITE_TO_SOCKET ALL_REPLICAS_ARE_STALE TOO_FEW_LIVE_REPLICAS NO_REPLICA_HAS_PART
+        UNKNOWN_STATUS_OF_INSERT ALL_REPLICAS_LOST LOGICAL_ERROR
+        TABLE_IS_BEING_RESTARTED DATABASE_REPLICATION_FAILED""",
+    ),
     ("unreachable", "HTTP and gRPC", "Poll ServerStreamingAttempt"),
     (
         "unreachable",
@@ -384,7 +407,14 @@ NAMES: Final[tuple[tuple[str, str, str], ...]] = (
         UnknownStore ContainerNotFound FilesystemNotFound ContainerBeingDeleted
         index_not_found amqp:not-found""",
     ),
+    ("absent", "ClickHouse", "UNKNOWN_TABLE UNKNOWN_DATABASE"),
     # -- corrupt ---------------------------------------------------------------------------------
+    (
+        "corrupt",
+        "ClickHouse",
+        """CANNOT_READ_ALL_DATA CHECKSUM_DOESNT_MATCH CORRUPTED_DATA CANNOT_DECOMPRESS
+        SIZE_OF_FILE_DOESNT_MATCH""",
+    ),
     ("corrupt", "Cassandra", "CrcMismatch FrameDecoding"),
     (
         "corrupt",
@@ -398,6 +428,14 @@ NAMES: Final[tuple[tuple[str, str, str], ...]] = (
         "DataLoss Md5Mismatch BadDigest XAmzContentSHA256Mismatch InvalidDecoding",
     ),
     # -- refused ---------------------------------------------------------------------------------
+    (
+        "refused",
+        "ClickHouse",
+        """TABLE_IS_READ_ONLY READONLY VIOLATED_CONSTRAINT TOO_LARGE_ARRAY_SIZE TOO_MANY_PARTITIONS
+        TOO_BIG_AST QUERY_WAS_CANCELLED TABLE_ALREADY_EXISTS TOO_MANY_ROWS TOO_MANY_BYTES
+        DEADLOCK_AVOIDED QUERY_IS_TOO_LARGE""",
+    ),
+    ("refused", "Elasticsearch", "index_closed IndexClosed ClusterBlock"),
     ("refused", "RabbitMQ", "UnroutableRpcRequest"),
     (
         "refused",
@@ -507,6 +545,19 @@ NAMES: Final[tuple[tuple[str, str, str], ...]] = (
         PreconditionFailed InvalidArgument""",
     ),
     # -- setting ---------------------------------------------------------------------------------
+    (
+        "setting",
+        "ClickHouse",
+        """SYNTAX_ERROR UNKNOWN_FUNCTION UNKNOWN_SETTING NOT_IMPLEMENTED UNKNOWN_STORAGE
+        UNKNOWN_FORMAT ILLEGAL_AGGREGATION NOT_AN_AGGREGATE SUPPORT_IS_DISABLED
+        UNSUPPORTED_METHOD BAD_ARGUMENTS NUMBER_OF_ARGUMENTS_DOESNT_MATCH UNKNOWN_CODEC
+        ENGINE_REQUIRED CLUSTER_DOESNT_EXIST""",
+    ),
+    (
+        "setting",
+        "Elasticsearch",
+        "parsing illegal_argument invalid_index_name search_parse query_shard",
+    ),
     ("setting", "RabbitMQ", "ProtocolVersionMismatch"),
     ("setting", "Iceberg and Hudi", "HoodieTimeTravel InvalidHoodiePath"),
     (
@@ -577,6 +628,18 @@ NAMES: Final[tuple[tuple[str, str, str], ...]] = (
     ),
     ("setting", "HTTP and gRPC", "Unimplemented MethodNotImplemented"),
     # -- schema ----------------------------------------------------------------------------------
+    (
+        "schema",
+        "ClickHouse",
+        """NO_SUCH_COLUMN_IN_TABLE UNKNOWN_IDENTIFIER TYPE_MISMATCH CANNOT_CONVERT_TYPE
+        CANNOT_PARSE_TEXT CANNOT_PARSE_NUMBER CANNOT_PARSE_DATE CANNOT_PARSE_DATETIME
+        CANNOT_PARSE_INPUT_ASSERTION_FAILED CANNOT_PARSE_QUOTED_STRING INCORRECT_DATA
+        CANNOT_INSERT_NULL_IN_ORDINARY_COLUMN NUMBER_OF_COLUMNS_DOESNT_MATCH
+        VALUE_IS_OUT_OF_RANGE_OF_DATA_TYPE ARGUMENT_OUT_OF_BOUND TOO_LARGE_STRING_SIZE
+        DUPLICATE_COLUMN THERE_IS_NO_COLUMN ILLEGAL_COLUMN ILLEGAL_TYPE_OF_ARGUMENT
+        DECIMAL_OVERFLOW NOT_FOUND_COLUMN_IN_BLOCK""",
+    ),
+    ("schema", "Elasticsearch", "mapper_parsing strict_dynamic_mapping document_parsing"),
     ("schema", "MongoDB", "TypeMismatch BSONInvalidOperation"),
     ("schema", "Cassandra", "CodecNotFound InvalidType"),
     ("schema", "Delta", "ColumnMapping"),
@@ -646,6 +709,8 @@ STATUSES: Final[dict[str, str]] = {
 
 #: Statuses that services give for most anything: believed where no words tell more.
 VAGUE: Final = frozenset(("400", "404", "500"))
+#: A status that no list has is its class's first (RFC 9110, 15), and as vague.
+_CLASSES: Final = {"4": "400", "5": "500"}
 
 #: SQL's classes of SQLSTATE, the first two letters, as databases tell them (not Spark's own).
 SQL_CLASSES: Final[dict[str, str]] = {
@@ -654,11 +719,17 @@ SQL_CLASSES: Final[dict[str, str]] = {
     "22": "schema",
     "23": "refused",
     "25": "refused",
+    "21": "schema",
     "26": "setting",
     "28": "denied",
+    "38": "bug",
+    "39": "bug",
+    "3D": "absent",
+    "3F": "absent",
     "40": "refused",
     "42": "setting",
     "44": "refused",
+    "51": "unreachable",
     "53": "throttled",
     "54": "refused",
     "55": "refused",
@@ -667,33 +738,99 @@ SQL_CLASSES: Final[dict[str, str]] = {
     "XX": "corrupt",
 }
 
+#: States that are not of their class's kind: SQL's, PostgreSQL's and the call-level interface's.
+SQL_STATES: Final[dict[str, str]] = {
+    **dict.fromkeys(("42501", "0L000", "0P000"), "denied"),
+    **dict.fromkeys(("42P01", "42S02", "3D000", "3F000", "42704"), "absent"),
+    **dict.fromkeys(("42703", "42S22", "42804", "42846", "21S01", "42701"), "schema"),
+    **dict.fromkeys(("42P07", "42S01", "42710"), "refused"),
+    **dict.fromkeys(("HYT00", "HYT01", "08S01"), "unreachable"),
+    **dict.fromkeys(("IM002", "IM003", "HYC00"), "setting"),
+}
+
 #: Oracle's messages by their numbers, inclusive.
 ORACLE: Final[tuple[tuple[int, int, str], ...]] = (
     (1, 1, "refused"),  # unique constraint
     (18, 20, "throttled"),  # sessions, processes
-    (54, 60, "refused"),  # locked, deadlock
+    (28, 28, "unreachable"),  # the session was killed
+    (51, 60, "refused"),  # locked, deadlock
+    (257, 257, "unreachable"),  # the archiver is stuck
+    (600, 603, "unreachable"),  # errors of its own
     (904, 904, "schema"),
+    (913, 913, "schema"),  # too many values
+    (932, 932, "schema"),  # inconsistent data types
     (942, 942, "absent"),
+    (947, 947, "schema"),  # not enough values
+    (955, 955, "refused"),  # the name is taken
+    (900, 999, "setting"),  # statements that do not parse
     (1000, 1000, "setting"),  # open cursors
     (1005, 1017, "denied"),
     (1031, 1031, "denied"),
     (1033, 1034, "unreachable"),
+    (1035, 1045, "denied"),
     (1089, 1092, "unreachable"),
-    (1400, 1401, "refused"),
+    (1401, 1401, "schema"),  # too large for its column
+    (1400, 1407, "refused"),  # null
     (1438, 1438, "schema"),
     (1552, 1555, "refused"),
     (1650, 1655, "disk"),
     (1722, 1722, "schema"),
-    (2289, 2293, "refused"),
+    (1740, 1799, "setting"),  # statements, again
+    (1830, 1899, "schema"),  # dates
+    (2289, 2289, "absent"),
+    (2290, 2293, "refused"),
     (3113, 3114, "unreachable"),
     (3135, 3136, "unreachable"),
-    (4020, 4036, "refused"),
+    (4020, 4029, "refused"),
+    (4030, 4036, "throttled"),  # the database's own memory
+    (4043, 4043, "absent"),
+    (6502, 6502, "schema"),
+    (6550, 6550, "setting"),
+    (8177, 8177, "refused"),
     (12150, 12699, "unreachable"),  # its network
     (12899, 12899, "schema"),
+    (14400, 14402, "refused"),  # no partition for it
     (17002, 17002, "unreachable"),
+    (17003, 17004, "bug"),
+    (17006, 17006, "schema"),
     (17008, 17008, "unreachable"),
+    (17059, 17059, "schema"),
     (17410, 17410, "unreachable"),
+    (20000, 20999, "refused"),  # raised by the database's own code
     (28000, 28009, "denied"),
+)
+
+#: MongoDB's codes by their numbers, where a message tells no name.
+MONGO: Final[dict[str, str]] = {
+    **dict.fromkeys(("11", "13", "18", "31", "8000"), "denied"),
+    **dict.fromkeys(("6", "7", "24", "50", "64", "89", "91", "133", "189", "262"), "unreachable"),
+    **dict.fromkeys(("10107", "11600", "11602", "13435", "13436"), "unreachable"),
+    **dict.fromkeys(("26", "73"), "absent"),
+    **dict.fromkeys(("43", "136", "175", "280", "286"), "gone"),
+    **dict.fromkeys(("2", "9", "14", "59", "72", "20"), "setting"),
+    **dict.fromkeys(("48", "61", "66", "112", "121", "251", "10334", "11000", "11001"), "refused"),
+    **dict.fromkeys(("146", "16500"), "throttled"),
+}
+
+#: ClickHouse's codes by their numbers, where a message tells no name.
+CLICKHOUSE: Final[dict[str, str]] = {
+    **dict.fromkeys(("192", "193", "194", "195", "291", "497", "516"), "denied"),
+    **dict.fromkeys(("201", "202", "241", "252", "439"), "throttled"),
+    **dict.fromkeys(("3", "32", "159", "198", "209", "210", "225", "279"), "unreachable"),
+    **dict.fromkeys(("285", "319", "369", "999", "1000"), "unreachable"),
+    **dict.fromkeys(("60", "81"), "absent"),
+    **dict.fromkeys(("33", "40", "246", "271"), "corrupt"),
+    **dict.fromkeys(("57", "164", "242", "394", "469"), "refused"),
+    **dict.fromkeys(("36", "42", "46", "48", "56", "62", "73", "115", "119", "344"), "setting"),
+    **dict.fromkeys(("6", "8", "10", "15", "16", "20", "26", "27", "38", "41", "43"), "schema"),
+    **dict.fromkeys(("44", "47", "53", "69", "70", "72", "117", "131", "321", "349"), "schema"),
+}
+
+#: What names a number: the pattern, and the table that has it.
+_NUMBERS: Final[tuple[tuple[re.Pattern[str], dict[str, str]], ...]] = (
+    (re.compile(r"(?:[cC]ommand|[qQ]uery) failed with error(?: code)? (\d{1,5})\b"), MONGO),
+    (re.compile(r"(?:\bCode: ?|\[)(\d{1,4})(?:\.|\]) ?(?:DB::)+Exception"), CLICKHOUSE),
+    (re.compile(r"ClickHouse exception, code: (\d{1,4})\b"), CLICKHOUSE),
 )
 
 
@@ -719,7 +856,8 @@ _CODE: Final = re.compile(
     r"[\"']?[:=>\s]{1,3}[\"']?([A-Za-z][\w:.-]{3,60})"
 )
 _NAMED: Final = re.compile(
-    r"\b(?:error \d{1,6} \((\w{4,60})\)|([a-z]+(?:_[a-z]+){1,6})_exception\b)"
+    r"\b(?:error \d{1,6} \((\w{4,60})\)|([a-z]+(?:_[a-z]+){0,6})_exception\b"
+    r"|([A-Z]\w{3,60})Exception\[)|\(([A-Z]+(?:_[A-Z]+){1,8})\)"
 )
 _GRPC: Final = re.compile(
     r"\b(CANCELLED|DEADLINE_EXCEEDED|NOT_FOUND|ALREADY_EXISTS|PERMISSION_DENIED|UNAUTHENTICATED"
@@ -730,11 +868,17 @@ _STATUS: Final = re.compile(
     r"(?:HTTP(?:/\d(?:\.\d)?)?|[cC]ode|[sS]tatus|[eE]rror|status_?[cC]ode|[rR]esponse)\W{0,12}"
     r"([1-5]\d\d)\b(?![.\d])"
 )
+_UNLISTED: Final = re.compile(
+    r"(?:HTTP(?:/\d(?:\.\d)?)?|[sS]tatus(?:_?[cC]ode)?)\W{0,6}(?:[sS]tatus )?(?:[cC]ode\W{1,3})?"
+    r"([45])\d\d\b(?![.\d])"
+)
 _REASON: Final = re.compile(
     r"\b([345]\d\d) (?:Bad|Unauthorized|Forbidden|Not |Conflict|Gone|Precondition|Too |Internal"
     r"|Service|Gateway|Client Error|Server Error|Request|Moved|Method|Unprocessable|Payload)"
 )
-_SQLSTATE: Final = re.compile(r"SQL ?[sS]tate\W{1,3}([0-9A-Z]{2})[0-9A-Z]{3}\b")
+_SQLSTATE: Final = re.compile(
+    r"(?:SQL ?(?:[sS]tate|STATE)\W{1,3}|\b\d{6} \(|\[(?=\w{5}\] ?[\[(]))([0-9A-Z]{5})\b"
+)
 _ORACLE: Final = re.compile(r"\bORA-(\d{5})\b")
 
 
@@ -747,7 +891,7 @@ def kind_of_code(message: str) -> tuple[str, int] | None:
     """What the code or status means that a message tells, and where in the message it stands."""
     for pattern in (_CODE, _NAMED, _GRPC):
         for found in pattern.finditer(message):
-            kind = kind_of_published(found[1] or found[2])
+            kind = kind_of_published(next(name for name in found.groups() if name))
             if kind:
                 return kind, found.start()
     status = kind_of_status(message)
@@ -758,9 +902,20 @@ def kind_of_code(message: str) -> tuple[str, int] | None:
         for first, last, kind in ORACLE:
             if first <= int(number[1]) <= last:
                 return kind, number.start()
+    for pattern, table in _NUMBERS:
+        number = pattern.search(message)
+        if number and number[1] in table:
+            return table[number[1]], number.start()
+    return kind_of_state(message, vague=False)
+
+
+def kind_of_state(message: str, *, vague: bool = True) -> tuple[str, int] | None:
+    """What the SQLSTATE means that a message tells; those of class 42 only where vague ones do."""
     state = _SQLSTATE.search(message)
-    told = SQL_CLASSES.get(state[1]) if state else None
-    return (told, state.start()) if state and told else None
+    if state is None or (state[1][:2] == "42" and state[1] != "42501" and not vague):
+        return None
+    told = SQL_STATES.get(state[1]) or SQL_CLASSES.get(state[1][:2])
+    return (told, state.start()) if told else None
 
 
 def kind_of_status(message: str) -> tuple[str, int, str] | None:
@@ -769,4 +924,8 @@ def kind_of_status(message: str) -> tuple[str, int, str] | None:
         for found in pattern.finditer(message):
             if found[1] in STATUSES:
                 return STATUSES[found[1]], found.start(), found[1]
+    unlisted = _UNLISTED.search(message)
+    if unlisted:
+        status = _CLASSES[unlisted[1]]
+        return STATUSES[status], unlisted.start(), status
     return None

@@ -161,6 +161,33 @@ CONNECTORS: Final[tuple[tuple[str, str, str], ...]] = (
         """org.apache.hadoop.hive org.apache.spark.sql.hive com.hortonworks.hwc org.apache.thrift
         com.qubole.spark.hiveacid""",
     ),
+    ("TiDB", "sink", "com.pingcap org.tikv org.apache.spark.sql.tispark"),
+    ("NebulaGraph", "sink", "com.vesoft"),
+    (
+        "other graphs",
+        "sink",
+        "com.arangodb org.arangodb com.tigergraph org.janusgraph com.orientechnologies",
+    ),
+    (
+        "vectors",
+        "sink",
+        """io.qdrant io.milvus com.zilliz io.weaviate io.pinecone qdrant_client pymilvus weaviate
+        pinecone org.lance com.lancedb""",
+    ),
+    (
+        "other databases",
+        "sink",
+        """com.exasol io.pivotal.greenplum com.kinetica com.firebolt com.databend com.oceanbase
+        io.crate io.questdb org.apache.iotdb com.hazelcast org.apache.geode org.apache.accumulo
+        org.locationtech.geomesa org.apache.carbondata com.marklogic com.yugabyte com.dremio
+        com.gigaspaces com.splunk com.springml.spark.salesforce com.sforce com.datadoghq""",
+    ),
+    (
+        "other queues",
+        "source",
+        """org.apache.rocketmq com.aliyun.openservices com.aliyun.datahub io.nats io.pravega
+        org.zeromq org.apache.flume""",
+    ),
     (
         "SFTP and FTP",
         "sink",
@@ -195,7 +222,8 @@ _CONNECTOR_RE: Final = re.compile(
         f"(?P<c{number}>(?:{_packages(words)})(?=[.$]))"
         for number, (_, _, words) in enumerate(CONNECTORS)
     )
-    + ")"
+    # one that calls itself so
+    + rf"|(?P<c{len(CONNECTORS)}>\w*connectors?(?=[.$])))"
 )
 _CLIENT_RE: Final = re.compile(rf"(?:^|(?<=[.]))(?:{_packages(_CLIENTS)})(?=[.$])")
 
@@ -203,7 +231,7 @@ _CLIENT_RE: Final = re.compile(rf"(?:^|(?<=[.]))(?:{_packages(_CLIENTS)})(?=[.$]
 #: Spark makes both ways with (``…SourceProvider``, ``DefaultSource``) says neither.
 _WRITES: Final = re.compile(
     r"Writ(?:er|e[A-Z.$]|ing)|\.write|Sink|Producer|Sender|Bulk|Upsert|[iI]nsert|[sS]aveTo|savePartition"
-    r"|\.save|CommitTransaction|Publisher|Ingest|Upload|Merge|createRelation|addBatch|Append"
+    r"|\.save|CommitTransaction|Publisher|Ingest|Upload|Merge|addBatch|Append"
     r"|[eE]xecuteBatch|bulkCopy|Marker|RecordAccumulator|TransactionManager|\.flush|createTable"
     r"|OutputFormat|Mutator"
 )
@@ -539,7 +567,7 @@ def _direction(connector: int, frames: list[str], number: int) -> str:
         if found is not None and found.lastgroup == f"c{connector}":
             own.append((frame, frame[found.end() :]))
     own.sort(key=lambda one: _TOWARDS_SPARK.match(one[0]) is None)
-    table = CONNECTORS[connector][0] in _TABLE_FORMATS
+    table = connector < len(CONNECTORS) and CONNECTORS[connector][0] in _TABLE_FORMATS
     for _, name in own:
         writes, reads = _WRITES.search(name), (_READS_TABLE if table else _READS).search(name)
         if bool(writes) != bool(reads):
@@ -549,7 +577,7 @@ def _direction(connector: int, frames: list[str], number: int) -> str:
             return "sink"
         if _READ_PATH.match(frame):
             return "source"
-    return CONNECTORS[connector][1]
+    return CONNECTORS[connector][1] if connector < len(CONNECTORS) else "sink"
 
 
 def _python_place(frame: str) -> tuple[str, bool]:
