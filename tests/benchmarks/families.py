@@ -129,6 +129,21 @@ FAMILIES: tuple[Family, ...] = (
         **DRAIN,
     ),
     _family(
+        # As a real query went that reads files: its sink got dearer, then its state, and then its
+        # sink cheap again, on a calm machine. Of the first change several stories can be told, and
+        # a dozen files a batch are few sizes to tell them apart by.
+        "drain-few-files",
+        400,
+        duration_seconds=520,
+        target_seconds=10,
+        initial_limit_rows=12,
+        noise_sigma=0.04,
+        throughput_rows_per_second=[[0, 2.5], [100, 0.83], [400, 2.5]],
+        fixed_cost_seconds=[[0, 0.5], [250, 3.5]],
+        initial_backlog_rows=100_000,
+        arrival_rows_per_second=[[0, 0.5]],
+    ),
+    _family(
         "drain-heavy-noise",
         0,
         450,

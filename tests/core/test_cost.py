@@ -10,7 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent.core.measure.cost import SIGMA_BOUNDS, Cost, Curve, Line, fixed_phase_seconds
+from agent.core.measure.cost import (
+    HISTORIES,
+    SIGMA_BOUNDS,
+    Cost,
+    Curve,
+    History,
+    Line,
+    fixed_phase_seconds,
+    tell_once,
+)
 
 
 def feed(
@@ -120,7 +129,7 @@ def test_whatever_it_is_fed_the_model_stays_sane(batches: list[tuple[int, float,
             assert 0.0 <= cost.doubt(size) < math.inf
         assert 0.0 <= cost.chance_fixed_above(seconds) <= 1.0 + 1e-9
         assert sum(math.exp(one.weight) for one in cost.bank) == pytest.approx(1.0)
-    assert len(cost.bank) <= 4
+    assert len(cost.bank) <= HISTORIES
     assert msgspec.convert(msgspec.to_builtins(cost), Cost) == cost
 
 
@@ -248,6 +257,66 @@ def test_beyond_the_largest_size_of_late_the_doubt_grows_with_the_distance() -> 
     assert at[59_000] == pytest.approx(0.6, rel=0.2)
     feed(cost, [1000] * 100, fixed=1.0, throughput=2000)
     assert cost.doubt(8000) / (cost.seconds(8000) or 1.0) > 0.2  # seen, but long ago
+
+
+def test_a_change_is_heard_after_changes_whose_stories_have_come_to_agree() -> None:
+    """As on a real query: dearer rows, a dearer state, cheap rows again.
+
+    Of the first change four stories are told (the fixed cost, the rows, both, congestion). Batches
+    of other sizes make three of them one and the same: they may not hold the places of new ones.
+    """
+    cost = Cost()
+    sizes = [70, 80, 80, 80, 70, 80, 70, 80]
+    feed(cost, [120] * 10, fixed=0.5, throughput=25.0, sigma=0.03)
+    feed(cost, [120, *sizes], fixed=0.5, throughput=8.5, sigma=0.03)
+    feed(cost, [70] * 7 + [50] * 2, fixed=3.5, throughput=8.0, sigma=0.03)
+    feed(cost, [50, 50, 60, 60], fixed=3.5, throughput=25.0, sigma=0.03)
+    assert cost.seconds(70) == pytest.approx(6.3, rel=0.2)
+    assert cost.curve.rows_in(10.0) > 95
+
+
+@given(
+    st.lists(
+        st.tuples(st.floats(0.05, 1.0), st.floats(0.0, 5.0), st.floats(0.001, 0.1)),
+        min_size=2,
+        max_size=2,
+    ),
+    st.floats(-0.9, 0.9),
+)
+def test_two_stories_told_as_one_keep_their_mean_and_their_doubt(
+    parts: list[tuple[float, float, float]], along: float
+) -> None:
+    bank = [
+        History(math.log(w), (c, s, 0.0), (4.0, along * 2.0, 0.0, 1.0, 0.0, 0.0), age=1)
+        for w, c, s in parts
+    ]
+    bank.sort(key=lambda one: -one.weight)
+    both = Cost(2, list(bank))
+    both.merge()
+    kept = [History(one.weight, one.mean, one.covariance, one.age) for one in bank]
+    tell_once(kept)
+    apart = parts[0][1] - parts[1][1], parts[0][2] - parts[1][2]
+    distance = (apart[0] ** 2 - 2.0 * (along * 2.0) * apart[0] * apart[1] + 4.0 * apart[1] ** 2) / (
+        4.0 - (along * 2.0) ** 2
+    )
+    assert len(kept) == (1 if distance <= 1.0 else 2)
+    one = Cost(2, kept)
+    one.merge()
+    assert (one.fixed, one.per_row) == pytest.approx((both.fixed, both.per_row))
+    assert one.covariance == pytest.approx(both.covariance)
+    if len(kept) == 1:
+        assert math.exp(kept[0].weight) == pytest.approx(sum(w for w, _, _ in parts))
+
+
+def test_a_story_as_new_as_the_batch_and_one_of_congestion_are_told_apart() -> None:
+    alike = (4.0, 0.0, 0.0, 1.0, 0.0, 0.0)
+    for other in (
+        History(-1.0, (1.0, 0.1, 0.0), alike, age=0),
+        History(-1.0, (1.0, 0.1, 0.0), (*alike[:5], 0.1), age=5),
+    ):
+        bank = [History(0.0, (1.0, 0.1, 0.0), alike, age=5), other]
+        tell_once(bank)
+        assert len(bank) == 2
 
 
 def test_a_jump_is_told_once() -> None:

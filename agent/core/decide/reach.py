@@ -43,9 +43,9 @@ class Reach(msgspec.Struct):
         self.chance = cost.chance_fixed_above(edge)
         self.lost = self.chance > LOST_CHANCE
         if self.lost:
-            cost.merge(low=edge)
+            cost.merge(above=edge)
         else:
-            cost.merge(high=edge)
+            cost.merge(below=edge)
 
     def probe_rows(self, cost: Cost, policy: QueryPolicy, rows: float) -> float | None:
         """Another size where only that can tell what is fixed; None where it need not be told."""

@@ -8,8 +8,9 @@ A plant changes, and from one batch nobody knows what did. So a bank of Gaussian
 kept (Gaussian sum filter: Alspach and Sorenson 1972; multiple models: Blom and Bar-Shalom 1988),
 each one history of changes: none, or the fixed cost, the rows, or both jumped at some batch. With
 every batch each makes a Kalman step (Kalman 1960) and is weighed by how well it foretold the batch;
-the likeliest has one child per kind of change; the weakest are dropped, but never the best that
-knows of congestion. What is decided by is their mixture.
+the likeliest has one child per kind of change; those that have come to tell the same become one
+(mixture reduction: Salmond 1990), and the weakest are dropped, but never the best that knows of
+congestion. What is decided by is their mixture.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ from typing import Final
 
 import msgspec
 
-#: Histories that are kept. With eight all figures are as with four; with two a change that is told
-#: by several batches is pushed out before it has been heard.
-HISTORIES: Final = 4
+#: Histories that are kept. With eight all figures are as with six; with four a change is pushed out
+#: before it has been heard, where of the last one three stories are still told.
+HISTORIES: Final = 6
 #: How often the cost of a batch changes at once, per batch: half or twice as often finds the same
 #: changes in the same batches.
 CHANGE_CHANCE: Final = 0.01
@@ -29,6 +30,9 @@ CHANGE_CHANCE: Final = 0.01
 #: of it, or that larger batches get dearer.
 FIXED, ROWS, ALL, BEND = 0, 1, 2, 3
 _KINDS: Final = (FIXED, ROWS, ALL, BEND)
+#: The log weight with which a change of one kind begins; a history that is no likelier, beside the
+#: likeliest, than a change that no batch has shown yet is not kept.
+_UNHEARD: Final = math.log(CHANGE_CHANCE / len(_KINDS))
 #: How far every part drifts unnoticed from one batch to the next, relative: a fixed cost that grows
 #: with its state is followed, and of a calm batch (sigma 0.05) a seventh is believed. At half of it
 #: the former is not.
@@ -199,11 +203,7 @@ class Cost(msgspec.Struct):
 
     def chance_fixed_above(self, seconds: float) -> float:
         """The probability that c0 is above so many seconds."""
-        total = 0.0
-        for one in self.bank:
-            deviation = math.sqrt(max(2.0 * one.covariance[0], 1e-18))
-            total += math.exp(one.weight) * 0.5 * math.erfc((seconds - one.mean[0]) / deviation)
-        return total
+        return sum([math.exp(one.weight) * _fixed_above(one, seconds) for one in self.bank])
 
     def learn(
         self,
@@ -240,11 +240,13 @@ class Cost(msgspec.Struct):
                 _update(one, rows, seconds, noise, least)
             bank += children
         bank.sort(key=_by_weight)
+        tell_once(bank)
         if not any(one.bent for one in bank[:HISTORIES]):
             # Congestion is told by batches of several sizes, slowly: its story is heard out.
             bank[HISTORIES - 1 : HISTORIES - 1] = [one for one in bank if one.bent][:1]
         del bank[HISTORIES:]
         top = bank[0].weight
+        bank = [one for one in bank if one.weight > top + _UNHEARD or one.bent]
         total = math.log(sum([math.exp(one.weight - top) for one in bank])) + top
         for one in bank:
             one.weight -= total
@@ -279,19 +281,23 @@ class Cost(msgspec.Struct):
         self.bank = [History(0.0, mean, (doubt, -doubt / rows, 0.0, both, 0.0, 0.0))]
         self.merge()
 
-    def merge(self, low: float = -math.inf, high: float = math.inf) -> None:
-        """Decides by all histories whose c0 lies between; by the likeliest where none does."""
-        some = [
-            (math.exp(one.weight), one.mean, one.covariance)
-            for one in self.bank
-            if low <= one.mean[0] < high
-        ]
-        if len(some) < 2:
-            one = some[0] if some else (1.0, self.bank[0].mean, self.bank[0].covariance)
-            self.fixed, self.per_row, self.congestion = one[1]
-            self.covariance = one[2]
-            return
+    def merge(self, *, above: float | None = None, below: float | None = None) -> None:
+        """Decides by all histories, each as far as its c0 is likely to lie above, or below."""
+        some = [(math.exp(one.weight), one.mean, one.covariance) for one in self.bank]
+        if above is not None:
+            shares = [_fixed_above(one, above) for one in self.bank]
+            some = [(w * share, m, p) for (w, m, p), share in zip(some, shares, strict=True)]
+        elif below is not None:
+            shares = [_fixed_above(one, below) for one in self.bank]
+            some = [
+                (w * (1.0 - share), m, p) for (w, m, p), share in zip(some, shares, strict=True)
+            ]
         total = sum([w for w, _, _ in some])
+        if len(some) == 1 or total < 1e-12:
+            # Of one story, or of none that is thought possible: by the likeliest.
+            self.fixed, self.per_row, self.congestion = self.bank[0].mean
+            self.covariance = self.bank[0].covariance
+            return
         fixed = per_row = congestion = 0.0
         for w, (c, s, d), _ in some:
             fixed += w * c
@@ -339,8 +345,60 @@ class Line(msgspec.Struct):
         return cost
 
 
+def _fixed_above(one: History, seconds: float) -> float:
+    """The chance that this history's c0 is above so many seconds."""
+    deviation = math.sqrt(max(2.0 * one.covariance[0], 1e-18))
+    return 0.5 * math.erfc((seconds - one.mean[0]) / deviation)
+
+
 def _by_weight(one: History) -> float:
     return -one.weight
+
+
+def tell_once(bank: list[History]) -> None:
+    """Histories that have come to tell the same become one, and leave their places to new ones.
+
+    By weight, falling. The lighter is merged into the heavier where it lies within one deviation of
+    it, keeping mean and covariance of both together (Salmond 1990).
+    """
+    kept: list[History] = []
+    for one in bank:
+        same = None
+        if one.age and not one.bent:
+            same = next((other for other in kept if other.age and _within_one(other, one)), None)
+        if same is None:
+            kept.append(one)
+        else:
+            _merge(same, one)
+    bank[:] = kept
+
+
+def _within_one(one: History, other: History) -> bool:
+    """Whether two lines differ by no more than the doubt of the first."""
+    p0, p1, _, p3, _, p5 = one.covariance
+    if p5 > 0.0:
+        return False
+    c, s = other.mean[0] - one.mean[0], other.mean[1] - one.mean[1]
+    return p3 * c * c - 2.0 * p1 * c * s + p0 * s * s <= p0 * p3 - p1 * p1
+
+
+def _merge(one: History, other: History) -> None:
+    """Makes of the first what both, by their weights, say of a line."""
+    more = math.log1p(math.exp(other.weight - one.weight))
+    b = 1.0 - math.exp(-more)
+    a = 1.0 - b
+    c, s = other.mean[0] - one.mean[0], other.mean[1] - one.mean[1]
+    (p0, p1, _, p3, _, _), (q0, q1, _, q3, _, _) = one.covariance, other.covariance
+    one.covariance = (
+        a * p0 + b * (q0 + a * c * c),
+        a * p1 + b * (q1 + a * c * s),
+        0.0,
+        a * p3 + b * (q3 + a * s * s),
+        0.0,
+        0.0,
+    )
+    one.mean = (one.mean[0] + b * c, one.mean[1] + b * s, one.mean[2])
+    one.weight += more
 
 
 def variance_at(covariance: Covariance, rows: float) -> float:
@@ -392,8 +450,7 @@ def _child(one: History, kind: int, n: float, seconds: float) -> History:
         p3 += u1 * u1
         p4 += u1 * u2
         p5 += u2 * u2
-    weight = one.weight + math.log(CHANGE_CHANCE / len(_KINDS))
-    return History(weight, one.mean, (p0, p1, p2, p3, p4, p5), 0)
+    return History(one.weight + _UNHEARD, one.mean, (p0, p1, p2, p3, p4, p5), 0)
 
 
 def _update(
