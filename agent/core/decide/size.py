@@ -119,7 +119,7 @@ def size_of(curve: Curve, ask: Ask, policy: QueryPolicy) -> Size:
             paying = max(paying, bare)
         largest = min(deadline, longest)
         cycle = max(curve.seconds(largest), trigger)
-        ratio = needed * cycle / largest if largest > 0.0 else None
+        ratio = barely * cycle / largest if largest > 0.0 else None
     wanted, rows, reason = stable or 0.0, near, "floor:fixed_cost" if ask.lost else ""
     feasible = not ask.lost and fixed < target
     unstable = wanted > near

@@ -283,15 +283,14 @@ class Cost(msgspec.Struct):
 
     def merge(self, *, above: float | None = None, below: float | None = None) -> None:
         """Decides by all histories, each as far as its c0 is likely to lie above, or below."""
-        some = [(math.exp(one.weight), one.mean, one.covariance) for one in self.bank]
-        if above is not None:
-            shares = [_fixed_above(one, above) for one in self.bank]
-            some = [(w * share, m, p) for (w, m, p), share in zip(some, shares, strict=True)]
-        elif below is not None:
-            shares = [_fixed_above(one, below) for one in self.bank]
-            some = [
-                (w * (1.0 - share), m, p) for (w, m, p), share in zip(some, shares, strict=True)
-            ]
+        some = []
+        for one in self.bank:
+            share = 1.0
+            if above is not None:
+                share = _fixed_above(one, above)
+            elif below is not None:
+                share = 1.0 - _fixed_above(one, below)
+            some.append((share * math.exp(one.weight), one.mean, one.covariance))
         total = sum([w for w, _, _ in some])
         if len(some) == 1 or total < 1e-12:
             # Of one story, or of none that is thought possible: by the likeliest.
