@@ -90,6 +90,7 @@ REASONS: Final = (
     "floor:stability",
     "floor:retention",
     "floor:fixed_cost",
+    "floor:trigger",
     "floor:exclusive",
     "probe",
     "first_batch",

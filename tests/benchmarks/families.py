@@ -225,6 +225,16 @@ FAMILIES: tuple[Family, ...] = (
         initial_limit_rows=1_000_000,
         arrival_rows_per_second=[[0, 4000]],
     ),
+    # A burst of a few minutes: at the target's size five sixths of each minute would stay unused.
+    _family(
+        "trigger-minute-burst",
+        trigger_seconds=60,
+        duration_seconds=3600,
+        target_seconds=10,
+        fixed_cost_seconds=[[0, 0.5]],
+        initial_limit_rows=100_000,
+        arrival_rows_per_second=[[0, 200], [900, 8000], [1020, 200]],
+    ),
     _family("trigger-interval-drain", 0, trigger_seconds=5, target_seconds=4, **DRAIN),
     _family(
         "tiny-rows",

@@ -84,6 +84,33 @@ def test_up_to_the_trigger_interval_more_rows_bring_more_whatever_a_row_costs() 
     assert curve.seconds(size.rows) == pytest.approx(14.0)
 
 
+@pytest.mark.parametrize(
+    ("trigger", "waiting", "seconds", "reason"),
+    [
+        (60.0, 0.0, 10.0, ""),  # nothing waits: the target
+        (60.0, 300_000.0, 10.0, ""),  # caught up with at the target's size within seven triggers
+        (60.0, 1_000_000.0, 20.8, "floor:trigger"),  # what arrives, and a seventh of what waits
+        (60.0, math.inf, 60.0, "floor:trigger"),  # all of the interval, and no more
+        (12.0, math.inf, 10.0, ""),  # within the band around the target nothing is left unused
+        (14.0, math.inf, 14.0, "floor:trigger"),
+        (0.0, math.inf, 10.0, ""),  # batches follow each other
+    ],
+)
+def test_in_the_time_that_a_trigger_leaves_what_waits_is_caught_up_with(
+    trigger: float, waiting: float, seconds: float, reason: str
+) -> None:
+    curve, policy = Curve(0.5, 1e-4), QueryPolicy(target_seconds=10.0)
+    size = size_of(curve, Ask(831.0, trigger, waiting), policy)
+    assert (curve.seconds(size.rows), size.reason) == (pytest.approx(seconds, rel=0.01), reason)
+    assert size.feasible
+
+
+def test_catching_up_within_a_trigger_keeps_the_deadline() -> None:
+    policy = QueryPolicy(target_seconds=10.0, deadline_seconds=40.0)
+    size = size_of(Curve(0.5, 1e-4), Ask(0.0, 60.0, math.inf), policy)
+    assert (size.reason, size.rows) == ("bound:deadline", pytest.approx(315_000))
+
+
 def test_a_spike_is_no_reason_to_spread_a_large_fixed_cost() -> None:
     curve, policy = Curve(4.0, 1 / 4000), QueryPolicy(target_seconds=5.0)
     spread = size_of(curve, Ask(1000.0, waiting_rows=1e6), policy)

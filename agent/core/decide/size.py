@@ -29,6 +29,9 @@ MOST_AIM: Final = 0.05
 #: A spike of arrivals this many targets long is digested at the target's size afterwards; only what
 #: lasts longer is worth batches beyond it.
 PATIENCE_TARGETS: Final = 7.0
+#: A trigger interval beyond the band around the target, by this, leaves time unused between batches
+#: of the target's size: in it what waits is caught up with, over the patience.
+IDLE_TRIGGER: Final = 1.3
 #: Where the target is left anyway, what waits is caught up with in so long: what on-call waits for.
 CATCH_UP_SECONDS: Final = 60.0
 #: From this share on, the fixed cost makes the target a matter of luck where arrivals ask for more.
@@ -136,6 +139,11 @@ def size_of(curve: Curve, ask: Ask, policy: QueryPolicy) -> Size:
         if near < paying < wanted:
             reason = "bound:throughput"
         rows = max(min(wanted, paying), near)
+    if trigger > IDLE_TRIGGER * target and not ask.lost:
+        waiting = needed + ask.waiting_rows / (PATIENCE_TARGETS * trigger)
+        caught = min(curve.stable_rows(waiting, trigger), in_trigger, best)
+        if caught > rows:
+            rows, reason = caught, "floor:trigger"
     if deadline < rows:
         rows, reason = deadline, "bound:deadline"
         feasible = feasible and deadline >= near
