@@ -88,7 +88,7 @@ def test_up_to_the_trigger_interval_more_rows_bring_more_whatever_a_row_costs() 
     ("trigger", "waiting", "seconds", "reason"),
     [
         (60.0, 0.0, 10.0, ""),  # nothing waits: the target
-        (60.0, 300_000.0, 10.0, ""),  # caught up with at the target's size within seven triggers
+        (60.0, 240_000.0, 10.0, ""),  # caught up with at the target's size within seven triggers
         (60.0, 1_000_000.0, 20.8, "floor:trigger"),  # what arrives, and a seventh of what waits
         (60.0, math.inf, 60.0, "floor:trigger"),  # all of the interval, and no more
         (12.0, math.inf, 10.0, ""),  # within the band around the target nothing is left unused
