@@ -6,7 +6,7 @@ says otherwise. Field names of ``Judgement`` are the contract of ``weir replay``
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 
 import msgspec
 
@@ -14,34 +14,14 @@ from agent.core.judge.alignment import AlignmentView
 from agent.core.measure.partitions import PartitionView
 
 QueryStateName = Literal["idle", "busy", "backpressured", "stalled", "terminated"]
-QUERY_STATES: Final[tuple[QueryStateName, ...]] = (
-    "idle",
-    "busy",
-    "backpressured",
-    "stalled",
-    "terminated",
-)
+QUERY_STATES: Final[tuple[QueryStateName, ...]] = get_args(QueryStateName)
 Pressure = Literal["ok", "low", "high"]
 LagState = Literal["OK", "WARN", "ERR", "STOP", "STALL", "REWIND", "UNKNOWN"]
-LAG_STATES: Final[tuple[LagState, ...]] = (
-    "OK",
-    "WARN",
-    "ERR",
-    "STOP",
-    "STALL",
-    "REWIND",
-    "UNKNOWN",
-)
+LAG_STATES: Final[tuple[LagState, ...]] = get_args(LagState)
 SpiralPhase = Literal["none", "pressured", "spiralling", "timing_out", "dead"]
-SPIRAL_PHASES: Final[tuple[SpiralPhase, ...]] = (
-    "none",
-    "pressured",
-    "spiralling",
-    "timing_out",
-    "dead",
-)
+SPIRAL_PHASES: Final[tuple[SpiralPhase, ...]] = get_args(SpiralPhase)
 Mode = Literal["off", "dry-run", "on"]
-MODES: Final[tuple[Mode, ...]] = ("off", "dry-run", "on")
+MODES: Final[tuple[Mode, ...]] = get_args(Mode)
 
 AttentionLevel = Literal[
     "hung",
@@ -59,21 +39,7 @@ AttentionLevel = Literal[
     "ended",
 ]
 #: Worst first.
-ATTENTION_LEVELS: Final[tuple[AttentionLevel, ...]] = (
-    "hung",
-    "failed",
-    "spiralling",
-    "lost",
-    "overloaded",
-    "pressured",
-    "infeasible",
-    "growing",
-    "late",
-    "low",
-    "ok",
-    "idle",
-    "ended",
-)
+ATTENTION_LEVELS: Final[tuple[AttentionLevel, ...]] = get_args(AttentionLevel)
 
 #: Every reason a decision can carry. ``raise`` and ``lower`` move the limit; ``bound:*`` and
 #: ``floor:*`` say which constraint set it; ``hold:*`` say why it stays.
@@ -158,7 +124,7 @@ class FailureView(msgspec.Struct, frozen=True, gc=False):
 
 
 Severity = Literal["error", "warning", "info"]
-SEVERITIES: Final[tuple[Severity, ...]] = ("error", "warning", "info")
+SEVERITIES: Final[tuple[Severity, ...]] = get_args(Severity)
 
 
 class Finding(msgspec.Struct, frozen=True):

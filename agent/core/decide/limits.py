@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from agent.core.decide import credit, pool
-from agent.core.decide.size import PATIENCE_TARGETS, Ask, Size, aim_above, size_of
+from agent.core.decide.size import Ask, Size, aim_above, patience_seconds, size_of
 from agent.core.decide.step import (
     LEAST_DEADBAND,
     MOST_LIMIT,
@@ -177,7 +177,7 @@ def wanted_size(
     arriving, pressing = query.arrival_rows(), query.pressing_rows(time)
     pressed = pressing > (arriving or 0.0)
     present = _full_rows(controlled)
-    lost, target = query.sizing.reach.lost, settings.target_seconds
+    lost = query.sizing.reach.lost
     ask = Ask(
         pressing if pressed else arriving,
         query.run.trigger_seconds,
@@ -198,7 +198,7 @@ def wanted_size(
     elif query.sizing.unstable_since_time is None:
         query.sizing.unstable_since_time = time
     since = query.sizing.unstable_since_time
-    patience = PATIENCE_TARGETS * max(target, query.run.trigger_seconds)
+    patience = patience_seconds(settings, query.run.trigger_seconds)
     patient = since is not None and time - since < patience
     if patient and not pressed and not lost:
         # A limit in force already may stay, as far as it helps.

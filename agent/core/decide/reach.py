@@ -40,12 +40,10 @@ class Reach(msgspec.Struct):
         """After each batch that was learned from; the likelier story is what is decided by."""
         self.batches += 1
         edge = REACH_SHARE * policy.target_seconds
-        self.chance = cost.chance_fixed_above(edge)
+        below, above = cost.by_side(edge)
+        self.chance = sum(above)
         self.lost = self.chance > LOST_CHANCE
-        if self.lost:
-            cost.merge(above=edge)
-        else:
-            cost.merge(below=edge)
+        cost.merge(above if self.lost else below)
 
     def probe_rows(self, cost: Cost, policy: QueryPolicy, rows: float) -> float | None:
         """Another size where only that can tell what is fixed; None where it need not be told."""

@@ -29,9 +29,10 @@ MOST_AIM: Final = 0.05
 #: A spike of arrivals this many targets long is digested at the target's size afterwards; only what
 #: lasts longer is worth batches beyond it.
 PATIENCE_TARGETS: Final = 7.0
-#: A trigger interval beyond the band around the target, by this, leaves time unused between batches
-#: of the target's size: in it what waits is caught up with, over the patience.
-IDLE_TRIGGER: Final = 1.3
+#: The band around the target reaches up to so many targets. A limit is raised as far as its batch
+#: stays within; a trigger interval beyond it leaves time unused between batches of the target's
+#: size, in which what waits is caught up with, over the patience.
+BAND: Final = 1.3
 #: Where the target is left anyway, what waits is caught up with in so long: what on-call waits for.
 CATCH_UP_SECONDS: Final = 60.0
 #: From this share on, the fixed cost makes the target a matter of luck where arrivals ask for more.
@@ -83,6 +84,11 @@ def allowed_seconds(policy: QueryPolicy, sigma: float) -> float:
     if policy.deadline_seconds is None:
         return math.inf
     return policy.deadline_share * policy.deadline_seconds / math.exp(DEADLINE_SIGMAS * sigma)
+
+
+def patience_seconds(policy: QueryPolicy, trigger_seconds: float) -> float:
+    """How long a spike may last before batches beyond the target are worth it."""
+    return PATIENCE_TARGETS * max(policy.target_seconds, trigger_seconds)
 
 
 def stretch_fixed_costs(gain: float) -> float:
@@ -139,8 +145,8 @@ def size_of(curve: Curve, ask: Ask, policy: QueryPolicy) -> Size:
         if near < paying < wanted:
             reason = "bound:throughput"
         rows = max(min(wanted, paying), near)
-    if trigger > IDLE_TRIGGER * target and not ask.lost:
-        waiting = needed + ask.waiting_rows / (PATIENCE_TARGETS * trigger)
+    if trigger > BAND * target and not ask.lost:
+        waiting = needed + ask.waiting_rows / patience_seconds(policy, trigger)
         caught = min(curve.stable_rows(waiting, trigger), in_trigger, best)
         if caught > rows:
             rows, reason = caught, "floor:trigger"

@@ -13,16 +13,15 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from agent.core.decide.size import Size, allowed_seconds
+from agent.core.decide.size import BAND, Size, allowed_seconds
 
 if TYPE_CHECKING:
     from agent.core.measure.cost import Cost
     from agent.core.policy import QueryPolicy
 
-#: A limit is raised as far as the batch surely, in deviations of the doubt, stays below so many
-#: targets; or, where the target is left, below so many times the present batch.
+#: A limit is raised as far as the batch surely, in deviations of the doubt, stays within the band
+#: around the target; or, where the target is left, below so many times the present batch.
 SURE: Final = 0.6
-BAND: Final = 1.3
 GROW: Final = 2.0
 #: A limit that no batch reached is lowered where a full one surely takes longer, in deviations.
 LOWER_DOUBTS: Final = 2.0

@@ -203,7 +203,7 @@ class Cost(msgspec.Struct):
 
     def chance_fixed_above(self, seconds: float) -> float:
         """The probability that c0 is above so many seconds."""
-        return sum([math.exp(one.weight) * _fixed_above(one, seconds) for one in self.bank])
+        return sum(self.by_side(seconds)[1])
 
     def learn(
         self,
@@ -281,39 +281,23 @@ class Cost(msgspec.Struct):
         self.bank = [History(0.0, mean, (doubt, -doubt / rows, 0.0, both, 0.0, 0.0))]
         self.merge()
 
-    def merge(self, *, above: float | None = None, below: float | None = None) -> None:
-        """Decides by all histories, each as far as its c0 is likely to lie above, or below."""
-        some = []
+    def by_side(self, seconds: float) -> tuple[list[float], list[float]]:
+        """The chance of each history that it holds and its c0 lies below so many seconds; above."""
+        below, above = [], []
         for one in self.bank:
-            share = 1.0
-            if above is not None:
-                share = _fixed_above(one, above)
-            elif below is not None:
-                share = 1.0 - _fixed_above(one, below)
-            some.append((share * math.exp(one.weight), one.mean, one.covariance))
-        total = sum([w for w, _, _ in some])
-        if len(some) == 1 or total < 1e-12:
-            # Of one story, or of none that is thought possible: by the likeliest.
-            self.fixed, self.per_row, self.congestion = self.bank[0].mean
-            self.covariance = self.bank[0].covariance
-            return
-        fixed = per_row = congestion = 0.0
-        for w, (c, s, d), _ in some:
-            fixed += w * c
-            per_row += w * s
-            congestion += w * d
-        fixed, per_row, congestion = fixed / total, per_row / total, congestion / total
-        p0 = p1 = p2 = p3 = p4 = p5 = 0.0
-        for w, (c, s, d), (q0, q1, q2, q3, q4, q5) in some:
-            c, s, d = c - fixed, s - per_row, d - congestion  # noqa: PLW2901
-            p0 += w * (q0 + c * c)
-            p1 += w * (q1 + c * s)
-            p2 += w * (q2 + c * d)
-            p3 += w * (q3 + s * s)
-            p4 += w * (q4 + s * d)
-            p5 += w * (q5 + d * d)
-        self.fixed, self.per_row, self.congestion = fixed, per_row, congestion
-        self.covariance = (p0 / total, p1 / total, p2 / total, p3 / total, p4 / total, p5 / total)
+            weight = math.exp(one.weight)
+            deviation = math.sqrt(max(2.0 * one.covariance[0], 1e-18))
+            higher = weight * 0.5 * math.erfc((seconds - one.mean[0]) / deviation)
+            below.append(weight - higher)
+            above.append(higher)
+        return below, above
+
+    def merge(self, chances: list[float] | None = None) -> None:
+        """Decides by all histories, each by its weight, or by the chance given for each."""
+        if chances is None:
+            chances = [math.exp(one.weight) for one in self.bank]
+        mean, self.covariance = _mixture(self.bank, chances)
+        self.fixed, self.per_row, self.congestion = mean
 
 
 class Line(msgspec.Struct):
@@ -344,10 +328,33 @@ class Line(msgspec.Struct):
         return cost
 
 
-def _fixed_above(one: History, seconds: float) -> float:
-    """The chance that this history's c0 is above so many seconds."""
-    deviation = math.sqrt(max(2.0 * one.covariance[0], 1e-18))
-    return 0.5 * math.erfc((seconds - one.mean[0]) / deviation)
+def _mixture(
+    histories: list[History], chances: list[float]
+) -> tuple[tuple[float, float, float], Covariance]:
+    """Mean and covariance of all together; of the first where none is thought possible."""
+    total = sum(chances)
+    if len(histories) == 1 or total < 1e-12:
+        return histories[0].mean, histories[0].covariance
+    fixed = per_row = congestion = 0.0
+    for w, one in zip(chances, histories, strict=True):
+        c, s, d = one.mean
+        fixed += w * c
+        per_row += w * s
+        congestion += w * d
+    fixed, per_row, congestion = fixed / total, per_row / total, congestion / total
+    p0 = p1 = p2 = p3 = p4 = p5 = 0.0
+    for w, one in zip(chances, histories, strict=True):
+        c, s, d = one.mean
+        q0, q1, q2, q3, q4, q5 = one.covariance
+        c, s, d = c - fixed, s - per_row, d - congestion
+        p0 += w * (q0 + c * c)
+        p1 += w * (q1 + c * s)
+        p2 += w * (q2 + c * d)
+        p3 += w * (q3 + s * s)
+        p4 += w * (q4 + s * d)
+        p5 += w * (q5 + d * d)
+    covariance = (p0 / total, p1 / total, p2 / total, p3 / total, p4 / total, p5 / total)
+    return (fixed, per_row, congestion), covariance
 
 
 def _by_weight(one: History) -> float:
@@ -361,43 +368,27 @@ def tell_once(bank: list[History]) -> None:
     it, keeping mean and covariance of both together (Salmond 1990).
     """
     kept: list[History] = []
+    lines: list[History] = []
     for one in bank:
-        same = None
-        if one.age and not one.bent:
-            same = next((other for other in kept if other.age and _within_one(other, one)), None)
+        if one.age == 0 or one.bent:
+            kept.append(one)
+            continue
+        same = next((other for other in lines if _within_one(other, one)), None)
         if same is None:
             kept.append(one)
-        else:
-            _merge(same, one)
+            lines.append(one)
+            continue
+        chances = [1.0, math.exp(one.weight - same.weight)]
+        same.mean, same.covariance = _mixture([same, one], chances)
+        same.weight += math.log(sum(chances))
     bank[:] = kept
 
 
 def _within_one(one: History, other: History) -> bool:
     """Whether two lines differ by no more than the doubt of the first."""
-    p0, p1, _, p3, _, p5 = one.covariance
-    if p5 > 0.0:
-        return False
+    p0, p1, _, p3, _, _ = one.covariance
     c, s = other.mean[0] - one.mean[0], other.mean[1] - one.mean[1]
     return p3 * c * c - 2.0 * p1 * c * s + p0 * s * s <= p0 * p3 - p1 * p1
-
-
-def _merge(one: History, other: History) -> None:
-    """Makes of the first what both, by their weights, say of a line."""
-    more = math.log1p(math.exp(other.weight - one.weight))
-    b = 1.0 - math.exp(-more)
-    a = 1.0 - b
-    c, s = other.mean[0] - one.mean[0], other.mean[1] - one.mean[1]
-    (p0, p1, _, p3, _, _), (q0, q1, _, q3, _, _) = one.covariance, other.covariance
-    one.covariance = (
-        a * p0 + b * (q0 + a * c * c),
-        a * p1 + b * (q1 + a * c * s),
-        0.0,
-        a * p3 + b * (q3 + a * s * s),
-        0.0,
-        0.0,
-    )
-    one.mean = (one.mean[0] + b * c, one.mean[1] + b * s, one.mean[2])
-    one.weight += more
 
 
 def variance_at(covariance: Covariance, rows: float) -> float:

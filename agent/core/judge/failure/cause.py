@@ -10,7 +10,7 @@ and kind. What no table knows stays unknown. Pure; takes time linear in the text
 from __future__ import annotations
 
 import re
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 
 import msgspec
 
@@ -39,17 +39,7 @@ Cause = Literal[
     "configuration",
     "unknown",
 ]
-CAUSES: Final[tuple[Cause, ...]] = (
-    "user_code",
-    "external_sink",
-    "memory",
-    "machine",
-    "state_store",
-    "checkpoint_storage",
-    "source_data_loss",
-    "configuration",
-    "unknown",
-)
+CAUSES: Final[tuple[Cause, ...]] = get_args(Cause)
 WHERES: Final = (
     "source",
     "sink",
@@ -79,6 +69,16 @@ LONGEST_EVIDENCE: Final = 300
 _BEFORE: Final = LONGEST_EVIDENCE // 2  # characters shown before the words that tell
 _LONGEST_MESSAGE: Final = 4_000  # characters of one message that are searched for words
 
+#: The cause of what a service says, by whose service it is.
+_SERVICE: Final[dict[str, Cause]] = {
+    "source": "external_sink",
+    "sink": "external_sink",
+    "user_code": "external_sink",
+    "state": "state_store",
+    "checkpoint": "checkpoint_storage",
+    "*": "unknown",
+}
+
 #: The cause of a kind in a place; ``*`` stands for every place that its row does not name.
 _CAUSES: Final[dict[str, dict[str, Cause]]] = {
     "memory": {"*": "memory"},
@@ -88,27 +88,13 @@ _CAUSES: Final[dict[str, dict[str, Cause]]] = {
     "setting": {"*": "configuration"},
     "schema": {"state": "state_store", "*": "configuration"},
     # A service that writes or reads elsewhere and does not answer is outside of the job.
-    "unreachable": {
-        "source": "external_sink",
-        "sink": "external_sink",
-        "user_code": "external_sink",
-        "state": "state_store",
-        "checkpoint": "checkpoint_storage",
-        "*": "machine",
-    },
+    "unreachable": {**_SERVICE, "*": "machine"},
     "throttled": {
         "state": "state_store",
         "checkpoint": "checkpoint_storage",
         "*": "external_sink",
     },
-    "refused": {
-        "source": "external_sink",
-        "sink": "external_sink",
-        "user_code": "external_sink",
-        "state": "state_store",
-        "checkpoint": "checkpoint_storage",
-        "*": "unknown",
-    },
+    "refused": _SERVICE,
     "gone": {
         "source": "source_data_loss",
         "sink": "external_sink",
@@ -138,14 +124,7 @@ _CAUSES: Final[dict[str, dict[str, Cause]]] = {
     },
     "killed": {"machine": "machine", "shuffle": "machine", "*": "unknown"},
     # A service said something that no table knows.
-    "said": {
-        "source": "external_sink",
-        "sink": "external_sink",
-        "user_code": "external_sink",
-        "state": "state_store",
-        "checkpoint": "checkpoint_storage",
-        "*": "unknown",
-    },
+    "said": _SERVICE,
     "": {
         "sink": "external_sink",
         "state": "state_store",

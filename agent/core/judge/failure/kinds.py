@@ -2,8 +2,9 @@
 
 A kind is one of the contract's ``what``, or finer where the cause depends on it: ``denied`` (a
 credential or a permission, shown as ``refused``) and ``absent`` (a name that is not known: gone if
-it was there before, else a setting). ``told`` says what decides: a class or words made for one
-thing, or a class that many things share and that is believed only where nothing else speaks.
+it was there before, else a setting); or not told yet: ``argument`` and ``said``, see ``COMMON``.
+``told`` says what decides: a class or words made for one thing, or a class that many things share
+and that is believed only where nothing else speaks.
 """
 
 from __future__ import annotations

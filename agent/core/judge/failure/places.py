@@ -216,14 +216,20 @@ def _packages(words: str) -> str:
     return "|".join(re.escape(word) for word in sorted(words.split(), key=len, reverse=True))
 
 
+_TABLE_FORMATS: Final = frozenset(("Delta", "Iceberg", "Hudi", "Paimon"))
+#: Of each connector: its packages, which way the data goes where nothing tells, and whether it is a
+#: table's. The last is any that calls itself one.
+_DIRECTIONS: Final = (
+    *((_packages(words), way, name in _TABLE_FORMATS) for name, way, words in CONNECTORS),
+    (r"\w*connectors?", "sink", False),
+)
 _CONNECTOR_RE: Final = re.compile(
     "(?:^|(?<=[.]))(?:"
     + "|".join(
-        f"(?P<c{number}>(?:{_packages(words)})(?=[.$]))"
-        for number, (_, _, words) in enumerate(CONNECTORS)
+        f"(?P<c{number}>(?:{packages})(?=[.$]))"
+        for number, (packages, _, _) in enumerate(_DIRECTIONS)
     )
-    # one that calls itself so
-    + rf"|(?P<c{len(CONNECTORS)}>\w*connectors?(?=[.$])))"
+    + ")"
 )
 _CLIENT_RE: Final = re.compile(rf"(?:^|(?<=[.]))(?:{_packages(_CLIENTS)})(?=[.$])")
 
@@ -246,7 +252,6 @@ _READS_TABLE: Final = re.compile(
     r"(?<!Default)(?<!Data)Source(?!Provider)|Micro[bB]atch|InputPartition|latestOffset|planInput"
     r"|sourceSchema|FileReader|Scan(?:Exec|Builder)?\b"
 )
-_TABLE_FORMATS: Final = frozenset(("Delta", "Iceberg", "Hudi", "Paimon"))
 #: A connector's own side towards Spark; the rest of it is the client of its service, which reads
 #: to write and the other way round, and so does what lies in its jar under another name.
 _TOWARDS_SPARK: Final = re.compile(r"(?!.*(?:repackaged|shaded|relocated)\.)[\w.$]*[sS]park")
@@ -567,7 +572,7 @@ def _direction(connector: int, frames: list[str], number: int) -> str:
         if found is not None and found.lastgroup == f"c{connector}":
             own.append((frame, frame[found.end() :]))
     own.sort(key=lambda one: _TOWARDS_SPARK.match(one[0]) is None)
-    table = connector < len(CONNECTORS) and CONNECTORS[connector][0] in _TABLE_FORMATS
+    _, usual, table = _DIRECTIONS[connector]
     for _, name in own:
         writes, reads = _WRITES.search(name), (_READS_TABLE if table else _READS).search(name)
         if bool(writes) != bool(reads):
@@ -577,7 +582,7 @@ def _direction(connector: int, frames: list[str], number: int) -> str:
             return "sink"
         if _READ_PATH.match(frame):
             return "source"
-    return CONNECTORS[connector][1] if connector < len(CONNECTORS) else "sink"
+    return usual
 
 
 def _python_place(frame: str) -> tuple[str, bool]:
