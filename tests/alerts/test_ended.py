@@ -64,11 +64,16 @@ def ended(case: Case, end: End) -> dict[str, str]:
 
 
 AS_SILENT = pytest.mark.slow("as silent, but for one alert")
+EACH = pytest.mark.slow("promtool once more for each alert; that each fires is tried every time")
 
 
 @pytest.mark.parametrize(
     "end",
-    [pytest.param("stopped", marks=AS_SILENT), pytest.param("failed", marks=AS_SILENT), "silent"],
+    [
+        pytest.param("stopped", marks=AS_SILENT),
+        pytest.param("failed", marks=AS_SILENT),
+        pytest.param("silent", marks=EACH),
+    ],
 )
 @pytest.mark.parametrize(
     "case", OF_QUERIES, ids=[f"{c.alert}-{n}" for n, c in enumerate(OF_QUERIES)]

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 pytestmark = pytest.mark.spark
+REST = pytest.mark.slow("a query each; from its savepoint Spark goes on every time")
 spark = spark_of_tests
 #: Of StreamingAggregationSuite: counts by value, after the batches [3] and [3, 2].
 NAME = "checkpoint-version-2.3.1-streaming-aggregate-state-format-1"
@@ -56,8 +57,15 @@ def last_batch(spark: Any, checkpoint: Path) -> dict[int, int]:
         query.stop()
 
 
-@pytest.mark.parametrize("log", ["as written", "changed by hand"])
-@pytest.mark.parametrize("copy", ["itself", "its savepoint"])
+@pytest.mark.parametrize(
+    ("copy", "log"),
+    [
+        ("its savepoint", "as written"),
+        pytest.param("itself", "as written", marks=REST),
+        pytest.param("itself", "changed by hand", marks=REST),
+        pytest.param("its savepoint", "changed by hand", marks=REST),
+    ],
+)
 def test_spark_goes_on_where_it_was(
     spark: Any, written: Path, tmp_path: Path, log: str, copy: str
 ) -> None:

@@ -119,6 +119,7 @@ def test_only_a_local_one_is_rescued(memory, monkeypatch, capsys):
     assert "local or mounted" in err
 
 
+@pytest.mark.slow("a hundred thousand files; a few are read every time")
 def test_a_hundred_thousand_files(tmp_path):
     """As many as a query with many partitions leaves; empty files, so listing is what counts."""
     root = checkpoint(tmp_path / "ck", partitions=1)

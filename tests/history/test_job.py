@@ -121,6 +121,7 @@ def test_a_run_that_was_killed_counts_for_nothing(
     assert in_a_row(judgements(spark, tmp_path / "out")) == in_a_row(replayed(logs / "app-1"))
 
 
+@pytest.mark.slow("a run of the job more; object stores differ in reading alone")
 def test_another_file_system_than_this_machines_gives_the_same(
     spark: Executor, tmp_path: Path, logs: Path, run: Callable[..., Outcome], real_log: bytes
 ) -> None:

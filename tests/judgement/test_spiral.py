@@ -245,6 +245,9 @@ def test_arrivals_under_a_limit_need_the_backlog() -> None:
     assert [rate for _, rate in arrival_rates(told)] == [60.0] * 4
 
 
+@pytest.mark.slow(
+    "hundreds of scenarios; what a judgement must say of each kind is tried every time"
+)
 @pytest.mark.timeout(300)
 def test_labelled_scenarios() -> None:
     """A small share of ``python -m tests.benchmarks.spiral``, on seeds of its own."""

@@ -387,6 +387,9 @@ def test_the_backlog_is_the_brokers_end_less_what_was_planned(
         ends.release(10)
 
 
+@pytest.mark.slow(
+    "waits for the broker; what a reader then is told is looked at without one every time"
+)
 def test_retention_that_overtakes_a_reader_is_told(
     broker: Broker, spark: Any, attached: Any, start: Any, tmp_path: Path
 ) -> None:
@@ -418,6 +421,7 @@ def test_retention_that_overtakes_a_reader_is_told(
         assert query.exception() is None
 
 
+@pytest.mark.slow("as one that is deleted while the agent asks for it")
 def test_a_topic_deleted_while_it_is_read(
     broker: Broker, spark: Any, attached: Any, start: Any, tmp_path: Path
 ) -> None:

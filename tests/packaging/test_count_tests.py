@@ -64,6 +64,7 @@ def test_what_passes_when_tried_again_is_passed_and_named(tmp_path: Path) -> Non
     )
 
 
+@pytest.mark.slow("a run of pytest for each; what is tried again is looked at every time")
 @pytest.mark.parametrize(("bad", "worth_it"), [(0, 0), (6, 0), (7, 1)])
 def test_many_failures_are_not_tried_again(tmp_path: Path, bad: int, worth_it: int) -> None:
     (tmp_path / "test_some.py").write_text(TESTS.format(bad=bad))

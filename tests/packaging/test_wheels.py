@@ -225,6 +225,7 @@ def test_listener_wheel_by_py_files_reports_a_real_query(
     assert view["totals"]["rows"] >= 30
 
 
+@pytest.mark.slow("an environment of its own; what is in the wheel is looked at every time")
 def test_weir_run_is_installed_by_the_listener_wheel(listener_wheel: Path, tmp_path: Path) -> None:
     venv = tmp_path / "a venv"
     subprocess.run([sys.executable, "-m", "venv", venv], check=True, timeout=120)

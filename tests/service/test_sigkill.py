@@ -77,7 +77,7 @@ class Sender(threading.Thread):
 
 
 @pytest.mark.parametrize(
-    "kills", [5, pytest.param(50, marks=pytest.mark.slow("a start of the agent for each kill"))]
+    "kills", [2, pytest.param(50, marks=pytest.mark.slow("a start of the agent for each kill"))]
 )
 @pytest.mark.timeout(900)  # half a minute on a machine of its own
 def test_kills_lose_nothing_and_count_nothing_twice(tmp_path: Path, kills: int) -> None:

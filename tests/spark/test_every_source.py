@@ -73,7 +73,13 @@ def frames(spark: Any, folder: Any, port: int) -> dict[str, Any]:
 
 @pytest.mark.parametrize(
     "trigger",
-    [{"processingTime": "200 milliseconds"}, {"availableNow": True}, {"once": True}],
+    [
+        {"processingTime": "200 milliseconds"},
+        pytest.param(
+            {"availableNow": True}, marks=pytest.mark.slow("as under a processing time, in runs")
+        ),
+        {"once": True},
+    ],
     ids=["processing-time", "available-now", "once"],
 )
 def test_no_grant_of_any_unit_ends_a_query(

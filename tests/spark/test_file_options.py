@@ -27,6 +27,7 @@ CASES = [
 ]
 
 
+@pytest.mark.slow("every option with and without; what loses rows is refused every time")
 def test_the_same_rows_as_without_weir(
     agent: Any, attached: Any, spark: Any, tmp_path: Any
 ) -> None:

@@ -89,9 +89,14 @@ def test_weir_run_watches_every_session_of_a_job_nobody_changed(
 @pytest.mark.parametrize(
     "ending",
     [
-        pytest.param("", marks=pytest.mark.slow("as the one that raises, without an error")),
-        pytest.param("spark.stop()\n", marks=pytest.mark.slow("as the one that raises, in order")),
-        "raise RuntimeError('mine')\n",
+        pytest.param("", marks=pytest.mark.slow("as the one that stops its query, without a word")),
+        pytest.param(
+            "spark.stop()\n", marks=pytest.mark.slow("as the one that stops its query, and Spark")
+        ),
+        pytest.param(
+            "raise RuntimeError('mine')\n",
+            marks=pytest.mark.slow("as the one that stops its query, with an error"),
+        ),
         "query.stop()\n",
     ],
 )
