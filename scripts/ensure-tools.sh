@@ -41,6 +41,7 @@ look() {
     lacks="$lacks
   - python 3.10 or newer with venv (python3 python3-venv)"
   }
+  need openjdk-17-jdk-headless 'compiles the Spark plugin' javac
   need chromium 'tests of the status page' chromium chromium-browser google-chrome
   need prometheus 'tests of metrics and alert rules' promtool
   need prometheus-alertmanager 'tests of the Alertmanager example' amtool

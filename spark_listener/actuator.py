@@ -11,17 +11,20 @@ from typing import TYPE_CHECKING, Any, Final
 
 from spark_listener import couplings, limits
 from spark_listener.complaints import LOGGER
+from spark_listener.handles import Handles
 from spark_listener.limits import Handle, Limit, Refused
 from spark_listener.sources import known
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from spark_listener.application import Lease
     from spark_listener.complaints import Complaints
     from spark_listener.query import Query, SourceObject
     from spark_listener.replies import Grant
     from spark_listener.wire import Control
 
+_MAP: Final = "scala.collection.immutable.Map"
 _HISTORY: Final = 64
 _EARLY: Final = 63  # grants kept until the sources are known
 WATCH_ONLY: Final = "spark.weir.control is false"
@@ -116,12 +119,14 @@ class Actuator:
         query: Query,
         gateway: Any,
         *,
+        lease: Lease,
         allowed: bool,
         complaints: Complaints,
         clock: Callable[[], float],
     ) -> None:
         self._query = query
         self._gateway = gateway
+        self._lease = lease
         self._allowed = allowed
         self._unsafe_allowed = False
         self._complaints = complaints
@@ -141,7 +146,10 @@ class Actuator:
         all_at_once = self._query.takes_all_at_once()
         present = self._query.execution.uniqueSources()
         for item in self._query.sources():
-            java_limit = present.apply(item.key)
+            in_force = present.apply(item.key)
+            # Where a process before this one left a limit of its own, it kept what was configured.
+            kept = self._lease.kept(self._name_of(item.index))
+            java_limit = in_force if kept is None else kept
             configured = limits.describe(java_limit)
             handle = limits.handle_of(configured, item.class_name, all_at_once=all_at_once)
             unsafe = ""
@@ -160,7 +168,7 @@ class Actuator:
                     item.class_name,
                     handle,
                     configured,
-                    configured,
+                    configured if kept is None else limits.describe(in_force),
                     identity=item.identity,
                     unsafe=unsafe,
                 )
@@ -308,6 +316,7 @@ class Actuator:
             accepted[source.index] = limit
         if not accepted:
             return False
+        self._leave(updated, accepted)
         getattr(execution, "uniqueSources_$eq")(updated)
         moment = self._clock()
         for source in self.sources:
@@ -323,6 +332,35 @@ class Actuator:
                     source.handle.unit,
                 )
         return True
+
+    def _name_of(self, index: int) -> str:
+        return f"limit {self._query.run_id} {index}"
+
+    def _leave(self, updated: Any, accepted: dict[int, Limit]) -> None:
+        """Should this process end: what was configured comes back, and the next one knows it.
+
+        Where nothing was configured the limit stays, as everything at once would be worse.
+        """
+        for index in accepted:
+            self._lease.keep(self._name_of(index), self._java_configured[index])
+
+        def undo() -> Any:
+            after = updated
+            for source in self.sources:
+                if source.handle.control == "live" and source.configured_maximum is not None:
+                    index = source.index
+                    after = after.updated(self._objects[index].key, self._java_configured[index])
+            h = Handles(self._gateway)
+            write = h.method_of(self._query.execution, "uniqueSources_$eq", _MAP)
+            written = h.given(write.bindTo(self._query.execution), 0, after)
+            return h.as_interface("java.lang.Runnable", written)
+
+        self._lease.leave(f"limits {self._query.run_id}", undo)
+
+    def forget(self) -> None:
+        """Leaves nothing: the query has ended, or is as configured. Raises what py4j raises."""
+        names = [self._name_of(source.index) for source in self.sources]
+        self._lease.forget(f"limits {self._query.run_id}", *names)
 
     def _refuse(self, why: str, index: int) -> None:
         name = self._query.name or self._query.id

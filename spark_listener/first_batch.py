@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 #: Of the longest wait, the share that the stream's thread may wait for the lock to be taken.
 _TAKING_SHARE: Final = 0.25
+#: A stream's thread queues its start and then waits: on a busy machine, so much later.
+_MEET_MILLISECONDS: Final = 100
 _LATCH: Final = "java.util.concurrent.CountDownLatch"
 _LOCK: Final = "java.util.concurrent.locks.ReentrantLock"
 _HANDOFF: Final = "java.util.concurrent.SynchronousQueue"
@@ -79,6 +81,7 @@ class Gatekeeper:
         self._longest_seconds = longest_seconds
         self._complaints = complaints
         self._handles = Handles(gateway)
+        self._milliseconds = gateway.jvm.java.util.concurrent.TimeUnit.MILLISECONDS
         held = int(longest_seconds * 1000) - taking_milliseconds(longest_seconds)
         self._program = self._hold_program(held)
 
@@ -103,7 +106,7 @@ class Gatekeeper:
 
     def pass_on(self, handoff: Any) -> None:
         """Ends the wait of a stream's thread whose batch is not held."""
-        handoff.offer("pass on")
+        handoff.offer("pass on", _MEET_MILLISECONDS, self._milliseconds)
 
     def _hold_program(self, milliseconds: int) -> Any:
         """``(lock, handoff, stage, released)``, of which the thread that runs it owns the lock.
@@ -112,7 +115,7 @@ class Gatekeeper:
         held: it cannot have gone on by itself.
         """
         h = self._handles
-        unit = self._jvm.java.util.concurrent.TimeUnit.MILLISECONDS
+        unit = self._milliseconds
 
         def at(place: int, handle: Any) -> Any:
             classes = [_LOCK, _HANDOFF, _LATCH, _LATCH]
@@ -121,8 +124,10 @@ class Gatekeeper:
 
         take = at(0, h.virtual(_LOCK, "tryLock", "()Z"))
         give_back = at(0, h.virtual(_LOCK, "unlock", "()V"))
-        offer = h.virtual(_HANDOFF, "offer", "(Ljava/lang/Object;)Z")
-        hand_over = at(1, h.given(offer, 1, "held"))
+        offer = h.virtual(
+            _HANDOFF, "offer", "(Ljava/lang/Object;JLjava/util/concurrent/TimeUnit;)Z"
+        )
+        hand_over = at(1, h.given(offer, 1, "held", _MEET_MILLISECONDS, unit))
         next_stage = at(2, h.virtual(_LATCH, "countDown", "()V"))
         wait = h.virtual(_LATCH, "await", "(JLjava/util/concurrent/TimeUnit;)Z")
         wait = h.safe(h.silent(at(3, h.given(wait, 1, milliseconds, unit))))

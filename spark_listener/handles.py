@@ -57,6 +57,21 @@ class Handles:
         """A method of this one object, which the program keeps alive."""
         return self._lookup.bind(owner, method, self.type(descriptor))
 
+    def method_of(self, owner: Any, name: str, *class_names: str) -> Any:
+        """A public method of the class of an object, with parameters of these classes.
+
+        Any object of the class is its first argument; unlike ``virtual``, of any class loader.
+        """
+        classes = self._gateway.new_array(self._jvm.Class, len(class_names))
+        for index, class_name in enumerate(class_names):
+            classes[index] = self.java_class(class_name)
+        return self._lookup.unreflect(owner.getClass().getMethod(name, classes))
+
+    def piped(self, first: Any, second: Any) -> Any:
+        """What the second makes of the first's result."""
+        wanted = first.type().changeReturnType(second.type().parameterType(0))
+        return self.methods.filterReturnValue(first.asType(wanted), second)
+
     def given(self, handle: Any, position: int, *values: Any) -> Any:
         """The handle with these arguments filled in."""
         return self.methods.insertArguments(handle, position, self.array(*values))

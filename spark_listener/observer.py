@@ -28,6 +28,7 @@ from spark_listener.wire import Control, SourceLimit, clock_origin, format_time
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from spark_listener.application import Application
     from spark_listener.complaints import Complaints
     from spark_listener.config import Settings
     from spark_listener.first_batch import FirstBatchGate, Gatekeeper
@@ -78,21 +79,21 @@ class Observer:
     def __init__(
         self,
         settings: Settings,
-        gateway: Any,
+        application: Application,
         outbox: Outbox,
         *,
         inbox: Inbox,
         gatekeeper: Gatekeeper,
-        spark_stopped: Callable[[], bool],
         complaints: Complaints,
         on_lost: Callable[[], None],
     ) -> None:
         self._settings = settings
-        self._gateway = gateway
+        self._gateway = application.gateway
+        self._lease = application.lease
         self._outbox = outbox
         self._inbox = inbox
         self._gatekeeper = gatekeeper
-        self._spark_stopped = spark_stopped
+        self._spark_stopped = application.stopped
         self._complaints = complaints
         self._on_lost = on_lost
         self._runs: dict[str, Run] = {}  # by run id
@@ -365,6 +366,7 @@ class Observer:
         actuator = Actuator(
             query,
             self._gateway,
+            lease=self._lease,
             allowed=session.control,
             complaints=self._complaints,
             clock=time.time,
@@ -410,8 +412,11 @@ class Observer:
     def _forget(self, run_id: str) -> None:
         run = self._runs.pop(run_id, None)
         self._files.forget(run_id)
-        if run is not None and run.gate is not None:
+        if run is None:
+            return
+        if run.gate is not None:
             run.gate.release()
+        self._guarded("what was left for a query", run.actuator.forget)
 
     def _do_what_is_asked(self) -> None:
         while self._asked:

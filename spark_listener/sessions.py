@@ -5,15 +5,19 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING, Any
 
+from spark_listener.handles import OBJECT, Handles
+
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from spark_listener.application import Lease
 
 
 class Session:
     """A JVM session that is watched, known to the JVM's programs by its key."""
 
     def __init__(self, reference: Any, key: str, wrapped: Any, *, control: bool) -> None:
-        self._reference = reference  # Java: a WeakReference
+        self.reference = reference  # Java: a WeakReference
         self.key = key
         self.wrapped = wrapped  # what Spark holds as our listener
         self.control = control  # whether limits of its queries may be set
@@ -21,7 +25,7 @@ class Session:
     @property
     def java(self) -> Any:
         """The session. Raises LookupError where the job has let go of it and it is gone."""
-        found = self._reference.get()
+        found = self.reference.get()
         if found is None:
             raise LookupError("the session is gone")
         return found
@@ -30,8 +34,10 @@ class Session:
 class Sessions:
     """Every watched session by its key, found again by the JVM's object in one call."""
 
-    def __init__(self, gateway: Any) -> None:
+    def __init__(self, gateway: Any, lease: Lease) -> None:
         self._jvm = gateway.jvm
+        self._handles = Handles(gateway)
+        self._lease = lease
         java_util = gateway.jvm.java.util
         self._keys = java_util.Collections.synchronizedMap(java_util.WeakHashMap())
         self._known: dict[str, Session] = {}
@@ -59,6 +65,7 @@ class Sessions:
         session = Session(reference, key, listener(key), control=control)
         self._known[key] = session  # from its first event on
         try:
+            self._lease.leave(f"listener {key}", lambda: self._removal(java_session, session))
             java_session.streams().addListener(session.wrapped)
             self._keys.put(java_session, key)
         except Exception:
@@ -66,8 +73,25 @@ class Sessions:
             raise
         return session
 
+    def _removal(self, java_session: Any, session: Session) -> Any:
+        """Takes the listener out of the session, which it does not keep alive."""
+        h = self._handles
+        streams = h.method_of(java_session, "streams")
+        remove = h.method_of(
+            java_session.streams(),
+            "removeListener",
+            "org.apache.spark.sql.streaming.StreamingQueryListener",
+        )
+        found = h.bound(session.reference, "get", f"()L{OBJECT.replace('.', '/')};")
+        manager = h.piped(found, streams)
+        return h.as_interface(
+            "java.lang.Runnable",
+            h.safe(h.piped(manager, h.given(remove, 1, session.wrapped))),
+        )
+
     def remove(self, session: Session) -> bool:
         """Forgets a session; true where it was known."""
+        self._lease.forget(f"listener {session.key}")
         return self._known.pop(session.key, None) is not None
 
     def clear(self) -> None:

@@ -297,6 +297,14 @@ class Settings(BaseSettings):
         max_length=100,
     )
 
+    doors: Literal["off"] | Path | None = _option(
+        "Queries",
+        None,
+        "Directory in which drivers with Weir's Spark plugin open their doors; queries behind them "
+        "are watched and regulated. Without it the plugin's own default, `weir-USER` in the "
+        "machine's temporary directory. `off`: none.",
+    )
+
     kafka_bootstrap_servers: _Text | None = _option(
         "Kafka",
         None,

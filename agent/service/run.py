@@ -15,7 +15,7 @@ import structlog
 import uvicorn
 
 from agent import __version__
-from agent.service import log, memory
+from agent.service import doors, log, memory
 from agent.service.access import Gate, TokenFileError, Tokens
 from agent.service.app import Service
 from agent.service.auditor import Auditor
@@ -109,9 +109,13 @@ def run(flags: Mapping[str, str], environ: Mapping[str, str], config_file: str |
         certificate = None
         if tls is not None and settings.tls_cert_file and settings.tls_key_file:
             certificate = Certificate(tls, settings.tls_cert_file, settings.tls_key_file)
+        open_doors = _doors(settings, listening, clock)
+        if open_doors is not None:
+            held.callback(open_doors.close)
         logs = EventLogs(settings.event_log_dirs, keeper, clock, time.time)
         timers = Timers(
             service,
+            doors=open_doors,
             kafka=None if brokers is None else _watch(brokers, keeper, settings, clock),
             event_logs=logs if settings.event_log_dirs else None,
             stages=Stages(
@@ -277,6 +281,19 @@ def _watch(brokers: kafka.Brokers, keeper: Keeper, settings: Settings, clock: Cl
         clock,
         every_seconds=settings.kafka_every_seconds,
         series=settings.kafka_partition_series,
+    )
+
+
+def _doors(settings: Settings, listening: socket.socket, clock: Clock) -> doors.Doors | None:
+    if settings.doors == "off":
+        return None
+    address = _address(listening, secure=settings.tls_cert_file is not None)
+    return doors.Doors(
+        settings.doors or doors.default_folder(),
+        doors.command(
+            address, token_file=settings.token_file, certificate_file=settings.tls_cert_file
+        ),
+        clock=clock,
     )
 
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from agent.service.access import Tokens
     from agent.service.app import Service
     from agent.service.clock import Clock
+    from agent.service.doors import Doors
     from agent.service.event_logs import EventLogs
     from agent.service.kafka_watch import KafkaWatch
     from agent.service.stages import Stages
@@ -37,6 +38,8 @@ STAGES_SECONDS: Final = 5
 AUDIT_SECONDS: Final = 2
 FOLLOW_SECONDS: Final = 1
 KAFKA_SECONDS: Final = 1
+#: A driver's first query comes within seconds of its door.
+DOORS_SECONDS: Final = 0.25
 #: Times shown are to the second.
 CLOCK_OFF_SECONDS: Final = 1.0
 _log = structlog.get_logger("timers")
@@ -124,6 +127,7 @@ class Timers:
         event_logs: EventLogs | None = None,
         stages: Stages | None = None,
         kafka: KafkaWatch | None = None,
+        doors: Doors | None = None,
         clock: Clock,
     ) -> None:
         """Nothing runs before ``start``."""
@@ -133,6 +137,7 @@ class Timers:
         self._event_logs = event_logs
         self._stages = stages
         self._kafka = kafka
+        self._doors = doors
         self._drivers = DriverProcesses(driver_process)
         self._own = psutil.Process()
         self._clock = clock
@@ -157,6 +162,8 @@ class Timers:
             self._again("following", FOLLOW_SECONDS, self._event_logs.poll)
         if self._kafka is not None:
             self._again("asking Kafka", KAFKA_SECONDS, self._ask_kafka)
+        if self._doors is not None:
+            self._again("looking for doors", DOORS_SECONDS, self._doors.look)
         self._again("housekeeping", TIDY_SECONDS, self._tidy)
         self._scheduler.start()
         self._take_samples()

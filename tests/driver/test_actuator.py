@@ -8,6 +8,7 @@ import pytest
 
 from spark_listener import sources
 from spark_listener.actuator import Actuator, SourceControl
+from spark_listener.application import Lease
 from spark_listener.complaints import Complaints
 from spark_listener.limits import ALL, Limit, Refused, handle_of
 from spark_listener.replies import Grant
@@ -125,6 +126,7 @@ def test_a_grant_that_comes_before_the_sources_is_kept_the_newest_per_source() -
     actuator = Actuator(
         NoQuery(),  # type: ignore[arg-type]
         None,
+        lease=Lease(),
         allowed=True,
         complaints=Complaints(),
         clock=lambda: 0.0,
@@ -141,6 +143,7 @@ def ordered(*identities: str) -> Actuator:
     actuator = Actuator(
         NoQuery(),  # type: ignore[arg-type]
         None,
+        lease=Lease(),
         allowed=True,
         complaints=Complaints(),
         clock=lambda: 0.0,

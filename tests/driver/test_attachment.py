@@ -10,7 +10,7 @@ JOB = """
 import os, sys
 from spark_listener import attachment
 
-class Driver(attachment._Driver):
+class Driver(attachment.Driver):
     def __init__(self):
         self._process_id = os.getpid()
 

@@ -10,6 +10,7 @@ import pytest
 from py4j.protocol import Py4JError, Py4JNetworkError, get_return_value
 
 from agent.core.policy import Policy
+from spark_listener.application import Application
 from spark_listener.complaints import Complaints
 from spark_listener.config import Settings
 from spark_listener.files import FileBacklog
@@ -57,6 +58,9 @@ class Actuated:
 
     def object_of(self, index: int) -> object:
         return index
+
+    def forget(self) -> None:
+        pass
 
 
 class RunningQuery:
@@ -146,11 +150,10 @@ class Watched:
         self.lost = 0
         self.observer = Observer(
             Settings(**settings),
-            object(),
+            Application(object(), "app-1", "etl", "4.2.0", stopped=lambda: False),
             outbox,
             inbox=NoJvm(),  # type: ignore[arg-type]
             gatekeeper=None,  # type: ignore[arg-type]
-            spark_stopped=lambda: False,
             complaints=Complaints(),
             on_lost=self._lose,
         )

@@ -99,6 +99,7 @@ class AgentProcess:
                     str(self._address_path),
                     "--log-format",
                     "json",
+                    *([] if "--doors" in options else ["--doors", "off"]),
                     *options,
                 ],
                 env=environment(**(env or {})),

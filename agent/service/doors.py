@@ -1,0 +1,210 @@
+"""Doors: a process for each driver whose plugin opened one, so that its queries are regulated.
+
+The plugin (``spark_listener/plugin``) writes a file for each driver; what goes through it is
+``spark_listener.beyond``, one process a driver, so that one driver's trouble touches no other and
+not the agent. A process that ends without being done is started again; a file that is no door is
+named once, with the reason, and left alone until it changes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pwd
+import subprocess
+import sys
+import tempfile
+import threading
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Final, Literal
+
+import msgspec
+import structlog
+
+from agent.service.log import fit
+from spark_listener import door
+from spark_listener.beyond import DONE, REFUSED
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+#: Doors looked at; a directory of more is no place for doors.
+MOST_DOORS: Final = 1000
+#: A process that ended without being done is started again after so long, twice as long each time.
+AGAIN_SECONDS: Final = 0.5
+MOST_AGAIN_SECONDS: Final = 30.0
+#: A process that lived for so long was no failure to start.
+LIVED_SECONDS: Final = 10.0
+#: What a process gets to leave by itself when the agent ends.
+LEAVE_SECONDS: Final = 1.0
+_log = structlog.get_logger("doors")
+
+State = Literal["attached", "waiting", "refused", "done"]
+#: Which file it is: a door that the plugin opens anew is another one.
+_Mark = tuple[int, int, int]
+
+
+def default_folder() -> Path:
+    """Where the plugin puts its doors when it is told nothing: Java's temporary directory."""
+    try:
+        user = pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        user = "?"  # as Java says
+    temporary = "/tmp" if sys.platform == "linux" else tempfile.gettempdir()  # noqa: S108
+    return Path(temporary, f"weir-{user}")
+
+
+class _Door(msgspec.Struct):
+    """One file, and the process that goes through it."""
+
+    mark: _Mark
+    state: State = "waiting"
+    process: subprocess.Popen[bytes] | None = None
+    began: float = 0.0
+    again: float = 0.0  # not started before
+    pause_seconds: float = AGAIN_SECONDS
+
+
+class Doors:
+    """The doors of one directory. Used by one thread; times are seconds of ``clock``."""
+
+    def __init__(
+        self,
+        folder: Path,
+        command: Callable[[Path], Sequence[str]],
+        *,
+        clock: Callable[[], float],
+    ) -> None:
+        """``command``: what to run for a door."""
+        self._folder = folder
+        self._command = command
+        self._clock = clock
+        self._doors: dict[str, _Door] = {}
+
+    def look(self) -> None:
+        """Starts what is to be started. Raises OSError where the directory cannot be read."""
+        now = self._clock()
+        present = self._present()
+        for name in list(self._doors):
+            known = self._doors[name]
+            self._reap(name, known, now)
+            if known.process is None and present.get(name) != known.mark:
+                del self._doors[name]
+        for name, mark in present.items():
+            known = self._doors.setdefault(name, _Door(mark))
+            if known.process is None and known.state == "waiting" and now >= known.again:
+                self._begin(name, known, now)
+
+    def states(self) -> dict[State, int]:
+        """How many doors are in which state."""
+        found: dict[State, int] = {"attached": 0, "waiting": 0, "refused": 0}
+        for known in self._doors.values():
+            if known.state != "done":
+                found[known.state] += 1
+        return found
+
+    def close(self) -> None:
+        """Ends the processes; what they leave in their drivers the plugin undoes."""
+        for known in self._doors.values():
+            if known.process is not None and known.process.stdin is not None:
+                with contextlib.suppress(OSError):
+                    known.process.stdin.close()
+        for known in self._doors.values():
+            if known.process is not None:
+                try:
+                    known.process.wait(LEAVE_SECONDS)
+                except subprocess.TimeoutExpired:
+                    known.process.kill()
+                    known.process.wait()
+        self._doors.clear()
+
+    def _present(self) -> dict[str, _Mark]:
+        found: dict[str, _Mark] = {}
+        try:
+            entries = os.scandir(self._folder)
+        except (FileNotFoundError, NotADirectoryError):
+            return found
+        with entries:
+            for entry in entries:
+                if entry.name.startswith(".") or not entry.name.endswith(door.SUFFIX):
+                    continue
+                with contextlib.suppress(OSError):
+                    stat = entry.stat(follow_symlinks=False)
+                    found[entry.name] = (stat.st_ino, stat.st_mtime_ns, stat.st_ctime_ns)
+                if len(found) >= MOST_DOORS:
+                    break
+        return found
+
+    def _begin(self, name: str, known: _Door, now: float) -> None:
+        path = self._folder / name
+        try:
+            found = door.read(path)
+        except OSError:
+            return  # gone, or not to be read just now
+        except door.Aside as why:
+            known.state = "done"
+            _log.info("a driver is left to itself", door=name, reason=str(why))
+            return
+        except door.NoDoor as why:
+            known.state = "refused"
+            _log.warning("this is no door to go through", door=name, reason=str(why))
+            return
+        known.began = now
+        process = subprocess.Popen(  # noqa: S603 - this Python, and a module of ours
+            self._command(path),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+        )
+        known.process, known.state = process, "attached"
+        _log.info("a driver's door", application=found.application, process=found.process)
+        assert process.stderr is not None
+        threading.Thread(
+            target=_pass_on,
+            args=(process.stderr, found.application),
+            name="weir-door-log",
+            daemon=True,
+        ).start()
+
+    def _reap(self, name: str, known: _Door, now: float) -> None:
+        process = known.process
+        if process is None or process.poll() is None:
+            return
+        code = process.returncode
+        known.process = None
+        if process.stdin is not None:
+            process.stdin.close()
+        if code == DONE:
+            known.state = "done"
+            return
+        if code == REFUSED:
+            known.state = "refused"
+            return
+        known.state = "waiting"
+        if now - known.began >= LIVED_SECONDS:
+            known.pause_seconds = AGAIN_SECONDS
+        known.again = now + known.pause_seconds
+        known.pause_seconds = min(2.0 * known.pause_seconds, MOST_AGAIN_SECONDS)
+        _log.debug("the process at a door ended", door=name, exit_code=code)
+
+
+def command(
+    agent_url: str, *, token_file: Path | None, certificate_file: Path | None
+) -> Callable[[Path], Sequence[str]]:
+    """The process for a door, which tells the agent at this address what it sees."""
+    options = ["--agent-url", agent_url]
+    if token_file is not None:
+        options += ["--token-file", str(token_file)]
+    if certificate_file is not None:
+        options += ["--certificate-file", str(certificate_file)]
+    return lambda path: [sys.executable, "-m", "spark_listener.beyond", str(path), *options]
+
+
+def _pass_on(lines: IO[bytes], application: str) -> None:
+    """What such a process says, as the agent says things."""
+    with lines:
+        for line in lines:
+            level, _, text = line.decode("utf-8", "replace").strip().partition(" ")
+            say = {"WARNING": _log.warning, "ERROR": _log.error}.get(level, _log.info)
+            said = text if level in ("INFO", "WARNING", "ERROR", "DEBUG") else f"{level} {text}"
+            say(fit(said.removeprefix("weir: ")), application=application)

@@ -1,0 +1,70 @@
+"""A Spark application as the driver side needs it, wherever that runs.
+
+It runs in the driver's own Python (``of_session``), or in a process of its own beyond the plugin's
+door (``door``). What differs is how the JVM is reached, and what becomes of what was put into it
+when this process ends: in the driver both end together; beyond the door the JVM goes on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from spark_listener.config import CONF_PREFIX
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Lease:
+    """What of ours is in the JVM when this process ends; here nothing, as the JVM ends with it."""
+
+    def leave(self, name: str, undo: Callable[[], Any]) -> None:
+        """Has what ``undo`` makes, a Java ``Runnable``, run when this process is gone."""
+
+    def keep(self, name: str, value: Any) -> None:
+        """Lets the next process find a Java object."""
+
+    def kept(self, name: str) -> Any:
+        """What a process before this one kept, or None. May raise what py4j raises."""
+
+    def forget(self, *names: str) -> None:
+        """Neither runs nor keeps what has these names."""
+
+
+@dataclass
+class Application:
+    """One ``SparkContext``."""
+
+    gateway: Any  # py4j's, into the driver's JVM
+    id: str
+    name: str
+    spark_version: str
+    stopped: Callable[[], bool]  # the context is, or its JVM is gone; raises nothing
+    lease: Lease = field(default_factory=Lease)
+
+
+def of_session(spark: Any) -> Application:
+    """The application of a PySpark session, in its own process."""
+    context = spark.sparkContext
+    return Application(
+        context._gateway,
+        str(context.applicationId),
+        str(context.appName),
+        str(context.version),
+        stopped=lambda: context._jsc is None,
+    )
+
+
+def conf_of(java_session: Any) -> dict[str, str]:
+    """``spark.weir.*`` of the application and, over it, of the session."""
+    found = {}
+    for pair in java_session.sparkContext().getConf().getAllWithPrefix(CONF_PREFIX):
+        found[CONF_PREFIX + str(pair._1())] = str(pair._2())
+    settings = java_session.sessionState().conf().getAllConfs()
+    iterator = settings.keysIterator()
+    while iterator.hasNext():
+        key = str(iterator.next())
+        if key.startswith(CONF_PREFIX):
+            found[key] = str(settings.apply(key))
+    return found

@@ -1,0 +1,186 @@
+"""Weir beside a driver: ``python -m spark_listener.beyond DOOR``, a process of its own per driver.
+
+It goes through the plugin's door and does there what ``attach`` does in a driver's own Python, for
+all sessions of the application. The agent starts one for each door that it finds. It ends by itself
+when Spark does, when the driver attaches itself, and when the agent is gone, which closes its
+standard input; what it leaves in the JVM then is the plugin's to undo.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from spark_listener.application import conf_of
+from spark_listener.complaints import LOGGER, Complaints
+from spark_listener.config import ConfigurationError, resolve
+from spark_listener.door import Door, NoDoor
+from spark_listener.driver import Driver
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+#: The plugin takes a process for stuck that has not said for ten seconds that it is there.
+STAY_SECONDS: Final = 0.5
+#: The first session comes with the job's first lines, and its first query soon after.
+FIRST_SECONDS: Final = 0.05
+
+_TOLD_SECONDS: Final = 3.0
+
+#: How it ends: what it was there for is over; there is nothing to do; the door was closed behind
+#: it while Spark goes on; not to be tried again while the door stays the same.
+DONE, OFF, LOST, REFUSED = 0, 10, 11, 12
+
+
+class Watch:
+    """The sessions of one application, found as they come."""
+
+    def __init__(self, door: Door, arguments: dict[str, Any]) -> None:
+        self._door = door
+        self._arguments = arguments
+        self._complaints = Complaints()
+        self._driver: Driver | None = None
+        self._ended = threading.Event()
+        self._queries: Any = None  # Java: by run id, of all sessions
+        self._ids: Any = None  # Java: its keys, as they are now
+        self._seen = ""
+        self._looked_at: set[str] = set()
+
+    def run(self) -> int:
+        """Until it is over; gives the exit code. Raises ConfigurationError."""
+        while not self._ended.is_set():
+            try:
+                state = self._door.stay()
+                if state != "open":
+                    break
+                self._look()
+            except ConfigurationError:
+                raise
+            except Exception as error:
+                if self._door.stopped():
+                    self._ended.wait(_TOLD_SECONDS)  # the observer sees it too, and tells
+                    break
+                if not self._door.open:
+                    return LOST
+                self._complaints.error("looking for sessions", error)
+            self._ended.wait(STAY_SECONDS if self._driver is not None else FIRST_SECONDS)
+        driver = self._driver
+        if driver is None:
+            return DONE
+        if self._ended.is_set() or self._door.stopped():
+            driver.close(ending=True)
+            return DONE
+        for session in driver.sessions:
+            driver.unwatch(session)
+        driver.close(ending=False)
+        return DONE
+
+    def _look(self) -> None:
+        if self._driver is None:
+            session = self._door.default_session()
+            if session is None:
+                return
+            self._begin(session)
+        assert self._driver is not None
+        ids = str(self._ids.toString())
+        if ids == self._seen:
+            return
+        present = {one for one in ids.strip("[]").split(", ") if one}
+        for run_id in present - self._looked_at:
+            self._meet(run_id)
+        self._looked_at = present
+        self._seen = ids
+
+    def _begin(self, session: Any) -> None:
+        settings = resolve(self._arguments, conf_of(session), {})
+        if not settings.enabled:
+            raise ConfigurationError("enabled is false")
+        self._queries = session.sharedState().activeStreamingQueries()
+        self._ids = self._queries.keySet()
+        driver = Driver(
+            self._door.application(session),
+            settings,
+            complaints=self._complaints,
+            on_lost=lambda _: self._ended.set(),
+            agents_own_certificate=bool(settings.ca_file),
+        )
+        self._driver = driver
+        driver.watch(session, control=settings.control)
+        LOGGER.info("weir watches %s through its door", driver.application_id)
+
+    def _meet(self, run_id: str) -> None:
+        """A query that began: its session is watched from now on."""
+        driver = self._driver
+        assert driver is not None
+        try:
+            uuid = self._door.gateway.jvm.java.util.UUID.fromString(run_id)
+            query = self._queries.get(uuid)
+            if query is None:
+                return
+            session = query.sparkSession()
+            if driver.session(session) is None:
+                driver.watch(session, control=driver.settings.control)
+        except Exception as error:
+            self._complaints.error("looking up a query's session", error)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command; see the module."""
+    parser = argparse.ArgumentParser(prog="python -m spark_listener.beyond")
+    parser.add_argument("door", type=Path)
+    parser.add_argument("--agent-url", required=True)
+    parser.add_argument("--token-file", default="")
+    parser.add_argument("--certificate-file", default="", help="the agent's own, to be trusted")
+    given = parser.parse_args(arguments)
+    told = logging.StreamHandler(sys.stderr)
+    told.setFormatter(logging.Formatter("%(levelname)s %(message)s"))
+    LOGGER.addHandler(told)
+    LOGGER.setLevel(logging.INFO)
+    LOGGER.propagate = False
+    # py4j writes tracebacks of each call through a door that closes, by the root logger too.
+    logging.getLogger().setLevel(logging.CRITICAL)
+    logging.getLogger("py4j").propagate = False
+    threading.Thread(target=_end_with_the_agent, name="weir-agent-gone", daemon=True).start()
+    try:
+        door = Door(given.door)
+        if not door.enter():
+            LOGGER.info("weir: another process is in at %s", given.door)
+            return OFF
+        code = Watch(
+            door,
+            {
+                "agent_url": given.agent_url,
+                "token_file": given.token_file,
+                "ca_file": given.certificate_file,
+            },
+        ).run()
+    except FileNotFoundError:
+        return DONE
+    except (NoDoor, ConfigurationError) as error:
+        LOGGER.warning("weir: %s: %s", given.door.name, error)
+        return REFUSED
+    except Exception as error:
+        LOGGER.warning("weir: %s does not open: %s", given.door.name, type(error).__name__)
+        LOGGER.debug("weir: at the door", exc_info=error)
+        return LOST
+    door.close()
+    return code
+
+
+def _end_with_the_agent() -> None:
+    """Its standard input ends with it. The plugin undoes what has to be, as after a kill."""
+    while os.read(0, 4096):
+        time.sleep(0)
+    os._exit(DONE)
+
+
+if __name__ == "__main__":
+    code = main()
+    # Threads that wait for the JVM, or the agent, are not waited for.
+    os._exit(code)

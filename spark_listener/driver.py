@@ -1,0 +1,196 @@
+"""All of Weir in one Spark application: the threads, and the sessions they watch."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import uuid
+from typing import TYPE_CHECKING, Any, Final
+
+from spark_listener.channel import Channel
+from spark_listener.complaints import LOGGER
+from spark_listener.first_batch import Gatekeeper, taking_milliseconds
+from spark_listener.intake import Intake
+from spark_listener.listener import Inbox
+from spark_listener.observer import Observer
+from spark_listener.outbox import Outbox
+from spark_listener.sender import LARGEST_EVENT_BYTES, Sender
+from spark_listener.sessions import Session, Sessions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from spark_listener.application import Application
+    from spark_listener.complaints import Complaints
+    from spark_listener.config import Settings
+
+FLUSH_SECONDS: Final = 1.0
+_RESTORED_WITHIN_SECONDS: Final = 5.0
+
+
+class Driver:
+    """Of one ``Application``. ``on_lost`` is called, from a thread, once Spark has stopped."""
+
+    def __init__(
+        self,
+        application: Application,
+        settings: Settings,
+        *,
+        complaints: Complaints,
+        on_lost: Callable[[Driver], None],
+        agents_own_certificate: bool = False,
+    ) -> None:
+        """``agents_own_certificate``: the file of trusted ones holds just that, of any name."""
+        self._spark = application
+        self._gateway = application.gateway
+        self._settings = settings
+        self._complaints = complaints
+        self._on_lost = on_lost
+        self._process_id = os.getpid()
+        self.application_id = application.id
+        self._application = {
+            "id": application.id,
+            "name": settings.application_name or application.name,
+            "spark_version": application.spark_version,
+        }
+        self._instance = str(uuid.uuid4())
+        self._process = self._process_report() if settings.process_report else {}
+        self._sessions = Sessions(self._gateway, application.lease)
+        self._inbox = Inbox(
+            self._gateway, hold_milliseconds=taking_milliseconds(settings.first_batch_seconds)
+        )
+        self._outbox = Outbox(
+            settings.queue_size,
+            settings.queue_bytes,
+            largest_bytes=min(LARGEST_EVENT_BYTES, settings.queue_bytes),
+        )
+        self._observer = Observer(
+            settings,
+            application,
+            self._outbox,
+            inbox=self._inbox,
+            gatekeeper=Gatekeeper(
+                self._gateway,
+                longest_seconds=settings.first_batch_seconds,
+                complaints=complaints,
+            ),
+            complaints=complaints,
+            on_lost=self._lost,
+        )
+        self._sender = Sender(
+            self._outbox,
+            Channel(
+                settings.agent_url,
+                token_file=settings.token_file,
+                ca_file=settings.ca_file,
+                agents_own_certificate=agents_own_certificate,
+                timeout_seconds=settings.timeout_seconds,
+            ),
+            agent_url=settings.agent_url,
+            # A start's reply comes with the next exchange, which waits for the one under way.
+            prompt_seconds=settings.first_batch_seconds / 2,
+            head=self._head,
+            on_reply=self._observer.mailbox.reply,
+            on_failure=self._observer.mailbox.wake,
+            complaints=complaints,
+        )
+        self._intake = Intake(
+            self._inbox,
+            self._observer.mailbox,
+            session_of=self._sessions.of_key,
+            open_gate=self._observer.open_gate,
+            complaints=complaints,
+        )
+        self._sender.start()
+        self._observer.start(self._sender)
+        self._intake.start()
+
+    def _process_report(self) -> dict[str, Any]:
+        report: dict[str, Any] = {"host": socket.gethostname(), "python_pid": os.getpid()}
+        try:
+            report["jvm_pid"] = int(self._gateway.jvm.java.lang.ProcessHandle.current().pid())
+        except Exception as error:  # Java 8 has no ProcessHandle
+            LOGGER.debug("weir: the JVM's process id is unknown: %s", error)
+        return report
+
+    def _head(self) -> str:
+        jvm = self._observer.counters
+        listener = {
+            "instance": self._instance,
+            "queue_length": len(self._outbox) + len(self._observer.mailbox) + jvm.waiting,
+            "dropped_total": self._outbox.dropped_total + jvm.dropped_total,
+            "callback_seconds_total": round(jvm.seconds_total, 6),
+            "callbacks_total": jvm.calls_total,
+            "rejected_total": self._sender.rejected_total,
+            "complaints_total": self._complaints.total,
+            **self._process,
+        }
+        return f'{{"application":{json.dumps(self._application)},"listener":{json.dumps(listener)}'
+
+    @property
+    def stopped(self) -> bool:
+        """True once the application's context has been stopped."""
+        return self._spark.stopped()
+
+    def session(self, java_session: Any) -> Session | None:
+        """What is watched of this JVM session, if it is."""
+        return self._sessions.of(java_session)
+
+    def watch(self, java_session: Any, *, control: bool) -> None:
+        """Adds the listener to a session. Raises what py4j raises, the session then unwatched."""
+        for gone in self._sessions.take_out_gone():
+            self._observer.forget_session(gone)
+        self._observer.join_session(
+            self._sessions.add(java_session, self._inbox.listener, control=control)
+        )
+
+    def unwatch(self, session: Session) -> None:
+        """Stops watching one session."""
+        if not self._sessions.remove(session):
+            return
+        try:
+            session.java.streams().removeListener(session.wrapped)
+        except LookupError:
+            pass  # nobody has it any more
+        except Exception as error:
+            if not self.stopped:
+                self._complaints.error("removing the listener", error)
+        self._observer.leave_session(session, _RESTORED_WITHIN_SECONDS)
+
+    def refuse_control(self, session: Session) -> None:
+        """Sets no limit in this session from now on, and puts the configured ones back."""
+        self._observer.refuse_control(session, _RESTORED_WITHIN_SECONDS)
+
+    @property
+    def settings(self) -> Settings:
+        """What the application was attached with first."""
+        return self._settings
+
+    @property
+    def inherited(self) -> bool:
+        """True in a child that this process forked: threads and Spark are its parent's."""
+        return os.getpid() != self._process_id
+
+    @property
+    def sessions(self) -> list[Session]:
+        """What is watched."""
+        return self._sessions.all()
+
+    def close(self, *, ending: bool) -> None:
+        """Ends the threads; what is queued is sent within a second if the agent answers.
+
+        ``ending``: the driver itself ends.
+        """
+        self._intake.stop(FLUSH_SECONDS if ending else 0.0)
+        self._sessions.clear()
+        self._observer.stop(FLUSH_SECONDS, ending=ending)
+        self._sender.stop(FLUSH_SECONDS)
+
+    def _lost(self) -> None:
+        """Spark has stopped; called from the observer's thread."""
+        self._on_lost(self)
+        self._intake.stop(0.0)
+        self._sessions.clear()
+        self._observer.stop(0.0)
+        self._sender.stop(FLUSH_SECONDS)

@@ -1,0 +1,242 @@
+package weir.spark;
+
+import java.lang.management.ManagementFactory;
+import java.math.BigInteger;
+import java.net.InetAddress;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.nio.file.Paths;
+import java.nio.file.StandardCopyOption;
+import java.nio.file.attribute.PosixFilePermission;
+import java.nio.file.attribute.PosixFilePermissions;
+import java.security.SecureRandom;
+import java.util.Collections;
+import java.util.Map;
+import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.TimeUnit;
+import org.apache.spark.SparkContext;
+import org.apache.spark.api.plugin.DriverPlugin;
+import org.apache.spark.api.plugin.ExecutorPlugin;
+import org.apache.spark.api.plugin.PluginContext;
+import org.apache.spark.api.plugin.SparkPlugin;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+import py4j.CallbackClient;
+import py4j.DefaultGatewayServerListener;
+import py4j.GatewayServer;
+import py4j.Py4JServerConnection;
+
+/**
+ * A door for Weir's agent into a Spark driver: {@code spark.plugins=weir.spark.WeirPlugin}.
+ *
+ * <p>It opens py4j on loopback for whoever can read the door file, which is its owner's alone, and
+ * does nothing else. One process at a time may come in. When that one is gone, however it went, the
+ * door closes behind it: what it left to be undone is done, what it held is let go, and a new door
+ * with another token opens for the next. Nothing here is ever thrown into the job, all threads are
+ * daemons, and the job waits for none of them.
+ */
+public final class WeirPlugin extends DefaultGatewayServerListener
+    implements SparkPlugin, DriverPlugin, Runnable {
+  /** A process that has not said for so long that it is there is taken to be stuck. */
+  static final long SILENT_MILLISECONDS = 10_000;
+  /** How long one that is asked to leave gets to leave by itself. */
+  static final long LEAVING_MILLISECONDS = 2_000;
+  private static final long TICK_MILLISECONDS = 100;
+  private static final String CLOSED = "weir: the door is closed, and the job goes on without it: {}";
+  private static final Logger LOG = LoggerFactory.getLogger("weir");
+  private static final String PROCESS = ManagementFactory.getRuntimeMXBean().getName(); // pid@host
+  private static volatile WeirPlugin present;
+
+  private final Map<String, Runnable> undo = new ConcurrentHashMap<>();
+  private final Map<String, Object> kept = new ConcurrentHashMap<>();
+  private final Set<Py4JServerConnection> connections = ConcurrentHashMap.newKeySet();
+  private volatile String state = "open"; // aside: another watches; ended: Spark does
+  private volatile long heardNanos; // 0: nobody has come in
+  private volatile GatewayServer server;
+  private volatile Path file;
+  private Path directory;
+  private boolean configured;
+  private String application;
+  private Thread thread;
+
+  @Override
+  public DriverPlugin driverPlugin() {
+    return this;
+  }
+
+  @Override
+  public ExecutorPlugin executorPlugin() {
+    return null;
+  }
+
+  @Override
+  public Map<String, String> init(SparkContext context, PluginContext pluginContext) {
+    try {
+      String named = context.getConf().get("spark.weir.door.dir", "");
+      configured = !named.isEmpty();
+      directory = configured ? Paths.get(named) : Paths.get(
+          System.getProperty("java.io.tmpdir"), "weir-" + System.getProperty("user.name"));
+    } catch (Throwable failure) {
+      LOG.warn(CLOSED, failure.toString());
+    }
+    return Collections.emptyMap();
+  }
+
+  @Override
+  public void registerMetrics(String applicationId, PluginContext pluginContext) {
+    try { // called once the application has its id
+      application = applicationId;
+      if (directory == null) {
+        return;
+      }
+      present = this;
+      thread = new Thread(this, "weir-door");
+      thread.setDaemon(true); // and so are py4j's, which it makes
+      thread.start();
+    } catch (Throwable failure) {
+      LOG.warn(CLOSED, failure.toString());
+    }
+  }
+
+  @Override
+  public void shutdown() {
+    state = "ended";
+    close();
+  }
+
+  @Override
+  public void run() {
+    try {
+      while (state.equals("open")) {
+        open();
+        while (state.equals("open") && !gone()) {
+          Thread.sleep(TICK_MILLISECONDS);
+        }
+        for (long left = LEAVING_MILLISECONDS; state.equals("aside") && !gone() && left > 0;
+            left -= TICK_MILLISECONDS) {
+          Thread.sleep(TICK_MILLISECONDS);
+        }
+        close();
+        if (!state.equals("ended")) {
+          undo.values().forEach(WeirPlugin::quietly);
+        }
+        undo.clear();
+      }
+      if (state.equals("aside")) {
+        write("aside\n");
+      }
+    } catch (Throwable failure) {
+      close();
+      LOG.warn(CLOSED, failure.toString());
+    }
+  }
+
+  private boolean gone() {
+    long heard = heardNanos;
+    return heard == 0 ? state.equals("aside") : connections.isEmpty()
+        || System.nanoTime() - heard > SILENT_MILLISECONDS * 1_000_000;
+  }
+
+  private void open() throws Exception {
+    byte[] secret = new byte[32];
+    new SecureRandom().nextBytes(secret);
+    String token = String.format("%064x", new BigInteger(1, secret));
+    heardNanos = 0;
+    connections.clear();
+    InetAddress here = InetAddress.getLoopbackAddress();
+    // Nothing calls back. py4j's own client for that has a thread that would keep the job's JVM alive.
+    CallbackClient nobody = new CallbackClient(0, here, 0, TimeUnit.SECONDS);
+    GatewayServer opened = new GatewayServer.GatewayServerBuilder(this).callbackClient(nobody)
+        .javaPort(0).javaAddress(here).authToken(token).build();
+    opened.addListener(this);
+    opened.start(true);
+    server = opened;
+    write("port " + opened.getListeningPort() + "\ntoken " + token + "\napplication " + application
+        + "\nprocess " + PROCESS + "\n");
+    if (state.equals("ended")) {
+      close();
+    }
+  }
+
+  /** The file is whole from the moment that it has its name, and only its owner's. */
+  private void write(String text) throws Exception {
+    Set<PosixFilePermission> mine = PosixFilePermissions.fromString("rwx------");
+    if (configured) {
+      Files.createDirectories(directory);
+    } else {
+      Files.createDirectories(directory, PosixFilePermissions.asFileAttribute(mine));
+    }
+    Path partial = Files.createTempFile(directory, ".weir-", ".new"); // rw-------
+    if (!configured && !Files.getOwner(directory).equals(Files.getOwner(partial))) {
+      Files.delete(partial);
+      throw new IllegalStateException(directory + " is another user's; set spark.weir.door.dir");
+    }
+    Files.write(partial, ("weir door 1\n" + text).getBytes("UTF-8"));
+    Path target = directory.resolve(application + "-" + PROCESS.split("@")[0] + ".door");
+    file = Files.move(partial, target, StandardCopyOption.ATOMIC_MOVE);
+  }
+
+  private synchronized void close() {
+    quietly(() -> { if (file != null) file.toFile().delete(); });
+    quietly(() -> { if (server != null) server.shutdown(); });
+    file = null;
+    server = null;
+  }
+
+  private static void quietly(Runnable task) {
+    try {
+      task.run();
+    } catch (Throwable failure) {
+      LOG.debug("weir: at a door", failure);
+    }
+  }
+
+  // -- for the process beyond the door ------------------------------------------------------------
+
+  @Override
+  public void connectionStarted(Py4JServerConnection connection) {
+    connections.add(connection);
+  }
+
+  @Override
+  public void connectionStopped(Py4JServerConnection connection) {
+    connections.remove(connection);
+  }
+
+  /** Comes in; false where another process is in. */
+  public synchronized boolean enter() {
+    if (heardNanos != 0) {
+      return false;
+    }
+    heardNanos = System.nanoTime();
+    return true;
+  }
+
+  /** Says that the process is there; "open", or why it has to leave: "aside", "ended". */
+  public String stay() {
+    heardNanos = System.nanoTime();
+    return state;
+  }
+
+  /** What is run when the process is gone, by name. */
+  public Map<String, Runnable> undo() {
+    return undo;
+  }
+
+  /** What the next process finds, by name. */
+  public Map<String, Object> kept() {
+    return kept;
+  }
+
+  /** For a driver that attaches by itself: closes the door for good; true where there was one. */
+  public static boolean standAside() throws InterruptedException {
+    WeirPlugin door = present;
+    if (door == null || !door.state.equals("open")) {
+      return false;
+    }
+    door.state = "aside";
+    door.thread.join(LEAVING_MILLISECONDS + 10 * TICK_MILLISECONDS);
+    return true;
+  }
+}

@@ -1,0 +1,1 @@
+"""Drivers that know nothing of Weir but two lines of configuration."""

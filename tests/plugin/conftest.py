@@ -1,0 +1,201 @@
+"""Jobs in Java and Scala, compiled once, run by ``spark-submit`` with and without the plugin."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import time
+import zipfile
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyspark
+import pytest
+
+from scripts.plugin_jar import JAR
+from tests.service.agents import AgentProcess
+from tests.waiting import until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+JOBS = Path(__file__).parent / "jobs"
+SPARK = Path(pyspark.__file__).parent
+
+
+@pytest.fixture(scope="session")
+def jobs_jar(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the jobs are, compiled against this Spark."""
+    work = tmp_path_factory.mktemp("jobs")
+    classes = work / "classes"
+    classes.mkdir()
+    jars = f"{SPARK}/jars/*"
+    javac = shutil.which("javac")
+    assert javac, "javac: make test installs it"
+    scalac = ["java", "-cp", jars, "scala.tools.nsc.Main", "-usejavacp"]
+    for compiler, suffix in (
+        ([javac, "--release", "17", "-Xlint:-path", "-cp", jars], "java"),
+        (scalac, "scala"),
+    ):
+        sources = [str(path) for path in sorted(JOBS.glob(f"*.{suffix}"))]
+        done = subprocess.run(
+            [*compiler, "-d", str(classes), *sources], capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+    jar = work / "jobs.jar"
+    with zipfile.ZipFile(jar, "w") as archive:
+        for path in classes.rglob("*.class"):
+            archive.write(path, path.relative_to(classes))
+    return jar
+
+
+@dataclass
+class Job:
+    """A job as it runs."""
+
+    process: subprocess.Popen[str]
+    folder: Path
+    began: float = field(default_factory=time.monotonic)
+
+    @property
+    def out(self) -> str:
+        return (self.folder / "job.out").read_text()
+
+    @property
+    def err(self) -> str:
+        return (self.folder / "job.err").read_text()
+
+    def wait(self, seconds: float = 120) -> int:
+        return self.process.wait(seconds)
+
+
+class Bench:
+    """A directory of files, one of doors, and jobs that read the former."""
+
+    def __init__(self, folder: Path, jar: Path) -> None:
+        self.folder = folder
+        self.doors = folder / "doors"
+        self.input = folder / "in"
+        self.input.mkdir()
+        self._jar = jar
+        self._jobs: list[Job] = []
+
+    def files(self, count: int, rows: int = 10) -> None:
+        """So many more files to read; each line is its own."""
+        for number in range(count):
+            path = self.input / f"{time.time_ns()}-{number}.txt"
+            lines = "".join(f"{path.stem} {row}\n" for row in range(rows))
+            path.with_suffix(".tmp").write_text(lines)
+            path.with_suffix(".tmp").rename(path)
+
+    def submit(
+        self,
+        main: str = "JavaJob",
+        *,
+        name: str = "job",
+        limit: str = "5",
+        seconds: float = 600,
+        ending: str = "stop",
+        plugin: bool = True,
+        conf: tuple[str, ...] = (),
+    ) -> Job:
+        folder = self.folder / name
+        folder.mkdir(exist_ok=True)
+        options = [
+            "--master",
+            "local[2]",
+            "--conf",
+            "spark.ui.enabled=false",
+            "--conf",
+            "spark.sql.shuffle.partitions=2",
+        ]
+        for one in conf:
+            options += ["--conf", one]
+        if plugin:
+            options += [
+                *("--jars", str(JAR)),
+                *("--conf", "spark.plugins=weir.spark.WeirPlugin"),
+                *("--conf", f"spark.weir.door.dir={self.doors}"),
+            ]
+        arguments = [str(self.input), f"{folder}/out", f"{folder}/ck", limit, str(seconds), ending]
+        environ = {k: v for k, v in os.environ.items() if not k.startswith(("SPARK_", "WEIR_"))}
+        process = subprocess.Popen(
+            [
+                str(SPARK / "bin/spark-submit"),
+                *options,
+                "--class",
+                main,
+                str(self._jar),
+                *arguments,
+            ],
+            stdout=(folder / "job.out").open("w"),
+            stderr=(folder / "job.err").open("w"),
+            text=True,
+            env=environ,
+            cwd=folder,
+        )
+        job = Job(process, folder)
+        self._jobs.append(job)
+        return job
+
+    def read(self, name: str = "job") -> list[str]:
+        """Every line that the job has written, in order."""
+        found: list[str] = []
+        for path in (self.folder / name / "out").rglob("part-*.txt"):
+            found += path.read_text().splitlines()
+        return sorted(found)
+
+    def batches(self, name: str = "job") -> list[int]:
+        """How many files each batch read, in order, by the source's own log."""
+        found: dict[int, int] = {}
+        for path in (self.folder / name / "ck/sources/0").glob("[0-9]*"):
+            # A compacted one repeats those before it.
+            files = [json.loads(line) for line in path.read_text().splitlines()[1:]]
+            found |= Counter(one["batchId"] for one in files)
+        return [found[number] for number in sorted(found)]
+
+    def all_lines(self) -> list[str]:
+        found: list[str] = []
+        for path in self.input.glob("*.txt"):
+            found += path.read_text().splitlines()
+        return sorted(found)
+
+    def end(self) -> None:
+        for job in self._jobs:
+            if job.process.poll() is None:
+                job.process.kill()
+                job.process.wait()
+
+
+@pytest.fixture
+def bench(tmp_path: Path, jobs_jar: Path) -> Iterator[Bench]:
+    made = Bench(tmp_path, jobs_jar)
+    yield made
+    made.end()
+
+
+@pytest.fixture
+def agent(bench: Bench, tmp_path: Path) -> Iterator[AgentProcess]:
+    folder = tmp_path / "agent"
+    folder.mkdir()
+    options = ("--target-seconds", "1", "--state-dir", str(tmp_path / "state"))
+    with AgentProcess(folder, "--doors", str(bench.doors), *options) as running:
+        yield running
+
+
+@pytest.fixture
+def query(agent: AgentProcess) -> Callable[[str], dict[str, Any]]:
+    """What the agent knows of a query, once it does."""
+
+    def found(name: str) -> dict[str, Any]:
+        def look() -> dict[str, Any] | None:
+            told = agent.http.get("/v1/queries").json()["queries"]
+            return next((one for one in told if one["query"] == name and one["sources"]), None)
+
+        return until(look, f"the query {name}")
+
+    return found

@@ -1,0 +1,215 @@
+"""Jobs in Java and Scala that know nothing of Weir are regulated, and never notice."""
+
+from __future__ import annotations
+
+import random
+import signal
+import time
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import psutil
+import pytest
+
+from tests.service.agents import AgentProcess
+from tests.waiting import until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.plugin.conftest import Bench
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+
+
+def beyond(agent: AgentProcess) -> psutil.Process | None:
+    """The agent's process at the door."""
+    children = psutil.Process(agent.process.pid).children()
+    return next((one for one in children if one.status() != psutil.STATUS_ZOMBIE), None)
+
+
+def limit(found: dict[str, Any]) -> int | None:
+    return found["sources"][0]["limit"]
+
+
+def order(agent: AgentProcess, name: str, files: int) -> None:
+    found = agent.http.get("/v1/queries").json()["queries"]
+    (application,) = {one["application"] for one in found if one["query"] == name}
+    answer = agent.http.post(
+        f"/v1/queries/{quote(application)}/{name}/control",
+        json={"limit": files, "unit": "files", "reason": "a test"},
+    )
+    assert answer.status_code == 200, answer.text
+
+
+def test_a_java_job_is_regulated_and_a_kill_beyond_the_door_goes_unnoticed(
+    bench: Bench, agent: AgentProcess, query: Callable[[str], dict[str, Any]]
+) -> None:
+    bench.files(60)
+    job = bench.submit(limit="5")
+    found = query("lines")
+    assert found["control"] == "live"
+    assert found["application"] == "java job"
+    order(agent, "lines", 2)
+    until(lambda: limit(query("lines")) == 2, "the limit that was ordered")
+    bench.files(4)
+    until(lambda: query("lines")["sources"][0]["backlog"] == 0, "the files to be read")
+    first = beyond(agent)
+    assert first is not None
+    first.kill()
+    began = time.monotonic()
+    second = until(
+        lambda: (one := beyond(agent)) is not None and one.pid != first.pid and one,
+        "another process at the door",
+    )
+    until(
+        lambda: any(
+            one["listener"].get("python_pid") == second.pid
+            for one in agent.http.get("/v1/queries").json()["listeners"]
+        ),
+        "the second to tell",
+    )
+    print(f"attached again after {time.monotonic() - began:.2f} s")
+    again = query("lines")
+    assert again["run_id"] == found["run_id"]
+    assert again["sources"][0]["configured"] == 5, "not what the first had set"
+    until(lambda: limit(query("lines")) == 2, "the order to be in force again")
+    doors = door_marks(bench)
+    agent.stop()
+    until(lambda: door_marks(bench) != doors, "the door to be opened anew")
+    before = len(bench.batches())
+    bench.files(20)
+    until(lambda: bench.read() == bench.all_lines(), "every line, once")
+    assert max(bench.batches()[before:]) == 5, "as configured, with nobody at the door"
+    assert job.process.poll() is None
+    job.process.send_signal(signal.SIGTERM)
+    assert job.wait() == 143
+
+
+def door_marks(bench: Bench) -> list[int]:
+    return [path.stat().st_ino for path in bench.doors.glob("*.door")]
+
+
+@pytest.mark.slow("a job of its own; what was configured comes back every time")
+def test_where_nothing_is_configured_the_last_grant_stays(
+    bench: Bench, agent: AgentProcess, query: Callable[[str], dict[str, Any]]
+) -> None:
+    bench.files(2)
+    bench.submit(limit="none")
+    query("lines")
+    order(agent, "lines", 3)
+    until(lambda: limit(query("lines")) == 3, "the limit that was ordered")
+    agent.kill()
+    before = len(bench.batches())
+    bench.files(12)
+    until(lambda: bench.read() == bench.all_lines(), "every line, once")
+    assert max(bench.batches()[before:]) == 3, "everything at once would be worse"
+    with AgentProcess(
+        bench.folder / "agent", "--doors", str(bench.doors), "--target-seconds", "1"
+    ) as later:
+        source = until(
+            lambda: next(
+                (
+                    one["sources"][0]
+                    for one in later.http.get("/v1/queries").json()["queries"]
+                    if one["sources"]
+                ),
+                None,
+            ),
+            "the query",
+        )
+        assert source["configured"] is None, "what the agent before had set is no configuration"
+
+
+@pytest.mark.slow("six jobs; that one ends as ever is looked at every time")
+@pytest.mark.parametrize("ending", ["exit 7", "throw", "stop", "return", "kill"])
+def test_a_job_ends_as_it_would_without(
+    bench: Bench,
+    agent: AgentProcess,
+    query: Callable[[str], dict[str, Any]],
+    ending: str,
+) -> None:
+    bench.files(20)
+    told: list[tuple[int, str, list[str]]] = []
+    for plugin in (False, True):
+        name = f"plugin-{plugin}"
+        job = bench.submit(name=name, plugin=plugin, seconds=15, ending=ending)
+        if plugin:
+            query("lines")
+        if ending == "kill":
+            until(lambda name=name: bench.read(name) == bench.all_lines(), "all to be read")
+            job.process.send_signal(signal.SIGTERM)
+        code = job.wait()
+        out = "\n".join(line for line in job.out.splitlines() if not line.startswith("run "))
+        told.append((code, out, bench.read(name)))
+    assert told[0] == told[1]
+    until(lambda: not query("lines")["up"], "the end to be told")
+    assert not list(bench.doors.iterdir()), "no door of a driver that has ended"
+
+
+@pytest.mark.slow("twenty kills; that one goes unnoticed is looked at every time")
+def test_twenty_kills_at_random(
+    bench: Bench, agent: AgentProcess, query: Callable[[str], dict[str, Any]]
+) -> None:
+    bench.files(20)
+    job = bench.submit(limit="3")
+    run_id = query("lines")["run_id"]
+    drawn = random.Random(1)
+    longest = 0.0
+    for _ in range(20):
+        time.sleep(drawn.uniform(0.0, 3.0))
+        bench.files(5)
+        one = until(lambda: beyond(agent), "a process at the door")
+        one.kill()
+        began = time.monotonic()
+        until(lambda one=one: (new := beyond(agent)) and new.pid != one.pid, "the next")
+        longest = max(longest, time.monotonic() - began)
+    bench.files(5)
+    until(lambda: bench.read() == bench.all_lines(), "every line, once")
+    again = until(lambda: (q := query("lines")) and q["up"] and q, "the query")
+    assert again["run_id"] == run_id, "no start in between"
+    assert again["sources"][0]["configured"] == 3
+    print(f"longest until the next process: {longest:.2f} s")
+    assert not [line for line in job.err.splitlines() if "weir" in line and " INFO " not in line]
+
+
+def test_both_sessions_of_a_scala_job(
+    bench: Bench, agent: AgentProcess, query: Callable[[str], dict[str, Any]]
+) -> None:
+    bench.files(20)
+    job = bench.submit("ScalaJob", limit="2", seconds=20)
+    first, second = query("first"), query("second")
+    assert first["control"] == second["control"] == "live"
+    assert first["application_id"] == second["application_id"]
+    assert job.wait() == 0
+    assert job.out.splitlines()[-1] == "over"
+    until(lambda: not query("first")["up"] and not query("second")["up"], "both ends to be told")
+
+
+def test_a_job_whose_doors_cannot_be_is_told_once_and_goes_on(bench: Bench, tmp_path: Path) -> None:
+    bench.doors.write_text("a file")
+    bench.files(5)
+    job = bench.submit(seconds=5)
+    assert job.wait() == 0
+    assert bench.read() == bench.all_lines()
+    warned = [line for line in job.err.splitlines() if "weir: the door is closed" in line]
+    assert len(warned) == 1
+
+
+def test_the_first_batch_after_a_start_obeys_what_was_learned(
+    bench: Bench, agent: AgentProcess, query: Callable[[str], dict[str, Any]]
+) -> None:
+    bench.files(10)
+    job = bench.submit(limit="none", seconds=600)
+    query("lines")
+    order(agent, "lines", 3)
+    until(lambda: limit(query("lines")) == 3, "the limit that was ordered")
+    until(lambda: bench.read() == bench.all_lines(), "all to be read")
+    job.process.send_signal(signal.SIGTERM)
+    job.wait()
+    before = len(bench.batches())
+    bench.files(30)
+    bench.submit(limit="none", seconds=600)
+    until(lambda: len(bench.batches()) > before, "the first batch of the second run")
+    assert bench.batches()[before] == 3
