@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from spark_listener.application import conf_of, of_session
 from spark_listener.complaints import LOGGER, Complaints
-from spark_listener.config import ConfigurationError, Settings, conf_key, resolve
+from spark_listener.config import PLUGIN, ConfigurationError, Settings, conf_key, resolve
 from spark_listener.driver import Driver
 from spark_listener.wire import SILENT_SECONDS
 
@@ -90,11 +90,7 @@ def _attach(spark: Any, arguments: dict[str, Any]) -> Attachment:
         if spark is None:
             return _off("weir is off: there is no active Spark session; use attach(spark)")
     if type(spark).__module__.startswith("pyspark.sql.connect"):
-        return _off(
-            "weir is off: this is a Spark Connect session, whose queries run in a server out of "
-            "reach; have that server write an event log, and the agent watches them "
-            "(weir agent --event-log-dirs)"
-        )
+        return _off(f"weir is off: {_of_connect(spark)}")
     context = spark.sparkContext
     if context._jsc is None:
         return _off("weir is off: the Spark session has been stopped")
@@ -118,6 +114,7 @@ def _attach(spark: Any, arguments: dict[str, Any]) -> Attachment:
         if not _given(arguments, only="control"):  # what was said of one session holds for others
             control = control and all(other.control for other in driver.sessions)
     if driver is None:
+        _close_the_door(spark)
         driver = Driver(of_session(spark), settings, complaints=_complaints, on_lost=_lost)
         _drivers[driver.application_id] = driver
         if settings.exposes_token:
@@ -141,6 +138,31 @@ def _attach(spark: Any, arguments: dict[str, Any]) -> Attachment:
         raise
     LOGGER.info("weir watches %s, agent %s", driver.application_id, settings.agent_url)
     return Attachment(session, driver, "")
+
+
+def _of_connect(spark: Any) -> str:
+    """Where the queries of a Spark Connect client are regulated, or how they would be."""
+    here = "this is a Spark Connect session, whose queries run in a server out of reach"
+    try:
+        if PLUGIN in str(spark.conf.get("spark.plugins", "")):
+            return f"{here}: its plugin lets the agent beside it regulate them"
+    except Exception as error:
+        LOGGER.debug("weir: asking a Connect server", exc_info=error)
+    return (
+        f"{here}; give that server spark.plugins={PLUGIN}, and the agent beside it regulates "
+        "them, or an event log, and the agent watches them (weir agent --event-log-dirs)"
+    )
+
+
+def _close_the_door(spark: Any) -> None:
+    """Where the plugin opened one: who attaches in the job's own code wins, and says so."""
+    try:
+        if PLUGIN not in str(spark.sparkContext.getConf().get("spark.plugins") or ""):
+            return
+        if spark.sparkContext._gateway.jvm.weir.spark.WeirPlugin.standAside():
+            LOGGER.info("weir: attach() watches from here on; the plugin's door is closed")
+    except Exception as error:
+        _complaints.error("closing the plugin's door", error)
 
 
 def _attached_again(

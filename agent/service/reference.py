@@ -37,6 +37,7 @@ _METAVARS: Final = {
     "durability": "normal|full",
     "give_limits": "safe|all",
     "driver_process": "off|auto|PID",
+    "doors": "off|DIR",
     "log_format": "json|text",
     "late_rows": "hold|guard|allow",
     "log_level": "debug|info|warning|error",

@@ -200,7 +200,8 @@ def test_missing_programs_are_named(tools: Path, ci: str, exit_code: int) -> Non
         check=False,
     )
     assert done.returncode == exit_code, done.stderr
-    assert "apt-get install chromium prometheus prometheus-alertmanager maven openssl git" in (
-        done.stderr
-    )
+    assert (
+        "apt-get install openjdk-17-jdk-headless chromium prometheus prometheus-alertmanager "
+        "maven openssl git"
+    ) in done.stderr
     assert ("nothing may be missing" in done.stderr) == (ci == "true")

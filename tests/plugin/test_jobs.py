@@ -11,6 +11,7 @@ from urllib.parse import quote
 import psutil
 import pytest
 
+from tests.plugin.conftest import JOBS
 from tests.service.agents import AgentProcess
 from tests.waiting import until
 
@@ -185,6 +186,41 @@ def test_both_sessions_of_a_scala_job(
     assert job.wait() == 0
     assert job.out.splitlines()[-1] == "over"
     until(lambda: not query("first")["up"] and not query("second")["up"], "both ends to be told")
+
+
+def test_a_pyspark_job_without_a_line_of_ours(
+    bench: Bench, agent: AgentProcess, query: Callable[[str], dict[str, Any]]
+) -> None:
+    bench.files(10)
+    job = bench.submit(JOBS / "python_job.py", limit="2", seconds=12)
+    assert query("lines")["control"] == "live"
+    assert job.wait() == 0
+    assert job.out.splitlines() == ["over"]
+    until(lambda: not query("lines")["up"], "the end to be told")
+
+
+@pytest.mark.slow("a job more; both ways in are taken every time")
+def test_a_job_that_attaches_itself_wins_and_says_so(
+    bench: Bench, agent: AgentProcess, query: Callable[[str], dict[str, Any]]
+) -> None:
+    bench.files(10)
+    conf = (f"spark.weir.agent.url={agent.address}",)
+    job = bench.submit(JOBS / "python_job.py", limit="2", seconds=20, ending="attach", conf=conf)
+    found = query("lines")
+    assert found["control"] == "live"
+    until(lambda: beyond(agent) is None, "the process at the door to leave")
+    until(lambda: query("lines")["last_progress_time"] != found["last_progress_time"], "a batch")
+    listeners = agent.http.get("/v1/queries").json()["listeners"]
+    newest = max(listeners, key=lambda one: one["last_heard_time"])["listener"]
+    assert job.process.pid in {one.pid for one in psutil.Process(newest["python_pid"]).parents()}
+    assert [path.read_text() for path in bench.doors.glob("*.door")] == ["weir door 1\naside\n"]
+    until(
+        lambda: "a driver is left to itself" in {one["event"] for one in agent.log()},
+        "the agent to say so",
+    )
+    assert job.wait() == 0
+    assert job.out.splitlines() == ["attached", "over"]
+    assert not list(bench.doors.iterdir())
 
 
 def test_a_job_whose_doors_cannot_be_is_told_once_and_goes_on(bench: Bench, tmp_path: Path) -> None:

@@ -1,0 +1,258 @@
+"""Door files: which are believed, and what becomes of those that are not."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import structlog
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.service import doors
+from agent.service.doors import AGAIN_SECONDS, MOST_AGAIN_SECONDS, Doors
+from spark_listener import door
+from spark_listener.beyond import DONE, LOST, REFUSED
+from tests.waiting import until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+TOKEN = "0" * 63 + "a"
+WHOLE = f"weir door 1\nport 4711\ntoken {TOKEN}\napplication app-1\nprocess 77@host\n"
+
+
+def test_a_whole_one_is_read(tmp_path: Path) -> None:
+    path = opened(tmp_path)
+    assert door.read(path) == door.DoorFile(4711, TOKEN, "app-1", "77@host")
+
+
+def opened(folder: Path, name: str = "app-1-77.door", text: str = WHOLE) -> Path:
+    path = folder / name
+    path.write_text(text)
+    path.chmod(0o600)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "it does not begin with 'weir door 1'"),
+        ("hello\n" * 9, "it does not begin with 'weir door 1'"),
+        ("weir door 2\nport 1\n", "it is of another version of the plugin: 'weir door 2'"),
+        (WHOLE[:-1], "it is not whole"),
+        (WHOLE.replace(TOKEN, "short"), "it is not whole"),
+        (WHOLE.replace("4711", "-1"), "it is not whole"),
+        (WHOLE.replace("4711", "٤"), "it is not whole"),
+        (WHOLE.replace("4711", "65536"), "port 65536 is none"),
+        (WHOLE.replace("port 4711\n", ""), "it is not whole"),
+        (WHOLE.replace("process 77@host\n", ""), "it is not whole"),
+        (WHOLE + "x" * 5000, "it is longer than 4096 bytes"),
+        ("weir door 1\naside\n", "the job attaches by itself, and that wins"),
+    ],
+)
+def test_one_that_is_no_door_says_why(tmp_path: Path, text: str, why: str) -> None:
+    with pytest.raises(door.NoDoor) as refused:
+        door.read(opened(tmp_path, text=text))
+    assert str(refused.value) == why
+
+
+@given(st.integers(min_value=0, max_value=len(WHOLE) - 1))
+def test_a_half_written_one_is_none(length: int) -> None:
+    with pytest.raises(door.NoDoor):
+        door.parse(WHOLE[:length].encode())
+
+
+@given(st.binary(max_size=200))
+def test_whatever_stands_in_it(data: bytes) -> None:
+    with pytest.raises(door.NoDoor):
+        door.parse(data)
+
+
+@pytest.mark.parametrize("mode", [0o640, 0o604, 0o660, 0o601, 0o620])
+def test_one_that_others_may_read_or_write_is_none(tmp_path: Path, mode: int) -> None:
+    path = opened(tmp_path)
+    path.chmod(mode)
+    with pytest.raises(door.NoDoor, match=f"its mode is {mode:04o}: others can"):
+        door.read(path)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+def test_another_users_is_none(tmp_path: Path) -> None:
+    path = opened(tmp_path)
+    os.chown(path, 4242, -1)
+    with pytest.raises(door.NoDoor, match="it is of user 4242, and this process runs as 0"):
+        door.read(path)
+
+
+def test_what_is_no_plain_file_is_none_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo.door", 0o600)
+    (tmp_path / "link.door").symlink_to(opened(tmp_path))
+    (tmp_path / "folder.door").mkdir(0o700)
+    for name in ("fifo", "link", "folder"):
+        with pytest.raises(door.NoDoor, match="no plain file"):
+            door.read(tmp_path / f"{name}.door")
+    with pytest.raises(FileNotFoundError):
+        door.read(tmp_path / "none.door")
+
+
+class Clock:
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Keeper:
+    """Doors of a folder, with a small program for each instead of a Spark to go into."""
+
+    def __init__(self, folder: Path, code: str) -> None:
+        self.folder = folder
+        self.clock = Clock()
+        self.started: list[str] = []
+        self.code = code
+        self.doors = Doors(folder, self._command, clock=self.clock)
+
+    def _command(self, path: Path) -> Sequence[str]:
+        self.started.append(path.name)
+        return [sys.executable, "-S", "-c", self.code]
+
+    def look(self, after_seconds: float = 0.0) -> int:
+        self.clock.now += after_seconds
+        self.doors.look()
+        return len(self.started)
+
+    def until(self, state: str) -> None:
+        until(lambda: self.look() and self.doors.states().get(state), f"a door that is {state}")
+
+    def until_ended(self) -> None:
+        until(lambda: self.look() and not self.doors.states()["attached"], "the process's end")
+
+
+@pytest.fixture
+def keeper(tmp_path: Path, request: pytest.FixtureRequest) -> Callable[[str], Keeper]:
+    def made(code: str) -> Keeper:
+        one = Keeper(tmp_path, code)
+        request.addfinalizer(one.doors.close)
+        return one
+
+    return made
+
+
+STAYS = "import sys; sys.stdin.read()"
+
+
+def test_each_door_has_a_process_which_ends_with_the_agent(
+    tmp_path: Path, keeper: Callable[[str], Keeper]
+) -> None:
+    here = keeper(STAYS)
+    assert here.look() == 0
+    opened(tmp_path, "a.door")
+    opened(tmp_path, "b.door")
+    opened(tmp_path, ".hidden.door")
+    opened(tmp_path, "c.new")
+    assert here.look() == here.look() == 2
+    assert here.doors.states() == {"attached": 2, "waiting": 0, "refused": 0}
+    here.doors.close()
+    assert here.doors.states()["attached"] == 0
+
+
+@pytest.mark.parametrize(("code", "state"), [(DONE, None), (REFUSED, "refused")])
+def test_one_that_is_done_is_left_until_its_door_is_another(
+    tmp_path: Path, keeper: Callable[[str], Keeper], code: int, state: str | None
+) -> None:
+    here = keeper(f"raise SystemExit({code})")
+    path = opened(tmp_path)
+    here.look()
+    here.until_ended()
+    assert here.look(3600.0) == 1
+    assert here.doors.states().get(state or "refused", 0) == (state is not None)
+    again = opened(tmp_path, "new")
+    again.replace(path)
+    assert here.look() == 2
+
+
+@pytest.mark.parametrize("code", [LOST, 1, "kill"])
+def test_one_that_breaks_is_started_again_less_and_less_often(
+    tmp_path: Path, keeper: Callable[[str], Keeper], code: int | str
+) -> None:
+    killed = "import os; os.kill(os.getpid(), 9)"
+    here = keeper(killed if code == "kill" else f"raise SystemExit({code})")
+    opened(tmp_path)
+    here.look()
+    pause = AGAIN_SECONDS
+    for turn in range(1, 9):
+        here.until_ended()
+        assert here.look(pause - 0.01) == turn
+        assert here.look(0.01) == turn + 1
+        pause = min(2 * pause, MOST_AGAIN_SECONDS)
+    assert pause == MOST_AGAIN_SECONDS
+
+
+def test_one_that_lived_is_started_again_at_once(
+    tmp_path: Path, keeper: Callable[[str], Keeper]
+) -> None:
+    here = keeper(f"import sys; sys.stdin.readline(); sys.exit({LOST})")
+    opened(tmp_path)
+    here.look()
+    for turn in range(1, 4):
+        here.clock.now += doors.LIVED_SECONDS
+        process = here.doors._doors["app-1-77.door"].process
+        assert process is not None
+        assert process.stdin is not None
+        process.stdin.write(b"\n")
+        process.stdin.flush()
+        here.until_ended()
+        assert here.look(AGAIN_SECONDS) == turn + 1
+
+
+def test_what_is_no_door_is_named_once_and_tried_when_it_changes(
+    tmp_path: Path, keeper: Callable[[str], Keeper]
+) -> None:
+    here = keeper(STAYS)
+    path = opened(tmp_path)
+    path.chmod(0o644)
+    with structlog.testing.capture_logs() as told:
+        for _ in range(3):
+            assert here.look(3600.0) == 0
+    (one,) = told
+    assert one["door"] == "app-1-77.door"
+    assert one["log_level"] == "warning"
+    assert "0644" in one["reason"]
+    assert here.doors.states()["refused"] == 1
+    path.chmod(0o600)
+    until(here.look, "the door that is one now")
+
+
+def test_a_folder_that_is_none_or_gone_is_nothing(
+    tmp_path: Path, keeper: Callable[[str], Keeper]
+) -> None:
+    here = Keeper(tmp_path / "none", STAYS)
+    assert here.look() == 0
+    shutil.rmtree(tmp_path)
+    assert here.look() == 0
+
+
+def test_the_folder_by_default_is_where_the_plugin_looks() -> None:
+    assert doors.default_folder().name.startswith("weir-")
+    if sys.platform == "linux":
+        assert doors.default_folder().parent == Path("/tmp")
+
+
+def test_what_a_process_says_is_said_by_the_agent(
+    tmp_path: Path, keeper: Callable[[str], Keeper]
+) -> None:
+    here = keeper(
+        "import sys; print('WARNING weir: a\\x1b[31m thing', file=sys.stderr); sys.stdin.read()"
+    )
+    opened(tmp_path)
+    with structlog.testing.capture_logs() as told:
+        here.look()
+        until(lambda: [one for one in told if one["log_level"] == "warning"], "the warning")
+    said = next(one for one in told if one["log_level"] == "warning")
+    assert said["application"] == "app-1"
+    assert said["event"] == "a\\x1b[31m thing"
