@@ -57,6 +57,9 @@ chart: ## dist/weir-VERSION.tgz: the Helm chart, with rules and dashboards in it
 	@PATH="$(CURDIR)/.make/tools:$$PATH" helm package helm/weir --destination dist 2>.make/chart.log \
 	  || { cat .make/chart.log >&2; exit 1; }
 
+plugin: setup ## Weir's Spark plugin, spark_listener/plugin/weir-spark-plugin.jar
+	@$(python) -m scripts.plugin_jar
+
 lint: setup ## lint and types only
 	@sh scripts/test.sh lint
 

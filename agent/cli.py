@@ -227,6 +227,17 @@ def _limit(
     _order(settings, application, query, order=order, reason=reason, who=who)
 
 
+@app.command("plugin")
+def _plugin() -> None:
+    """Print the path of Weir's Spark plugin, for `spark-submit --jars`."""
+    from agent.service.doors import plugin_jar
+
+    path = plugin_jar()
+    if not path.is_file():
+        _fail(f"{path}: not there; in a checkout `make plugin` compiles it", 1)
+    sys.stdout.write(f"{path}\n")
+
+
 @app.command("replay")
 def _replay(
     *,

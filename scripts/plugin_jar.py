@@ -17,9 +17,11 @@ import zipfile
 from pathlib import Path
 from typing import Final
 
+from spark_listener.door import plugin_jar
+
 PLUGIN: Final = Path(__file__).resolve().parents[1] / "spark_listener" / "plugin"
 SOURCE: Final = PLUGIN / "WeirPlugin.java"
-JAR: Final = PLUGIN / "weir-spark-plugin.jar"
+JAR: Final = plugin_jar()
 _OPTIONS: Final = ("--release", "8", "-Xlint:-options", "-Xlint:-path", "-g:none")
 _MANIFEST: Final = "META-INF/MANIFEST.MF"
 _EPOCH: Final = (1980, 1, 1, 0, 0, 0)  # the first that a zip can tell

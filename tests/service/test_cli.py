@@ -100,6 +100,19 @@ def test_mode_of_one_of_a_pattern_and_of_all(tmp_path: Path) -> None:
         assert modes() == {"orders": "off", "refunds": "on", "later": "off"}
 
 
+def test_where_the_plugin_lies_is_told_and_where_it_is_missing_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jar = tmp_path / "plugin.jar"
+    monkeypatch.setattr("agent.service.doors.plugin_jar", lambda: jar)
+    done = CliRunner().invoke(app, ["plugin"])
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert done.stderr == f"weir: {jar}: not there; in a checkout `make plugin` compiles it\n"
+    jar.write_bytes(b"")
+    done = CliRunner().invoke(app, ["plugin"])
+    assert (done.exit_code, done.stdout) == (0, f"{jar}\n")
+
+
 def test_the_kill_switch_swallows_no_typo(tmp_path: Path) -> None:
     with AgentProcess(tmp_path) as agent:
         for application, query in (("orders", "enrich"), ("ads", "scores")):
