@@ -1,6 +1,6 @@
 #!/bin/sh
 # Makes one venv a PySpark of the matrix in .make/spark-VERSION, from requirements/spark-VERSION.txt.
-# What is there already is kept, so a second run needs no network.
+# What is there already is kept, so a second run needs no network. "client" is a Spark Connect client.
 #   scripts/ensure-sparks.sh           all versions
 #   scripts/ensure-sparks.sh 3.5 4.3   these
 set -eu

@@ -82,7 +82,7 @@ prepare() {
   sparks='3.5 4.3'
   "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || sparks='3.5'
   # shellcheck disable=SC2086 # a list
-  sh scripts/ensure-sparks.sh $sparks || exit 2
+  sh scripts/ensure-sparks.sh $sparks client || exit 2
 }
 
 lint() {

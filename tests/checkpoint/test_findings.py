@@ -21,6 +21,7 @@ from agent.checkpoint.soundness import judge
 from tests.checkpoint.kills import CHEAP, Driver, make_input, make_order
 from tests.checkpoint.test_audit import lines  # noqa: F401 - a fixture
 from tests.kafka.broker import connector
+from tests.waiting import until
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 ROOT = Path(__file__).resolve().parents[2]
@@ -83,8 +84,14 @@ def durable():
     (ROOT / ".make").mkdir(exist_ok=True)
     places = [place for place in (ROOT / ".make", Path.home()) if not TEMPORARY.search(f"{place}/")]
     assert places, "neither the repository nor the home directory is outside of temporary folders"
-    with tempfile.TemporaryDirectory(dir=places[0], prefix="durable-") as folder:
-        yield Path(folder)
+    folder = Path(tempfile.mkdtemp(dir=places[0], prefix="durable-"))
+    yield folder
+
+    def gone():
+        shutil.rmtree(folder, ignore_errors=True)
+        return not folder.exists()
+
+    until(gone, "tasks of stopped queries to write no more into the folder")
 
 
 @pytest.fixture(scope="module")

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 JOBS = Path(__file__).parent / "jobs"
 ROOT = Path(__file__).parents[2]
 SPARK = Path(pyspark.__file__).parent
+#: Before this checkout the PySpark that is tried, where that is not the installed one.
+PATH = [one for one in os.environ.get("PYTHONPATH", "").split(os.pathsep) if one] + [str(ROOT)]
 
 
 @pytest.fixture(scope="session")
@@ -84,6 +86,7 @@ class Bench:
         self.folder = folder
         self.doors = folder / "doors"
         self.input = folder / "in"
+        self.hang = folder / "hang"
         self.input.mkdir()
         self._jar = jar
         self._jobs: list[Job] = []
@@ -106,36 +109,43 @@ class Bench:
         ending: str = "stop",
         plugin: bool = True,
         conf: tuple[str, ...] = (),
+        master: tuple[str, ...] = ("--master", "local[2]"),
+        application: str = "a job",
+        hang: bool = False,
     ) -> Job:
+        """Runs a job. ``hang``: its batches wait while there is a file ``bench.hang``."""
         folder = self.folder / name
         folder.mkdir(exist_ok=True)
         options = [
-            "--master",
-            "local[2]",
-            "--conf",
-            "spark.ui.enabled=false",
-            "--conf",
-            "spark.sql.shuffle.partitions=2",
+            *master,
+            *("--name", application),
+            *("--conf", "spark.ui.enabled=false"),
+            *("--conf", "spark.sql.shuffle.partitions=2"),
         ]
         for one in conf:
             options += ["--conf", one]
         if plugin:
-            options += [
-                *("--jars", str(JAR)),
-                *("--conf", "spark.plugins=weir.spark.WeirPlugin"),
-                *("--conf", f"spark.weir.door.dir={self.doors}"),
-            ]
+            options += self.plugin()
         arguments = [str(self.input), f"{folder}/out", f"{folder}/ck", limit, str(seconds), ending]
+        arguments += [str(self.hang)] if hang else []
         what = [str(main)] if isinstance(main, Path) else ["--class", main, str(self._jar)]
+        return self.run(folder, str(SPARK / "bin/spark-submit"), *options, *what, *arguments)
+
+    def plugin(self) -> list[str]:
+        """The conf pair, with doors of the bench's own."""
+        return [
+            *("--jars", str(JAR)),
+            *("--conf", "spark.plugins=weir.spark.WeirPlugin"),
+            *("--conf", f"spark.weir.door.dir={self.doors}"),
+        ]
+
+    def run(self, folder: Path, *command: str) -> Job:
+        """Any command, ended with the test; ``folder`` gets what it says, and is its own."""
+        folder.mkdir(exist_ok=True)
         environ = {k: v for k, v in os.environ.items() if not k.startswith(("SPARK_", "WEIR_"))}
-        environ |= {"PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable}
+        environ |= {"PYTHONPATH": os.pathsep.join(PATH), "PYSPARK_PYTHON": sys.executable}
         process = subprocess.Popen(
-            [
-                str(SPARK / "bin/spark-submit"),
-                *options,
-                *what,
-                *arguments,
-            ],
+            command,
             stdout=(folder / "job.out").open("w"),
             stderr=(folder / "job.err").open("w"),
             text=True,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import signal
 import time
@@ -11,8 +12,9 @@ from urllib.parse import quote
 import psutil
 import pytest
 
+from spark_listener import door
 from tests.plugin.conftest import JOBS
-from tests.service.agents import AgentProcess
+from tests.service.agents import AgentProcess, weir
 from tests.waiting import until
 
 if TYPE_CHECKING:
@@ -34,9 +36,7 @@ def limit(found: dict[str, Any]) -> int | None:
     return found["sources"][0]["limit"]
 
 
-def order(agent: AgentProcess, name: str, files: int) -> None:
-    found = agent.http.get("/v1/queries").json()["queries"]
-    (application,) = {one["application"] for one in found if one["query"] == name}
+def order(agent: AgentProcess, name: str, files: int, application: str = "a job") -> None:
     answer = agent.http.post(
         f"/v1/queries/{quote(application)}/{name}/control",
         json={"limit": files, "unit": "files", "reason": "a test"},
@@ -51,7 +51,7 @@ def test_a_java_job_is_regulated_and_a_kill_beyond_the_door_goes_unnoticed(
     job = bench.submit(limit="5")
     found = query("lines")
     assert found["control"] == "live"
-    assert found["application"] == "java job"
+    assert found["application"] == "a job"
     order(agent, "lines", 2)
     until(lambda: limit(query("lines")) == 2, "the limit that was ordered")
     bench.files(4)
@@ -76,9 +76,9 @@ def test_a_java_job_is_regulated_and_a_kill_beyond_the_door_goes_unnoticed(
     assert again["run_id"] == found["run_id"]
     assert again["sources"][0]["configured"] == 5, "not what the first had set"
     until(lambda: limit(query("lines")) == 2, "the order to be in force again")
-    doors = door_marks(bench)
+    before_it = secrets(bench)
     agent.stop()
-    until(lambda: door_marks(bench) != doors, "the door to be opened anew")
+    until(lambda: secrets(bench) not in ([], before_it), "the door to be opened anew")
     before = len(bench.batches())
     bench.files(20)
     until(lambda: bench.read() == bench.all_lines(), "every line, once")
@@ -88,8 +88,38 @@ def test_a_java_job_is_regulated_and_a_kill_beyond_the_door_goes_unnoticed(
     assert job.wait() == 143
 
 
-def door_marks(bench: Bench) -> list[int]:
-    return [path.stat().st_ino for path in bench.doors.glob("*.door")]
+@pytest.mark.slow("a job of its own, which hangs for a while")
+def test_a_hung_batch_is_seen_and_the_switch_puts_back_what_was_configured(
+    bench: Bench, agent: AgentProcess, query: Callable[[str], dict[str, Any]]
+) -> None:
+    bench.files(10)
+    bench.submit(limit="5", hang=True)
+    query("lines")
+    order(agent, "lines", 2)
+    until(lambda: limit(query("lines")) == 2, "the limit that was ordered")
+    until(lambda: bench.read() == bench.all_lines(), "all to be read")
+    before = len(bench.batches())
+    bench.hang.touch()
+    bench.files(12)
+    # What waits is what no batch was planned to read; heartbeats tell it while nothing else does.
+    until(lambda: (query("lines")["running_seconds"] or 0.0) > 6.0, "the hung batch's age to grow")
+    until(lambda: query("lines")["sources"][0]["backlog"] == 10, "the exact backlog")
+    assert bench.batches()[before:] == [2]
+    done = weir("mode", "off", "lines", "--url", agent.address)
+    assert done.returncode == 0, done.stderr
+    until(lambda: limit(query("lines")) == 5, "what was configured")
+    bench.hang.unlink()
+    until(lambda: bench.read() == bench.all_lines(), "every line, once")
+    assert bench.batches()[before:] == [2, 5, 5], "off within a batch"
+
+
+def secrets(bench: Bench) -> list[str]:
+    """Of the doors; each that opens has one of its own."""
+    found = []
+    for path in bench.doors.glob("*.door"):
+        with contextlib.suppress(OSError, door.NoDoor):
+            found.append(door.read(path).token)
+    return found
 
 
 @pytest.mark.slow("a job of its own; what was configured comes back every time")

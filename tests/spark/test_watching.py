@@ -154,8 +154,8 @@ def test_attaching_an_attached_session_reads_no_configuration(
     """weir-run does so at each getOrCreate, be it once a batch."""
     attached(agent)
     read: list[Any] = []
-    real = attachment._conf
-    monkeypatch.setattr(attachment, "_conf", lambda one: read.append(one) or real(one))
+    real = attachment.conf_of
+    monkeypatch.setattr(attachment, "conf_of", lambda one: read.append(one) or real(one))
     assert spark_listener.attach(spark).active
     assert spark_listener.attach(spark, heartbeat_seconds=3.0).active
     assert read == []
@@ -163,7 +163,7 @@ def test_attaching_an_attached_session_reads_no_configuration(
     assert "heartbeat_secods" in refused.reason
     other = spark.newSession()
     assert spark_listener.attach(other).active
-    assert read == [other]
+    assert read == [other._jsparkSession]
 
 
 def test_sessions_of_one_application_share_one_sender(

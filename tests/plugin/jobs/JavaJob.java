@@ -1,20 +1,34 @@
+import java.io.File;
 import java.util.concurrent.TimeUnit;
+import org.apache.spark.api.java.function.FilterFunction;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.streaming.DataStreamReader;
 import org.apache.spark.sql.streaming.StreamingQuery;
 
-/** Counts words of files: IN OUT CHECKPOINT LIMIT SECONDS ENDING. Knows nothing of Weir. */
+/**
+ * Copies lines of files: IN OUT CHECKPOINT LIMIT SECONDS ENDING [HANG]. Knows nothing of Weir. A
+ * batch waits while there is a file HANG.
+ */
 public class JavaJob {
   public static void main(String[] given) throws Exception {
-    SparkSession spark = SparkSession.builder().appName("java job").getOrCreate();
+    SparkSession spark = SparkSession.builder().getOrCreate();
     spark.sparkContext().setLogLevel("WARN");
     DataStreamReader reader = spark.readStream().format("text");
     if (!given[3].equals("none")) {
       reader = reader.option("maxFilesPerTrigger", given[3]);
     }
     Dataset<Row> lines = reader.load(given[0]);
+    if (given.length > 6) {
+      String hang = given[6];
+      lines = lines.filter((FilterFunction<Row>) row -> {
+        while (new File(hang).exists()) {
+          Thread.sleep(50);
+        }
+        return true;
+      });
+    }
     StreamingQuery query = lines.writeStream().queryName("lines").format("text")
         .option("path", given[1]).option("checkpointLocation", given[2]).start();
     System.out.println("run " + query.runId());

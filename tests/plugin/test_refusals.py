@@ -1,0 +1,88 @@
+"""Whoever has not the secret does not come in, and the job and its log know nothing of it."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from typing import TYPE_CHECKING, Any
+
+import psutil
+import pytest
+from py4j.java_gateway import GatewayParameters, JavaGateway
+
+from spark_listener import door
+from tests.plugin.test_jobs import beyond, limit, order
+from tests.waiting import until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.plugin.conftest import Bench
+    from tests.service.agents import AgentProcess
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+
+#: What a request of py4j looks like that asks for the entry point's class, without a secret.
+WITHOUT = b"c\nt\ngetClass\ne\n"
+
+
+def said(port: int, data: bytes) -> bytes:
+    """What the door answers before it closes."""
+    with socket.create_connection((door.LOOPBACK, port), 10) as one:
+        answer = b""
+        try:
+            one.sendall(data)
+            while got := one.recv(4096):
+                answer += got
+        except ConnectionError:
+            pass
+        return answer
+
+
+def reset(port: int) -> None:
+    """A scanner's way: connected, and broken off."""
+    one = socket.create_connection((door.LOOPBACK, port), 10)
+    one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    one.close()
+
+
+@pytest.mark.slow("a job and a scan of it; the secret itself is py4j's")
+def test_no_secret_a_wrong_one_and_a_scan(
+    bench: Bench, agent: AgentProcess, query: Callable[[str], dict[str, Any]]
+) -> None:
+    bench.files(10)
+    job = bench.submit(limit="5")
+    found = query("lines")
+    process = beyond(agent)
+    (path,) = bench.doors.glob("*.door")
+    assert path.stat().st_mode & 0o777 == 0o600
+    port = door.read(path).port
+    jvm = psutil.Process(int(door.read(path).process.split("@")[0]))
+    (listening,) = [
+        one for one in jvm.net_connections("tcp") if one.status == "LISTEN" and one.laddr[1] == port
+    ]
+    assert listening.laddr[0].removeprefix("::ffff:") in ("127.0.0.1", "::1")
+    threads = jvm.num_threads()
+    told = len(job.err.splitlines())
+    wrong = f"A\n{'0' * 64}\ne\n".encode()
+    for _ in range(20):
+        for data in (WITHOUT, wrong, wrong + WITHOUT, b"", b"\x16\x03\x01\x02\x00\x01\x00" * 99):
+            assert b"weir" not in said(port, data + b"\n\n" if data else b"\n")
+        assert b"weir" not in said(port, b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        reset(port)
+    for token in ("0" * 64, "", None):
+        stranger = JavaGateway(
+            gateway_parameters=GatewayParameters(address=door.LOOPBACK, port=port, auth_token=token)
+        )
+        with pytest.raises(Exception, match=r"."):
+            stranger.entry_point.stay()
+        stranger.close()
+    # All that came is gone again; some threads of Spark's own come and go.
+    until(lambda: jvm.num_threads() <= threads + 5, "the strangers' threads to end")
+    order(agent, "lines", 2)
+    until(lambda: limit(query("lines")) == 2, "the limit that was ordered")
+    assert beyond(agent) == process, "who was in stays in"
+    assert query("lines")["run_id"] == found["run_id"]
+    assert job.err.splitlines()[told:] == [], "not a word in the job's log"
+    (again,) = bench.doors.glob("*.door")
+    assert door.read(again).port == port, "the door stays as it was"
