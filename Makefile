@@ -57,8 +57,8 @@ chart: ## dist/weir-VERSION.tgz: the Helm chart, with rules and dashboards in it
 	@PATH="$(CURDIR)/.make/tools:$$PATH" helm package helm/weir --destination dist 2>.make/chart.log \
 	  || { cat .make/chart.log >&2; exit 1; }
 
-plugin: setup ## Weir's Spark plugin, spark_listener/plugin/weir-spark-plugin.jar
-	@$(python) -m scripts.plugin_jar
+plugin: setup ## dist/weir-spark-plugin.jar: Weir's Spark plugin, in the listener's wheel too
+	@$(python) -m scripts.plugin_jar dist
 
 lint: setup ## lint and types only
 	@sh scripts/test.sh lint

@@ -230,12 +230,10 @@ def _limit(
 @app.command("plugin")
 def _plugin() -> None:
     """Print the path of Weir's Spark plugin, for `spark-submit --jars`."""
-    from agent.service.doors import plugin_jar
+    from spark_listener.plugin.__main__ import main as tell
 
-    path = plugin_jar()
-    if not path.is_file():
-        _fail(f"{path}: not there; in a checkout `make plugin` compiles it", 1)
-    sys.stdout.write(f"{path}\n")
+    if tell() != 0:
+        raise typer.Exit(1)
 
 
 @app.command("replay")

@@ -1,4 +1,4 @@
-"""Compiles Weir's Spark plugin into its jar: ``python -m scripts.plugin_jar``.
+"""Compiles Weir's Spark plugin into its jar: ``python -m scripts.plugin_jar [COPY_TO]``.
 
 The same source gives the same bytes. It is compiled against the jars of the PySpark that is
 installed here, for Java 8, which Spark 3.5 still runs on; it names nothing that Spark 3.5 to 4.3 do
@@ -17,11 +17,10 @@ import zipfile
 from pathlib import Path
 from typing import Final
 
-from spark_listener.door import plugin_jar
+from spark_listener.plugin import JAR
 
 PLUGIN: Final = Path(__file__).resolve().parents[1] / "spark_listener" / "plugin"
 SOURCE: Final = PLUGIN / "WeirPlugin.java"
-JAR: Final = plugin_jar()
 _OPTIONS: Final = ("--release", "8", "-Xlint:-options", "-Xlint:-path", "-g:none")
 _MANIFEST: Final = "META-INF/MANIFEST.MF"
 _EPOCH: Final = (1980, 1, 1, 0, 0, 0)  # the first that a zip can tell
@@ -85,3 +84,6 @@ if __name__ == "__main__":
     if not is_made():
         make()
         sys.stdout.write(f"weir: made {JAR.relative_to(PLUGIN.parents[1])}\n")
+    for folder in sys.argv[1:]:
+        Path(folder).mkdir(exist_ok=True)
+        sys.stdout.write(f"{shutil.copy(JAR, folder)}\n")

@@ -8,9 +8,10 @@ import os
 import threading
 from typing import TYPE_CHECKING, Any
 
+from spark_listener import plugin
 from spark_listener.application import conf_of, of_session
 from spark_listener.complaints import LOGGER, Complaints
-from spark_listener.config import PLUGIN, ConfigurationError, Settings, conf_key, resolve
+from spark_listener.config import ConfigurationError, Settings, conf_key, resolve
 from spark_listener.driver import Driver
 from spark_listener.wire import SILENT_SECONDS
 
@@ -144,22 +145,24 @@ def _of_connect(spark: Any) -> str:
     """Where the queries of a Spark Connect client are regulated, or how they would be."""
     here = "this is a Spark Connect session, whose queries run in a server out of reach"
     try:
-        if PLUGIN in str(spark.conf.get("spark.plugins", "")):
+        if any(plugin.NAME in str(spark.conf.get(one, "")) for one in plugin.CONFS):
             return f"{here}: its plugin lets the agent beside it regulate them"
     except Exception as error:
         LOGGER.debug("weir: asking a Connect server", exc_info=error)
     return (
-        f"{here}; give that server spark.plugins={PLUGIN}, and the agent beside it regulates "
-        "them, or an event log, and the agent watches them (weir agent --event-log-dirs)"
+        f"{here}; give that server {plugin.CONFS[0]}={plugin.NAME}, and the agent beside it "
+        "regulates them, or an event log, and the agent watches them (weir agent --event-log-dirs)"
     )
 
 
 def _close_the_door(spark: Any) -> None:
     """Where the plugin opened one: who attaches in the job's own code wins, and says so."""
     try:
-        if PLUGIN not in str(spark.sparkContext.getConf().get("spark.plugins") or ""):
+        context = spark.sparkContext
+        conf = context.getConf()
+        if not any(plugin.NAME in str(conf.get(one) or "") for one in plugin.CONFS):
             return
-        if spark.sparkContext._gateway.jvm.weir.spark.WeirPlugin.standAside():
+        if context._gateway.jvm.weir.WeirPlugin.standAside():
             LOGGER.info("weir: attach() watches from here on; the plugin's door is closed")
     except Exception as error:
         _complaints.error("closing the plugin's door", error)

@@ -25,8 +25,6 @@ ENVIRONMENT_PREFIX: Final = "WEIR_"
 DEFAULT_AGENT_URL: Final = "http://127.0.0.1:9655"
 #: A token written into Spark's configuration would show in its UI, event log and REST API.
 FORBIDDEN_CONF: Final = ("spark.weir.token", "spark.weir.agent.token")
-#: What ``spark.plugins`` names.
-PLUGIN: Final = "weir.spark.WeirPlugin"
 #: What the plugin reads of the same configuration, before there is any Python.
 PLUGIN_CONF: Final = ("spark.weir.door.dir",)
 _LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")

@@ -13,13 +13,13 @@ import socket
 import stat
 import time
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 from spark_listener.application import Application, Lease
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
 SUFFIX: Final = ".door"
 FIRST_LINE: Final = "weir door 1"
@@ -30,11 +30,6 @@ _CONNECT_SECONDS: Final = 2.0
 _BETWEEN_DOORS_SECONDS: Final = 0.5
 
 State = Literal["open", "aside", "ended"]
-
-
-def plugin_jar() -> Path:
-    """Where the plugin lies beside this code, once it is compiled."""
-    return Path(__file__).resolve().parent / "plugin" / "weir-spark-plugin.jar"
 
 
 class NoDoor(Exception):  # noqa: N818

@@ -24,12 +24,9 @@ import structlog
 from agent.service.log import fit
 from spark_listener import door
 from spark_listener.beyond import DONE, REFUSED
-from spark_listener.door import plugin_jar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-
-__all__ = ["Doors", "State", "command", "default_folder", "plugin_jar"]
 
 #: Doors looked at; a directory of more is no place for doors.
 MOST_DOORS: Final = 1000

@@ -1,4 +1,4 @@
-package weir.spark;
+package weir;
 
 import java.lang.management.ManagementFactory;
 import java.math.BigInteger;
@@ -15,11 +15,16 @@ import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
+import org.apache.spark.SparkConf;
 import org.apache.spark.SparkContext;
+import org.apache.spark.SparkEnv;
 import org.apache.spark.api.plugin.DriverPlugin;
 import org.apache.spark.api.plugin.ExecutorPlugin;
 import org.apache.spark.api.plugin.PluginContext;
 import org.apache.spark.api.plugin.SparkPlugin;
+import org.apache.spark.scheduler.SparkListener;
+import org.apache.spark.scheduler.SparkListenerApplicationEnd;
+import org.apache.spark.scheduler.SparkListenerApplicationStart;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 import py4j.CallbackClient;
@@ -28,7 +33,9 @@ import py4j.GatewayServer;
 import py4j.Py4JServerConnection;
 
 /**
- * A door for Weir's agent into a Spark driver: {@code spark.plugins=weir.spark.WeirPlugin}.
+ * A door for Weir's agent into a Spark driver: {@code spark.extraListeners=weir.WeirPlugin}, which
+ * executors never load, or {@code spark.plugins=weir.WeirPlugin}, which they load and do nothing
+ * with.
  *
  * <p>It opens py4j on loopback for whoever can read the door file, which is its owner's alone, and
  * does nothing else. One process at a time may come in. When that one is gone, however it went, the
@@ -36,7 +43,7 @@ import py4j.Py4JServerConnection;
  * with another token opens for the next. Nothing here is ever thrown into the job, all threads are
  * daemons, and the job waits for none of them.
  */
-public final class WeirPlugin extends DefaultGatewayServerListener
+public final class WeirPlugin extends SparkListener
     implements SparkPlugin, DriverPlugin, Runnable {
   /** A process that has not said for so long that it is there is taken to be stuck. */
   static final long SILENT_MILLISECONDS = 10_000;
@@ -72,25 +79,38 @@ public final class WeirPlugin extends DefaultGatewayServerListener
 
   @Override
   public Map<String, String> init(SparkContext context, PluginContext pluginContext) {
-    try {
-      String named = context.getConf().get("spark.weir.door.dir", "");
-      configured = !named.isEmpty();
-      directory = configured ? Paths.get(named) : Paths.get(
-          System.getProperty("java.io.tmpdir"), "weir-" + System.getProperty("user.name"));
-    } catch (Throwable failure) {
-      LOG.warn(CLOSED, failure.toString());
-    }
-    return Collections.emptyMap();
+    return Collections.emptyMap(); // the application has no id yet
   }
 
   @Override
   public void registerMetrics(String applicationId, PluginContext pluginContext) {
-    try { // called once the application has its id
-      application = applicationId;
-      if (directory == null) {
-        return;
+    begin(applicationId);
+  }
+
+  @Override
+  public void onApplicationStart(SparkListenerApplicationStart event) {
+    begin(event.appId().isDefined() ? event.appId().get() : "unknown");
+  }
+
+  @Override
+  public void onApplicationEnd(SparkListenerApplicationEnd event) {
+    shutdown();
+  }
+
+  private void begin(String applicationId) {
+    try {
+      synchronized (WeirPlugin.class) { // a driver that names it twice has one door
+        if (present != null && !present.state.equals("ended")) {
+          return;
+        }
+        present = this;
       }
-      present = this;
+      application = applicationId;
+      SparkConf conf = SparkEnv.get().conf();
+      String named = conf.get("spark.weir.door.dir", "");
+      configured = !named.isEmpty();
+      directory = configured ? Paths.get(named) : Paths.get(
+          System.getProperty("java.io.tmpdir"), "weir-" + System.getProperty("user.name"));
       thread = new Thread(this, "weir-door");
       thread.setDaemon(true); // and so are py4j's, which it makes
       thread.start();
@@ -149,7 +169,17 @@ public final class WeirPlugin extends DefaultGatewayServerListener
     CallbackClient nobody = new CallbackClient(0, here, 0, TimeUnit.SECONDS);
     GatewayServer opened = new GatewayServer.GatewayServerBuilder(this).callbackClient(nobody)
         .javaPort(0).javaAddress(here).authToken(token).build();
-    opened.addListener(this);
+    opened.addListener(new DefaultGatewayServerListener() {
+      @Override
+      public void connectionStarted(Py4JServerConnection connection) {
+        connections.add(connection);
+      }
+
+      @Override
+      public void connectionStopped(Py4JServerConnection connection) {
+        connections.remove(connection);
+      }
+    });
     opened.start(true);
     server = opened;
     write("port " + opened.getListeningPort() + "\ntoken " + token + "\napplication " + application
@@ -173,7 +203,10 @@ public final class WeirPlugin extends DefaultGatewayServerListener
       throw new IllegalStateException(directory + " is another user's; set spark.weir.door.dir");
     }
     Files.write(partial, ("weir door 1\n" + text).getBytes("UTF-8"));
-    Path target = directory.resolve(application + "-" + PROCESS.split("@")[0] + ".door");
+    Path target = directory.resolve(application + ".door");
+    if (Files.exists(target)) { // of a driver that was killed, or one of the same moment
+      target = directory.resolve(application + "-" + PROCESS.split("@")[0] + ".door");
+    }
     file = Files.move(partial, target, StandardCopyOption.ATOMIC_MOVE);
   }
 
@@ -193,16 +226,6 @@ public final class WeirPlugin extends DefaultGatewayServerListener
   }
 
   // -- for the process beyond the door ------------------------------------------------------------
-
-  @Override
-  public void connectionStarted(Py4JServerConnection connection) {
-    connections.add(connection);
-  }
-
-  @Override
-  public void connectionStopped(Py4JServerConnection connection) {
-    connections.remove(connection);
-  }
 
   /** Comes in; false where another process is in. */
   public synchronized boolean enter() {

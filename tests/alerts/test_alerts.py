@@ -178,7 +178,17 @@ def _unit_tests(case: Case) -> list[dict[str, Any]]:
     return tests
 
 
-@pytest.mark.parametrize("case", CASES, ids=[f"{case.alert}-{at}" for at, case in enumerate(CASES)])
+LONG = {"WeirLimitHeldLong", "WeirStateGrowing"}
+SLOW = pytest.mark.slow("days of samples; what an alert says is compared every time")
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(case, id=f"{case.alert}-{at}", marks=SLOW if case.alert in LONG else ())
+        for at, case in enumerate(CASES)
+    ],
+)
 def test_silent_just_before_and_firing_just_after(case: Case, tmp_path: Path) -> None:
     path = tmp_path / "tests.json"
     path.write_text(

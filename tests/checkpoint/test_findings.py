@@ -325,13 +325,8 @@ def cases(driver, source, durable, whole, broker, lines, tmp_path):  # noqa: F81
     return Cases(driver, source, durable, whole, broker, lines, tmp_path)
 
 
-EVERY_TIME = {"location_shared"}
-SLOW = pytest.mark.slow("queries of its own; on Spark's own checkpoints each is tried every time")
-
-
-@pytest.mark.parametrize(
-    "check", [pytest.param(check, marks=() if check in EVERY_TIME else SLOW) for check in TABLE]
-)
+@pytest.mark.slow("queries of its own; on Spark's own checkpoints each is tried every time")
+@pytest.mark.parametrize("check", TABLE)
 def test_a_query_that_triggers_it_and_a_sound_one(cases, check):
     bad, sound = TABLE[check]
     assert check in bad(cases)

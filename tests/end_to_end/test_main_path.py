@@ -124,6 +124,7 @@ def heard(agent: AgentProcess) -> list[dict[str, Any]]:
     return [item for item in answer["listeners"] if item["last_heard_time"] > began]
 
 
+@pytest.mark.slow("a minute; that a hung batch is seen is tried every time in tests/spark")
 def test_a_hung_batch_is_seen_growing_older_everywhere(
     agent: AgentProcess, spark: Any, attached: Any, folder: Any, start: Any
 ) -> None:

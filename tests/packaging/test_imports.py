@@ -205,6 +205,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "agent.export",
     },
     "agent.cli": {
+        "spark_listener.plugin",
         "agent",
         "agent.core",
         "agent.client",

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pyspark
 import pytest
 
-from scripts.plugin_jar import JAR
+from spark_listener import plugin
 from tests.service.agents import AgentProcess
 from tests.waiting import until
 
@@ -27,36 +27,52 @@ if TYPE_CHECKING:
 JOBS = Path(__file__).parent / "jobs"
 ROOT = Path(__file__).parents[2]
 SPARK = Path(pyspark.__file__).parent
+#: For short lives: tests/conftest.py sets them.
+JVM_OPTIONS = ("SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS")
 #: Before this checkout the PySpark that is tried, where that is not the installed one.
 PATH = [one for one in os.environ.get("PYTHONPATH", "").split(os.pathsep) if one] + [str(ROOT)]
 
 
-@pytest.fixture(scope="session")
-def jobs_jar(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What the jobs are, compiled against this Spark."""
-    javac = shutil.which("javac")
-    if javac is None and os.environ.get("CI") != "true":
-        pytest.skip("javac is missing")
-    assert javac, "javac is missing"
-    work = tmp_path_factory.mktemp("jobs")
-    classes = work / "classes"
-    classes.mkdir()
-    jars = f"{SPARK}/jars/*"
-    scalac = ["java", "-cp", jars, "scala.tools.nsc.Main", "-usejavacp"]
-    for compiler, suffix in (
-        ([javac, "--release", "17", "-Xlint:-path", "-cp", jars], "java"),
-        (scalac, "scala"),
-    ):
-        sources = [str(path) for path in sorted(JOBS.glob(f"*.{suffix}"))]
+class Jobs:
+    """What the jobs are, compiled against this Spark when one is first asked for."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def jar(self, main: str) -> Path:
+        """With the job of this name in it."""
+        (source,) = JOBS.glob(f"{main}.*")
+        jar = self._folder / f"{main}.jar"
+        if not jar.exists():
+            self._compile(source, jar)
+        return jar
+
+    def _compile(self, source: Path, jar: Path) -> None:
+        jars = f"{SPARK}/jars/*"
+        compiler = ["java", "-cp", jars, "scala.tools.nsc.Main", "-usejavacp"]
+        if source.suffix == ".java":
+            javac = shutil.which("javac")
+            if javac is None and os.environ.get("CI") != "true":
+                pytest.skip("javac is missing")
+            assert javac, "javac is missing"
+            compiler = [javac, "--release", "17", "-Xlint:-path", "-cp", jars]
+        classes = jar.with_suffix("")
+        classes.mkdir()
         done = subprocess.run(
-            [*compiler, "-d", str(classes), *sources], capture_output=True, text=True, check=False
+            [*compiler, "-d", str(classes), str(source)],
+            capture_output=True,
+            text=True,
+            check=False,
         )
         assert done.returncode == 0, done.stdout + done.stderr
-    jar = work / "jobs.jar"
-    with zipfile.ZipFile(jar, "w") as archive:
-        for path in classes.rglob("*.class"):
-            archive.write(path, path.relative_to(classes))
-    return jar
+        with zipfile.ZipFile(jar, "w") as archive:
+            for path in classes.rglob("*.class"):
+                archive.write(path, path.relative_to(classes))
+
+
+@pytest.fixture(scope="session")
+def jobs(tmp_path_factory: pytest.TempPathFactory) -> Jobs:
+    return Jobs(tmp_path_factory.mktemp("jobs"))
 
 
 @dataclass
@@ -82,13 +98,13 @@ class Job:
 class Bench:
     """A directory of files, one of doors, and jobs that read the former."""
 
-    def __init__(self, folder: Path, jar: Path) -> None:
+    def __init__(self, folder: Path, jobs: Jobs) -> None:
         self.folder = folder
         self.doors = folder / "doors"
         self.input = folder / "in"
         self.hang = folder / "hang"
         self.input.mkdir()
-        self._jar = jar
+        self._compiled = jobs
         self._jobs: list[Job] = []
 
     def files(self, count: int, rows: int = 10) -> None:
@@ -107,13 +123,16 @@ class Bench:
         limit: str = "5",
         seconds: float = 600,
         ending: str = "stop",
-        plugin: bool = True,
+        ways: tuple[str, ...] = plugin.CONFS[:1],
         conf: tuple[str, ...] = (),
         master: tuple[str, ...] = ("--master", "local[2]"),
         application: str = "a job",
         hang: bool = False,
     ) -> Job:
-        """Runs a job. ``hang``: its batches wait while there is a file ``bench.hang``."""
+        """Runs a job. ``ways``: the settings that name the plugin, if any.
+
+        ``hang``: its batches wait while there is a file ``bench.hang``.
+        """
         folder = self.folder / name
         folder.mkdir(exist_ok=True)
         options = [
@@ -124,25 +143,33 @@ class Bench:
         ]
         for one in conf:
             options += ["--conf", one]
-        if plugin:
-            options += self.plugin()
+        if ways:
+            options += self.plugin(*ways)
         arguments = [str(self.input), f"{folder}/out", f"{folder}/ck", limit, str(seconds), ending]
         arguments += [str(self.hang)] if hang else []
-        what = [str(main)] if isinstance(main, Path) else ["--class", main, str(self._jar)]
+        what = (
+            [str(main)]
+            if isinstance(main, Path)
+            else ["--class", main, str(self._compiled.jar(str(main)))]
+        )
         return self.run(folder, str(SPARK / "bin/spark-submit"), *options, *what, *arguments)
 
-    def plugin(self) -> list[str]:
-        """The conf pair, with doors of the bench's own."""
+    def plugin(self, *ways: str) -> list[str]:
+        """The conf pair, with doors of the bench's own; ``ways``: the settings that name it."""
         return [
-            *("--jars", str(JAR)),
-            *("--conf", "spark.plugins=weir.spark.WeirPlugin"),
+            *("--jars", str(plugin.JAR)),
+            *(one for way in ways for one in ("--conf", f"{way}={plugin.NAME}")),
             *("--conf", f"spark.weir.door.dir={self.doors}"),
         ]
 
     def run(self, folder: Path, *command: str) -> Job:
         """Any command, ended with the test; ``folder`` gets what it says, and is its own."""
         folder.mkdir(exist_ok=True)
-        environ = {k: v for k, v in os.environ.items() if not k.startswith(("SPARK_", "WEIR_"))}
+        environ = {
+            key: value
+            for key, value in os.environ.items()
+            if not key.startswith(("SPARK_", "WEIR_")) or key in JVM_OPTIONS
+        }
         environ |= {"PYTHONPATH": os.pathsep.join(PATH), "PYSPARK_PYTHON": sys.executable}
         process = subprocess.Popen(
             command,
@@ -186,8 +213,8 @@ class Bench:
 
 
 @pytest.fixture
-def bench(tmp_path: Path, jobs_jar: Path) -> Iterator[Bench]:
-    made = Bench(tmp_path, jobs_jar)
+def bench(tmp_path: Path, jobs: Jobs) -> Iterator[Bench]:
+    made = Bench(tmp_path, jobs)
     yield made
     made.end()
 

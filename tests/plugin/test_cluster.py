@@ -22,12 +22,18 @@ pytestmark = [
     pytest.mark.timeout(600),
     pytest.mark.slow("a cluster of three processes, and two applications"),
 ]
+OPENED = [
+    f"--add-opens=java.base/{one}=ALL-UNNAMED"
+    for one in ("java.lang", "java.net", "java.nio", "java.util", "sun.nio.ch", "sun.util.calendar")
+]
 SMALL = (
     *("--conf", "spark.executor.memory=512m"),
     *("--conf", "spark.driver.memory=512m"),
     *("--conf", "spark.cores.max=1"),
     *("--conf", "spark.executor.cores=1"),
     *("--conf", "spark.driver.host=127.0.0.1"),
+    # Spark 3.5 starts a cluster's driver without what Java 17 wants.
+    *("--conf", f"spark.driver.extraJavaOptions={' '.join(OPENED)}"),
 )
 
 
@@ -67,6 +73,7 @@ def test_one_agent_regulates_an_application_of_each_mode(
         name="cluster",
         application="cluster",
         master=(*where, "--deploy-mode", "cluster"),
+        ways=("spark.plugins",),  # executors load it too
         conf=("spark.standalone.submit.waitAppCompletion=true",),
         limit="5",
         seconds=40,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from spark_listener import plugin
 from tests.kafka.broker import free_ports
 from tests.plugin.conftest import JOBS, ROOT, SPARK
 from tests.plugin.test_jobs import limit, order
@@ -72,7 +73,7 @@ def address(bench: Bench) -> str:
         *("--master", "local[2]", "--conf", "spark.ui.enabled=false"),
         *("--conf", "spark.connect.grpc.binding.address=127.0.0.1"),
         *("--conf", f"spark.connect.grpc.binding.port={port}"),
-        *bench.plugin(),
+        *bench.plugin(plugin.CONFS[0]),
     )
     until(lambda: "Spark Connect server started at" in server.err, "the server", seconds=120)
     return f"sc://127.0.0.1:{port}"

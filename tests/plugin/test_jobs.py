@@ -12,7 +12,7 @@ from urllib.parse import quote
 import psutil
 import pytest
 
-from spark_listener import door
+from spark_listener import door, plugin
 from tests.plugin.conftest import JOBS
 from tests.service.agents import AgentProcess, weir
 from tests.waiting import until
@@ -163,10 +163,10 @@ def test_a_job_ends_as_it_would_without(
 ) -> None:
     bench.files(20)
     told: list[tuple[int, str, list[str]]] = []
-    for plugin in (False, True):
-        name = f"plugin-{plugin}"
-        job = bench.submit(name=name, plugin=plugin, seconds=15, ending=ending)
-        if plugin:
+    for ways in ((), plugin.CONFS[:1]):
+        name = "with" if ways else "without"
+        job = bench.submit(name=name, ways=ways, seconds=15, ending=ending)
+        if ways:
             query("lines")
         if ending == "kill":
             until(lambda name=name: bench.read(name) == bench.all_lines(), "all to be read")
@@ -205,6 +205,7 @@ def test_twenty_kills_at_random(
     assert not [line for line in job.err.splitlines() if "weir" in line and " INFO " not in line]
 
 
+@pytest.mark.slow("a job, and a compiler for it")
 def test_both_sessions_of_a_scala_job(
     bench: Bench, agent: AgentProcess, query: Callable[[str], dict[str, Any]]
 ) -> None:
@@ -218,6 +219,7 @@ def test_both_sessions_of_a_scala_job(
     until(lambda: not query("first")["up"] and not query("second")["up"], "both ends to be told")
 
 
+@pytest.mark.slow("a job of its own; one in Java is regulated every time")
 def test_a_pyspark_job_without_a_line_of_ours(
     bench: Bench, agent: AgentProcess, query: Callable[[str], dict[str, Any]]
 ) -> None:
@@ -227,6 +229,18 @@ def test_a_pyspark_job_without_a_line_of_ours(
     assert job.wait() == 0
     assert job.out.splitlines() == ["over"]
     until(lambda: not query("lines")["up"], "the end to be told")
+
+
+@pytest.mark.slow("a job more; one that names it as a listener is regulated every time")
+def test_one_that_names_it_as_a_plugin_too_has_one_door(
+    bench: Bench, agent: AgentProcess, query: Callable[[str], dict[str, Any]]
+) -> None:
+    bench.files(10)
+    job = bench.submit(ways=plugin.CONFS, seconds=12)
+    assert query("lines")["control"] == "live"
+    assert len(secrets(bench)) == 1
+    assert job.wait() == 0
+    assert not list(bench.doors.iterdir())
 
 
 @pytest.mark.slow("a job more; both ways in are taken every time")
@@ -263,6 +277,7 @@ def test_a_job_whose_doors_cannot_be_is_told_once_and_goes_on(bench: Bench, tmp_
     assert len(warned) == 1
 
 
+@pytest.mark.slow("two jobs; that a first batch waits is tried every time in tests/spark")
 def test_the_first_batch_after_a_start_obeys_what_was_learned(
     bench: Bench, agent: AgentProcess, query: Callable[[str], dict[str, Any]]
 ) -> None:

@@ -104,7 +104,7 @@ def test_where_the_plugin_lies_is_told_and_where_it_is_missing_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     jar = tmp_path / "plugin.jar"
-    monkeypatch.setattr("agent.service.doors.plugin_jar", lambda: jar)
+    monkeypatch.setattr("spark_listener.plugin.__main__.JAR", jar)
     done = CliRunner().invoke(app, ["plugin"])
     assert (done.exit_code, done.stdout) == (1, "")
     assert done.stderr == f"weir: {jar}: not there; in a checkout `make plugin` compiles it\n"
