@@ -1,6 +1,6 @@
 # The agent, `weir agent`, as uid 10001. Nothing of it is written outside /var/lib/weir and /tmp.
 #
-#   docker build -t registry.example.com/team/weir:0.1.0 .
+#   make plugin && docker build -t registry.example.com/team/weir:0.1.0 .
 #
 # Base images are pinned by tag; pin a digest with --build-arg BASE=python:…@sha256:… where yours must be.
 ARG BASE=python:3.12.11-slim-bookworm
@@ -19,10 +19,12 @@ COPY spark_listener spark_listener
 COPY agent agent
 COPY dashboards dashboards
 COPY alerts alerts
-RUN /opt/build/bin/pip wheel --no-deps --no-build-isolation --no-index --wheel-dir /wheels ./spark_listener . \
+RUN test -s spark_listener/plugin/weir-spark-plugin.jar || { echo "make plugin first: the image lends drivers its jar" >&2; exit 1; } \
+ && /opt/build/bin/pip wheel --no-deps --no-build-isolation --no-index --wheel-dir /wheels ./spark_listener . \
  && /opt/build/bin/pip --python /opt/weir/bin/python install --no-deps --no-index /wheels/*.whl \
  && mkdir -p /usr/share/weir /var/lib/weir \
- && cp /wheels/weir_spark_listener-*.whl /usr/share/weir/weir_spark_listener.zip
+ && cp /wheels/weir_spark_listener-*.whl /usr/share/weir/weir_spark_listener.zip \
+ && cp spark_listener/plugin/weir-spark-plugin.jar /usr/share/weir/
 
 FROM ${BASE}
 # The base brings pip, which nothing needs at run time.
@@ -30,7 +32,7 @@ RUN python -m pip uninstall --yes --quiet --root-user-action=ignore pip \
  && groupadd --gid 10001 weir \
  && useradd --uid 10001 --gid 10001 --no-create-home --home-dir /var/lib/weir --shell /usr/sbin/nologin weir
 COPY --from=build /opt/weir /opt/weir
-# The listener for drivers: on a cluster an init container lends it to them.
+# The plugin and the listener for drivers: on a cluster an init container lends it to them.
 COPY --from=build /usr/share/weir /usr/share/weir
 COPY --from=build --chown=10001:10001 /var/lib/weir /var/lib/weir
 COPY LICENSE /usr/share/doc/weir/LICENSE

@@ -14,7 +14,16 @@ from agent.service.config import Settings
 FILE: Final = Path(__file__).parent / "weir" / "values.schema.json"
 #: Options that the chart sets itself, from other values.
 OWN: Final = frozenset(
-    {"host", "port", "address_file", "token_file", "state_dir", "tls_cert_file", "tls_key_file"}
+    {
+        "host",
+        "port",
+        "address_file",
+        "doors",
+        "token_file",
+        "state_dir",
+        "tls_cert_file",
+        "tls_key_file",
+    }
 )
 #: What pydantic calls a bound inside a union, and what JSON Schema calls it.
 _BOUNDS: Final = {

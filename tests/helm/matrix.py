@@ -110,10 +110,11 @@ MATRIX: dict[str, Values] = {
     "sidecar-own-listener": {"mode": "sidecar", "sidecar": {"listener": False}},
     "sidecar-no-mounts-of-the-driver": {
         "mode": "sidecar",
-        "sidecar": {"listener": False},
+        "sidecar": {"listener": False, "plugin": False},
         "agent": {"host": "127.0.0.1"},
         "token": {"create": False},
     },
+    "sidecar-by-a-line": {"mode": "sidecar", "sidecar": {"plugin": False}},
     "sidecar-monitored": {
         "mode": "sidecar",
         "monitor": {"enabled": True},

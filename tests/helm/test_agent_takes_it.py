@@ -159,7 +159,7 @@ class Running:
         return self.root / inside[1:]
 
     def moved(self, text: str) -> str:
-        for folder in ("/etc/weir", "/var/lib/weir"):
+        for folder in ("/etc/weir", "/var/lib/weir", "/opt/weir/doors"):
             text = text.replace(folder, str(self.path(folder)))
         return text
 

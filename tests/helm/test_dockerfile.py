@@ -22,6 +22,7 @@ import pytest
 import yaml
 
 from agent.service.config import Settings
+from spark_listener import plugin
 from tests.helm.chart import CHART, ROOT
 from tests.helm.dockerfile import context, ignored, stages
 from tests.service import wire
@@ -215,6 +216,13 @@ def test_the_image_holds_the_agent_and_no_build_tools(image: Image) -> None:
         check=True,
     )
     assert done.stdout.startswith("weir 0.")
+
+
+@BUILT
+def test_the_plugin_that_drivers_are_lent_is_the_one_of_this_source(image: Image) -> None:
+    template = (CHART / "templates" / "sidecar" / "_driver.tpl").read_text()
+    assert f"/usr/share/weir/{plugin.JAR.name}" in template
+    assert (image.root / "usr/share/weir" / plugin.JAR.name).read_bytes() == plugin.JAR.read_bytes()
 
 
 @BUILT

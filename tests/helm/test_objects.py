@@ -55,16 +55,39 @@ def test_every_object_says_whose_it_is(objects: Objects) -> None:
 def test_every_container_is_hardened(objects: Objects) -> None:
     for _, pod in chart.pod_specs(objects):
         assert containers(pod)
+        mounts = {m["mountPath"] for m in chart.agent_container(pod)["volumeMounts"]}
         for one in containers(pod):
             context = one["securityContext"]
             assert context["runAsNonRoot"] is True
-            assert context["runAsUser"] >= 10000
+            # Only the driver's own user, which is Spark's, goes through the driver's door.
+            beside = one == chart.agent_container(pod) and "/opt/weir/doors" in mounts
+            assert context["runAsUser"] == (185 if beside else 10001)
             assert context["runAsGroup"] >= 10000
             assert context["readOnlyRootFilesystem"] is True
             assert context["allowPrivilegeEscalation"] is False
             assert context["privileged"] is False
             assert context["capabilities"] == {"drop": ["ALL"]}
             assert context["seccompProfile"] == {"type": "RuntimeDefault"}
+
+
+def test_beside_a_driver_the_agent_is_the_drivers_user_and_no_other_container_is() -> None:
+    for user in (185, 2000, 0):
+        pod = chart.driver_pod(chart.render({"mode": "sidecar", "sidecar": {"driverUser": user}}))
+        lends, agent = pod["spec"]["initContainers"]
+        assert lends["securityContext"]["runAsUser"] == 10001
+        assert agent["securityContext"]["runAsUser"] == user
+        assert agent["securityContext"]["runAsNonRoot"] is (user != 0)
+        assert agent["securityContext"]["readOnlyRootFilesystem"] is True
+        # Both see the doors, and the agent opens none.
+        (driver,) = pod["spec"]["containers"]
+        (there,) = [one for one in driver["volumeMounts"] if one["name"] == "weir-doors"]
+        (here,) = [one for one in agent["volumeMounts"] if one["name"] == "weir-doors"]
+        assert "readOnly" not in there
+        assert here == {**there, "readOnly": True}
+    by_a_line = chart.render({"mode": "sidecar", "sidecar": {"plugin": False}})
+    assert yaml.safe_load(config_map(by_a_line)["data"]["config.yaml"])["doors"] == "off"
+    assert "weir-doors" not in str(by_a_line)
+    assert "WeirPlugin" not in str(by_a_line)
 
 
 def test_every_container_has_resources(objects: Objects) -> None:

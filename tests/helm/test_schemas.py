@@ -19,6 +19,7 @@ SPARK_APPLICATION = {
     "sparkVersion": str,
     "image": str,
     "mainApplicationFile": str,
+    "sparkConf": dict,
     "deps": dict,
     "restartPolicy": dict,
     "driver": dict,
@@ -70,6 +71,9 @@ def test_the_spark_application_has_the_operators_fields(objects: list[dict[str, 
     }
     assert spec["type"] == "Python"
     assert spec["mode"] == "cluster"
+    defaults = chart.only(objects, "ConfigMap", f"{chart.RELEASE}-driver")["data"]
+    told = dict(line.split() for line in defaults["spark-defaults.conf"].splitlines())
+    assert spec.get("sparkConf", {}).items() <= told.items(), "both ways say the same"
     assert spec["restartPolicy"]["type"] == "Always"
     assert set(spec["driver"]) == {"cores", "memory", "serviceAccount", "template"}
     assert set(spec["executor"]) == {"instances", "cores", "memory"}

@@ -102,7 +102,7 @@ def test_spark_makes_a_pod_with_the_agent_in_it(jvm: Any, tmp_path: Path, name: 
     mounts = {one["mountPath"]: one for one in driver["volumeMounts"]}
     for one in wanted.get("volumeMounts", []):
         kept = mounts[one["mountPath"]]
-        assert (kept["name"], kept["readOnly"]) == (one["name"], one["readOnly"])
+        assert (kept["name"], kept.get("readOnly")) == (one["name"], one.get("readOnly"))
     if "livenessProbe" in wanted:
         assert driver["livenessProbe"] == wanted["livenessProbe"]
 

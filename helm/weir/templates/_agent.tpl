@@ -10,7 +10,25 @@
 {{- $_ := set $own "tls_cert_file" "/etc/weir/tls/tls.crt" -}}
 {{- $_ := set $own "tls_key_file" "/etc/weir/tls/tls.key" -}}
 {{- end -}}
+{{- $_ := set $own "doors" (ternary "/opt/weir/doors" "off" (eq (include "weir.hasDoors" .) "true")) -}}
 {{- toYaml (merge $own .Values.config) -}}
+{{- end -}}
+
+{{/* Whether drivers open doors to this agent: only one in the driver's own pod can go through. */}}
+{{- define "weir.hasDoors" -}}
+{{- and (eq .Values.mode "sidecar") .Values.sidecar.plugin -}}
+{{- end -}}
+
+{{/* The agent's security context. Beside a driver it is the driver's user: no other one goes through its door. */}}
+{{- define "weir.agentSecurityContext" -}}
+{{- $given := default (dict) .Values.securityContext -}}
+{{- if and (eq (include "weir.hasDoors" .) "true") (hasKey $given "runAsUser") -}}
+{{- $user := .Values.sidecar.driverUser | int -}}
+{{- $given = set (set (deepCopy $given) "runAsUser" $user) "runAsNonRoot" (ne $user 0) -}}
+{{- end -}}
+{{- with $given -}}
+{{- toYaml . -}}
+{{- end -}}
 {{- end -}}
 
 {{- define "weir.scheme" -}}
@@ -21,9 +39,9 @@
 image: {{ include "weir.image" . | quote }}
 imagePullPolicy: {{ .Values.image.pullPolicy | quote }}
 args: [agent, --config, /etc/weir/config/config.yaml]
-{{- with .Values.securityContext }}
+{{- with include "weir.agentSecurityContext" . }}
 securityContext:
-  {{- toYaml . | nindent 2 }}
+  {{- . | nindent 2 }}
 {{- end }}
 ports:
   - name: weir
@@ -80,6 +98,11 @@ volumeMounts:
     mountPath: /var/lib/weir
   - name: weir-tmp
     mountPath: /tmp
+  {{- if eq (include "weir.hasDoors" .) "true" }}
+  - name: weir-doors
+    mountPath: /opt/weir/doors
+    readOnly: true
+  {{- end }}
   {{- if eq .Values.mode "shared" }}
   {{- with .Values.extraVolumeMounts }}
   {{- toYaml . | nindent 2 }}

@@ -15,15 +15,24 @@ spec:
   # The claim must be writable for the agent, which is not root.
   securityContext:
     fsGroup: {{ default 10001 (default dict .Values.securityContext).runAsGroup }}
-    fsGroupChangePolicy: OnRootMismatch
+    {{- /* An agent of another user may have written there before. */}}
+    fsGroupChangePolicy: {{ ternary "Always" "OnRootMismatch" .Values.sidecar.plugin }}
   {{- end }}
   initContainers:
-    {{- if .Values.sidecar.listener }}
-    # Lends the driver the listener, so that no image has to be built for it.
+    {{- if or .Values.sidecar.listener .Values.sidecar.plugin }}
+    # Lends the driver what is Weir's, so that no image has to be built for it.
     - name: weir-listener
       image: {{ include "weir.image" . | quote }}
       imagePullPolicy: {{ .Values.image.pullPolicy | quote }}
-      command: [cp, /usr/share/weir/weir_spark_listener.zip, /listener/]
+      command:
+        - cp
+        {{- if .Values.sidecar.plugin }}
+        - /usr/share/weir/weir-spark-plugin.jar
+        {{- end }}
+        {{- if .Values.sidecar.listener }}
+        - /usr/share/weir/weir_spark_listener.zip
+        {{- end }}
+        - /listener/
       {{- with .Values.securityContext }}
       securityContext:
         {{- toYaml . | nindent 8 }}
@@ -63,17 +72,21 @@ spec:
         failureThreshold: 6
       {{- end }}
       {{- end }}
-      {{- if or .Values.sidecar.listener (eq (include "weir.hasToken" .) "true") }}
+      {{- if or .Values.sidecar.listener .Values.sidecar.plugin (eq (include "weir.hasToken" .) "true") }}
       volumeMounts:
         {{- if eq (include "weir.hasToken" .) "true" }}
         - name: weir-token
           mountPath: /etc/weir/token
           readOnly: true
         {{- end }}
-        {{- if .Values.sidecar.listener }}
+        {{- if or .Values.sidecar.listener .Values.sidecar.plugin }}
         - name: weir-listener
           mountPath: /opt/weir/listener
           readOnly: true
+        {{- end }}
+        {{- if .Values.sidecar.plugin }}
+        - name: weir-doors
+          mountPath: /opt/weir/doors
         {{- end }}
       {{- end }}
   volumes:
@@ -87,9 +100,15 @@ spec:
       # Gone with the pod: a new one learns anew.
       emptyDir: {}
       {{- end }}
-    {{- if .Values.sidecar.listener }}
+    {{- if or .Values.sidecar.listener .Values.sidecar.plugin }}
     - name: weir-listener
       emptyDir:
         sizeLimit: 16Mi
+    {{- end }}
+    {{- if .Values.sidecar.plugin }}
+    # Where the driver opens a door, and the agent finds it.
+    - name: weir-doors
+      emptyDir:
+        sizeLimit: 1Mi
     {{- end }}
 {{- end -}}
