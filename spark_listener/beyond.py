@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import re
 import sys
 import threading
 import time
@@ -33,6 +34,9 @@ FIRST_SECONDS: Final = 0.05
 
 _TOLD_SECONDS: Final = 3.0
 
+#: What Spark's word for a running query says of it; a name that says the like leads nowhere.
+_RUNS: Final = re.compile(r"\[id = ([0-9a-f-]{36}), runId = ([0-9a-f-]{36})\]")
+
 #: How it ends: what it was there for is over; there is nothing to do; the door was closed behind
 #: it while Spark goes on; not to be tried again while the door stays the same.
 DONE, OFF, LOST, REFUSED = 0, 10, 11, 12
@@ -47,10 +51,9 @@ class Watch:
         self._complaints = Complaints()
         self._driver: Driver | None = None
         self._ended = threading.Event()
-        self._queries: Any = None  # Java: by run id, of all sessions
-        self._ids: Any = None  # Java: its keys, as they are now
+        self._queries: Any = None  # Java: by id, those that run, of all sessions
         self._seen = ""
-        self._looked_at: set[str] = set()
+        self._looked_at: set[tuple[str, str]] = set()
 
     def run(self) -> int:
         """Until it is over; gives the exit code. Raises ConfigurationError."""
@@ -88,21 +91,20 @@ class Watch:
                 return
             self._begin(session)
         assert self._driver is not None
-        ids = str(self._ids.toString())
-        if ids == self._seen:
+        told = str(self._queries.toString())
+        if told == self._seen:
             return
-        present = {one for one in ids.strip("[]").split(", ") if one}
-        for run_id in present - self._looked_at:
-            self._meet(run_id)
-        self._looked_at = present
-        self._seen = ids
+        # By run: a query that starts again in another session has the id that it had before.
+        present = set(_RUNS.findall(told))
+        failed = {one for one in present - self._looked_at if not self._meet(one[0])}
+        self._looked_at = present - failed
+        self._seen = "" if failed else told
 
     def _begin(self, session: Any) -> None:
         settings = resolve(self._arguments, conf_of(session), {})
         if not settings.enabled:
             raise ConfigurationError("enabled is false")
         self._queries = session.sharedState().activeStreamingQueries()
-        self._ids = self._queries.keySet()
         driver = Driver(
             self._door.application(session),
             settings,
@@ -114,20 +116,21 @@ class Watch:
         driver.watch(session, control=settings.control)
         LOGGER.info("weir watches %s through its door", driver.application_id)
 
-    def _meet(self, run_id: str) -> None:
-        """A query that began: its session is watched from now on."""
+    def _meet(self, query_id: str) -> bool:
+        """A query that began: its session is watched from now on. False: to be tried again."""
         driver = self._driver
         assert driver is not None
         try:
-            uuid = self._door.gateway.jvm.java.util.UUID.fromString(run_id)
-            query = self._queries.get(uuid)
+            query = self._queries.get(self._door.gateway.jvm.java.util.UUID.fromString(query_id))
             if query is None:
-                return
+                return True  # it has ended
             session = query.sparkSession()
             if driver.session(session) is None:
                 driver.watch(session, control=driver.settings.control)
         except Exception as error:
             self._complaints.error("looking up a query's session", error)
+            return False
+        return True
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

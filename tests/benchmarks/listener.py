@@ -1,6 +1,7 @@
 """What Weir costs a job: time on Spark's listener bus, and rows per second with and without it.
 
-Run as ``python -m tests.benchmarks.listener`` (``--bus`` or ``--rows`` for one half). Bus times are
+Run as ``python -m tests.benchmarks.listener`` (``--bus`` or ``--rows`` for one half; ``--door`` for
+rates with the plugin and a process beyond its door, instead of ``attach``). Bus times are
 the JVM's own timer of the streaming listener bus; each listener has a fresh JVM. Rates are paired
 and interleaved runs of the same job in one JVM, the first of a pair alternating; A/A pairs, both
 without Weir, show what the machine's noise alone does to such a ratio. Rows per second of CPU time
@@ -25,6 +26,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import psutil
 
+from spark_listener import plugin
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -38,11 +41,19 @@ NOISY: Final = 0.05  # beyond this, being inside the noise says nothing
 RESERVOIR: Final = 1028  # what a timer of the JVM keeps; with fewer events it keeps them all
 
 
-def spark_session(name: str, partitions: int = 2) -> Any:
+def spark_session(name: str, partitions: int = 2, doors: Path | None = None) -> Any:
+    """``doors``: where the plugin opens one; None is without the plugin."""
     from pyspark.sql import SparkSession
 
+    builder: Any = SparkSession.builder
+    if doors is not None:
+        builder = (
+            builder.config("spark.jars", str(plugin.JAR))
+            .config(plugin.CONFS[0], plugin.NAME)
+            .config("spark.weir.door.dir", str(doors))
+        )
     session = (
-        SparkSession.builder.master("local[2]")
+        builder.master("local[2]")
         .appName(name)
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
@@ -288,12 +299,58 @@ def told(name: str, ratios: list[Rate]) -> float:
     return statistics.median(wall)
 
 
-def rows(count: int, files: int, rows_per_file: int, files_per_batch: int) -> bool:
+class Beyond:
+    """A process beyond the door of a session, in and out as ``attach`` and ``detach`` are."""
+
+    def __init__(self, session: Any, doors: Path) -> None:
+        self._streams = session._jsparkSession.streams()
+        self._doors = doors
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def enter(self, url: str) -> None:
+        def door() -> Path | None:
+            return next(self._doors.glob("*.door"), None)
+
+        self._wait(lambda: door() is not None)
+        path = door()
+        assert path is not None
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "spark_listener.beyond", str(path), "--agent-url", url],
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
+        self._wait(lambda: len(self._streams.listListeners()) > 0)
+
+    def leave(self) -> None:
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait()
+        self._wait(lambda: len(self._streams.listListeners()) == 0)
+
+    def _wait(self, seen: Callable[[], bool]) -> None:
+        late = time.monotonic() + 60
+        while not seen():
+            if time.monotonic() > late:
+                raise SystemExit("nobody went through the door")
+            time.sleep(0.05)
+
+
+def rows(
+    count: int, files: int, rows_per_file: int, files_per_batch: int, *, door: bool = False
+) -> bool:
     """Prints the ratios per kind of agent; true where each is 0.99 or inside the noise."""
     import spark_listener
 
-    session = spark_session("rows per second")
     place = Path(tempfile.mkdtemp())
+    doors = place / "doors"
+    session = spark_session("rows per second", doors=doors if door else None)
+    beyond = Beyond(session, doors) if door else None
     write_input(place / "in", files, rows_per_file)
 
     def run() -> Rate:
@@ -316,11 +373,15 @@ def rows(count: int, files: int, rows_per_file: int, files_per_batch: int) -> bo
         with agent_process(kind) as url:
 
             def attach(url: str = url) -> None:
-                made = spark_listener.attach(session, agent_url=url)
-                assert made.active, made.reason
+                if beyond is not None:
+                    beyond.enter(url)
+                else:
+                    made = spark_listener.attach(session, agent_url=url)
+                    assert made.active, made.reason
                 time.sleep(0.3)  # past the first exchange, as in any job that runs for a while
 
-            ratios = pairs(count, run, warm_up, attach, spark_listener.detach)
+            leave = spark_listener.detach if beyond is None else beyond.leave
+            ratios = pairs(count, run, warm_up, attach, leave)
         median = told(f"agent {kind:8}", ratios)
         good = good and (median >= 0.99 or 1.0 - median <= error)
     if error > NOISY:
@@ -339,6 +400,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--bus", action="store_true", help="only the listener bus")
     parser.add_argument("--rows", action="store_true", help="only rows per second")
+    parser.add_argument("--door", action="store_true", help="rows per second, by the plugin's door")
     parser.add_argument("--pairs", type=int, default=14, help="even: each side first as often")
     parser.add_argument("--files", type=int, default=48)
     parser.add_argument("--rows-per-file", type=int, default=4000)
@@ -350,10 +412,13 @@ def main() -> int:
         bus_child(given.child, given.agent)
         return 0
     good = True
+    sizes = (given.pairs, given.files, given.rows_per_file, given.files_per_batch)
+    if given.door:
+        return 0 if rows(*sizes, door=True) else 1
     if given.bus or not given.rows:
         good = bus() >= 50 and good
     if given.rows or not given.bus:
-        good = rows(given.pairs, given.files, given.rows_per_file, given.files_per_batch) and good
+        good = rows(*sizes) and good
     return 0 if good else 1
 
 

@@ -219,6 +219,22 @@ def test_both_sessions_of_a_scala_job(
     until(lambda: not query("first")["up"] and not query("second")["up"], "both ends to be told")
 
 
+@pytest.mark.slow("a job of its own")
+def test_a_query_that_starts_again_in_another_session_at_once(
+    bench: Bench, agent: AgentProcess, query: Callable[[str], dict[str, Any]]
+) -> None:
+    """As when a Connect client comes back: the same checkpoint, so the same id."""
+    bench.files(10)
+    job = bench.submit(JOBS / "sessions_job.py", limit="2", seconds=3)
+    query("lines")
+    seen = set()
+    while job.process.poll() is None:
+        seen.add(query("lines")["run_id"])
+        time.sleep(0.1)
+    assert job.wait() == 0
+    assert seen == {line.split()[1] for line in job.out.splitlines()}
+
+
 @pytest.mark.slow("a job of its own; one in Java is regulated every time")
 def test_a_pyspark_job_without_a_line_of_ours(
     bench: Bench, agent: AgentProcess, query: Callable[[str], dict[str, Any]]
