@@ -100,6 +100,7 @@ class Driver:
             self._observer.mailbox,
             session_of=self._sessions.of_key,
             open_gate=self._observer.open_gate,
+            stopped=application.stopped,
             complaints=complaints,
         )
         self._sender.start()

@@ -101,8 +101,8 @@ def found_once(session: Any, place: Path) -> float:
     begun = time.monotonic()
     streams = session._jsparkSession.streams()
     while not len(streams.listListeners()):
-        if time.monotonic() - begun > 60:
-            raise SystemExit("a session was not found")
+        if time.monotonic() - begun > 20:
+            raise SystemExit(f"a session was not found: {query.status}, {query.exception()}")
         time.sleep(0.02)
     seconds = time.monotonic() - begun
     query.stop()

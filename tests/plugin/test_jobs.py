@@ -216,6 +216,8 @@ def test_both_sessions_of_a_scala_job(
     assert first["application_id"] == second["application_id"]
     assert job.wait() == 0
     assert job.out.splitlines()[-1] == "over"
+    warned = [one for one in agent.log() if one["level"] not in ("info", "debug")]
+    assert warned == [], "an end is nothing to be warned of"
     until(lambda: not query("first")["up"] and not query("second")["up"], "both ends to be told")
 
 
