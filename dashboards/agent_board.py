@@ -70,7 +70,15 @@ def agent_board(runbooks: str) -> Dashboard:
                     words=NO_OR_YES,
                     thresholds=((None, RED), (1, GREEN)),
                     links=runbook("WeirAgentStateNotSaved"),
-                    span=3,
+                    span=2,
+                ),
+                number(
+                    "Doors refused",
+                    "Of drivers with Weir's plugin; the agent's log says why.",
+                    f"sum({AGENTS('weir_agent_doors', state='refused')})",
+                    none="not looked for",
+                    thresholds=((None, GREEN), (1, RED)),
+                    span=2,
                 ),
                 number(
                     "Kafka answers",
@@ -79,7 +87,7 @@ def agent_board(runbooks: str) -> Dashboard:
                     words=NO_OR_YES,
                     none="not asked",
                     thresholds=((None, RED), (1, GREEN)),
-                    span=3,
+                    span=2,
                 ),
                 number(
                     "Running for",

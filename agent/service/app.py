@@ -122,6 +122,7 @@ class Service:
         self.agent_process: ProcessSample | None = None
         self.driver_processes: tuple[ProcessSample, ...] = ()
         self.kafka_up: bool | None = None
+        self.doors: dict[str, int] | None = None
         self.exporter = Exporter(timer=timer, on_error=self._view_failed)
         self._scrapes = _Scrapes(timer)
 
@@ -350,6 +351,7 @@ class Service:
             recorded_events_total=0 if self.recorder is None else self.recorder.recorded_total,
             record_failures_total=self.record_failures_total,
             kafka_up=self.kafka_up,
+            doors=self.doors,
         )
 
     def _record(self, recorder: Recorder, body: bytes, refused: set[int]) -> None:

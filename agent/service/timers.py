@@ -163,7 +163,7 @@ class Timers:
         if self._kafka is not None:
             self._again("asking Kafka", KAFKA_SECONDS, self._ask_kafka)
         if self._doors is not None:
-            self._again("looking for doors", DOORS_SECONDS, self._doors.look)
+            self._again("looking for doors", DOORS_SECONDS, self._look_for_doors)
         self._again("housekeeping", TIDY_SECONDS, self._tidy)
         self._scheduler.start()
         self._take_samples()
@@ -206,6 +206,11 @@ class Timers:
         assert self._kafka is not None
         await self._kafka.look()
         self._service.kafka_up = self._kafka.up
+
+    def _look_for_doors(self) -> None:
+        assert self._doors is not None
+        self._doors.look()
+        self._service.doors = {str(state): count for state, count in self._doors.states().items()}
 
     def _tidy(self) -> None:
         self._service.keeper.tidy(self._clock())

@@ -275,6 +275,7 @@ def extras(times: int = 1, **changes: Any) -> Extras:
         recorded_events_total=61,
         record_failures_total=0,
         kafka_up=True,
+        doors={"attached": 3, "waiting": 0, "refused": 1},
     )
     return msgspec.structs.replace(plain, **changes)
 

@@ -126,6 +126,14 @@ METRICS: Final[tuple[Metric, ...]] = (
         note="Absent where none is asked (`kafka_bootstrap_servers`), and before the first answer. "
         "At 0 a backlog is what the query's own progress says.",
     ),
+    AGENT.gauge_by(
+        "weir_agent_doors",
+        "Doors of drivers with Weir's plugin, by what became of them.",
+        Label("state", ("attached", "waiting", "refused")),
+        lambda agent: agent.extras.doors or {},
+        note="`attached`: a process is in; `waiting`: one is about to be; `refused`: the log says "
+        "why. Absent where none is looked for (`doors` is off).",
+    ),
     AGENT.counter(
         "weir_agent_scrape_errors_total",
         "Queries left out of an exposition because their view failed.",
