@@ -30,7 +30,12 @@ class Complaints:
         self._logger = logger
         self._lock = threading.Lock()
         self._said: dict[str, tuple[float, int]] = {}  # kind -> (last time, unsaid since)
+        self._over: Callable[[], bool] = lambda: False
         self.total = 0
+
+    def until(self, over: Callable[[], bool]) -> None:
+        """Errors are nothing to say once ``over`` is true, as when Spark has stopped."""
+        self._over = over
 
     def warn(self, kind: str, message: str) -> bool:
         """Logs a warning unless one of this kind was logged lately; true where it was logged."""
@@ -51,11 +56,20 @@ class Complaints:
 
     def error(self, where: str, error: BaseException) -> None:
         """An error inside Weir itself: counted, said rarely, never raised."""
+        self._logger.debug("weir: %s", where, exc_info=error)
+        if self._over():
+            return
         kind = f"internal:{where}:{type(error).__name__}"
-        first_line = (str(error).strip().splitlines() or [""])[0][:300]
         self.warn(
             kind,
             f"weir: {where} failed and was skipped; the job is not affected: "
-            f"{type(error).__name__}: {first_line}",
+            f"{type(error).__name__}: {_first_words(error)[:300]}",
         )
-        self._logger.debug("weir: %s", where, exc_info=error)
+
+
+def _first_words(error: BaseException) -> str:
+    """The first line; of an error of py4j's that only names a call, what Java threw too."""
+    first, *rest = str(error).strip().splitlines() or [""]
+    if rest and first.startswith("An error occurred while calling"):
+        return f"{first} {rest[0].strip()}"
+    return first

@@ -46,6 +46,7 @@ class Driver:
         self._gateway = application.gateway
         self._settings = settings
         self._complaints = complaints
+        complaints.until(application.stopped)
         self._on_lost = on_lost
         self._process_id = os.getpid()
         self.application_id = application.id
@@ -100,7 +101,6 @@ class Driver:
             self._observer.mailbox,
             session_of=self._sessions.of_key,
             open_gate=self._observer.open_gate,
-            stopped=application.stopped,
             complaints=complaints,
         )
         self._sender.start()

@@ -31,11 +31,8 @@ class Intake:
         *,
         session_of: Callable[[str], Session | None],
         open_gate: Callable[[Session, str, Any], FirstBatchGate | None],
-        stopped: Callable[[], bool],
         complaints: Complaints,
     ) -> None:
-        """``stopped``: whether Spark is, and there is nobody left to ask."""
-        self._stopped = stopped
         self._inbox = inbox
         self._mailbox = mailbox
         self._session_of = session_of
@@ -64,7 +61,7 @@ class Intake:
                 waiting = self._inbox.take(0 if ending else _TAKE_MILLISECONDS)
                 failures = 0
             except Exception as error:
-                if self._stopping.is_set() or self._stopped():  # as at the driver's end
+                if self._stopping.is_set():  # as at the driver's end
                     return
                 failures += 1
                 self._complaints.error("asking the JVM for events", error)

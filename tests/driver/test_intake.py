@@ -58,15 +58,12 @@ class Taking:
         self.mailbox = Mailbox()
         self.handoffs: list[Any] = []
         self.gate: Any = Held()
-        self.stopped = False
-        self.complaints = Complaints()
         self.intake = Intake(
             self,  # type: ignore[arg-type]
             self.mailbox,
             session_of={"1": Session(None, "1", None, control=True)}.get,
             open_gate=self._open_gate,
-            stopped=lambda: self.stopped,
-            complaints=self.complaints,
+            complaints=Complaints(),
         )
 
     def take(self, _: int) -> Waiting | None:
@@ -154,18 +151,6 @@ def test_a_jvm_that_does_not_answer_is_asked_ten_times(monkeypatch: pytest.Monke
     more.intake.start()
     more.intake._thread.join(30.0)
     assert len(more.queue) == 1, "the eleventh time is not tried"
-
-
-def test_a_jvm_that_is_gone_is_asked_no_more_and_nobody_is_warned(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    good = Waiting("progress", progress(), 0.0, None, "1")
-    taking = Taking(ConnectionError("refused"), good)
-    taking.stopped = True
-    taking.intake.start()
-    taking.intake._thread.join(30.0)
-    assert len(taking.queue) == 1
-    assert caplog.records == []
 
 
 def test_what_finds_no_room_stays_in_the_jvm() -> None:

@@ -1,0 +1,48 @@
+"""What goes wrong inside is said once, with what helps to find it, and not when all is over."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from spark_listener.complaints import REPEAT_SECONDS, Complaints
+
+if TYPE_CHECKING:
+    import pytest
+
+OF_PY4J = (
+    "An error occurred while calling o14.get.\n: java.lang.AssertionError: gone\n\tat a.B(B.java:1)"
+)
+
+
+def test_the_same_is_said_rarely_and_counted(caplog: pytest.LogCaptureFixture) -> None:
+    now = 0.0
+    complaints = Complaints(clock=lambda: now)
+    for _ in range(3):
+        complaints.error("looking", ValueError("a"))
+    complaints.error("looking", KeyError("b"))
+    assert (len(caplog.records), complaints.total) == (2, 4)
+    now = REPEAT_SECONDS
+    complaints.error("looking", ValueError("a"))
+    assert caplog.messages[-1].endswith("ValueError: a (2 more like this since the last message)")
+
+
+def test_what_java_threw_is_named_and_its_stack_is_not(caplog: pytest.LogCaptureFixture) -> None:
+    Complaints().error("counting", RuntimeError(OF_PY4J))
+    (said,) = caplog.messages
+    assert said.endswith(
+        "RuntimeError: An error occurred while calling o14.get. : java.lang.AssertionError: gone"
+    )
+    Complaints().error("counting", RuntimeError())
+    Complaints().error("counting", RuntimeError("one\ntwo"))
+    assert caplog.messages[1].endswith("RuntimeError: ")
+    assert caplog.messages[2].endswith("RuntimeError: one")
+
+
+def test_once_spark_has_stopped_there_is_nothing_to_say(caplog: pytest.LogCaptureFixture) -> None:
+    stopped = False
+    complaints = Complaints()
+    complaints.until(lambda: stopped)
+    complaints.error("asking", ConnectionError("refused"))
+    stopped = True
+    complaints.error("listing", ConnectionError("refused"))
+    assert (len(caplog.records), complaints.total) == (1, 1)
