@@ -119,7 +119,8 @@ def replacement(configured: Limit, source_class: str, unit: Unit, maximum: int) 
     """
     if isinstance(maximum, bool) or maximum < 1:
         raise Refused(f"a limit of {maximum} {unit} would stop the query")
-    new = Limit(unit, min(maximum, LARGEST[unit]))
+    largest = LARGEST["files"] if unit in known(source_class).ints else LARGEST[unit]
+    new = Limit(unit, min(maximum, largest))
     if configured.kind == "all":
         takes = known(source_class).takes
         if takes != unit:

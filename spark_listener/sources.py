@@ -41,6 +41,7 @@ class Known:
     takes: Unit | None = None  # obeys a limit of this unit although none is configured
     beside_minimum: bool = False  # ... and beside a ReadMinRows too
     deaf: bool = False  # hands out a limit of its own and then does not look at it
+    ints: tuple[Unit, ...] = ()  # units of which it holds an int where Spark's limit holds a long
     unit_first: Unit | None = None  # the maximum that is changed where several are configured
     files: bool = False  # Spark's own source of files: its directory can be listed
     kafka_offsets: bool = False  # its offsets count rows, by topic and partition as Kafka's do
@@ -101,6 +102,7 @@ ICEBERG: Final = Known(
     ("org.apache.iceberg.spark.source.SparkMicroBatchStream",),
     # Some versions stop for good at a file that holds more rows than the limit.
     unit_first="files",
+    ints=("rows",),  # from 1.10 on; a larger limit ends the query
     couples=_of_iceberg,
 )
 RATE_PER_MICRO_BATCH: Final = Known(

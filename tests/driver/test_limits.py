@@ -177,6 +177,16 @@ any_limit = st.one_of(
 any_source = st.sampled_from([*TAKE, RATE, RATE_MICRO_BATCH, SOCKET, DELTA, WRAPPER, "x.Y"])
 
 
+def test_a_limit_beyond_what_a_source_holds_is_cut_to_it() -> None:
+    """Iceberg from 1.10 on holds rows in an int, and a larger limit ends the query."""
+    iceberg = "org.apache.iceberg.spark.source.SparkMicroBatchStream"
+    for configured in (Limit("rows", 5), composite(Limit("files", 5), Limit("rows", 5))):
+        most = replacement(configured, iceberg, "rows", 2**40)
+        assert 2**31 - 1 in {most.value, *(part.value for part in most.parts)}
+        assert may_follow(most, configured, iceberg, "rows")
+    assert replacement(Limit("rows", 5), KAFKA, "rows", 2**40).value == 2**40
+
+
 def test_a_class_has_one_row() -> None:
     classes = [name for one in sources.SOURCES for name in one.classes]
     assert len(set(classes)) == len(classes)
