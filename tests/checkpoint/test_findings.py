@@ -333,6 +333,7 @@ def test_a_query_that_triggers_it_and_a_sound_one(cases, check):
     assert check not in sound(cases)
 
 
+@pytest.mark.slow("a query of its own; that sound ones are is seen every time on Spark's fixtures")
 def test_the_sound_folder_has_no_finding_at_all(cases):
     assert cases.without() == set()
 

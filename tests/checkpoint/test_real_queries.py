@@ -155,6 +155,7 @@ def test_a_rescue_that_is_killed_itself_leaves_a_right_result(driver, source, tm
     assert tree(again / "ck") == before
 
 
+@pytest.mark.slow("a query of its own; that one goes on is tried every time on Spark's fixtures")
 def test_a_file_sink_that_holds_the_batch_and_one_that_is_rolled_back(driver, source, tmp_path):
     early = tmp_path / "early"
     (early / "left").mkdir(parents=True)

@@ -61,6 +61,7 @@ def slow_batches(seconds_per_file: float) -> Callable[[Any, int], None]:
     return run
 
 
+@pytest.mark.slow("a minute; a burst on Kafka is regulated every time in tests/kafka")
 def test_a_burst_changes_the_limit_within_three_batches_and_the_run_stays(
     agent: AgentProcess, spark: Any, attached: Any, folder: Any, start: Any
 ) -> None:

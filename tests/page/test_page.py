@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tests.page.conftest import FleetServer, Watched
 
 pytestmark = pytest.mark.browser
+BETWEEN = pytest.mark.slow("the same between those that are tried every time")
 
 HUNG = "/#clicks/sessions"
 ORDER = [
@@ -168,7 +169,10 @@ def test_a_hung_batch_grows_old_on_screen(
     watched.assert_clean(fleet.url)
 
 
-@pytest.mark.parametrize(("number", "opened"), [(1, 1), (2, 2), (3, 1), (5, 1), (6, 0)])
+@pytest.mark.parametrize(
+    ("number", "opened"),
+    [(1, 1), (2, 2), pytest.param(3, 1, marks=BETWEEN), pytest.param(5, 1, marks=BETWEEN), (6, 0)],
+)
 def test_how_many_open_by_themselves(
     open_page: Callable[..., Watched], fleet: FleetServer, number: int, opened: int
 ) -> None:
@@ -495,7 +499,9 @@ def test_a_link_opens_its_query(open_page: Callable[..., Watched], fleet: FleetS
     watched.assert_clean(fleet.url)
 
 
-@pytest.mark.parametrize("width", [360, 412, 768, 1024, 1600])
+@pytest.mark.parametrize(
+    "width", [360, *(pytest.param(one, marks=BETWEEN) for one in (412, 768, 1024)), 1600]
+)
 def test_no_width_scrolls_sideways(
     open_page: Callable[..., Watched], fleet: FleetServer, width: int
 ) -> None:
@@ -550,7 +556,7 @@ CONTRAST = """() => {
 }"""
 
 
-@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("dark", [False, pytest.param(True, marks=BETWEEN)])
 def test_every_text_has_enough_contrast(open_page: Callable[..., Watched], dark: bool) -> None:
     page = open_page(height=6000, dark=dark).page
     for name in ("enrich", "to-warehouse", "heatmap", "slow-state", "nightly", "fraud"):
