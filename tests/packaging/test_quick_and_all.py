@@ -64,7 +64,7 @@ class Project:
             shutil.copyfile(ROOT / "scripts" / name, scripts / name)
         for name in ("tools", "kafka", "helm", "sparks"):
             (scripts / f"ensure-{name}.sh").touch()
-        for name in ("check-java.sh", "setup.sh"):
+        for name in ("check-java.sh", "setup.sh", "plugin_jar.py"):
             (scripts / name).touch()
         (root / "tests" / "matrix").mkdir(parents=True)
         for folder in (root / "tests", root / "tests" / "matrix"):
