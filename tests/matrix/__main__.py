@@ -26,9 +26,8 @@ VERSIONS = ("3.5", "4.0", "4.1", "4.1.1", "4.2", "4.3")
 LONGEST_SECONDS = 3600
 TESTS = (
     "tests/matrix/on_this_version.py",
-    # What the jars of a version are to the plugin, and its Scala.
+    # What the jars of a version are to the plugin.
     "tests/plugin/test_jobs.py::test_a_java_job_is_regulated_and_a_kill_beyond_the_door_goes_unnoticed",
-    "tests/plugin/test_jobs.py::test_both_sessions_of_a_scala_job",
 )
 #: Where Delta has a release.
 DELTA = "tests/matrix/delta_tables.py"

@@ -162,11 +162,12 @@ def test_a_job_ends_as_it_would_without(
     query: Callable[[str], dict[str, Any]],
     ending: str,
 ) -> None:
-    bench.files(20)
+    bench.files(10)
+    seconds = 600 if ending == "kill" else 8
     told: list[tuple[int, str, list[str]]] = []
     for ways in ((), plugin.CONFS[:1]):
         name = "with" if ways else "without"
-        job = bench.submit(name=name, ways=ways, seconds=15, ending=ending)
+        job = bench.submit(name=name, ways=ways, seconds=seconds, ending=ending)
         if ways:
             query("lines")
         if ending == "kill":
@@ -255,7 +256,7 @@ def test_one_that_names_it_as_a_plugin_too_has_one_door(
     bench: Bench, agent: AgentProcess, query: Callable[[str], dict[str, Any]]
 ) -> None:
     bench.files(10)
-    job = bench.submit(ways=plugin.CONFS, seconds=12)
+    job = bench.submit(ways=plugin.CONFS, seconds=8)
     assert query("lines")["control"] == "live"
     assert len(secrets(bench)) == 1
     assert job.wait() == 0
