@@ -34,7 +34,6 @@ MISSING = {
     "weir_lateness_seconds": "the job has no watermark",
     "weir_late_rows_held": "the job has no watermark",
     "weir_kafka_up": "no broker is asked",
-    "weir_agent_doors": "none is looked for",
     "weir_alignment_seconds": "the job's Spark has no REST API",
     "weir_task_skew_ratio": "the job's Spark has no REST API",
     "weir_backlog_partition_rows": "its source has no partitions",
