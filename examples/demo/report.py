@@ -95,6 +95,6 @@ def closing(first: Half, second: Half) -> list[str]:
     lines += [
         "",
         "Look further: `make demo KEEP=1` keeps the job, the status page and `weir top` going;",
-        "README.md tells how to watch a job of your own: one line, or `weir-run JOB.py`.",
+        "README.md tells how to watch a job of your own: by its configuration, or one line in it.",
     ]
     return lines

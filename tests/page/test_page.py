@@ -443,7 +443,8 @@ def test_without_queries_it_tells_the_line_to_add(
     text = watched.page.locator(".empty").inner_text()
     assert "from spark_listener import attach\nattach(spark)" in text
     assert f"WEIR_AGENT_URL={fleet.url}" in text
-    assert "Scala or Java, or a job that nobody may change: weir agent --event-log-dirs" in text
+    assert "--conf spark.extraListeners=weir.WeirPlugin" in text
+    assert "A job that nobody may touch: weir agent --event-log-dirs" in text
     watched.assert_clean(fleet.url)
     fleet.show(made.everything())
     watched.page.wait_for_selector(".query", timeout=10_000)

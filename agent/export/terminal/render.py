@@ -246,11 +246,19 @@ def _nothing(snapshot: Snapshot, selection: Selection, width: int) -> list[Text]
         return [Text(), Text(f"  No query matches {name(selection.filter, 60)!r}.")]
     if snapshot.time == 0.0:
         return [Text(), Text("  No figures yet: the agent has not answered.")]
-    said = "No query yet. Add this to a PySpark job, and its streaming queries appear here:"
+    said = (
+        "No query yet. A job on the agent's machine, as the same user, in any language, with these "
+        "settings:"
+    )
+    conf = ('--jars "$(weir plugin)"', "--conf spark.extraListeners=weir.WeirPlugin")
     code = ("from spark_listener import attach", "attach(spark)")
     return [
         Text(),
         *[Text(f"  {line}") for line in wrap(said, width - 4)],
+        Text(),
+        *[Text(f"    {line}", "bold") for line in conf],
+        Text(),
+        Text("  A PySpark job anywhere:"),
         Text(),
         *[Text(f"    {line}", "bold") for line in code],
         Text(),
@@ -259,8 +267,8 @@ def _nothing(snapshot: Snapshot, selection: Selection, width: int) -> list[Text]
         *[
             Text(f"  {line}")
             for line in wrap(
-                "Scala or Java, or a job that nobody may change: weir agent --event-log-dirs DIR "
-                "follows its Spark event log.",
+                "A job that nobody may touch: weir agent --event-log-dirs DIR follows its Spark "
+                "event log.",
                 width - 4,
             )
         ],
