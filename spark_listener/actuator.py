@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from spark_listener import couplings, limits
 from spark_listener.complaints import LOGGER
 from spark_listener.handles import Handles
+from spark_listener.iceberg import release_of
 from spark_listener.limits import Handle, Limit, Refused
 from spark_listener.sources import known
 
@@ -151,7 +152,11 @@ class Actuator:
             kept = self._lease.kept(self._name_of(item.index))
             java_limit = in_force if kept is None else kept
             configured = limits.describe(java_limit)
-            handle = limits.handle_of(configured, item.class_name, all_at_once=all_at_once)
+            needs_release = known(item.class_name).obeys_from is not None
+            release = release_of(self._gateway, item.source) if needs_release else None
+            handle = limits.handle_of(
+                configured, item.class_name, all_at_once=all_at_once, release=release
+            )
             unsafe = ""
             if handle.control == "live" and not self._allowed:
                 handle = Handle("advice", handle.unit, WATCH_ONLY)

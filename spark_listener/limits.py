@@ -85,16 +85,26 @@ class Handle:
     note: str = ""
 
 
-def handle_of(configured: Limit, source_class: str, *, all_at_once: bool = False) -> Handle:
+def handle_of(
+    configured: Limit,
+    source_class: str,
+    *,
+    all_at_once: bool = False,
+    release: tuple[int, int] | None = None,
+) -> Handle:
     """How a source with this configured limit can be steered.
 
     ``all_at_once``: the trigger admits everything by design, so no limit may be given.
+    ``release``: the source's own, where ``sources`` says that it matters; None is unknown.
     """
     unit = _unit_of(configured, source_class)
     if all_at_once:
         return Handle("none", unit, "the trigger takes everything at once")
     if known(source_class).deaf:
         return Handle("advice", unit, "the source does not look at its limit")
+    obeys_from = known(source_class).obeys_from
+    if obeys_from is not None and (release is None or release < obeys_from):
+        return Handle("advice", unit, _too_old(obeys_from, release))
     if "AvailableNow" in source_class and "Wrapper" in source_class:
         return Handle("advice", unit, "the source takes everything at once under AvailableNow")
     try:
@@ -110,6 +120,13 @@ def maximum_of(limit: Limit, unit: Unit) -> int | None:
         return limit.value
     found = [part.value for part in limit.parts if part.kind == unit and part.value is not None]
     return min(found) if found else None
+
+
+def _too_old(obeys_from: tuple[int, int], release: tuple[int, int] | None) -> str:
+    first = ".".join(map(str, obeys_from))
+    if release is None:
+        return f"the source looks at a changed limit from {first} on, and does not say which it is"
+    return f"the source looks at a changed limit from {first} on, and is {release[0]}.{release[1]}"
 
 
 def replacement(configured: Limit, source_class: str, unit: Unit, maximum: int) -> Limit:

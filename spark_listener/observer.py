@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from spark_listener import backlog
 from spark_listener.actuator import WATCH_ONLY, Actuator, SourceControl
 from spark_listener.files import FileBacklog, FileSource, FileWatcher
+from spark_listener.iceberg import IcebergTable
 from spark_listener.listener import Captured, Counters
 from spark_listener.mailbox import Mailbox
 from spark_listener.progress import ProgressText, read_progress
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 _TICK_SECONDS: Final = 0.5
 _GATE_TICK_SECONDS: Final = 0.005  # while a first batch is held
 _ADMITTED_WITHIN_SECONDS: Final = 0.2
-_FILES_WITHIN_SECONDS: Final = 0.5  # of all questions to the file sources of one round
+_FILES_WITHIN_SECONDS: Final = 0.5  # of all questions to files and tables of one round
 _LAST_WORDS_SECONDS: Final = 1.0
 _LONGEST_TEXT: Final = 16_000
 _FORGOTTEN_AFTER_BEATS: Final = 12
@@ -58,6 +59,7 @@ class Run:
     session: Session
     file_sources: dict[int, FileSource] = field(default_factory=dict)
     file_backlogs: dict[int, FileBacklog] = field(default_factory=dict)
+    tables: dict[int, IcebergTable] = field(default_factory=dict)
     files_looked_up: bool = False
     gate: FirstBatchGate | None = None
     silent_beats: int = 0  # heartbeats in a row that found it inactive
@@ -460,7 +462,15 @@ class Observer:
             for source in run.actuator.sources:
                 if known(source.source_class).files:
                     self._guarded("a file source", self._watch_files, run, source)
+                elif known(source.source_class).snapshots:
+                    self._guarded("a table", self._watch_table, run, source)
         return True
+
+    @staticmethod
+    def _watch_table(run: Run, source: SourceControl) -> None:
+        item = run.actuator.object_of(source.index)
+        if item is not None:
+            run.tables[source.index] = IcebergTable(item.source)
 
     def _watch_files(self, run: Run, source: SourceControl) -> None:
         item = run.actuator.object_of(source.index)
@@ -532,7 +542,19 @@ class Observer:
             entry["admitted"] = backlog.admitted_of(said, source.source_class, handle.unit)
         if source.index in run.file_sources and handle.unit == "files":
             self._guarded("a file source", self._add_files, run, source.index, said, entry)
+        if said and source.index in run.tables:
+            places = said.get("startOffset"), said.get("endOffset")
+            self._guarded("a table", self._add_snapshots, run, entry, *places)
         return entry
+
+    def _add_snapshots(self, run: Run, entry: SourceLimit, start: Any, end: Any) -> None:
+        begun = time.monotonic()
+        admitted, left = run.tables[entry["source"]].counted(
+            entry["unit"], start, end, timeout_seconds=max(0.0, self._files_seconds_left)
+        )
+        self._files_seconds_left -= time.monotonic() - begun
+        if left is not None:
+            entry["admitted"], entry["backlog"] = admitted, left
 
     def _add_files(self, run: Run, index: int, said: dict[str, Any], entry: SourceLimit) -> None:
         file_source, state = run.file_sources[index], run.file_backlogs[index]
@@ -655,6 +677,10 @@ class Observer:
             plan = planned.get(entry["source"])
             if plan is None or plan.end is None:
                 continue
+            if entry["source"] in run.tables:
+                self._guarded("a table", self._add_snapshots, run, entry, plan.start, plan.end)
+                entry["observed_time"] = format_time(running.started_epoch_seconds)
+                continue
             admitted = backlog.offsets_between(plan.start, plan.end)
             left = backlog.offsets_between(plan.end, plan.latest)
             if not admitted or left is None:
@@ -665,7 +691,8 @@ class Observer:
 
 
 def _counts_offsets(entry: SourceLimit) -> bool:
-    return known(entry["source_class"]).kafka_offsets
+    source = known(entry["source_class"])
+    return source.kafka_offsets or source.snapshots
 
 
 def _bare_pulse(query: Query) -> dict[str, Any]:

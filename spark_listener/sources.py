@@ -41,10 +41,12 @@ class Known:
     takes: Unit | None = None  # obeys a limit of this unit although none is configured
     beside_minimum: bool = False  # ... and beside a ReadMinRows too
     deaf: bool = False  # hands out a limit of its own and then does not look at it
+    obeys_from: tuple[int, int] | None = None  # the release that first looked at a changed limit
     ints: tuple[Unit, ...] = ()  # units of which it holds an int where Spark's limit holds a long
     unit_first: Unit | None = None  # the maximum that is changed where several are configured
     files: bool = False  # Spark's own source of files: its directory can be listed
     kafka_offsets: bool = False  # its offsets count rows, by topic and partition as Kafka's do
+    snapshots: bool = False  # Iceberg's: what waits stands in the table's own history
     couples: Couples = _nothing
 
 
@@ -56,10 +58,6 @@ FILE_NAME_ONLY: Final = (
 )
 MINIMUM_ONCE: Final = (
     "minOffsetsPerTrigger: under AvailableNow a run ends once fewer rows than that are left unread"
-)
-ICEBERG_ROWS: Final = (
-    "streaming-max-rows-per-micro-batch: some versions of Iceberg stop for good before a file "
-    "of more rows"
 )
 UNREADABLE: Final = "its options cannot be read, so nobody knows that a limit loses no rows"
 
@@ -76,10 +74,6 @@ def _of_files(kinds: frozenset[str], _trigger: str, files: FileOptions | None) -
 
 def _of_kafka(kinds: frozenset[str], trigger: str, _files: FileOptions | None) -> str:
     return MINIMUM_ONCE if "min_rows" in kinds and "AvailableNow" in trigger else ""
-
-
-def _of_iceberg(kinds: frozenset[str], _trigger: str, _files: FileOptions | None) -> str:
-    return ICEBERG_ROWS if "files" not in kinds and "rows" in kinds else ""
 
 
 KAFKA: Final = Known(
@@ -100,10 +94,11 @@ FILES: Final = Known(
 )
 ICEBERG: Final = Known(
     ("org.apache.iceberg.spark.source.SparkMicroBatchStream",),
-    # Some versions stop for good at a file that holds more rows than the limit.
-    unit_first="files",
-    ints=("rows",),  # from 1.10 on; a larger limit ends the query
-    couples=_of_iceberg,
+    takes="files",
+    obeys_from=(1, 10),  # the ones before ask their own option, whatever limit Spark gives them
+    unit_first="files",  # of a composite it is files that it cuts at
+    ints=("rows",),  # 1.10: a larger limit ends the query
+    snapshots=True,
 )
 RATE_PER_MICRO_BATCH: Final = Known(
     ("org.apache.spark.sql.execution.streaming.sources.RatePerMicroBatchStream",), deaf=True

@@ -41,7 +41,7 @@ BOTH = Limit("composite", parts=(MINIMUM, Limit("rows", 500)))
         (BOTH, KAFKA, TRIGGER, None, ""),
         (MINIMUM, KAFKA, AVAILABLE_NOW, None, sources.MINIMUM_ONCE),
         (BOTH, KAFKA, AVAILABLE_NOW, None, sources.MINIMUM_ONCE),
-        (Limit("rows", 5), ICEBERG, TRIGGER, None, sources.ICEBERG_ROWS),
+        (Limit("rows", 5), ICEBERG, TRIGGER, None, ""),
         (Limit("files", 5), ICEBERG, TRIGGER, None, ""),
         (Limit("files", 1000), "x.DeltaSource", AVAILABLE_NOW, None, ""),
     ],
@@ -56,7 +56,7 @@ def test_the_option_that_makes_a_limit_unsafe(
 
 def test_of_iceberg_the_files_are_steered_where_both_are_limited() -> None:
     both = Limit("composite", parts=(Limit("files", 5), Limit("rows", 9)))
-    assert handle_of(both, ICEBERG).unit == "files"
+    assert handle_of(both, ICEBERG, release=(1, 10)).unit == "files"
     assert why_unsafe(both, ICEBERG, TRIGGER, None) == ""
 
 

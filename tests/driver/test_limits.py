@@ -117,8 +117,8 @@ def test_replaced_within_its_class(
 ) -> None:
     assert replacement(configured, source, unit, 7) == expected
     assert may_follow(expected, configured, source, unit)
-    assert handle_of(configured, source).control == "live"
-    assert handle_of(configured, source).unit == unit
+    handle = handle_of(configured, source, release=(99, 0))
+    assert (handle.control, handle.unit) == ("live", unit)
 
 
 @pytest.mark.parametrize(("configured", "source", "unit"), REFUSED)
@@ -144,6 +144,26 @@ def test_what_cannot_be_steered_says_why(configured: Limit, source: str, control
     handle = handle_of(configured, source)
     assert handle.control == control
     assert handle.note
+
+
+@pytest.mark.parametrize("configured", [ALL, Limit("files", 5), Limit("rows", 5)])
+@pytest.mark.parametrize(
+    ("release", "control", "said"),
+    [
+        ((1, 9), "advice", "is 1.9"),
+        ((0, 14), "advice", "is 0.14"),
+        (None, "advice", "does not say which it is"),
+        ((1, 10), "live", ""),
+        ((2, 0), "live", ""),
+    ],
+)
+def test_an_old_release_that_does_not_look_at_a_changed_limit_is_left_alone(
+    configured: Limit, release: tuple[int, int] | None, control: str, said: str
+) -> None:
+    handle = handle_of(configured, sources.ICEBERG.classes[0], release=release)
+    assert handle.control == control
+    assert said in handle.note
+    assert ("1.10" in handle.note) == (control == "advice")
 
 
 def test_a_trigger_that_takes_everything_gets_no_limit() -> None:

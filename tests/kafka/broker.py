@@ -330,6 +330,15 @@ def delta(spark_version: str) -> str:
     return ",".join(map(str, sorted((JARS / f"delta-{spark_version[:3]}").glob("*.jar"))))
 
 
+def icebergs(spark_version: str) -> dict[str, str]:
+    """By its release, Iceberg's jar for a Spark of this version."""
+    line = f"iceberg-{spark_version[:3]}-"
+    found = {folder.name.removeprefix(line): folder for folder in JARS.glob(f"{line}*/")}
+    return {
+        release: str(next(iter(folder.glob("*.jar")))) for release, folder in sorted(found.items())
+    }
+
+
 def is_there() -> bool:
     """Whether ``make kafka`` has been run to its end."""
     return all((JARS / name / ".made").exists() for name in ("broker", "connector-4"))

@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tests.kafka.broker import delta
+from tests.kafka.broker import delta, icebergs
 from tests.matrix import table
 
 ROOT = Path(__file__).parents[2]
@@ -31,6 +31,8 @@ TESTS = (
 )
 #: Where Delta has a release.
 DELTA = "tests/matrix/delta_tables.py"
+#: Once with each release of Iceberg that there is for a Spark.
+ICEBERG = "tests/matrix/iceberg_tables.py"
 #: From 4.2 on.
 PYTHON_SOURCES = "tests/matrix/python_sources.py"
 
@@ -53,8 +55,13 @@ def tests_for(version: str, *, python_sources: bool) -> list[str]:
     ]
 
 
-def tried(version: str, tests: list[str], *options: str) -> tuple[bool, dict[str, Any]]:
-    """This Python's tests on that PySpark: whether they passed, and what was seen."""
+def tried(
+    version: str, tests: list[str], *options: str, iceberg: str = ""
+) -> tuple[bool, dict[str, Any]]:
+    """This Python's tests on that PySpark: whether they passed, and what was seen.
+
+    ``iceberg``: the release of it whose jar is put into the session.
+    """
     with tempfile.TemporaryDirectory() as folder:
         result = Path(folder) / "result.json"
         done = subprocess.run(
@@ -66,6 +73,7 @@ def tried(version: str, tests: list[str], *options: str) -> tuple[bool, dict[str
                 "PYTHONPATH": f"{packages_of(version)}{os.pathsep}{ROOT}",
                 "PYSPARK_PYTHON": sys.executable,
                 "WEIR_MATRIX_RESULT": str(result),
+                "WEIR_ICEBERG": iceberg,
             },
             timeout=LONGEST_SECONDS,
             check=False,
@@ -104,6 +112,11 @@ def main() -> int:
             arguments.tests or tests_for(version, python_sources=arguments.python_sources),
             *options,
         )
+        for release in [] if arguments.tests else icebergs(version):
+            print(f"── PySpark {version}, Iceberg {release}", flush=True)
+            name = f"spark-{version}-iceberg-{release}.xml"
+            options = [f"--junitxml={reports / name}"] if reports else []
+            good = tried(version, [ICEBERG], *options, iceberg=release)[0] and good
         results[results_key(seen, version)] = seen
         failed += [] if good else [version]
         if arguments.write:  # one by one: what is broken off keeps what was seen

@@ -47,6 +47,12 @@ def spark() -> Iterator[Any]:
         builder = builder.config(
             "spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension"
         ).config("spark.sql.catalog.spark_catalog", DELTA_CATALOG)
+    if release := os.environ.get("WEIR_ICEBERG"):  # set by tests.matrix
+        jars.append(broker.icebergs(pyspark.__version__)[release])
+        builder = builder.config(
+            "spark.sql.extensions",
+            "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+        )
     session = builder.config("spark.jars", ",".join(jars)).getOrCreate()
     session.sparkContext.setLogLevel("OFF")
     yield session
