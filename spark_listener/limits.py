@@ -40,6 +40,11 @@ _PYTHON_KINDS: Final[Mapping[str, tuple[Kind, str]]] = {
     "ReadMaxBytes": ("bytes", "max_bytes"),
 }
 
+#: Delta Lake's own classes; a Scala case class' ``copy`` keeps all that is not given anew.
+_DELTA: Final = "org.apache.spark.sql.delta.sources."
+DELTA_BYTES: Final = _DELTA + "ReadMaxBytes"
+DELTA_COMPOSITE: Final = _DELTA + "CompositeLimit"
+
 #: What Java's parameter holds: ``maxFiles`` takes an int, the others a long.
 LARGEST: Final[Mapping[Unit, int]] = {
     "rows": 2**63 - 1,
@@ -57,7 +62,7 @@ class Limit:
     value: int | None = None
     delay_milliseconds: int | None = None  # of min_rows
     parts: tuple[Limit, ...] = ()
-    class_name: str = ""  # of kind other, and of a maximum in a class of the source's own
+    class_name: str = ""  # of kind other, and of a maximum or composite of the source's own class
 
     def same_class(self, other: Limit) -> bool:
         """Equal but for the numbers."""
@@ -169,7 +174,7 @@ def _replaced_part(configured: Limit, source_class: str, unit: Unit, new: Limit)
         parts = list(configured.parts)
         value = _not_below(new, configured.parts).value
         parts[places[0]] = Limit(unit, value, class_name=parts[places[0]].class_name)
-        return Limit("composite", parts=tuple(parts))
+        return Limit("composite", parts=tuple(parts), class_name=configured.class_name)
     only_minima = all(part.kind == "min_rows" for part in configured.parts)
     if configured.parts and only_minima and _beside_minimum(source_class, unit):
         new = _not_below(new, configured.parts)
@@ -234,6 +239,11 @@ def describe(java_limit: Any) -> Limit:
         return ALL
     if class_name == PYTHON_LIMIT:
         return _of_python(str(java_limit.json()))
+    if class_name == DELTA_BYTES:
+        return Limit("bytes", int(java_limit.maxBytes()), class_name=class_name)
+    if class_name == DELTA_COMPOSITE:
+        parts = (describe(java_limit.bytes()), describe(java_limit.maxFiles()))
+        return Limit("composite", parts=parts, class_name=class_name)
     return Limit("other", class_name=class_name)
 
 
@@ -259,7 +269,14 @@ def build(gateway: Any, wanted: Limit, configured: Limit, java_configured: Any) 
     factory = gateway.jvm.org.apache.spark.sql.connector.read.streaming.ReadLimit
     if wanted == configured:
         return java_configured
-    if wanted.kind == "composite":
+    if wanted.class_name == DELTA_COMPOSITE:
+        size, files = wanted.parts
+        built = java_configured.copy(
+            _maximum(gateway, factory, size, java_configured.bytes()),
+            _maximum(gateway, factory, files, java_configured.maxFiles()),
+            *_min_files(java_configured),
+        )
+    elif wanted.kind == "composite":
         if configured.kind == "composite":
             originals = list(zip(configured.parts, java_configured.getReadLimits(), strict=True))
         else:
@@ -267,10 +284,13 @@ def build(gateway: Any, wanted: Limit, configured: Limit, java_configured: Any) 
         array = gateway.new_array(factory, len(wanted.parts))
         for index, part in enumerate(wanted.parts):
             kept = [original for limit, original in originals if limit == part]
-            array[index] = kept[0] if kept else _maximum(gateway, factory, part)
+            like = [original for limit, original in originals if limit.same_class(part)]
+            array[index] = (
+                kept[0] if kept else _maximum(gateway, factory, part, like[0] if like else None)
+            )
         built = factory.compositeLimit(array)
     else:
-        built = _maximum(gateway, factory, wanted)
+        built = _maximum(gateway, factory, wanted, java_configured)
     if describe(built) != wanted:
         raise Refused("Spark built another limit than was asked for")
     return built
@@ -285,9 +305,17 @@ def _python_maximum(gateway: Any, limit: Limit) -> Any:
     return package.PythonStreamingSourceReadLimit(text)
 
 
-def _maximum(gateway: Any, factory: Any, limit: Limit) -> Any:
+def _min_files(composite: Any) -> tuple[Any, ...]:
+    """The third part of Delta's composite, of releases that have it."""
+    return (composite.minFiles(),) if "minFiles" in dir(composite) else ()
+
+
+def _maximum(gateway: Any, factory: Any, limit: Limit, configured: Any) -> Any:
+    """``configured``: Java's own object in the place of which it comes."""
     if limit.class_name == PYTHON_LIMIT:
         return _python_maximum(gateway, limit)
+    if limit.class_name == DELTA_BYTES:
+        return configured.copy(limit.value)
     if limit.kind == "rows":
         return factory.maxRows(limit.value)
     if limit.kind == "files":

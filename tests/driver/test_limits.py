@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 from spark_listener import sources
 from spark_listener.limits import (
     ALL,
+    DELTA_BYTES,
+    DELTA_COMPOSITE,
     LARGEST,
     PYTHON_LIMIT,
     Limit,
@@ -32,7 +34,8 @@ MINIMUM = Limit("min_rows", 100, 5000)
 LOW_MINIMUM = Limit("min_rows", 5, 5000)
 PYTHON = "org.apache.spark.sql.execution.datasources.v2.python"
 PYTHON_SOURCE = f"{PYTHON}.PythonMicroBatchStreamWithAdmissionControl"
-OWN = Limit("other", class_name="org.apache.spark.sql.delta.sources.CompositeLimit")
+OWN = Limit("other", class_name="io.example.sources.OwnLimit")
+BYTES = Limit("bytes", 10, class_name=DELTA_BYTES)
 
 
 def composite(*parts: Limit) -> Limit:
@@ -66,6 +69,13 @@ GIVEN = [
         composite(MINIMUM, Limit("rows", 100)),
     ),
     (Limit("files", 1000), DELTA, "files", Limit("files", 7)),
+    (BYTES, DELTA, "bytes", Limit("bytes", 7, class_name=DELTA_BYTES)),
+    (
+        Limit("composite", parts=(BYTES, Limit("files", 5)), class_name=DELTA_COMPOSITE),
+        DELTA,
+        "files",
+        Limit("composite", parts=(BYTES, Limit("files", 7)), class_name=DELTA_COMPOSITE),
+    ),
     (
         composite(Limit("files", 5), Limit("rows", 9)),
         "some.other.Stream",

@@ -1,4 +1,4 @@
-"""Delta Lake as a source: its limit in files moves while the query runs, one in bytes stays.
+"""Delta Lake as a source: its limits in files and bytes move while the query runs.
 
 Run by tests.matrix on each Spark that Delta has a release for.
 """
@@ -91,21 +91,47 @@ def test_files_a_batch_are_changed_while_it_runs(
     assert sorted(seen) == list(range(table.files * ROWS_PER_FILE))
 
 
-def test_bytes_a_batch_are_its_own_class_and_left_alone(
-    agent: Any, attached: Any, start: Any, table: Table
+@pytest.mark.parametrize(
+    ("options", "unit", "granted", "in_place"),
+    [
+        ({"maxBytesPerTrigger": "10m"}, "bytes", 1, "ReadMaxBytes(1)"),
+        (
+            {"maxFilesPerTrigger": "5", "maxBytesPerTrigger": "10m"},
+            "files",
+            1,
+            "CompositeLimit(ReadMaxBytes(10485760),MaxFiles: 1,",
+        ),
+    ],
+)
+def test_bytes_a_batch_are_of_its_own_class_and_stay_so(
+    agent: Any,
+    attached: Any,
+    start: Any,
+    table: Table,
+    options: dict[str, str],
+    unit: str,
+    granted: int,
+    in_place: str,
 ) -> None:
     attached(agent)
-    query = start(table.read(maxFilesPerTrigger="5", maxBytesPerTrigger="10m"))
-    agent.wait(lambda a: progresses(a, query))
-    before = in_force(query)
-    assert "ReadMaxBytes(10485760)" in before[0]
-    table.add(16)
-    for unit in ("rows", "files", "bytes"):
-        agent.grant(str(query.runId), 3, unit=unit)
+    query = start(table.read(**options))
     agent.wait(lambda a: left(a, query, table) == 0, 120)
-    assert in_force(query) == before
-    [entry] = progresses(agent, query)[-1]["limits"]
-    assert entry["control"] == "advice"
+    before = in_force(query)
+    agent.grant(str(query.runId), granted, unit=unit)
+    agent.wait(lambda _: in_place in in_force(query)[0])
+    told = len(progresses(agent, query))
+    table.add(6)
+    agent.wait(lambda a: left(a, query, table) == 0, 120)
+    events = progresses(agent, query)[told:]
+    rows = [event["body"]["numInputRows"] for event in events if event["body"]["numInputRows"]]
+    assert rows == [ROWS_PER_FILE] * 6  # at least one file, and no more
+    [entry] = events[-1]["limits"]
+    assert (entry["control"], entry["unit"]) == ("live", unit)
+    assert entry["configured"] == {"files": 5, "bytes": 10485760}[unit]
+    for other in {"rows", "files", "bytes"} - {unit}:
+        agent.grant(str(query.runId), 3, unit=other)
+    agent.grant(str(query.runId), None, unit=unit)
+    agent.wait(lambda _: in_force(query) == before)
     assert query.isActive
 
 
@@ -114,6 +140,7 @@ def test_bytes_a_batch_are_its_own_class_and_left_alone(
 OPTIONS: dict[str, dict[str, str]] = {
     "none": {},
     "maxFilesPerTrigger": {"maxFilesPerTrigger": "4"},
+    "both": {"maxFilesPerTrigger": "4", "maxBytesPerTrigger": "10m"},
     "skipChangeCommits": {"skipChangeCommits": "true"},
     "ignoreChanges": {"ignoreChanges": "true"},
     "ignoreDeletes": {"ignoreDeletes": "true", "skipChangeCommits": "true"},
