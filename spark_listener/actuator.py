@@ -14,6 +14,7 @@ from spark_listener.complaints import LOGGER
 from spark_listener.handles import Handles
 from spark_listener.iceberg import release_of
 from spark_listener.limits import Handle, Limit, Refused
+from spark_listener.obedience import Obedience
 from spark_listener.sources import known
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 _MAP: Final = "scala.collection.immutable.Map"
 _HISTORY: Final = 64
 _EARLY: Final = 63  # grants kept until the sources are known
+DISOBEYS: Final = "does not obey its limit"
 WATCH_ONLY: Final = "spark.weir.control is false"
 _ALWAYS: Final = float("-inf")
 
@@ -47,6 +49,7 @@ class SourceControl:
     changes: deque[tuple[float, int | None]] = field(default_factory=lambda: deque(maxlen=_HISTORY))
     grant: Grant | None = None
     grant_ends: float = 0.0  # monotonic seconds
+    obedience: Obedience = field(default_factory=Obedience)
 
     def __post_init__(self) -> None:
         if not self.changes:
@@ -70,6 +73,17 @@ class SourceControl:
                 break
             chosen = maximum
         return chosen
+
+    def in_force_since(self, epoch_seconds: float) -> set[int | None]:
+        """Every maximum that was in force from that moment to now."""
+        later = {maximum for moment, maximum in self.changes if moment > epoch_seconds}
+        return {self.in_force_at(epoch_seconds)} | later
+
+    @property
+    def obeyed(self) -> bool | None:
+        """Whether the source keeps to limits that change; None where that is not known."""
+        seen = self.obedience.obeyed
+        return self.handle.obeyed if seen is None else seen
 
     def changed(self, present: Limit, epoch_seconds: float) -> None:
         """Notes that ``present`` is in force from this moment on."""
@@ -159,12 +173,12 @@ class Actuator:
             )
             unsafe = ""
             if handle.control == "live" and not self._allowed:
-                handle = Handle("advice", handle.unit, WATCH_ONLY)
+                handle = replace(handle, control="advice", note=WATCH_ONLY)
             elif handle.control == "live":
                 unsafe = self._why_unsafe(configured, item)
                 if unsafe:
                     control: Control = "live" if self._unsafe_allowed else "advice"
-                    handle = Handle(control, handle.unit, unsafe)
+                    handle = replace(handle, control=control, note=unsafe)
             self._objects[item.index] = item
             self._java_configured[item.index] = java_limit
             self.sources.append(
@@ -206,7 +220,7 @@ class Actuator:
         control: Control = "live" if allowed else "advice"
         for source in unsafe:
             if source.handle.note == source.unsafe:  # else something else has changed its limit
-                source.handle = Handle(control, source.handle.unit, source.unsafe)
+                source.handle = replace(source.handle, control=control)
 
     @property
     def has_early_grants(self) -> bool:
@@ -287,6 +301,19 @@ class Actuator:
         for source in self.sources:
             if source.handle.control == "live":
                 source.handle = Handle("advice", source.handle.unit, why)
+
+    def batch_read(
+        self, index: int, rows: int, planned_epoch_seconds: float, backlog: int | None
+    ) -> None:
+        """Takes in how many rows a source's batch had; one that does not obey is left alone."""
+        source = next(item for item in self.sources if item.index == index)
+        handle = source.handle
+        judged = handle.control == "live" and handle.unit == "rows" and handle.obeyed is None
+        limits_then = source.in_force_since(planned_epoch_seconds)
+        if judged and source.obedience.batch(rows, limits_then, backlog):
+            self._put_back([source])
+            source.handle = Handle("advice", "rows", DISOBEYS)
+            self._refuse(DISOBEYS, index)
 
     def settle_first_batch(self) -> None:
         """The limits in force now are those that the first batch will obey."""

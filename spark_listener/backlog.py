@@ -37,10 +37,10 @@ def waiting_of(metrics: Mapping[str, Any], unit: Unit) -> int | None:
     Auto Loader counts the files that it has listed. Where it is told of files by a queue, as many
     more wait there as the queue says that it holds, roughly.
     """
-    listed = _whole(metrics.get(_METRIC[unit]))
+    listed = whole(metrics.get(_METRIC[unit]))
     if listed is None or unit != "files":
         return listed
-    return listed + (_whole(metrics.get("approximateQueueSize")) or 0)
+    return listed + (whole(metrics.get("approximateQueueSize")) or 0)
 
 
 def told_whole(metrics: Mapping[str, Any]) -> bool:
@@ -53,7 +53,7 @@ def admitted_of(source: Mapping[str, Any], source_class: str, unit: Unit) -> int
     if known(source_class).kafka_offsets:
         return offsets_between(source.get("startOffset"), source.get("endOffset"))
     if unit == "rows":
-        return _whole(source.get("numInputRows"))
+        return whole(source.get("numInputRows"))
     if unit == "files":
         return files_between(source.get("startOffset"), source.get("endOffset"))
     return None
@@ -82,12 +82,12 @@ def offsets_between(start: Any, end: Any) -> int | None:
 def log_offset(value: Any) -> int | None:
     """The place in a file source's own log that an offset of progress names."""
     parsed = _parsed(value)
-    return _whole(parsed.get("logOffset")) if isinstance(parsed, dict) else None
+    return whole(parsed.get("logOffset")) if isinstance(parsed, dict) else None
 
 
 def _place(value: Any) -> int | None:
     parsed = _parsed(value)
-    return _whole(parsed.get("seqNum")) if isinstance(parsed, dict) else None
+    return whole(parsed.get("seqNum")) if isinstance(parsed, dict) else None
 
 
 def _offsets(value: Any) -> dict[tuple[str, str], int] | None:
@@ -114,7 +114,8 @@ def _parsed(value: Any) -> Any:
         return None
 
 
-def _whole(value: Any) -> int | None:
+def whole(value: Any) -> int | None:
+    """A count from 0 on, as a number or as text; None where it is none."""
     if isinstance(value, bool):
         return None
     try:

@@ -88,6 +88,7 @@ class Handle:
     control: Control
     unit: Unit
     note: str = ""
+    obeyed: bool | None = None  # whether the source keeps to limits that change; None: not known
 
 
 def handle_of(
@@ -106,17 +107,18 @@ def handle_of(
     if all_at_once:
         return Handle("none", unit, "the trigger takes everything at once")
     if known(source_class).deaf:
-        return Handle("advice", unit, "the source does not look at its limit")
+        return Handle("advice", unit, "the source does not look at its limit", obeyed=False)
     obeys_from = known(source_class).obeys_from
     if obeys_from is not None and (release is None or release < obeys_from):
-        return Handle("advice", unit, _too_old(obeys_from, release))
+        obeyed = None if release is None else False
+        return Handle("advice", unit, _too_old(obeys_from, release), obeyed=obeyed)
     if "AvailableNow" in source_class and "Wrapper" in source_class:
         return Handle("advice", unit, "the source takes everything at once under AvailableNow")
     try:
         replacement(configured, source_class, unit, 1)
     except Refused as reason:
         return Handle("advice", unit, str(reason))
-    return Handle("live", unit)
+    return Handle("live", unit, obeyed=known(source_class).obeys or None)
 
 
 def maximum_of(limit: Limit, unit: Unit) -> int | None:

@@ -517,6 +517,13 @@ class Observer:
     def _limits(self, run: Run, progress: ProgressText) -> list[SourceLimit]:
         """What goes beside a progress: per source the limit in force then, and the backlog."""
         self._guarded("a query's sources", self._prepare, run)
+        for source in run.actuator.sources:
+            if source.index < len(progress.sources) and progress.trigger_epoch_seconds is not None:
+                said = progress.sources[source.index]
+                rows = backlog.whole(said.get("numInputRows"))
+                waits = backlog.backlog_of(said, source.source_class, "rows")
+                planned = progress.trigger_epoch_seconds
+                run.actuator.batch_read(source.index, rows or 0, planned, waits)
         return [self._entry(run, source, progress) for source in run.actuator.sources]
 
     def _entry(self, run: Run, source: SourceControl, progress: ProgressText | None) -> SourceLimit:
@@ -538,6 +545,8 @@ class Observer:
         }
         if handle.note:
             entry["note"] = handle.note
+        if source.obeyed is not None:
+            entry["obeyed"] = source.obeyed
         if progress is not None:
             entry["admitted"] = backlog.admitted_of(said, source.source_class, handle.unit)
         if source.index in run.file_sources and handle.unit == "files":

@@ -41,6 +41,7 @@ class Known:
     takes: Unit | None = None  # obeys a limit of this unit although none is configured
     beside_minimum: bool = False  # ... and beside a ReadMinRows too
     deaf: bool = False  # hands out a limit of its own and then does not look at it
+    obeys: bool = False  # was seen to keep to limits that change; of others each run is watched
     obeys_from: tuple[int, int] | None = None  # the release that first looked at a changed limit
     ints: tuple[Unit, ...] = ()  # units of which it holds an int where Spark's limit holds a long
     unit_first: Unit | None = None  # the maximum that is changed where several are configured
@@ -78,6 +79,7 @@ def _of_kafka(kinds: frozenset[str], trigger: str, _files: FileOptions | None) -
 
 KAFKA: Final = Known(
     ("org.apache.spark.sql.kafka010.KafkaMicroBatchStream",),
+    obeys=True,
     takes="rows",
     beside_minimum=True,
     kafka_offsets=True,
@@ -88,22 +90,25 @@ FILES: Final = Known(
         "org.apache.spark.sql.execution.streaming.FileStreamSource",  # to 4.0
         "org.apache.spark.sql.execution.streaming.runtime.FileStreamSource",  # from 4.1
     ),
+    obeys=True,
     takes="files",
     files=True,
     couples=_of_files,
 )
 ICEBERG: Final = Known(
     ("org.apache.iceberg.spark.source.SparkMicroBatchStream",),
+    obeys=True,
     takes="files",
     obeys_from=(1, 10),  # the ones before ask their own option, whatever limit Spark gives them
     unit_first="files",  # of a composite it is files that it cuts at
     ints=("rows",),  # 1.10: a larger limit ends the query
     snapshots=True,
 )
+DELTA: Final = Known(("org.apache.spark.sql.delta.sources.DeltaSource",), obeys=True)
 RATE_PER_MICRO_BATCH: Final = Known(
     ("org.apache.spark.sql.execution.streaming.sources.RatePerMicroBatchStream",), deaf=True
 )
-SOURCES: Final = (KAFKA, FILES, ICEBERG, RATE_PER_MICRO_BATCH)
+SOURCES: Final = (KAFKA, FILES, ICEBERG, DELTA, RATE_PER_MICRO_BATCH)
 
 _OTHER: Final = Known(())
 _BY_CLASS: Final = {name: one for one in SOURCES for name in one.classes}

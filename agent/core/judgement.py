@@ -217,6 +217,7 @@ class SourceView(msgspec.Struct, frozen=True, gc=False):
     rows_per_unit: float | None
     arrival_rows_per_second: float | None
     would_be: int | None = None  # decided and not acted on, as in dry-run
+    obeyed: bool | None = None  # whether it keeps to limits that change; None: not known
 
 
 class OperatorView(msgspec.Struct, frozen=True, gc=False):

@@ -378,6 +378,7 @@ def _source_views(query: Query, policy: Policy) -> list[SourceView]:
             unit=source.unit,
             control=source.control,
             note=source.note,
+            obeyed=source.obeyed,
             backlog=source.backlog,
             backlog_bound=source.backlog_bound,
             limit=source.limit,

@@ -40,6 +40,7 @@ class FileControl:
     source_class = "org.apache.spark.sql.execution.streaming.FileStreamSource"
     identity = "0123456789abcdef"
     maximum = configured_maximum = 2
+    obeyed: bool | None = None
 
     def in_force_at(self, _: float) -> int:
         return 2
@@ -58,6 +59,9 @@ class Actuated:
 
     def object_of(self, index: int) -> object:
         return index
+
+    def batch_read(self, *_: object) -> None:
+        pass
 
     def forget(self) -> None:
         pass

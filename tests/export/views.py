@@ -55,6 +55,7 @@ def source(index: int = 0, **changes: Any) -> SourceView:
         rows=9_998,
         rows_per_unit=1.0,
         arrival_rows_per_second=3_900.0,
+        obeyed=True,
     )
     return msgspec.structs.replace(plain, **changes)
 

@@ -10,10 +10,13 @@ import os
 import random
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from spark_listener import sources
+from spark_listener.actuator import DISOBEYS
 from tests.spark.conftest import (
     agent,
     attached,
@@ -178,6 +181,27 @@ def test_what_waits_is_told_while_a_batch_runs(
     )[0]
     go.touch()
     assert (entry["admitted"], entry["backlog"]) == (4, table.files - 4)
+
+
+@pytest.mark.skipif(OBEYS, reason="it keeps to its limit")
+def test_a_source_that_nobody_knows_to_be_deaf_is_found_to_be(
+    agent: Any, attached: Any, start: Any, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By its batches alone, as if no release of it had been tried."""
+    unknown = replace(sources.ICEBERG, obeys=False, obeys_from=None)
+    monkeypatch.setitem(sources._BY_CLASS, sources.ICEBERG.classes[0], unknown)
+    table.add(60)
+    attached(agent, first_batch_seconds=10.0)
+    query = start(table.read(**{"streaming-max-rows-per-micro-batch": "100"}))
+    before = agent.wait(lambda _: in_force(query))
+    agent.wait(lambda a: told(a, query))
+    agent.grant(str(query.runId), 30, unit="rows")
+    entry = agent.wait(lambda a: [one for one in told(a, query) if one["control"] == "advice"])[0]
+    assert (entry["note"], entry["obeyed"], entry["limit"]) == (DISOBEYS, False, 30)
+    agent.wait(lambda _: in_force(query) == before)
+    after = agent.wait(lambda a: told(a, query)[-1]["limit"] == 100 and told(a, query)[-1])
+    assert (after["control"], after["next_limit"], after["configured"]) == ("advice", 100, 100)
+    assert query.isActive
 
 
 #: With each of them the rows must not depend on how batches are cut.

@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 
-from tests.spark.conftest import agent, attached, own_logger, progresses, spark, start
+from spark_listener.actuator import DISOBEYS
+from tests.spark.conftest import agent, attached, in_force, own_logger, progresses, spark, start
 
 __all__ = ["agent", "attached", "own_logger", "spark", "start"]
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
 
 
-def python_source(limit: str) -> type:
+def python_source(limit_of: str) -> type:
     """A Python data source of endless numbers, made here so that Spark's workers get it whole."""
     from pyspark.sql import datasource
     from pyspark.sql.streaming import datasource as limits
@@ -27,16 +28,18 @@ def python_source(limit: str) -> type:
         def getDefaultReadLimit(self) -> Any:
             return {
                 "rows": limits.ReadMaxRows(20),
+                "deaf": limits.ReadMaxRows(150),
                 "files": limits.ReadMaxFiles(2),
                 "all": limits.ReadAllAvailable(),
                 "minimum": limits.ReadMinRows(5),
-            }[limit]
+            }[limit_of]
 
         def latestOffset(self, start: dict, limit: Any) -> dict:
             rows = {
                 "ReadMaxRows": lambda: limit.max_rows,
                 "ReadMaxFiles": lambda: limit.max_files * 10,
-            }.get(type(limit).__name__, lambda: 30)()
+                "Deaf": lambda: 150,
+            }.get("Deaf" if limit_of == "deaf" else type(limit).__name__, lambda: 30)()
             return {"at": start["at"] + rows}
 
         def partitions(self, start: dict, end: dict) -> list:
@@ -49,7 +52,7 @@ def python_source(limit: str) -> type:
     class Numbers(datasource.DataSource):
         @classmethod
         def name(cls) -> str:
-            return f"numbers_{limit}"
+            return f"numbers_{limit_of}"
 
         def schema(self) -> str:
             return "n bigint"
@@ -100,4 +103,27 @@ def test_a_python_source_without_a_maximum_is_left_alone(
     seen = agent.wait(lambda a: len(told := progresses(a, query)) >= 3 and told)
     assert {(event["limits"][0]["control"]) for event in seen} == {"advice"}
     assert all(event["limits"][0]["note"] for event in seen)
+    assert query.isActive
+
+
+def test_one_that_does_not_look_at_its_limit_is_found_out(
+    agent: Any, attached: Any, start: Any, spark: Any
+) -> None:
+    spark.dataSource.register(python_source("deaf"))
+    attached(agent)
+    query = start(spark.readStream.format("numbers_deaf").load())
+    before = agent.wait(lambda _: in_force(query))
+    [entry] = agent.wait(lambda a: progresses(a, query))[0]["limits"]
+    assert entry["control"] == "live"
+    assert "obeyed" not in entry
+    agent.grant(str(query.runId), 40, unit="rows")
+    [entry] = agent.wait(
+        lambda a: (last := progresses(a, query)[-1]["limits"])[0]["control"] == "advice" and last
+    )
+    assert (entry["note"], entry["obeyed"]) == (DISOBEYS, False)
+    agent.wait(lambda _: in_force(query) == before)
+    agent.grant(str(query.runId), 40, unit="rows")
+    seen = len(progresses(agent, query))
+    agent.wait(lambda a: len(progresses(a, query)) > seen + 2)
+    assert in_force(query) == before
     assert query.isActive

@@ -90,6 +90,7 @@ class SourceLimit(msgspec.Struct, frozen=True, gc=False):
     source_class: str = ""
     identity: str = ""
     note: str = ""
+    obeyed: bool | None = None  # whether the source keeps to limits that change, where known
     offsets: Offsets | None = None  # Kafka: where the batch that runs ends, by partition
 
     @property
@@ -526,6 +527,7 @@ def decode_limits(value: object, where: str) -> list[SourceLimit]:
                 source_class=_text(item.get("source_class"))[:200],
                 identity=_text(item.get("identity"))[:100],
                 note=redact_again(_text(item.get("note"))[:200]),
+                obeyed=obeyed if isinstance(obeyed := item.get("obeyed"), bool) else None,
                 offsets=parse_offsets(item.get("offsets")),
             )
         )

@@ -23,6 +23,7 @@ class Source(msgspec.Struct):
     unit: str | None = None
     control: str = "none"
     note: str = ""
+    obeyed: bool | None = None  # whether it keeps to limits that change, where the driver knows
     limit_known: bool = False
     limit: int | None = None  # in force now
     batch_limit: int | None = None  # in force for the last batch
@@ -117,6 +118,7 @@ class Source(msgspec.Struct):
         self.unit = said.unit
         self.control = said.control
         self.note = said.note
+        self.obeyed = said.obeyed
         self.configured = said.configured
         if self.would_be and self.limit_known and said.in_force != self.limit:
             self.withdraw()  # it started from a limit that is no longer in force

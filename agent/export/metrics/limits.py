@@ -48,6 +48,15 @@ METRICS: Final[tuple[Metric, ...]] = (
         )
         for unit in UNITS
     ),
+    SOURCE.gauge(
+        "weir_limit_obeyed",
+        "1 where the source keeps to limits that change, 0 where it was seen not to.",
+        lambda source: source.obeyed,
+        running=True,
+        note="Absent while not known. At 0 its limits are those of the job alone: `control` is "
+        "`advice`.",
+        not_shown="page and terminal say it beside the source, and why",
+    ),
     SOURCE.gauge_by(
         "weir_credit_rows",
         "Rows that the source may admit, by where the credit comes from.",
