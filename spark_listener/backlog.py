@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from spark_listener.sources import known
@@ -11,6 +12,19 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from spark_listener.wire import Unit
+
+
+@dataclass(frozen=True)
+class Left:
+    """Of a table, in a limit's unit: what a batch read, and what it left; None where not known."""
+
+    admitted: int | None
+    backlog: int | None
+    exact: bool = False  # else a lower bound
+    observed_time: str | None = None  # None: when the batch was planned
+
+
+UNKNOWN: Final = Left(None, None)
 
 #: What sources that know their backlog call it in ``sources[].metrics``: Delta Lake's names, and
 #: those of Databricks' Auto Loader.

@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from spark_listener.wire import format_time
 
@@ -132,6 +132,10 @@ class FileSource:
         kept = self._unread.get(self._source)
         return None if kept is None else int(kept.size())
 
+    def entries(self) -> int:
+        """Files that Spark knows to be there."""
+        return self.seen() + (self.unread() or 0)
+
     def admitted(self, start: int | None, end: int) -> int:
         """Files in the batch that took the source's log from ``start`` (exclusive) to ``end``.
 
@@ -229,9 +233,19 @@ def _field(java_class: Any, name: str) -> Any:
 Key = tuple[str, int]  # (run id, source's index)
 
 
+class Listed(Protocol):
+    """A source of which something is learned by looking at a file system."""
+
+    def entries(self) -> int:
+        """How many a directory that is listed is known to hold."""
+
+    def list_files(self, clock: Callable[[], float]) -> Listing | None:
+        """Looks; ``clock`` tells epoch seconds. May take long, and may raise what py4j raises."""
+
+
 @dataclass
 class _Watched:
-    source: FileSource
+    source: Listed
     due: float
     listing: Listing | None = None
 
@@ -239,8 +253,7 @@ class _Watched:
 @dataclass
 class _Question:
     key: Key
-    start: int | None
-    end: int
+    ask: Callable[[], int]
     answered: threading.Event = field(default_factory=threading.Event)
     answer: int | None = None
 
@@ -266,8 +279,8 @@ class FileWatcher:
         self._stopping = False
         self._thread: threading.Thread | None = None
 
-    def watch(self, key: Key, source: FileSource) -> None:
-        """Lists this source's directory from now on, first at once."""
+    def watch(self, key: Key, source: Listed) -> None:
+        """Looks at what this source reads from now on, first at once."""
         with self._changed:
             self._watched[key] = _Watched(source, due=time.monotonic())
             if self._thread is None:
@@ -286,11 +299,9 @@ class FileWatcher:
         watched = self._watched.get(key)
         return None if watched is None else watched.listing
 
-    def admitted(
-        self, key: Key, start: int | None, end: int, *, timeout_seconds: float
-    ) -> int | None:
-        """Files in a batch; None where that is not known within ``timeout_seconds``."""
-        question = _Question(key, start, end)
+    def ask(self, key: Key, count: Callable[[], int], *, timeout_seconds: float) -> int | None:
+        """What ``count`` counts of a source; None where it does not within ``timeout_seconds``."""
+        question = _Question(key, count)
         with self._changed:
             if key not in self._watched:
                 return None
@@ -340,10 +351,9 @@ class FileWatcher:
         return None
 
     def _answer(self, question: _Question) -> None:
-        watched = self._watched.get(question.key)
         try:
-            if watched is not None:
-                question.answer = watched.source.admitted(question.start, question.end)
+            if question.key in self._watched:
+                question.answer = question.ask()
         except Exception as error:
             self._complaints.error("counting a batch's files", error)
         question.answered.set()
@@ -355,7 +365,7 @@ class FileWatcher:
         try:
             # Listing costs memory in the driver's JVM: a directory that Spark already knows to
             # be too large is left alone, and one that turns out to be is not listed again.
-            if watched.source.seen() + (watched.source.unread() or 0) > self._max_entries:
+            if watched.source.entries() > self._max_entries:
                 stop = True
             else:
                 listing = watched.source.list_files(time.time)

@@ -15,6 +15,8 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from spark_listener.backlog import UNKNOWN, Left
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
@@ -157,29 +159,27 @@ class IcebergTable:
         self._first = str(field("initialOffset").json())
         self._history = History(self._fetch)
 
-    def counted(
-        self, unit: Unit, start: Any, end: Any, *, timeout_seconds: float
-    ) -> tuple[int | None, int | None]:
-        """Units from ``start`` (None: where the stream began) to ``end``, and those after it.
+    def counted(self, unit: Unit, start: Any, end: Any, *, timeout_seconds: float) -> Left:
+        """Of a batch between two offsets, as progress has them; ``start`` None is the first.
 
-        Both offsets as progress has them. None where the table does not tell, or not yet.
+        Unknown where the table does not tell, or not within ``timeout_seconds``.
         """
         if unit not in _NAMES:
-            return None, None
+            return UNKNOWN
         first, last = offset_of(self._first if start is None else start), offset_of(end)
         if first is None or last is None:
-            return None, None
+            return UNKNOWN
         stop = time.monotonic() + timeout_seconds
         latest = self._latest()
         if latest is None:
-            return None, None
+            return UNKNOWN
         chain = self._history.back_to(latest, first.snapshot, more=lambda: time.monotonic() < stop)
         if chain is None:
-            return None, None
+            return UNKNOWN
         counted: Counted = "files" if unit == "files" else "rows"
         before, left = units_after(chain, first, counted), units_after(chain, last, counted)
-        admitted = None if before is None or left is None else before - left
-        return (None if admitted is None or admitted < 0 else admitted), left
+        admitted = None if before is None or left is None or before < left else before - left
+        return Left(admitted, left, exact=counted == "files")
 
     def _latest(self) -> int | None:
         if self._branch is None:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from spark_listener import backlog
 from spark_listener.actuator import WATCH_ONLY, Actuator, SourceControl
+from spark_listener.delta import DeltaTable
 from spark_listener.files import FileBacklog, FileSource, FileWatcher
 from spark_listener.iceberg import IcebergTable
 from spark_listener.listener import Captured, Counters
@@ -59,7 +60,7 @@ class Run:
     session: Session
     file_sources: dict[int, FileSource] = field(default_factory=dict)
     file_backlogs: dict[int, FileBacklog] = field(default_factory=dict)
-    tables: dict[int, IcebergTable] = field(default_factory=dict)
+    tables: dict[int, IcebergTable | DeltaTable] = field(default_factory=dict)
     files_looked_up: bool = False
     gate: FirstBatchGate | None = None
     silent_beats: int = 0  # heartbeats in a row that found it inactive
@@ -462,15 +463,20 @@ class Observer:
             for source in run.actuator.sources:
                 if known(source.source_class).files:
                     self._guarded("a file source", self._watch_files, run, source)
-                elif known(source.source_class).snapshots:
+                elif known(source.source_class).table:
                     self._guarded("a table", self._watch_table, run, source)
         return True
 
-    @staticmethod
-    def _watch_table(run: Run, source: SourceControl) -> None:
+    def _watch_table(self, run: Run, source: SourceControl) -> None:
         item = run.actuator.object_of(source.index)
-        if item is not None:
+        if item is None:
+            return
+        if known(source.source_class).table == "iceberg":
             run.tables[source.index] = IcebergTable(item.source)
+            return
+        table = DeltaTable(self._gateway, item.source)
+        run.tables[source.index] = table
+        self._files.watch((run.query.run_id, source.index), table)
 
     def _watch_files(self, run: Run, source: SourceControl) -> None:
         item = run.actuator.object_of(source.index)
@@ -553,17 +559,21 @@ class Observer:
             self._guarded("a file source", self._add_files, run, source.index, said, entry)
         if said and source.index in run.tables:
             places = said.get("startOffset"), said.get("endOffset")
-            self._guarded("a table", self._add_snapshots, run, entry, *places)
+            self._guarded("a table", self._add_table, run, entry, *places)
         return entry
 
-    def _add_snapshots(self, run: Run, entry: SourceLimit, start: Any, end: Any) -> None:
+    def _add_table(self, run: Run, entry: SourceLimit, start: Any, end: Any) -> None:
         begun = time.monotonic()
-        admitted, left = run.tables[entry["source"]].counted(
+        told = run.tables[entry["source"]].counted(
             entry["unit"], start, end, timeout_seconds=max(0.0, self._files_seconds_left)
         )
         self._files_seconds_left -= time.monotonic() - begun
-        if left is not None:
-            entry["admitted"], entry["backlog"] = admitted, left
+        if told.backlog is None:
+            return
+        entry["admitted"], entry["backlog"] = told.admitted, told.backlog
+        entry["backlog_bound"] = "exact" if told.exact else "lower"
+        if told.observed_time is not None:
+            entry["observed_time"] = told.observed_time
 
     def _add_files(self, run: Run, index: int, said: dict[str, Any], entry: SourceLimit) -> None:
         file_source, state = run.file_sources[index], run.file_backlogs[index]
@@ -580,15 +590,15 @@ class Observer:
         end = backlog.log_offset(said.get("endOffset"))
         if end is not None:
             start = backlog.log_offset(said.get("startOffset"))
-            entry["admitted"] = self._admitted(key, start, end)
+            entry["admitted"] = self._admitted(key, lambda: file_source.admitted(start, end))
 
-    def _admitted(self, key: tuple[str, int], start: int | None, end: int) -> int | None:
+    def _admitted(self, key: tuple[str, int], count: Callable[[], int]) -> int | None:
         """Files of a batch; None where a slow listing stands before the answer for too long."""
         patience = min(_ADMITTED_WITHIN_SECONDS, self._files_seconds_left)
         if patience <= 0.0:
             return None
         begun = time.monotonic()
-        admitted = self._files.admitted(key, start, end, timeout_seconds=patience)
+        admitted = self._files.ask(key, count, timeout_seconds=patience)
         self._files_seconds_left -= time.monotonic() - begun
         return admitted
 
@@ -661,12 +671,24 @@ class Observer:
         if running.started_epoch_seconds is not None:
             seconds = round(run.age_seconds(running.started_epoch_seconds), 3)
             self._guarded("what a batch reads", self._add_plans, run, running, entries)
+        elif run.tables and run.query.abilities.offsets:
+            self._guarded("a table", self._add_what_came, run, entries)
         return {
             **_bare_pulse(run.query),
             "batchId": running.batch_id if running.batch_id >= 0 else None,
             "running_seconds": seconds,
             "limits": entries,
         }
+
+    def _add_what_came(self, run: Run, entries: list[SourceLimit]) -> None:
+        """To tables that are looked at between batches too: what has come since the last one."""
+        for entry in entries:
+            item = run.actuator.object_of(entry["source"])
+            if item is None or not isinstance(run.tables.get(entry["source"]), DeltaTable):
+                continue
+            end = run.query.planned(item).end
+            self._add_table(run, entry, end, end)
+            entry.pop("admitted", None)  # no batch is in hand
 
     def _add_plans(self, run: Run, running: RunningBatch, entries: list[SourceLimit]) -> None:
         """To sources that count offsets how far the running batch reads, and what that left."""
@@ -687,8 +709,8 @@ class Observer:
             if plan is None or plan.end is None:
                 continue
             if entry["source"] in run.tables:
-                self._guarded("a table", self._add_snapshots, run, entry, plan.start, plan.end)
-                entry["observed_time"] = format_time(running.started_epoch_seconds)
+                self._guarded("a table", self._add_table, run, entry, plan.start, plan.end)
+                entry.setdefault("observed_time", format_time(running.started_epoch_seconds))
                 continue
             admitted = backlog.offsets_between(plan.start, plan.end)
             left = backlog.offsets_between(plan.end, plan.latest)
@@ -701,7 +723,7 @@ class Observer:
 
 def _counts_offsets(entry: SourceLimit) -> bool:
     source = known(entry["source_class"])
-    return source.kafka_offsets or source.snapshots
+    return source.kafka_offsets or source.table is not None
 
 
 def _bare_pulse(query: Query) -> dict[str, Any]:

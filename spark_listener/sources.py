@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 if TYPE_CHECKING:
     from spark_listener.wire import Unit
@@ -47,7 +47,7 @@ class Known:
     unit_first: Unit | None = None  # the maximum that is changed where several are configured
     files: bool = False  # Spark's own source of files: its directory can be listed
     kafka_offsets: bool = False  # its offsets count rows, by topic and partition as Kafka's do
-    snapshots: bool = False  # Iceberg's: what waits stands in the table's own history
+    table: Literal["iceberg", "delta"] | None = None  # what waits stands in its own history
     couples: Couples = _nothing
 
 
@@ -102,9 +102,9 @@ ICEBERG: Final = Known(
     obeys_from=(1, 10),  # the ones before ask their own option, whatever limit Spark gives them
     unit_first="files",  # of a composite it is files that it cuts at
     ints=("rows",),  # 1.10: a larger limit ends the query
-    snapshots=True,
+    table="iceberg",
 )
-DELTA: Final = Known(("org.apache.spark.sql.delta.sources.DeltaSource",), obeys=True)
+DELTA: Final = Known(("org.apache.spark.sql.delta.sources.DeltaSource",), obeys=True, table="delta")
 RATE_PER_MICRO_BATCH: Final = Known(
     ("org.apache.spark.sql.execution.streaming.sources.RatePerMicroBatchStream",), deaf=True
 )

@@ -116,7 +116,7 @@ class SlowListing:
     def listing(self, _: Any) -> None:
         return None
 
-    def admitted(self, _: Any, __: Any, ___: Any, *, timeout_seconds: float) -> None:
+    def ask(self, _: Any, __: Any, *, timeout_seconds: float) -> None:
         self.waited.append(timeout_seconds)
         time.sleep(timeout_seconds)
 

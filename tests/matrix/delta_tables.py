@@ -5,9 +5,11 @@ Run by tests.matrix on each Spark that Delta has a release for.
 
 from __future__ import annotations
 
+import json
 import random
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,9 +23,6 @@ from tests.spark.conftest import (
     start,
 )
 from tests.spark.file_options import at_random
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 __all__ = ["agent", "attached", "own_logger", "spark", "start"]
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
@@ -133,6 +132,81 @@ def test_bytes_a_batch_are_of_its_own_class_and_stay_so(
     agent.grant(str(query.runId), None, unit=unit)
     agent.wait(lambda _: in_force(query) == before)
     assert query.isActive
+
+
+@pytest.mark.parametrize("unit", ["files", "bytes"])
+def test_what_was_read_and_what_waits_are_the_tables_own_history(
+    agent: Any, attached: Any, start: Any, spark: Any, tmp_path: Path, table: Table, unit: str
+) -> None:
+    """Of a table that is changed and compacted as well, beside a stream that passes over that."""
+    spark.sql(f"delete from delta.`{table.place}` where id % 40 = 5")
+    table.add(3)
+    attached(agent, files_pause_seconds=0.1)
+    option = {"files": ("maxFilesPerTrigger", "4"), "bytes": ("maxBytesPerTrigger", "1500")}[unit]
+    query = start(table.read(skipChangeCommits="true", **dict([option])))
+    for files in (5, 2):
+        table.add(files)
+    spark.sql(f"update delta.`{table.place}` set id = id + 10000 where id % 40 = 7")
+    spark.sql(f"optimize delta.`{table.place}`")
+    for files in (7, 4):
+        table.add(files)
+    agent.wait(lambda a: beats(a, query)[-1:] == [0] and not rests(a, query), 120)
+    entries = told(agent, query)
+    log = commits(tmp_path / "table")
+    known = [entry for entry in entries if entry["backlog"] is not None]
+    assert len(known) > 2
+    assert {entry["backlog_bound"] for entry in known} == {"exact"}
+    for event in progresses(agent, query):
+        source = event["body"]["sources"][0]
+        [entry] = event["limits"]
+        if entry["backlog"] is None or source["endOffset"]["isStartingVersion"]:
+            continue
+        end = source["endOffset"]
+        if unit == "files" and not source["startOffset"]["isStartingVersion"]:
+            assert entry["admitted"] * ROWS_PER_FILE == event["body"]["numInputRows"]
+        unread = [
+            [sizes[end["index"] + 1 :] if at == end["reservoirVersion"] else sizes]
+            for at, sizes in log.items()
+            if at >= end["reservoirVersion"]
+        ]
+        counts = [len(one) if unit == "files" else sum(one) for [one] in unread]
+        # All of them, or as many as there were when it looked.
+        assert entry["backlog"] in {sum(counts[:place]) for place in range(len(counts) + 1)}
+
+
+def commits(place: Path) -> dict[int, list[int]]:
+    """By its version, the sizes of the files that a stream reads of a commit."""
+    found = {}
+    for path in sorted((place / "_delta_log").glob("*.json")):
+        actions = [json.loads(line) for line in path.read_text().splitlines()]
+        changed = any(one["remove"]["dataChange"] for one in actions if "remove" in one)
+        added = [one["add"] for one in actions if "add" in one and one["add"]["dataChange"]]
+        found[int(path.stem)] = [] if changed else [one["size"] for one in added]
+    return found
+
+
+def beats(agent: Any, query: Any) -> list[int | None]:
+    """What heartbeats told to wait, while no batch ran."""
+    return [
+        pulse["limits"][0]["backlog"]
+        for event in agent.of("heartbeat")
+        for pulse in event["body"]["queries"]
+        if pulse["runId"] == str(query.runId) and pulse["limits"] and not pulse["running_seconds"]
+    ]
+
+
+def rests(agent: Any, query: Any) -> bool:
+    """Whether the last offset that was told is before the table's last commit."""
+    events = progresses(agent, query)
+    if not events:
+        return True
+    [source] = events[-1]["body"]["sources"]
+    log = commits(Path(source["description"].removeprefix("DeltaSource[file:").rstrip("]")))
+    return bool(source["endOffset"]["reservoirVersion"] <= max(log))
+
+
+def told(agent: Any, query: Any) -> list[dict[str, Any]]:
+    return [event["limits"][0] for event in progresses(agent, query)]
 
 
 #: With each of them the rows must not depend on how batches are cut. Changed rows are skipped, but

@@ -1,0 +1,191 @@
+"""What waits in a Delta table, which progress does not tell: from the table's own log.
+
+A stream reads the files that each commit adds with ``dataChange``, in the order in which they stand
+there; its offset is a commit and the index of the last file read, or, at first, a place in the
+table as it then was (Delta's ``PROTOCOL.md``, "Add File and Remove File"; ``DeltaSourceOffset``).
+Each commit is one small file, read once, by the thread that lists directories.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from spark_listener.backlog import UNKNOWN, Left
+from spark_listener.wire import format_time
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from spark_listener.wire import Unit
+
+#: Bytes. A commit that is longer is not carried from the JVM: it would hold some 100,000 files.
+LONGEST_COMMIT: Final = 64 * 2**20
+#: Seconds for the commits of one look: other sources' directories wait for that thread.
+LOOK_SECONDS: Final = 1.0
+
+
+@dataclass(frozen=True)
+class Offset:
+    """``index``: of the last file read, -1 for none; ``whole``: of the table as it then was."""
+
+    version: int
+    index: int
+    whole: bool
+
+
+def offset_of(value: Any) -> Offset | None:
+    """An offset of progress, parsed or as JSON; None where it is no offset of Delta's."""
+    try:
+        said = json.loads(value) if isinstance(value, str) else value
+        whole = said["isStartingVersion"]
+        return Offset(int(said["reservoirVersion"]), max(-1, int(said["index"])), bool(whole))
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+
+
+def sizes_of(commit: str, *, skips_changes: bool) -> tuple[int, ...]:
+    """Bytes of each file that a stream reads of a commit, in its order.
+
+    ``skips_changes``: of a commit that removes rows as well nothing is read. Raises ValueError,
+    KeyError or TypeError where the text is no commit.
+    """
+    sizes: list[int] = []
+    for line in commit.splitlines():
+        if not line.strip():
+            continue
+        action = json.loads(line)
+        removed, added = action.get("remove"), action.get("add")
+        if removed is not None and removed["dataChange"] and skips_changes:
+            return ()
+        if added is not None and added["dataChange"]:
+            sizes.append(int(added["size"]))
+    return tuple(sizes)
+
+
+@dataclass(frozen=True)
+class Commits:
+    """Commits without a gap from ``first`` on, and the table as it was at some of them."""
+
+    first: int
+    sizes: tuple[tuple[int, ...], ...]
+    tables: dict[int, tuple[int, int]]  # files and bytes
+    complete: bool  # there is none after them
+    epoch_seconds: float = 0.0
+
+    def units_after(self, offset: Offset, unit: Unit) -> int | None:
+        """Files or bytes that a stream at ``offset`` has not read; None where that is not known.
+
+        Exact, but for bytes of the table as it was: there files are taken for equally long.
+        """
+        after, left = offset.version - self.first, 0
+        if offset.whole:
+            if offset.version not in self.tables:
+                return None
+            files, size = self.tables[offset.version]
+            unread = max(0, files - 1 - offset.index)
+            left = unread if unit == "files" else size * unread // files if files else 0
+        elif 0 <= after < len(self.sizes):
+            left = _units(self.sizes[after][offset.index + 1 :], unit)
+        elif after != len(self.sizes) or offset.index >= 0:
+            return None  # else it is before the next commit, which nobody has made yet
+        return left + sum(_units(sizes, unit) for sizes in self.sizes[max(0, after + 1) :])
+
+
+def _units(sizes: tuple[int, ...], unit: Unit) -> int:
+    return len(sizes) if unit == "files" else sum(sizes)
+
+
+class DeltaTable:
+    """The table of one JVM ``DeltaSource``; methods may raise what py4j raises.
+
+    ``list_files`` is called by the thread ``weir-files``, all else by the observer's.
+    """
+
+    def __init__(self, gateway: Any, source: Any) -> None:
+        def field(name: str) -> Any:
+            found = source.getClass().getDeclaredField(name)
+            found.setAccessible(True)
+            return found.get(source)
+
+        self._jvm = gateway.jvm
+        log = field("deltaLog")
+        self._path = log.logPath()
+        self._files = self._path.getFileSystem(log.newDeltaHadoopConf())
+        self._skips_changes = bool(field("skipChangeCommits"))
+        # Of these a stream reads other files than those that commits add, or not all of them.
+        options = field("options")
+        self._countable = not bool(options.readChangeFeed()) and field("excludeRegex").isEmpty()
+        self._wanted: Offset | None = None
+        self._known: Commits | None = None
+
+    def entries(self) -> int:
+        """Nothing is listed, so the directory may be of any size."""
+        return 0
+
+    def counted(self, unit: Unit, start: Any, end: Any, *, timeout_seconds: float) -> Left:
+        """Of a batch between two offsets, as progress has them; ``start`` None is the first.
+
+        Answers at once from what was read: needs no ``timeout_seconds``.
+        """
+        del timeout_seconds
+        last = offset_of(end)
+        if unit == "rows" or last is None or not self._countable:
+            return UNKNOWN
+        first = Offset(last.version, -1, True) if start is None else offset_of(start)
+        if start is None and not last.whole:
+            first = None  # all of the table at a version that the offset does not name any more
+        self._wanted = last if first is None else first
+        known = self._known
+        if known is None:
+            return UNKNOWN
+        left = known.units_after(last, unit)
+        before = None if first is None else known.units_after(first, unit)
+        admitted = None if left is None or before is None or before < left else before - left
+        return Left(admitted, left, known.complete, format_time(known.epoch_seconds))
+
+    def list_files(self, clock: Callable[[], float]) -> None:
+        """Reads the commits that are new, oldest first."""
+        wanted, known = self._wanted, self._known
+        if wanted is None:
+            return
+        stop = time.monotonic() + LOOK_SECONDS
+        first = wanted.version + 1 if wanted.whole else wanted.version
+        sizes: list[tuple[int, ...]] = []
+        if known is not None and known.first <= first <= known.first + len(known.sizes):
+            sizes = list(known.sizes[first - known.first :])
+        tables = {} if known is None else known.tables
+        if wanted.whole and wanted.version not in tables:
+            tables = self._table(wanted.version)
+        moment, complete = clock(), False
+        while time.monotonic() < stop:
+            text = self._read(f"{first + len(sizes):020d}.json")
+            if text is None:
+                if not sizes and first > 0 and self._read(f"{first - 1:020d}.json") is None:
+                    return  # cleaned up: what came after is not known to be all
+                complete = True
+                break
+            sizes.append(sizes_of(text, skips_changes=self._skips_changes))
+        self._known = Commits(first, tuple(sizes), tables, complete, moment)
+
+    def _table(self, version: int) -> dict[int, tuple[int, int]]:
+        """Files and bytes of the table as it was, by version; empty where its log has no sum."""
+        text = self._read(f"{version:020d}.crc")
+        if text is None:
+            return {}
+        said = json.loads(text)
+        return {version: (int(said["numFiles"]), int(said["tableSizeBytes"]))}
+
+    def _read(self, name: str) -> str | None:
+        path = self._jvm.org.apache.hadoop.fs.Path(self._path, name)
+        if not self._files.exists(path):
+            return None
+        if self._files.getFileStatus(path).getLen() > LONGEST_COMMIT:
+            raise ValueError(f"{name} is longer than {LONGEST_COMMIT} bytes")
+        stream = self._files.open(path)
+        try:
+            return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
+        finally:
+            stream.close()
