@@ -43,7 +43,7 @@ test-all: ## every test; what `make test` has just passed on this tree is not ru
 test-matrix: setup ## Weir on each PySpark of the matrix; writes README's table of versions
 	@sh scripts/ensure-sparks.sh
 	@sh scripts/ensure-kafka.sh
-	@$(python) -m tests.matrix --write --python-sources
+	@$(python) -m tests.matrix --write --python-sources --every-iceberg
 
 sparks: ## a venv for each PySpark of the matrix, into .make
 	@sh scripts/ensure-sparks.sh

@@ -27,11 +27,11 @@ class Left:
 UNKNOWN: Final = Left(None, None)
 
 #: What sources that know their backlog call it in ``sources[].metrics``: Delta Lake's names, and
-#: those of Databricks' Auto Loader.
-_METRIC: Final[Mapping[str, str]] = {
-    "files": "numFilesOutstanding",
-    "bytes": "numBytesOutstanding",
-    "rows": "numRowsOutstanding",
+#: those of Databricks' Auto Loader and Kafka.
+_METRICS: Final[Mapping[str, tuple[str, ...]]] = {
+    "files": ("numFilesOutstanding",),
+    "bytes": ("numBytesOutstanding", "estimatedTotalBytesBehindLatest"),
+    "rows": ("numRowsOutstanding",),
 }
 
 
@@ -51,7 +51,8 @@ def waiting_of(metrics: Mapping[str, Any], unit: Unit) -> int | None:
     Auto Loader counts the files that it has listed. Where it is told of files by a queue, as many
     more wait there as the queue says that it holds, roughly.
     """
-    listed = whole(metrics.get(_METRIC[unit]))
+    said = (whole(metrics.get(name)) for name in _METRICS[unit])
+    listed = next((count for count in said if count is not None), None)
     if listed is None or unit != "files":
         return listed
     return listed + (whole(metrics.get("approximateQueueSize")) or 0)

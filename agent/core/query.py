@@ -14,6 +14,7 @@ import msgspec
 
 from agent.core.decide.pool import Member
 from agent.core.decide.reach import Reach
+from agent.core.decode.kafka_offsets import Reading
 from agent.core.judge.checkpoint import Monitor
 from agent.core.judge.lag_state import LagWindow
 from agent.core.judge.lateness import Lateness
@@ -234,6 +235,7 @@ class Query(msgspec.Struct):
     sources: list[Source] = []
     operators: list[Operator] = []
     totals: Totals = msgspec.field(default_factory=Totals)
+    read: Reading | None = None  # of Kafka, where somebody asks for it
 
     @property
     def key(self) -> Key:
@@ -244,6 +246,7 @@ class Query(msgspec.Struct):
         """A run that was not known: what one run counts starts anew, what is learned stays."""
         if query_id != self.run.query_id:
             self.batch.id = None  # a new checkpoint counts its batches from 0
+            self.read = None
             self.running.open_batch_id = None
             self.watched.lateness = self.watched.lateness.begin_checkpoint()
         elif self.running.batch_id is not None and not self.life.terminated:

@@ -123,6 +123,7 @@ class Service:
         self.driver_processes: tuple[ProcessSample, ...] = ()
         self.kafka_up: bool | None = None
         self.doors: dict[str, int] | None = None
+        self.kafka_groups: dict[str, int] | None = None
         self.exporter = Exporter(timer=timer, on_error=self._view_failed)
         self._scrapes = _Scrapes(timer)
 
@@ -352,6 +353,7 @@ class Service:
             record_failures_total=self.record_failures_total,
             kafka_up=self.kafka_up,
             doors=self.doors,
+            kafka_groups=self.kafka_groups,
         )
 
     def _record(self, recorder: Recorder, body: bytes, refused: set[int]) -> None:

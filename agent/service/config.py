@@ -19,6 +19,7 @@ import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 from pydantic_settings import BaseSettings, InitSettingsSource, SettingsConfigDict
 
+from agent.core.lag_groups import check_pattern
 from agent.core.policy import Policy, QueryPolicy, Rule
 from spark_listener.config import NAMES as DRIVER_OPTIONS
 from spark_listener.config import environment_key
@@ -324,6 +325,14 @@ class Settings(BaseSettings):
         "Kafka", False, "Give each partition's backlog a series of its own."
     )
 
+    kafka_commit_group: str | None = _option(
+        "Kafka",
+        None,
+        "Consumer groups in which the offsets of committed batches are put, so that Kafka's own "
+        "tools show each query's lag: a name with `{application}` and `{query}` in it, such as "
+        "`weir-{application}-{query}`. Never into a group that has members, or offsets of others.",
+    )
+
     driver_process: _DriverProcess = _option(
         "Process",
         "off",
@@ -349,6 +358,15 @@ class Settings(BaseSettings):
             raise ValueError(
                 "kafka_options_file: there is nobody to ask; set kafka_bootstrap_servers"
             )
+        if self.kafka_commit_group is not None:
+            if self.kafka_bootstrap_servers is None:
+                raise ValueError(
+                    "kafka_commit_group: there is nobody to tell; set kafka_bootstrap_servers"
+                )
+            try:
+                check_pattern(self.kafka_commit_group)
+            except ValueError as error:
+                raise ValueError(f"kafka_commit_group: {error}") from None
         if self.maximum_limit is not None and self.maximum_limit < self.minimum_limit:
             raise ValueError(
                 f"maximum_limit: {self.maximum_limit} is below minimum_limit {self.minimum_limit}"

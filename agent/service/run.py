@@ -28,6 +28,7 @@ from agent.service.connections import (
     most_connections,
 )
 from agent.service.event_logs import EventLogs
+from agent.service.kafka_groups import KafkaGroups
 from agent.service.kafka_watch import KafkaWatch
 from agent.service.keeper import Keeper
 from agent.service.recorder import Recorder
@@ -35,6 +36,7 @@ from agent.service.stages import Stages
 from agent.service.store import Store, StoreInUse, StoreUnusable
 from agent.service.timers import Certificate, Timers
 from agent.sources import kafka
+from agent.sources.kafka_groups import GroupWriter
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
@@ -112,11 +114,15 @@ def run(flags: Mapping[str, str], environ: Mapping[str, str], config_file: str |
         open_doors = _doors(settings, listening, clock)
         if open_doors is not None:
             held.callback(open_doors.close)
+        groups = _groups(keeper, settings, clock)
+        if groups is not None:
+            held.callback(groups.close)
         logs = EventLogs(settings.event_log_dirs, keeper, clock, time.time)
         timers = Timers(
             service,
             doors=open_doors,
             kafka=None if brokers is None else _watch(brokers, keeper, settings, clock),
+            groups=groups,
             event_logs=logs if settings.event_log_dirs else None,
             stages=Stages(
                 lambda: keeper.fleet,
@@ -257,18 +263,21 @@ def _store(settings: Settings) -> Store:
         raise ConfigError(f"state_dir: {error}") from None
 
 
-def _brokers(settings: Settings) -> kafka.Brokers | None:
-    if settings.kafka_bootstrap_servers is None:
-        return None
+def _kafka_options(settings: Settings) -> dict[str, str]:
     file = settings.kafka_options_file
     try:
-        options = {} if file is None else kafka.read_options(file)
+        return {} if file is None else kafka.read_options(file)
     except OSError as error:
         raise ConfigError(f"kafka_options_file: {file}: {error.strerror}") from None
     except ValueError as error:  # not UTF-8, too
         raise ConfigError(f"kafka_options_file: {error}") from None
+
+
+def _brokers(settings: Settings) -> kafka.Brokers | None:
+    if settings.kafka_bootstrap_servers is None:
+        return None
     try:
-        return kafka.Brokers(settings.kafka_bootstrap_servers, options)
+        return kafka.Brokers(settings.kafka_bootstrap_servers, _kafka_options(settings))
     except ValueError as error:
         raise ConfigError(str(error)) from None
 
@@ -282,6 +291,15 @@ def _watch(brokers: kafka.Brokers, keeper: Keeper, settings: Settings, clock: Cl
         every_seconds=settings.kafka_every_seconds,
         series=settings.kafka_partition_series,
     )
+
+
+def _groups(keeper: Keeper, settings: Settings, clock: Clock) -> KafkaGroups | None:
+    servers, pattern = settings.kafka_bootstrap_servers, settings.kafka_commit_group
+    if servers is None or pattern is None:
+        return None
+    keeper.fleet.keep_offsets()
+    writer = GroupWriter(servers, _kafka_options(settings))
+    return KafkaGroups(lambda: keeper.fleet, writer, clock, pattern=pattern)
 
 
 def _doors(settings: Settings, listening: socket.socket, clock: Clock) -> doors.Doors | None:

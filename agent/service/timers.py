@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from agent.service.clock import Clock
     from agent.service.doors import Doors
     from agent.service.event_logs import EventLogs
+    from agent.service.kafka_groups import KafkaGroups
     from agent.service.kafka_watch import KafkaWatch
     from agent.service.stages import Stages
     from agent.sources.host import DriverProcess
@@ -127,6 +128,7 @@ class Timers:
         event_logs: EventLogs | None = None,
         stages: Stages | None = None,
         kafka: KafkaWatch | None = None,
+        groups: KafkaGroups | None = None,
         doors: Doors | None = None,
         clock: Clock,
     ) -> None:
@@ -137,6 +139,7 @@ class Timers:
         self._event_logs = event_logs
         self._stages = stages
         self._kafka = kafka
+        self._groups = groups
         self._doors = doors
         self._drivers = DriverProcesses(driver_process)
         self._own = psutil.Process()
@@ -162,6 +165,8 @@ class Timers:
             self._again("following", FOLLOW_SECONDS, self._event_logs.poll)
         if self._kafka is not None:
             self._again("asking Kafka", KAFKA_SECONDS, self._ask_kafka)
+        if self._groups is not None:
+            self._again("telling Kafka", KAFKA_SECONDS, self._tell_kafka)
         if self._doors is not None:
             self._again("looking for doors", DOORS_SECONDS, self._look_for_doors)
         self._again("housekeeping", TIDY_SECONDS, self._tidy)
@@ -206,6 +211,11 @@ class Timers:
         assert self._kafka is not None
         await self._kafka.look()
         self._service.kafka_up = self._kafka.up
+
+    async def _tell_kafka(self) -> None:
+        assert self._groups is not None
+        await self._groups.look()
+        self._service.kafka_groups = self._groups.states()
 
     def _look_for_doors(self) -> None:
         assert self._doors is not None

@@ -73,6 +73,7 @@ class Extras(msgspec.Struct, frozen=True, kw_only=True):
     recorded_events_total: int
     record_failures_total: int
     kafka_up: bool | None = None  # whether brokers answered; None: none was asked yet
+    kafka_groups: dict[str, int] | None = None  # by state; None: none are written
     doors: dict[str, int] | None = None  # of drivers, by state; None: none is looked for
 
 

@@ -20,11 +20,18 @@ REQUEST_SECONDS: Final = 5.0
 _OURS: Final = frozenset({"bootstrap.servers"})
 _SECRET: Final = ("password", "secret", "token", "key.pem", "jaas")
 
+#: Stands beside each offset that Weir writes into a group: what has another is not Weir's.
+GROUP_MARK: Final = "weir"
+
 Place = tuple[str, str]  # (topic, partition)
 
 
 class KafkaUnavailable(Exception):  # noqa: N818
     """The brokers do not answer, or refuse; one line, without what the options hold."""
+
+
+class GroupRefused(Exception):  # noqa: N818
+    """A consumer group that must not or cannot be written to; why, in a few words."""
 
 
 def read_options(path: Path) -> dict[str, str]:
@@ -153,6 +160,48 @@ class Brokers:
             if milliseconds >= 0:
                 kept[resource.name] = milliseconds / 1000.0
         return kept
+
+    def write_group(self, group: str, offsets: Mapping[Place, int], *, ours: bool) -> None:
+        """Puts offsets into a consumer group without members.
+
+        ``ours``: known to be written by Weir, else it is looked up. Raises GroupRefused where the
+        group is somebody else's or has members, or a partition is not there; KafkaUnavailable.
+        """
+        from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+
+        marks = [
+            TopicPartition(topic, int(partition), offset, metadata=GROUP_MARK)
+            for (topic, partition), offset in offsets.items()
+        ]
+        if not ours:
+            there = self._group(self._admin.list_consumer_group_offsets, group, None)
+            if any(mark.offset >= 0 and mark.metadata != GROUP_MARK for mark in there):
+                raise GroupRefused("it holds offsets that Weir did not write")
+        request = ConsumerGroupTopicPartitions(group, marks)
+        for mark in self._group(self._admin.alter_consumer_group_offsets, group, request):
+            if mark.error is not None:
+                raise self._refused(mark.error)
+
+    def _group(self, ask: Any, group: str, request: Any) -> Any:
+        from confluent_kafka import ConsumerGroupTopicPartitions
+
+        try:
+            answers = ask(
+                [request or ConsumerGroupTopicPartitions(group)], request_timeout=REQUEST_SECONDS
+            )
+            return answers[group].result(2 * REQUEST_SECONDS).topic_partitions
+        except TimeoutError:
+            raise KafkaUnavailable(f"{self._bootstrap}: no answer") from None
+        except self._failure as error:
+            raise self._unavailable(error) from None
+
+    def _refused(self, error: Any) -> GroupRefused:
+        """``error``: of one partition."""
+        from confluent_kafka import KafkaError
+
+        if error.code() in {KafkaError.UNKNOWN_MEMBER_ID, KafkaError.NON_EMPTY_GROUP}:
+            return GroupRefused("it has members")
+        return GroupRefused(_said(self._failure(error), self._options))
 
     def _unavailable(self, error: BaseException) -> KafkaUnavailable:
         return KafkaUnavailable(f"{self._bootstrap}: {_said(error, self._options)}")

@@ -59,6 +59,7 @@ def test_offsets(start: Any, end: Any, expected: int | None) -> None:
         ({"endOffset": {"t": {"0": 5}}, "latestOffset": None}, KAFKA.classes[0], "rows", None),
         ({"metrics": {"numFilesOutstanding": "12"}}, DELTA, "files", 12),
         ({"metrics": {"numBytesOutstanding": "9000"}}, DELTA, "bytes", 9000),
+        ({"metrics": {"estimatedTotalBytesBehindLatest": "70"}}, DELTA, "bytes", 70),
         ({"metrics": {"numFilesOutstanding": "many"}}, DELTA, "files", None),
         ({"metrics": {"numFilesOutstanding": "-1"}}, DELTA, "files", None),
         # three files are listed, and a queue holds about 14,353 more that are not

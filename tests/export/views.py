@@ -277,6 +277,7 @@ def extras(times: int = 1, **changes: Any) -> Extras:
         record_failures_total=0,
         kafka_up=True,
         doors={"attached": 3, "waiting": 0, "refused": 1},
+        kafka_groups={"written": 4, "refused": 0, "failed": 0},
     )
     return msgspec.structs.replace(plain, **changes)
 

@@ -21,7 +21,7 @@ import time
 import uuid
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import (
@@ -195,6 +195,20 @@ class Broker:
         if failures or left:
             raise RuntimeError(f"{topic}: {left} rows not acknowledged; {failures[:3]}")
 
+    def group(self, name: str) -> dict[tuple[str, str], int]:
+        """A consumer group's offsets, by (topic, partition), as Kafka's own command shows them."""
+        path = self.folder / f"group-{uuid.uuid4()}"
+        command = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
+        asked = ("--bootstrap-server", self.bootstrap, "--group", name, "--describe", "--offsets")
+        with path.open("wb") as out:
+            self._java(command, *asked, out=out).wait(_REQUEST_SECONDS * 3)
+        rows = [line.split() for line in path.read_text().splitlines()]
+        return {
+            (row[1], row[2]): int(row[3])
+            for row in rows
+            if len(row) > 5 and row[0] == name and row[3].isdigit()
+        }
+
     def end_offsets(self, topic: str) -> dict[int, int]:
         """By partition, the offset that the next row gets."""
         return {partition: high for partition, (_, high) in self._watermarks(topic).items()}
@@ -268,7 +282,9 @@ class Broker:
         except KafkaException:
             return False
 
-    def _java(self, main: str, *arguments: str | Path) -> subprocess.Popen[bytes]:
+    def _java(
+        self, main: str, *arguments: str | Path, out: IO[bytes] | None = None
+    ) -> subprocess.Popen[bytes]:
         home = os.environ.get("JAVA_HOME")
         java = f"{home}/bin/java" if home else shutil.which("java") or "java"
         with (self.folder / "log").open("ab") as log:
@@ -278,7 +294,7 @@ class Broker:
                     *("-cp", f"{JARS / 'broker'}/*", main, *map(str, arguments)),
                 ],
                 stdin=subprocess.DEVNULL,
-                stdout=log,
+                stdout=log if out is None else out,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,  # Ctrl-C is the tests', which then end it
             )
@@ -334,9 +350,8 @@ def icebergs(spark_version: str) -> dict[str, str]:
     """By its release, Iceberg's jar for a Spark of this version."""
     line = f"iceberg-{spark_version[:3]}-"
     found = {folder.name.removeprefix(line): folder for folder in JARS.glob(f"{line}*/")}
-    return {
-        release: str(next(iter(folder.glob("*.jar")))) for release, folder in sorted(found.items())
-    }
+    order = sorted(found, key=lambda release: [int(part) for part in release.split(".")])
+    return {release: str(next(iter(found[release].glob("*.jar")))) for release in order}
 
 
 def is_there() -> bool:

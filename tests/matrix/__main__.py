@@ -98,6 +98,9 @@ def main() -> int:
     parser.add_argument(
         "--python-sources", action="store_true", help="sources written in Python too, from 4.2 on"
     )
+    parser.add_argument(
+        "--every-iceberg", action="store_true", help="not the oldest and the newest release alone"
+    )
     parser.add_argument("--reports", type=Path, metavar="DIR", help="put JUnit's XML files there")
     arguments = parser.parse_args()
     reports: Path | None = arguments.reports
@@ -112,7 +115,10 @@ def main() -> int:
             arguments.tests or tests_for(version, python_sources=arguments.python_sources),
             *options,
         )
-        for release in [] if arguments.tests else icebergs(version):
+        releases = [] if arguments.tests else list(icebergs(version))
+        if not arguments.every_iceberg:
+            releases = list(dict.fromkeys(releases[:1] + releases[-1:]))
+        for release in releases:
             print(f"── PySpark {version}, Iceberg {release}", flush=True)
             name = f"spark-{version}-iceberg-{release}.xml"
             options = [f"--junitxml={reports / name}"] if reports else []

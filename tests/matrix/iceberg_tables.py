@@ -183,8 +183,7 @@ def test_what_waits_is_told_while_a_batch_runs(
     assert (entry["admitted"], entry["backlog"]) == (4, table.files - 4)
 
 
-@pytest.mark.skipif(OBEYS, reason="it keeps to its limit")
-def test_a_source_that_nobody_knows_to_be_deaf_is_found_to_be(
+def test_whether_a_source_that_nobody_has_tried_keeps_to_its_limit_is_seen(
     agent: Any, attached: Any, start: Any, table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By its batches alone, as if no release of it had been tried."""
@@ -195,6 +194,11 @@ def test_a_source_that_nobody_knows_to_be_deaf_is_found_to_be(
     query = start(table.read(**{"streaming-max-rows-per-micro-batch": "100"}))
     before = agent.wait(lambda _: in_force(query))
     agent.wait(lambda a: told(a, query))
+    if OBEYS:
+        agent.grant(str(query.runId), 200, unit="rows")
+        entry = agent.wait(lambda a: [one for one in told(a, query) if one.get("obeyed")])[0]
+        assert (entry["control"], entry["limit"], entry["admitted"]) == ("live", 200, 200)
+        return
     agent.grant(str(query.runId), 30, unit="rows")
     entry = agent.wait(lambda a: [one for one in told(a, query) if one["control"] == "advice"])[0]
     assert (entry["note"], entry["obeyed"], entry["limit"]) == (DISOBEYS, False, 30)

@@ -13,6 +13,14 @@ MOST_OFFSET = 2**53
 Offsets = dict[tuple[str, str], int]
 
 
+class Reading(msgspec.Struct, frozen=True, gc=False):
+    """How far one run has read, and planned: the next offset by partition, by source."""
+
+    run_id: str
+    offsets: dict[int, Offsets]  # at the end of the newest batch that ended
+    planned: dict[int, Offsets] = {}  # at the end of the one that runs, where that is known
+
+
 def parse_offsets(value: object) -> Offsets | None:
     """Offsets by (topic, partition), or None where the value is not Kafka's."""
     if isinstance(value, str):

@@ -1,6 +1,6 @@
 """All queries at once: who is who, who lives, who ordered what, what brokers say, what is saved."""
 
-from agent.core.fleet.brokers import Reading
+from agent.core.decode.kafka_offsets import Reading
 from agent.core.fleet.fleet import AgentTotals, Fleet, Grant, Receipt, StagesWanted
 from agent.core.fleet.liveness import Liveness
 from agent.core.fleet.orders import LATE_ROWS_NOTE, Order, OrderRecord, UnknownQuery

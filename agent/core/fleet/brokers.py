@@ -6,21 +6,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from agent.core.decode.kafka_offsets import Offsets
+from agent.core.decode.kafka_offsets import Reading
 from agent.core.measure import flow as measure
 from agent.core.measure.partitions import PartitionView, pressing_rows_per_second
 
 if TYPE_CHECKING:
     from agent.core.decode.events import Progress, SourceLimit
     from agent.core.query import Key, Query
-
-
-class Reading(msgspec.Struct, frozen=True, gc=False):
-    """How far one run has read, and planned: the next offset by partition, by source."""
-
-    run_id: str
-    offsets: dict[int, Offsets]  # at the end of the newest batch that ended
-    planned: dict[int, Offsets] = {}  # at the end of the one that runs, where that is known
 
 
 class _Asked(msgspec.Struct, frozen=True, gc=False):
@@ -32,20 +24,19 @@ class _Asked(msgspec.Struct, frozen=True, gc=False):
 
 
 class BrokersWord:
-    """By query. It is not saved: brokers are asked again."""
+    """By query. What brokers said is not saved: they are asked again."""
 
     def __init__(self) -> None:
-        self._offsets: dict[Key, Reading] | None = None  # None: nobody asks
+        self._keeps_offsets = False  # nobody asks
         self._partitions: dict[Key, dict[int, _Asked]] = {}
 
     def keep_offsets(self) -> None:
         """Keeps from now on how far each query has read, for who asks brokers about it."""
-        if self._offsets is None:
-            self._offsets = {}
+        self._keeps_offsets = True
 
     def note_read(self, query: Query, progress: Progress) -> None:
         """A batch ended: where each source was read to."""
-        if self._offsets is None:
+        if not self._keeps_offsets:
             return
         read = {
             index: source.offsets
@@ -53,20 +44,16 @@ class BrokersWord:
             if source.offsets is not None
         }
         if read:
-            self._offsets[query.key] = Reading(progress.run_id, read)
+            query.read = Reading(progress.run_id, read)
 
     def note_plan(self, query: Query, run_id: str, limits: list[SourceLimit]) -> None:
         """The batch after the newest that ended runs: where it will have read to."""
-        if self._offsets is None:
+        if not self._keeps_offsets:
             return
         planned = {one.source: one.offsets for one in limits if one.offsets}
-        known = self._offsets.get(query.key)
+        known = query.read
         if planned and known is not None and known.run_id == run_id:
-            self._offsets[query.key] = Reading(run_id, known.offsets, planned)
-
-    def readings(self) -> dict[Key, Reading]:
-        """How far each query had read."""
-        return self._offsets or {}
+            query.read = Reading(run_id, known.offsets, planned)
 
     def hear(
         self,
@@ -100,5 +87,3 @@ class BrokersWord:
     def forget(self, key: Key) -> None:
         """A query that is not followed any more."""
         self._partitions.pop(key, None)
-        if self._offsets is not None:
-            self._offsets.pop(key, None)

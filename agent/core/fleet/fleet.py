@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from agent.core.decode.events import Application, SourceLimit
-    from agent.core.fleet.brokers import Reading
+    from agent.core.decode.kafka_offsets import Offsets, Reading
     from agent.core.judge.alignment import AlignmentView
     from agent.core.measure.partitions import PartitionView
     from agent.core.policy import Policy
@@ -470,12 +470,31 @@ class Fleet:
         What a query that failed has not read may be deleted before it comes back.
         """
         return {
-            key: reading
-            for key, reading in self._brokers.readings().items()
-            if (query := self._roster.get(key)) is not None
-            and query.run.run_id == reading.run_id
+            query.key: query.read
+            for query in self._roster
+            if query.read is not None
+            and query.run.run_id == query.read.run_id
             and not query.life.stopped
         }
+
+    def committed(self) -> dict[Key, Offsets]:
+        """By query, the next rows of Kafka to be read after the newest batch that Spark committed.
+
+        Progress is told once a batch is committed; where logs are written behind, or there are no
+        batches, it says nothing of that, and the query is left out. Of a partition that several
+        sources read the one that is behind counts.
+        """
+        found: dict[Key, Offsets] = {}
+        for query in self._roster:
+            behind = query.watched.monitor.asynchronous or "Continuous" in query.run.trigger
+            if query.read is None or behind:
+                continue
+            lowest: Offsets = {}
+            for offsets in query.read.offsets.values():
+                for place, offset in offsets.items():
+                    lowest[place] = min(offset, lowest.get(place, offset))
+            found[query.key] = {place: at for place, at in lowest.items() if at >= 0}
+        return found
 
     def hear_partitions(
         self,

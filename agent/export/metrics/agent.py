@@ -127,6 +127,15 @@ METRICS: Final[tuple[Metric, ...]] = (
         "At 0 a backlog is what the query's own progress says.",
     ),
     AGENT.gauge_by(
+        "weir_kafka_groups",
+        "Consumer groups that show queries' lag to Kafka's tools, by how they stand.",
+        Label("state", ("written", "refused", "failed")),
+        lambda agent: agent.extras.kafka_groups or {},
+        note="`written`: as Spark has committed; `refused`: it has members, or offsets of others; "
+        "`failed`: brokers do not answer. Absent where none is written (`kafka_commit_group`).",
+        not_shown="the agent's log says which group, and why",
+    ),
+    AGENT.gauge_by(
         "weir_agent_doors",
         "Doors of drivers with Weir's plugin, by what became of them.",
         Label("state", ("attached", "waiting", "refused")),

@@ -1,0 +1,107 @@
+"""Consumer groups written by the clock: the lag of queries where Kafka's own tools look for it.
+
+One thread at a time writes, with a bounded time. Nothing depends on it: a group that cannot be
+written to is said once in a while and in a metric.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+import structlog
+
+from agent.core.lag_groups import Written, groups_of
+from agent.service.log import Rarely
+from agent.sources.kafka import GroupRefused, KafkaUnavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from agent.core.decode.kafka_offsets import Offsets
+    from agent.core.fleet import Fleet
+    from agent.sources.kafka_groups import GroupWriter
+
+#: Seconds until a group that was refused is tried again.
+REFUSED_SECONDS: Final = 60.0
+#: Seconds until brokers that did not answer are asked again.
+FAILED_SECONDS: Final = 10.0
+_log = structlog.get_logger("kafka")
+
+
+class KafkaGroups:
+    """Writes to one cluster what the fleet's queries have committed. The event loop owns it."""
+
+    def __init__(
+        self,
+        fleet: Callable[[], Fleet],
+        writer: GroupWriter,
+        clock: Callable[[], float],
+        *,
+        pattern: str,
+    ) -> None:
+        self._fleet = fleet
+        self._writer = writer
+        self._clock = clock
+        self._pattern = pattern
+        self._written = Written()
+        self._later: dict[str, float] = {}  # refused: not before
+        self._due_time = 0.0
+        self._behind = 0
+        self._rarely = Rarely(300.0)
+
+    def close(self) -> None:
+        """Writes no more."""
+        self._writer.close()
+
+    def states(self) -> dict[str, int]:
+        """How many groups are as they should be, refused, and not written for want of brokers."""
+        wanted = groups_of(self._pattern, self._fleet().committed())
+        refused = len(wanted.keys() & self._later.keys())
+        behind = min(self._behind, len(wanted) - refused)
+        return {"written": len(wanted) - refused - behind, "refused": refused, "failed": behind}
+
+    async def look(self) -> None:
+        """One round, where it is due."""
+        now = self._clock()
+        if now < self._due_time:
+            return
+        self._fleet().keep_offsets()
+        wanted = groups_of(self._pattern, self._fleet().committed())
+        self._later = {group: time for group, time in self._later.items() if group in wanted}
+        due = {
+            group: offsets
+            for group, offsets in self._written.due(wanted, now).items()
+            if offsets and now >= self._later.get(group, now)
+        }
+        if due:
+            await asyncio.to_thread(self._write, due, now)
+
+    def _write(self, due: dict[str, Offsets], now: float) -> None:
+        """In a thread."""
+        self._behind = len(due)
+        for group, offsets in due.items():
+            try:
+                self._writer.write_group(group, offsets, ours=self._written.has(group))
+            except GroupRefused as error:
+                self._written.forget(group)
+                self._later[group] = now + REFUSED_SECONDS
+                self._rarely.warn(
+                    _log.warning,
+                    f"consumer group {group!r} is left alone: it does not show its query's lag",
+                    now,
+                    cause=error,
+                )
+            except KafkaUnavailable as error:
+                self._due_time = now + FAILED_SECONDS
+                self._rarely.warn(
+                    _log.warning,
+                    "Kafka's brokers cannot be told: consumer groups stay where they are",
+                    now,
+                    cause=error,
+                )
+                return
+            else:
+                self._later.pop(group, None)
+                self._written.note(group, offsets, now)
+            self._behind -= 1

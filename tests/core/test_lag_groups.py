@@ -1,0 +1,129 @@
+"""Which group shows which query's lag, and when it is written."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from agent.core.decode.events import decode_request
+from agent.core.fleet import Fleet
+from agent.core.lag_groups import RENEW_SECONDS, Written, check_pattern, group_of, groups_of
+from agent.core.policy import Policy
+from tests.core.events import START_TIME, Driver
+
+if TYPE_CHECKING:
+    from agent.core.decode.kafka_offsets import Offsets
+
+HERE: Offsets = {("orders", "0"): 10, ("orders", "1"): 20}
+KEY = ("shop", "orders")
+PATTERN = "weir-{application}-{query}"
+
+
+@pytest.mark.parametrize("pattern", [PATTERN, "{query}.{application}", "{application}{query}{{x}}"])
+def test_a_pattern_that_names_each_query(pattern: str) -> None:
+    check_pattern(pattern)
+    assert group_of(pattern, ("a", "b")) != group_of(pattern, ("a", "c"))
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "",
+        "weir",
+        "weir-{query}",
+        "weir-{application}",
+        "weir-{application}-{query}-{user}",
+        "{application}-{query",
+        "{}-{application}-{query}",
+        "{application!r}-{query}",
+        "{application:>9}-{query}",
+    ],
+)
+def test_one_that_does_not_is_refused(pattern: str) -> None:
+    with pytest.raises(ValueError, match=r"each query|brace|field|\}"):
+        check_pattern(pattern)
+
+
+def test_a_group_is_one_word_for_every_tool() -> None:
+    assert group_of(PATTERN, ("my jobs", "käufe:1")) == "weir-my_jobs-k_ufe_1"
+
+
+def test_queries_that_would_share_a_group_have_none() -> None:
+    committed = {("a-b", "c"): HERE, ("a", "b-c"): HERE, ("a", "d"): HERE}
+    assert groups_of(PATTERN, committed) == {"weir-a-d": HERE}
+
+
+def test_a_group_is_written_when_offsets_move_and_before_they_are_forgotten() -> None:
+    written = Written()
+    assert written.due({"g": HERE}, 0.0) == {"g": HERE}
+    assert not written.has("g")
+    written.note("g", HERE, 0.0)
+    assert written.has("g")
+    assert written.due({"g": HERE}, 3599.0) == {}
+    assert written.due({"g": HERE}, RENEW_SECONDS) == {"g": HERE}
+    moved = {**HERE, ("orders", "1"): 21}
+    assert written.due({"g": moved}, 1.0) == {"g": moved}
+    written.forget("g")
+    assert written.due({"g": HERE}, 1.0) == {"g": HERE}
+
+
+def reading(**offsets: dict[str, int]) -> dict[str, Any]:
+    return {"description": "KafkaV2", "endOffset": offsets, "numInputRows": 1}
+
+
+def fleet() -> Fleet:
+    found = Fleet(Policy(), started_time=START_TIME - 1000)
+    found.keep_offsets()
+    return found
+
+
+def send(to: Fleet, driver: Driver, *events: dict[str, Any]) -> None:
+    to.receive(decode_request(driver.body(*events)), driver.time + 0.05)
+
+
+def test_what_is_committed_is_what_the_last_batch_told_through_an_agent_s_restart() -> None:
+    one, driver = fleet(), Driver()
+    send(one, driver, driver.started(), driver.progress(9, 1.0, sources=[reading(t={"0": 7})]))
+    assert one.committed() == {KEY: {("t", "0"): 7}}
+    saved = one.changes()
+    again = Fleet.restore(Policy(), saved, started_time=driver.time)
+    assert again.committed() == {KEY: {("t", "0"): 7}}
+    driver.run_id = "r-2"  # the same checkpoint: nothing else is committed yet
+    send(one, driver, driver.started())
+    assert one.committed() == {KEY: {("t", "0"): 7}}
+    send(one, driver, driver.progress(9, 1.0, sources=[reading(t={"0": 5})]))  # set back by hand
+    assert one.committed() == {KEY: {("t", "0"): 5}}
+    send(one, driver, driver.terminated())
+    driver.run_id, driver.query_id = "r-3", "another checkpoint"
+    send(one, driver, driver.started())
+    assert one.committed() == {}
+
+
+def test_of_two_sources_of_one_partition_the_one_behind_counts() -> None:
+    one, driver = fleet(), Driver()
+    both = [reading(t={"0": 7, "1": 3}), reading(t={"0": 5}), reading(u={"0": -1})]
+    send(one, driver, driver.started(), driver.progress(9, 1.0, sources=both))
+    assert one.committed() == {KEY: {("t", "0"): 5, ("t", "1"): 3}}
+
+
+@pytest.mark.parametrize(
+    "started",
+    [
+        {"conf": {"asyncProgressTrackingEnabled": "true"}},
+        {"trigger": "ContinuousTrigger(1000)"},
+    ],
+)
+def test_a_query_whose_progress_runs_ahead_of_its_commit_log_has_no_group(
+    started: dict[str, Any],
+) -> None:
+    one, driver = fleet(), Driver()
+    batch = driver.progress(9, 1.0, sources=[reading(t={"0": 7})])
+    send(one, driver, driver.started(**started), batch)
+    assert one.committed() == {}
+
+
+def test_nothing_is_kept_where_nobody_asks() -> None:
+    one, driver = Fleet(Policy(), started_time=START_TIME - 1000), Driver()
+    send(one, driver, driver.started(), driver.progress(9, 1.0, sources=[reading(t={"0": 7})]))
+    assert one.committed() == {}
