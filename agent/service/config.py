@@ -325,7 +325,7 @@ class Settings(BaseSettings):
         "Kafka", False, "Give each partition's backlog a series of its own."
     )
 
-    kafka_commit_group: str | None = _option(
+    kafka_commit_group: _Text | None = _option(
         "Kafka",
         None,
         "Consumer groups in which the offsets of committed batches are put, so that Kafka's own "

@@ -116,6 +116,7 @@ def test_a_group_with_members_and_one_of_others_are_left_alone(
         assert "offsets that Weir did not write" in agent.log_path.read_text()
 
 
+@pytest.mark.slow("waits for time-outs of a broker that is gone")
 def test_brokers_that_are_gone_are_told_again_when_they_are_back(
     kafka_jars: None, tmp_path: Path
 ) -> None:
@@ -142,6 +143,7 @@ def committed(checkpoint: Path) -> dict[tuple[str, str], int]:
     }
 
 
+@pytest.mark.slow("kills agent and query several times")
 def test_it_is_the_commit_log_s_word_while_agent_and_query_are_killed(
     spark: Any, broker: Broker, start: Any, attached: Any, tmp_path: Path
 ) -> None:
