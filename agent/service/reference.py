@@ -31,6 +31,7 @@ _METAVARS: Final = {
     "spark_ui_hosts": "HOST,…",
     "event_log_dirs": "DIR,…",
     "kafka_bootstrap_servers": "HOST:PORT,…",
+    "kafka_commit_group": "PATTERN",
     "kafka_options_file": "FILE",
     "rules": "JSON",
     "mode": "off|dry-run|on",
