@@ -151,9 +151,6 @@ def test_it_is_the_commit_log_s_word_while_agent_and_query_are_killed(
     broker.create_topic("killed", partitions=3)
     broker.produce("killed", numbers(200))
     checkpoint = tmp_path / "checkpoint"
-    agent = telling(tmp_path, broker)
-    port = int(agent.address.rsplit(":", 1)[1])
-    attached(agent.address)
 
     def begin() -> Any:
         return start(
@@ -163,7 +160,6 @@ def test_it_is_the_commit_log_s_word_while_agent_and_query_are_killed(
             checkpoint=str(checkpoint),
         )
 
-    query = begin()
     groups: list[str] = []
 
     def never_ahead() -> bool:
@@ -175,7 +171,11 @@ def test_it_is_the_commit_log_s_word_while_agent_and_query_are_killed(
         assert all(offset <= said[place] for place, offset in shown.items()), (shown, said)
         return shown == said
 
+    agent = telling(tmp_path, broker)
     try:
+        port = int(agent.address.rsplit(":", 1)[1])
+        attached(agent.address)
+        query = begin()
         for kill in range(KILLS):
             broker.produce("killed", numbers(draw.randrange(50, 200)))
             until(lambda: never_ahead() or True, "a look")
