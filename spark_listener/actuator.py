@@ -80,6 +80,12 @@ class SourceControl:
         return {self.in_force_at(epoch_seconds)} | later
 
     @property
+    def judged(self) -> bool:
+        """Whether its batches are to show if it keeps to limits that change."""
+        handle = self.handle
+        return handle.control == "live" and handle.unit == "rows" and handle.obeyed is None
+
+    @property
     def obeyed(self) -> bool | None:
         """Whether the source keeps to limits that change; None where that is not known."""
         seen = self.obedience.obeyed
@@ -305,12 +311,9 @@ class Actuator:
     def batch_read(
         self, index: int, rows: int, planned_epoch_seconds: float, backlog: int | None
     ) -> None:
-        """Takes in how many rows a source's batch had; one that does not obey is left alone."""
+        """Takes in how many rows a judged source's batch had; one that does not obey is let be."""
         source = next(item for item in self.sources if item.index == index)
-        handle = source.handle
-        judged = handle.control == "live" and handle.unit == "rows" and handle.obeyed is None
-        limits_then = source.in_force_since(planned_epoch_seconds)
-        if judged and source.obedience.batch(rows, limits_then, backlog):
+        if source.obedience.batch(rows, source.in_force_since(planned_epoch_seconds), backlog):
             self._put_back([source])
             source.handle = Handle("advice", "rows", DISOBEYS)
             self._refuse(DISOBEYS, index)

@@ -524,12 +524,13 @@ class Observer:
         """What goes beside a progress: per source the limit in force then, and the backlog."""
         self._guarded("a query's sources", self._prepare, run)
         for source in run.actuator.sources:
-            if source.index < len(progress.sources) and progress.trigger_epoch_seconds is not None:
+            planned = progress.trigger_epoch_seconds
+            if source.judged and planned is not None and source.index < len(progress.sources):
                 said = progress.sources[source.index]
-                rows = backlog.whole(said.get("numInputRows"))
+                rows = backlog.whole(said.get("numInputRows")) or 0
                 waits = backlog.backlog_of(said, source.source_class, "rows")
-                planned = progress.trigger_epoch_seconds
-                run.actuator.batch_read(source.index, rows or 0, planned, waits)
+                seen = (source.index, rows, planned, waits)
+                self._guarded("what a source obeys", run.actuator.batch_read, *seen)
         return [self._entry(run, source, progress) for source in run.actuator.sources]
 
     def _entry(self, run: Run, source: SourceControl, progress: ProgressText | None) -> SourceLimit:

@@ -25,6 +25,27 @@ def grant(limit: int | None, *, unit: Any = "files", life: float = 60.0) -> Gran
     return Grant("run", 0, unit, limit, life, "raise")
 
 
+def test_every_limit_that_a_batch_may_have_been_planned_by() -> None:
+    one = source(Limit("files", 5))
+    assert one.in_force_since(1.0) == {5}
+    one.changed(Limit("files", 9), 10.0)
+    one.changed(Limit("files", 7), 20.0)
+    assert one.in_force_since(9.0) == {5, 9, 7}
+    assert one.in_force_since(10.0) == {9, 7}
+    assert one.in_force_since(25.0) == {7}
+
+
+@pytest.mark.parametrize(
+    ("unit", "source_class", "judged"),
+    [("rows", "some.other.Stream", True), ("files", "some.other.Stream", False)],
+)
+def test_only_rows_of_a_source_that_nobody_has_tried_are_judged(
+    unit: Any, source_class: str, judged: bool
+) -> None:
+    assert source(Limit(unit, 5), source_class).judged == judged
+    assert not source(Limit("rows", 5), sources.KAFKA.classes[0]).judged
+
+
 @pytest.mark.parametrize(
     ("configured", "granted", "at", "wanted"),
     [

@@ -41,6 +41,7 @@ class FileControl:
     identity = "0123456789abcdef"
     maximum = configured_maximum = 2
     obeyed: bool | None = None
+    judged = False
 
     def in_force_at(self, _: float) -> int:
         return 2
@@ -59,9 +60,6 @@ class Actuated:
 
     def object_of(self, index: int) -> object:
         return index
-
-    def batch_read(self, *_: object) -> None:
-        pass
 
     def forget(self) -> None:
         pass
