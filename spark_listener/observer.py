@@ -509,8 +509,9 @@ class Observer:
             if changed and gate.held:  # still: it is planned under this limit
                 run.actuator.settle_first_batch()
         late = time.monotonic() >= gate.deadline
-        if late and gate.over and not answered and link is not None:
-            link.patient = False  # it cost a first batch its time: no other one waits for it
+        if late and gate.over and link is not None:
+            # It cost a first batch its time, even if its answer is here by now: no other one waits.
+            link.patient = False
         lost = link is None or link.failing
         nothing_granted = answered and not prepared and not run.actuator.has_early_grants
         if late or lost or (answered and prepared) or nothing_granted:
