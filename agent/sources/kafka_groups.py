@@ -57,7 +57,10 @@ class GroupWriter:
             raise KafkaUnavailable(str(answer["failed"]))
 
     def close(self) -> None:
-        """Ends the child."""
+        """Ends the child, and with it whatever waits for its answer."""
+        child = self._child
+        if child is not None:
+            child.kill()
         with self._lock:
             self._end()
 

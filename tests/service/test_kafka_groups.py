@@ -1,0 +1,71 @@
+"""The process that writes groups: what becomes of it, and of whoever waits for it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from agent.sources import kafka_groups
+from agent.sources.kafka import KafkaUnavailable
+from agent.sources.kafka_groups import GroupWriter
+from tests.waiting import until
+
+OFFSETS = {("orders", "0"): 5}
+NOBODY = "127.0.0.1:1"
+
+
+def child(writer: GroupWriter) -> int:
+    found = until(lambda: writer._child is not None and writer._child.pid, "the child")
+    return int(found)
+
+
+def test_a_child_that_dies_is_said_and_another_begun() -> None:
+    writer = GroupWriter(NOBODY, {})
+    try:
+        with pytest.raises(KafkaUnavailable, match=NOBODY):
+            writer.write_group("g", OFFSETS, ours=True)
+        first = child(writer)
+        os.kill(first, signal.SIGKILL)
+        for _ in range(2):  # the first may be the one that finds it dead
+            with pytest.raises(KafkaUnavailable):
+                writer.write_group("g", OFFSETS, ours=True)
+        assert child(writer) != first
+    finally:
+        writer.close()
+    assert writer._child is None
+
+
+def test_closing_waits_for_no_answer() -> None:
+    writer = GroupWriter(NOBODY, {})
+    failures: list[Exception] = []
+
+    def write() -> None:
+        try:
+            writer.write_group("g", OFFSETS, ours=True)
+        except KafkaUnavailable as error:
+            failures.append(error)
+
+    waiting = threading.Thread(target=write)
+    waiting.start()
+    os.kill(child(writer), signal.SIGSTOP)  # it never answers
+    began = time.monotonic()
+    writer.close()
+    waiting.join()
+    assert time.monotonic() - began < kafka_groups.ANSWER_SECONDS / 2
+    assert len(failures) == 1
+
+
+def test_options_stand_on_no_command_line() -> None:
+    writer = GroupWriter(NOBODY, {"sasl.password": "hunter2"})
+    try:
+        with pytest.raises(KafkaUnavailable) as error:
+            writer.write_group("g", OFFSETS, ours=True)
+        assert "hunter2" not in str(error.value)
+        assert b"hunter2" not in Path(f"/proc/{child(writer)}/cmdline").read_bytes()
+    finally:
+        writer.close()
