@@ -24,6 +24,7 @@ def child(writer: GroupWriter) -> int:
     return int(found)
 
 
+@pytest.mark.slow("waits for brokers that are not there")
 def test_a_child_that_dies_is_said_and_another_begun() -> None:
     writer = GroupWriter(NOBODY, {})
     try:
