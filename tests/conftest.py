@@ -29,7 +29,8 @@ if (
 
 # A test's JVM lives for seconds: what its second compiler and a collector of many threads would
 # win is never won back, and they take the processor from the tests beside it (half of their time).
-_SHORT_LIVES = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+# With one compiler a JVM has 48 MB for compiled code, which a file of tests on tables has filled.
+_SHORT_LIVES = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=192m"
 for _java_options in ("SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS"):
     os.environ.setdefault(_java_options, _SHORT_LIVES)
 
