@@ -66,6 +66,8 @@ _FAILING = series("weir_checkpoint_failures_consecutive")
 _RUNNING = series("weir_batch_running_seconds")
 _DEADLINE = series("weir_checkpoint_deadline_seconds")
 _NEEDED = series("weir_required_capacity_ratio")
+_MORE_EXECUTORS = f"max without (bound) ({series('weir_executors_bound', bound='maximum')}) == 1"
+_ASKS = f"and max without (mode) ({series('weir_executors_mode', mode='on')}) == 1"
 _ALIVE = f"and ({_UP} == 1)"
 _OF_STATE_ALIVE = f"and {of_query('weir_lag_state')} ({_UP} == 1)"
 _ETA = series("weir_checkpoint_deadline_eta_seconds")
@@ -251,6 +253,20 @@ ALERTS: Final[tuple[Alert, ...]] = (
         summary=f"{_QUERY} needs {{{{ $value | humanizePercentage }}}} of its capacity",
         description="More arrives than it can digest with any limit. The backlog grows until there "
         "are more cores, less work per row, or fewer rows.",
+        dashboard=links.QUERY,
+    ),
+    Alert(
+        name="WeirExecutorsAtMaximum",
+        severity="warning",
+        subject="query",
+        says="the most executors that Weir may ask for do not suffice",
+        expression=f"{_MORE_EXECUTORS} {_ASKS}",
+        hold="15m",
+        why="Weir asks at once, and executors are there within minutes: a quarter of an hour "
+        "leaves out a burst and their start.",
+        summary=f"{_QUERY}: the most executors that Weir may ask for do not suffice",
+        description="More executors would digest what arrives inside the target, but "
+        "maximum_executors is reached.",
         dashboard=links.QUERY,
     ),
     Alert(

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 BROKERS_ASKED = "only for Kafka, where the agent asks the brokers (kafka_bootstrap_servers)"
 BATCHES = f"sum({ONE.rate('weir_batch_duration_seconds_count')})"
 STATES = BY_NAME["weir_query_state"].values_of("state")
+BOUNDS = BY_NAME["weir_executors_bound"].values_of("bound")
 
 
 def query(runbooks: str) -> Dashboard:
@@ -184,6 +185,39 @@ def query(runbooks: str) -> Dashboard:
                     worst_first="Runs",
                     height=6,
                     span=12,
+                ),
+            ],
+        ),
+        (
+            "Executors",
+            [
+                graph(
+                    "Executors wanted and present",
+                    "Wanted, for what arrives and waits, whether or not Weir may ask for them; "
+                    "present; and asked for by Weir.",
+                    (f"max({ONE('weir_executors_wanted')})", "wanted"),
+                    (f"max({ONE('weir_executors_present')})", "present"),
+                    (f"max({ONE('weir_executors_asked')})", "asked"),
+                    unit="short",
+                    links=runbook("WeirExecutorsAtMaximum"),
+                ),
+                graph(
+                    "What batches are made of",
+                    "All tasks together, which more executors share; the slowest tasks one after "
+                    "the other and the driver's own time, below which no number of executors gets.",
+                    *(
+                        (f"max({ONE('weir_batch_work_seconds', part=part)})", part)
+                        for part in BY_NAME["weir_batch_work_seconds"].values_of("part")
+                    ),
+                    unit="s",
+                ),
+                states(
+                    "What keeps more from helping",
+                    "Enough: nothing, what is wanted suffices.",
+                    *((f"max({ONE('weir_executors_bound', bound=one)})", one) for one in BOUNDS),
+                    colours={one: GREEN if one == "enough" else YELLOW for one in BOUNDS},
+                    span=24,
+                    links=runbook("WeirExecutorsAtMaximum"),
                 ),
             ],
         ),

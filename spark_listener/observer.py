@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from spark_listener import backlog
 from spark_listener.actuator import WATCH_ONLY, Actuator, SourceControl
+from spark_listener.cluster import Cluster
 from spark_listener.delta import DeltaTable
 from spark_listener.files import FileBacklog, FileSource, FileWatcher
 from spark_listener.iceberg import IcebergTable
@@ -118,6 +119,12 @@ class Observer:
             list_directories=settings.files_list,
             complaints=complaints,
         )
+        self._cluster = Cluster(
+            application.gateway,
+            application.lease,
+            every_seconds=settings.heartbeat_seconds,
+            complaints=complaints,
+        )
         self.mailbox = Mailbox()
 
     def start(self, sender: Sender) -> None:
@@ -154,6 +161,7 @@ class Observer:
     def join_session(self, session: Session) -> None:
         """Watches this JVM session from now on, the queries that run in it included."""
         self._sessions.add(session)
+        self._ask(lambda: self._cluster.join(session.java.sparkContext()), 0.0)
         self.mailbox.deliver(Captured("started", time.time(), session=session))
 
     def leave_session(self, session: Session, timeout_seconds: float) -> None:
@@ -258,6 +266,9 @@ class Observer:
             if allowed is not None:  # an agent that says nothing of it leaves it as it is
                 self._guarded("a query's limits", self._allow_unsafe, run, allowed)
             run.actuator.take([grant for grant in reply.grants if grant.run_id == run_id], now)
+        controls = any(session.control for session in self._sessions)
+        if reply.executors is not None and controls:
+            self._cluster.take(reply.executors)
 
     @staticmethod
     def _allow_unsafe(run: Run, allowed: bool) -> None:
@@ -279,10 +290,14 @@ class Observer:
             run = self._runs.get(progress.run_id)
             if run is None and item.session is not None:
                 run = self._found(item.session, progress.query_id)
-            entries = [] if run is None else self._limits(run, progress)
-            self._outbox.put(
-                "progress", moment, progress.text, {"limits": entries}, origin=item.clock_origin
-            )
+            extra: dict[str, Any] = {"limits": [] if run is None else self._limits(run, progress)}
+            entries = extra["limits"]
+            if run is not None:
+                work = self._cluster.work(progress.run_id, progress.batch_id)
+                if work is not None:
+                    extra["work"] = work
+            self._outbox.put("progress", moment, progress.text, extra, origin=item.clock_origin)
+            self._cluster.steer()  # now that its batch is over
             if run is not None and any(_counts_offsets(one) for one in entries):
                 run.plan_untold_since = time.monotonic()
         elif item.kind == "idle":
@@ -415,6 +430,7 @@ class Observer:
     def _forget(self, run_id: str) -> None:
         run = self._runs.pop(run_id, None)
         self._files.forget(run_id)
+        self._cluster.forget(run_id)
         if run is None:
             return
         if run.gate is not None:
@@ -429,12 +445,16 @@ class Observer:
 
     def _leave(self, session: Session) -> None:
         self._sessions.discard(session)
+        if not self._sessions:
+            self._cluster.leave()
         for run_id, run in list(self._runs.items()):
             if run.session is session:
                 self._guarded("restoring limits", run.actuator.restore)
                 self._forget(run_id)
 
     def _refuse_control(self, session: Session) -> None:
+        if not any(one.control for one in self._sessions):
+            self._cluster.leave()
         for run in self._runs.values():
             if run.session is session:
                 self._guarded("restoring limits", run.actuator.give_up, WATCH_ONLY)
@@ -630,7 +650,13 @@ class Observer:
                     unanswered += 1
                 else:  # this Spark hides what we ask for: the query lives all the same
                     queries.append(_bare_pulse(run.query))
-        self._outbox.put("heartbeat", format_time(time.time()), _json({"queries": queries}))
+        told: dict[str, Any] = {"queries": queries}
+        standing = self._cluster.standing()
+        if standing is not None:
+            told["executors"] = standing
+        self._outbox.put("heartbeat", format_time(time.time()), _json(told))
+        if not any(one.get("running_seconds") is not None for one in queries):
+            self._cluster.steer()
         self._failed_rounds = self._failed_rounds + 1 if unanswered and not queries else 0
         if self._failed_rounds >= _LOST_AFTER:
             self._complaints.warn("lost", "weir: Spark's JVM does not answer any more; stopping")

@@ -18,6 +18,7 @@ class ProgressText:
     query_id: str
     run_id: str
     trigger_epoch_seconds: float | None
+    batch_id: int | None
     sources: tuple[dict[str, Any], ...]
 
 
@@ -53,6 +54,7 @@ def read_progress(text: str) -> ProgressText:
         query_id=query_id,
         run_id=run_id,
         trigger_epoch_seconds=moment,
+        batch_id=batch_id if isinstance(batch_id := body.get("batchId"), int) else None,
         sources=tuple(
             item if isinstance(item, dict) else {}
             for item in (sources if isinstance(sources, list) else [])

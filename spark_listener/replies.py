@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 MAX_REPLY_BYTES: Final = 4 * 1024 * 1024
 _LONGEST_LIFE_SECONDS: Final = 3600.0
 _LARGEST: Final = 2**63 - 1
+#: What Spark's own parameter holds.
+_MOST_EXECUTORS: Final = 2**31 - 1
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,14 @@ class Grant:
 
 
 @dataclass(frozen=True)
+class ExecutorsOrder:
+    """How many executors the application should have; None: as many as without Weir."""
+
+    wanted: int | None
+    expires_seconds: float
+
+
+@dataclass(frozen=True)
 class Reply:
     """The agent's answer to one request."""
 
@@ -40,6 +50,7 @@ class Reply:
     rejected: tuple[str, ...]  # what the agent said of each event it refused
     #: By run id: whether sources may be steered although an option makes a limit unsafe.
     unsafe_limits: Mapping[str, bool] = field(default_factory=dict)
+    executors: ExecutorsOrder | None = None  # None: nothing is said of them
 
 
 class BadReply(ValueError):  # noqa: N818
@@ -69,6 +80,7 @@ def parse_reply(data: bytes) -> Reply:
         grants=tuple(grant for item in grants if (grant := _grant(item)) is not None),
         rejected=tuple(_complaint(item) for item in rejected),
         unsafe_limits=_truths(reply.get("unsafe_limits")),
+        executors=_executors(reply.get("executors")),
     )
 
 
@@ -89,9 +101,8 @@ def _grant(item: Any) -> Grant | None:
         return None
     if limit is not None and (not _whole(limit) or not 1 <= limit <= _LARGEST):
         return None
-    if isinstance(life, bool) or not isinstance(life, (int, float)):
-        return None
-    if not math.isfinite(life) or life <= 0:
+    seconds = _life(life)
+    if seconds is None:
         return None
     reason, identity = item.get("reason"), item.get("identity")
     return Grant(
@@ -99,10 +110,28 @@ def _grant(item: Any) -> Grant | None:
         source=source,
         unit=unit,
         limit=limit,
-        expires_seconds=min(float(life), _LONGEST_LIFE_SECONDS),
+        expires_seconds=seconds,
         reason=reason[:100] if isinstance(reason, str) else "",
         identity=identity[:100] if isinstance(identity, str) else "",
     )
+
+
+def _executors(said: Any) -> ExecutorsOrder | None:
+    if not isinstance(said, dict) or "wanted" not in said:
+        return None
+    wanted, seconds = said["wanted"], _life(said.get("expires_seconds"))
+    if wanted is not None and (not _whole(wanted) or not 1 <= wanted <= _MOST_EXECUTORS):
+        return None
+    return None if seconds is None else ExecutorsOrder(wanted, seconds)
+
+
+def _life(seconds: Any) -> float | None:
+    """How long something holds; None where that makes no sense."""
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
+        return None
+    if not math.isfinite(seconds) or seconds <= 0:
+        return None
+    return min(float(seconds), _LONGEST_LIFE_SECONDS)
 
 
 def _complaint(item: Any) -> str:

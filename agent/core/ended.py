@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from agent.core.decide.pool import Beside
     from agent.core.decode.events import Progress, SourceLimit
+    from agent.core.decode.stages import BatchWork
     from agent.core.policy import Policy, QueryPolicy
 
 
@@ -21,5 +22,6 @@ class Ended:
     policy: Policy
     settings: QueryPolicy  # the policy's for this query
     beside: Beside | None = None  # the queries that run beside it in its application
+    work: BatchWork | None = None  # its stages, where they were looked at
     replayed: bool = False  # it ran before under another run
     changed: bool = False  # it shows that the cost of batches has changed

@@ -272,6 +272,24 @@ class AttentionView(msgspec.Struct, frozen=True, gc=False):
     since_time: float | None = None  # of the agent's clock; None: not known, or nothing is wrong
 
 
+class ExecutorsView(msgspec.Struct, frozen=True, gc=False):
+    """What an application runs on, and what its queries need; None is unknown."""
+
+    mode: Mode  # of asking for executors
+    present: int
+    slots: int  # tasks that can run at once
+    wanted: int | None
+    asked: int | None  # of the cluster, by Weir
+    note: str  # why the number cannot be changed
+    bound: str  # what keeps more from helping; "enough": nothing does
+    gain: float | None  # rows per second at the wanted number over those now, of this query
+    contention: float | None  # 0: more slots bring as much more; 1: they bring nothing
+    contention_doubt: float | None
+    task_seconds: float | None  # of this query's batches: the work of all tasks,
+    longest_seconds: float | None  # the slowest tasks one after the other,
+    driver_seconds: float | None  # and the time in which no task ran
+
+
 class QueryView(msgspec.Struct, frozen=True, gc=False):
     """All that is known of one query at one moment; what every exporter reads."""
 
@@ -340,3 +358,4 @@ class QueryView(msgspec.Struct, frozen=True, gc=False):
     mode_by: OrderView | None = None  # the order that set its mode; None: the configuration did
     stopped: bool = False  # it ended, and neither by an exception nor for its batch's age
     manual_unit: str | None = None  # of the limit set by hand; None: not known yet
+    executors: ExecutorsView | None = None  # of its application; None: its driver tells nothing

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from agent.core.decide import limits as decide
 from agent.core.decide import pool
+from agent.core.decide.need import need
 from agent.core.ended import Ended
 from agent.core.judge import watch
 from agent.core.measure import flow as measure
@@ -39,6 +40,7 @@ ENDED: Final[tuple[Callable[[Query, Ended], None], ...]] = (
     measure.state,
     decide.keep,
     measure.count,
+    measure.work,
     measure.cost,
     measure.company,
     watch.late_rows,
@@ -46,6 +48,7 @@ ENDED: Final[tuple[Callable[[Query, Ended], None], ...]] = (
     watch.backlog_left,
     watch.growth,
     decide.after_batch,
+    need,
 )
 
 
@@ -150,7 +153,13 @@ def progress(
         return "idle"
     settings = policy.of(query.application, query.query)
     ended = Ended(
-        measure.plausible(query, batch, time), event.limits, time, policy, settings, beside
+        measure.plausible(query, batch, time),
+        event.limits,
+        time,
+        policy,
+        settings,
+        beside,
+        event.work,
     )
     for step in ENDED:
         step(query, ended)

@@ -39,6 +39,15 @@ class QueryPolicy(msgspec.Struct, frozen=True, kw_only=True):
     deadline_share: float = 0.8
     #: of the smoothed size, how far it must move to be announced.
     deadband: float = 0.25
+    #: Whether the application gets the executors that its queries need; the most cautious of its
+    #: queries' settings holds for all of it.
+    executors: Mode = "off"
+    minimum_executors: int = 1
+    maximum_executors: int | None = None
+    #: Fewer are asked for only when fewer would have done for so long: as Kubernetes' autoscaler.
+    executors_quiet_seconds: float = 300.0
+    #: In so long what waits should be caught up with.
+    catch_up_seconds: float = 600.0
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,6 +63,11 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     late_rows: LateRows | None = None
     give_limits: GiveLimits | None = None
     stretch_gain: float | None = None
+    executors: Mode | None = None
+    minimum_executors: int | None = None
+    maximum_executors: int | None = None
+    executors_quiet_seconds: float | None = None
+    catch_up_seconds: float | None = None
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True, dict=True):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from agent.core.decide.executors import Need
 from agent.core.decide.pool import Member
 from agent.core.decide.reach import Reach
 from agent.core.decode.kafka_offsets import Reading
@@ -25,6 +26,7 @@ from agent.core.measure.decaying import DecayingRate
 from agent.core.measure.lag_table import LagTable
 from agent.core.measure.occupancy import Occupancy, Spent
 from agent.core.measure.source import Source
+from agent.core.measure.work import Work
 from spark_listener.wire import HEARTBEAT_SECONDS
 
 if TYPE_CHECKING:
@@ -68,6 +70,7 @@ class Run(msgspec.Struct):
     ui_url: str | None = None
     conf: dict[str, str] = {}  # keys that the listener allows only
     batches: int = 0  # that ended in it
+    slots_each: float = 0.0  # tasks that can run at once in each of its executors; 0: not known
 
 
 class Life(msgspec.Struct):
@@ -214,6 +217,8 @@ class Sizing(msgspec.Struct):
     capacity_short_since_time: float | None = None  # it is above 1
     unstable_since_time: float | None = None  # more arrives than batches of the target digest
     decisions: list[Decision] = []
+    work: Work = msgspec.field(default_factory=Work)
+    need: Need | None = None  # of executors; None: not known
 
 
 class Query(msgspec.Struct):

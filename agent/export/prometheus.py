@@ -291,10 +291,12 @@ def _by_label(one: Metric) -> Callable[[str, Any], str]:
 def _states(one: Metric) -> Callable[[str, Any], str]:
     (label,) = one.own_labels
     name, end, values = one.name, label.name, label.values
-    read: Callable[[Any], str] = one.read
+    read: Callable[[Any], str | None] = one.read
 
     def write(labels: str, thing: Any) -> str:
         present = read(thing)
+        if present is None:
+            return ""
         if present not in values:
             raise ValueError(f"{name}: {present!r} is none of {', '.join(values)}")
         return "".join(

@@ -193,15 +193,16 @@ class Service:
         self.changed()
         if self.recorder is not None and receipt.accepted:
             self._record(self.recorder, body, {refused.index for refused in receipt.refused})
-        answer = _encode(
-            {
-                "accepted": receipt.accepted,
-                "acknowledged": receipt.acknowledged,
-                "rejected": receipt.refused,
-                "grants": receipt.grants,
-                "unsafe_limits": receipt.unsafe_limits,
-            }
-        )
+        told: dict[str, Any] = {
+            "accepted": receipt.accepted,
+            "acknowledged": receipt.acknowledged,
+            "rejected": receipt.refused,
+            "grants": receipt.grants,
+            "unsafe_limits": receipt.unsafe_limits,
+        }
+        if receipt.executors is not None:
+            told["executors"] = receipt.executors
+        answer = _encode(told)
         self.event_timer.observe(self.timer() - started, receipt.accepted + len(receipt.refused))
         return _json(answer)
 

@@ -91,6 +91,11 @@ class RuleSettings(BaseModel):
     late_rows: Literal["hold", "guard", "allow"] | None = None
     give_limits: Literal["safe", "all"] | None = None
     stretch_gain: _Number | None = Field(default=None, gt=0, le=1)
+    executors: _ModeWord | None = None
+    minimum_executors: _Whole | None = Field(default=None, ge=1, lt=2**31)
+    maximum_executors: _Whole | None = Field(default=None, ge=1, lt=2**31)
+    executors_quiet_seconds: _Number | None = Field(default=None, ge=0, le=7 * 86400)
+    catch_up_seconds: _Number | None = Field(default=None, gt=0, le=7 * 86400)
 
 
 class Settings(BaseSettings):
@@ -231,12 +236,45 @@ class Settings(BaseSettings):
         ge=15,
         le=86400,
     )
+    executors: _ModeWord = _option(
+        "Regulation",
+        "off",
+        "`on` asks the cluster for as many executors as an application's queries need, within "
+        "`minimum_executors` and `maximum_executors`; `dry-run` and `off` only tell the number. "
+        "The most cautious of an application's queries holds for all of it.",
+    )
+    minimum_executors: _Whole = _option(
+        "Regulation", 1, "Never ask for fewer executors than this.", ge=1, lt=2**31
+    )
+    maximum_executors: _Whole | None = _option(
+        "Regulation",
+        None,
+        "Never ask for more executors than this. A must where `executors` is `on`.",
+        ge=1,
+        lt=2**31,
+    )
+    executors_quiet_seconds: _Number = _option(
+        "Regulation",
+        300.0,
+        "Executors are given back when fewer would have done for so long.",
+        ge=0,
+        le=7 * 86400,
+    )
+    catch_up_seconds: _Number = _option(
+        "Regulation",
+        600.0,
+        "So many executors are wanted that what waits is caught up with in this time.",
+        gt=0,
+        le=7 * 86400,
+    )
     rules: list[RuleSettings] = _option(
         "Regulation",
         [],
         "Overrides for queries whose `query` or `application/query` fits a shell pattern; a later "
         "one wins. Keys: `match`, `mode`, `target_seconds`, `deadline_seconds`, `minimum_limit`, "
-        "`maximum_limit`, `above_configured`, `late_rows`, `give_limits`, `stretch_gain`.",
+        "`maximum_limit`, `above_configured`, `late_rows`, `give_limits`, `stretch_gain`, "
+        "`executors`, `minimum_executors`, `maximum_executors`, `executors_quiet_seconds`, "
+        "`catch_up_seconds`.",
         max_length=1000,
     )
 
@@ -371,6 +409,14 @@ class Settings(BaseSettings):
             raise ValueError(
                 f"maximum_limit: {self.maximum_limit} is below minimum_limit {self.minimum_limit}"
             )
+        self._check_executors("", self.executors, self.minimum_executors, self.maximum_executors)
+        for number, rule in enumerate(self.rules):
+            self._check_executors(
+                f"rules[{number}] ({rule.match}): ",
+                rule.executors or self.executors,
+                rule.minimum_executors or self.minimum_executors,
+                rule.maximum_executors or self.maximum_executors,
+            )
         for name in self.labels:
             if not _LABEL_NAME.match(name):
                 raise ValueError(
@@ -385,6 +431,20 @@ class Settings(BaseSettings):
                     f"labels: {value[:60]!r} cannot be a value: printable, at most 200 characters"
                 )
         return self
+
+    @staticmethod
+    def _check_executors(where: str, mode: str, least: int, most: int | None) -> None:
+        """Raises ValueError where the bounds of executors make no sense."""
+        if most is None:
+            if mode == "on":
+                raise ValueError(
+                    f"{where}executors: on needs maximum_executors, the most that may be asked for"
+                )
+        elif most < least:
+            raise ValueError(
+                f"{where}maximum_executors: {most} is below minimum_executors {least}: "
+                "raise the first or lower the second"
+            )
 
     def policy(self) -> Policy:
         """The core's part of the settings."""
@@ -402,6 +462,11 @@ class Settings(BaseSettings):
                 stretch_gain=self.stretch_gain,
                 deadline_share=self.deadline_share,
                 deadband=self.deadband,
+                executors=self.executors,
+                minimum_executors=self.minimum_executors,
+                maximum_executors=self.maximum_executors,
+                executors_quiet_seconds=self.executors_quiet_seconds,
+                catch_up_seconds=self.catch_up_seconds,
             ),
             rules=tuple(Rule(**rule.model_dump()) for rule in self.rules),
             grant_seconds=self.grant_seconds,

@@ -37,6 +37,7 @@ _METAVARS: Final = {
     "mode": "off|dry-run|on",
     "durability": "normal|full",
     "give_limits": "safe|all",
+    "executors": "off|dry-run|on",
     "driver_process": "off|auto|PID",
     "doors": "off|DIR",
     "log_format": "json|text",

@@ -321,6 +321,34 @@ CASES: Final[tuple[Case, ...]] = (
         ),
     ),
     Case(
+        alert="WeirExecutorsAtMaximum",
+        fires={
+            q("weir_executors_bound", bound="maximum"): "0x4 1x120",
+            q("weir_executors_mode", mode="on"): "1x130",
+        },
+        at=20,
+        labels=_OF_QUERY,
+        summary="orders/enrich: the most executors that Weir may ask for do not suffice",
+        description="More executors would digest what arrives inside the target, but "
+        "maximum_executors is reached.",
+        quiet=(
+            {
+                q("weir_executors_bound", bound="maximum"): "0x120",
+                q("weir_executors_bound", bound="tasks"): "1x120",
+                q("weir_executors_mode", mode="on"): "1x120",
+            },
+            {  # a burst
+                q("weir_executors_bound", bound="maximum"): "0x4 1x14 0x100",
+                q("weir_executors_mode", mode="on"): "1x120",
+            },
+            {  # nobody asks for any
+                q("weir_executors_bound", bound="maximum"): "1x120",
+                q("weir_executors_mode", mode="dry-run"): "1x120",
+                q("weir_executors_mode", mode="on"): "0x120",
+            },
+        ),
+    ),
+    Case(
         alert="WeirTargetInfeasible",
         fires={
             q("weir_target_feasible"): "1x4 0x120",

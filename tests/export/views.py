@@ -12,6 +12,7 @@ from agent.core.judge import attention
 from agent.core.judge.alignment import Alignment, AlignmentView
 from agent.core.judgement import (
     CheckpointView,
+    ExecutorsView,
     FailureView,
     Finding,
     LimitView,
@@ -115,6 +116,23 @@ WAITED = AlignmentView(
 )
 
 
+EXECUTORS = ExecutorsView(
+    mode="dry-run",
+    present=4,
+    slots=16,
+    wanted=6,
+    asked=4,
+    note="",
+    bound="maximum",
+    gain=1.5,
+    contention=0.125,
+    contention_doubt=0.2,
+    task_seconds=51.5,
+    longest_seconds=1.25,
+    driver_seconds=0.75,
+)
+
+
 def view(query: str = "enrich", application: str = "orders", **changes: Any) -> QueryView:
     """A healthy query under control, with every field known."""
     plain = QueryView(
@@ -193,6 +211,7 @@ def view(query: str = "enrich", application: str = "orders", **changes: Any) -> 
             PartitionView(0, "orders", "0", 40_000, 0, 5400.0, series=True),
             PartitionView(0, "orders", "1", 12_000, 7, 0.0),
         ],
+        executors=EXECUTORS,
     )
     changed = msgspec.structs.replace(plain, **changes)
     return attention.judged(changed, NOW, growing=False)

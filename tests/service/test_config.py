@@ -47,6 +47,8 @@ def test_everything_reaches_the_policy(tmp_path: Path) -> None:
         "deadline_share: 0.5\ndeadband: 0.1\ngrant_seconds: 30\nforget_seconds: 10\n"
         "silent_seconds: 20\nmax_queries: 5\nmax_sources: 6\nmax_operators: 7\n"
         "give_limits: all\nstretch_gain: 0.5\n"
+        "executors: dry-run\nminimum_executors: 2\nmaximum_executors: 9\n"
+        "executors_quiet_seconds: 60\ncatch_up_seconds: 120\n"
         "rules:\n  - {match: 'a/*', mode: on, target_seconds: 9}\n"
     )
     policy = load({}, {}, str(file))[0].policy()
@@ -93,6 +95,15 @@ FILE_ERRORS = {
         "tls_cert_file: a certificate and its key belong together; set tls_key",
     ),
     "token to ask for": ("metrics_need_token: true", "metrics_need_token: there is no token"),
+    "executors crossed": (
+        "minimum_executors: 5\nmaximum_executors: 4",
+        "maximum_executors: 4 is below minimum_executors 5: raise the first",
+    ),
+    "executors unbounded": ("executors: on", "executors: on needs maximum_executors"),
+    "a rule's executors unbounded": (
+        "rules: [{match: 'a/*', executors: on}]",
+        "rules[0] (a/*): executors: on needs maximum_executors",
+    ),
     "bounds crossed": ("minimum_limit: 5\nmaximum_limit: 4", "maximum_limit: 4 is below"),
     "key twice": ("port: 1\nport: 2", "the key 'port' stands twice"),
     "not yaml": ("port: [", "not YAML"),

@@ -23,6 +23,7 @@ from agent.core.decode.kafka_offsets import (
     position_of,
     remaining_rows,
 )
+from agent.core.decode.stages import BatchWork, batch_work
 from agent.core.measure.state_store import STATE_METRICS, StateMetrics, copied_bytes, told_of
 from spark_listener.backlog import files_between, told_whole, waiting_of
 from spark_listener.redact import redact, redact_again, redact_conf
@@ -167,10 +168,21 @@ class StartedEvent(msgspec.Struct, frozen=True, gc=False):
 
 
 class ProgressEvent(msgspec.Struct, frozen=True, gc=False):
-    """A batch ended; beside Spark's own progress, the limits it ran under."""
+    """A batch ended; beside Spark's own progress, the limits it ran under, and its stages."""
 
     progress: Progress
     limits: list[SourceLimit]
+    work: BatchWork | None = None  # of this batch, where it was looked at
+
+
+class Executors(msgspec.Struct, frozen=True, gc=False):
+    """An application's executors; see ``spark_listener.executors.Standing``."""
+
+    present: int
+    slots: int  # tasks that can run at once in all of them
+    configured: int | None = None  # the number that there was before Weir asked for any
+    asked: int | None = None  # by Weir, last
+    note: str = ""  # why the number cannot be changed
 
 
 class RunningQuery(msgspec.Struct, frozen=True, gc=False):
@@ -185,9 +197,10 @@ class RunningQuery(msgspec.Struct, frozen=True, gc=False):
 
 
 class HeartbeatEvent(msgspec.Struct, frozen=True, gc=False):
-    """A sign of life, with what runs now."""
+    """A sign of life, with what runs now, and on what."""
 
     queries: list[RunningQuery]
+    executors: Executors | None = None  # None: the driver tells nothing of them
 
 
 class IdleEvent(msgspec.Struct, frozen=True, gc=False):
@@ -293,6 +306,7 @@ class _EventBody(msgspec.Struct, gc=False, rename="camel"):
     exception: Any = None
     error_class_on_exception: Any = None
     driver_ended: Any = None
+    executors: Any = None
 
 
 class _EventObject(msgspec.Struct, gc=False):
@@ -304,6 +318,7 @@ class _EventObject(msgspec.Struct, gc=False):
     body: _EventBody | None = None
     limits: Any = None
     clock_origin: Any = None
+    work: Any = None
 
 
 class _Envelope(msgspec.Struct):
@@ -391,6 +406,7 @@ def _looked_at(data: object) -> _EventObject:
         _body_looked_at(body) if isinstance(body, dict) else body,
         data.get("limits"),
         data.get("clock_origin"),
+        data.get("work"),
     )
 
 
@@ -426,7 +442,8 @@ def _event(data: _EventObject, sequence: int) -> Event:
         read = _started(body)
     elif kind == "progress":
         progress = _progress(body)
-        read = ProgressEvent(progress, decode_limits(data.limits, "limits"))
+        limits = decode_limits(data.limits, "limits")
+        read = ProgressEvent(progress, limits, batch_work(data.work))
     elif kind == "heartbeat":
         read = _heartbeat(body)
     elif kind == "idle":
@@ -570,7 +587,21 @@ def _heartbeat(body: _EventBody) -> HeartbeatEvent:
                 decode_limits(item.get("limits"), f"{place}.limits"),
             )
         )
-    return HeartbeatEvent(running)
+    return HeartbeatEvent(running, _executors(body.executors))
+
+
+def _executors(said: object) -> Executors | None:
+    told = _mapping(said)
+    present, slots = _count(told.get("present"), 2**31), _count(told.get("slots"), 2**31)
+    if present is None or slots is None:
+        return None
+    return Executors(
+        present,
+        slots,
+        _count(told.get("configured"), 2**31),
+        _count(told.get("asked"), 2**31),
+        redact_again(_text(told.get("note"))[:200]),
+    )
 
 
 def _source(item: _SourceBody) -> SourceProgress:

@@ -21,6 +21,7 @@ from agent.core.decode.events import (
 )
 from agent.core.fleet import orders
 from agent.core.fleet.brokers import BrokersWord
+from agent.core.fleet.clusters import Clusters, ExecutorsOrder
 from agent.core.fleet.liveness import Liveness, Wakefulness, wake
 from agent.core.fleet.orders import Order, OrderRecord, Standing, UnknownQuery
 from agent.core.fleet.pools import Pools
@@ -77,6 +78,7 @@ class Receipt(msgspec.Struct, frozen=True):
     touched: set[Key]
     #: By run id: whether sources may be steered although an option makes a limit unsafe.
     unsafe_limits: dict[str, bool] = {}
+    executors: ExecutorsOrder | None = None  # None: nothing is said of them
 
 
 class StagesWanted(msgspec.Struct, frozen=True):
@@ -130,6 +132,7 @@ class Fleet:
         self._wakefulness = Wakefulness(policy, started_time)
         self._pools = Pools(self._roster, policy)
         self._brokers = BrokersWord()
+        self._clusters = Clusters(self._roster, policy)
         self._alignments: dict[Key, tuple[str, AlignmentView]] = {}  # by the run they are of
 
     # -- events in --------------------------------------------------------------------------
@@ -180,6 +183,7 @@ class Fleet:
             said.judged,
             said.touched,
             self._unsafe_limits(request.application.id),
+            self._clusters.order(request.application.id),
         )
 
     def hear(self, request: Request, now: float) -> None:
@@ -220,6 +224,8 @@ class Fleet:
                 self._pools.see(query)
                 if said.lines:
                     said.judged.append(tell.judgement(query, event.kind, time, policy))
+            if body.executors is not None:
+                self._clusters.hear(application.id, body.executors)
             return
         query, time = self._query(application, subject_of(body), event, now, said)
         if isinstance(body, ProgressEvent):
@@ -229,6 +235,7 @@ class Fleet:
                 self._brokers.note_read(query, body.progress)
             if spent in {"busy", "backpressured"}:
                 said.batches.append((query.key, tell.point(query, policy)))
+                self._clusters.see(query, time)
             if said.lines:
                 said.judged.append(tell.judgement(query, event.kind, time, policy, spent))
         elif isinstance(body, StartedEvent):
@@ -324,6 +331,7 @@ class Fleet:
         heard = self._senders.heard_within(self._policy.forget_seconds, now)
         gone_applications = self._roster.forget_applications({one.application_id for one in heard})
         self._pools.forget(gone_applications)
+        self._clusters.forget(gone_applications)
         for instance in self._senders.forget_silent(now):
             self._changed.forget(part_of_listener(instance))
         return changed | forgotten
@@ -423,7 +431,10 @@ class Fleet:
         alignment = alignment if run_id == query.run.run_id else None
         view = tell.view(query, self._policy, now, alignment, growing=growing)
         partitions = self._brokers.partitions(query, now)
-        return msgspec.structs.replace(view, partitions=partitions) if partitions else view
+        if partitions:
+            view = msgspec.structs.replace(view, partitions=partitions)
+        executors = self._clusters.view(query)
+        return view if executors is None else msgspec.structs.replace(view, executors=executors)
 
     def views(self, now: float) -> Iterator[QueryView]:
         """Every query, in the order of their keys. Built one at a time: views are large."""
@@ -556,7 +567,7 @@ def _at(event: ProgressEvent, seconds: float) -> ProgressEvent:
     if not seconds:
         return event
     progress = msgspec.structs.replace(event.progress, time=event.progress.time + seconds)
-    return ProgressEvent(progress, _shifted(event.limits, seconds))
+    return ProgressEvent(progress, _shifted(event.limits, seconds), event.work)
 
 
 def _shifted(limits: list[SourceLimit], seconds: float) -> list[SourceLimit]:

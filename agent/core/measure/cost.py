@@ -263,6 +263,28 @@ class Cost(msgspec.Struct):
         self.merge()
         return changed
 
+    def rescale(self, factors: tuple[float, float, float], doubt: float) -> None:
+        """What each part costs from now on, over what it did: more or fewer executors work on it.
+
+        ``doubt``: how unsure that is, as a deviation of the log; what is learned stays otherwise.
+        """
+        f0, f1, f2 = factors
+        for one in self.bank:
+            c, s, d = one.mean
+            p0, p1, p2, p3, p4, p5 = one.covariance
+            c, s, d = c * f0, s * f1, d * f2
+            p0, p1, p2 = p0 * f0 * f0, p1 * f0 * f1, p2 * f0 * f2
+            p3, p4, p5 = p3 * f1 * f1, p4 * f1 * f2, p5 * f2 * f2
+            # Only what changed is in doubt: what the driver does stays as it was.
+            u0, u1, u2 = (doubt * x for x in (c * (f0 != 1.0), s * (f1 != 1.0), d))
+            one.mean = (c, s, d)
+            one.covariance = (
+                *(p0 + u0 * u0, p1 + u0 * u1, p2 + u0 * u2),
+                *(p3 + u1 * u1, p4 + u1 * u2, p5 + (u2 * u2 if one.bent else 0.0)),
+            )
+        if self.bank:
+            self.merge()
+
     def _first_was_slow(self, rows: float, seconds: float) -> bool:
         """Whether a second batch of about the first's size shows that the first paid for more."""
         if self.batches != 1 or max(rows, self.last_rows) > 2.0 * min(rows, self.last_rows):

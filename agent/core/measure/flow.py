@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -10,6 +11,7 @@ from agent.core.decide import pool
 from agent.core.measure.cost import fixed_phase_seconds
 from agent.core.measure.decaying import LATELY_SECONDS
 from agent.core.measure.state_store import figures
+from agent.core.measure.work import Sample
 from agent.core.query import CLOCK_STEP_SECONDS, Operator, Query
 
 if TYPE_CHECKING:
@@ -148,6 +150,26 @@ def count(query: Query, ended: Ended) -> None:
             totals.duration_buckets = [0] * (len(DURATION_BUCKETS_SECONDS) + 1)
         totals.duration_buckets[bucket(batch.seconds)] += 1
         totals.duration_sum_seconds += batch.seconds
+
+
+def work(query: Query, ended: Ended) -> None:
+    """What its stages were made of, where they were looked at; other slots change its cost."""
+    batch, known = ended.batch, query.sizing.work
+    if ended.work is None or not batch.rows or not batch.seconds or ended.replayed:
+        return
+    before = known.slots
+    if before is not None and before != ended.work.slots:
+        # Expected, not learned anew: the batch itself then says how well that fits.
+        curve = query.sizing.cost.curve
+        then = known.curve_at(curve, ended.work.slots)
+        factors = (
+            then.fixed / curve.fixed if curve.fixed > 0.0 else 1.0,
+            then.per_row / curve.per_row if curve.per_row > 0.0 else 1.0,
+            then.congestion / curve.congestion if curve.congestion > 0.0 else 1.0,
+        )
+        steps = abs(math.log(ended.work.slots / before))
+        query.sizing.cost.rescale(factors, steps * known.contention_doubt)
+    known.learn(Sample(batch.rows, batch.seconds, ended.work))
 
 
 def cost(query: Query, ended: Ended) -> None:

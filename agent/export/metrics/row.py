@@ -65,6 +65,7 @@ ARRIVALS: Final = Formula("agent/core/measure/decaying.py", "tests/core/test_dec
 ATTENTION: Final = Formula("agent/core/judge/attention.py", "tests/core/test_attention.py")
 CHECKPOINT: Final = Formula("agent/core/judge/checkpoint.py", "tests/judgement/test_checkpoint.py")
 COST: Final = Formula("agent/core/measure/cost.py", "tests/core/test_cost.py")
+EXECUTORS: Final = Formula("agent/core/decide/executors.py", "tests/core/test_executors.py")
 FAILURE: Final = Formula("agent/core/judge/failure/cause.py", "tests/judgement/test_field.py")
 LAG: Final = Formula("agent/core/judge/lag_state.py", "tests/judgement/test_lag_state.py")
 LATENESS: Final = Formula("agent/core/judge/lateness.py", "tests/core/test_lateness.py")
@@ -75,6 +76,7 @@ SIZE: Final = Formula("agent/core/decide/size.py", "tests/core/test_size.py")
 SPIRAL: Final = Formula("agent/core/judge/spiral.py", "tests/judgement/test_spiral.py")
 STAGES: Final = Formula("agent/core/judge/alignment.py", "tests/judgement/test_alignment.py")
 TIME: Final = Formula("agent/core/measure/occupancy.py", "tests/core/test_parts.py")
+WORK: Final = Formula("agent/core/measure/work.py", "tests/core/test_work.py")
 
 
 class Metric(msgspec.Struct, frozen=True, kw_only=True):
@@ -206,9 +208,14 @@ class Subject(Generic[T]):
         return msgspec.structs.replace(row, kind="counter")
 
     def states(
-        self, name: str, text: str, label: Label, read: Callable[[T], str], **more: Unpack[More]
+        self,
+        name: str,
+        text: str,
+        label: Label,
+        read: Callable[[T], str | None],
+        **more: Unpack[More],
     ) -> Metric:
-        """A series for each value of one more label, 1 for the one that is read."""
+        """A series for each value of one more label, 1 for the one that is read; None is absent."""
         return Metric(
             name=name,
             kind="state set",

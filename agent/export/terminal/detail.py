@@ -363,6 +363,28 @@ def capacity_words(view: QueryView) -> list[str]:
     return said
 
 
+def executors_words(view: QueryView) -> list[str]:
+    """What the application runs on, what is needed, and what keeps more from helping; sentences."""
+    told, text = view.executors, words().executors
+    if told is None or not told.present:
+        return []
+    enough = told.wanted == told.present
+    kind = "have" if told.wanted is None else "enough" if enough else "wanted"
+    said = [text[kind].format(present=told.present, slots=told.slots, wanted=told.wanted)]
+    if told.wanted is None:
+        return said
+    if not enough:
+        if told.note:
+            said.append(text["note"].format(note=told.note))
+        elif told.mode != "on":
+            said.append(text[told.mode])
+        elif told.asked is not None:
+            said.append(text["asked"].format(asked=told.asked))
+    if told.bound != "enough":
+        said.append(words().executor_bounds[told.bound].format(wanted=told.wanted))
+    return said
+
+
 def _capacity(entry: Entry, now: float, width: int) -> list[Text]:
     view = entry.view
     over = view.required_capacity_ratio is not None and view.required_capacity_ratio > 1
@@ -375,6 +397,9 @@ def _capacity(entry: Entry, now: float, width: int) -> list[Text]:
         if view.last_progress_time is not None:
             told = [f"As of the last batch, {duration(now - view.last_progress_time)} ago:"]
     said = [Text(f" {line}", style) for line in wrap(" ".join(told), width - 2)]
+    if not entry.level.still:
+        runs_on = " ".join(executors_words(view))
+        said += [Text(f" {line}") for line in wrap(runs_on, width - 2)] if runs_on else []
     figures = begin(" capacity ", "bright_black")
     figures.append(
         f"{rate(view.throughput_rows_per_second)} throughput, "

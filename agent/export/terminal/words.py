@@ -36,6 +36,8 @@ class Words(msgspec.Struct, frozen=True):
     spirals: dict[str, str]
     steered: dict[str, str]
     capacity: dict[str, str]
+    executors: dict[str, str]
+    executor_bounds: dict[str, str]
 
 
 @cache

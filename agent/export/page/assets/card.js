@@ -379,6 +379,24 @@ export function capacityWords(view) {
   return said;
 }
 
+// What the application runs on, what is needed, and what keeps more from helping.
+export function executorsWords(view) {
+  const told = view.executors;
+  if (!told || !told.present) return [];
+  const fill = (text) => text.replace(/\{(\w+)\}/g, (_, name) => visible(String(told[name]), 200));
+  const text = words.executors;
+  const enough = told.wanted === told.present;
+  const said = [fill(told.wanted === null ? text.have : enough ? text.enough : text.wanted)];
+  if (told.wanted === null) return said;
+  if (!enough) {
+    if (told.note) said.push(fill(text.note));
+    else if (told.mode !== "on") said.push(text[told.mode]);
+    else if (told.asked !== null) said.push(fill(text.asked));
+  }
+  if (told.bound !== "enough") said.push(fill(words.executor_bounds[told.bound]));
+  return said;
+}
+
 function capacity(entry, now) {
   const { view } = entry;
   const still = level(entry.level).still;
@@ -390,6 +408,7 @@ function capacity(entry, now) {
     { class: "panel", key: "capacity" },
     h("h3", null, "Capacity"),
     still ? h("p", { class: "muted" }, isKnown(view.last_progress_time) ? `As of the last batch, ${duration(Math.max(0, now - view.last_progress_time))} ago.` : "No batch has ended.") : h("p", { class: "said", "data-tone": tone }, said.join(" ")),
+    still || executorsWords(view).length === 0 ? null : h("p", { class: "muted" }, executorsWords(view).join(" ")),
     figures([
       ["throughput", rate(view.throughput_rows_per_second)],
       ["fixed cost of a batch", duration(view.fixed_cost_seconds)],

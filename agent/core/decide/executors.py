@@ -1,0 +1,176 @@
+"""Executors: how many the queries of an application need, and when that is asked for.
+
+The least number at which arrivals, with the margin of stability, are digested inside the target
+and what waits is caught up with in the stated time; never more than tasks, the critical path and
+what more slots were seen to bring can use. As in Flink's autoscaler (FLIP-271) the number follows
+from measured capacity and not from steps, so that what is on its way is not asked for twice; down
+goes the largest number of a quiet time (the stabilization window of Kubernetes' autoscaler).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Final, Literal, get_args
+
+import msgspec
+
+from agent.core.decide.size import stretch_fixed_costs
+from agent.core.judge.alignment import SKEWED
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from agent.core.measure.cost import Curve
+    from agent.core.measure.work import Work
+    from agent.core.policy import QueryPolicy
+
+#: What bounds a query's need, as told first; ``enough``: nothing does.
+Bound = Literal["enough", "maximum", "tasks", "critical_path", "driver", "contention"]
+BOUNDS: Final[tuple[Bound, ...]] = get_args(Bound)
+#: What is told as a reason would bring at least this share more rows per second without it.
+LEAST_GAIN: Final = 0.05
+#: What fewer slots digest is foretold, and errs: down is gone only to what would digest so much
+#: more than is needed.
+ROOM: Final = 0.25
+#: Where no number suffices, twice as many slots are worth it while they bring this share more rows
+#: per second: a quarter of what they bring where nothing is shared.
+PAYS: Final = 0.25
+
+
+class Load(msgspec.Struct, frozen=True, gc=False):
+    """What a query must digest."""
+
+    arrival_rows_per_second: float
+    waiting_rows: float = 0.0
+    trigger_seconds: float = 0.0
+
+
+class Need(msgspec.Struct, frozen=True, gc=False):
+    """What one query needs, and what keeps more from helping."""
+
+    slots: int  # that the application must have, as the query shares them now
+    roomy: int = 0  # the same with room for error: down is gone no further
+    bound: Bound = "enough"
+    gain: float = 1.0  # rows per second there over those now
+    load: float = 1.0  # of the time, the share that its batches would take there
+    had: float = 1.0  # of the slots, the share that is its own while its stages run
+
+
+def need_of(curve: Curve, work: Work, load: Load, policy: QueryPolicy, most: int) -> Need | None:
+    """Of one query with at most so many slots; None while its stages are unknown."""
+    now = work.slots
+    if now is None:
+        return None
+    catching = load.waiting_rows / policy.catch_up_seconds
+    needed = load.arrival_rows_per_second * (1.0 + policy.stability_margin) + catching
+    tasks = work.most_tasks
+    usable = max(min(most, tasks), 1)
+    cycle = max(policy.target_seconds, load.trigger_seconds)
+    fixed = work.curve_at(curve, usable).fixed
+    if fixed >= cycle:  # then the target is left, by as much as pays
+        cycle = fixed * stretch_fixed_costs(policy.stretch_gain)
+
+    def capacity(curve: Curve) -> float:
+        return curve.rows_in(cycle) / cycle
+
+    def at(slots: int) -> float:
+        return capacity(work.curve_at(curve, slots))
+
+    best = at(usable)
+    bound: Bound = "enough"
+    if best < needed:
+        free = work.curve_at(curve, usable, contention=0.0)
+        if tasks > most and at(tasks) >= (1.0 + LEAST_GAIN) * best:
+            bound = "maximum"
+        elif capacity(free) >= (1.0 + LEAST_GAIN) * best:
+            bound = "contention"
+        elif work.driver_seconds > work.longest_seconds:
+            bound = "driver"
+        else:
+            skewed = work.longest_seconds > SKEWED * work.task_seconds / tasks
+            bound = "critical_path" if skewed else "tasks"
+
+    def pays_no_more(slots: int) -> bool:
+        more = min(2 * slots, usable)
+        return at(more) <= at(slots) * math.pow(1.0 + PAYS, math.log2(more / slots))
+
+    if bound == "enough":
+        slots = _least(lambda count: at(count) >= needed, usable)
+        roomy = _least(lambda count: at(count) >= needed * (1.0 + ROOM), usable)
+    else:
+        slots = roomy = _least(pays_no_more, usable)
+    here, there = capacity(curve), at(slots)
+    return Need(
+        slots,
+        roomy,
+        bound,
+        there / here if here > 0.0 else 1.0,
+        min(needed / there, 1.0) if there > 0.0 else 1.0,
+        work.slots_had,
+    )
+
+
+def _least(enough: Callable[[int], bool], most: int) -> int:
+    """The least number up to ``most``, which is enough, that is."""
+    low, high = 0, most
+    while high - low > 1:
+        middle = (low + high) // 2
+        if enough(middle):
+            high = middle
+        else:
+            low = middle
+    return high
+
+
+def slots_of(needs: Sequence[Need], *, roomy: bool = False) -> int:
+    """The slots that queries need together; they run at the same time, and rest at times.
+
+    One alone needs what it needs. Of several each had a share of the slots; together they need what
+    each uses on average, and the hungriest of them needs its own.
+    """
+    wanted = [max(need.roomy, need.slots) if roomy else need.slots for need in needs]
+    if len(needs) == 1:
+        return wanted[0]
+    own = [slots * need.had for slots, need in zip(wanted, needs, strict=True)]
+    together = sum([slots * need.load for slots, need in zip(own, needs, strict=True)])
+    return math.ceil(max(together, *own, 1.0) - 1e-9)
+
+
+def bound_of(needs: Sequence[Need], number: int, policy: QueryPolicy) -> Bound:
+    """What keeps so many executors from sufficing; ``enough`` where they do."""
+    if policy.maximum_executors is not None and number > policy.maximum_executors:
+        return "maximum"
+    bounds = [need.bound for need in needs if need.bound != "enough"]
+    return min(bounds, key=BOUNDS.index, default="enough")
+
+
+class Scaler(msgspec.Struct):
+    """The number that one application should have, over time."""
+
+    wanted: int | None = None  # as decided last
+    recent: list[tuple[float, int]] = []  # (time, number) within the quiet time, falling
+    since: float | None = None  # of the last change, or the first word of any need
+
+    def decide(
+        self, number: int, roomy: int, present: int, time: float, policy: QueryPolicy
+    ) -> int:
+        """Up at once; down to the largest ``roomy`` number of the quiet time, when it is over."""
+        low = policy.minimum_executors
+        high = math.inf if policy.maximum_executors is None else policy.maximum_executors
+        number, roomy = (int(min(max(one, low), high)) for one in (number, max(number, roomy)))
+        quiet = policy.executors_quiet_seconds
+        if self.since is None:
+            self.since = time
+        recent = [one for one in self.recent if one[0] > time - quiet and one[1] > roomy]
+        self.recent = [*recent, (time, roomy)]
+        standing = present if self.wanted is None else self.wanted
+        if number >= standing:
+            self.wanted = number
+        elif time - self.since >= quiet:
+            self.wanted = min(self.recent[0][1], standing)
+        else:
+            self.wanted = standing
+        if self.wanted != standing:
+            # What it brings is seen first.
+            self.since, self.recent = time, [(time, roomy)]
+        return self.wanted

@@ -1,0 +1,156 @@
+"""Work: what a batch gives its executors to do, and what more of them would bring.
+
+The time of a batch at S slots (tasks that run at once) is that of the driver, and of each group of
+stages the longer of its slowest task (critical path; Brent 1974: no number of workers beats it) and
+its waves of tasks. That tasks get slower the more run at once, because a sink, a store or a network
+is shared, is learned: task seconds per row go with S to the power of ``contention``, 0 where
+nothing is shared and 1 where more slots bring nothing (observed scalability, as Flink's autoscaler
+corrects its own estimates; after Gunther's contention).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+import msgspec
+
+from agent.core.decode.stages import BatchWork, StageGroup
+from agent.core.measure.cost import Curve
+
+#: Batches looked at last, by which the shape of a batch is judged: a slow one is outvoted.
+MOST_SAMPLES: Final = 8
+#: Deviation of the log of task seconds per row from batch to batch, and how far its level drifts.
+ROW_SIGMA: Final = 0.15
+ROW_DRIFT: Final = 0.03
+#: What is believed of contention beforehand (mean 0, this deviation): three slots for one bring
+#: 2.2 to 3 times the rows; and its drift a batch looked at, after which thousands a sink that was
+#: freed gets another chance.
+CONTENTION_SPREAD: Final = 0.3
+CONTENTION_DRIFT: Final = 0.005
+#: Rows begin as an unknown number of seconds: this deviation of a log is none at all.
+_UNKNOWN: Final = 10.0
+
+
+class Sample(msgspec.Struct, frozen=True, gc=False):
+    """One batch that was looked at."""
+
+    rows: int
+    seconds: float
+    work: BatchWork
+
+
+class Work(msgspec.Struct):
+    """What is believed of a query's stages; plain numbers, so that it can be saved."""
+
+    samples: list[Sample] = []
+    level: float = 0.0  # log of task seconds per row in one slot
+    contention: float = 0.0
+    #: Covariance of both: level, both, contention.
+    covariance: tuple[float, float, float] = (_UNKNOWN**2, 0.0, CONTENTION_SPREAD**2)
+
+    @property
+    def slots(self) -> int | None:
+        """As of the newest batch looked at; None before the first."""
+        return self.samples[-1].work.slots if self.samples else None
+
+    @property
+    def contention_doubt(self) -> float:
+        """Its deviation."""
+        return math.sqrt(self.covariance[2])
+
+    @property
+    def most_tasks(self) -> int:
+        """Slots beyond so many have nothing to do."""
+        tasks = [group.tasks for one in self.samples for group in one.work.groups]
+        return max(tasks, default=1)
+
+    def learn(self, sample: Sample) -> None:
+        """Takes in a batch with rows that was looked at."""
+        self.samples = [*self.samples[-(MOST_SAMPLES - 1) :], sample]
+        seconds = sum([group.task_seconds for group in sample.work.groups])
+        if sample.rows <= 0 or seconds <= 0.0:
+            return
+        # Kalman's step for level + contention * log(slots).
+        h = math.log(sample.work.slots)
+        p0, p1, p2 = self.covariance
+        p0, p2 = p0 + ROW_DRIFT**2, min(p2 + CONTENTION_DRIFT**2, CONTENTION_SPREAD**2)
+        g0, g1 = p0 + h * p1, p1 + h * p2
+        spread = g0 + h * g1 + ROW_SIGMA**2
+        off = math.log(seconds / sample.rows) - self.level - h * self.contention
+        self.level += g0 / spread * off
+        self.contention = min(max(self.contention + g1 / spread * off, 0.0), 1.0)
+        self.covariance = (p0 - g0 * g0 / spread, p1 - g0 * g1 / spread, p2 - g1 * g1 / spread)
+
+    def stage_ratio(self, slots: float, *, contention: float | None = None) -> float:
+        """Time of the stages at so many slots over that at the present ones; 1 where unknown."""
+        power = self.contention if contention is None else contention
+        now = self.slots
+        if now is None:
+            return 1.0
+        there = here = 0.0
+        for sample in self.samples:
+            for group in sample.work.groups:
+                there += _group_seconds(group, sample.work.slots, slots, power)
+                here += _group_seconds(group, sample.work.slots, now, power)
+        return there / here if here > 0.0 else 1.0
+
+    def curve_at(
+        self,
+        curve: Curve,
+        slots: float,
+        *,
+        contention: float | None = None,
+        without_driver: bool = False,
+    ) -> Curve:
+        """What batches would cost at so many slots; ``curve`` is what they cost now."""
+        ratio = self.stage_ratio(slots, contention=contention)
+        driver = 0.0 if without_driver else self.driver_seconds
+        kept = min(curve.fixed, driver)
+        # What the driver takes beyond the fixed cost grows with the rows, and stays.
+        rows = sum([one.rows for one in self.samples]) / max(len(self.samples), 1)
+        varying = rows * (curve.per_row + rows * curve.congestion)
+        stays = min((driver - kept) / varying, 1.0) if varying > 0.0 else 0.0
+        scaled = stays + (1.0 - stays) * ratio
+        return Curve(
+            kept + (curve.fixed - kept) * ratio, curve.per_row * scaled, curve.congestion * scaled
+        )
+
+    @property
+    def slots_had(self) -> float:
+        """Of the slots, the share that was its own while its stages ran: others took the rest."""
+        bound = taken = 0.0
+        for one in self.samples:
+            bound += sum([_bound(group, one.work.slots, 1.0) for group in one.work.groups])
+            taken += one.work.stage_seconds
+        return min(bound / taken, 1.0) if taken > 0.0 else 1.0
+
+    @property
+    def driver_seconds(self) -> float:
+        """Of a batch, the time in which no stage ran: planning, logs, commits; a mean."""
+        times = [max(one.seconds - one.work.stage_seconds, 0.0) for one in self.samples]
+        return sum(times) / len(times) if times else 0.0
+
+    @property
+    def longest_seconds(self) -> float:
+        """Of a batch, its critical path: the slowest task of each group; a mean."""
+        paths = [sum([g.longest_seconds for g in one.work.groups]) for one in self.samples]
+        return sum(paths) / len(paths) if paths else 0.0
+
+    @property
+    def task_seconds(self) -> float:
+        """Of a batch, its work: all tasks together; a mean."""
+        sums = [sum([g.task_seconds for g in one.work.groups]) for one in self.samples]
+        return sum(sums) / len(sums) if sums else 0.0
+
+
+def _group_seconds(group: StageGroup, seen: int, slots: float, contention: float) -> float:
+    """What a group seen at ``seen`` slots takes at ``slots``, in proportion to what bounds it."""
+    then, now = _bound(group, seen, 1.0), _bound(group, slots, (slots / seen) ** contention)
+    return group.seconds * now / then if then > 0.0 else group.seconds
+
+
+def _bound(group: StageGroup, slots: float, slower: float) -> float:
+    """The slowest task or the waves, whichever takes longer."""
+    waves = math.ceil(group.tasks / slots)
+    return slower * max(group.longest_seconds, waves * group.task_seconds / group.tasks)

@@ -1,0 +1,120 @@
+"""What the application's queries run on: measured now and then, resized when the agent says so.
+
+Everything here is beside what a job needs: where this Spark hides what is asked for, that is said
+once, and the rest goes on without.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from spark_listener.executors import Executors, Standing
+from spark_listener.stages import BatchWork, StageStore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from spark_listener.application import Lease
+    from spark_listener.complaints import Complaints
+    from spark_listener.replies import ExecutorsOrder
+
+_Told = TypeVar("_Told")
+#: A query whose stages cannot be had is asked for them ever less often, up to this.
+_MOST_PAUSE_SECONDS: Final = 60.0
+
+
+class Cluster:
+    """Of one application; one thread owns it. No method raises."""
+
+    def __init__(
+        self,
+        gateway: Any,
+        lease: Lease,
+        *,
+        every_seconds: float,
+        complaints: Complaints,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """``every_seconds``: stages of a query are asked for no more often."""
+        self._gateway = gateway
+        self._lease = lease
+        self._every_seconds = every_seconds
+        self._complaints = complaints
+        self._clock = clock
+        self._stages: StageStore | None = None
+        self._executors: Executors | None = None
+        self._joined = False
+        self._due: dict[str, tuple[float, float]] = {}  # by run: when next, and the pause so far
+        self._slots: dict[str, int] = {}  # by run, when its last batch ended
+        self._order: ExecutorsOrder | None = None
+        self._until = 0.0  # when the order expires
+
+    def join(self, context: Any) -> None:
+        """The JVM's ``SparkContext``, once there is one."""
+        if self._joined:
+            return
+        self._joined = True
+        self._stages = self._guarded(
+            "the store of stages", lambda: StageStore(self._gateway, context)
+        )
+        self._executors = self._guarded(
+            "the application's executors", lambda: Executors(self._gateway, context, self._lease)
+        )
+
+    def work(self, run_id: str, batch_id: int | None) -> BatchWork | None:
+        """The stages of a batch that just ended, where it is time to look at them again."""
+        stages, now = self._stages, self._clock()
+        if stages is None or batch_id is None:
+            return None
+        before, slots = self._slots.get(run_id), self._guarded("the number of slots", stages.slots)
+        if slots is None:
+            return None
+        self._slots[run_id] = slots
+        due, pause = self._due.get(run_id, (now, self._every_seconds))
+        if now < due or slots != before:  # it ran on some of the one, some of the other
+            return None
+        found = self._guarded("a batch's stages", lambda: stages.work_of(run_id, batch_id, slots))
+        # Not all of a batch may be in the store yet: the next one's will be.
+        pause = self._every_seconds if found else min(2.0 * pause, _MOST_PAUSE_SECONDS)
+        self._due[run_id] = now + (self._every_seconds if found else pause / 2.0), pause
+        return found
+
+    def forget(self, run_id: str) -> None:
+        """A run that is over."""
+        self._due.pop(run_id, None)
+        self._slots.pop(run_id, None)
+
+    def standing(self) -> Standing | None:
+        """What a heartbeat tells of the executors; None where nothing is known."""
+        executors = self._executors
+        if executors is None:
+            return None
+        return self._guarded("the number of executors", executors.standing)
+
+    def take(self, order: ExecutorsOrder) -> None:
+        """The agent's newest word; the one before it is over."""
+        self._order, self._until = order, self._clock() + order.expires_seconds
+
+    def steer(self) -> None:
+        """Between batches: asks for what was ordered, releases what is beyond it.
+
+        An order that is not renewed in time asks for nothing more; what was asked for stays.
+        """
+        order, executors = self._order, self._executors
+        if order is None or executors is None or self._clock() >= self._until:
+            return
+        self._guarded("asking for executors", lambda: executors.ask(order.wanted))
+
+    def leave(self) -> None:
+        """Goes back to the number that the job had before our first word."""
+        executors = self._executors
+        if executors is not None:
+            self._guarded("giving the executors back", lambda: executors.ask(None))
+
+    def _guarded(self, what: str, act: Callable[[], _Told]) -> _Told | None:
+        try:
+            return act()
+        except Exception as error:
+            self._complaints.error(what, error)
+            return None

@@ -1,0 +1,148 @@
+"""The application's executors: how many there are, and asking for more or fewer.
+
+Asking is ``SparkContext.requestTotalExecutors``, as Spark's own dynamic allocation does it. Fewer
+are had by releasing executors that run no task, decommissioned where the job allows it, so that
+what they hold moves elsewhere. What was asked for last stays when the agent falls silent.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, TypedDict
+
+if TYPE_CHECKING:
+    from spark_listener.application import Lease
+
+_KEPT: Final = "executors"
+_DYNAMIC: Final = ("spark.dynamicAllocation.enabled", "spark.streaming.dynamicAllocation.enabled")
+
+
+class _StandingRequired(TypedDict):
+    present: int
+    slots: int
+
+
+class Standing(_StandingRequired, total=False):
+    """As a heartbeat tells it; ``slots`` are the tasks that can run at once in all of them."""
+
+    configured: int  # the number before anything was asked for
+    asked: int  # by Weir, last
+    note: str  # why the number cannot be changed, in a few words
+
+
+class Executors:
+    """Of one application. Every method may raise what py4j raises."""
+
+    def __init__(self, gateway: Any, context: Any, lease: Lease) -> None:
+        """``context`` is the JVM's ``SparkContext``."""
+        self._gateway = gateway
+        self._context = context
+        self._lease = lease
+        self._backend = context.schedulerBackend()
+        self._local = "LocalSchedulerBackend" in str(self._backend.getClass().getName())
+        conf = context.getConf()
+        self._decommissions = str(conf.get("spark.decommission.enabled", "false")) == "true"
+        self._instances = _whole(conf.get("spark.executor.instances", ""))
+        self._note = self._why_not(conf)
+        self._profile = context.resourceProfileManager().defaultResourceProfile()
+        self._configured: int | None = None
+        self._asked: int | None = None
+        self._leaving: set[str] = set()  # released, and registered for a moment still
+        kept = None if self._note else lease.kept(_KEPT)
+        if kept is not None:  # of a process before this one
+            self._asked, self._configured = int(kept[0]), int(kept[1])
+
+    def _why_not(self, conf: Any) -> str:
+        if self._local:
+            return "a local master has no executors of its own"
+        for key in _DYNAMIC:
+            if str(conf.get(key, "false")) == "true":
+                return f"{key} is on: Spark asks for executors itself"
+        return ""
+
+    def standing(self) -> Standing:
+        """As it is now."""
+        told: Standing = {"present": self.present(), "slots": self.slots()}
+        if self._note:
+            told["note"] = self._note
+        else:
+            told["configured"] = self._own_number(told["present"])
+        if self._asked is not None:
+            told["asked"] = self._asked
+        return told
+
+    def present(self) -> int:
+        """Executors that run tasks; 0 where the driver runs them itself."""
+        return 0 if self._local else len(self._ids())
+
+    def _ids(self) -> list[str]:
+        """The oldest first, without those that are leaving."""
+        ids = self._context.getExecutorIds()
+        found = {str(ids.apply(index)) for index in range(int(ids.size()))}
+        self._leaving &= found
+        return sorted(found - self._leaving, key=_age)
+
+    def slots(self) -> int:
+        """Tasks that can run at once, all executors together."""
+        return int(self._context.maxNumConcurrentTasks(self._profile))
+
+    def ask(self, wanted: int | None) -> None:
+        """Asks for so many, and releases those beyond it that run no task now.
+
+        None goes back to the number that there was before the first word of ours.
+        """
+        if self._note or (wanted is None and self._asked is None):
+            return
+        configured = self._own_number(self.present())
+        total = configured if wanted is None else wanted
+        if total != self._asked:
+            nowhere = self._gateway.jvm.scala.collection.immutable.HashMap()
+            if not self._context.requestTotalExecutors(total, 0, nowhere):
+                return
+            self._asked = total
+            kept = self._gateway.new_array(self._gateway.jvm.int, 2)
+            kept[0], kept[1] = total, configured
+            self._lease.keep(_KEPT, kept)
+        self._release(total)
+        if wanted is None and self.present() <= total:
+            self._asked = None
+            self._lease.forget(_KEPT)
+
+    def _own_number(self, present: int) -> int:
+        """What the job has without us: as it configures, else as many as there were at first."""
+        if self._configured is None or (self._asked is None and present > self._configured):
+            self._configured = self._instances if self._instances is not None else present
+        return self._configured
+
+    def _release(self, total: int) -> None:
+        # The newest go first: what the oldest hold of the queries' state is the most.
+        spare = self._ids()[total:]
+        if not spare:
+            return
+        jvm = self._gateway.jvm
+        if self._decommissions:
+            info = jvm.org.apache.spark.scheduler.ExecutorDecommissionInfo(
+                "Weir wants fewer executors", jvm.scala.Option.empty()
+            )
+            pairs = self._gateway.new_array(jvm.scala.Tuple2, len(spare))
+            for index, name in enumerate(spare):
+                pairs[index] = jvm.scala.Tuple2(name, info)
+            taken = self._backend.decommissionExecutors(pairs, False, False)
+            self._leaving.update(str(taken.apply(index)) for index in range(int(taken.size())))
+            return
+        names = jvm.java.util.ArrayList()
+        for name in spare:
+            names.add(name)
+        listed = jvm.scala.jdk.javaapi.CollectionConverters.asScala(names).toSeq()
+        # The total was lowered above; one that runs a task is not killed, but asked again later.
+        taken = self._backend.killExecutors(listed, False, False, False)
+        self._leaving.update(str(taken.apply(index)) for index in range(int(taken.size())))
+
+
+def _age(name: str) -> tuple[int, str]:
+    """The oldest first: executors are numbered as they come."""
+    return (int(name), name) if name.isdecimal() else (0, name)
+
+
+def _whole(value: Any) -> int | None:
+    text = str(value).strip()
+    return int(text) if text.isdecimal() else None

@@ -1,0 +1,112 @@
+"""What the stages of a batch were made of, as the JVM's own store of figures has it.
+
+Spark keeps its jobs and stages for its web interface, whether that is on or not. It is asked for
+the newest batch now and then, on a thread of ours: nothing is added to what the job's own threads
+do. All of it is Spark's private side: a part that is missing costs these figures alone.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final, TypedDict
+
+#: Jobs looked at, newest first: those of several queries come in turns.
+MOST_JOBS: Final = 32
+#: Stages of a batch that are told; a batch of more is passed over.
+MOST_STAGES: Final = 32
+_NAMED_BATCH: Final = re.compile(r"\bbatch = (\d{1,18})\b")
+_JOB: Final = "org.apache.spark.status.JobDataWrapper"
+
+
+class StageWork(TypedDict):
+    """One stage that ended. ``begin_seconds`` are after the begin of the first one."""
+
+    tasks: int
+    task_seconds: float  # of all its tasks together
+    longest_seconds: float | None  # of its slowest task
+    begin_seconds: float
+    seconds: float
+
+
+class BatchWork(TypedDict):
+    """The stages of one batch, and how many tasks could run at once then."""
+
+    slots: int
+    stages: list[StageWork]
+
+
+class StageStore:
+    """Of one application. Every method may raise what py4j raises."""
+
+    def __init__(self, gateway: Any, context: Any) -> None:
+        """``context`` is the JVM's ``SparkContext``."""
+        self._context = context
+        self._store = context.statusStore()
+        self._job_class = gateway.jvm.py4j.reflection.ReflectionUtil.classForName(_JOB)
+        self._most = gateway.new_array(gateway.jvm.double, 1)
+        self._most[0] = 1.0
+        self._profile = context.resourceProfileManager().defaultResourceProfile()
+
+    def slots(self) -> int:
+        """Tasks that can run at once, in all executors together."""
+        return int(self._context.maxNumConcurrentTasks(self._profile))
+
+    def work_of(self, run_id: str, batch_id: int, slots: int) -> BatchWork | None:
+        """Of a batch of a run that had so many; None where not all of it is known (yet, still)."""
+        numbers = self._stages_of(run_id, batch_id)
+        if not numbers or len(numbers) > MOST_STAGES:
+            return None
+        found: list[tuple[int, int, StageWork]] = []
+        for number in sorted(numbers):
+            stage = self._store.lastStageAttempt(number)
+            status = str(stage.status().toString())
+            if status == "SKIPPED":  # its result was there already
+                continue
+            if status != "COMPLETE":
+                return None
+            begun, ended = stage.submissionTime(), stage.completionTime()
+            if not begun.isDefined() or not ended.isDefined():
+                return None
+            begun, ended = int(begun.get().getTime()), int(ended.get().getTime())
+            milliseconds = int(stage.executorRunTime()) + int(stage.executorDeserializeTime())
+            work: StageWork = {
+                "tasks": int(stage.numTasks()),
+                "task_seconds": milliseconds / 1000.0,
+                "longest_seconds": self._longest_seconds(number, int(stage.attemptId())),
+                "begin_seconds": 0.0,
+                "seconds": max(0, ended - begun) / 1000.0,
+            }
+            found.append((begun, ended, work))
+        first = min((begun for begun, _, _ in found), default=0)
+        for begun, _, work in found:
+            work["begin_seconds"] = (begun - first) / 1000.0
+        return {"slots": slots, "stages": [work for _, _, work in found]}
+
+    def _stages_of(self, run_id: str, batch_id: int) -> set[int]:
+        """Of all jobs of a batch; empty where one has not ended well."""
+        found: set[int] = set()
+        jobs = self._store.store().view(self._job_class).reverse().max(MOST_JOBS).iterator()
+        while jobs.hasNext():
+            job = jobs.next().info()
+            group, description = job.jobGroup(), job.description()
+            if not (group.isDefined() and description.isDefined()) or str(group.get()) != run_id:
+                continue
+            named = _NAMED_BATCH.search(str(description.get()))
+            batch = int(named.group(1)) if named else -1
+            if batch < batch_id:
+                break  # that one, and all before it
+            if batch > batch_id:
+                continue
+            if str(job.status().toString()) != "SUCCEEDED":
+                return set()
+            numbers = job.stageIds()
+            found.update(int(numbers.apply(index)) for index in range(int(numbers.size())))
+        return found
+
+    def _longest_seconds(self, stage: int, attempt: int) -> float | None:
+        told = self._store.taskSummary(stage, attempt, self._most)
+        if not told.isDefined():
+            return None
+        metrics = told.get()
+        run, read = metrics.executorRunTime(), metrics.executorDeserializeTime()
+        return (float(run.apply(0)) + float(read.apply(0))) / 1000.0

@@ -1,0 +1,161 @@
+"""Executors: how many are wanted, what keeps more from helping, and no flapping."""
+
+from __future__ import annotations
+
+import random
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.core.decide.executors import Load, Need, Scaler, bound_of, need_of, slots_of
+from agent.core.measure.cost import Curve
+from agent.core.measure.work import Sample, Work
+from agent.core.policy import QueryPolicy
+from agent.simulation.waves import batch
+
+POLICY = QueryPolicy(target_seconds=10.0, catch_up_seconds=600.0)
+#: Rows that one slot digests in a second.
+PER_SLOT = 100.0
+CURVE = Curve(0.0, 1.0 / PER_SLOT)
+
+
+def work_of(*samples: Sample) -> Work:
+    work = Work()
+    for one in samples:
+        work.learn(one)
+    return work
+
+
+def plain(slots: int = 1, tasks: int = 64, **more: float) -> Work:
+    return work_of(batch(slots, tasks=tasks, rows=1000, seconds_per_row=1.0 / PER_SLOT, **more))
+
+
+def need(load: Load, work: Work, most: int = 1000, curve: Curve = CURVE) -> Need:
+    found = need_of(curve, work, load, POLICY, most)
+    assert found is not None
+    return found
+
+
+def test_nothing_is_wanted_while_stages_are_unknown() -> None:
+    assert need_of(CURVE, Work(), Load(50.0), POLICY, 8) is None
+
+
+@pytest.mark.parametrize(
+    ("arriving", "waiting", "slots"),
+    [
+        (1.0, 0.0, 1),
+        (80.0, 0.0, 1),  # 96 with the margin of stability
+        (90.0, 0.0, 2),  # 108
+        (300.0, 0.0, 4),  # 360
+        (300.0, 60_000.0, 5),  # and 100 a second, to catch up in ten minutes
+    ],
+)
+def test_the_least_that_digests_and_catches_up(arriving: float, waiting: float, slots: int) -> None:
+    found = need(Load(arriving, waiting), plain())
+    assert (found.slots, found.bound) == (slots, "enough")
+    assert found.slots <= found.roomy <= round(1.25 * slots + 0.5)
+
+
+def test_the_trigger_interval_is_time_too() -> None:
+    """A fixed cost that the target hardly holds: a longer interval needs fewer slots."""
+    work = plain(driver=9.0)
+    curve = Curve(9.0, 1.0 / PER_SLOT)
+    assert need(Load(200.0, 0.0), work, curve=curve).slots == 32
+    assert need(Load(200.0, 0.0, 60.0), work, curve=curve).slots == 3
+
+
+@pytest.mark.parametrize(
+    ("work", "curve", "most", "bound", "slots"),
+    [
+        (plain(), CURVE, 8, "maximum", 8),
+        (plain(tasks=1), CURVE, 1000, "tasks", 1),  # one partition
+        (plain(tasks=4), CURVE, 1000, "tasks", 4),
+        (plain(longest=5.0), CURVE, 1000, "critical_path", 2),
+        (plain(driver=9.0), Curve(0.5, 1.9 / PER_SLOT), 1000, "driver", 2),
+        (
+            work_of(
+                *[batch(1, tasks=64, rows=1000, seconds_per_row=0.01)] * 5,
+                *[batch(4, tasks=64, rows=1000, seconds_per_row=0.01, slower=4.0)] * 5,
+            ),
+            CURVE,
+            1000,
+            "contention",
+            1,
+        ),
+    ],
+    ids=["maximum", "one-partition", "partitions", "critical-path", "driver", "contention"],
+)
+def test_every_reason_not_to_scale(
+    work: Work, curve: Curve, most: int, bound: str, slots: int
+) -> None:
+    found = need(Load(5000.0), work, most, curve)
+    assert found.bound == bound
+    assert found.slots == slots
+
+
+@given(st.floats(0.1, 1e6), st.floats(0.1, 1e6), st.integers(1, 500))
+def test_more_that_arrives_never_needs_fewer(one: float, other: float, most: int) -> None:
+    work = plain(slots=4)
+    low, high = sorted((one, other))
+    assert need(Load(low), work, most).slots <= need(Load(high), work, most).slots <= most
+
+
+def test_of_several_queries_each_counts_for_what_it_uses() -> None:
+    assert slots_of([Need(5, had=0.4)]) == 5
+    assert slots_of([Need(8, had=0.5), Need(8, had=0.5)]) == 8  # they share the same eight
+    assert slots_of([Need(4), Need(4)]) == 8
+    assert slots_of([Need(1, load=0.05)] * 10) == 1
+    assert slots_of([Need(4, 6), Need(4, 5)], roomy=True) == 11
+    assert slots_of([Need(6), *[Need(1, load=0.05)] * 10]) == 7
+
+
+def test_the_worst_reason_is_told() -> None:
+    policy = msgspec.structs.replace(POLICY, maximum_executors=4)
+    assert bound_of([Need(2), Need(3, bound="driver")], 3, policy) == "driver"
+    assert bound_of([Need(2), Need(3, bound="driver")], 5, policy) == "maximum"
+    assert bound_of([Need(2)], 4, policy) == "enough"
+
+
+class TestOverTime:
+    policy = QueryPolicy(minimum_executors=2, maximum_executors=10, executors_quiet_seconds=300.0)
+
+    def test_up_at_once_and_no_more_than_may_be(self) -> None:
+        scaler = Scaler()
+        assert scaler.decide(5, 5, 2, 0.0, self.policy) == 5
+        assert scaler.decide(50, 50, 2, 5.0, self.policy) == 10
+        assert scaler.decide(9, 9, 2, 10.0, self.policy) == 10
+
+    def test_down_to_the_most_of_the_quiet_time(self) -> None:
+        scaler = Scaler()
+        scaler.decide(8, 8, 2, 0.0, self.policy)
+        scaler.decide(4, 4, 8, 10.0, self.policy)
+        scaler.decide(6, 6, 8, 100.0, self.policy)
+        assert scaler.decide(3, 3, 8, 299.0, self.policy) == 8
+        assert scaler.decide(3, 3, 8, 301.0, self.policy) == 6
+        assert scaler.decide(1, 1, 8, 402.0, self.policy) == 6  # what that brings is seen first
+        assert scaler.decide(1, 1, 8, 602.0, self.policy) == 2  # the least that may be
+
+    def test_down_only_with_room_and_never_up_for_it(self) -> None:
+        scaler = Scaler(wanted=4)
+        assert scaler.decide(3, 5, 4, 0.0, self.policy) == 4
+        assert scaler.decide(3, 5, 4, 400.0, self.policy) == 4
+        assert scaler.decide(2, 3, 4, 800.0, self.policy) == 3
+
+    def test_an_agent_that_was_restarted_takes_nothing_away_at_once(self) -> None:
+        scaler = Scaler(wanted=8)  # as the driver says was asked for
+        assert scaler.decide(1, 1, 8, 1000.0, self.policy) == 8
+        assert scaler.decide(1, 1, 8, 1301.0, self.policy) == 2
+
+    def test_noise_changes_little(self) -> None:
+        """A need that strays by a quarter every five seconds, for an hour."""
+        rng = random.Random(1)
+        scaler, changes, before = Scaler(), 0, None
+        for second in range(0, 3600, 5):
+            number = round(6 * rng.uniform(0.75, 1.25))
+            now = scaler.decide(number, number, 6, float(second), self.policy)
+            changes += before is not None and now != before
+            before = now
+        assert changes <= 4
+        assert len(scaler.recent) <= 10

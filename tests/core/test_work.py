@@ -1,0 +1,168 @@
+"""Work: what more or fewer executors would make of a batch, and what they were seen to."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.core.decode.stages import BatchWork, StageGroup, batch_work
+from agent.core.measure.cost import Cost, Curve
+from agent.core.measure.work import MOST_SAMPLES, Sample, Work
+from agent.simulation.waves import batch
+
+
+def sample(slots: int, *, tasks: int = 12, rows: int = 1200, **more: float) -> Sample:
+    """A batch of even tasks, a hundredth of a second a row."""
+    return batch(slots, tasks=tasks, rows=rows, seconds_per_row=0.01, **more)
+
+
+def learned(*samples: Sample) -> Work:
+    work = Work()
+    for one in samples:
+        work.learn(one)
+    return work
+
+
+def test_time_at_more_slots_is_that_of_the_waves() -> None:
+    work = learned(sample(1))
+    assert work.stage_ratio(1) == 1.0
+    assert work.stage_ratio(3) == pytest.approx(1 / 3)
+    assert work.stage_ratio(5) == pytest.approx(3 / 12)  # three waves of twelve tasks
+    assert work.stage_ratio(12) == work.stage_ratio(500) == pytest.approx(1 / 12)
+
+
+def test_nothing_is_faster_than_the_slowest_task() -> None:
+    """Brent's bound."""
+    work = learned(sample(1, longest=4.0))
+    assert work.stage_ratio(100) == pytest.approx(4.0 / 12.0)
+
+
+def test_the_driver_s_time_stays() -> None:
+    work = learned(sample(1, driver=2.0))
+    curve = Curve(2.5, 0.01)
+    then = work.curve_at(curve, 4)
+    assert then.per_row == pytest.approx(0.01 / 4)
+    assert then.fixed == pytest.approx(2.0 + 0.5 / 4)
+
+
+def test_a_driver_that_takes_longer_for_more_rows_keeps_them_dear() -> None:
+    """As a sink that the driver writes to itself."""
+    work = learned(sample(1, driver=6.5))  # of 12 + 6.5 s
+    then = work.curve_at(Curve(0.5, 0.015), 1000)
+    assert then.fixed == 0.5
+    assert then.per_row == pytest.approx(0.005 + 0.01 / 12)
+
+
+@given(st.integers(1, 64), st.integers(1, 64), st.integers(1, 200), st.floats(0.0, 1.0))
+def test_more_slots_never_make_the_critical_path_shorter(
+    seen: int, slots: int, tasks: int, contention: float
+) -> None:
+    one = sample(seen, tasks=tasks, rows=tasks * 10, longest=0.5)
+    work = learned(one)
+    seconds = work.stage_ratio(slots, contention=contention) * one.work.stage_seconds
+    slower = (slots / seen) ** contention
+    assert seconds >= one.work.groups[0].longest_seconds * slower * (1 - 1e-9)
+
+
+@pytest.mark.parametrize("contention", [0.0, 0.5, 1.0])
+def test_what_more_slots_really_brought_is_believed(contention: float) -> None:
+    rng = random.Random(5)
+    slots = [1] * 5 + [3] * 5
+    work = learned(
+        *(
+            sample(count, slower=count**contention * math.exp(rng.gauss(0.0, 0.1)))
+            for count in slots
+        )
+    )
+    assert work.contention == pytest.approx(contention, abs=0.15)
+    assert work.contention_doubt < 0.15  # it was 0.3 before any change
+
+
+def test_one_number_of_slots_says_nothing_of_contention() -> None:
+    work = learned(*(sample(4) for _ in range(50)))
+    assert work.contention < 0.1
+    assert work.contention_doubt > 0.2
+    assert len(work.samples) == MOST_SAMPLES
+
+
+def test_a_sink_that_was_freed_gets_another_chance_after_hours() -> None:
+    """What was seen once fades: an hour of looks, every five seconds, is half of it."""
+    work = learned(*[sample(1)] * 5, *[sample(3, slower=3.0)] * 5)
+    before = work.contention_doubt
+    for _ in range(720):
+        work.learn(sample(3, slower=3.0))
+    assert 1.3 * before < work.contention_doubt < 0.29
+
+
+def test_rows_that_get_dearer_are_not_contention() -> None:
+    work = learned(*[sample(3)] * 5, *[sample(3, slower=2.0)] * 5)
+    assert work.contention < 0.35
+    assert work.stage_ratio(6) < 0.7
+
+
+def test_a_batch_that_shared_its_slots_says_so() -> None:
+    alone, shared = sample(4), sample(4, share=0.5)
+    assert learned(alone).slots_had == 1.0
+    assert learned(shared).slots_had == pytest.approx(0.5)
+
+
+def test_stages_that_overlap_are_one_group() -> None:
+    def stage(begin: float, seconds: float) -> dict[str, object]:
+        return {
+            "tasks": 4,
+            "task_seconds": 8.0,
+            "longest_seconds": 2.5,
+            "begin_seconds": begin,
+            "seconds": seconds,
+        }
+
+    told = {"slots": 4, "stages": [stage(3.0, 2.0), stage(0.0, 2.0), stage(1.0, 2.0)]}
+    assert batch_work(told) == BatchWork(
+        4, (StageGroup(8, 16.0, 2.5, 3.0), StageGroup(4, 8.0, 2.5, 2.0))
+    )
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        None,
+        [],
+        {"slots": 4},
+        {"slots": 0, "stages": []},
+        {"slots": 4, "stages": [{}]},
+        {"slots": 4, "stages": [{"tasks": 1}] * 40},
+        {"slots": 4, "stages": [{"tasks": 0, "task_seconds": 1, "begin_seconds": 0, "seconds": 1}]},
+        {
+            "slots": 2,
+            "stages": [{"tasks": 1, "task_seconds": -1, "begin_seconds": 0, "seconds": 1}],
+        },
+        {
+            "slots": 2,
+            "stages": [{"tasks": 1, "task_seconds": 1e300, "begin_seconds": 0, "seconds": 1}],
+        },
+    ],
+)
+def test_what_makes_no_sense_is_left_out(told: object) -> None:
+    assert batch_work(told) is None
+
+
+def test_a_known_change_is_expected_and_not_taken_for_a_jump() -> None:
+    """More executors: what is learned goes on from what they bring."""
+    rng = random.Random(3)
+    cost = Cost()
+    for _ in range(20):
+        rows = rng.randrange(500, 1500)
+        cost.learn(rows, (0.5 + 0.01 * rows) * math.exp(rng.gauss(0.0, 0.1)), 0.1, 10.0)
+    before = cost.seconds(1000)
+    assert before is not None
+    cost.rescale((1.0, 0.25, 0.25), 0.1)
+    after = cost.seconds(1000)
+    assert after is not None
+    fixed = cost.fixed
+    assert after == pytest.approx(fixed + (before - fixed) / 4, rel=1e-6)
+    changed = cost.learn(1000.0, after * 1.05, 0.1, 10.0)
+    assert not changed
