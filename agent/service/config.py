@@ -410,9 +410,9 @@ class Settings(BaseSettings):
                 f"maximum_limit: {self.maximum_limit} is below minimum_limit {self.minimum_limit}"
             )
         self._check_executors("", self.executors, self.minimum_executors, self.maximum_executors)
-        for number, rule in enumerate(self.rules):
+        for rule in self.rules:
             self._check_executors(
-                f"rules[{number}] ({rule.match}): ",
+                f"rules: {rule.match}: ",
                 rule.executors or self.executors,
                 rule.minimum_executors or self.minimum_executors,
                 rule.maximum_executors or self.maximum_executors,

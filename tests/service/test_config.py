@@ -102,7 +102,7 @@ FILE_ERRORS = {
     "executors unbounded": ("executors: on", "executors: on needs maximum_executors"),
     "a rule's executors unbounded": (
         "rules: [{match: 'a/*', executors: on}]",
-        "rules[0] (a/*): executors: on needs maximum_executors",
+        "rules: a/*: executors: on needs maximum_executors",
     ),
     "bounds crossed": ("minimum_limit: 5\nmaximum_limit: 4", "maximum_limit: 4 is below"),
     "key twice": ("port: 1\nport: 2", "the key 'port' stands twice"),
