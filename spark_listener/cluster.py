@@ -63,7 +63,7 @@ class Cluster:
         )
 
     def work(self, run_id: str, batch_id: int | None) -> BatchWork | None:
-        """The stages of a batch that just ended, where it is time to look at them again."""
+        """What a batch that just ended ran on, and its stages where it is time to look again."""
         stages, now = self._stages, self._clock()
         if stages is None or batch_id is None:
             return None
@@ -71,14 +71,17 @@ class Cluster:
         if slots is None:
             return None
         self._slots[run_id] = slots
+        work: BatchWork = {"slots": slots, "steady": before in (slots, None)}
         due, pause = self._due.get(run_id, (now, self._every_seconds))
-        if now < due or slots != before:  # it ran on some of the one, some of the other
-            return None
-        found = self._guarded("a batch's stages", lambda: stages.work_of(run_id, batch_id, slots))
+        if now < due or not work["steady"]:
+            return work
+        found = self._guarded("a batch's stages", lambda: stages.stages_of(run_id, batch_id))
         # Not all of a batch may be in the store yet: the next one's will be.
         pause = self._every_seconds if found else min(2.0 * pause, _MOST_PAUSE_SECONDS)
         self._due[run_id] = now + (self._every_seconds if found else pause / 2.0), pause
-        return found
+        if found:
+            work["stages"] = found
+        return work
 
     def forget(self, run_id: str) -> None:
         """A run that is over."""

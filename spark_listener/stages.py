@@ -28,10 +28,17 @@ class StageWork(TypedDict):
     seconds: float
 
 
-class BatchWork(TypedDict):
-    """The stages of one batch, and how many tasks could run at once then."""
-
+class _BatchWorkRequired(TypedDict):
     slots: int
+    steady: bool
+
+
+class BatchWork(_BatchWorkRequired, total=False):
+    """How many tasks could run at once when a batch ended, and whether all the while it ran.
+
+    ``stages`` are there where they were looked at.
+    """
+
     stages: list[StageWork]
 
 
@@ -51,9 +58,9 @@ class StageStore:
         """Tasks that can run at once, in all executors together."""
         return int(self._context.maxNumConcurrentTasks(self._profile))
 
-    def work_of(self, run_id: str, batch_id: int, slots: int) -> BatchWork | None:
-        """Of a batch of a run that had so many; None where not all of it is known (yet, still)."""
-        numbers = self._stages_of(run_id, batch_id)
+    def stages_of(self, run_id: str, batch_id: int) -> list[StageWork] | None:
+        """Of a batch of a run; None where not all of it is known (yet, or any more)."""
+        numbers = self._numbers(run_id, batch_id)
         if not numbers or len(numbers) > MOST_STAGES:
             return None
         found: list[tuple[int, int, StageWork]] = []
@@ -80,9 +87,9 @@ class StageStore:
         first = min((begun for begun, _, _ in found), default=0)
         for begun, _, work in found:
             work["begin_seconds"] = (begun - first) / 1000.0
-        return {"slots": slots, "stages": [work for _, _, work in found]}
+        return [work for _, _, work in found]
 
-    def _stages_of(self, run_id: str, batch_id: int) -> set[int]:
+    def _numbers(self, run_id: str, batch_id: int) -> set[int]:
         """Of all jobs of a batch; empty where one has not ended well."""
         found: set[int] = set()
         jobs = self._store.store().view(self._job_class).reverse().max(MOST_JOBS).iterator()

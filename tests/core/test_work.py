@@ -104,6 +104,11 @@ def test_rows_that_get_dearer_are_not_contention() -> None:
     assert work.stage_ratio(6) < 0.7
 
 
+def test_a_batch_that_was_not_looked_at_says_what_it_ran_on() -> None:
+    assert batch_work({"slots": 4, "steady": False}) == BatchWork(4, (), steady=False)
+    assert batch_work({"slots": 4}) == BatchWork(4)
+
+
 def test_a_batch_that_shared_its_slots_says_so() -> None:
     alone, shared = sample(4), sample(4, share=0.5)
     assert learned(alone).slots_had == 1.0
@@ -131,7 +136,7 @@ def test_stages_that_overlap_are_one_group() -> None:
     [
         None,
         [],
-        {"slots": 4},
+        {"slots": "4"},
         {"slots": 0, "stages": []},
         {"slots": 4, "stages": [{}]},
         {"slots": 4, "stages": [{"tasks": 1}] * 40},

@@ -58,8 +58,7 @@ class Need(msgspec.Struct, frozen=True, gc=False):
 
 def need_of(curve: Curve, work: Work, load: Load, policy: QueryPolicy, most: int) -> Need | None:
     """Of one query with at most so many slots; None while its stages are unknown."""
-    now = work.slots
-    if now is None:
+    if not work.samples:
         return None
     catching = load.waiting_rows / policy.catch_up_seconds
     needed = load.arrival_rows_per_second * (1.0 + policy.stability_margin) + catching

@@ -19,7 +19,8 @@ NO_BOUND: Final = 2**31
 def need(query: Query, ended: Ended) -> None:
     """Where its stages were looked at; else what was needed stays."""
     sizing = query.sizing
-    if ended.work is None or ended.replayed or sizing.cost.batches < LEARN_BATCHES:
+    looked_at = ended.work is not None and ended.work.groups
+    if not looked_at or ended.replayed or sizing.cost.batches < LEARN_BATCHES:
         return
     arriving = query.arrival_rows()
     if arriving is None:

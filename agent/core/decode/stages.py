@@ -28,10 +28,14 @@ class StageGroup(msgspec.Struct, frozen=True, gc=False):
 
 
 class BatchWork(msgspec.Struct, frozen=True, gc=False):
-    """What a batch gave the executors to do, one group after the other."""
+    """What a batch gave the executors to do, one group after the other.
+
+    No groups: its stages were not looked at.
+    """
 
     slots: int  # tasks that could run at once
-    groups: tuple[StageGroup, ...]
+    groups: tuple[StageGroup, ...] = ()
+    steady: bool = True  # the number of slots was the same all the while
 
     @property
     def stage_seconds(self) -> float:
@@ -49,7 +53,8 @@ class _Stage(msgspec.Struct):
 
 class _Work(msgspec.Struct):
     slots: int
-    stages: list[_Stage]
+    stages: list[_Stage] = []
+    steady: bool = True
 
 
 def batch_work(said: object) -> BatchWork | None:
@@ -61,7 +66,7 @@ def batch_work(said: object) -> BatchWork | None:
     usable = 1 <= told.slots < _MOST_TASKS and len(told.stages) <= _MOST_STAGES
     if not usable or not all(map(_sane, told.stages)):
         return None
-    return BatchWork(told.slots, grouped(told.stages))
+    return BatchWork(told.slots, grouped(told.stages), told.steady)
 
 
 def _sane(stage: _Stage) -> bool:

@@ -153,12 +153,13 @@ def count(query: Query, ended: Ended) -> None:
 
 
 def work(query: Query, ended: Ended) -> None:
-    """What its stages were made of, where they were looked at; other slots change its cost."""
+    """What it ran on, and what its stages were made of; other slots change its cost."""
     batch, known = ended.batch, query.sizing.work
-    if ended.work is None or not batch.rows or not batch.seconds or ended.replayed:
+    if ended.work is None or not ended.work.steady:
         return
-    before = known.slots
+    before, known.slots = known.slots, ended.work.slots
     if before is not None and before != ended.work.slots:
+        known.slots = before
         # Expected, not learned anew: the batch itself then says how well that fits.
         curve = query.sizing.cost.curve
         then = known.curve_at(curve, ended.work.slots)
@@ -169,16 +170,21 @@ def work(query: Query, ended: Ended) -> None:
         )
         steps = abs(math.log(ended.work.slots / before))
         query.sizing.cost.rescale(factors, steps * known.contention_doubt)
-    known.learn(Sample(batch.rows, batch.seconds, ended.work))
+        known.slots = ended.work.slots
+    if ended.work.groups and batch.rows and batch.seconds and not ended.replayed:
+        known.learn(Sample(batch.rows, batch.seconds, ended.work))
 
 
 def cost(query: Query, ended: Ended) -> None:
     """Learns from it what batches cost; tells whether it shows that this has changed.
 
-    Empty and replayed batches teach nothing, nor does one with its rows or time missing.
+    Empty and replayed batches teach nothing, nor does one with its rows or time missing, or one
+    that ran on some executors and then on others.
     """
     batch, learned = ended.batch, query.sizing.cost
     if not batch.rows or not batch.seconds or ended.replayed:
+        return
+    if ended.work is not None and not ended.work.steady:
         return
     if learned.batches >= KNOWN_BATCHES and query.run.batches == 1:
         return

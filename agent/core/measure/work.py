@@ -44,15 +44,11 @@ class Work(msgspec.Struct):
     """What is believed of a query's stages; plain numbers, so that it can be saved."""
 
     samples: list[Sample] = []
+    slots: int | None = None  # as of the newest steady batch
     level: float = 0.0  # log of task seconds per row in one slot
     contention: float = 0.0
     #: Covariance of both: level, both, contention.
     covariance: tuple[float, float, float] = (_UNKNOWN**2, 0.0, CONTENTION_SPREAD**2)
-
-    @property
-    def slots(self) -> int | None:
-        """As of the newest batch looked at; None before the first."""
-        return self.samples[-1].work.slots if self.samples else None
 
     @property
     def contention_doubt(self) -> float:
@@ -67,6 +63,7 @@ class Work(msgspec.Struct):
 
     def learn(self, sample: Sample) -> None:
         """Takes in a batch with rows that was looked at."""
+        self.slots = sample.work.slots
         self.samples = [*self.samples[-(MOST_SAMPLES - 1) :], sample]
         seconds = sum([group.task_seconds for group in sample.work.groups])
         if sample.rows <= 0 or seconds <= 0.0:
@@ -86,7 +83,7 @@ class Work(msgspec.Struct):
         """Time of the stages at so many slots over that at the present ones; 1 where unknown."""
         power = self.contention if contention is None else contention
         now = self.slots
-        if now is None:
+        if now is None or not self.samples:
             return 1.0
         there = here = 0.0
         for sample in self.samples:

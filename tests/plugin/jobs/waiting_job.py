@@ -1,0 +1,32 @@
+"""A job whose tasks wait: each row takes 20 ms, whatever else the machine does. Knows no Weir.
+
+Arguments: where to read, to write, the checkpoint. Ends once there is a file ``stop`` beside the
+first, and everything is read.
+"""
+
+import sys
+import time
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+source, sink, checkpoint = sys.argv[1:4]
+spark = SparkSession.builder.getOrCreate()
+query = (
+    spark.readStream.option("maxFilesPerTrigger", 1000)
+    .text(source)
+    .repartition(6)
+    .selectExpr("value", "reflect('java.lang.Thread', 'sleep', cast(20 as bigint)) as slept")
+    .selectExpr("replace(concat(value, slept), 'null', '') as value")
+    .writeStream.format("text")
+    .queryName("waiting")
+    .option("path", sink)
+    .option("checkpointLocation", checkpoint)
+    .start()
+)
+while not (Path(source).parent / "stop").exists():
+    assert query.isActive, query.exception()
+    time.sleep(0.2)
+query.processAllAvailable()
+query.stop()
+spark.stop()
