@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from spark_listener.application import Lease
 
 _KEPT: Final = "executors"
+#: At what stays the same while it is looked at: no more often, where executors come by the dozen.
+_LOOKS: Final = 3
 _DYNAMIC: Final = ("spark.dynamicAllocation.enabled", "spark.streaming.dynamicAllocation.enabled")
 
 
@@ -61,7 +63,12 @@ class Executors:
 
     def standing(self) -> Standing:
         """As it is now."""
-        told: Standing = {"present": self.present(), "slots": self.slots()}
+        present, slots = self.present(), self.slots()
+        for _ in range(_LOOKS):
+            if (again := self.present()) == present:
+                break
+            present, slots = again, self.slots()  # one came or went in between
+        told: Standing = {"present": present, "slots": slots}
         if self._note:
             told["note"] = self._note
         else:

@@ -32,6 +32,18 @@ def plain(slots: int = 1, tasks: int = 64, **more: float) -> Work:
     return work_of(batch(slots, tasks=tasks, rows=1000, seconds_per_row=1.0 / PER_SLOT, **more))
 
 
+def shared() -> Work:
+    """One that was seen to get nothing of four slots."""
+    work = plain(1)
+    for slots in (4, 1, 4):
+        then = work.resized(CURVE, slots)
+        for _ in range(3):
+            work.judge(1000, CURVE.seconds(1000))
+            assert then
+    work.learn(batch(4, tasks=64, rows=1000, seconds_per_row=1.0 / PER_SLOT, slower=4.0))
+    return work
+
+
 def need(load: Load, work: Work, most: int = 1000, curve: Curve = CURVE) -> Need:
     found = need_of(curve, work, load, POLICY, most)
     assert found is not None
@@ -74,16 +86,7 @@ def test_the_trigger_interval_is_time_too() -> None:
         (plain(tasks=4), CURVE, 1000, "tasks", 4),
         (plain(longest=5.0), CURVE, 1000, "critical_path", 2),
         (plain(driver=9.0), Curve(0.5, 1.9 / PER_SLOT), 1000, "driver", 2),
-        (
-            work_of(
-                *[batch(1, tasks=64, rows=1000, seconds_per_row=0.01)] * 5,
-                *[batch(4, tasks=64, rows=1000, seconds_per_row=0.01, slower=4.0)] * 5,
-            ),
-            CURVE,
-            1000,
-            "contention",
-            1,
-        ),
+        (shared(), CURVE, 1000, "contention", 1),
     ],
     ids=["maximum", "one-partition", "partitions", "critical-path", "driver", "contention"],
 )

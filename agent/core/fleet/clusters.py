@@ -54,7 +54,7 @@ class Clusters:
                 query.run.slots_each = told.slots / told.present
 
     def see(self, query: Query, time: float) -> None:
-        """After a batch: what all queries of its application need together."""
+        """After a batch that was looked at: what all queries of its application need together."""
         known = self._known.get(query.run.application_id)
         if known is None or not known.told.present or not known.told.slots:
             return

@@ -235,7 +235,8 @@ class Fleet:
                 self._brokers.note_read(query, body.progress)
             if spent in {"busy", "backpressured"}:
                 said.batches.append((query.key, tell.point(query, policy)))
-                self._clusters.see(query, time)
+                if body.work is not None and body.work.groups:
+                    self._clusters.see(query, time)
             if said.lines:
                 said.judged.append(tell.judgement(query, event.kind, time, policy, spent))
         elif isinstance(body, StartedEvent):

@@ -157,12 +157,11 @@ def work(query: Query, ended: Ended) -> None:
     batch, known = ended.batch, query.sizing.work
     if ended.work is None or not ended.work.steady:
         return
-    before, known.slots = known.slots, ended.work.slots
+    before = known.slots
     if before is not None and before != ended.work.slots:
-        known.slots = before
         # Expected, not learned anew: the batch itself then says how well that fits.
         curve = query.sizing.cost.curve
-        then = known.curve_at(curve, ended.work.slots)
+        then = known.resized(curve, ended.work.slots)
         factors = (
             then.fixed / curve.fixed if curve.fixed > 0.0 else 1.0,
             then.per_row / curve.per_row if curve.per_row > 0.0 else 1.0,
@@ -170,9 +169,11 @@ def work(query: Query, ended: Ended) -> None:
         )
         steps = abs(math.log(ended.work.slots / before))
         query.sizing.cost.rescale(factors, steps * known.contention_doubt)
-        known.slots = ended.work.slots
-    if ended.work.groups and batch.rows and batch.seconds and not ended.replayed:
-        known.learn(Sample(batch.rows, batch.seconds, ended.work))
+    known.slots = ended.work.slots
+    if batch.rows and batch.seconds and not ended.replayed:
+        known.judge(batch.rows, batch.seconds)
+        if ended.work.groups:
+            known.learn(Sample(batch.rows, batch.seconds, ended.work))
 
 
 def cost(query: Query, ended: Ended) -> None:

@@ -3,9 +3,9 @@
 The time of a batch at S slots (tasks that run at once) is that of the driver, and of each group of
 stages the longer of its slowest task (critical path; Brent 1974: no number of workers beats it) and
 its waves of tasks. That tasks get slower the more run at once, because a sink, a store or a network
-is shared, is learned: task seconds per row go with S to the power of ``contention``, 0 where
-nothing is shared and 1 where more slots bring nothing (observed scalability, as Flink's autoscaler
-corrects its own estimates; after Gunther's contention).
+is shared, is learned from what a change of slots really brought, as Flink's autoscaler corrects its
+estimates by observed scalability: their time goes with S to the power of ``contention``, 0 where
+nothing is shared and 1 where more slots bring nothing.
 """
 
 from __future__ import annotations
@@ -20,16 +20,15 @@ from agent.core.measure.cost import Curve
 
 #: Batches looked at last, by which the shape of a batch is judged: a slow one is outvoted.
 MOST_SAMPLES: Final = 8
-#: Deviation of the log of task seconds per row from batch to batch, and how far its level drifts.
-ROW_SIGMA: Final = 0.15
-ROW_DRIFT: Final = 0.03
+#: Batches after a change of slots by which it is judged, and the deviation of the log of each one's
+#: time from what was foretold: its own noise, and what is in doubt of the cost it is held against.
+TRIAL_BATCHES: Final = 3
+TRIAL_SIGMA: Final = 0.3
 #: What is believed of contention beforehand (mean 0, this deviation): three slots for one bring
 #: 2.2 to 3 times the rows; and its drift a batch looked at, after which thousands a sink that was
 #: freed gets another chance.
 CONTENTION_SPREAD: Final = 0.3
 CONTENTION_DRIFT: Final = 0.005
-#: Rows begin as an unknown number of seconds: this deviation of a log is none at all.
-_UNKNOWN: Final = 10.0
 
 
 class Sample(msgspec.Struct, frozen=True, gc=False):
@@ -40,20 +39,28 @@ class Sample(msgspec.Struct, frozen=True, gc=False):
     work: BatchWork
 
 
+class Trial(msgspec.Struct, frozen=True, gc=False):
+    """A change of slots that is still judged."""
+
+    curve: Curve  # what batches were foretold to cost
+    contention: float  # by which
+    step: float  # log of the slots over those before
+    left: int = TRIAL_BATCHES
+
+
 class Work(msgspec.Struct):
     """What is believed of a query's stages; plain numbers, so that it can be saved."""
 
     samples: list[Sample] = []
-    slots: int | None = None  # as of the newest steady batch
-    level: float = 0.0  # log of task seconds per row in one slot
+    slots: int | None = None  # as of the newest batch that had so many all the while
     contention: float = 0.0
-    #: Covariance of both: level, both, contention.
-    covariance: tuple[float, float, float] = (_UNKNOWN**2, 0.0, CONTENTION_SPREAD**2)
+    variance: float = CONTENTION_SPREAD**2  # of contention
+    trial: Trial | None = None
 
     @property
     def contention_doubt(self) -> float:
         """Its deviation."""
-        return math.sqrt(self.covariance[2])
+        return math.sqrt(self.variance)
 
     @property
     def most_tasks(self) -> int:
@@ -65,19 +72,32 @@ class Work(msgspec.Struct):
         """Takes in a batch with rows that was looked at."""
         self.slots = sample.work.slots
         self.samples = [*self.samples[-(MOST_SAMPLES - 1) :], sample]
-        seconds = sum([group.task_seconds for group in sample.work.groups])
-        if sample.rows <= 0 or seconds <= 0.0:
+        self.variance = min(self.variance + CONTENTION_DRIFT**2, CONTENTION_SPREAD**2)
+
+    def resized(self, curve: Curve, slots: int) -> Curve:
+        """What batches cost from now on: ``curve`` is what they did. Whether so is then judged."""
+        then = self.curve_at(curve, slots)
+        if self.slots is not None and self.samples:
+            self.trial = Trial(then, self.contention, math.log(slots / self.slots))
+        self.slots = slots
+        return then
+
+    def judge(self, rows: int, seconds: float) -> None:
+        """Holds a batch after a change of slots against what was foretold of it."""
+        trial = self.trial
+        if trial is None:
             return
-        # Kalman's step for level + contention * log(slots).
-        h = math.log(sample.work.slots)
-        p0, p1, p2 = self.covariance
-        p0, p2 = p0 + ROW_DRIFT**2, min(p2 + CONTENTION_DRIFT**2, CONTENTION_SPREAD**2)
-        g0, g1 = p0 + h * p1, p1 + h * p2
-        spread = g0 + h * g1 + ROW_SIGMA**2
-        off = math.log(seconds / sample.rows) - self.level - h * self.contention
-        self.level += g0 / spread * off
-        self.contention = min(max(self.contention + g1 / spread * off, 0.0), 1.0)
-        self.covariance = (p0 - g0 * g0 / spread, p1 - g0 * g1 / spread, p2 - g1 * g1 / spread)
+        left = trial.left - 1
+        self.trial = msgspec.structs.replace(trial, left=left) if left else None
+        driver = self.driver_seconds
+        foretold, taken = trial.curve.seconds(rows) - driver, seconds - driver
+        if foretold <= 0.0 or taken <= 0.0:
+            return
+        # Kalman's step for contention: the log is off by its error, times the step.
+        off = math.log(taken / foretold) - (self.contention - trial.contention) * trial.step
+        gain = self.variance * trial.step / (self.variance * trial.step**2 + TRIAL_SIGMA**2)
+        self.contention = min(max(self.contention + gain * off, 0.0), 1.0)
+        self.variance *= 1.0 - gain * trial.step
 
     def stage_ratio(self, slots: float, *, contention: float | None = None) -> float:
         """Time of the stages at so many slots over that at the present ones; 1 where unknown."""
