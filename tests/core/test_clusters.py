@@ -1,0 +1,170 @@
+"""Clusters: what the queries of an application need together, and what its driver is told."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from agent.core.decode.events import decode_request
+from agent.core.fleet import Fleet, Order, Receipt
+from agent.core.policy import Policy, QueryPolicy, Rule
+from tests.core.events import START_TIME, Driver
+
+ON: dict[str, Any] = {"executors": "on", "maximum_executors": 8, "executors_quiet_seconds": 60.0}
+#: Rows that one slot digests in a second.
+PER_SLOT = 100.0
+
+
+class World:
+    """A fleet, one driver, and a cluster of executors of one slot each."""
+
+    def __init__(self, *rules: Rule, note: str = "", **policy: Any) -> None:
+        default = QueryPolicy(target_seconds=10.0, **{**ON, **policy})
+        self.fleet = Fleet(Policy(default=default, rules=rules), started_time=START_TIME - 1000)
+        self.driver = Driver()
+        self.present = 2
+        self.asked: int | None = None
+        self.note = note
+
+    def send(self, *events: dict[str, Any]) -> Receipt:
+        now = self.driver.time + 0.05
+        return self.fleet.receive(decode_request(self.driver.body(*events)), now)
+
+    def heartbeat(self) -> Receipt:
+        told: dict[str, Any] = {"present": self.present, "slots": self.present, "note": self.note}
+        if self.asked is not None:
+            told["asked"] = self.asked
+        ids = {**self.driver.ids(), "batchId": None, "running_seconds": None}
+        body = {"queries": [ids], "executors": told}
+        return self.send(self.driver.event("heartbeat", body))
+
+    def batch(self, arriving: float, *, steady: bool = True, slots: int | None = None) -> Receipt:
+        """One every ten seconds, of all that came in them."""
+        slots = slots or self.present
+        rows = round(arriving * 10)
+        work = rows / PER_SLOT
+        seconds = math.ceil(24 / slots) * work / 24
+        stage = {
+            "tasks": 24,
+            "task_seconds": work,
+            "longest_seconds": work / 24,
+            "begin_seconds": 0.0,
+            "seconds": seconds,
+        }
+        event = self.driver.progress(rows, seconds, backlog=0, gap=max(10.0 - seconds, 0.0))
+        event["work"] = {"slots": slots, "steady": steady, "stages": [stage] if steady else []}
+        return self.send(event)
+
+    def run(self, arriving: float, batches: int = 8) -> Receipt:
+        """The cluster does what it is told, two batches later."""
+        receipt = self.heartbeat()
+        for number in range(batches):
+            receipt = self.batch(arriving)
+            if receipt.executors is not None and number % 2:
+                self.asked = receipt.executors.wanted
+                self.present = self.present if self.asked is None else self.asked
+                receipt = self.heartbeat()
+        return receipt
+
+    @property
+    def view(self) -> Any:
+        (key,) = self.fleet.keys()
+        return self.fleet.view(key, self.driver.time).executors
+
+
+def wanted(receipt: Receipt) -> int | None:
+    assert receipt.executors is not None
+    return receipt.executors.wanted
+
+
+def test_a_load_gets_what_it_needs_and_gives_it_back() -> None:
+    world = World()
+    assert wanted(world.run(100.0)) == 2
+    assert wanted(world.run(300.0)) == 4
+    assert world.view.present == 4
+    assert wanted(world.run(90.0, 20)) == 2
+
+
+def test_nothing_is_said_unless_it_is_switched_on() -> None:
+    for mode in ("off", "dry-run"):
+        world = World(executors=mode)
+        assert world.run(200.0).executors is None
+        assert world.view.wanted == 3
+        assert world.view.mode == mode
+
+
+def test_where_it_is_switched_off_again_the_job_has_its_own_number() -> None:
+    world = World()
+    world.run(300.0)
+    assert world.asked == 4
+    order = Order(who="kim", mode="off")
+    world.fleet.control("shop", "orders", order, world.driver.time)
+    assert wanted(world.heartbeat()) is None
+    world.asked = None
+    assert world.heartbeat().executors is None
+
+
+def test_the_most_cautious_query_holds_for_its_application() -> None:
+    world = World(Rule(match="shop/archive", executors="off"))
+    world.run(300.0)
+    assert world.heartbeat().executors is not None
+    world.driver.query, world.driver.query_id, world.driver.run_id = "archive", "q-2", "r-2"
+    world.send(world.driver.started())
+    assert wanted(world.heartbeat()) is None
+
+
+def test_where_the_number_cannot_be_changed_it_is_only_told() -> None:
+    world = World(note="a local master has no executors of its own")
+    assert world.run(200.0).executors is None
+    assert world.view.wanted == 3
+    assert world.view.note.startswith("a local master")
+
+
+def test_no_more_than_the_maximum_and_that_is_said() -> None:
+    world = World(maximum_executors=3)
+    assert wanted(world.run(900.0)) == 3
+    assert world.view.bound == "maximum"
+
+
+def test_a_new_agent_goes_on_from_what_was_asked_for() -> None:
+    world = World()
+    world.asked, world.present = 6, 6
+    assert wanted(world.run(100.0, 4)) == 6
+    assert wanted(world.run(100.0, 10)) == 2
+
+
+def test_a_batch_while_executors_come_teaches_nothing() -> None:
+    world = World()
+    world.run(100.0)
+    (key,) = world.fleet.keys()
+    before = world.fleet.view(key, world.driver.time).throughput_rows_per_second
+    world.batch(100.0, steady=False, slots=1)
+    assert world.fleet.view(key, world.driver.time).throughput_rows_per_second == before
+
+
+def test_what_more_slots_bring_is_expected_at_once() -> None:
+    world = World(executors="off")
+    world.heartbeat()
+    for _ in range(8):
+        world.batch(100.0)
+    (key,) = world.fleet.keys()
+    before = world.fleet.view(key, world.driver.time).throughput_rows_per_second
+    world.present = 4
+    world.heartbeat()
+    world.batch(100.0)
+    after = world.fleet.view(key, world.driver.time).throughput_rows_per_second
+    assert before is not None
+    assert after == pytest.approx(2 * before, rel=0.1)
+
+
+def test_executors_of_several_slots_are_counted_as_such() -> None:
+    world = World()
+    world.run(100.0, 6)
+    told = {"present": 1, "slots": 2}
+    ids = {**world.driver.ids(), "batchId": None, "running_seconds": None}
+    world.send(world.driver.event("heartbeat", {"queries": [ids], "executors": told}))
+    for _ in range(3):
+        receipt = world.batch(300.0, slots=2)
+    assert wanted(receipt) == 2  # of two slots each

@@ -1,0 +1,133 @@
+"""The cluster's side in the driver: how often it looks, and how long an order holds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from spark_listener.cluster import Cluster
+from spark_listener.complaints import Complaints
+from spark_listener.replies import ExecutorsOrder, parse_reply
+
+STAGES = [{"tasks": 1}]
+
+
+class Stages:
+    """A store of stages: what it holds, and how often it was asked."""
+
+    def __init__(self) -> None:
+        self.now, self.found, self.looks = 4, STAGES, 0
+
+    def slots(self) -> int:
+        return self.now
+
+    def stages_of(self, run_id: str, batch_id: int) -> Any:
+        self.looks += 1
+        return self.found
+
+
+class Executors:
+    def __init__(self) -> None:
+        self.asked: list[int | None] = []
+        self.fails = False
+
+    def ask(self, wanted: int | None) -> None:
+        if self.fails:
+            raise RuntimeError("the JVM is gone")
+        self.asked.append(wanted)
+
+
+class Bench:
+    def __init__(self) -> None:
+        self.time, self.stages, self.executors = 100.0, Stages(), Executors()
+        self.complaints = Complaints()
+        self.cluster = Cluster(
+            None,
+            None,  # type: ignore[arg-type]
+            every_seconds=5.0,
+            complaints=self.complaints,
+            clock=lambda: self.time,
+        )
+        self.cluster._joined = True
+        self.cluster._stages = self.stages  # type: ignore[assignment]
+        self.cluster._executors = self.executors  # type: ignore[assignment]
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
+
+
+def test_stages_are_looked_at_now_and_then_and_slots_with_every_batch(bench: Bench) -> None:
+    for batch in range(100):
+        work = bench.cluster.work("r", batch)
+        assert work is not None
+        assert (work["slots"], work["steady"]) == (4, True)
+        bench.time += 0.5
+    assert bench.stages.looks == 10
+
+
+def test_where_stages_cannot_be_had_they_are_asked_for_ever_less_often(bench: Bench) -> None:
+    bench.stages.found = None
+    for batch in range(1200):
+        assert bench.cluster.work("r", batch) == {"slots": 4, "steady": True}
+        bench.time += 0.5
+    assert 10 <= bench.stages.looks <= 30  # in ten minutes
+
+
+def test_a_batch_during_which_slots_came_is_not_steady(bench: Bench) -> None:
+    bench.cluster.work("r", 0)
+    bench.time += 10
+    bench.stages.now = 6
+    assert bench.cluster.work("r", 1) == {"slots": 6, "steady": False}
+    assert bench.cluster.work("r", 2) == {"slots": 6, "steady": True, "stages": STAGES}
+
+
+def test_an_order_holds_as_long_as_it_says(bench: Bench) -> None:
+    bench.cluster.steer()
+    assert bench.executors.asked == []
+    bench.cluster.take(ExecutorsOrder(3, 60.0))
+    bench.cluster.steer()
+    bench.time += 61
+    bench.cluster.steer()
+    assert bench.executors.asked == [3]  # and stays, as nobody says otherwise
+    bench.cluster.leave()
+    assert bench.executors.asked == [3, None]
+
+
+def test_nothing_is_raised_into_the_job(bench: Bench) -> None:
+    bench.executors.fails = True
+    bench.cluster.take(ExecutorsOrder(3, 60.0))
+    bench.cluster.steer()
+    bench.cluster.leave()
+    bench.cluster.join(object())  # there already
+    fresh = Cluster(None, None, every_seconds=5.0, complaints=bench.complaints)  # type: ignore[arg-type]
+    fresh.join(object())  # no SparkContext at all
+    assert fresh.work("r", 1) is None
+    assert fresh.standing() is None
+    assert bench.complaints.total == 4
+
+
+@pytest.mark.parametrize(
+    ("said", "found"),
+    [
+        ({"wanted": 3, "expires_seconds": 60}, ExecutorsOrder(3, 60.0)),
+        ({"wanted": None, "expires_seconds": 1e9}, ExecutorsOrder(None, 3600.0)),
+        ({"wanted": 0, "expires_seconds": 60}, None),
+        ({"wanted": -1, "expires_seconds": 60}, None),
+        ({"wanted": 2**31, "expires_seconds": 60}, None),
+        ({"wanted": True, "expires_seconds": 60}, None),
+        ({"wanted": "3", "expires_seconds": 60}, None),
+        ({"wanted": 3}, None),
+        ({"wanted": 3, "expires_seconds": 0}, None),
+        ({"expires_seconds": 60}, None),
+        ([], None),
+        (None, None),
+    ],
+)
+def test_an_order_that_makes_no_sense_is_none(said: Any, found: Any) -> None:
+    import json
+
+    body = json.dumps({"acknowledged": 1, "executors": said}).encode()
+    assert parse_reply(body).executors == found
