@@ -70,6 +70,11 @@ def test_the_least_that_digests_and_catches_up(arriving: float, waiting: float, 
     assert found.slots <= found.roomy <= round(1.25 * slots + 0.5)
 
 
+def test_down_is_gone_with_a_quarter_of_room() -> None:
+    found = need(Load(350.0), plain())  # 420, and 525 with room
+    assert (found.slots, found.roomy) == (5, 6)
+
+
 def test_the_trigger_interval_is_time_too() -> None:
     """A fixed cost that the target hardly holds: a longer interval needs fewer slots."""
     work = plain(driver=9.0)

@@ -108,6 +108,20 @@ def test_what_was_seen_fades_within_hours() -> None:
     assert 1.3 * before < work.contention_doubt < 0.29
 
 
+def test_one_slow_batch_is_no_contention() -> None:
+    work = learned(*(sample(1) for _ in range(5)))
+    work.resized(Curve(0.0, 0.01), 3)
+    work.judge(3000, 15.0)  # foretold: 10 s
+    assert work.contention == pytest.approx(0.2, abs=0.05)
+
+
+def test_the_last_eight_tell_the_shape_of_a_batch() -> None:
+    work = learned(sample(1, longest=4.0), *[sample(1)] * 7)
+    assert work.stage_ratio(100) > 1.2 / 12
+    work.learn(sample(1))
+    assert work.stage_ratio(100) == pytest.approx(1 / 12)
+
+
 def test_fewer_slots_tell_as_well() -> None:
     work = learned(*(sample(4) for _ in range(5)))
     work.resized(Curve(0.0, 0.01), 1)

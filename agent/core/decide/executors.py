@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 #: What bounds a query's need, as told first; ``enough``: nothing does.
 Bound = Literal["enough", "maximum", "tasks", "critical_path", "driver", "contention"]
 BOUNDS: Final[tuple[Bound, ...]] = get_args(Bound)
-#: What is told as a reason would bring at least this share more rows per second without it.
-LEAST_GAIN: Final = 0.05
 #: What fewer slots digest is foretold, and errs: down is gone only to what would digest so much
 #: more than is needed.
 ROOM: Final = 0.25
@@ -79,9 +77,9 @@ def need_of(curve: Curve, work: Work, load: Load, policy: QueryPolicy, most: int
     bound: Bound = "enough"
     if best < needed:
         free = work.curve_at(curve, usable, contention=0.0)
-        if tasks > most and at(tasks) >= (1.0 + LEAST_GAIN) * best:
+        if at(tasks) > best:
             bound = "maximum"
-        elif capacity(free) >= (1.0 + LEAST_GAIN) * best:
+        elif capacity(free) > best:
             bound = "contention"
         elif work.driver_seconds > work.longest_seconds:
             bound = "driver"

@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from agent.core.decide.executors import Load, need_of
+from agent.core.decide.limits import LEARN_BATCHES
 
 if TYPE_CHECKING:
     from agent.core.ended import Ended
     from agent.core.query import Query
 
-#: Batches learned before a need is told: the first pay for code generation and caches.
-LEARN_BATCHES: Final = 3
 #: Slots beyond what any cluster has, where no maximum is set.
 NO_BOUND: Final = 2**31
 
