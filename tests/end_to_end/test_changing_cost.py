@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 pytestmark = [
     pytest.mark.spark,
-    pytest.mark.slow("31 batches of ten seconds; the main path's limit moves in three"),
+    pytest.mark.slow("27 batches of ten seconds; the main path's limit moves in three"),
     pytest.mark.timeout(1200),
 ]
 TARGET_SECONDS = 10.0
@@ -42,10 +42,10 @@ SLEEP = (
 )
 #: (what changes, seconds a file costs in the sink, milliseconds a key costs in the state, batches)
 PHASES = (
-    ("start", 0.4, 0, 9),
-    ("the sink gets dearer", 1.2, 0, 7),
-    ("the state gets dearer", 1.2, 1500, 7),
-    ("the sink is cheap again", 0.4, 1500, 8),
+    ("start", 0.4, 0, 8),
+    ("the sink gets dearer", 1.2, 0, 6),
+    ("the state gets dearer", 1.2, 1500, 6),
+    ("the sink is cheap again", 0.4, 1500, 7),
 )
 FILES = 1000
 ROWS_PER_FILE = 10

@@ -12,9 +12,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
+from agent.core.decide.executors import BOUNDS
 from agent.core.judgement import (
     ATTENTION_LEVELS,
+    MODES,
     AttentionView,
+    ExecutorsView,
     FailureView,
     OrderView,
     Point,
@@ -27,6 +30,7 @@ from agent.export.terminal import format as terminal_format
 from agent.export.terminal.detail import (
     capacity_words,
     describe,
+    executors_words,
     limit_text,
     source_tone,
     spiral_words,
@@ -209,6 +213,24 @@ def random_order(rng: random.Random) -> OrderView:
     )
 
 
+def random_executors(rng: random.Random) -> ExecutorsView:
+    return ExecutorsView(
+        mode=rng.choice(MODES),
+        present=rng.choice([0, 1, 4]),
+        slots=8,
+        wanted=rng.choice([None, 4, 6]),
+        asked=rng.choice([None, 6]),
+        note=rng.choice(["", "", "spark.dynamicAllocation.enabled is on: {wanted} $& é"]),
+        bound=rng.choice(BOUNDS),
+        gain=1.5,
+        contention=0.0,
+        contention_doubt=0.3,
+        task_seconds=9.0,
+        longest_seconds=1.0,
+        driver_seconds=0.5,
+    )
+
+
 def random_view(rng: random.Random, number: int) -> QueryView:
     """Any view at all, sensible or not."""
     maybe = lambda value: None if rng.random() < 0.25 else value  # noqa: E731
@@ -237,6 +259,7 @@ def random_view(rng: random.Random, number: int) -> QueryView:
             rng.choice(["", "batch 7 was begun twice", "\x1b[2J"]),
         ),
         required_capacity_ratio=maybe(rng.uniform(0, 3)),
+        executors=maybe(random_executors(rng)),
         pressure=rng.choice(["ok", "low", "high"]),
         target_feasible=rng.choice([None, True, True, False]),
         target_seconds=maybe(5.0),
@@ -309,6 +332,9 @@ def test_page_and_terminal_tell_alike(call: Callable[..., Any]) -> None:
     views = [random_view(rng, n) for n in range(120)]
     said = call("card.js", "capacityWords", *[[plain(view)] for view in views])
     assert said == [capacity_words(view) for view in views]
+    said = call("card.js", "executorsWords", *[[plain(view)] for view in views])
+    assert said == [executors_words(view) for view in views]
+    assert len({len(sentences) for sentences in said}) == 4  # from none to three
     pairs = [(source, view) for view in views for source in view.sources]
     given = [[json.loads(msgspec.json.encode(source)), plain(view)] for source, view in pairs]
     assert call("flow.js", "sourceTone", *given) == [source_tone(*pair) for pair in pairs]
