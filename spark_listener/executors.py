@@ -43,10 +43,9 @@ class Executors:
         self._local = "LocalSchedulerBackend" in str(self._backend.getClass().getName())
         conf = context.getConf()
         self._decommissions = str(conf.get("spark.decommission.enabled", "false")) == "true"
-        self._instances = _whole(conf.get("spark.executor.instances", ""))
         self._note = self._why_not(conf)
         self._profile = context.resourceProfileManager().defaultResourceProfile()
-        self._configured: int | None = None
+        self._configured = _whole(conf.get("spark.executor.instances", "")) or 0
         self._asked: int | None = None
         self._leaving: set[str] = set()  # released, and registered for a moment still
         kept = None if self._note else lease.kept(_KEPT)
@@ -83,8 +82,7 @@ class Executors:
 
     def _ids(self) -> list[str]:
         """The oldest first, without those that are leaving."""
-        ids = self._context.getExecutorIds()
-        found = {str(ids.apply(index)) for index in range(int(ids.size()))}
+        found = _texts(self._context.getExecutorIds())
         self._leaving &= found
         return sorted(found - self._leaving, key=_age)
 
@@ -115,9 +113,9 @@ class Executors:
             self._lease.forget(_KEPT)
 
     def _own_number(self, present: int) -> int:
-        """What the job has without us: as it configures, else as many as there were at first."""
-        if self._configured is None or (self._asked is None and present > self._configured):
-            self._configured = self._instances if self._instances is not None else present
+        """What the job has without us: as it configures, or more where its cluster gives more."""
+        if self._asked is None:
+            self._configured = max(self._configured, present)
         return self._configured
 
     def _release(self, total: int) -> None:
@@ -133,16 +131,19 @@ class Executors:
             pairs = self._gateway.new_array(jvm.scala.Tuple2, len(spare))
             for index, name in enumerate(spare):
                 pairs[index] = jvm.scala.Tuple2(name, info)
-            taken = self._backend.decommissionExecutors(pairs, False, False)
-            self._leaving.update(str(taken.apply(index)) for index in range(int(taken.size())))
+            self._leaving |= _texts(self._backend.decommissionExecutors(pairs, False, False))
             return
         names = jvm.java.util.ArrayList()
         for name in spare:
             names.add(name)
         listed = jvm.scala.jdk.javaapi.CollectionConverters.asScala(names).toSeq()
         # The total was lowered above; one that runs a task is not killed, but asked again later.
-        taken = self._backend.killExecutors(listed, False, False, False)
-        self._leaving.update(str(taken.apply(index)) for index in range(int(taken.size())))
+        self._leaving |= _texts(self._backend.killExecutors(listed, False, False, False))
+
+
+def _texts(names: Any) -> set[str]:
+    """Of a Scala collection of executors' names, in one call: there may be hundreds."""
+    return set(filter(None, str(names.mkString(",")).split(",")))
 
 
 def _age(name: str) -> tuple[int, str]:
