@@ -61,6 +61,8 @@ class Cluster:
         self._executors = self._guarded(
             "the application's executors", lambda: Executors(self._gateway, context, self._lease)
         )
+        if self._executors is None or self._executors.local:
+            self._stages = None  # more of what there is none of: its stages need no look
 
     def work(self, run_id: str, batch_id: int | None) -> BatchWork | None:
         """What a batch that just ended ran on, and its stages where it is time to look again."""

@@ -40,7 +40,7 @@ class Executors:
         self._context = context
         self._lease = lease
         self._backend = context.schedulerBackend()
-        self._local = "LocalSchedulerBackend" in str(self._backend.getClass().getName())
+        self.local = "LocalSchedulerBackend" in str(self._backend.getClass().getName())
         conf = context.getConf()
         self._decommissions = str(conf.get("spark.decommission.enabled", "false")) == "true"
         self._note = self._why_not(conf)
@@ -53,7 +53,7 @@ class Executors:
             self._asked, self._configured = int(kept[0]), int(kept[1])
 
     def _why_not(self, conf: Any) -> str:
-        if self._local:
+        if self.local:
             return "a local master has no executors of its own"
         for key in _DYNAMIC:
             if str(conf.get(key, "false")) == "true":
@@ -78,7 +78,7 @@ class Executors:
 
     def present(self) -> int:
         """Executors that run tasks; 0 where the driver runs them itself."""
-        return 0 if self._local else len(self._ids())
+        return 0 if self.local else len(self._ids())
 
     def _ids(self) -> list[str]:
         """The oldest first, without those that are leaving."""
@@ -136,7 +136,8 @@ class Executors:
         names = jvm.java.util.ArrayList()
         for name in spare:
             names.add(name)
-        listed = jvm.scala.jdk.javaapi.CollectionConverters.asScala(names).toSeq()
+        # Spark's own way, whichever Scala it is built for.
+        listed = jvm.org.apache.spark.api.python.PythonUtils.toSeq(names)
         # The total was lowered above; one that runs a task is not killed, but asked again later.
         self._leaving |= _texts(self._backend.killExecutors(listed, False, False, False))
 
