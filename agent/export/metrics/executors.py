@@ -68,12 +68,12 @@ METRICS: Final[tuple[Metric, ...]] = (
         "weir_executors_bound",
         "What keeps more executors from helping.",
         Label("bound", BOUNDS),
-        _of(lambda one: one.bound),
+        _of(lambda one: None if one.wanted is None else one.bound),
         running=True,
-        note="At most one is 1. `enough`: nothing, what is wanted suffices. `maximum`: the one "
-        "configured. `tasks`: no more tasks than slots. `critical_path`: one slow task. `driver`: "
-        "the time in which no task runs. `contention`: more slots were seen to bring little, as "
-        "where a sink does not scale.",
+        note="At most one is 1; absent while what is wanted is. `enough`: nothing, that suffices. "
+        "`maximum`: the one configured. `tasks`: no more tasks than slots. `critical_path`: one "
+        "slow task. `driver`: the time in which no task runs. `contention`: more slots were seen "
+        "to bring little, as where a sink does not scale.",
         formula=EXECUTORS,
     ),
     QUERY.gauge(
