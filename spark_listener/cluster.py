@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _Told = TypeVar("_Told")
 #: A query whose stages cannot be had is asked for them ever less often, up to this.
-_MOST_PAUSE_SECONDS: Final = 60.0
+_MOST_PAUSE_SECONDS: Final = 30.0
 
 
 class Cluster:
@@ -45,7 +45,8 @@ class Cluster:
         self._stages: StageStore | None = None
         self._executors: Executors | None = None
         self._joined = False
-        self._due: dict[str, tuple[float, float]] = {}  # by run: when next, and the pause so far
+        # By run: when next, and the pause after that one if it was in vain.
+        self._due: dict[str, tuple[float, float]] = {}
         self._slots: dict[str, int] = {}  # by run, when its last batch ended
         self._order: ExecutorsOrder | None = None
         self._until = 0.0  # when the order expires
@@ -66,10 +67,11 @@ class Cluster:
 
     def work(self, run_id: str, batch_id: int | None) -> BatchWork | None:
         """What a batch that just ended ran on, and its stages where it is time to look again."""
-        stages, now = self._stages, self._clock()
-        if stages is None or batch_id is None:
+        stages, executors, now = self._stages, self._executors, self._clock()
+        if stages is None or executors is None or batch_id is None:
             return None
-        before, slots = self._slots.get(run_id), self._guarded("the number of slots", stages.slots)
+        before = self._slots.get(run_id)
+        slots = self._guarded("the number of slots", executors.slots)
         if slots is None:
             return None
         self._slots[run_id] = slots
@@ -79,10 +81,11 @@ class Cluster:
             return work
         found = self._guarded("a batch's stages", lambda: stages.stages_of(run_id, batch_id))
         # Not all of a batch may be in the store yet: the next one's will be.
-        pause = self._every_seconds if found else min(2.0 * pause, _MOST_PAUSE_SECONDS)
-        self._due[run_id] = now + (self._every_seconds if found else pause / 2.0), pause
         if found:
             work["stages"] = found
+            self._due[run_id] = now + self._every_seconds, self._every_seconds
+        else:
+            self._due[run_id] = now + pause, min(2.0 * pause, _MOST_PAUSE_SECONDS)
         return work
 
     def forget(self, run_id: str) -> None:

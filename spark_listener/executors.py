@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, TypedDict
 
+from spark_listener.backlog import whole
+
 if TYPE_CHECKING:
     from spark_listener.application import Lease
 
@@ -45,7 +47,7 @@ class Executors:
         self._decommissions = str(conf.get("spark.decommission.enabled", "false")) == "true"
         self._note = self._why_not(conf)
         self._profile = context.resourceProfileManager().defaultResourceProfile()
-        self._configured = _whole(conf.get("spark.executor.instances", "")) or 0
+        self._configured = whole(conf.get("spark.executor.instances", "")) or 0
         self._asked: int | None = None
         self._leaving: set[str] = set()  # released, and registered for a moment still
         kept = None if self._note else lease.kept(_KEPT)
@@ -150,8 +152,3 @@ def _texts(names: Any) -> set[str]:
 def _age(name: str) -> tuple[int, str]:
     """The oldest first: executors are numbered as they come."""
     return (int(name), name) if name.isdecimal() else (0, name)
-
-
-def _whole(value: Any) -> int | None:
-    text = str(value).strip()
-    return int(text) if text.isdecimal() else None

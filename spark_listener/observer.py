@@ -290,15 +290,14 @@ class Observer:
             run = self._runs.get(progress.run_id)
             if run is None and item.session is not None:
                 run = self._found(item.session, progress.query_id)
-            extra: dict[str, Any] = {"limits": [] if run is None else self._limits(run, progress)}
-            entries = extra["limits"]
-            if run is not None:
-                work = self._cluster.work(progress.run_id, progress.batch_id)
-                if work is not None:
-                    extra["work"] = work
-            self._outbox.put("progress", moment, progress.text, extra, origin=item.clock_origin)
+            limits = [] if run is None else self._limits(run, progress)
+            beside: dict[str, Any] = {"limits": limits}
+            work = None if run is None else self._cluster.work(progress.run_id, progress.batch_id)
+            if work is not None:
+                beside["work"] = work
+            self._outbox.put("progress", moment, progress.text, beside, origin=item.clock_origin)
             self._cluster.steer()  # now that its batch is over
-            if run is not None and any(_counts_offsets(one) for one in entries):
+            if run is not None and any(_counts_offsets(one) for one in limits):
                 run.plan_untold_since = time.monotonic()
         elif item.kind == "idle":
             run = self._runs.get(item.run_id)

@@ -47,16 +47,10 @@ class StageStore:
 
     def __init__(self, gateway: Any, context: Any) -> None:
         """``context`` is the JVM's ``SparkContext``."""
-        self._context = context
         self._store = context.statusStore()
         self._job_class = gateway.jvm.py4j.reflection.ReflectionUtil.classForName(_JOB)
         self._most = gateway.new_array(gateway.jvm.double, 1)
         self._most[0] = 1.0
-        self._profile = context.resourceProfileManager().defaultResourceProfile()
-
-    def slots(self) -> int:
-        """Tasks that can run at once, in all executors together."""
-        return int(self._context.maxNumConcurrentTasks(self._profile))
 
     def stages_of(self, run_id: str, batch_id: int) -> list[StageWork] | None:
         """Of a batch of a run; None where not all of it is known (yet, or any more)."""

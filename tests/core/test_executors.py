@@ -13,7 +13,7 @@ from agent.core.decide.executors import Load, Need, Scaler, bound_of, need_of, s
 from agent.core.measure.cost import Curve
 from agent.core.measure.work import Sample, Work
 from agent.core.policy import QueryPolicy
-from agent.simulation.waves import batch
+from tests.core.waves import batch
 
 POLICY = QueryPolicy(target_seconds=10.0, catch_up_seconds=600.0)
 #: Rows that one slot digests in a second.

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from agent.core.decode.stages import BatchWork, StageGroup, batch_work
 from agent.core.measure.cost import Cost, Curve
 from agent.core.measure.work import MOST_SAMPLES, Sample, Work
-from agent.simulation.waves import batch
+from tests.core.waves import batch
 
 
 def sample(slots: int, *, tasks: int = 12, rows: int = 1200, **more: float) -> Sample:
@@ -190,7 +190,8 @@ def test_a_known_change_is_expected_and_not_taken_for_a_jump() -> None:
         cost.learn(rows, (0.5 + 0.01 * rows) * math.exp(rng.gauss(0.0, 0.1)), 0.1, 10.0)
     before = cost.seconds(1000)
     assert before is not None
-    cost.rescale((1.0, 0.25, 0.25), 0.1)
+    curve = cost.curve
+    cost.rescale(Curve(curve.fixed, curve.per_row / 4, curve.congestion / 4), 0.1)
     after = cost.seconds(1000)
     assert after is not None
     fixed = cost.fixed

@@ -17,10 +17,7 @@ class Stages:
     """A store of stages: what it holds, and how often it was asked."""
 
     def __init__(self) -> None:
-        self.now, self.found, self.looks = 4, STAGES, 0
-
-    def slots(self) -> int:
-        return self.now
+        self.found, self.looks = STAGES, 0
 
     def stages_of(self, run_id: str, batch_id: int) -> Any:
         self.looks += 1
@@ -30,7 +27,10 @@ class Stages:
 class Executors:
     def __init__(self) -> None:
         self.asked: list[int | None] = []
-        self.fails = False
+        self.now, self.fails = 4, False
+
+    def slots(self) -> int:
+        return self.now
 
     def ask(self, wanted: int | None) -> None:
         if self.fails:
@@ -79,7 +79,7 @@ def test_where_stages_cannot_be_had_they_are_asked_for_ever_less_often(bench: Be
 def test_a_batch_during_which_slots_came_is_not_steady(bench: Bench) -> None:
     bench.cluster.work("r", 0)
     bench.time += 10
-    bench.stages.now = 6
+    bench.executors.now = 6
     assert bench.cluster.work("r", 1) == {"slots": 6, "steady": False}
     assert bench.cluster.work("r", 2) == {"slots": 6, "steady": True, "stages": STAGES}
 

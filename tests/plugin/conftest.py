@@ -18,6 +18,7 @@ import pyspark
 import pytest
 
 from spark_listener import plugin
+from tests.kafka.broker import free_ports
 from tests.service.agents import AgentProcess
 from tests.waiting import until
 
@@ -31,6 +32,20 @@ SPARK = Path(pyspark.__file__).parent
 JVM_OPTIONS = ("SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS")
 #: Before this checkout the PySpark that is tried, where that is not the installed one.
 PATH = [one for one in os.environ.get("PYTHONPATH", "").split(os.pathsep) if one] + [str(ROOT)]
+#: What Java 17 wants, and Spark 3.5 starts a cluster's driver without.
+OPENED = [
+    f"--add-opens=java.base/{one}=ALL-UNNAMED"
+    for one in ("java.lang", "java.net", "java.nio", "java.util", "sun.nio.ch", "sun.util.calendar")
+]
+#: An application of a cluster: one core, little memory.
+SMALL = (
+    *("--conf", "spark.executor.memory=512m"),
+    *("--conf", "spark.driver.memory=512m"),
+    *("--conf", "spark.cores.max=1"),
+    *("--conf", "spark.executor.cores=1"),
+    *("--conf", "spark.driver.host=127.0.0.1"),
+    *("--conf", f"spark.driver.extraJavaOptions={' '.join(OPENED)}"),
+)
 
 
 class Jobs:
@@ -240,3 +255,29 @@ def query(agent: AgentProcess) -> Callable[[str], dict[str, Any]]:
         return until(look, f"the query {name}")
 
     return found
+
+
+@pytest.fixture
+def master(bench: Bench) -> str:
+    """The address of a Master with two Workers."""
+    spark_class = str(SPARK / "bin/spark-class")
+    (port,) = free_ports(1)
+    address = f"spark://127.0.0.1:{port}"
+    head = bench.run(
+        bench.folder / "master",
+        *(spark_class, "org.apache.spark.deploy.master.Master", "--host", "127.0.0.1"),
+        *("--port", str(port), "--webui-port", "0"),
+    )
+    until(lambda: "I have been elected leader" in head.err, "the Master")
+    for number in (1, 2):
+        folder = bench.folder / f"worker-{number}"
+        worker = bench.run(
+            folder,
+            *(spark_class, "org.apache.spark.deploy.worker.Worker", "--host", "127.0.0.1"),
+            *("--webui-port", "0", "--cores", "2", "--memory", "2g"),
+            *("--work-dir", str(folder / "work"), address),
+        )
+        until(
+            lambda worker=worker: "Successfully registered with master" in worker.err, "the Worker"
+        )
+    return address

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.kafka.broker import free_ports
-from tests.plugin.conftest import SPARK
+from tests.plugin.conftest import SMALL
 from tests.plugin.test_jobs import limit, order
 from tests.waiting import until
 
@@ -22,45 +21,6 @@ pytestmark = [
     pytest.mark.timeout(600),
     pytest.mark.slow("a cluster of three processes, and two applications"),
 ]
-OPENED = [
-    f"--add-opens=java.base/{one}=ALL-UNNAMED"
-    for one in ("java.lang", "java.net", "java.nio", "java.util", "sun.nio.ch", "sun.util.calendar")
-]
-SMALL = (
-    *("--conf", "spark.executor.memory=512m"),
-    *("--conf", "spark.driver.memory=512m"),
-    *("--conf", "spark.cores.max=1"),
-    *("--conf", "spark.executor.cores=1"),
-    *("--conf", "spark.driver.host=127.0.0.1"),
-    # Spark 3.5 starts a cluster's driver without what Java 17 wants.
-    *("--conf", f"spark.driver.extraJavaOptions={' '.join(OPENED)}"),
-)
-
-
-@pytest.fixture
-def master(bench: Bench) -> str:
-    """The address of a Master with two Workers."""
-    spark_class = str(SPARK / "bin/spark-class")
-    (port,) = free_ports(1)
-    address = f"spark://127.0.0.1:{port}"
-    head = bench.run(
-        bench.folder / "master",
-        *(spark_class, "org.apache.spark.deploy.master.Master", "--host", "127.0.0.1"),
-        *("--port", str(port), "--webui-port", "0"),
-    )
-    until(lambda: "I have been elected leader" in head.err, "the Master")
-    for number in (1, 2):
-        folder = bench.folder / f"worker-{number}"
-        worker = bench.run(
-            folder,
-            *(spark_class, "org.apache.spark.deploy.worker.Worker", "--host", "127.0.0.1"),
-            *("--webui-port", "0", "--cores", "2", "--memory", "2g"),
-            *("--work-dir", str(folder / "work"), address),
-        )
-        until(
-            lambda worker=worker: "Successfully registered with master" in worker.err, "the Worker"
-        )
-    return address
 
 
 def test_one_agent_regulates_an_application_of_each_mode(

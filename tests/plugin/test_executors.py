@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 
-from tests.plugin.conftest import JOBS
-from tests.plugin.test_cluster import SMALL, master
+from tests.plugin.conftest import JOBS, SMALL
 from tests.service.agents import AgentProcess
 from tests.waiting import until
 
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
 
     from tests.plugin.conftest import Bench
 
-__all__ = ["master"]
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.timeout(900),

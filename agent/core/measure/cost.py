@@ -263,12 +263,14 @@ class Cost(msgspec.Struct):
         self.merge()
         return changed
 
-    def rescale(self, factors: tuple[float, float, float], doubt: float) -> None:
-        """What each part costs from now on, over what it did: more or fewer executors work on it.
+    def rescale(self, then: Curve, doubt: float) -> None:
+        """What batches cost from now on: more or fewer executors work on them.
 
         ``doubt``: how unsure that is, as a deviation of the log; what is learned stays otherwise.
         """
-        f0, f1, f2 = factors
+        now = self.curve
+        parts = zip(msgspec.structs.astuple(then), msgspec.structs.astuple(now), strict=True)
+        f0, f1, f2 = (part / before if before > 0.0 else 1.0 for part, before in parts)
         for one in self.bank:
             c, s, d = one.mean
             p0, p1, p2, p3, p4, p5 = one.covariance

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -157,18 +156,11 @@ def work(query: Query, ended: Ended) -> None:
     batch, known = ended.batch, query.sizing.work
     if ended.work is None or not ended.work.steady:
         return
-    before = known.slots
-    if before is not None and before != ended.work.slots:
+    if known.slots not in (None, ended.work.slots):
         # Expected, not learned anew: the batch itself then says how well that fits.
-        curve = query.sizing.cost.curve
-        then = known.resized(curve, ended.work.slots)
-        factors = (
-            then.fixed / curve.fixed if curve.fixed > 0.0 else 1.0,
-            then.per_row / curve.per_row if curve.per_row > 0.0 else 1.0,
-            then.congestion / curve.congestion if curve.congestion > 0.0 else 1.0,
-        )
-        steps = abs(math.log(ended.work.slots / before))
-        query.sizing.cost.rescale(factors, steps * known.contention_doubt)
+        then = known.resized(query.sizing.cost.curve, ended.work.slots)
+        if known.trial is not None:
+            query.sizing.cost.rescale(then, abs(known.trial.step) * known.contention_doubt)
     known.slots = ended.work.slots
     if batch.rows and batch.seconds and not ended.replayed:
         known.judge(batch.rows, batch.seconds)

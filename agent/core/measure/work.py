@@ -11,12 +11,15 @@ nothing is shared and 1 where more slots bring nothing.
 from __future__ import annotations
 
 import math
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from agent.core.decode.stages import BatchWork, StageGroup
 from agent.core.measure.cost import Curve
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 #: Batches looked at last, by which the shape of a batch is judged: a slow one is outvoted.
 MOST_SAMPLES: Final = 8
@@ -125,7 +128,7 @@ class Work(msgspec.Struct):
         driver = 0.0 if without_driver else self.driver_seconds
         kept = min(curve.fixed, driver)
         # What the driver takes beyond the fixed cost grows with the rows, and stays.
-        rows = sum([one.rows for one in self.samples]) / max(len(self.samples), 1)
+        rows = self._mean(lambda one: one.rows)
         varying = rows * (curve.per_row + rows * curve.congestion)
         stays = min((driver - kept) / varying, 1.0) if varying > 0.0 else 0.0
         scaled = stays + (1.0 - stays) * ratio
@@ -145,20 +148,20 @@ class Work(msgspec.Struct):
     @property
     def driver_seconds(self) -> float:
         """Of a batch, the time in which no stage ran: planning, logs, commits; a mean."""
-        times = [max(one.seconds - one.work.stage_seconds, 0.0) for one in self.samples]
-        return sum(times) / len(times) if times else 0.0
+        return self._mean(lambda one: max(one.seconds - one.work.stage_seconds, 0.0))
 
     @property
     def longest_seconds(self) -> float:
         """Of a batch, its critical path: the slowest task of each group; a mean."""
-        paths = [sum([g.longest_seconds for g in one.work.groups]) for one in self.samples]
-        return sum(paths) / len(paths) if paths else 0.0
+        return self._mean(lambda one: sum([g.longest_seconds for g in one.work.groups]))
 
     @property
     def task_seconds(self) -> float:
         """Of a batch, its work: all tasks together; a mean."""
-        sums = [sum([g.task_seconds for g in one.work.groups]) for one in self.samples]
-        return sum(sums) / len(sums) if sums else 0.0
+        return self._mean(lambda one: sum([g.task_seconds for g in one.work.groups]))
+
+    def _mean(self, of: Callable[[Sample], float]) -> float:
+        return sum([of(one) for one in self.samples]) / max(len(self.samples), 1)
 
 
 def _group_seconds(group: StageGroup, seen: int, slots: float, contention: float) -> float:

@@ -1,7 +1,7 @@
 // One query of the list: its row, and what opens below it.
 
 import { h } from "./dom.js";
-import { clock, count, duration, isKnown, quantity, rate, visible } from "./format.js";
+import { clock, count, duration, fill, isKnown, quantity, rate, visible } from "./format.js";
 import { flow } from "./flow.js";
 import { level } from "./order.js";
 import { areaPath, bar, batchBar, batchTone, horizontal, linePath, niceMaximum, plot, runsPath, sparkline, stepPath, timeSpan, within } from "./plot.js";
@@ -365,7 +365,6 @@ function change(decision) {
 export function capacityWords(view) {
   const said = [];
   const ratio = view.required_capacity_ratio;
-  const fill = (text, figures) => text.replace(/\{(\w+)\}/g, (_, name) => figures[name]);
   if (!isKnown(ratio)) said.push(words.capacity.unknown);
   else if (ratio > 1) {
     said.push(fill(words.capacity.over, { ratio: count(ratio) }));
@@ -383,17 +382,17 @@ export function capacityWords(view) {
 export function executorsWords(view) {
   const told = view.executors;
   if (!told || !told.present) return [];
-  const fill = (text) => text.replace(/\{(\w+)\}/g, (_, name) => visible(String(told[name]), 200));
+  const values = { present: told.present, slots: told.slots, wanted: told.wanted, asked: told.asked, note: visible(told.note, 200) };
   const text = words.executors;
   const enough = told.wanted === told.present;
-  const said = [fill(told.wanted === null ? text.have : enough ? text.enough : text.wanted)];
+  const said = [fill(told.wanted === null ? text.have : enough ? text.enough : text.wanted, values)];
   if (told.wanted === null) return said;
   if (!enough) {
-    if (told.note) said.push(fill(text.note));
+    if (told.note) said.push(fill(text.note, values));
     else if (told.mode !== "on") said.push(text[told.mode]);
-    else if (told.asked !== null) said.push(fill(text.asked));
+    else if (told.asked !== null) said.push(fill(text.asked, values));
   }
-  if (told.bound !== "enough") said.push(fill(words.executor_bounds[told.bound]));
+  if (told.bound !== "enough") said.push(fill(words.executor_bounds[told.bound], values));
   return said;
 }
 
@@ -402,13 +401,14 @@ function capacity(entry, now) {
   const still = level(entry.level).still;
   const tone = still ? null : isKnown(view.required_capacity_ratio) && view.required_capacity_ratio > 1 ? "high" : view.target_feasible === false ? "low" : null;
   const said = entry.level === "overloaded" ? capacityWords(view).slice(-1) : capacityWords(view); // the alarm says the rest
+  const executors = executorsWords(view).join(" ");
   const main = view.sources.filter((source) => isKnown(source.exclusive_rows) || isKnown(source.floating_rows));
   return h(
     "section",
     { class: "panel", key: "capacity" },
     h("h3", null, "Capacity"),
     still ? h("p", { class: "muted" }, isKnown(view.last_progress_time) ? `As of the last batch, ${duration(Math.max(0, now - view.last_progress_time))} ago.` : "No batch has ended.") : h("p", { class: "said", "data-tone": tone }, said.join(" ")),
-    still || executorsWords(view).length === 0 ? null : h("p", { class: "muted" }, executorsWords(view).join(" ")),
+    still || executors === "" ? null : h("p", { class: "muted" }, executors),
     figures([
       ["throughput", rate(view.throughput_rows_per_second)],
       ["fixed cost of a batch", duration(view.fixed_cost_seconds)],

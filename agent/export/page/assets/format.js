@@ -99,3 +99,8 @@ export function visible(text, length = 200) {
 function codeOf(mark) {
   return mark.codePointAt(0).toString(16).toUpperCase().padStart(4, "0");
 }
+
+// A sentence with its figures, each in the place of its {name}.
+export function fill(text, figures) {
+  return text.replace(/\{(\w+)\}/g, (_, name) => figures[name]);
+}

@@ -1,7 +1,7 @@
 // Who steers a query by hand, what to do about it, and about trouble; in words and commands.
 // agent/export/terminal/steer.py says the same for the terminal, and a test holds the two together.
 
-import { duration, isKnown, quantity, visible } from "./format.js";
+import { duration, fill, isKnown, quantity, visible } from "./format.js";
 import { level } from "./order.js";
 import words from "./words.js";
 
@@ -29,10 +29,6 @@ function by(order, now) {
   if (!order) return words.steered.by_hand;
   const given = { who: visible(order.who, 60), ago: duration(Math.max(0, now - order.time)), why: visible(order.reason, 200) };
   return fill(order.reason ? words.steered.by_why : words.steered.by, given).replace(/\.$/, "");
-}
-
-function fill(text, figures) {
-  return text.replace(/\{(\w+)\}/g, (_, name) => figures[name]);
 }
 
 // "weir mode on orders/enrich", fit for a shell; null where the name cannot be typed, or would be
