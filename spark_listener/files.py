@@ -12,6 +12,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from spark_listener.handles import OBJECT, Handles
 from spark_listener.wire import format_time
 
 if TYPE_CHECKING:
@@ -23,10 +24,10 @@ if TYPE_CHECKING:
 LISTING_SHARE: Final = 0.05
 _VISIBLE: Final = "[^._]*"  # Spark passes over names that start with a dot or an underscore
 _DEEPEST: Final = 4
-_SAMPLE: Final = 16
 _LONGEST_WAIT_SECONDS: Final = 60.0
 _LOOK_FOR_FOLDERS_EVERY: Final = 20
 _MOST_HIDDEN: Final = 100
+_O: Final = "Ljava/lang/Object;"
 _GLOB_CHARACTERS: Final = frozenset("*?[{")
 
 
@@ -101,20 +102,84 @@ class FileBacklog:
         self._last_seen = seen
 
 
+class FilePrograms:
+    """What is asked of each file source all the time, each in one exchange with the JVM.
+
+    Made once an application, of the first source that comes; may raise what py4j raises.
+    """
+
+    def __init__(self, gateway: Any, source: Any) -> None:
+        jvm = gateway.jvm
+        h = self._handles = Handles(gateway)
+        self.path: Any = jvm.org.apache.hadoop.fs.Path
+        java_class = source.getClass()
+        self.fields = {
+            name: _field(java_class, name)
+            for name in ("unreadFiles", "metadataLog", "fs", "qualifiedBasePath", "sourceOptions")
+        }
+        self.purged = _field(source.seenFiles().getClass(), "lastPurgeTimestamp")
+        self.unread = h.function(self._unread(self.fields["unreadFiles"]))
+        self._of_batch = self._admitted(self.fields["metadataLog"].get(source))
+        self.oldest = h.function(self._oldest())
+
+    def admitted(self, log: Any) -> Any:
+        """``(first, last)``: files in the one batch that the log holds between these."""
+        return self._handles.function(self._of_batch.bindTo(log))
+
+    def _unread(self, field: Any) -> Any:
+        """``(source)``: how many files it kept for later batches; null where it kept no list."""
+        h = self._handles
+        same = h.methods.identity(h.java_class(OBJECT))
+        size = h.loose(h.chained(field.getType(), "size"))
+        is_null = h.static("java.util.Objects", "isNull", f"({_O})Z")
+        return h.piped(h.loose(h.field(field)), h.either(is_null, same, size))
+
+    def _admitted(self, log: Any) -> Any:
+        """``(log, first, last)``; null where the log holds not just one batch between these."""
+        h = self._handles
+        # Scala's Option[Long]: a boxed Long, which py4j alone cannot make.
+        some = h.method(h.java_class("scala.Option"), "apply", OBJECT)
+        boxed = h.loose(h.methods.identity(h.type("()J").returnType()))
+        option = h.loose(h.piped(boxed, some))
+        get = h.loose(h.method_of(log, "get", "scala.Option", "scala.Option"))
+        batches = h.methods.collectArguments(h.methods.collectArguments(get, 2, option), 1, option)
+        files = h.piped(h.place(0), h.chained(h.java_class("scala.Tuple2"), "_2"))
+        length = h.static("java.lang.reflect.Array", "getLength", f"({_O})I")
+        one = h.static("java.util.Objects", "equals", f"({_O}{_O})Z")
+        is_one = h.piped(h.loose(length), h.given(one, 1, 1))
+        nothing = h.methods.dropArguments(
+            h.methods.constant(h.java_class(OBJECT), None), 0, is_one.type().parameterList()
+        )
+        return h.piped(batches, h.either(is_one, h.loose(h.piped(files, length)), nothing))
+
+    def _oldest(self) -> Any:
+        """``(entries of a directory)``: when the oldest was modified, epoch milliseconds."""
+        h = self._handles
+        stream, each = "java.util.stream.Stream", "java.util.function.ToLongFunction"
+        modified = h.chained(h.java_class("org.apache.hadoop.fs.FileStatus"), "getModificationTime")
+        times = h.virtual(stream, "mapToLong", f"(L{_path(each)};)Ljava/util/stream/LongStream;")
+        least = h.chained(h.java_class("java.util.stream.LongStream"), "min")
+        known = h.virtual("java.util.OptionalLong", "orElse", "(J)J")
+        streamed = h.static("java.util.Arrays", "stream", f"([{_O})L{_path(stream)};")
+        loosely = modified.asType(h.type(f"({_O})J"))
+        of_all = h.piped(streamed, h.given(times, 1, h.as_interface(each, loosely)))
+        return h.piped(h.piped(of_all, least), h.given(known, 1, (1 << 63) - 1))
+
+
 class FileSource:
     """Reads one JVM ``FileStreamSource`` by reflection; every method may raise what py4j raises."""
 
-    def __init__(self, gateway: Any, source: Any) -> None:
+    def __init__(self, gateway: Any, source: Any, programs: FilePrograms) -> None:
         self._gateway = gateway
         self._source = source
-        java_class = source.getClass()
-        self._unread = _field(java_class, "unreadFiles")
+        self._programs = programs
+        held = {name: one.get(source) for name, one in programs.fields.items()}
         self._seen = source.seenFiles()
-        self._log = _field(java_class, "metadataLog").get(source)
-        self._file_system = _field(java_class, "fs").get(source)
-        self._base = str(_field(java_class, "qualifiedBasePath").get(source).toString())
-        self._purge_field = _field(self._seen.getClass(), "lastPurgeTimestamp")
-        options = _field(java_class, "sourceOptions").get(source)
+        self._log = held["metadataLog"]
+        self._admitted = programs.admitted(self._log)
+        self._file_system = held["fs"]
+        self._base = str(held["qualifiedBasePath"].toString())
+        options = held["sourceOptions"]
         given = options.optionMapWithoutPath()
         pattern = given.get("pathglobfilter")
         self._pattern = str(pattern.get()) if pattern.isDefined() else None
@@ -129,8 +194,8 @@ class FileSource:
 
     def unread(self) -> int | None:
         """Files listed by Spark and left for later batches; None says nothing at all."""
-        kept = self._unread.get(self._source)
-        return None if kept is None else int(kept.size())
+        kept = self._programs.unread.apply(self._source)
+        return None if kept is None else int(kept)
 
     def entries(self) -> int:
         """Files that Spark knows to be there."""
@@ -144,7 +209,10 @@ class FileSource:
         first = 0 if start is None else start + 1
         if end < first:
             return 0
-        # Scala's Option[Long]: a boxed Long, which py4j alone cannot make.
+        if end == first:
+            files = self._admitted.apply(first, end)
+            if files is not None:
+                return int(files)
         ends = self._gateway.new_array(self._gateway.jvm.long, 2)
         ends[0], ends[1] = first, end
         boxed = self._gateway.jvm.scala.Predef.wrapLongArray(ends)
@@ -209,19 +277,19 @@ class FileSource:
 
     def _aged(self, entries: Any) -> bool:
         """True where files lie about that are too old for the source to look at."""
-        oldest = int(self._purge_field.get(self._seen))
-        count = len(entries)
-        if oldest <= 0 or count == 0:
-            return False
-        places = {round(step * (count - 1) / (_SAMPLE - 1)) for step in range(_SAMPLE)}
-        return any(int(entries[place].getModificationTime()) < oldest for place in places)
+        oldest = int(self._programs.purged.get(self._seen))
+        return oldest > 0 and int(self._programs.oldest.apply(entries)) < oldest
 
     def _glob(self, pattern: str) -> Any:
         found = self._file_system.globStatus(self._path(pattern))
-        return [] if found is None else found
+        return self._gateway.new_array(self._gateway.jvm.Object, 0) if found is None else found
 
     def _path(self, text: str) -> Any:
-        return self._gateway.jvm.org.apache.hadoop.fs.Path(text)
+        return self._programs.path(text)
+
+
+def _path(class_name: str) -> str:
+    return class_name.replace(".", "/")
 
 
 def _field(java_class: Any, name: str) -> Any:

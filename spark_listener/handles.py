@@ -62,10 +62,28 @@ class Handles:
 
         Any object of the class is its first argument; unlike ``virtual``, of any class loader.
         """
+        return self.method(owner.getClass(), name, *class_names)
+
+    def method(self, java_class: Any, name: str, *class_names: str) -> Any:
+        """A public method of a class, with parameters of these classes; static ones too."""
+        return self._lookup.unreflect(self._method(java_class, name, *class_names))
+
+    def chained(self, java_class: Any, *names: str) -> Any:
+        """Public methods without parameters, each of what the one before it is declared to give."""
+        found = self._method(java_class, names[0])
+        handle = self._lookup.unreflect(found)
+        rest = names[1:]
+        return self.piped(handle, self.chained(found.getReturnType(), *rest)) if rest else handle
+
+    def field(self, found: Any) -> Any:
+        """Reads a ``java.lang.reflect.Field`` that was made accessible, of the object given."""
+        return self._lookup.unreflectGetter(found)
+
+    def _method(self, java_class: Any, name: str, *class_names: str) -> Any:
         classes = self._gateway.new_array(self._jvm.Class, len(class_names))
         for index, class_name in enumerate(class_names):
             classes[index] = self.java_class(class_name)
-        return self._lookup.unreflect(owner.getClass().getMethod(name, classes))
+        return java_class.getMethod(name, classes)
 
     def piped(self, first: Any, second: Any) -> Any:
         """What the second makes of the first's result."""
@@ -89,6 +107,15 @@ class Handles:
         for index, place in enumerate(order):
             places[index] = place
         return self.methods.permuteArguments(handle, new_type, places)
+
+    def loose(self, handle: Any) -> Any:
+        """The handle with objects for all that it takes and gives."""
+        return handle.asType(handle.type().generic())
+
+    def place(self, index: int) -> Any:
+        """What stands in this place of an ``Object[]``."""
+        array = self.array().getClass()
+        return self.loose(self.given(self.methods.arrayElementGetter(array), 1, index))
 
     def silent(self, handle: Any) -> Any:
         """The handle without its result."""
@@ -116,6 +143,12 @@ class Handles:
         """Takes what the handle takes, does nothing and gives nothing."""
         nothing = self.silent(self.methods.constant(self.java_class(OBJECT), None))
         return self.methods.dropArguments(nothing, 0, handle.type().parameterList())
+
+    def function(self, handle: Any) -> Any:
+        """The program, of one or two arguments, as an object whose ``apply`` is one exchange."""
+        two = int(handle.type().parameterCount()) == 2
+        interface = "java.util.function." + ("BiFunction" if two else "Function")
+        return self.as_interface(interface, self.loose(handle))
 
     def as_interface(self, class_name: str, handle: Any) -> Any:
         """An object of an interface with one method, which is the handle."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from spark_listener.mailbox import Mailbox
     from spark_listener.sessions import Session
 
-_TAKE_MILLISECONDS: Final = 200  # between looks at whether to end
+TAKE_MILLISECONDS: Final = 200  # between looks at whether to end
 _AFTER_FAILURE_SECONDS: Final = 1.0
 _FAILURES_IN_A_ROW: Final = 10  # then the JVM is gone
 
@@ -58,7 +58,7 @@ class Intake:
             # What finds no room here waits in the JVM, where as many events are kept anyway.
             self._mailbox.wait_for_room(self._stopping)
             try:
-                waiting = self._inbox.take(0 if ending else _TAKE_MILLISECONDS)
+                waiting = self._inbox.take(0 if ending else TAKE_MILLISECONDS)
                 failures = 0
             except Exception as error:
                 if self._stopping.is_set():  # as at the driver's end

@@ -27,6 +27,7 @@ MOST_PROGRESS: Final = 100
 MOST_WAITING: Final = 10_000
 
 _O: Final = "Ljava/lang/Object;"
+_S: Final = "Ljava/lang/String;"
 _UNIT: Final = "Ljava/util/concurrent/TimeUnit;"
 _EVENT: Final = "org.apache.spark.sql.streaming.StreamingQueryListener$Query"
 _KINDS: Final = {
@@ -73,6 +74,7 @@ class Waiting:
     epoch_seconds: float
     handoff: Any  # where a query's thread waits for its first batch to be held; else None
     key: str  # of its session
+    text: str = ""  # a progress' JSON, where it was read with the rest
 
 
 @dataclass(frozen=True)
@@ -103,6 +105,7 @@ class Inbox:
         self._waiting_is_worth_it = concurrent.atomic.AtomicBoolean(False)
         self._counters = concurrent.atomic.AtomicLongArray(3)
         self._program = self._timed(self._put_program(hold_milliseconds))
+        self._next = self._handles.function(self._next_program())
 
     # -- the program, which runs on Spark's threads ---------------------------------------------
 
@@ -165,10 +168,9 @@ class Inbox:
             h.ignoring(note, 1, [OBJECT, OBJECT]).asType(h.type(f"(J{_O}{_O}){_O}")),
         )
         timed = h.safe(h.methods.collectArguments(run, 0, nanoseconds))
-        array = h.array().getClass()
-        first = h.given(h.methods.arrayElementGetter(array), 1, 0)
         keyed = h.reordered(timed, h.type(f"({_O}{_O}){_O}"), 1, 0)
-        return h.methods.collectArguments(keyed, 1, first)
+        arguments = h.place(0).asType(h.type(f"([{_O}){_O}"))
+        return h.methods.collectArguments(keyed, 1, arguments)
 
     def _adding(self, counter: int) -> Any:
         """Adds a long to a counter."""
@@ -178,6 +180,61 @@ class Inbox:
     def _is(self, kind: str) -> Any:
         h = self._handles
         return h.bound(h.java_class(_BY_KIND[kind]), "isInstance", f"({_O})Z")
+
+    # -- the program that Python runs ------------------------------------------------------------
+
+    def _next_program(self) -> Any:
+        """``(milliseconds)``: the oldest entry, of a progress all that it tells as one text.
+
+        Each exchange with the JVM costs the job's own threads some processor time, and progress is
+        what comes all the time: its session's key, its moment and its JSON, a line each. Where
+        that text cannot be made, the entry itself is given.
+        """
+        h = self._handles
+        entry = h.given(
+            h.bound(self._queue, "poll", f"(J{_UNIT}){_O}"), 1, self._milliseconds
+        ).asType(h.type(f"({_O}){_O}"))
+        same = h.methods.identity(h.java_class(OBJECT))
+        text = self._joined(self._lines(3, 1), self._json())
+        made_room = h.ignoring(h.bound(self._room, "release", "()V"), 0, ["java.lang.String"])
+        told = h.loose(
+            h.piped(text, h.then(made_room, h.methods.identity(text.type().returnType())))
+        )
+        throwable = "java.lang.Throwable"
+        told = h.methods.catchException(
+            told, h.java_class(throwable), h.ignoring(same, 0, [throwable])
+        )
+        is_progress = h.piped(h.place(0), self._is("progress"))
+        read = h.either(
+            h.static("java.util.Objects", "isNull", f"({_O})Z"),
+            same,
+            h.either(is_progress, told, same),
+        )
+        return h.piped(entry, read)
+
+    def _json(self) -> Any:
+        """The JSON of an entry's progress."""
+        h = self._handles
+        return h.piped(
+            h.place(0), h.chained(h.java_class(_BY_KIND["progress"]), "progress", "json")
+        )
+
+    def _lines(self, *places: int) -> Any:
+        """What stands in these places of an entry, a line each."""
+        h = self._handles
+        text_of = h.static("java.lang.String", "valueOf", f"({_O}){_S}")
+        ended = h.given(h.virtual("java.lang.String", "concat", f"({_S}){_S}"), 1, "\n")
+        first, *rest = (h.piped(h.piped(h.place(one), text_of), ended) for one in places)
+        for other in rest:
+            first = self._joined(first, other)
+        return first
+
+    def _joined(self, first: Any, second: Any) -> Any:
+        """Both texts of one entry, one after the other."""
+        h = self._handles
+        concat = h.virtual("java.lang.String", "concat", f"({_S}){_S}")
+        both = h.methods.collectArguments(h.methods.collectArguments(concat, 1, second), 0, first)
+        return h.reordered(both, h.type(f"({_O}){_S}"), 0, 0)
 
     # -- Python's side --------------------------------------------------------------------------
 
@@ -192,9 +249,12 @@ class Inbox:
 
     def take(self, timeout_milliseconds: int) -> Waiting | None:
         """The oldest event, or None where none comes in this time. Raises what py4j raises."""
-        entry = self._queue.poll(timeout_milliseconds, self._milliseconds)
+        entry = self._next.apply(timeout_milliseconds)
         if entry is None:
             return None
+        if isinstance(entry, str):
+            key, moment, text = entry.split("\n", 2)
+            return Waiting("progress", None, int(moment) / 1000.0, None, key, text)
         event, milliseconds, handoff, key = (entry[place] for place in range(4))
         kind = "" if event is None else _KINDS.get(str(event.getClass().getName()), "")
         if kind not in _ALWAYS_KEPT:
@@ -215,7 +275,7 @@ def captured(waiting: Waiting, session: Session, gate: FirstBatchGate | None) ->
     """What an event tells; raises what py4j raises."""
     kind, event, epoch_seconds = waiting.kind, waiting.event, waiting.epoch_seconds
     if kind == "progress":
-        text = str(event.progress().json())
+        text = waiting.text or str(event.progress().json())
         return Captured(kind, epoch_seconds, text=text, session=session)
     query_id, run_id = str(event.id().toString()), str(event.runId().toString())
     name = exception = error_class = None

@@ -18,7 +18,7 @@ from spark_listener import backlog
 from spark_listener.actuator import WATCH_ONLY, Actuator, SourceControl
 from spark_listener.cluster import Cluster
 from spark_listener.delta import DeltaTable
-from spark_listener.files import FileBacklog, FileSource, FileWatcher
+from spark_listener.files import FileBacklog, FilePrograms, FileSource, FileWatcher
 from spark_listener.iceberg import IcebergTable
 from spark_listener.listener import Captured, Counters
 from spark_listener.mailbox import Mailbox
@@ -119,6 +119,7 @@ class Observer:
             list_directories=settings.files_list,
             complaints=complaints,
         )
+        self._file_programs: FilePrograms | None = None  # until there is a file source
         self._cluster = Cluster(
             application.gateway,
             application.lease,
@@ -501,7 +502,9 @@ class Observer:
         item = run.actuator.object_of(source.index)
         if item is None:
             return
-        file_source = FileSource(self._gateway, item.source)
+        if self._file_programs is None:
+            self._file_programs = FilePrograms(self._gateway, item.source)
+        file_source = FileSource(self._gateway, item.source, self._file_programs)
         run.file_sources[source.index] = file_source
         run.file_backlogs[source.index] = FileBacklog(deletes=file_source.deletes)
         self._files.watch((run.query.run_id, source.index), file_source)
