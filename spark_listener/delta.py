@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from spark_listener.backlog import UNKNOWN, Left
+from spark_listener.files import REMOTE_SHARE
 from spark_listener.wire import format_time
 
 if TYPE_CHECKING:
@@ -103,6 +104,8 @@ class DeltaTable:
 
     ``list_files`` is called by the thread ``weir-files``, all else by the observer's.
     """
+
+    share = REMOTE_SHARE  # each commit is read once, so there is little to do
 
     def __init__(self, gateway: Any, source: Any) -> None:
         def field(name: str) -> Any:

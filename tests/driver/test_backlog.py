@@ -15,7 +15,13 @@ from spark_listener.backlog import (
     offsets_between,
     told_whole,
 )
-from spark_listener.files import FileBacklog, Listing
+from spark_listener.files import (
+    LOCAL_SHARE,
+    REMOTE_SHARE,
+    FileBacklog,
+    Listing,
+    rest_seconds,
+)
 from spark_listener.sources import FILES, KAFKA
 
 DELTA = "org.apache.spark.sql.delta.sources.DeltaSource"
@@ -174,3 +180,18 @@ def test_never_more_than_the_truth_and_arrivals_never_decrease(data: st.DataObje
             assert waiting.backlog >= (unread or 0)
             assert waiting.arrived >= arrived
             arrived = waiting.arrived
+
+
+@pytest.mark.parametrize(
+    ("taken", "share", "rest"),
+    [
+        (0.001, LOCAL_SHARE, 2.0),  # quick: as often as is asked for
+        (0.1, LOCAL_SHARE, 9.9),  # a core's time: one part in a hundred
+        (0.1, REMOTE_SHARE, 2.0),
+        (1.0, REMOTE_SHARE, 19.0),  # waits for a network: one in twenty
+    ],
+)
+def test_a_listing_takes_its_share_of_the_time_at_most(
+    taken: float, share: float, rest: float
+) -> None:
+    assert rest_seconds(taken, share, 2.0) == pytest.approx(rest)
