@@ -818,7 +818,8 @@ WORDS: Final[tuple[tuple[str, str, str], ...]] = (
         (?<!\bin )(?:[tT]opic|[sS]tream|[sS]ubject) [^\n]{0,80}not (?:be )?found
         (?<!\bin )(?:queue|index|collection) [^\n]{0,80}not (?:be )?found
         subscription [^\n]{0,80}not (?:be )?found
-        (?:[kK]eyspace|[dD]atabase|[tT]able|bucket|[cC]ontainer|[eE]ntity) [^\n]{0,80}n(?:o|')t exist
+        (?:[kK]eyspace|[dD]atabase|[tT]able|bucket) [^\n]{0,80}n(?:o|')t exist
+        (?:[cC]ontainer|[eE]ntity) [^\n]{0,80}n(?:o|')t exist
         (?:keyspace|database|[tT]able|bucket|[cC]ontainer|[eE]ntity) [^\n]{0,80}not (?:be )?found
         host this topic-partition
         [rR]esource not found

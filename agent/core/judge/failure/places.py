@@ -81,7 +81,8 @@ CONNECTORS: Final[tuple[tuple[str, str, str], ...]] = (
     (
         "Redis",
         "sink",
-        """redis.clients com.redislabs org.apache.spark.sql.redis io.lettuce redis redis.exceptions org.redisson""",
+        """redis.clients com.redislabs org.apache.spark.sql.redis io.lettuce redis redis.exceptions
+        org.redisson""",
     ),
     (
         "HBase",
@@ -224,10 +225,12 @@ _DIRECTIONS: Final = (
     (r"\w*connectors?", "sink", False),
     # What is no package of Spark's own nor an engine's below it lies there to reach its insides.
     (
-        r"org\.apache\.spark\.sql\.(?!(?:api|artifact|avro|catalog|catalyst|classic|columnar|comet"
-        r"|connect|connector|diagnostic|errors|exceptions|execution|expressions|functions|hudi"
-        r"|internal|jdbc|metricview|ml|pipelines|protobuf|python|rapids|scripting|sources"
-        r"|streaming|test|types|util|vectorized)\b)[a-z]\w*",
+        (
+            r"org\.apache\.spark\.sql\.(?!(?:api|artifact|avro|catalog|catalyst|classic|columnar|comet"
+            r"|connect|connector|diagnostic|errors|exceptions|execution|expressions|functions|hudi"
+            r"|internal|jdbc|metricview|ml|pipelines|protobuf|python|rapids|scripting|sources"
+            r"|streaming|test|types|util|vectorized)\b)[a-z]\w*"
+        ),
         "sink",
         False,
     ),
