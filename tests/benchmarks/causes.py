@@ -1,9 +1,9 @@
 """How well failures are explained that nobody here made.
 
-``python -m tests.benchmarks.causes [--held]`` takes the texts of public threads in
+``python -m tests.benchmarks.causes [HALF …] [--held]`` takes the texts of public threads in
 ``tests/judgement/field`` and prints, per half and per axis, how many answers are right, wrong and
-unknown, in all and by label, and then each wrong one of the open half. ``--held`` shows those of
-the held half as well: whoever has read them can no longer say that the rules were written
+unknown, in all and by label, and then each wrong one of the open halves. ``--held`` shows those of
+the held halves as well: whoever has read them can no longer say that the rules were written
 without them.
 """
 
@@ -15,7 +15,7 @@ from collections import Counter
 from typing import Final, Literal
 
 from agent.core.judge.failure.cause import cause_of
-from tests.judgement.field import HALVES, Half, Text, texts
+from tests.judgement.field import HALVES, HELD, Half, Text, texts
 
 Verdict = Literal["right", "wrong", "unknown"]
 AXES: Final = ("cause", "where", "what")
@@ -69,10 +69,14 @@ def report(half: Half, show: bool) -> list[str]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--held", action="store_true", help="show the held half's misses, too")
+    parser.add_argument("--held", action="store_true", help="show the held halves' misses, too")
+    parser.add_argument("halves", nargs="*", metavar="HALF", help=f"of {', '.join(HALVES)}; all")
     arguments = parser.parse_args()
-    for half in HALVES:
-        print("\n".join(report(half, show=half == "open" or arguments.held)))
+    for half in arguments.halves:
+        if half not in HALVES:
+            parser.error(f"no half is named {half}; there are {', '.join(HALVES)}")
+    for half in arguments.halves or HALVES:
+        print("\n".join(report(half, show=half not in HELD or arguments.held)))
     return 0
 
 

@@ -159,6 +159,35 @@ def test_messages_as_servers_publish_them(whats: str, message: str) -> None:
     assert cause_of(text, None).what in whats.split("/")
 
 
+THROWN = [
+    line.split("|", 1)
+    for line in (Path(__file__).parent / "thrown.txt").read_text("utf-8").splitlines()
+]
+
+
+@pytest.mark.parametrize(("whats", "thrown"), THROWN, ids=[one[1][:60] for one in THROWN])
+def test_exceptions_as_clients_publish_them(whats: str, thrown: str) -> None:
+    """Class and message together, at the end of the line in which Spark tells of a task."""
+    text = (
+        "org.apache.spark.SparkException: Job aborted due to stage failure: "
+        "Task 3 in stage 12.0 failed 4 times, most recent failure: "
+        "Lost task 3.3 in stage 12.0 (TID 91) (10.0.0.12 executor 2): "
+    )
+    assert cause_of(text + thrown, None).what in whats.split("/")
+
+
+@pytest.mark.parametrize(
+    ("inside", "what"), [(0, "unreachable"), (2, "unreachable"), (3, "unknown")]
+)
+def test_a_client_that_connects_tells_so_by_its_innermost_frames(inside: int, what: str) -> None:
+    frames = ["com.acme.db.A.call", "com.acme.db.B.call", "com.acme.db.C.call"][:inside]
+    frames.append("com.mongodb.Client.openConnection")
+    text = "\n\tat ".join(
+        ["com.mongodb.MongoException: x", *(f"{frame}(A.java:1)" for frame in frames)]
+    )
+    assert cause_of(text, None).what == what
+
+
 @pytest.mark.parametrize(
     ("text", "what", "cause"),
     [

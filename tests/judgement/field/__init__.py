@@ -8,8 +8,10 @@ from typing import Final, Literal
 
 import msgspec
 
-Half = Literal["open", "held"]
-HALVES: Final[tuple[Half, ...]] = ("open", "held")
+Half = Literal["open", "held", "fresh_open", "fresh_held"]
+HALVES: Final[tuple[Half, ...]] = ("open", "held", "fresh_open", "fresh_held")
+#: The halves that whoever writes the rules does not look into.
+HELD: Final[frozenset[Half]] = frozenset(("held", "fresh_held"))
 FOLDER: Final = Path(__file__).parent
 
 
@@ -39,8 +41,8 @@ class Text(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def half_of(source: str) -> Half:
-    """The half a thread belongs to: by its hash, so nobody chooses."""
-    return HALVES[int(hashlib.sha256(source.encode()).hexdigest(), 16) % 2]
+    """The half that a thread of the first texts belongs to: by its hash, so nobody chooses."""
+    return ("open", "held")[int(hashlib.sha256(source.encode()).hexdigest(), 16) % 2]
 
 
 def texts(half: Half) -> list[Text]:

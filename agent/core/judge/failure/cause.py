@@ -233,6 +233,8 @@ def _kind(chain: list[Link], error_class: str) -> _Verdict | None:
         kind = failure_kinds.kind_of_shared(chain[index].simple)
         if kind == "bug" and place_of(chain[index].java).where in ("source", "sink"):
             return _Verdict("", index)  # what a connector throws by no class of its own
+        if kind == "said" and failure_kinds.while_connecting(chain[index].java):
+            kind = "unreachable"
         if kind == "argument":
             kind = _argument(chain, index, in_task=in_task)
         if kind:

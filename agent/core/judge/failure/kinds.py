@@ -135,7 +135,7 @@ CLASSES: Final[tuple[tuple[str, frozenset[str]], ...]] = (
     (
         "corrupt",
         _names(
-            """ChecksumException CorruptRecordException InvalidRecordException
+            """ChecksumException CorruptRecordException
             CorruptedFileException InvalidUnsafeRowException ParquetDecodingException
             BadZipFile CorruptFileException FileCorruptException KryoException
             HoodieCorruptedDataException"""
@@ -145,6 +145,7 @@ CLASSES: Final[tuple[tuple[str, frozenset[str]], ...]] = (
         "refused",
         _names(
             """BatchUpdateException SQLIntegrityConstraintViolationException IntegrityError
+            InvalidRecordException FileAlreadyExistsException
             UniqueViolation NotNullViolation ForeignKeyViolation CheckViolation
             RecordTooLargeException RecordBatchTooLargeException VersionConflictException
             ConcurrentAppendException ConcurrentWriteException ConcurrentDeleteReadException
@@ -198,7 +199,8 @@ COMMON: Final[tuple[tuple[str, frozenset[str]], ...]] = (
         _names(
             """TimeoutException TimeoutError TimeoutExpired Timeout ConnectionError
             ConnectionException NetworkError RpcTimeoutException SQLRecoverableException
-            SQLTransientException OperationalError EOFException EOFError"""
+            SQLTransientException OperationalError EOFException EOFError TTransportException
+            ShutdownSignalException CommitStateUnknownException"""
         ),
     ),
     (
@@ -222,7 +224,7 @@ COMMON: Final[tuple[tuple[str, frozenset[str]], ...]] = (
             """EsHadoopInvalidRequest OpenSearchHadoopInvalidRequest ValidationException
             InvalidRequestException TransactionAbortedException InvalidQueryException BadRequest
             BadRequestError CommitFailedException WriteError MongoWriteException
-            MongoBulkWriteException BulkWriteError FileAlreadyExistsException
+            MongoBulkWriteException BulkWriteError
             ParentNotDirectoryException"""
         ),
     ),
@@ -231,7 +233,7 @@ COMMON: Final[tuple[tuple[str, frozenset[str]], ...]] = (
         _names(
             """EsHadoopRemoteException EsHadoopException OpenSearchHadoopException
             OpenSearchHadoopRemoteException IngestionServiceException IngestionClientException
-            CommitStateUnknownException SQLException SQLServerException PSQLException
+            SQLException SQLServerException PSQLException
             KafkaException DatabaseError SnowflakeSQLException JedisDataException ResponseError
             ElasticsearchException OpenSearchException CosmosException DocumentClientException
             BigQueryException RemoteException KustoDataException MySQLSyntaxErrorException
@@ -280,7 +282,7 @@ NAME_PARTS: Final[tuple[tuple[str, re.Pattern[str]], ...]] = (
         ),
     ),
     ("absent", re.compile(r"NotFound|NoSuch|NotExist|DoesntExist")),
-    ("schema", re.compile(r"Schema|IncompatibleType|TypeMismatch")),
+    ("schema", re.compile(r"Schema|IncompatibleType|TypeMismatch|TypeConversion")),
     ("corrupt", re.compile(r"Corrupt|Checksum|Truncated|Crc")),
     (
         "refused",
@@ -311,7 +313,7 @@ WORDS: Final[tuple[tuple[str, str, str], ...]] = (
         [sS]pace ?quota of [^\n]{0,200} exceeded
         (?:DS|NS)QuotaExceededException
         ENOSPC
-        not enough space on the disk
+        not enough space\b
         DiskErrorException
         ephemeral-storage
         Input/output error
@@ -462,6 +464,11 @@ WORDS: Final[tuple[tuple[str, str, str], ...]] = (
         """,
     ),
     (
+        "unreachable",
+        "",
+        r"requested resource is no longer available at the server",  # Cosmos DB: a partition moved
+    ),
+    (
         "gone",
         "source",
         r"""
@@ -472,7 +479,7 @@ WORDS: Final[tuple[tuple[str, str, str], ...]] = (
         are gone\.
         offset was changed from
         OffsetOutOfRange
-        [Oo]ffsets? out of range
+        [Oo]ffsets? (?:is |are )?out of range
         out of range (?:for|with no)
         failOnDataLoss
         was vacuumed
@@ -518,6 +525,7 @@ WORDS: Final[tuple[tuple[str, str, str], ...]] = (
         skipChangeCommits
         Unable to infer schema
         [Ss]chema registry[^\n]{0,40}(?:incompatible|not found)
+        [Ss]chema being registered is incompatible
         Parquet column cannot be converted
         unknown field
         new fields? (?:was|were)? ?(?:detected|encountered)
@@ -558,6 +566,8 @@ WORDS: Final[tuple[tuple[str, str, str], ...]] = (
         RequestRateTooLarge
         [Rr]equest rate is large
         \b[Ss]low ?[Dd]own\b
+        over the account limit
+        running (?:txns|transactions|jobs|queries) [^\n]{0,60}limit
         """,
     ),
     (
@@ -649,6 +659,7 @@ WORDS: Final[tuple[tuple[str, str, str], ...]] = (
         es_rejected_execution
         circuit_breaking
         OverQuota
+        [Oo]verload(?:ed)?\b
         rateLimitExceeded
         TooManyRequests
         over the (?:rate|request) limit
@@ -669,6 +680,14 @@ WORDS: Final[tuple[tuple[str, str, str], ...]] = (
         r"""
         [Ll]ock wait timeout
         [Ll]ock (?:request )?time ?out
+        [Ww]aiters for this lock
+        [Cc]ancell?ing statement due to (?:user|conflict)
+        (?:trial has ended|have been suspended|(?:account|warehouse|tenant) is suspended)
+        [Tt]able '[^'\n]{1,80}' is full
+        in an error state
+        already exists with
+        currently a lease on
+        [Vv]alidation [Ff]ailed
         """,
     ),
     (
@@ -698,7 +717,13 @@ WORDS: Final[tuple[tuple[str, str, str], ...]] = (
         [Ll]eader (?:is )?not available
         read after eof
         [Bb]ackend [Ee]rror
+        [Cc]ommunication (?:error|failure)
+        [Rr]etrying [^\n]{0,20}(?:may|might|could)\b
+        has a different length than the expected
+        find a valid master
+        [Nn]o live \w*[Ss]ervers?
         failed to respond
+        received no bytes
         [Rr]egion [^\n]{0,40}(?:is missing|not online)
         Name does not resolve
         [Cc]onnection shut ?down
@@ -793,8 +818,9 @@ WORDS: Final[tuple[tuple[str, str, str], ...]] = (
         (?<!\bin )(?:[tT]opic|[sS]tream|[sS]ubject) [^\n]{0,80}not (?:be )?found
         (?<!\bin )(?:queue|index|collection) [^\n]{0,80}not (?:be )?found
         subscription [^\n]{0,80}not (?:be )?found
-        (?:[kK]eyspace|[dD]atabase|[tT]able|bucket|[cC]ontainer|entity) [^\n]{0,80}n(?:o|')t exist
-        (?:keyspace|database|[tT]able|bucket|[cC]ontainer|entity) [^\n]{0,80}not (?:be )?found
+        (?:[kK]eyspace|[dD]atabase|[tT]able|bucket) [^\n]{0,80}n(?:o|')t exist
+        (?:[cC]ontainer|[eE]ntity) [^\n]{0,80}n(?:o|')t exist
+        (?:keyspace|database|[tT]able|bucket|[cC]ontainer|[eE]ntity) [^\n]{0,80}not (?:be )?found
         host this topic-partition
         [rR]esource not found
         UNKNOWN_TOPIC
@@ -850,6 +876,11 @@ WORDS: Final[tuple[tuple[str, str, str], ...]] = (
         [Nn]umeric (?:field |value )?overflow
         invalid input syntax for
         [Cc]onversion failed
+        converting data type
+        infer the SQL type
+        Semantic error[^\n]{0,80}column
+        [Ff]ailed to resolve (?:column|scalar)
+        Cannot convert object
         (?:[vV]alue|[dD]ate|[tT]imestamp|[tT]ime) '[^'\n]{0,80}' is not recognized
         [Nn]umber of (?:columns|fields) [^\n]{0,60}(?:match|different|equal)
         [Ss]chema [^\n]{0,60}(?:does not|doesn't|do not) match
@@ -904,6 +935,9 @@ WORDS: Final[tuple[tuple[str, str, str], ...]] = (
         Unexpected character \('<'
         [Ii]nvalid (?:input|syntax|query|configuration|pattern|option|parameter|identifier)
         [Ss]yntax ?[Ee]rror
+        [Nn]o active (?:warehouse|database|schema)
+        [Tt]here is no (?:procedure|function|such)
+        [Ff]ailed to load (?:SSL )?(?:key|trust) ?store
         [Cc]ompilation error
         syntax to use near
         output mode
@@ -924,6 +958,7 @@ WORDS: Final[tuple[tuple[str, str, str], ...]] = (
         No (?:Abstract)?FileSystem for scheme
         No resolvable bootstrap
         [Ii]nvalid url
+        key not found: \w+(?:\.\w+)+
         must be (?:specified|set|provided|a positive|defined|one of|configured|enabled)
         (?:is|was|are) not (?:set|configured|enabled|specified|defined)
         (?:is|was|are) not (?:provided|initialized|registered)
@@ -967,6 +1002,7 @@ WORDS: Final[tuple[tuple[str, str, str], ...]] = (
         [Nn]ot a (?:valid )?(?:[pP]arquet|[aA]vro|[oO][rR][cC]|gzip|zip)
         [Cc]hecksum
         magic number
+        Invalid sync
         [Cc]ould not read (?:footer|page)
         [Cc]an ?not read value at
         [Cc]annot read all data
@@ -1021,7 +1057,7 @@ WORDS: Final[tuple[tuple[str, str, str], ...]] = (
         [Rr]ejected
         [Cc]oncurrent (?:update|modification|append|write|transaction)
         [Cc]ommit denied
-        too large
+        too (?:large|big)
         exceeds? (?:the )?(?:max|limit)
         [Bb]ad ?[Rr]equest
         [Rr]ead-only
@@ -1070,6 +1106,7 @@ WORDS: Final[tuple[tuple[str, str, str], ...]] = (
         null value
         NullPointer
         cannot be null
+        \bis null\b
         [Ii]ndex \d+ out of
         For input string
         """,
@@ -1164,6 +1201,13 @@ FRAMES: Final = (
     ),
 )
 _FRAME_RES: Final = [(kind, _lines(patterns)) for kind, patterns in FRAMES]
+#: What clients call the methods that open a connection, at the end of a frame.
+_CONNECTS: Final = re.compile(
+    r"\.(?:re)?connect(?:OneTryOnly|ToHost|Internal|To)?$|[cC]onnection(?:Impl)?\.<init>$"
+    r"|\.(?:open|create|get|acquire|establish|initialize)(?:New)?(?:Connection|Session|Channel)\w*$"
+    r"|[hH]andshake\w*$"
+)
+_INNERMOST: Final = 3  # frames: below them lies what was to be done over the connection
 _PLATFORM: Final = re.compile(r"(?:java|javax|jdk|sun|scala|kotlin)\.")
 _WIRES: Final = re.compile(
     r"[sS]ocket|[cC]hannel|\.net(?:ty|work)?\.|\.http|\.ssl\.|spark\.api\.|\.python\.|\.ipc\.|[cC]onnection|[cC]lient"
@@ -1206,6 +1250,11 @@ def kind_of_frames(simple: str, frames: list[str]) -> str:
     if simple == "EOFException" and read and not any(_WIRES.search(frame) for frame in frames):
         return "corrupt"  # the end of a file, not of a connection
     return ""
+
+
+def while_connecting(frames: list[str]) -> bool:
+    """Whether the innermost frames are those of a client that connects."""
+    return any(_CONNECTS.search(frame) for frame in frames[:_INNERMOST])
 
 
 def kind_of_shared(simple: str) -> str:

@@ -277,7 +277,7 @@ NAMES: Final[tuple[tuple[str, str, str], ...]] = (
     (
         "unreachable",
         "Iceberg and Hudi",
-        "ServiceFailure CommitStateUnknown HoodieRemote HoodieDependentSystemUnavailable",
+        "ServiceFailure HoodieRemote HoodieDependentSystemUnavailable",
     ),
     (
         "unreachable",
@@ -345,7 +345,7 @@ NAMES: Final[tuple[tuple[str, str, str], ...]] = (
     (
         "unreachable",
         "RabbitMQ",
-        "ShutdownSignal MissedHeartbeat UnknownChannel ConsumerCancelled UnexpectedFrame",
+        "MissedHeartbeat UnknownChannel ConsumerCancelled UnexpectedFrame",
     ),
     ("unreachable", "Spark", "RpcEnvStopped BlockSavedOnDecommissionedBlockManager ExecutorDead"),
     ("unreachable", "Delta", "CommitCoordinatorGetCommitsFailed"),
@@ -558,6 +558,17 @@ NAMES: Final[tuple[tuple[str, str, str], ...]] = (
         "Elasticsearch",
         "parsing illegal_argument invalid_index_name search_parse query_shard",
     ),
+    (
+        "refused",
+        "Neo4j",
+        """ConstraintValidationFailed ConstraintViolation LockAcquisitionTimeout LockClientStopped
+        ForbiddenOnReadOnlyDatabase Outdated""",
+    ),
+    ("throttled", "Neo4j", "MemoryPoolOutOfMemory MaximumTransactionLimitReached"),
+    ("denied", "Neo4j", "CredentialsExpired AuthProviderFailed AuthorizationExpired"),
+    ("setting", "Neo4j", "ProcedureNotFound ProcedureCallFailed ParameterMissing Semantic"),
+    ("corrupt", "HTTP and gRPC", "DataLoss"),
+    ("refused", "Hadoop", "MaxDirectoryItemsExceeded PathComponentTooLong"),
     ("setting", "RabbitMQ", "ProtocolVersionMismatch"),
     ("setting", "Iceberg and Hudi", "HoodieTimeTravel InvalidHoodiePath"),
     (
@@ -826,10 +837,22 @@ CLICKHOUSE: Final[dict[str, str]] = {
     **dict.fromkeys(("44", "47", "53", "69", "70", "72", "117", "131", "321", "349"), "schema"),
 }
 
+#: AMQP 0-9-1's reply codes, as the clients of RabbitMQ tell them.
+AMQP: Final[dict[str, str]] = {
+    **dict.fromkeys(("311", "312", "313", "405", "406"), "refused"),
+    **dict.fromkeys(("320", "541"), "unreachable"),
+    **dict.fromkeys(("402", "503", "540"), "setting"),
+    **dict.fromkeys(("403", "530"), "denied"),
+    **dict.fromkeys(("501", "502", "504", "505"), "bug"),
+    "404": "absent",
+    "506": "throttled",
+}
+
 #: What names a number: the pattern, and the table that has it.
 _NUMBERS: Final[tuple[tuple[re.Pattern[str], dict[str, str]], ...]] = (
     (re.compile(r"(?:[cC]ommand|[qQ]uery) failed with error(?: code)? (\d{1,5})\b"), MONGO),
     (re.compile(r"(?:\bCode: ?|\[)(\d{1,4})(?:\.|\]) ?(?:DB::)+Exception"), CLICKHOUSE),
+    (re.compile(r"reply-code=(\d{3})\b"), AMQP),
     (re.compile(r"ClickHouse exception, code: (\d{1,4})\b"), CLICKHOUSE),
 )
 
@@ -858,16 +881,20 @@ _CODE: Final = re.compile(
 _NAMED: Final = re.compile(
     r"\b(?:error \d{1,6} \((\w{4,60})\)|([a-z]+(?:_[a-z]+){0,6})_exception\b"
     r"|([A-Z]\w{3,60})Exception\[)|\(([A-Z]+(?:_[A-Z]+){1,8})\)"
+    r"|An error occurred \((\w{4,60})\) when calling|\bNeo\.\w+\.\w+\.(\w{4,60})"
 )
 _GRPC: Final = re.compile(
     r"\b(CANCELLED|DEADLINE_EXCEEDED|NOT_FOUND|ALREADY_EXISTS|PERMISSION_DENIED|UNAUTHENTICATED"
     r"|RESOURCE_EXHAUSTED|FAILED_PRECONDITION|ABORTED|OUT_OF_RANGE|UNIMPLEMENTED|UNAVAILABLE"
-    r"|DATA_LOSS|INVALID_ARGUMENT|INTERNAL)(?=:|,|\s)"
+    r"|DATA_LOSS|INVALID_ARGUMENT|INTERNAL)(?=:|,|\s|$)"
 )
 _STATUS: Final = re.compile(
     r"(?:HTTP(?:/\d(?:\.\d)?)?|[cC]ode|[sS]tatus|[eE]rror|status_?[cC]ode|[rR]esponse)\W{0,12}"
-    r"([1-5]\d\d)\b(?![.\d])"
+    r"([1-5]\d\d)(?:\d\d)?\b(?!\.?\d)"  # a schema registry's codes are a status and two digits
 )
+_ANSWERED: Final = re.compile(r"[rR]esponse code [^\n:]{1,30}: ?([1-5]\d\d)\b")
+#: As the drivers of Azure's storage end what a service said.
+_METHOD: Final = re.compile(r"\b([1-5]\d\d), (?:HEAD|GET|PUT|PATCH|POST|DELETE)\b")
 _UNLISTED: Final = re.compile(
     r"(?:HTTP(?:/\d(?:\.\d)?)?|[sS]tatus(?:_?[cC]ode)?)\W{0,6}(?:[sS]tatus )?(?:[cC]ode\W{1,3})?"
     r"([45])\d\d\b(?![.\d])"
@@ -877,7 +904,7 @@ _REASON: Final = re.compile(
     r"|Service|Gateway|Client Error|Server Error|Request|Moved|Method|Unprocessable|Payload)"
 )
 _SQLSTATE: Final = re.compile(
-    r"(?:SQL ?(?:[sS]tate|STATE)\W{1,3}|\b\d{6} \(|\[(?=\w{5}\] ?[\[(]))([0-9A-Z]{5})\b"
+    r"(?:[sS][qQ][lL] ?(?:[sS]tate|STATE)\W{1,3}|\b\d{6} \(|\[(?=\w{5}\] ?[\[(]))([0-9A-Z]{5})\b"
 )
 _ORACLE: Final = re.compile(r"\bORA-(\d{5})\b")
 
@@ -920,7 +947,7 @@ def kind_of_state(message: str, *, vague: bool = True) -> tuple[str, int] | None
 
 def kind_of_status(message: str) -> tuple[str, int, str] | None:
     """What a status of HTTP means that a message tells, where it stands, and the status."""
-    for pattern in (_STATUS, _REASON):
+    for pattern in (_STATUS, _REASON, _METHOD, _ANSWERED):
         for found in pattern.finditer(message):
             if found[1] in STATUSES:
                 return STATUSES[found[1]], found.start(), found[1]

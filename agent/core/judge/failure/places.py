@@ -81,7 +81,8 @@ CONNECTORS: Final[tuple[tuple[str, str, str], ...]] = (
     (
         "Redis",
         "sink",
-        """redis.clients com.redislabs io.lettuce redis redis.exceptions org.redisson""",
+        """redis.clients com.redislabs org.apache.spark.sql.redis io.lettuce redis redis.exceptions
+        org.redisson""",
     ),
     (
         "HBase",
@@ -222,6 +223,17 @@ _TABLE_FORMATS: Final = frozenset(("Delta", "Iceberg", "Hudi", "Paimon"))
 _DIRECTIONS: Final = (
     *((_packages(words), way, name in _TABLE_FORMATS) for name, way, words in CONNECTORS),
     (r"\w*connectors?", "sink", False),
+    # What is no package of Spark's own nor an engine's below it lies there to reach its insides.
+    (
+        (
+            r"org\.apache\.spark\.sql\.(?!(?:api|artifact|avro|catalog|catalyst|classic|columnar|comet"
+            r"|connect|connector|diagnostic|errors|exceptions|execution|expressions|functions|hudi"
+            r"|internal|jdbc|metricview|ml|pipelines|protobuf|python|rapids|scripting|sources"
+            r"|streaming|test|types|util|vectorized)\b)[a-z]\w*"
+        ),
+        "sink",
+        False,
+    ),
 )
 _CONNECTOR_RE: Final = re.compile(
     "(?:^|(?<=[.]))(?:"
@@ -231,6 +243,7 @@ _CONNECTOR_RE: Final = re.compile(
     )
     + ")"
 )
+_STORAGE_RE: Final = re.compile(rf"(?:{_packages(STORAGES)})(?=[.$])")
 _CLIENT_RE: Final = re.compile(rf"(?:^|(?<=[.]))(?:{_packages(_CLIENTS)})(?=[.$])")
 
 #: What the names of a connector's own classes and methods say of which way the data went. What
@@ -302,7 +315,7 @@ FRAMES: Final[tuple[tuple[str, bool, str], ...]] = (
         X/datasources\.jdbc\.JdbcUtils\$?\.(?:\w*\$)?(?:save|create\w*Table|truncate|drop)
         X/datasources\.DataSource\.createSink
         S/sql\.streaming\.DataStreamWriter\.createV1Sink
-        S/internal\.io\.\w*Commit\w*
+        S/internal\.io\.\w*(?:Commit\w*|HadoopWriter|WriteConfigUtil)
         org\.apache\.hadoop\.mapred\w*\.lib\.output
         org\.apache\.parquet\.hadoop\.\w*Writer
         """,
@@ -317,7 +330,7 @@ FRAMES: Final[tuple[tuple[str, bool, str], ...]] = (
         X/datasources\.v2\.(?:\w*PartitionReader|DataSourceV2ScanExec|MicroBatchScanExec|python)
         X/datasources\.jdbc\.JDBCRDD
         X/datasources\.DataSource\.(?:createSource|sourceSchema|checkAndGlob|resolveRelation)
-        X/datasources\.\w+\.(?:Vectorized\w*Reader|Specific\w*Reader|\w*ColumnarBatchReader)
+        X/datasources\.\w+\.\w*Reader\w*
         X/python\.streaming\.\w*(?:MicroBatchStream|StreamingSource)
         S/rdd\.(?:NewHadoopRDD|HadoopRDD|BinaryFileRDD)
         S/sql\.DataFrameReader
@@ -333,6 +346,8 @@ FRAMES: Final[tuple[tuple[str, bool, str], ...]] = (
         T/(?:StreamMetadata|CompactibleFileStreamLog|MetadataVersionUtil|FileStreamSourceLog)\b
         T/(?:ResolveWriteToStream|CheckpointMetadata\w*|OperatorStateMetadata\w*)\b
         T/FileContextBasedCheckpoint\w*
+        S/streaming\.(?:Checkpoint\w*|dstream\.DStreamCheckpointData)
+        S/streaming\.StreamingContext\$?\.(?:checkpoint|getOrCreate)
         (?:.*\.)?\w*HDFSMetadata\w*
         """,
     ),
@@ -434,7 +449,14 @@ def _frames(lines: str) -> re.Pattern[str]:
 _FRAME_RES: Final = [(place, holds, _frames(lines)) for place, holds, lines in FRAMES]
 #: Files that a connector keeps of its own in the checkpoint.
 _OWN_CHECKPOINT: Final = re.compile(
-    r"\.HDFSMetadataCommitter|InitialOffsetStore|MetadataCommitter\b"
+    r"\.HDFSMetadataCommitter|InitialOffsetStore|MetadataCommitter\b|ChangeFeedToken|spark\.util\.HdfsUtils\b"
+    r"|Progress(?:Writer|Tracker)\b"
+)
+#: A function of the user's that Hive's registry calls, and the exception that Hive puts around
+#: whatever failed.
+_HIVE_FUNCTION: Final = re.compile(
+    r"org\.apache\.(?:hadoop\.hive\.ql\.(?:exec\.FunctionRegistry|udf\.|metadata\.HiveException)"
+    r"|spark\.sql\.hive\.Hive\w*(?:UDF|UDAF|UDTF))"
 )
 _KNOWN: Final = re.compile(
     r"(?:java|javax|jdk|sun|scala|org\.apache|com\.sun|kotlin|io\.netty|io\.grpc|io\.vertx"
@@ -547,6 +569,8 @@ def _place(frame: str, frames: list[str], number: int) -> tuple[str, bool]:
         return _python_place(frame)
     if _OWN_CHECKPOINT.search(frame):
         return "checkpoint", True
+    if _HIVE_FUNCTION.match(frame):
+        return ("", False) if frame.endswith(".") else ("user_code", True)
     if not frame.startswith("org.apache.spark.") or _CONNECTOR_RE.match(frame):
         found = _CONNECTOR_RE.search(frame)
         if found and found.lastgroup:
@@ -556,7 +580,7 @@ def _place(frame: str, frames: list[str], number: int) -> tuple[str, bool]:
             return where, holds
     if _CLIENT_RE.search(frame):
         return "client", False
-    if _KNOWN.match(frame) or "." not in frame:
+    if _KNOWN.match(frame) or _STORAGE_RE.match(frame) or "." not in frame:
         return "", False
     return "stranger", False
 
@@ -573,16 +597,24 @@ def _direction(connector: int, frames: list[str], number: int) -> str:
             own.append((frame, frame[found.end() :]))
     own.sort(key=lambda one: _TOWARDS_SPARK.match(one[0]) is None)
     _, usual, table = _DIRECTIONS[connector]
-    for _, name in own:
-        writes, reads = _WRITES.search(name), (_READS_TABLE if table else _READS).search(name)
-        if bool(writes) != bool(reads):
-            return "sink" if writes else "source"
+    way = _way([name for frame, name in own if not frame.endswith(".")], table=table)
+    if way:
+        return way
     for frame in frames[number:]:
         if _WRITE_PATH.match(frame):
             return "sink"
         if _READ_PATH.match(frame):
             return "source"
-    return usual
+    # What a client calls its exceptions is said of its wire more than of the query's way.
+    return _way([name for frame, name in own if frame.endswith(".")], table=table) or usual
+
+
+def _way(names: list[str], *, table: bool) -> str:
+    for name in names:
+        writes, reads = _WRITES.search(name), (_READS_TABLE if table else _READS).search(name)
+        if bool(writes) != bool(reads):
+            return "sink" if writes else "source"
+    return ""
 
 
 def _python_place(frame: str) -> tuple[str, bool]:
