@@ -77,6 +77,7 @@ def template(values: Values, *arguments: str, chart: Path = CHART) -> str:
         values=merged(IMAGE, values),
     )
     assert done.returncode == 0, done.stderr
+    assert done.stderr == "", "helm has something to say"
     return done.stdout
 
 
