@@ -81,7 +81,8 @@ class ApiServer:
     # Life
 
     def _start(self) -> None:
-        server, store = tool("kube-apiserver"), tool("etcd")
+        server = tool("kube-apiserver", comes_by="ensure-apiserver.sh")
+        store = tool("etcd", comes_by="ensure-tools.sh all")
         self._run(
             store,
             f"--data-dir={self._folder / 'etcd'}",

@@ -24,7 +24,7 @@ Values = dict[str, Any]
 IMAGE: Values = {"image": {"repository": "registry.example.com/team/weir"}}
 
 
-def tool(name: str) -> str:
+def tool(name: str, *, comes_by: str = "ensure-helm.sh") -> str:
     """A program out of .make/tools or PATH; without it the test is skipped, under CI it fails."""
     found = TOOLS / name
     if found.exists():
@@ -32,7 +32,7 @@ def tool(name: str) -> str:
     path = shutil.which(name)
     if path is not None:
         return path
-    message = f"{name} is missing: sh scripts/ensure-helm.sh builds it"
+    message = f"{name} is missing: sh scripts/{comes_by}"
     if os.environ.get("CI") == "true":
         pytest.fail(message)
     pytest.skip(message)
