@@ -70,6 +70,20 @@ def helm(
     )
 
 
+def kubeconfig(path: Path, server: str, user: Values, **cluster: Any) -> None:
+    """Writes how helm finds a cluster and what it shows there; nobody else may read it."""
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "a",
+        "contexts": [{"name": "a", "context": {"cluster": "a", "user": "a"}}],
+        "clusters": [{"name": "a", "cluster": {"server": server, **cluster}}],
+        "users": [{"name": "a", "user": user}],
+    }
+    path.write_text(yaml.safe_dump(config))
+    path.chmod(0o600)
+
+
 def template(values: Values, *arguments: str, chart: Path = CHART) -> str:
     """The manifests as text; fails the test where helm does."""
     done = helm(
