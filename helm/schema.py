@@ -1,6 +1,7 @@
-"""The part of helm/weir/values.schema.json that follows from the agent's options.
+"""What the chart knows of the agent's options: in values.schema.json, and for the checks.
 
-``python -m helm.schema`` writes it into the file; the rest of the file is written by hand.
+``python -m helm.schema`` writes the value ``config`` into values.schema.json, the rest of which is
+written by hand, and files/agent.json, by which templates/_checks.tpl refuses what the agent would.
 """
 
 from __future__ import annotations
@@ -9,9 +10,11 @@ import json
 from pathlib import Path
 from typing import Any, Final
 
-from agent.service.config import Settings
+from agent.service.config import LABEL_NAME, MAX_LABEL_VALUE, Settings, reserved_labels
 
-FILE: Final = Path(__file__).parent / "weir" / "values.schema.json"
+CHART: Final = Path(__file__).parent / "weir"
+FILE: Final = CHART / "values.schema.json"
+FACTS: Final = CHART / "files" / "agent.json"
 #: Options that the chart sets itself, from other values.
 OWN: Final = frozenset(
     {
@@ -43,6 +46,7 @@ def config_schema() -> dict[str, Any]:
         name: _plain(one) for name, one in schema["properties"].items() if name not in OWN
     }
     properties["rules"]["items"] = rule
+    properties["labels"]["additionalProperties"]["maxLength"] = MAX_LABEL_VALUE
     return {
         "description": "Options of the agent by their plain names; see docs/configuration.md.",
         "type": "object",
@@ -78,10 +82,23 @@ def text(current: str) -> str:
     return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
 
 
+def facts() -> str:
+    """What the checks need to know of the agent, as text: how it takes what is not set, labels."""
+    told = {
+        "defaults": Settings().model_dump(
+            include={"target_seconds", "minimum_limit", "minimum_executors"}
+        ),
+        "label_name": LABEL_NAME.pattern,
+        "reserved_labels": sorted(reserved_labels()),
+    }
+    return json.dumps(told, indent=2) + "\n"
+
+
 def main() -> None:
-    """Rewrites the file."""
+    """Rewrites both files."""
     FILE.write_text(text(FILE.read_text("utf-8")), "utf-8")
-    print(FILE)  # noqa: T201 - a command's output
+    FACTS.write_text(facts(), "utf-8")
+    print(FILE, FACTS, sep="\n")  # noqa: T201 - a command's output
 
 
 if __name__ == "__main__":

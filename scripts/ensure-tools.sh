@@ -2,7 +2,11 @@
 # Looks for the programs outside Python that the tests use, and gets what is missing: by apt where
 # this runs as root on Debian or Ubuntu, else it prints what to install. With CI=true a program
 # that is still missing fails the run; without, its tests are skipped, and it says so.
+#   scripts/ensure-tools.sh [quick]     what the quick tests use
+#   scripts/ensure-tools.sh all|rest    and what the slow ones do
 set -u
+
+what=${1:-quick}
 
 missing=''  # Debian packages
 lacks=''    # what that means, for people
@@ -48,6 +52,7 @@ look() {
   need maven 'gets the jars of the Kafka broker that tests start' mvn
   need openssl 'tests of certificates' openssl
   need git 'tests of what is committed' git
+  [ "$what" = quick ] || need etcd-server "the chart's test on a real API server" etcd
   # Without any font a browser draws no text at all; with these two, letters are narrow and wide.
   fonts fonts-liberation 'the layout of the status page' LiberationSans-Regular.ttf
   fonts fonts-dejavu-core 'the layout of the status page' DejaVuSans.ttf

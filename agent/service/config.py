@@ -39,8 +39,11 @@ FOREIGN_PREFIXES: Final = ("WEIR_DEMO_", "WEIR_TEST_", "WEIR_BENCHMARK_")
 _SERVICE_LINK = re.compile(
     r"^WEIR_(?:.+_)?(?:SERVICE_HOST|SERVICE_PORT(?:_.*)?|PORT_\d+_(?:TCP|UDP|SCTP)(?:_.*)?|PORT)$"
 )
-_LABEL_NAME = re.compile(r"^[a-zA-Z][a-zA-Z0-9_]*$")
+#: The name of a fixed label.
+LABEL_NAME: Final = re.compile(r"^[a-zA-Z][a-zA-Z0-9_]*$")
 MAX_LABELS: Final = 10
+#: The longest value of one, in characters.
+MAX_LABEL_VALUE: Final = 200
 
 
 class ConfigError(Exception):
@@ -418,17 +421,18 @@ class Settings(BaseSettings):
                 rule.maximum_executors or self.maximum_executors,
             )
         for name in self.labels:
-            if not _LABEL_NAME.match(name):
+            if not LABEL_NAME.match(name):
                 raise ValueError(
                     f"labels: {name[:60]!r} cannot be a label: letters, digits and _, "
                     "a letter first"
                 )
-            if name in _reserved_labels():
+            if name in reserved_labels():
                 raise ValueError(f"labels: {name!r} is a label that Weir sets itself; rename yours")
         for value in self.labels.values():
-            if len(value) > 200 or not value.isprintable():
+            if len(value) > MAX_LABEL_VALUE or not value.isprintable():
                 raise ValueError(
-                    f"labels: {value[:60]!r} cannot be a value: printable, at most 200 characters"
+                    f"labels: {value[:60]!r} cannot be a value: printable, at most "
+                    f"{MAX_LABEL_VALUE} characters"
                 )
         return self
 
@@ -649,7 +653,8 @@ def _one_line(error: ValidationError, origin: Any) -> str:
     return line + (f" (and {others} more)" if others else "")
 
 
-def _reserved_labels() -> frozenset[str]:
+def reserved_labels() -> frozenset[str]:
+    """Labels that Weir or Prometheus sets itself."""
     from agent.export.catalogue import METRICS
 
     return frozenset(label.name for metric in METRICS for label in metric.labels) | {

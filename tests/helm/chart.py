@@ -24,7 +24,7 @@ Values = dict[str, Any]
 IMAGE: Values = {"image": {"repository": "registry.example.com/team/weir"}}
 
 
-def tool(name: str) -> str:
+def tool(name: str, *, comes_by: str = "ensure-helm.sh") -> str:
     """A program out of .make/tools or PATH; without it the test is skipped, under CI it fails."""
     found = TOOLS / name
     if found.exists():
@@ -32,7 +32,7 @@ def tool(name: str) -> str:
     path = shutil.which(name)
     if path is not None:
         return path
-    message = f"{name} is missing: sh scripts/ensure-helm.sh builds it"
+    message = f"{name} is missing: sh scripts/{comes_by}"
     if os.environ.get("CI") == "true":
         pytest.fail(message)
     pytest.skip(message)
@@ -70,6 +70,20 @@ def helm(
     )
 
 
+def kubeconfig(path: Path, server: str, user: Values, **cluster: Any) -> None:
+    """Writes how helm finds a cluster and what it shows there; nobody else may read it."""
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "a",
+        "contexts": [{"name": "a", "context": {"cluster": "a", "user": "a"}}],
+        "clusters": [{"name": "a", "cluster": {"server": server, **cluster}}],
+        "users": [{"name": "a", "user": user}],
+    }
+    path.write_text(yaml.safe_dump(config))
+    path.chmod(0o600)
+
+
 def template(values: Values, *arguments: str, chart: Path = CHART) -> str:
     """The manifests as text; fails the test where helm does."""
     done = helm(
@@ -77,6 +91,7 @@ def template(values: Values, *arguments: str, chart: Path = CHART) -> str:
         values=merged(IMAGE, values),
     )
     assert done.returncode == 0, done.stderr
+    assert done.stderr == "", "helm has something to say"
     return done.stdout
 
 

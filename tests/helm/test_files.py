@@ -1,4 +1,4 @@
-"""Rules and dashboards in the chart are the generated files, not copies of them."""
+"""Rules and dashboards in the chart are the generated files, and of several releases keep apart."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import base64
 import gzip
 import json
 import re
-import shutil
 import tarfile
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
 
 from dashboards import links
+from helm import files
 from tests.helm import chart
 from tests.helm.chart import CHART, ROOT, of, only
 
@@ -35,6 +35,7 @@ def packed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("packed")
     done = chart.helm("package", str(CHART), "--destination", str(out))
     assert done.returncode == 0, done.stderr
+    assert done.stderr == "", "helm has something to say"
     (archive,) = out.glob("*.tgz")
     with tarfile.open(archive) as tar:
         assert not [member.name for member in tar if not (member.isfile() or member.isdir())]
@@ -47,18 +48,16 @@ def test_the_release_fits_into_the_secret_that_helm_keeps_it_in() -> None:
     text = chart.template(ALL)
     for one in of([o for o in yaml.safe_load_all(text) if o], "ConfigMap"):
         assert sum(len(value.encode()) for value in one["data"].values()) < 2**20
-    files = [path.read_bytes() for path in CHART.rglob("*") if path.is_file()]
-    files += [path.read_bytes() for path in [RULES, *DASHBOARDS]]
+    own = [path.read_bytes() for path in CHART.rglob("*") if path.is_file()]
     # The chart's files stand in the record in base64, the whole of it is in base64 once more.
-    record = gzip.compress(b"".join(map(base64.b64encode, files)) + text.encode())
+    record = gzip.compress(b"".join(map(base64.b64encode, own)) + text.encode())
     assert len(base64.b64encode(record)) < 2**20 / 2
 
 
-def test_the_charts_files_are_links() -> None:
-    assert (CHART / "files" / "alerts").resolve() == RULES.parent
-    assert (CHART / "files" / "dashboards").resolve() == DASHBOARDS[0].parent
-    assert (CHART / "files" / "alerts").is_symlink()
-    assert (CHART / "files" / "dashboards").is_symlink()
+def test_the_charts_files_are_copies_of_the_generated_ones() -> None:
+    """Copies: helm has a line to say on every link in a chart, and some tools refuse them."""
+    assert files.wanted() == files.present(), "make them anew: make generated"
+    assert not [path for path in CHART.rglob("*") if path.is_symlink()]
 
 
 @pytest.mark.parametrize("where", ["checkout", "package"])
@@ -83,9 +82,9 @@ def test_every_dashboard_is_the_generated_file(where: str, packed: Path) -> None
 
 
 def test_the_package_holds_no_more_than_the_chart_needs(packed: Path) -> None:
-    files = {str(path.relative_to(packed)) for path in packed.rglob("*") if path.is_file()}
-    assert {"Chart.yaml", "values.yaml", "values.schema.json", "README.md"} <= files
-    assert not [name for name in files if name.endswith((".py", ".gotmpl"))]
+    names = {str(path.relative_to(packed)) for path in packed.rglob("*") if path.is_file()}
+    assert {"Chart.yaml", "values.yaml", "values.schema.json", "README.md"} <= names
+    assert not [name for name in names if name.endswith((".py", ".gotmpl"))]
 
 
 @pytest.mark.parametrize(
@@ -119,21 +118,48 @@ def test_runbooks_are_linked_as_the_generators_would(values: chart.Values, base:
     assert shown == {path.name: json.loads(linked(path)) for path in DASHBOARDS}
 
 
-@pytest.mark.parametrize("left", ["nothing", "the link as text"])
-def test_a_checkout_without_links_is_refused_with_what_to_do(left: str, tmp_path: Path) -> None:
-    """Some tools drop links, and git on Windows writes the target as text."""
-    broken = tmp_path / "weir"
-    shutil.copytree(CHART, broken, symlinks=True)
-    for name in ("alerts", "dashboards"):
-        link = broken / "files" / name
-        target = link.readlink()
-        link.unlink()
-        if left == "the link as text":
-            link.write_text(str(target))
-    for values, missing in (({}, "weir-overview.json"), (ALL, "files/alerts/weir.rules.yml")):
-        wanted = {**values, "dashboards": {"enabled": missing.endswith("json")}}
-        done = chart.helm("template", "weir", str(broken), values=chart.merged(chart.IMAGE, wanted))
-        assert done.returncode != 0
-        assert missing in done.stderr
-        assert "core.symlinks" in done.stderr
-        assert "make chart" in done.stderr
+def boards(release: str, within: str = chart.NAMESPACE, **values: str) -> list[dict[str, Any]]:
+    """The ConfigMaps with dashboards of a release."""
+    done = chart.helm(
+        *("template", release, str(CHART), "--namespace", within),
+        values=chart.merged(chart.IMAGE, {"dashboards": values, "alerts": {"enabled": True}}),
+    )
+    assert done.returncode == 0, done.stderr
+    objects = [one for one in yaml.safe_load_all(done.stdout) if one]
+    found = [one for one in of(objects, "ConfigMap") if "config.yaml" not in one["data"]]
+    assert len(found) == len(DASHBOARDS)
+    # Alerts and boards lead to the boards of the same release.
+    uids = {json.loads(text)["uid"] for one in found for text in one["data"].values()}
+    assert set(re.findall(r"/d/([-\w]+)", done.stdout)) == uids
+    return found
+
+
+def test_releases_do_not_fight_over_dashboards() -> None:
+    """A Grafana that finds those of all keeps each apart: by file, by uid and by title."""
+    found = [
+        *boards("weir"),
+        *boards("orders"),
+        *boards("a-release-whose-name-is-as-long-as-helm-lets-it-be"),
+        # From two namespaces into the one where Grafana looks.
+        *boards("weir", "jobs", namespace="monitoring"),
+        *boards("weir", "fraud", namespace="monitoring"),
+    ]
+    names = [(one["metadata"]["namespace"], one["metadata"]["name"]) for one in found]
+    assert len(set(names)) == len(names)
+    keys = [name for one in found for name in one["data"]]
+    assert len(set(keys)) == len(keys)
+    shown = [json.loads(text) for one in found for text in one["data"].values()]
+    for key in ("uid", "title"):
+        assert len({board[key] for board in shown}) == len(shown), key
+    # As Grafana takes them.
+    assert all(re.fullmatch(r"[-\w]{1,40}", board["uid"]) for board in shown)
+    titles = {board["title"] for board in shown}
+    assert {"Weir / Query", "Weir / Query (orders-weir)", "Weir / Query (fraud/weir)"} <= titles
+
+
+def test_one_release_keeps_its_boards_over_upgrades() -> None:
+    assert boards("orders") == boards("orders")
+    plain = {name: json.loads(text) for one in boards("weir") for name, text in one["data"].items()}
+    assert plain == {path.name: json.loads(path.read_text()) for path in DASHBOARDS}
+    # Where the namespace is the release's own it is the same as not told.
+    assert boards("weir", namespace=chart.NAMESPACE) == boards("weir")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 #: All of them are names that Kubernetes takes; what a reader of YAML makes of each without quotes.
-NAMES: dict[str, Any] = {"123": 123, "1e3": 1000.0, "0x1f": 31}
+NAMES: dict[str, Any] = {"123": 123, "1e3": 1000.0, "0x1f": 31, "1.5": 1.5, "null": None}
 NAMESPACE = "2024"
 #: Between them every object and every name in one.
 ENTRIES = (
@@ -56,7 +56,11 @@ def test_a_name_stays_text(name: str, entry: str) -> None:
     done = chart.helm(
         *("template", name, str(chart.CHART), "--namespace", NAMESPACE),
         values=chart.merged(
-            chart.IMAGE, {"serviceAccount": {"create": True, "name": "789"}}, MATRIX[entry]
+            chart.IMAGE,
+            {"serviceAccount": {"create": True, "name": "789"}},
+            # No Service is called by a number; nothing else minds.
+            {"fullnameOverride": "weir"} if entry.startswith("shared") else {},
+            MATRIX[entry],
         ),
     )
     assert done.returncode == 0, done.stderr
@@ -72,7 +76,11 @@ def test_a_name_stays_text(name: str, entry: str) -> None:
 
 
 def test_an_override_stays_text() -> None:
-    values = {"fullnameOverride": "123", "token": {"create": False, "existingSecret": "456"}}
+    values: chart.Values = {
+        "mode": "sidecar",
+        "fullnameOverride": "123",
+        "token": {"create": False, "existingSecret": "456"},
+    }
     for one in yaml.load_all(chart.template(values), Loader):
         for place, value in scalars(one):
             assert value not in (123, 456), f"{one['kind']}{place}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import re
 import shutil
 import subprocess
@@ -49,6 +50,15 @@ def page() -> str:
 def test_the_schema_has_the_agents_options() -> None:
     text = schema.FILE.read_text("utf-8")
     assert text == schema.text(text), "make it anew: python -m helm.schema"
+    assert schema.FACTS.read_text("utf-8") == schema.facts(), "make it anew: python -m helm.schema"
+
+
+def test_the_icon_is_the_pages() -> None:
+    """In the chart itself: helm asks for one, and there is no address that stays."""
+    icon = yaml.safe_load((CHART / "Chart.yaml").read_text())["icon"]
+    kind, _, text = icon.partition(",")
+    assert kind == "data:image/svg+xml;base64"
+    assert base64.b64decode(text) == (ROOT / "agent/export/page/assets/icon.svg").read_bytes()
 
 
 def test_versions_are_the_projects() -> None:

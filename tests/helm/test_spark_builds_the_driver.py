@@ -116,6 +116,20 @@ def test_spark_makes_a_pod_with_the_agent_in_it(jvm: Any, tmp_path: Path, name: 
     assert pod["spec"]["restartPolicy"] == "Never"
 
 
+def test_the_ports_that_an_agent_may_not_have_are_sparks(jvm: Any, tmp_path: Path) -> None:
+    """Those that Spark's pod of a driver opens: an agent in it gets none of them."""
+    content = chart.only(chart.render({"mode": "sidecar"}), "ConfigMap", f"{chart.RELEASE}-driver")
+    template = tmp_path / "driver.yaml"
+    template.write_text(content["data"]["driver.yaml"])
+    pod = driver_pod(jvm, content["data"]["spark-defaults.conf"], template)
+    (driver,) = [one for one in pod["spec"]["containers"] if "agent" not in one["name"]]
+    ports = {one["name"]: one["containerPort"] for one in driver["ports"]}
+    assert {"driver-rpc-port", "blockmanager"} <= ports.keys()
+    for port in ports.values():
+        values = chart.merged(chart.IMAGE, {"mode": "sidecar", "agent": {"port": port}})
+        assert f"agent.port is {port}" in chart.refusal(values)
+
+
 def test_spark_mounts_the_secret_where_the_notes_say(jvm: Any) -> None:
     notes = chart.notes(MATRIX["shared"])
     lines = [line.split(None, 1)[1] for line in notes.splitlines() if "  --conf spark." in line]

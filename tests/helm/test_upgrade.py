@@ -12,7 +12,6 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import yaml
 
 from tests.helm import chart
 from tests.helm.chart import NAMESPACE, RELEASE, of
@@ -98,18 +97,8 @@ def cluster() -> Iterator[Cluster]:
 
 def tokens(cluster: Cluster, folder: Path, values: chart.Values) -> dict[str, bytes]:
     """What the rendered Secrets hold, by namespace, where helm may ask the cluster."""
-    config = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "current-context": "a",
-        "contexts": [{"name": "a", "context": {"cluster": "a", "user": "a"}}],
-        "clusters": [
-            {"name": "a", "cluster": {"server": f"http://127.0.0.1:{cluster.server_port}"}}
-        ],
-        "users": [{"name": "a", "user": {}}],
-    }
     path = folder / "kubeconfig"
-    path.write_text(yaml.safe_dump(config))
+    chart.kubeconfig(path, f"http://127.0.0.1:{cluster.server_port}", {})
     # --kubeconfig wins over the variable that keeps the other tests from any cluster.
     objects = chart.render(values, "--dry-run=server", "--kubeconfig", str(path))
     key = values.get("token", {}).get("key", "token")

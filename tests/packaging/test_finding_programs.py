@@ -185,6 +185,24 @@ def test_a_font_is_looked_for_where_fonts_are(tmp_path: Path) -> None:
         shutil.rmtree(fonts)
 
 
+@pytest.mark.parametrize("what", ["quick", "all", "rest"])
+def test_what_only_slow_tests_use_is_asked_for_with_them(tools: Path, what: str) -> None:
+    java(tools / "java", "17.0.1")
+    fake_python(tools / "python3", (3, 12))
+    done = subprocess.run(
+        ["/bin/sh", "scripts/ensure-tools.sh", what],
+        cwd=ROOT,
+        env={"PATH": str(tools)},
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "apt-get install" in done.stderr
+    assert ("etcd-server" in done.stderr) == (what != "quick")
+
+
 @pytest.mark.parametrize(("ci", "exit_code"), [("", 0), ("true", 2)])
 def test_missing_programs_are_named(tools: Path, ci: str, exit_code: int) -> None:
     """Without apt-get on PATH nothing is installed, root or not."""

@@ -38,10 +38,20 @@ each value by itself is values.schema.json's.
 {{- if has .Release.Namespace .Values.drivers.namespaces -}}
 {{- fail (printf "drivers.namespaces: %s is the release's own namespace, whose drivers are let in already: leave it out" .Release.Namespace) -}}
 {{- end -}}
-{{- if and .Values.config.maximum_limit (lt (.Values.config.maximum_limit | int64) (default 1 .Values.config.minimum_limit | int64)) -}}
-{{- fail "config.maximum_limit is below config.minimum_limit: raise the first or lower the second" -}}
+{{- include "weir.checkConfig" . -}}
+{{- include "weir.checkLabels" . -}}
+{{- include "weir.checkResources" . -}}
+{{- if .Values.monitor.enabled -}}
+{{- include "weir.checkMonitor" .Values.monitor -}}
 {{- end -}}
 {{- if $shared -}}
+{{- $name := include "weir.fullname" . -}}
+{{- if not (regexMatch "^[a-z]([-a-z0-9]*[a-z0-9])?$" $name) -}}
+{{- fail (printf "release name: with it the Service would be called %q, which no Service can be: set fullnameOverride to letters a to z, digits and hyphens, a letter first, such as weir-%s" $name (regexReplaceAll "[^a-z0-9]+" $name "-" | trimPrefix "weir-" | trimSuffix "-weir")) -}}
+{{- end -}}
+{{- if and .Values.persistence.enabled (not .Values.persistence.existingClaim) (eq (include "weir.quantity" .Values.persistence.size | float64) 0.0) -}}
+{{- fail (printf "persistence.size is %v, and a volume of no size holds nothing: set persistence.size=1Gi, or persistence.enabled=false" .Values.persistence.size) -}}
+{{- end -}}
 {{- if and .Values.persistence.existingClaim (not .Values.persistence.enabled) -}}
 {{- fail (printf "persistence: the claim %q is given but persistence is off: set persistence.enabled=true, or unset persistence.existingClaim" .Values.persistence.existingClaim) -}}
 {{- end -}}
@@ -68,6 +78,11 @@ each value by itself is values.schema.json's.
 {{- if .Values.tls.secretName -}}
 {{- fail "tls.secretName: in mode=sidecar the driver talks to its agent inside the pod: unset it, or set mode=shared" -}}
 {{- end -}}
+{{- range $setting, $port := include "weir.driverPorts" . | fromYaml -}}
+{{- if eq ($port | int) ($.Values.agent.port | int) -}}
+{{- fail (printf "agent.port is %d, where the driver in the same pod listens (%s): set agent.port to another one, such as 9655" ($port | int) $setting) -}}
+{{- end -}}
+{{- end -}}
 {{- if .Values.drivers.namespaces -}}
 {{- fail "drivers.namespaces: in mode=sidecar the drivers run in the release's namespace: unset it, and install the chart once per namespace" -}}
 {{- end -}}
@@ -82,6 +97,9 @@ each value by itself is values.schema.json's.
 {{- if or (not .application) (not .query) -}}
 {{- fail "sidecar.livenessProbe: which query is to be watched: set sidecar.livenessProbe.application and sidecar.livenessProbe.query" -}}
 {{- end -}}
+{{- if not (regexMatch "^[a-z]" (include "weir.applicationObject" $)) -}}
+{{- fail (printf "sidecar.livenessProbe.application: of %q no object can be named, as the SparkApplication is: begin the application's name (spark.app.name) with a letter from a to z, and set this to the same" .application) -}}
+{{- end -}}
 {{- if $loopback -}}
 {{- fail (printf "sidecar.livenessProbe: the kubelet does not reach an agent at %s: set agent.host=0.0.0.0 (or ::), or sidecar.livenessProbe.enabled=false" $.Values.agent.host) -}}
 {{- end -}}
@@ -91,4 +109,118 @@ each value by itself is values.schema.json's.
 {{- end -}}
 {{- end -}}
 {{- end -}}
+{{- end -}}
+
+{{/* What the agent itself would refuse of its options, and a target that its deadline forbids. */}}
+{{- define "weir.checkConfig" -}}
+{{- $agent := .Files.Get "files/agent.json" | fromJson -}}
+{{- range $name, $value := .Values.config.labels -}}
+{{- if not (regexMatch $agent.label_name $name) -}}
+{{- fail (printf "config.labels: %q cannot be a label's name: rename it to letters, digits and _, a letter first" $name) -}}
+{{- end -}}
+{{- if has $name $agent.reserved_labels -}}
+{{- fail (printf "config.labels: %q is a label that Weir or Prometheus sets itself: rename yours" $name) -}}
+{{- end -}}
+{{- if not (regexMatch "^( |[^\\pC\\pZ])*$" $value) -}}
+{{- fail (printf "config.labels: the value %q of %s does not print: leave out what cannot be seen" $value $name) -}}
+{{- end -}}
+{{- end -}}
+{{- if not .Values.config.kafka_bootstrap_servers -}}
+{{- range $key := list "kafka_options_file" "kafka_commit_group" -}}
+{{- if index $.Values.config $key -}}
+{{- fail (printf "config.%s: there are no brokers to ask: set config.kafka_bootstrap_servers, or unset it" $key) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- with .Values.config.kafka_commit_group -}}
+{{- $plain := . | replace "{application}" "" | replace "{query}" "" -}}
+{{- if or (not (contains "{application}" .)) (not (contains "{query}" .)) (contains "{" $plain) (contains "}" $plain) -}}
+{{- fail (printf "config.kafka_commit_group: %q gives no group to each query: set it to a name with {application} and {query} in it and no other braces, such as weir-{application}-{query}" .) -}}
+{{- end -}}
+{{- end -}}
+{{- include "weir.checkPolicy" (list "config" .Values.config $agent.defaults) -}}
+{{- range .Values.config.rules -}}
+{{- include "weir.checkPolicy" (list (printf "config.rules (%s)" .match) . $.Values.config $agent.defaults) -}}
+{{- end -}}
+{{- end -}}
+
+{{/* One policy: where it stands, its options, and in what follows those that hold where it has none. */}}
+{{- define "weir.checkPolicy" -}}
+{{- $where := first . -}}
+{{- $all := dict -}}
+{{- range rest . -}}{{- range $key, $value := . -}}
+{{- if and (not (hasKey $all $key)) (ne (kindOf $value) "invalid") -}}{{- $_ := set $all $key $value -}}{{- end -}}
+{{- end -}}{{- end -}}
+{{- with $all -}}
+{{- if and .deadline_seconds (gt (.target_seconds | float64) (default 0 .deadline_seconds | float64)) -}}
+{{- fail (printf "target_seconds in %s: %s is above deadline_seconds %s, at which a batch is killed: lower the first or raise the second" $where (toJson .target_seconds) (toJson .deadline_seconds)) -}}
+{{- end -}}
+{{- if and .maximum_limit (lt (default 0 .maximum_limit | int64) (.minimum_limit | int64)) -}}
+{{- fail (printf "maximum_limit in %s: %d is below minimum_limit %d: raise the first or lower the second" $where (.maximum_limit | int64) (.minimum_limit | int64)) -}}
+{{- end -}}
+{{- if and (has (toString .executors) (list "on" "true")) (not .maximum_executors) -}}
+{{- fail (printf "executors in %s: on needs maximum_executors, the most that may be asked for: set it, or executors: dry-run" $where) -}}
+{{- end -}}
+{{- if and .maximum_executors (lt (default 0 .maximum_executors | int64) (.minimum_executors | int64)) -}}
+{{- fail (printf "maximum_executors in %s: %d is below minimum_executors %d: raise the first or lower the second" $where (.maximum_executors | int64) (.minimum_executors | int64)) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Labels of yours beside those that the chart sets and chooses by. */}}
+{{- define "weir.checkLabels" -}}
+{{- $own := include "weir.ownLabels" . | fromYaml -}}
+{{- $given := dict "commonLabels" .Values.commonLabels "podLabels" .Values.podLabels "monitor.labels" .Values.monitor.labels "alerts.labels" .Values.alerts.labels "dashboards.labels" .Values.dashboards.labels -}}
+{{- range $key, $labels := $given -}}
+{{- range $name := keys (default dict $labels) | sortAlpha -}}
+{{- if hasKey $own $name -}}
+{{- fail (printf "labels: %s has %s, which the chart sets itself, as objects are chosen by such labels: leave it out" $key $name) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* No node takes a pod that requests more than it may have. */}}
+{{- define "weir.checkResources" -}}
+{{- $shared := eq .Values.mode "shared" -}}
+{{- $key := ternary "resources" "sidecar.resources" $shared -}}
+{{- with ternary .Values.resources .Values.sidecar.resources $shared -}}
+{{- $limits := default dict .limits -}}
+{{- range $name, $requested := .requests -}}
+{{- $limit := index $limits $name -}}
+{{- if and (ne (kindOf $limit) "invalid") (gt (include "weir.quantity" $requested | float64) (include "weir.quantity" $limit | float64)) -}}
+{{- fail (printf "resources: %s.requests.%s %v is above %s.limits.%s %v: set both, since where one is given alone the chart's own stands beside it" $key $name $requested $key $name $limit) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Prometheus takes no target whose scrape may last longer than to the next one. */}}
+{{- define "weir.checkMonitor" -}}
+{{- $interval := include "weir.milliseconds" .interval | int64 -}}
+{{- $timeout := include "weir.milliseconds" .scrapeTimeout | int64 -}}
+{{- if or (eq $interval 0) (eq $timeout 0) -}}
+{{- fail (printf "monitor.interval %s and monitor.scrapeTimeout %s: neither may be zero: set both to some seconds, such as 15s and 10s" .interval .scrapeTimeout) -}}
+{{- end -}}
+{{- if lt $interval $timeout -}}
+{{- fail (printf "monitor.interval %s is below monitor.scrapeTimeout %s: raise the first or lower the second" .interval .scrapeTimeout) -}}
+{{- end -}}
+{{- end -}}
+
+{{/* A duration such as 1m30s in milliseconds. */}}
+{{- define "weir.milliseconds" -}}
+{{- $units := dict "ms" 1 "s" 1000 "m" 60000 "h" 3600000 -}}
+{{- $sum := 0 -}}
+{{- range regexFindAll "[0-9]+(ms|[smh])" . -1 -}}
+{{- $sum = add $sum (mul (regexFind "^[0-9]+" . | int64) (index $units (regexFind "[a-z]+$" .))) -}}
+{{- end -}}
+{{- $sum -}}
+{{- end -}}
+
+{{/* A quantity such as 100m or 1.5Gi as a number. */}}
+{{- define "weir.quantity" -}}
+{{- $text := toString . -}}
+{{- $units := dict "m" 0.001 "k" 1e3 "M" 1e6 "G" 1e9 "T" 1e12 "P" 1e15 "E" 1e18 "Ki" 1024.0 "Mi" 1048576.0 "Gi" 1073741824.0 "Ti" 1099511627776.0 "Pi" 1125899906842624.0 "Ei" 1152921504606846976.0 -}}
+{{- $unit := regexFind "([kMGTPE]i?|m)$" $text -}}
+{{- mulf (trimSuffix $unit $text | float64) (ternary 1.0 (index $units $unit) (empty $unit)) -}}
 {{- end -}}

@@ -1,16 +1,31 @@
 {{/*
 A generated file as it is (never through tpl: it holds Prometheus's own templates), with the address
-of the runbooks put in. files/ is links to alerts/generated and dashboards/generated; `helm package`
-follows them. A checkout or a tool that drops links would give nothing, or the link's target as text.
+of the runbooks put in, and the dashboards' own names.
 */}}
 {{- define "weir.file" -}}
 {{- $root := index . 0 -}}
-{{- $name := index . 1 -}}
-{{- $text := $root.Files.Get $name -}}
-{{- if not (or (contains "\ngroups:\n" $text) (contains "\"panels\"" $text)) -}}
-{{- fail (printf "%s is missing from the chart, whose files/ are links to generated files: check out with links (git config core.symlinks true), or install the package that `make chart` builds; or set alerts.enabled=false and dashboards.enabled=false" $name) -}}
-{{- end -}}
 {{- $url := default (printf "%s://localhost:%d/runbooks" (include "weir.scheme" $root) ($root.Values.agent.port | int)) $root.Values.runbooksUrl | replace "$" "$$" -}}
 {{- $to := ternary ($url | replace "{}" "${1}") (printf "%s/${1}" (trimSuffix "/" $url)) (contains "{}" $url) -}}
-{{- regexReplaceAll "http://localhost:9655/runbooks/([A-Za-z]+)" $text $to -}}
+{{- $text := regexReplaceAll "http://localhost:9655/runbooks/([A-Za-z]+)" ($root.Files.Get (index . 1)) $to -}}
+{{- $whose := include "weir.boardsOf" $root -}}
+{{- if and $root.Values.dashboards.enabled (ne $whose $root.Chart.Name) -}}
+{{- $text = regexReplaceAll "(\"uid\": \"|/d/)(weir-[a-z]+)" $text (printf "${1}${2}%s" (include "weir.boardsMark" $root)) -}}
+{{- $text = regexReplaceAll "\"title\": \"(Weir / [^\"]+)\"" $text (printf "\"title\": \"${1} (%s)\"" $whose) -}}
+{{- end -}}
+{{- $text -}}
+{{- end -}}
+
+{{/*
+Whose the dashboards are, among those that one Grafana may find: files, uids and titles must differ,
+or each release overwrites the other's. A release that is called as the chart keeps the plain ones.
+*/}}
+{{- define "weir.boardsOf" -}}
+{{- $away := and .Values.dashboards.namespace (ne .Values.dashboards.namespace .Release.Namespace) -}}
+{{- if $away }}{{ .Release.Namespace }}/{{ end }}{{ include "weir.fullname" . -}}
+{{- end -}}
+
+{{/* Eight letters of a digest: a uid has 40 at most, a release's name more. */}}
+{{- define "weir.boardsMark" -}}
+{{- $whose := include "weir.boardsOf" . -}}
+{{- if ne $whose .Chart.Name }}-{{ $whose | sha256sum | trunc 8 }}{{ end -}}
 {{- end -}}

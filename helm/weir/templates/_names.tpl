@@ -1,16 +1,9 @@
 {{/* Names and labels of every object. */}}
 
 {{- define "weir.fullname" -}}
-{{- if .Values.fullnameOverride -}}
-{{- .Values.fullnameOverride | trunc 50 | trimSuffix "-" -}}
-{{- else -}}
 {{- $name := default .Chart.Name .Values.nameOverride -}}
-{{- if contains $name .Release.Name -}}
-{{- .Release.Name | trunc 50 | trimSuffix "-" -}}
-{{- else -}}
-{{- printf "%s-%s" .Release.Name $name | trunc 50 | trimSuffix "-" -}}
-{{- end -}}
-{{- end -}}
+{{- $whole := ternary .Release.Name (printf "%s-%s" .Release.Name $name) (contains $name .Release.Name) -}}
+{{- default $whole .Values.fullnameOverride | trunc 50 | trimAll "-." -}}
 {{- end -}}
 
 {{- define "weir.selectorLabels" -}}
@@ -18,12 +11,23 @@ app.kubernetes.io/name: {{ default .Chart.Name .Values.nameOverride | trunc 63 |
 app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end -}}
 
-{{- define "weir.labels" -}}
+{{/* Those that the chart sets itself: nobody else may. */}}
+{{- define "weir.ownLabels" -}}
 {{ include "weir.selectorLabels" . }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service | quote }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" | quote }}
-{{- with .Values.commonLabels }}
+{{- end -}}
+
+{{- define "weir.labels" -}}
+{{- include "weir.labelsWith" (list . dict) -}}
+{{- end -}}
+
+{{/* The labels of an object that has some of its own, which win over commonLabels. */}}
+{{- define "weir.labelsWith" -}}
+{{- $root := index . 0 -}}
+{{- include "weir.ownLabels" $root }}
+{{- with merge (deepCopy (index . 1)) $root.Values.commonLabels }}
 {{ toYaml . }}
 {{- end }}
 {{- end -}}

@@ -1,3 +1,17 @@
+{{/* The SparkApplication's name, of the application's: the operator names Services by it. */}}
+{{- define "weir.applicationObject" -}}
+{{- $name := default "orders" .Values.sidecar.livenessProbe.application | lower -}}
+{{- regexReplaceAll "[^a-z0-9]+" $name "-" | trimAll "-" | trunc 50 | trimSuffix "-" -}}
+{{- end -}}
+
+{{/* Ports that Spark gives a driver's pod, each by the setting that changes it. */}}
+{{- define "weir.driverPorts" -}}
+spark.driver.port: 7078
+spark.driver.blockManager.port: 7079
+spark.connect.grpc.binding.port: 15002
+spark.ui.port: {{ .Values.networkPolicy.driverUiPort }}
+{{- end -}}
+
 {{/*
 A driver's pod with the agent in it: what Spark takes as spark.kubernetes.driver.podTemplateFile and
 the Spark operator as spec.driver.template. Spark fills in the rest.
