@@ -19,6 +19,7 @@ from starlette.routing import Route
 from agent import __version__
 from agent.core.decode.events import MalformedRequest, decode_request
 from agent.core.fleet import Liveness, Order, UnknownQuery
+from agent.core.fleet.orders import ACTS
 from agent.core.names import label
 from agent.export import page, runbooks
 from agent.export.metrics.agent import REQUEST_REFUSALS
@@ -74,6 +75,7 @@ class _OrderBody(msgspec.Struct, forbid_unknown_fields=True):
     mode: _MODES | msgspec.UnsetType = msgspec.UNSET
     hold: bool | msgspec.UnsetType = msgspec.UNSET
     limit: int | None | msgspec.UnsetType = msgspec.UNSET
+    retire: bool | msgspec.UnsetType = msgspec.UNSET
     unit: _UNITS | None = None
     reason: str = ""
     who: str = ""
@@ -124,6 +126,7 @@ class Service:
         self.kafka_up: bool | None = None
         self.doors: dict[str, int] | None = None
         self.kafka_groups: dict[str, int] | None = None
+        self.certificate_expiry_time: float | None = None
         self.exporter = Exporter(timer=timer, on_error=self._view_failed)
         self._scrapes = _Scrapes(timer)
 
@@ -355,6 +358,7 @@ class Service:
             kafka_up=self.kafka_up,
             doors=self.doors,
             kafka_groups=self.kafka_groups,
+            certificate_expiry_time=self.certificate_expiry_time,
         )
 
     def _record(self, recorder: Recorder, body: bytes, refused: set[int]) -> None:
@@ -543,12 +547,10 @@ def _order(body: bytes, caller: Caller) -> Order:
     except RecursionError:
         raise HttpError(400, "nested too deeply", "body") from None
     given: dict[str, Any] = {
-        name: value
-        for name in ("mode", "hold", "limit")
-        if (value := getattr(wanted, name)) is not msgspec.UNSET
+        name: value for name in ACTS if (value := getattr(wanted, name)) is not msgspec.UNSET
     }
     if len(given) != 1:
-        raise HttpError(400, "exactly one of mode, hold, limit is needed", "body")
+        raise HttpError(400, f"exactly one of {', '.join(ACTS)} is needed", "body")
     if "limit" in given and (given["limit"] is None or not 0 < given["limit"] < 2**63):
         raise HttpError(
             400, "a whole number from 1; to end a limit set by hand: hold false", "limit"
