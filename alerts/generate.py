@@ -56,6 +56,8 @@ def rules(runbooks: str = AGENT_RUNBOOKS) -> str:
         rule: dict[str, Any] = {"alert": alert.name, "expr": alert.expression}
         if alert.hold != "0s":
             rule["for"] = alert.hold
+        if alert.keep != "0s":
+            rule["keep_firing_for"] = alert.keep
         rule["labels"] = {"severity": alert.severity, "component": "weir"}
         rule["annotations"] = {
             "summary": alert.summary,

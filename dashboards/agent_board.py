@@ -110,7 +110,7 @@ def agent_board(runbooks: str) -> Dashboard:
                         Column(
                             "Running for",
                             "time() - max by (cluster, namespace, instance, version) ("
-                            f"{_each('weir_agent_start_time_seconds')} * on (job, instance)"
+                            f"{AGENTS('weir_agent_start_time_seconds')} * on (job, instance)"
                             f" group_left (version) {AGENTS('weir_build_info')})",
                             "s",
                         ),
