@@ -206,11 +206,7 @@ def test_only_metrics_and_labels_of_the_catalogue() -> None:
 
 
 def test_every_metric_of_the_catalogue_is_in_a_panel_or_is_left_out_for_a_reason() -> None:
-    shown = {
-        SERIES[name].name
-        for _, _, expression in expressions()
-        for name in named(expression)
-    }
+    shown = {SERIES[name].name for _, _, expression in expressions() for name in named(expression)}
     assert {one.name for one in METRICS} - shown == {one.name for one in METRICS if one.not_shown}
 
 
@@ -270,6 +266,7 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LivePrometheus]:
     ):
         live.wait_for("sum(rate(weir_rows_total[10s])) > 0")
         live.wait_for('ALERTS{alertstate="firing"}')
+        live.wait_for("count_over_time(sum(rate(weir_rows_total[10s]))[60s:10s])")
         yield live
 
 
