@@ -12,10 +12,9 @@ Subject = Literal["query", "application", "agent"]
 
 
 class Alert(msgspec.Struct, frozen=True, kw_only=True):
-    """An alert. ``why`` gives the reasons of its threshold, of ``hold``, how long it must last, and
-    of ``keep``, how long it goes on after the last time that it held.
+    """An alert. ``why`` gives the reasons of its threshold, of ``hold`` and of ``keep``.
 
-    ``says`` is what docs/alerts.md says it tells. ``summary`` and ``description`` are Prometheus
+    It must last for ``hold``, and goes on for ``keep`` after it last did. ``says`` is what docs/alerts.md says it tells. ``summary`` and ``description`` are Prometheus
     templates.
     """
 

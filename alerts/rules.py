@@ -500,9 +500,9 @@ ALERTS: Final[tuple[Alert, ...]] = (
         expression=f"{UP} == 0 and {_WAS_AGENT}",
         hold="30s",
         why="Of its queries nothing is told any more, so their own alerts are silent, however many "
-        "agents still answer. Half a minute leaves out a restart, which takes seconds, and a single "
-        "scrape that failed; scraped every 15 s it pages within two minutes. One that service "
-        "discovery lists no more was taken away on purpose, as with its driver's pod.",
+        "agents still answer. Half a minute leaves out a restart, which takes seconds, and a "
+        "single scrape that failed; scraped every 15 s it pages within two minutes. One that "
+        "service discovery lists no more was taken away on purpose, as with its driver's pod.",
         summary="The Weir agent at {{ $labels.instance }} does not answer",
         description="Nobody sees the queries that report to it. Their grants expire, and they go "
         "back to their configured limits; jobs run on.",

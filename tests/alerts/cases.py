@@ -367,8 +367,10 @@ CASES: Final[tuple[Case, ...]] = (
                 20,
                 10,
                 "orders/enrich needs 150% of its capacity",
-                "More arrives than it can digest with any limit. The backlog grows until there "
-                "are more cores, less work per row, or fewer rows.",
+                (
+                    "More arrives than it can digest with any limit. The backlog grows until there "
+                    "are more cores, less work per row, or fewer rows."
+                ),
             ),
             (
                 "WeirDeadlineNear",
@@ -380,8 +382,10 @@ CASES: Final[tuple[Case, ...]] = (
                 6,
                 10,
                 "orders/enrich: a batch nears its deadline",
-                "A batch takes 9m 0s, more than 80 % of the deadline after which something kills "
-                "it. A killed batch runs again from its start.",
+                (
+                    "A batch takes 9m 0s, more than 80 % of the deadline after which something kills "
+                    "it. A killed batch runs again from its start."
+                ),
             ),
         )
     ),
