@@ -14,7 +14,8 @@ Subject = Literal["query", "application", "agent"]
 class Alert(msgspec.Struct, frozen=True, kw_only=True):
     """An alert. ``why`` gives the reasons of its threshold, of ``hold`` and of ``keep``.
 
-    It must last for ``hold``, and goes on for ``keep`` after it last did. ``says`` is what docs/alerts.md says it tells. ``summary`` and ``description`` are Prometheus
+    It must last for ``hold``, and goes on for ``keep`` after it last did. ``says`` is what
+    docs/alerts.md says it tells. ``summary`` and ``description`` are Prometheus
     templates.
     """
 

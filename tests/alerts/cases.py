@@ -383,8 +383,8 @@ CASES: Final[tuple[Case, ...]] = (
                 10,
                 "orders/enrich: a batch nears its deadline",
                 (
-                    "A batch takes 9m 0s, more than 80 % of the deadline after which something kills "
-                    "it. A killed batch runs again from its start."
+                    "A batch takes 9m 0s, more than 80 % of the deadline after which something "
+                    "kills it. A killed batch runs again from its start."
                 ),
             ),
         )
