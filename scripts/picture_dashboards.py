@@ -1,9 +1,9 @@
 """Draws a picture of each dashboard from a Prometheus, with the queries that Grafana would send.
 
 ``python -m scripts.picture_dashboards URL`` asks the Prometheus at URL, of the last ``--seconds``,
-and writes docs/images/dashboard-*.png: a plot per panel, laid out as in the dashboard's grid. Made
-for the pictures in the docs, taken of ``make stack SECONDS=400 KEEP=1``. Needs a Chromium: the one
-at CHROMIUM or on PATH, else Playwright's own.
+and writes docs/images/dashboard-*.png, and beside them which board each is of: a plot per panel,
+laid out as in the dashboard's grid. Made for the pictures in the docs, taken of ``make stack
+SECONDS=400 KEEP=1``. Needs a Chromium: the one at CHROMIUM or on PATH, else Playwright's own.
 """
 
 from __future__ import annotations
@@ -25,9 +25,8 @@ from typing import Any, Final
 import httpx
 from playwright.sync_api import sync_playwright
 
-ROOT: Final = Path(__file__).parents[1]
-BOARDS: Final = ROOT / "dashboards" / "generated"
-FOLDER: Final = ROOT / "docs" / "images"
+from scripts.drawn import BOARDS, PICTURES, note, picture_of
+
 MOST_BYTES: Final = 300_000
 #: A grid cell, as wide as fits the page and nearly as high as Grafana's.
 WIDTH: Final = 1000
@@ -563,7 +562,7 @@ def main() -> int:
     parser.add_argument("--ago", type=float, default=0.0, help="how long ago that ended, seconds")
     parser.add_argument("--application", default="weir-demo")
     parser.add_argument("--query", default="orders")
-    parser.add_argument("--out", type=Path, default=FOLDER)
+    parser.add_argument("--out", type=Path, default=PICTURES)
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     end = time.time() - options.ago
@@ -578,7 +577,7 @@ def main() -> int:
             board = json.loads(path.read_text(encoding="utf-8"))
             tab = browser.new_page(viewport={"width": WIDTH, "height": 600})
             tab.set_content(page(board, source))
-            file = options.out / f"dashboard-{path.stem.removeprefix('weir-')}.png"
+            file = picture_of(path.stem, options.out)
             tab.screenshot(path=file, full_page=True)
             tab.close()
             size = file.stat().st_size
@@ -587,6 +586,7 @@ def main() -> int:
                 sys.stderr.write(f"{file} is larger than {MOST_BYTES} bytes\n")
                 wrong = 1
         browser.close()
+    note(options.out)
     return wrong
 
 

@@ -344,7 +344,7 @@ def test_orders_outlive_the_process(tmp_path: Path) -> None:
 
 def test_what_is_forgotten_leaves_disk_and_history(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    one = keeper(store, forget_seconds=10.0)
+    one = keeper(store, default=QueryPolicy(retire_seconds=10.0))
     one.receive(decode_request(wire.body([wire.progress(1)])), NOW)
     assert len(one.history) == 1
     one.tick(NOW + 100)
