@@ -71,12 +71,13 @@ What `GET /metrics` tells, in Prometheus and OpenMetrics text.
 
 ## Series of a query
 
-A query with one source has 108 series, and one with state and a watermark 114: counted on an agent. These may be
-left out where series are dear: no alert reads them, and the last column says what is missing then.
+A query with one source has 108 series, and one with state and a watermark 114: counted on an agent.
+These may be left out where series are dear: no alert reads them, and the last column says what is
+missing then.
 
 | metric | series | shows |
 |---|---|---|
-| `weir_batch_duration_seconds_bucket` | 14 | quantiles and the heat map of batch times; averages stay |
+| `weir_batch_duration_seconds_bucket` | 14 | quantiles and the heat map of batch times |
 | `weir_failures_total` | 9 | failures by cause |
 | `weir_batch_phase_seconds_total` | 7 | phases of batches over time |
 | `weir_checkpoint_phase_seconds` | 7 | phases of the last batch |
@@ -85,11 +86,12 @@ left out where series are dear: no alert reads them, and the last column says wh
 # in Prometheus's scrape_configs; in a ServiceMonitor it is metricRelabelings, sourceLabels
 metric_relabel_configs:
   - source_labels: [__name__]
-    regex: weir_(batch_duration_seconds_bucket|failures_total|batch_phase_seconds_total|checkpoint_phase_seconds)
+    regex: weir_(batch_duration_seconds_bucket|failures_total|(batch|checkpoint)_phase_seconds.*)
     action: drop
 ```
 
-Series of each partition of a topic are told only where they are asked for (`kafka_partition_series`).
+Series of each partition of a topic are told only where they are asked for
+(`kafka_partition_series`).
 
 """
 
