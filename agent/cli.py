@@ -227,6 +227,22 @@ def _limit(
     _order(settings, application, query, order=order, reason=reason, who=who)
 
 
+@app.command("retire")
+def _retire(
+    *,
+    query: QueryArgument,
+    application: Application = None,
+    reason: Why = "",
+    who: Who = "",
+    url: Url = _DEFAULT_URL,
+    token_file: TokenFile = None,
+    ca_file: CaFile = None,
+) -> None:
+    """Let go of a query that is gone for good: its series end, and its alerts with them."""
+    settings = _settings(url, token_file, ca_file)
+    _order(settings, application, query, order={"retire": True}, reason=reason, who=who)
+
+
 @app.command("plugin")
 def _plugin() -> None:
     """Print the path of Weir's Spark plugin, for `spark-submit --jars`."""

@@ -44,8 +44,11 @@ def dashboard_path(alert: Alert) -> str:
     return f"/d/{alert.dashboard}" + (f"?{choices}" if choices else "")
 
 
-def rules(runbooks: str = AGENT_RUNBOOKS) -> str:
-    """The Prometheus rule file; the reason of each rule stands over it."""
+def rules(runbooks: str = AGENT_RUNBOOKS, *, keep: str | None = None) -> str:
+    """The Prometheus rule file; the reason of each rule stands over it.
+
+    ``keep`` is how long what is kept is kept, in place of each alert's own.
+    """
     lines = [_HEADER, "groups:\n", "- name: weir-recordings\n", "  rules:\n"]
     lines += [
         _item({"record": recording.name, "expr": recording.expression}, recording.why)
@@ -56,6 +59,8 @@ def rules(runbooks: str = AGENT_RUNBOOKS) -> str:
         rule: dict[str, Any] = {"alert": alert.name, "expr": alert.expression}
         if alert.hold != "0s":
             rule["for"] = alert.hold
+        if alert.keep != "0s":
+            rule["keep_firing_for"] = keep or alert.keep
         rule["labels"] = {"severity": alert.severity, "component": "weir"}
         rule["annotations"] = {
             "summary": alert.summary,

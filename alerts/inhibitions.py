@@ -11,7 +11,8 @@ _QUERY: Final = ("cluster", "namespace", "application", "query")
 _DOES_NOT_RUN: Final = ("WeirQueryGone", "WeirBatchesFailing")
 _BEHIND: Final = ("WeirFallingBehindFast", "WeirFallingBehind", "WeirNeedsCapacity")
 _OF_QUERIES: Final = tuple(one.name for one in ALERTS if one.subject == "query")
-_NOT_DOWN: Final = tuple(one.name for one in ALERTS if one.name != "WeirAgentDown")
+_AGENT_GONE: Final = ("WeirAgentDown", "WeirAgentUnreachable")
+_NOT_DOWN: Final = tuple(one.name for one in ALERTS if one.name not in _AGENT_GONE)
 
 
 def _of_queries_but(*names: str) -> tuple[str, ...]:
@@ -23,6 +24,12 @@ def _of_queries_but(*names: str) -> tuple[str, ...]:
 
 
 INHIBITIONS: Final[tuple[Inhibition, ...]] = (
+    Inhibition(
+        sources=("WeirAgentUnreachable",),
+        targets=("WeirAgentDown",),
+        equal=("cluster",),
+        why="The same agent, told sooner and by its name; that it was the only one says no more.",
+    ),
     Inhibition(
         sources=("WeirAgentDown",),
         targets=_NOT_DOWN,

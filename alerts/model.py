@@ -12,9 +12,10 @@ Subject = Literal["query", "application", "agent"]
 
 
 class Alert(msgspec.Struct, frozen=True, kw_only=True):
-    """An alert. ``why`` gives the reasons of its threshold and of ``hold``, how long it must last.
+    """An alert. ``why`` gives the reasons of its threshold, of ``hold`` and of ``keep``.
 
-    ``says`` is what docs/alerts.md says it tells. ``summary`` and ``description`` are Prometheus
+    It must last for ``hold``, and goes on for ``keep`` after it last did. ``says`` is what
+    docs/alerts.md says it tells. ``summary`` and ``description`` are Prometheus
     templates.
     """
 
@@ -28,6 +29,7 @@ class Alert(msgspec.Struct, frozen=True, kw_only=True):
     summary: str
     description: str
     dashboard: str  # uid
+    keep: str = "0s"  # a Prometheus duration
 
 
 class Recording(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from alerts.expressions import of_query, series
+from alerts.expressions import UP, of_query, series
 from alerts.model import Alert, Recording
 from dashboards import links
 
@@ -79,6 +79,11 @@ _TIMING_OUT = series("weir_spiral_phase", phase="timing_out")
 _DEAD = series("weir_spiral_phase", phase="dead")
 _LOSS = series("weir_retention_loss_seconds")
 _FAILED = series("weir_batches_total", result="failed")
+#: An agent is missed for a weekend after it last answered.
+_WAS_AGENT = f"on (job, instance) last_over_time({series('weir_build_info')}[3d])"
+_OFF = f"{series('weir_query_mode', mode='off')} == 1"
+_BY_HAND = f"{of_query('weir_query_mode')} {series('weir_query_mode_overridden')} == 1"
+_MODE_ALIVE = f"{of_query('weir_query_mode')} ({_UP} == 1)"
 _QUERY = "{{ $labels.application }}/{{ $labels.query }}"
 
 
@@ -117,10 +122,11 @@ ALERTS: Final[tuple[Alert, ...]] = (
         hold="3m",
         why="A restart under a supervisor takes one to two minutes; three say that it does not "
         "come back by itself. A query that its owner stopped, or that had read what there was "
-        "(available now, once), is nobody's alarm. Ends by itself after an hour, with the series.",
+        "(available now, once), is nobody's alarm. It does not end by itself: until the query is "
+        "back or somebody retires it, nothing of its input is processed.",
         summary=f"{_QUERY} does not run",
         description="It failed or its driver fell silent, and it has not come back for 3 minutes. "
-        "Nothing of its input is processed.",
+        "Nothing of its input is processed. If it is gone for good: weir retire.",
         dashboard=links.QUERY,
     ),
     Alert(
@@ -162,7 +168,9 @@ ALERTS: Final[tuple[Alert, ...]] = (
         hold="0s",
         why="0.8 of the deadline is what sizing keeps below, noise included: beyond it the limit "
         "no longer protects the batch. Running, just ended, or foreseen to pass the deadline "
-        "within the fifth that is left. Waiting would use up that time.",
+        "within the fifth that is left. Waiting would use up that time. Kept for ten minutes, as "
+        "between two such batches none is near.",
+        keep="10m",
         summary=f"{_QUERY}: a batch nears its deadline",
         description="A batch takes {{ $value | humanizeDuration }}, more than 80 % of the deadline "
         "after which something kills it. A killed batch runs again from its start.",
@@ -249,7 +257,9 @@ ALERTS: Final[tuple[Alert, ...]] = (
         expression=f"{_NEEDED} > 1 {_ALIVE}",
         hold="10m",
         why="Above 1 the arrivals exceed what the largest allowed batches can digest: no limit is "
-        "stable. Arrival and capacity are smoothed over minutes; ten minutes leave out bursts.",
+        "stable. Arrival and capacity are smoothed over minutes; ten minutes leave out bursts. "
+        "Kept for ten more: a batch may take the ratio below 1 for a moment.",
+        keep="10m",
         summary=f"{_QUERY} needs {{{{ $value | humanizePercentage }}}} of its capacity",
         description="More arrives than it can digest with any limit. The backlog grows until there "
         "are more cores, less work per row, or fewer rows.",
@@ -263,7 +273,8 @@ ALERTS: Final[tuple[Alert, ...]] = (
         expression=f"{_MORE_EXECUTORS} {_ASKS}",
         hold="15m",
         why="Weir asks at once, and executors are there within minutes: a quarter of an hour "
-        "leaves out a burst and their start.",
+        "leaves out a burst and their start. Kept for as long: a small batch needs fewer.",
+        keep="15m",
         summary=f"{_QUERY}: the most executors that Weir may ask for do not suffice",
         description="More executors would digest what arrives inside the target, but "
         "maximum_executors is reached.",
@@ -277,7 +288,9 @@ ALERTS: Final[tuple[Alert, ...]] = (
         expression=f"{series('weir_target_feasible')} == 0 {_ALIVE} unless {_NEEDED} > 1",
         hold="30m",
         why="The target cannot hold, yet the arrivals can be digested: nothing is lost, so nobody "
-        "is in a hurry. Half an hour leaves out the daily peak's edges.",
+        "is in a hurry. Half an hour leaves out the daily peak's edges. Kept for ten minutes, as a "
+        "single batch may judge otherwise.",
+        keep="10m",
         summary=f"{_QUERY}: no limit keeps the target",
         description="Batches must be larger than the target allows, to digest what arrives beside "
         "their fixed cost. Weir lets them be as far as that pays and the deadline allows.",
@@ -417,6 +430,20 @@ ALERTS: Final[tuple[Alert, ...]] = (
         description="Weir does not adapt the limit until the hold is released.",
         dashboard=links.QUERY,
     ),
+    Alert(
+        name="WeirModeOffLong",
+        severity="warning",
+        subject="query",
+        says="switched off by hand for four hours",
+        expression=f"{_OFF} and {_BY_HAND} and {_MODE_ALIVE}",
+        hold="4h",
+        why="The kill switch is for an incident. Four hours later it was forgotten: nothing keeps "
+        "batches small meanwhile. Off by the configuration is meant so.",
+        summary=f"{_QUERY}: Weir has been switched off by hand for 4 hours",
+        description="The query runs with the limits that its job configured, until somebody gives "
+        "it another mode.",
+        dashboard=links.QUERY,
+    ),
     # -- an application ---------------------------------------------------------------------
     Alert(
         name="WeirListenerDropping",
@@ -463,6 +490,22 @@ ALERTS: Final[tuple[Alert, ...]] = (
         summary="No Weir agent is scraped",
         description="Grants expire and drivers go back to their configured limits; jobs run on. "
         "Nobody sees their backlog meanwhile.",
+        dashboard=links.AGENT,
+    ),
+    Alert(
+        name="WeirAgentUnreachable",
+        severity="critical",
+        subject="agent",
+        says="one that was scraped does not answer, others may",
+        expression=f"{UP} == 0 and {_WAS_AGENT}",
+        hold="30s",
+        why="Of its queries nothing is told any more, so their own alerts are silent, however many "
+        "agents still answer. Half a minute leaves out a restart, which takes seconds, and a "
+        "single scrape that failed; scraped every 15 s it pages within two minutes. One that "
+        "service discovery lists no more was taken away on purpose, as with its driver's pod.",
+        summary="The Weir agent at {{ $labels.instance }} does not answer",
+        description="Nobody sees the queries that report to it. Their grants expire, and they go "
+        "back to their configured limits; jobs run on.",
         dashboard=links.AGENT,
     ),
     Alert(
@@ -526,6 +569,50 @@ ALERTS: Final[tuple[Alert, ...]] = (
         description="It takes no events in: drivers keep the newest 2,000 each and fall back to "
         "their configured limits, figures and alerts stand still, jobs run on. Only who is alive "
         "is still told.",
+        dashboard=links.AGENT,
+    ),
+    Alert(
+        name="WeirAgentMemoryNearLimit",
+        severity="warning",
+        subject="agent",
+        says="90 % of its memory limit",
+        expression=f"{series('process_resident_memory_bytes')}"
+        f" > 0.9 * {series('weir_agent_process_memory_limit_bytes')}",
+        hold="10m",
+        why="At the limit the kernel kills the agent, and it comes back to the same queries. Ten "
+        "minutes leave out a large scrape.",
+        summary="A Weir agent nears its memory limit",
+        description="It holds {{ $value | humanize1024 }}B, more than 90 % of what it may have.",
+        dashboard=links.AGENT,
+    ),
+    Alert(
+        name="WeirBrokersUnreachable",
+        severity="warning",
+        subject="agent",
+        says="asks Kafka's brokers and gets no answer",
+        expression=f"{series('weir_kafka_up')} == 0",
+        hold="10m",
+        why="What retention is about to delete is known from the brokers alone, so "
+        "WeirRetentionLossNear and WeirRetentionLossAhead are silent meanwhile. Ten minutes leave "
+        "out a broker that restarts.",
+        summary="Kafka's brokers do not answer a Weir agent",
+        description="A backlog is what the query's own progress says, and whether retention "
+        "deletes unread rows nobody can tell.",
+        dashboard=links.AGENT,
+    ),
+    Alert(
+        name="WeirCertificateEnds",
+        severity="warning",
+        subject="agent",
+        says="the certificate that it serves with ends within a week",
+        expression=f"{series('weir_agent_certificate_expiry_timestamp_seconds')} - time()"
+        " < 7 * 86400",
+        hold="1h",
+        why="What renews certificates does so weeks before; a week that holds a weekend is left to "
+        "do it by hand. An hour leaves out a renewal that is under way.",
+        summary="The certificate of a Weir agent ends in {{ $value | humanizeDuration }}",
+        description="Then no driver that checks it reports any more, and Prometheus scrapes no "
+        "more.",
         dashboard=links.AGENT,
     ),
     Alert(

@@ -5,13 +5,31 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dashboards import links
-from dashboards.frame import annotate, frame, lay_out
-from dashboards.panels import GREEN, NO_OR_YES, RED, YELLOW, graph, link, number
-from dashboards.promql import AGENTS, by
+from dashboards.frame import annotate, choose_agents, frame, lay_out
+from dashboards.panels import (
+    GREEN,
+    NO_OR_YES,
+    RED,
+    YELLOW,
+    Column,
+    graph,
+    link,
+    number,
+    rows_of,
+)
+from dashboards.promql import AGENTS, BY_AGENT, by, or_none, silent_agents
 
 if TYPE_CHECKING:
     from grafana_foundation_sdk.builders.dashboard import DashboardLink
     from grafana_foundation_sdk.models.dashboard import Dashboard
+
+
+DAY = 86400.0  # seconds
+EACH = "{{instance}}"
+
+
+def _each(metric: str) -> str:
+    return f"max {BY_AGENT} ({AGENTS(metric)})"
 
 
 def agent_board(runbooks: str) -> Dashboard:
@@ -22,11 +40,13 @@ def agent_board(runbooks: str) -> Dashboard:
 
     return lay_out(
         annotate(
-            frame(
-                links.AGENT,
-                "Weir / Agent",
-                "The agent itself, what its listener costs the drivers, and what gets lost on "
-                "the way.",
+            choose_agents(
+                frame(
+                    links.AGENT,
+                    "Weir / Agent",
+                    "The agents themselves, what their listeners cost the drivers, and what gets "
+                    "lost on the way.",
+                )
             ),
             None,
         ),
@@ -35,17 +55,25 @@ def agent_board(runbooks: str) -> Dashboard:
             [
                 number(
                     "Agents",
-                    "Agents that are scraped, by their build.",
+                    "Agents that are scraped.",
                     f"count({AGENTS('weir_build_info')})",
                     none="none",
                     links=runbook("WeirAgentDown"),
-                    span=3,
+                    span=4,
+                ),
+                number(
+                    "Silent",
+                    "Agents that do not answer Prometheus any more: nobody watches their queries.",
+                    or_none(f"count({silent_agents()})"),
+                    thresholds=((None, GREEN), (1, RED)),
+                    links=runbook("WeirAgentUnreachable"),
+                    span=4,
                 ),
                 number(
                     "Queries known",
-                    "Those gone within the last hour included.",
+                    "Those that are gone and were not retired included.",
                     f"sum({AGENTS('weir_agent_queries')})",
-                    span=3,
+                    span=4,
                 ),
                 number(
                     "Events per second",
@@ -53,24 +81,7 @@ def agent_board(runbooks: str) -> Dashboard:
                     f"sum({AGENTS.rate('weir_agent_events_total')})",
                     unit="cps",
                     links=runbook("WeirAgentBlind"),
-                    span=3,
-                ),
-                number(
-                    "Judging, p99",
-                    "Time to take in and judge an event.",
-                    AGENTS.quantile(0.99, "weir_agent_event_seconds"),
-                    unit="s",
-                    thresholds=((None, GREEN), (0.01, YELLOW), (0.1, RED)),
-                    span=3,
-                ),
-                number(
-                    "State saved",
-                    "Whether saved state can be written.",
-                    f"min({AGENTS('weir_agent_state_writable')})",
-                    words=NO_OR_YES,
-                    thresholds=((None, RED), (1, GREEN)),
-                    links=runbook("WeirAgentStateNotSaved"),
-                    span=2,
+                    span=4,
                 ),
                 number(
                     "Doors refused",
@@ -78,39 +89,64 @@ def agent_board(runbooks: str) -> Dashboard:
                     f"sum({AGENTS('weir_agent_doors', state='refused')})",
                     none="not looked for",
                     thresholds=((None, GREEN), (1, RED)),
-                    span=2,
+                    span=4,
                 ),
                 number(
-                    "Kafka answers",
-                    "Whether the brokers answered when they were last asked.",
-                    f"min({AGENTS('weir_kafka_up')})",
-                    words=NO_OR_YES,
-                    none="not asked",
-                    thresholds=((None, RED), (1, GREEN)),
-                    span=2,
-                ),
-                number(
-                    "Running for",
-                    "Since the youngest agent started.",
-                    f"time() - max({AGENTS('weir_agent_start_time_seconds')})",
+                    "Certificate ends in",
+                    "Until the first of the certificates that agents serve with is no longer "
+                    "valid.",
+                    f"min({AGENTS('weir_agent_certificate_expiry_timestamp_seconds')}) - time()",
                     unit="s",
-                    span=2,
+                    none="no certificate",
+                    thresholds=((None, RED), (3 * DAY, YELLOW), (21 * DAY, GREEN)),
+                    links=runbook("WeirCertificateEnds"),
+                    span=4,
                 ),
-                number(
-                    "Saved state",
-                    "Size of what the agents keep on disk. Unknown where they keep it in memory.",
-                    f"sum({AGENTS('weir_agent_state_bytes')})",
-                    unit="bytes",
-                    none="in memory",
-                    span=2,
-                ),
-                number(
-                    "Scrape",
-                    "Time that building the exposition takes.",
-                    f"max({AGENTS('weir_agent_scrape_seconds')})",
-                    unit="s",
-                    thresholds=((None, GREEN), (0.5, YELLOW), (5, RED)),
-                    span=2,
+                rows_of(
+                    "Each agent",
+                    "One that does not answer is not here: see how many are silent.",
+                    ("cluster", "namespace", "instance", "version"),
+                    [
+                        Column(
+                            "Running for",
+                            "time() - max by (cluster, namespace, instance, version) ("
+                            f"{AGENTS('weir_agent_start_time_seconds')} * on (job, instance)"
+                            f" group_left (version) {AGENTS('weir_build_info')})",
+                            "s",
+                        ),
+                        Column("Queries", _each("weir_agent_queries")),
+                        Column(
+                            "Events",
+                            f"sum {BY_AGENT} ({AGENTS.rate('weir_agent_events_total')})",
+                            "cps",
+                        ),
+                        Column(
+                            "Judging, p99",
+                            AGENTS.quantile(
+                                0.99, "weir_agent_event_seconds", "cluster, namespace, instance"
+                            ),
+                            "s",
+                            thresholds=((None, GREEN), (0.01, YELLOW), (0.1, RED)),
+                        ),
+                        Column("State saved", _each("weir_agent_state_writable"), texts=NO_OR_YES),
+                        Column("State on disk", _each("weir_agent_state_bytes"), "bytes"),
+                        Column("Kafka answers", _each("weir_kafka_up"), texts=NO_OR_YES),
+                        Column(
+                            "Memory of its limit",
+                            f"max {BY_AGENT} ({AGENTS('process_resident_memory_bytes')}"
+                            f" / {AGENTS('weir_agent_process_memory_limit_bytes')})",
+                            "percentunit",
+                            thresholds=((None, GREEN), (0.8, YELLOW), (0.9, RED)),
+                        ),
+                        Column(
+                            "Scrape",
+                            _each("weir_agent_scrape_seconds"),
+                            "s",
+                            thresholds=((None, GREEN), (0.5, YELLOW), (5, RED)),
+                        ),
+                    ],
+                    worst_first="Memory of its limit",
+                    height=7,
                 ),
             ],
         ),
@@ -144,8 +180,8 @@ def agent_board(runbooks: str) -> Dashboard:
                 graph(
                     "Time to judge an event",
                     "Quantiles over the range of a point.",
-                    (AGENTS.quantile(0.5, "weir_agent_event_seconds"), "p50"),
-                    (AGENTS.quantile(0.99, "weir_agent_event_seconds"), "p99"),
+                    (AGENTS.quantile(0.5, "weir_agent_event_seconds", "instance"), f"p50 {EACH}"),
+                    (AGENTS.quantile(0.99, "weir_agent_event_seconds", "instance"), f"p99 {EACH}"),
                     unit="s",
                 ),
                 graph(
@@ -153,12 +189,21 @@ def agent_board(runbooks: str) -> Dashboard:
                     "Queries left out of a scrape, writes of state or of the recording that "
                     "failed, names that collided.",
                     (
-                        f"sum({AGENTS.rate('weir_agent_scrape_errors_total')})",
-                        "left out of scrapes",
+                        by("instance", AGENTS.rate("weir_agent_scrape_errors_total")),
+                        f"left out of scrapes, {EACH}",
                     ),
-                    (f"sum({AGENTS.rate('weir_agent_state_write_failures_total')})", "state"),
-                    (f"sum({AGENTS.rate('weir_agent_record_failures_total')})", "recording"),
-                    (f"sum({AGENTS.rate('weir_agent_name_collisions_total')})", "name collisions"),
+                    (
+                        by("instance", AGENTS.rate("weir_agent_state_write_failures_total")),
+                        f"state, {EACH}",
+                    ),
+                    (
+                        by("instance", AGENTS.rate("weir_agent_record_failures_total")),
+                        f"recording, {EACH}",
+                    ),
+                    (
+                        by("instance", AGENTS.rate("weir_agent_name_collisions_total")),
+                        f"name collisions, {EACH}",
+                    ),
                     unit="cps",
                     links=runbook("WeirAgentStateNotSaved"),
                 ),
@@ -225,18 +270,26 @@ def agent_board(runbooks: str) -> Dashboard:
             [
                 graph(
                     "Agent memory",
-                    "Resident memory of the agent, and the limit that holds for it.",
-                    (f"max({AGENTS('weir_agent_process_resident_memory_bytes')})", "resident"),
-                    (f"max({AGENTS('weir_agent_process_memory_limit_used_bytes')})", "under limit"),
-                    (f"min({AGENTS('weir_agent_process_memory_limit_bytes')})", "limit"),
+                    "Resident memory of each agent, and the limit that holds for it.",
+                    (
+                        by("instance", AGENTS.process("process_resident_memory_bytes")),
+                        f"resident {EACH}",
+                    ),
+                    (
+                        by("instance", AGENTS("weir_agent_process_memory_limit_used_bytes")),
+                        f"under the limit {EACH}",
+                    ),
+                    (
+                        by("instance", AGENTS("weir_agent_process_memory_limit_bytes")),
+                        f"limit {EACH}",
+                    ),
                     unit="bytes",
-                    dashed=["limit"],
-                    colours={"limit": RED},
+                    links=runbook("WeirAgentMemoryNearLimit"),
                 ),
                 graph(
                     "Agent processor",
-                    "Cores that the agent uses.",
-                    (f"sum({AGENTS.rate('weir_agent_process_cpu_seconds_total')})", "cores"),
+                    "Cores that each agent uses.",
+                    (by("instance", AGENTS.process("process_cpu_seconds_total", rate=True)), EACH),
                     unit="none",
                 ),
                 graph(
@@ -264,7 +317,10 @@ def agent_board(runbooks: str) -> Dashboard:
                     "Killed for memory",
                     "Processes killed under the memory limit of the agents and of the drivers on "
                     "their hosts.",
-                    (f"sum({AGENTS.increase('weir_agent_process_oom_kills_total')})", "agent"),
+                    (
+                        by("instance", AGENTS.increase("weir_agent_process_oom_kills_total")),
+                        f"agent {EACH}",
+                    ),
                     (
                         by("application", AGENTS.increase("weir_driver_process_oom_kills_total")),
                         "{{application}}",
@@ -287,7 +343,7 @@ def agent_board(runbooks: str) -> Dashboard:
                 graph(
                     "Threads",
                     "A line that only rises is a leak.",
-                    (f"max({AGENTS('weir_agent_process_threads')})", "agent"),
+                    (by("instance", AGENTS("weir_agent_process_threads")), f"agent {EACH}"),
                     (
                         by("application, process", AGENTS("weir_driver_process_threads"), "max"),
                         "{{application}}, {{process}}",
@@ -298,7 +354,7 @@ def agent_board(runbooks: str) -> Dashboard:
                     "Open files",
                     "Of the agents and of the drivers on their hosts, and how many an agent may "
                     "have.",
-                    (f"max({AGENTS('weir_agent_process_open_files')})", "agent"),
+                    (by("instance", AGENTS.process("process_open_fds")), f"agent {EACH}"),
                     (
                         by(
                             "application, process",
@@ -307,7 +363,10 @@ def agent_board(runbooks: str) -> Dashboard:
                         ),
                         "{{application}}, {{process}}",
                     ),
-                    (f"min({AGENTS('weir_agent_process_open_files_limit')})", "limit"),
+                    (
+                        f"min({AGENTS.process('process_max_fds')})",
+                        "limit",
+                    ),
                     unit="short",
                     dashed=["limit"],
                 ),

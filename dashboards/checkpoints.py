@@ -60,7 +60,6 @@ def checkpoints(runbooks: str) -> Dashboard:
                     f"(max({ONE('weir_batch_running_seconds')})"
                     f" or max({ONE('weir_checkpoint_seconds')}))"
                     f" / max({ONE('weir_checkpoint_deadline_seconds')})",
-                    now=True,
                     unit="percentunit",
                     span=6,
                     thresholds=((None, GREEN), (0.8, YELLOW), (1, RED)),
@@ -86,10 +85,9 @@ def checkpoints(runbooks: str) -> Dashboard:
                     "Until a batch passes the deadline: the running one, once it is late, or the "
                     "one that the spiral's projection foresees.",
                     f"min({ONE('weir_checkpoint_deadline_eta_seconds')})",
-                    now=True,
                     unit="s",
                     span=6,
-                    none="none on its way",
+                    none="none known",
                     thresholds=((None, RED), (60, YELLOW), (600, GREEN)),
                     links=runbook("WeirDeadlineNear"),
                 ),
@@ -141,7 +139,7 @@ def checkpoints(runbooks: str) -> Dashboard:
                 ),
                 graph(
                     "Checkpoints by result",
-                    "Checkpoints per second. A replayed one counts under completed too.",
+                    "Checkpoints per second. Each counts once.",
                     (by("result", ONE.rate("weir_checkpoints_total")), "{{result}}"),
                     unit="cps",
                     colours={"failed": RED, "replayed": YELLOW, "completed": GREEN},

@@ -63,7 +63,7 @@ def annotate(
         .expr(f'ALERTS{{component="weir",alertstate="firing",{chosen},{whose}}}')
         .step("60s")
         .title_format("{{alertname}}")
-        .text_format("{{severity}}: {{application}} {{query}}")
+        .text_format("{{severity}}: {{cluster}} {{namespace}} {{application}} {{query}}")
         .tag_keys("severity")
     )
     if decisions and of is not None:
@@ -91,6 +91,14 @@ def choose_many(board: builders.Dashboard) -> builders.Dashboard:
             "query",
             f'label_values(weir_query_up{{{chosen},application=~"$application"}}, query)',
         )
+    )
+
+
+def choose_agents(board: builders.Dashboard) -> builders.Dashboard:
+    """A variable for any number of agents, by the address at which they are scraped."""
+    chosen = 'cluster=~"$cluster",namespace=~"$namespace"'
+    return board.with_variable(
+        _all_of("instance", f"label_values(weir_build_info{{{chosen}}}, instance)").label("Agent")
     )
 
 

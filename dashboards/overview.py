@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from agent.core.judgement import MODES, SPIRAL_PHASES
 from dashboards import links
 from dashboards.frame import CHOSEN, annotate, choose_many, frame, lay_out
 from dashboards.panels import (
     GREEN,
+    MODE_COLOURS,
+    NEVER,
     RED,
+    SPIRAL_COLOURS,
     STATE_COLOURS,
     YELLOW,
     Column,
@@ -17,22 +21,58 @@ from dashboards.panels import (
     number,
     rows_of,
 )
-from dashboards.promql import BY_QUERY, MANY, TROUBLES, trouble
+from dashboards.promql import (
+    BY_QUERY,
+    FIXED,
+    MANY,
+    TROUBLES,
+    caught_up_in,
+    or_none,
+    silent_agents,
+    trouble,
+    which,
+)
 
 if TYPE_CHECKING:
     from grafana_foundation_sdk.builders.dashboard import DashboardLink
     from grafana_foundation_sdk.models.dashboard import Dashboard
 
 TROUBLE_COLOURS = {"none": GREEN, "behind or held back": YELLOW}
-LEGEND = "{{application}} / {{query}}"
+LEGEND = "{{cluster}} {{namespace}} {{application}} / {{query}}"
+#: What a fixed label is chosen by where a row leads: its value, or all where it is absent.
+CHOICES = tuple(f"choose_{label}" for label in FIXED)
 DOWN = (
-    f"/d/{links.QUERY}?var-application=${{__data.fields.application:percentencode}}"
-    f"&var-query=${{__data.fields.query:percentencode}}&{CHOSEN}&${{__url_time_range}}"
+    f"/d/{links.QUERY}?"
+    + "&".join(
+        f"var-{name}=${{__data.fields.{field}:percentencode}}"
+        for name, field in (
+            ("application", "application"),
+            ("query", "query"),
+            *zip(FIXED, CHOICES, strict=True),
+        )
+    )
+    + f"&{CHOSEN}&${{__url_time_range}}"
 )
+SEVERITIES = {"3": ("critical", RED), "2": ("warning", YELLOW), "1": ("info", "blue")}
+BY_ALERT = "by (alertname, cluster, namespace, application, query)"
 
 
 def _worst(metric: str) -> str:
     return f"max {BY_QUERY} ({MANY(metric)})"
+
+
+def _choosable(expression: str) -> str:
+    """With labels to follow a row by: a label that is absent cannot be handed on."""
+    for label, choice in zip(FIXED, CHOICES, strict=True):
+        all_of_it = f'label_replace({expression}, "{choice}", "$$__all", "", "")'
+        expression = f'label_replace({all_of_it}, "{choice}", "$1", "{label}", "(.+)")'
+    return expression
+
+
+def _firing(severity: str = "") -> str:
+    wanted = f',severity="{severity}"' if severity else ""
+    chosen = MANY.matchers(*FIXED, "application", "query")
+    return f'ALERTS{{component="weir",alertstate="firing"{wanted},{chosen}}}'
 
 
 def _alive(expression: str) -> str:
@@ -62,39 +102,67 @@ def overview(runbooks: str) -> Dashboard:
             "Fleet",
             [
                 number(
+                    "Agents silent",
+                    "Agents that do not answer Prometheus any more: nobody watches their queries, "
+                    "which are missing from everything here.",
+                    or_none(f"count({silent_agents()})"),
+                    thresholds=((None, GREEN), (1, RED)),
+                    links=runbook("WeirAgentUnreachable"),
+                    span=3,
+                ),
+                number(
                     "Queries up",
                     "Queries that run now.",
-                    f"sum({MANY('weir_query_up')})",
-                    none="0",
+                    or_none(f"sum({MANY('weir_query_up')})"),
+                    span=3,
                 ),
                 number(
                     "Gone",
-                    "Queries that failed or whose driver fell silent within the last hour.",
-                    f"count({MANY('weir_query_up')} == 0 unless {MANY('weir_query_stopped')} == 1)"
-                    " or vector(0)",
+                    "Queries that failed or whose driver fell silent, and that nobody has retired.",
+                    or_none(
+                        f"count({MANY('weir_query_up')} == 0"
+                        f" unless {MANY('weir_query_stopped')} == 1)"
+                    ),
                     thresholds=((None, GREEN), (1, RED)),
                     links=runbook("WeirQueryGone"),
+                    span=3,
+                ),
+                number(
+                    "Failing",
+                    "Queries that lost the batch that they last began.",
+                    or_none(f"count({MANY('weir_checkpoint_failures_consecutive')} > 0)"),
+                    thresholds=((None, GREEN), (1, RED)),
+                    links=runbook("WeirBatchesFailing"),
+                    span=3,
                 ),
                 number(
                     "Stalled",
                     "Queries with a batch that runs far longer than it should: it may hang.",
-                    f"sum({MANY('weir_query_state', state='stalled')}) or vector(0)",
+                    or_none(f"sum({MANY('weir_query_state', state='stalled')})"),
                     thresholds=((None, GREEN), (1, RED)),
                     links=runbook("WeirBatchHung"),
+                    span=3,
+                ),
+                number(
+                    "In a spiral",
+                    "Queries whose batches grow towards their deadline, or are killed at it.",
+                    or_none(
+                        "sum("
+                        + MANY("weir_spiral_phase", matchers='phase=~"spiralling|timing_out|dead"')
+                        + ")"
+                    ),
+                    thresholds=((None, GREEN), (1, RED)),
+                    links=runbook("WeirSpiral"),
+                    span=3,
                 ),
                 number(
                     "Short of capacity",
                     "Queries whose arrivals need more capacity than there is: no limit helps, only "
                     "more cores or less work.",
-                    f"count({_alive(MANY('weir_required_capacity_ratio') + ' > 1')}) or vector(0)",
+                    or_none(f"count({_alive(MANY('weir_required_capacity_ratio') + ' > 1')})"),
                     thresholds=((None, GREEN), (1, RED)),
                     links=runbook("WeirNeedsCapacity"),
-                ),
-                number(
-                    "Backpressured",
-                    "Queries that run while their limit holds back a backlog.",
-                    f"sum({MANY('weir_query_state', state='backpressured')}) or vector(0)",
-                    thresholds=((None, GREEN), (1, YELLOW)),
+                    span=3,
                 ),
                 number(
                     "Furthest behind",
@@ -103,6 +171,30 @@ def overview(runbooks: str) -> Dashboard:
                     unit="s",
                     thresholds=((None, GREEN), (60, YELLOW), (600, RED)),
                     links=runbook("WeirFallingBehind"),
+                    span=3,
+                ),
+                rows_of(
+                    "Alerts that fire",
+                    "Of Weir's rules, the gravest first. Nothing here also means that Prometheus "
+                    "has not loaded them.",
+                    ("alertname", "cluster", "namespace", "application", "query"),
+                    [
+                        Column(
+                            "Severity",
+                            f"max {BY_ALERT} (3 * {_firing('critical')}"
+                            f" or 2 * {_firing('warning')} or {_firing('info')})",
+                            texts=SEVERITIES,
+                        ),
+                        Column(
+                            "For",
+                            f"time() - max {BY_ALERT} (ALERTS_FOR_STATE"
+                            f" and ignoring (alertstate) {_firing()})",
+                            "s",
+                        ),
+                    ],
+                    worst_first="Severity",
+                    height=6,
+                    none="none fires, or the rules are not loaded",
                 ),
             ],
         ),
@@ -114,11 +206,11 @@ def overview(runbooks: str) -> Dashboard:
                     "Sorted by trouble, which names the gravest: gone, stalled, failing, short of "
                     "capacity, then a minute or more behind, or held back by the limit. Click a "
                     "query for its dashboard.",
-                    ("cluster", "namespace", "application", "query"),
+                    ("cluster", "namespace", "application", "query", *CHOICES),
                     [
                         Column(
                             "Trouble",
-                            trouble(),
+                            _choosable(trouble()),
                             ranges=[
                                 (start, text, TROUBLE_COLOURS.get(text, RED))
                                 for start, text in TROUBLES
@@ -130,9 +222,20 @@ def overview(runbooks: str) -> Dashboard:
                             texts={"1": ("up", GREEN), "0": ("gone", RED)},
                         ),
                         Column(
-                            "Stalled",
-                            f"max {BY_QUERY} ({MANY('weir_query_state', state='stalled')})",
-                            texts={"0": ("no", GREEN), "1": ("stalled", RED)},
+                            "Mode",
+                            which(MANY, "weir_query_mode", "mode"),
+                            texts={
+                                str(place): (mode, MODE_COLOURS[mode])
+                                for place, mode in enumerate(MODES)
+                            },
+                        ),
+                        Column(
+                            "Spiral",
+                            which(MANY, "weir_spiral_phase", "phase"),
+                            texts={
+                                str(place): (phase.replace("_", " "), SPIRAL_COLOURS[phase])
+                                for place, phase in enumerate(SPIRAL_PHASES)
+                            },
                         ),
                         Column(
                             "Behind",
@@ -141,7 +244,10 @@ def overview(runbooks: str) -> Dashboard:
                             thresholds=((None, GREEN), (60, YELLOW), (600, RED)),
                         ),
                         Column(
-                            "Caught up in", _worst("weir_estimated_time_to_consume_seconds"), "s"
+                            "Caught up in",
+                            caught_up_in(_worst),
+                            "s",
+                            texts=NEVER,
                         ),
                         Column("Arriving", _worst("weir_arrival_rows_per_second"), "rowsps"),
                         Column("Throughput", _worst("weir_throughput_rows_per_second"), "rowsps"),
@@ -183,6 +289,7 @@ def overview(runbooks: str) -> Dashboard:
                     ],
                     worst_first="Trouble",
                     link=("query", "Open this query", DOWN),
+                    hidden=CHOICES,
                     height=9,
                 ),
             ],

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, Literal
 
 from grafana_foundation_sdk.builders import common as common_builders
 from grafana_foundation_sdk.builders import dashboard as builders
+from grafana_foundation_sdk.builders import heatmap as heatmap_builders
 from grafana_foundation_sdk.builders import prometheus, stat, statetimeline, table, timeseries
-from grafana_foundation_sdk.models import common
+from grafana_foundation_sdk.models import common, heatmap
 from grafana_foundation_sdk.models import dashboard as models
 from grafana_foundation_sdk.models.prometheus import PromQueryFormat
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
 SOURCE: Final = common.DataSourceRef(type_val="prometheus", uid="${datasource}")
 GRAPH_HEIGHT: Final = 8
@@ -23,11 +25,16 @@ Query = tuple[str, str]  # (PromQL, legend)
 #: (from this value on, colour); the first one holds from below.
 Steps = tuple[tuple[float | None, str], ...]
 
-#: What 0 and 1 mean where a metric answers a question.
-NO_OR_YES: Final = ("no", "yes")
+#: (text, colour) in place of a value.
+Texts = Mapping[str, tuple[str, str]]
+
 GREEN: Final = "green"
 YELLOW: Final = "yellow"
 RED: Final = "red"
+#: The theme's own colour of text: neither good nor bad.
+NEUTRAL: Final = "text"
+#: What 0 and 1 mean where a metric answers a question.
+NO_OR_YES: Final[Texts] = {"0": ("no", RED), "1": ("yes", GREEN)}
 GOOD_BELOW_ONE: Final[Steps] = ((None, GREEN), (1.0, RED))
 #: What the states are drawn in, the same everywhere.
 STATE_COLOURS: Final = {
@@ -45,6 +52,9 @@ SPIRAL_COLOURS: Final = {
     "timing_out": "red",
     "dead": "dark-red",
 }
+MODE_COLOURS: Final = {"off": "gray", "dry-run": "blue", "on": "green"}
+#: For seconds in which something will never be.
+NEVER: Final[Texts] = {"-1": ("never", RED)}
 LAG_COLOURS: Final = {
     "OK": "green",
     "WARN": "yellow",
@@ -141,16 +151,20 @@ def number(
     links: Sequence[builders.DashboardLink] = (),
     none: str = "unknown",
     decimals: int | None = None,
-    now: bool = False,
-    words: Sequence[str] = (),
+    texts: Texts | None = None,
 ) -> stat.Panel:
-    """The latest value, large, its colour by thresholds; ``none`` stands where there is none.
+    """The value of this moment, large, its colour by thresholds; ``texts`` in place of values.
 
-    ``words`` stand in place of the values 0, 1, ….
-
-    ``now``: of this moment alone, for what comes and goes; else the newest of the range, which may
-    be old, with a small graph.
+    It is asked for as of now and never taken from a range: the newest value of a range may be the
+    last good one of a query that has long been gone. ``none`` stands where there is no value, in a
+    colour that says neither good nor bad.
     """
+    missing = models.SpecialValueMap(
+        options=models.DashboardSpecialValueMapOptions(
+            match=models.SpecialValueMatch.NULL_AND_NAN,
+            result=models.ValueMappingResult(text=none, color=NEUTRAL, index=0),
+        )
+    )
     panel = (
         stat.Panel()
         .title(title)
@@ -162,15 +176,46 @@ def number(
         .no_value(none)
         .thresholds(_thresholds(thresholds))
         .color_mode(common.BigValueColorMode.VALUE)
-        .graph_mode(common.BigValueGraphMode.AREA)
+        .graph_mode(common.BigValueGraphMode.NONE)
         .reduce_options(common_builders.ReduceDataOptions().calcs(["lastNotNull"]))
         .links(list(links))
     )
-    query = _queries([(expression, title)])[0]
-    panel.with_target(query.instant() if now else query)
-    if words:
-        panel.mappings([_words(words)])
+    panel.with_target(_queries([(expression, title)])[0].instant())
+    panel.mappings([missing, *([] if texts is None else [_texts(texts, 1)])])
     return panel if decimals is None else panel.decimals(decimals)
+
+
+def spread(
+    title: str,
+    description: str,
+    histogram: str,
+    *,
+    unit: Unit,
+    span: int = 12,
+    links: Sequence[builders.DashboardLink] = (),
+) -> heatmap_builders.Panel:
+    """How values spread over the buckets of a histogram, over time; ``histogram`` is by ``le``."""
+    return (
+        heatmap_builders.Panel()
+        .title(title)
+        .description(description)
+        .datasource(SOURCE)
+        .span(span)
+        .height(GRAPH_HEIGHT)
+        .unit(unit)
+        .calculate(False)
+        .cell_gap(1)
+        .color(
+            heatmap_builders.HeatmapColorOptions()
+            .mode(heatmap.HeatmapColorMode.SCHEME)
+            .scheme("Oranges")
+            .steps(32)
+        )
+        .y_axis(heatmap_builders.YAxisConfig().unit(unit))
+        .show_legend()
+        .links(list(links))
+        .with_target(_queries([(histogram, "{{le}}")])[0].format(PromQueryFormat.HEATMAP))
+    )
 
 
 def states(
@@ -228,7 +273,7 @@ class Column:
         unit: Unit = "none",
         *,
         thresholds: Steps | None = None,
-        texts: Mapping[str, tuple[str, str]] | None = None,
+        texts: Texts | None = None,
         ranges: Sequence[tuple[float, str, str]] = (),
         decimals: int | None = None,
     ) -> None:
@@ -255,10 +300,14 @@ def rows_of(
     link: tuple[str, str, str] | None = None,
     height: int = 12,
     span: int = 24,
+    hidden: Sequence[str] = (),
+    none: str | None = None,
 ) -> table.Panel:
     """A table with a row for each set of ``keys``, sorted by one column, descending.
 
-    ``link`` is (column that carries it, title, address).
+    A key that not all of the columns' expressions have does not tell rows apart. ``link`` is
+    (column that carries it, title, address); keys that are ``hidden`` are there for it alone.
+    ``none`` is what a table without a row says.
     """
     panel = (
         table.Panel()
@@ -296,6 +345,11 @@ def rows_of(
             },
         )
     )
+    for name in hidden:
+        unseen = models.DynamicConfigValue(id_val="custom.hidden", value=True)
+        panel.override_by_name(name, [unseen])
+    if none is not None:
+        panel.no_value(none)
     if link is not None:
         name, text, url = link
         panel.override_by_name(
@@ -330,12 +384,8 @@ def _column_properties(column: Column) -> list[models.DynamicConfigValue]:
             models.DynamicConfigValue(id_val="custom.cellOptions", value={"type": "color-text"}),
         ]
     if column.texts is not None:
-        mapping = {
-            value: models.ValueMappingResult(text=text, color=colour, index=index)
-            for index, (value, (text, colour)) in enumerate(column.texts.items())
-        }
         properties += [
-            models.DynamicConfigValue(id_val="mappings", value=[models.ValueMap(options=mapping)]),
+            models.DynamicConfigValue(id_val="mappings", value=[_texts(column.texts)]),
             models.DynamicConfigValue(id_val="custom.cellOptions", value={"type": "color-text"}),
         ]
     if column.ranges:
@@ -361,11 +411,12 @@ def _column_properties(column: Column) -> list[models.DynamicConfigValue]:
     return properties
 
 
-def _words(words: Sequence[str]) -> models.ValueMap:
+def _texts(texts: Texts, first: int = 0) -> models.ValueMap:
+    """A mapping from values to texts; ``first`` is its place among the panel's mappings."""
     return models.ValueMap(
         options={
-            str(value): models.ValueMappingResult(text=text, index=value)
-            for value, text in enumerate(words)
+            value: models.ValueMappingResult(text=text, color=colour, index=index)
+            for index, (value, (text, colour)) in enumerate(texts.items(), start=first)
         }
     )
 

@@ -7,11 +7,19 @@ from typing import TYPE_CHECKING, Final
 from agent.export.catalogue import METRICS
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from agent.export.metrics.row import Metric
 
 #: Labels of the configuration, on every series; a selection of all matches their absence too.
 FIXED: Final = ("cluster", "namespace")
+#: What Prometheus itself puts on every series of a target.
+TARGET: Final = ("instance",)
 RATE: Final = "$__rate_interval"
+#: The whole time that the dashboard shows.
+RANGE: Final = "$__range"
+#: So long an agent that was scraped is missed: a weekend.
+MISSED: Final = "3d"
 
 
 _BY_SERIES: Final = {series: one for one in METRICS for series in one.sample_names}
@@ -50,7 +58,7 @@ class Scope:
         asked = [
             f"{label}{matcher}"
             for label, matcher in self._matchers.items()
-            if label in FIXED or label in one.label_names
+            if label in (*FIXED, *TARGET) or label in one.label_names
         ]
         asked += [f'{label}="{value}"' for label, value in labels.items()]
         asked += [matchers] if matchers else []
@@ -64,9 +72,14 @@ class Scope:
 
     def increase(self, name: str, **labels: str) -> str:
         """Increase of a counter over the range of a point."""
-        if by_series(name).kind != "counter":
+        if by_series(name).kind not in {"counter", "histogram"}:
             raise ValueError(f"{name} is no counter")
         return f"increase({self(name, **labels)}[{RATE}])"
+
+    def process(self, name: str, *, rate: bool = False) -> str:
+        """A metric that every program has, of the agents alone; ``rate``: its rise per second."""
+        told = self.rate(name) if rate else self(name)
+        return f"{told} and on (job, instance) {self('weir_build_info')}"
 
     def quantile(self, share: float, name: str, by: str = "") -> str:
         """A quantile of a histogram over the rate's window."""
@@ -83,10 +96,44 @@ def by(labels: str, expression: str, fold: str = "sum") -> str:
 MANY: Final = Scope(application='=~"$application"', query='=~"$query"')
 #: Of the one query chosen.
 ONE: Final = Scope(application='="$application"', query='="$query"')
-#: Of the agents, and of all applications that report to them.
-AGENTS: Final = Scope()
+#: Of the agents chosen, and of all applications that report to them.
+AGENTS: Final = Scope(instance='=~"$instance"')
+#: Of all agents.
+ALL_AGENTS: Final = Scope()
 
 BY_QUERY: Final = "by (cluster, namespace, application, query)"
+BY_AGENT: Final = "by (cluster, namespace, instance)"
+
+
+def or_none(expression: str) -> str:
+    """A number of things; 0 where there are none, and nothing where no agent tells."""
+    return f"{expression} or 0 * sum({ALL_AGENTS('weir_agent_queries')})"
+
+
+def silent_agents() -> str:
+    """Targets that do not answer, and that were agents within the last days, each 0."""
+    chosen = ",".join(f'{label}=~"${label}"' for label in FIXED)
+    build = ALL_AGENTS("weir_build_info")
+    return f"up{{{chosen}}} == 0 and on (job, instance) last_over_time({build}[{MISSED}])"
+
+
+def caught_up_in(worst: Callable[[str], str]) -> str:
+    """Seconds until a query has caught up at the present rates; -1: never, more arrives.
+
+    ``worst`` gives the largest of a metric.
+    """
+    never = f"0 * ({worst('weir_required_capacity_ratio')} > 1) - 1"
+    return f"{worst('weir_estimated_time_to_consume_seconds')} or {never}"
+
+
+def which(of: Scope, name: str, label: str, by: str = BY_QUERY) -> str:
+    """The place of a state set's present value among all of them, from 0 on."""
+    values = by_series(name).values_of(label)
+    return " + ".join(
+        f"{place} * max {by} ({of(name, **{label: value})})"
+        for place, value in enumerate(values)
+        if place
+    )
 
 
 #: From which value of ``trouble`` on its gravest part is what.

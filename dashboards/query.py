@@ -11,6 +11,8 @@ from dashboards.frame import annotate, choose_one, frame, lay_out
 from dashboards.panels import (
     GREEN,
     LAG_COLOURS,
+    MODE_COLOURS,
+    NEVER,
     NO_OR_YES,
     RED,
     STATE_COLOURS,
@@ -20,9 +22,10 @@ from dashboards.panels import (
     link,
     number,
     rows_of,
+    spread,
     states,
 )
-from dashboards.promql import ONE, by
+from dashboards.promql import ONE, RANGE, RATE, by, caught_up_in
 
 if TYPE_CHECKING:
     from grafana_foundation_sdk.builders.dashboard import DashboardLink
@@ -33,6 +36,24 @@ BROKERS_ASKED = "only for Kafka, where the agent asks the brokers (kafka_bootstr
 BATCHES = f"sum({ONE.rate('weir_batch_duration_seconds_count')})"
 STATES = BY_NAME["weir_query_state"].values_of("state")
 BOUNDS = BY_NAME["weir_executors_bound"].values_of("bound")
+#: A batch this much above its target is not within it: regulated ones scatter around it.
+BAND = 1.3
+
+
+def _worst(metric: str) -> str:
+    return f"max({ONE(metric)})"
+
+
+def _time_within_target() -> str:
+    """Share of the shown time, while the query ran, in which batches kept about their target.
+
+    Not kept: those that ended took longer on average, or the running one already does.
+    """
+    target = f"{BAND} * {_worst('weir_target_batch_seconds')}"
+    ended = f"sum({ONE.rate('weir_batch_duration_seconds_sum')}) / {BATCHES} > bool {target}"
+    running = f"({_worst('weir_batch_running_seconds')} > bool {target}) or 0 * {target}"
+    missed = f"clamp_max(({ended}) + ({running}), 1) and {_worst('weir_query_up')} == 1"
+    return f"1 - avg_over_time(({missed})[{RANGE}:{RATE}])"
 
 
 def query(runbooks: str) -> Dashboard:
@@ -61,9 +82,8 @@ def query(runbooks: str) -> Dashboard:
                     "Up",
                     "Whether the query runs.",
                     f"max({ONE('weir_query_up')})",
-                    thresholds=((None, RED), (1, GREEN)),
-                    words=NO_OR_YES,
-                    span=3,
+                    texts=NO_OR_YES,
+                    span=2,
                     links=runbook("WeirQueryGone"),
                 ),
                 number(
@@ -77,8 +97,9 @@ def query(runbooks: str) -> Dashboard:
                 ),
                 number(
                     "Caught up in",
-                    "At the present rates. Unknown also means never: see the capacity needed.",
-                    f"max({ONE('weir_estimated_time_to_consume_seconds')})",
+                    "At the present rates. Never: more arrives than it can digest.",
+                    caught_up_in(_worst),
+                    texts=NEVER,
                     unit="s",
                     span=3,
                 ),
@@ -96,10 +117,9 @@ def query(runbooks: str) -> Dashboard:
                     "How long the arrivals have needed more capacity than there is, without a "
                     "break.",
                     f"time() - min({ONE('weir_capacity_short_since_timestamp_seconds')})",
-                    now=True,
                     unit="s",
                     span=3,
-                    none="not short",
+                    none="not known to be",
                     thresholds=((None, YELLOW), (600, RED)),
                     links=runbook("WeirNeedsCapacity"),
                 ),
@@ -107,26 +127,35 @@ def query(runbooks: str) -> Dashboard:
                     "Batch running",
                     "Age of the batch that runs now.",
                     f"max({ONE('weir_batch_running_seconds')})",
-                    now=True,
                     unit="s",
                     span=3,
-                    none="none",
+                    none="none known",
                     links=runbook("WeirBatchHung"),
                 ),
                 number(
                     "Target holds",
                     "Whether a limit exists that keeps the target and digests what arrives.",
                     f"max({ONE('weir_target_feasible')})",
-                    words=NO_OR_YES,
+                    texts={**NO_OR_YES, "0": ("no", YELLOW)},
+                    span=2,
+                    links=runbook("WeirTargetInfeasible"),
+                ),
+                number(
+                    "Time within target",
+                    "Share of the shown time, while the query ran, in which batches took at most "
+                    "30 % longer than their target: those that ended on average, and the running "
+                    "one.",
+                    _time_within_target(),
+                    unit="percentunit",
                     span=3,
-                    thresholds=((None, YELLOW), (1, GREEN)),
+                    thresholds=((None, RED), (0.5, YELLOW), (0.8, GREEN)),
                     links=runbook("WeirTargetInfeasible"),
                 ),
                 number(
                     "Failures in a row",
                     "Batches that were begun and lost since the last one that was committed.",
                     f"max({ONE('weir_checkpoint_failures_consecutive')})",
-                    span=3,
+                    span=2,
                     thresholds=((None, GREEN), (1, YELLOW), (2, RED)),
                     links=runbook("WeirBatchesFailing"),
                 ),
@@ -160,9 +189,7 @@ def query(runbooks: str) -> Dashboard:
                     (f"max({ONE('weir_query_held')})", "held by hand"),
                     (f"max({ONE('weir_late_rows_held')})", "held for late rows"),
                     colours={
-                        "off": "gray",
-                        "dry-run": "blue",
-                        "on": GREEN,
+                        **MODE_COLOURS,
                         "held by hand": YELLOW,
                         "held for late rows": YELLOW,
                     },
@@ -348,6 +375,14 @@ def query(runbooks: str) -> Dashboard:
                     colours={"target": GREEN, "deadline": RED},
                     links=runbook("WeirDeadlineNear"),
                 ),
+                spread(
+                    "Batch times",
+                    "How many batches took how long: a colour for each bucket of batch time, "
+                    "darker the more there are.",
+                    f"sum by (le) ({ONE.increase('weir_batch_duration_seconds_bucket')})",
+                    unit="s",
+                    links=runbook("WeirTargetInfeasible"),
+                ),
                 graph(
                     "What a batch costs",
                     "Fixed: what a batch takes however few rows it holds, learned. Above half the "
@@ -380,8 +415,7 @@ def query(runbooks: str) -> Dashboard:
                 ),
                 graph(
                     "Batches",
-                    "Batches per second by how they ended. A replayed batch counts under what came "
-                    "of it too.",
+                    "Batches per second by how they ended, each once.",
                     (by("result", ONE.rate("weir_batches_total")), "{{result}}"),
                     unit="cps",
                     colours={

@@ -1,9 +1,9 @@
 """Draws a picture of each dashboard from a Prometheus, with the queries that Grafana would send.
 
 ``python -m scripts.picture_dashboards URL`` asks the Prometheus at URL, of the last ``--seconds``,
-and writes docs/images/dashboard-*.png: a plot per panel, laid out as in the dashboard's grid. Made
-for the pictures in the docs, taken of ``make stack SECONDS=400 KEEP=1``. Needs a Chromium: the one
-at CHROMIUM or on PATH, else Playwright's own.
+and writes docs/images/dashboard-*.png, and beside them which board each is of: a plot per panel,
+laid out as in the dashboard's grid. Made for the pictures in the docs, taken of ``make stack
+SECONDS=400 KEEP=1``. Needs a Chromium: the one at CHROMIUM or on PATH, else Playwright's own.
 """
 
 from __future__ import annotations
@@ -25,14 +25,15 @@ from typing import Any, Final
 import httpx
 from playwright.sync_api import sync_playwright
 
-ROOT: Final = Path(__file__).parents[1]
-BOARDS: Final = ROOT / "dashboards" / "generated"
-FOLDER: Final = ROOT / "docs" / "images"
+from scripts.drawn import BOARDS, PICTURES, note, picture_of
+
 MOST_BYTES: Final = 300_000
 #: A grid cell, as wide as fits the page and nearly as high as Grafana's.
 WIDTH: Final = 1000
 CELL: Final = 26
 POINTS: Final = 200
+#: Of a histogram over time.
+COLUMNS: Final = 60
 MOST_LEGENDS: Final = 6
 PALETTE: Final = (
     "#2f7d4f", "#d98c12", "#2a6fb0", "#7a4fa3", "#1f8f9c", "#9a6b2f",
@@ -48,6 +49,7 @@ NAMED: Final = {
     "purple": "#7a4fa3",
     "gray": "#98a4a3",
     "transparent": "#eef1f1",
+    "text": "#8a9693",
 }
 SCALES: Final = ((1e9, " G"), (1e6, " M"), (1e3, " k"))
 STYLE: Final = """
@@ -108,6 +110,8 @@ class Source:
         self.step = max(1.0, round(seconds / POINTS))
         self._variables = {
             "$__rate_interval": f"{max(10, 4 * self.step):.0f}s",
+            "$__range": f"{seconds:.0f}s",
+            '=~"$instance"': '=~".*"',
             '=~"$application"': '=~".*"',
             '=~"$query"': '=~".*"',
             "$cluster": ".*",
@@ -116,9 +120,10 @@ class Source:
             "$query": query,
         }
 
-    def range(self, expression: str, legend: str) -> list[Series]:
-        """Lines over the range of time."""
-        found = self._ask("query_range", expression, start=self.start, end=self.end, step=self.step)
+    def range(self, expression: str, legend: str, points: int | None = None) -> list[Series]:
+        """Lines over the range of time, of so many points where that is said."""
+        step = self.step if points is None else (self.end - self.start) / points
+        found = self._ask("query_range", expression, start=self.start, end=self.end, step=step)
         return [
             Series(
                 _named(legend, one["metric"]),
@@ -146,7 +151,7 @@ class Source:
 
 
 def _named(legend: str, labels: dict[str, str]) -> str:
-    return re.sub(r"\{\{(\w+)\}\}", lambda m: labels.get(m[1], ""), legend)
+    return re.sub(r"\{\{(\w+)\}\}", lambda m: labels.get(m[1], ""), legend).strip()
 
 
 def shown(value: float, unit: str) -> str:
@@ -209,6 +214,7 @@ class Panel:
             "stat": self._number,
             "state-timeline": self._states,
             "table": self._table,
+            "heatmap": self._spread,
         }[kind](box)
         style = (
             f"left:{box.left:.1f}px;top:{box.top:.1f}px;width:{box.width:.1f}px;"
@@ -299,47 +305,67 @@ class Panel:
 
     # -- one number ------------------------------------------------------------------------
     def _number(self, box: Box) -> str:
-        series = self._series()
-        # As in Grafana: the newest of the range, however old, but for queries of this moment.
-        values = [one.points[-1][1] for one in series]
-        target = self._panel["targets"][0]
-        if target.get("instant"):
-            values = [value for _, value in self._source.now(target["expr"])]
+        values = [value for _, value in self._source.now(self._panel["targets"][0]["expr"])]
         if not values:
             return f'<div class="number text">{escape(self._defaults.get("noValue", ""))}</div>'
-        colour = "#2f9863"
-        for step in self._defaults.get("thresholds", {}).get("steps", []):
-            if step.get("value") is None or values[0] >= step["value"]:
-                colour = NAMED.get(step["color"], colour)
-        points = series[0].points
-        most = max(value for _, value in points) or 1.0
-        span = self._source.end - self._source.start
-        line = (
-            ""
-            if target.get("instant")
-            else " ".join(
-                f"{box.width * (t - self._source.start) / span:.1f},{30 * (1 - v / most) + 2:.1f}"
-                for t, v in points
-            )
-        )
-        spark = (
-            f'<svg width="{box.width:.0f}" height="34" style="left:0;bottom:0" '
-            f'preserveAspectRatio="none"><polyline points="{line}" fill="none" stroke="{colour}" '
-            'stroke-opacity="0.45" stroke-width="1.3"/></svg>'
-        )
-        text = escape(self._said(values[0]))
+        text, colour = self._said(values[0])
         size = min(27.0, box.width / (0.72 * max(len(text), 4)))
         style = f"color:{colour};font-size:{size:.0f}px"
-        return f'{spark}<div class="number" style="{style}">{text}</div>'
+        return f'<div class="number" style="{style}">{escape(text)}</div>'
 
-    def _said(self, value: float) -> str:
-        """A value as the panel says it: as a word, as a time ago, or as a number."""
+    def _said(self, value: float) -> tuple[str, str]:
+        """A value as the panel says it, as a word, a time ago or a number, and its colour."""
+        colour = NAMED["green"]
+        for step in self._defaults.get("thresholds", {}).get("steps", []):
+            if step.get("value") is None or value >= step["value"]:
+                colour = NAMED.get(step["color"], colour)
         for mapping in self._defaults.get("mappings", []):
             if option := mapping["options"].get(f"{value:g}"):
-                return str(option["text"])
+                return str(option["text"]), NAMED.get(option.get("color", ""), colour)
         if self._unit == "dateTimeFromNow":  # epoch milliseconds
-            return shown(self._source.end - value / 1000, "s") + " ago"
-        return shown(value, self._unit)
+            return shown(self._source.end - value / 1000, "s") + " ago", colour
+        return shown(value, self._unit), colour
+
+    # -- a histogram over time -------------------------------------------------------------
+    def _spread(self, box: Box) -> str:
+        target = self._panel["targets"][0]
+        found = self._source.range(target["expr"], target.get("legendFormat", ""), COLUMNS)
+        found.sort(key=lambda one: float(one.name))
+        lower: dict[float, float] = {}
+        cells: list[tuple[int, float, float]] = []
+        for place, one in enumerate(found):
+            for at, count in one.points:
+                cells.append((place, at, count - lower.get(at, 0.0)))
+                lower[at] = count
+        filled = {place for place, _, count in cells if count > 0}
+        if not filled:
+            return '<div class="nothing">no data in this time</div>'
+        first, last = max(0, min(filled) - 1), min(len(found) - 1, max(filled) + 1)
+        most = max(count for *_, count in cells)
+        left, top = 62.0, 32.0
+        width, height = box.width - left - 10, box.height - top - 26
+        span = self._source.end - self._source.start
+        tall, wide = height / (last - first + 1), width / COLUMNS
+        parts = [_svg(box)]
+        for place in range(first, last + 1):
+            y = top + (last - place) * tall
+            bound = float(found[place].name)
+            text = shown(bound, self._unit) if math.isfinite(bound) else "more"
+            parts.append(
+                f'<text x="{left - 6}" y="{y + 3.5:.1f}" text-anchor="end">{escape(text)}</text>'
+            )
+        parts += [
+            f'<rect x="{left + width * (at - self._source.start) / span - wide:.1f}" '
+            f'y="{top + (last - place) * tall + 0.5:.1f}" width="{wide - 0.5:.1f}" '
+            f'height="{tall - 1:.1f}" fill="#e07b1f" '
+            f'fill-opacity="{0.15 + 0.85 * count / most:.2f}"/>'
+            for place, at, count in cells
+            if count > 0 and first <= place <= last and at > self._source.start
+        ]
+        for at in _times(self._source):
+            where = left + width * (at - self._source.start) / span
+            parts.append(_clock(where, box.height - 6, at))
+        return "".join([*parts, "</svg>"])
 
     # -- states ----------------------------------------------------------------------------
     def _states(self, box: Box) -> str:
@@ -382,19 +408,33 @@ class Panel:
             for key, _ in sorted(organised["indexByName"].items(), key=lambda item: item[1])
             if not key.startswith("Value")
         ]
-        rows: dict[tuple[str, ...], dict[str, float]] = {}
-        for target in self._panel["targets"]:
-            for labels, value in self._source.now(target["expr"]):
-                key = tuple(labels.get(name, "") for name in keys)
-                rows.setdefault(key, {})[columns[target["refId"]]] = value
-        kept = [place for place in range(len(keys)) if any(key[place] for key in rows)]
-        head = "".join(f"<th>{escape(keys[place])}</th>" for place in kept)
-        head += "".join(f"<th>{escape(name)}</th>" for name in columns.values())
-        first = next(iter(columns.values()))
+        # As Grafana merges: what tells rows apart are the labels that all columns have.
+        answers = [
+            (columns[one["refId"]], self._source.now(one["expr"])) for one in self._panel["targets"]
+        ]
+        answers = [(name, found) for name, found in answers if found]
+        if not answers:
+            return f'<div class="nothing">{escape(self._defaults.get("noValue", "no data"))}</div>'
+        common = set.intersection(*({*labels} for _, found in answers for labels, _ in found))
+        rows: dict[tuple[str, ...], tuple[dict[str, str], dict[str, float]]] = {}
+        for name, found in answers:
+            for labels, value in found:
+                key = tuple(labels[label] for label in keys if label in common)
+                words, numbers = rows.setdefault(key, ({}, {}))
+                words.update(labels)
+                numbers[name] = value
+        kept = [
+            key
+            for key in keys
+            if any(words.get(key) for words, _ in rows.values())
+            and not self._overrides.get(key, {}).get("custom.hidden")
+        ]
+        head = "".join(f"<th>{escape(name)}</th>" for name in (*kept, *columns.values()))
+        first = self._panel["options"]["sortBy"][0]["displayName"]
         body = ""
-        for key, values in sorted(rows.items(), key=lambda item: -item[1].get(first, 0.0)):
-            cells = "".join(f"<td><b>{escape(key[place][:36])}</b></td>" for place in kept)
-            cells += "".join(self._cell(name, values.get(name)) for name in columns.values())
+        for words, numbers in sorted(rows.values(), key=lambda row: -row[1].get(first, 0.0)):
+            cells = "".join(f"<td><b>{escape(words.get(key, '')[:36])}</b></td>" for key in kept)
+            cells += "".join(self._cell(name, numbers.get(name)) for name in columns.values())
             body += f"<tr>{cells}</tr>"
         return f"<table><tr>{head}</tr>{body}</table>"
 
@@ -522,7 +562,7 @@ def main() -> int:
     parser.add_argument("--ago", type=float, default=0.0, help="how long ago that ended, seconds")
     parser.add_argument("--application", default="weir-demo")
     parser.add_argument("--query", default="orders")
-    parser.add_argument("--out", type=Path, default=FOLDER)
+    parser.add_argument("--out", type=Path, default=PICTURES)
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     end = time.time() - options.ago
@@ -537,7 +577,7 @@ def main() -> int:
             board = json.loads(path.read_text(encoding="utf-8"))
             tab = browser.new_page(viewport={"width": WIDTH, "height": 600})
             tab.set_content(page(board, source))
-            file = options.out / f"dashboard-{path.stem.removeprefix('weir-')}.png"
+            file = picture_of(path.stem, options.out)
             tab.screenshot(path=file, full_page=True)
             tab.close()
             size = file.stat().st_size
@@ -546,6 +586,7 @@ def main() -> int:
                 sys.stderr.write(f"{file} is larger than {MOST_BYTES} bytes\n")
                 wrong = 1
         browser.close()
+    note(options.out)
     return wrong
 
 

@@ -356,6 +356,7 @@ class QueryView(msgspec.Struct, frozen=True, gc=False):
     capacity_short_since_time: float | None = None  # required_capacity_ratio is above 1 since then
     held_by: OrderView | None = None  # the order by which it is held, or limited by hand
     mode_by: OrderView | None = None  # the order that set its mode; None: the configuration did
+    mode_overridden: bool = False  # an order by hand gives it another mode than the configuration
     stopped: bool = False  # it ended, and neither by an exception nor for its batch's age
     manual_unit: str | None = None  # of the limit set by hand; None: not known yet
     executors: ExecutorsView | None = None  # of its application; None: its driver tells nothing

@@ -48,6 +48,8 @@ class QueryPolicy(msgspec.Struct, frozen=True, kw_only=True):
     executors_quiet_seconds: float = 300.0
     #: In so long what waits should be caught up with.
     catch_up_seconds: float = 600.0
+    #: So long the series of a query that failed or fell silent stay; None: until it is retired.
+    retire_seconds: float | None = None
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,6 +70,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     maximum_executors: int | None = None
     executors_quiet_seconds: float | None = None
     catch_up_seconds: float | None = None
+    retire_seconds: float | None = None
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True, dict=True):
@@ -76,7 +79,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     default: QueryPolicy = QueryPolicy()
     rules: tuple[Rule, ...] = ()
     grant_seconds: float = 60.0
-    forget_seconds: float = 3600.0  # series of a query that is gone stay this long
+    forget_seconds: float = 3600.0  # series of a query that was stopped stay this long
     silent_seconds: float = 15.0  # no word of an application for this long: it is gone
     max_queries: int = 2000
     max_sources: int = 64  # per query

@@ -311,6 +311,7 @@ def view(
         watermark_delay_seconds=query.watched.lateness.delay_seconds,
         held_by=query.orders.held_by,
         mode_by=query.orders.mode_by,
+        mode_overridden=query.orders.mode not in (None, settings.mode),
         stopped=query.life.terminated and query.life.stopped,
         manual_unit=query.orders.unit,
     )

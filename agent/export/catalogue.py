@@ -62,11 +62,36 @@ What `GET /metrics` tells, in Prometheus and OpenMetrics text.
 - A value that is not known is absent, never zero.
 - Series belong to the application's and the query's names: a restarted application goes on in the
   same series. Run ids stand only on `weir_query_info`, batch ids nowhere.
-- All series of a query end an hour (`forget_seconds`) after it is gone.
+- All series of a query end an hour (`forget_seconds`) after its owner stopped it. Those of one that
+  failed or fell silent stay until somebody retires it: `weir retire`, or `retire_seconds`.
 - A state set has one series for each value, 1 for the present one. Both text formats call it a
   gauge: OpenMetrics would want its label named like the metric.
 - Labels of the configuration (such as `namespace` and `cluster`) stand on every series beside
   those below.
+
+## Series of a query
+
+A query with one source has 108 series, and one with state and a watermark 114: counted on an agent.
+These may be left out where series are dear: no alert reads them, and the last column says what is
+missing then.
+
+| metric | series | shows |
+|---|---|---|
+| `weir_batch_duration_seconds_bucket` | 14 | quantiles and the heat map of batch times |
+| `weir_failures_total` | 9 | failures by cause |
+| `weir_batch_phase_seconds_total` | 7 | phases of batches over time |
+| `weir_checkpoint_phase_seconds` | 7 | phases of the last batch |
+
+```yaml
+# in Prometheus's scrape_configs; in a ServiceMonitor it is metricRelabelings, sourceLabels
+metric_relabel_configs:
+  - source_labels: [__name__]
+    regex: weir_(batch_duration_seconds_bucket|failures_total|(batch|checkpoint)_phase_seconds.*)
+    action: drop
+```
+
+Series of each partition of a topic are told only where they are asked for
+(`kafka_partition_series`).
 
 """
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import gzip
+import re
 import time
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -19,6 +21,7 @@ from starlette.routing import Route
 from agent import __version__
 from agent.core.decode.events import MalformedRequest, decode_request
 from agent.core.fleet import Liveness, Order, UnknownQuery
+from agent.core.fleet.orders import ACTS
 from agent.core.names import label
 from agent.export import page, runbooks
 from agent.export.metrics.agent import REQUEST_REFUSALS
@@ -51,6 +54,9 @@ if TYPE_CHECKING:
 BODIES_AT_ONCE: Final = 8
 FULL_RETRY_SECONDS: Final = 30
 STATE_RETRY_SECONDS: Final = 5
+#: Of 1 to 9: an exposition repeats itself so much that the first makes it 22 times smaller, in a
+#: sixth of the time that it takes to write; the sixth 26 times, in five times as long.
+GZIP_LEVEL: Final = 1
 #: Of the agent itself: they tell nothing of any query, and answer whoever asks.
 ALIVE_PATHS: Final = ("/healthz", "/readyz")
 _encode = msgspec.json.Encoder().encode
@@ -74,6 +80,7 @@ class _OrderBody(msgspec.Struct, forbid_unknown_fields=True):
     mode: _MODES | msgspec.UnsetType = msgspec.UNSET
     hold: bool | msgspec.UnsetType = msgspec.UNSET
     limit: int | None | msgspec.UnsetType = msgspec.UNSET
+    retire: bool | msgspec.UnsetType = msgspec.UNSET
     unit: _UNITS | None = None
     reason: str = ""
     who: str = ""
@@ -124,6 +131,7 @@ class Service:
         self.kafka_up: bool | None = None
         self.doors: dict[str, int] | None = None
         self.kafka_groups: dict[str, int] | None = None
+        self.certificate_expiry_time: float | None = None
         self.exporter = Exporter(timer=timer, on_error=self._view_failed)
         self._scrapes = _Scrapes(timer)
 
@@ -208,8 +216,10 @@ class Service:
 
     async def _metrics(self, request: Request) -> Response:
         accept = request.headers.get("accept", "")
-        body, content_type = self._scrapes.get(accept, lambda: self._exposition(accept))
-        return Response(body, headers={"content-type": content_type})
+        packed = _takes_gzip(request.headers.get("accept-encoding", ""))
+        body, content_type = self._scrapes.get(accept, packed, lambda: self._exposition(accept))
+        headers = {"content-type": content_type, "vary": "accept, accept-encoding"}
+        return Response(body, headers=headers | ({"content-encoding": "gzip"} if packed else {}))
 
     async def _healthz(self, _: Request) -> Response:
         return _json(b'{"ok":true}')
@@ -355,6 +365,7 @@ class Service:
             kafka_up=self.kafka_up,
             doors=self.doors,
             kafka_groups=self.kafka_groups,
+            certificate_expiry_time=self.certificate_expiry_time,
         )
 
     def _record(self, recorder: Recorder, body: bytes, refused: set[int]) -> None:
@@ -445,7 +456,7 @@ class _Scrapes:
 
     def __init__(self, timer: Callable[[], float]) -> None:
         self._timer = timer
-        self._last: dict[bool, tuple[float, float, tuple[bytes, str]]] = {}
+        self._last: dict[tuple[bool, bool], tuple[float, float, tuple[bytes, str]]] = {}
         self._fresh = False
 
     def changed(self) -> None:
@@ -460,8 +471,10 @@ class _Scrapes:
                 if cost > self.CHEAP_SECONDS:
                     memory.trim()
 
-    def get(self, accept: str, make: Callable[[], tuple[bytes, str]]) -> tuple[bytes, str]:
-        kind = "openmetrics" in accept
+    def get(
+        self, accept: str, packed: bool, make: Callable[[], tuple[bytes, str]]
+    ) -> tuple[bytes, str]:
+        kind = "openmetrics" in accept, packed
         now = self._timer()
         if kind in self._last:
             made, cost, result = self._last[kind]
@@ -470,6 +483,9 @@ class _Scrapes:
             if costly or (self._fresh and age < min(self.LONGEST_SECONDS, 2 * cost)):
                 return result
         result = make()
+        if packed:
+            # Without a time in its head the same text is the same bytes.
+            result = gzip.compress(result[0], GZIP_LEVEL, mtime=0), result[1]
         done = self._timer()
         self._last[kind] = (done, done - now, result)
         self._fresh = True
@@ -518,6 +534,15 @@ async def _nobody(_: Request, __: Exception) -> Response:
     return Response(status_code=400)  # goes nowhere: the client has left
 
 
+def _takes_gzip(accept_encoding: str) -> bool:
+    """Whether a client takes gzip, by its Accept-Encoding."""
+    for part in accept_encoding.lower().split(","):
+        coding, *parameters = (piece.strip() for piece in part.split(";"))
+        if coding == "gzip":
+            return not any(re.fullmatch(r"q=0(\.0*)?", one) for one in parameters)
+    return False
+
+
 def _json(body: bytes, status: int = 200) -> Response:
     return Response(body, status, media_type="application/json")
 
@@ -543,12 +568,10 @@ def _order(body: bytes, caller: Caller) -> Order:
     except RecursionError:
         raise HttpError(400, "nested too deeply", "body") from None
     given: dict[str, Any] = {
-        name: value
-        for name in ("mode", "hold", "limit")
-        if (value := getattr(wanted, name)) is not msgspec.UNSET
+        name: value for name in ACTS if (value := getattr(wanted, name)) is not msgspec.UNSET
     }
     if len(given) != 1:
-        raise HttpError(400, "exactly one of mode, hold, limit is needed", "body")
+        raise HttpError(400, f"exactly one of {', '.join(ACTS)} is needed", "body")
     if "limit" in given and (given["limit"] is None or not 0 < given["limit"] < 2**63):
         raise HttpError(
             400, "a whole number from 1; to end a limit set by hand: hold false", "limit"

@@ -99,6 +99,7 @@ class RuleSettings(BaseModel):
     maximum_executors: _Whole | None = Field(default=None, ge=1, lt=2**31)
     executors_quiet_seconds: _Number | None = Field(default=None, ge=0, le=7 * 86400)
     catch_up_seconds: _Number | None = Field(default=None, gt=0, le=7 * 86400)
+    retire_seconds: _Number | None = Field(default=None, ge=0, le=365 * 86400)
 
 
 class Settings(BaseSettings):
@@ -277,7 +278,7 @@ class Settings(BaseSettings):
         "one wins. Keys: `match`, `mode`, `target_seconds`, `deadline_seconds`, `minimum_limit`, "
         "`maximum_limit`, `above_configured`, `late_rows`, `give_limits`, `stretch_gain`, "
         "`executors`, `minimum_executors`, `maximum_executors`, `executors_quiet_seconds`, "
-        "`catch_up_seconds`.",
+        "`catch_up_seconds`, `retire_seconds`.",
         max_length=1000,
     )
 
@@ -291,9 +292,17 @@ class Settings(BaseSettings):
     forget_seconds: _Number = _option(
         "Queries",
         3600.0,
-        "How long the series of a query that is gone stay.",
+        "How long the series of a query that its owner stopped stay.",
         ge=0,
         le=30 * 86400,
+    )
+    retire_seconds: _Number | None = _option(
+        "Queries",
+        None,
+        "How long the series of a query that failed or fell silent stay, and its alerts fire. "
+        "Without it until somebody retires it (`weir retire QUERY`).",
+        ge=0,
+        le=365 * 86400,
     )
     max_queries: _Whole = _option(
         "Queries", 2000, "Most queries known at once; more get 503.", ge=1, le=100_000
@@ -471,6 +480,7 @@ class Settings(BaseSettings):
                 maximum_executors=self.maximum_executors,
                 executors_quiet_seconds=self.executors_quiet_seconds,
                 catch_up_seconds=self.catch_up_seconds,
+                retire_seconds=self.retire_seconds,
             ),
             rules=tuple(Rule(**rule.model_dump()) for rule in self.rules),
             grant_seconds=self.grant_seconds,

@@ -108,6 +108,8 @@ class Keeper:
             self._unsaved.append((application, query, order, now))
             kept = deque((*self.orders, *records), ORDERS_KEPT)
         self.orders = kept
+        for record in records if order.retire else ():
+            self.history.forget((record.application, record.query))
         return records
 
     def tick(self, now: float) -> None:

@@ -24,6 +24,8 @@ READY_SECONDS: Final = 30.0
 SCRAPE_SECONDS: Final = 1
 GROUP_WAIT: Final = "1s"
 GROUP_INTERVAL: Final = "2s"
+#: Nor does it wait for minutes whether an alert comes again.
+KEEP: Final = "1s"
 
 
 def find(names: tuple[str, ...]) -> str:
@@ -86,7 +88,8 @@ class Prometheus(Server):
     def __init__(self, work: Path, logs: Path, agent: str, alertmanager: str) -> None:
         program = find(PROMETHEUS)
         rules = work / generate.RULES
-        rules.write_text(generate.rules(f"{agent}/runbooks"), encoding="utf-8")
+        text = generate.rules(f"{agent}/runbooks", keep=KEEP)
+        rules.write_text(text, encoding="utf-8")
         config = {
             "global": {
                 "scrape_interval": f"{SCRAPE_SECONDS}s",

@@ -44,6 +44,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     description: str
     quiet: tuple[dict[str, str], ...]
     silent_at: int | None = None  # the step before, unless it can fire from the start
+    ends_at: int | None = None  # step from which on it is silent again; the step before it fires
     step_minutes: int = 1
 
     @property
@@ -55,6 +56,18 @@ _OF_QUERY: Final = {**LABELS, "application": "orders", "query": "enrich"}
 _OF_QUERY_ANYWHERE: Final = {k: v for k, v in _OF_QUERY.items() if k != "instance"}
 _MORE: Final = {q("weir_backlog_estimated_rows"): "0+6000x120"}
 _UP: Final = {q("weir_query_up"): "1x120"}
+_JOB: Final = {"cluster": "eu", "job": "weir"}
+_ENDS: Final = "weir_agent_certificate_expiry_timestamp_seconds" + AGENT
+
+
+def _target(agent: str) -> str:
+    """Whether a target answers."""
+    return f'up{{cluster="eu",job="weir",instance="{agent}:9655"}}'
+
+
+def _build(agent: str) -> str:
+    """What an agent tells of itself; its own namespace is no label of the target."""
+    return _target(agent).replace("up{", 'weir_build_info{namespace="streams",')
 
 
 def _grown(*days: str) -> dict[str, str]:
@@ -105,7 +118,7 @@ CASES: Final[tuple[Case, ...]] = (
         labels=_OF_QUERY,
         summary="orders/enrich does not run",
         description="It failed or its driver fell silent, and it has not come back for 3 minutes. "
-        "Nothing of its input is processed.",
+        "Nothing of its input is processed. If it is gone for good: weir retire.",
         quiet=(
             {q("weir_query_up"): "1x9 0x2 1x120"},  # a restart
             {  # its owner stopped it, or it had read what there was
@@ -113,6 +126,21 @@ CASES: Final[tuple[Case, ...]] = (
                 q("weir_query_stopped"): "0x9 1x120",
             },
         ),
+    ),
+    Case(
+        alert="WeirQueryGone",  # for days, until it is retired: its series end at minute 3000
+        fires={
+            q("weir_query_up"): "1x9 0x2989 _x30",
+            q("weir_query_stopped"): "0x2999 _x30",
+        },
+        at=2998,
+        silent_at=12,
+        ends_at=3005,  # what is not there any more looks alive for 5 minutes
+        labels=_OF_QUERY,
+        summary="orders/enrich does not run",
+        description="It failed or its driver fell silent, and it has not come back for 3 minutes. "
+        "Nothing of its input is processed. If it is gone for good: weir retire.",
+        quiet=(),
     ),
     Case(
         alert="WeirBatchHung",
@@ -319,6 +347,47 @@ CASES: Final[tuple[Case, ...]] = (
             {q("weir_required_capacity_ratio"): "1x4 3x9 0.9x100", **_UP},  # a burst
             {q("weir_required_capacity_ratio"): "1.5x120", q("weir_query_up"): "0x120"},
         ),
+    ),
+    *(
+        Case(  # kept over what a single batch makes of it: it last holds at minute `last`
+            alert=alert,
+            fires={**fires, **_UP},
+            at=at,
+            ends_at=last + 1 + kept,
+            labels=_OF_QUERY,
+            summary=summary,
+            description=description,
+            quiet=(),
+        )
+        for alert, fires, at, last, kept, summary, description in (
+            (
+                "WeirNeedsCapacity",
+                {q("weir_required_capacity_ratio"): "1x4 1.5x15 0.9x100"},
+                15,
+                20,
+                10,
+                "orders/enrich needs 150% of its capacity",
+                (
+                    "More arrives than it can digest with any limit. The backlog grows until there "
+                    "are more cores, less work per row, or fewer rows."
+                ),
+            ),
+            (
+                "WeirDeadlineNear",
+                {
+                    q("weir_batch_running_seconds"): "100x4 540x1 10x100",
+                    q("weir_checkpoint_deadline_seconds"): "600x120",
+                },
+                5,
+                6,
+                10,
+                "orders/enrich: a batch nears its deadline",
+                (
+                    "A batch takes 9m 0s, more than 80 % of the deadline after which something "
+                    "kills it. A killed batch runs again from its start."
+                ),
+            ),
+        )
     ),
     Case(
         alert="WeirExecutorsAtMaximum",
@@ -554,6 +623,36 @@ CASES: Final[tuple[Case, ...]] = (
         ),
     ),
     Case(
+        alert="WeirModeOffLong",
+        fires={
+            q("weir_query_mode", mode="off"): "0x9 1x400",
+            q("weir_query_mode_overridden"): "0x9 1x400",
+            q("weir_query_up"): "1x400",
+        },
+        at=250,
+        labels={**_OF_QUERY, "mode": "off"},
+        summary="orders/enrich: Weir has been switched off by hand for 4 hours",
+        description="The query runs with the limits that its job configured, until somebody gives "
+        "it another mode.",
+        quiet=(
+            {  # for an incident
+                q("weir_query_mode", mode="off"): "0x9 1x230 0x200",
+                q("weir_query_mode_overridden"): "0x9 1x230 0x200",
+                q("weir_query_up"): "1x400",
+            },
+            {  # by its configuration
+                q("weir_query_mode", mode="off"): "1x400",
+                q("weir_query_mode_overridden"): "0x400",
+                q("weir_query_up"): "1x400",
+            },
+            {
+                q("weir_query_mode", mode="off"): "1x400",
+                q("weir_query_mode_overridden"): "1x400",
+                q("weir_query_up"): "0x400",
+            },
+        ),
+    ),
+    Case(
         alert="WeirListenerDropping",
         fires={f"weir_listener_dropped_events_total{A}": "0x4 3x120"},
         at=5,
@@ -605,6 +704,25 @@ CASES: Final[tuple[Case, ...]] = (
         quiet=(
             {"weir_build_info" + AGENT: "1x4 _x6 1x120"},  # a rollout
             {"weir_build_info" + AGENT: "1x120"},
+        ),
+    ),
+    Case(
+        alert="WeirAgentUnreachable",
+        fires={
+            _target("a"): "1x4 0x120",
+            _build("a"): "1x4 _x120",
+            _target("b"): "1x130",  # beside another one, which answers
+            _build("b"): "1x130",
+        },
+        at=6,
+        labels={**_JOB, "instance": "a:9655"},
+        summary="The Weir agent at a:9655 does not answer",
+        description="Nobody sees the queries that report to it. Their grants expire, and they go "
+        "back to their configured limits; jobs run on.",
+        quiet=(
+            {_target("a"): "1x4 0 1x120", _build("a"): "1x4 _ 1x120"},  # a restart
+            {_target("a"): "0x130", _build("b"): "1x130"},  # another program's target
+            {_target("a"): "1x4 _x120", _build("a"): "1x4 _x120"},  # taken away
         ),
     ),
     Case(
@@ -699,6 +817,48 @@ CASES: Final[tuple[Case, ...]] = (
         "their configured limits, figures and alerts stand still, jobs run on. Only who is alive "
         "is still told.",
         quiet=({"weir_agent_state_writable" + AGENT: "1x4 0x4 1x120"},),
+    ),
+    Case(
+        alert="WeirAgentMemoryNearLimit",
+        fires={
+            "process_resident_memory_bytes" + AGENT: "100000000x4 241591911x120",
+            "weir_agent_process_memory_limit_bytes" + AGENT: "268435456x130",
+        },
+        at=15,
+        labels=LABELS,
+        summary="A Weir agent nears its memory limit",
+        description="It holds 230.4MiB, more than 90 % of what it may have.",
+        quiet=(
+            {
+                "process_resident_memory_bytes" + AGENT: "241591910x120",
+                "weir_agent_process_memory_limit_bytes" + AGENT: "268435456x120",
+            },
+            {"process_resident_memory_bytes" + AGENT: "999999999999x120"},  # another program
+        ),
+    ),
+    Case(
+        alert="WeirBrokersUnreachable",
+        fires={"weir_kafka_up" + AGENT: "1x4 0x120"},
+        at=15,
+        labels=LABELS,
+        summary="Kafka's brokers do not answer a Weir agent",
+        description="A backlog is what the query's own progress says, and whether retention "
+        "deletes unread rows nobody can tell.",
+        quiet=(
+            {"weir_kafka_up" + AGENT: "1x4 0x9 1x120"},  # a broker that restarts
+            {"weir_kafka_up" + AGENT: "_x120"},  # none is asked
+        ),
+    ),
+    Case(
+        alert="WeirCertificateEnds",
+        # Of promtool's clock, which begins at 0: a week and ten minutes.
+        fires={_ENDS: "605400x120"},
+        at=71,
+        labels=LABELS,
+        summary="The certificate of a Weir agent ends in 6d 22h 59m 0s",
+        description="Then no driver that checks it reports any more, and Prometheus scrapes no "
+        "more.",
+        quiet=({_ENDS: "613000x131"}, {_ENDS: "605400x60 9000000x80"}),  # renewed
     ),
     Case(
         alert="WeirNamesCollide",

@@ -103,10 +103,10 @@ def test_only_metrics_and_labels_of_the_catalogue() -> None:
         of_records = [name for name in recorded if name in text]
         for name in of_records:
             text = text.replace(name, "")
-        names = set(re.findall(r"\bweir_\w+", text))
+        names = set(re.findall(r"\b(?:weir|process)_\w+", text))
         assert names or of_records
         assert names <= set(SERIES), rule.name
-        for name, matchers in re.findall(r"(weir_\w+)\{([^}]*)\}", text):
+        for name, matchers in re.findall(r"((?:weir|process)_\w+)\{([^}]*)\}", text):
             for label in re.findall(r"(\w+)=~?\"", matchers):
                 assert label in SERIES[name].label_names, (rule.name, label)
     with pytest.raises(KeyError):
@@ -133,6 +133,13 @@ def test_every_alert_has_a_case() -> None:
     assert {case.alert for case in CASES} == set(BY_NAME)
 
 
+def test_what_is_kept_says_so_in_the_file() -> None:
+    written = {one["alert"]: one for one in yaml.safe_load(RULES.read_text())["groups"][1]["rules"]}
+    kept = {n: one["keep_firing_for"] for n, one in written.items() if "keep_firing_for" in one}
+    assert kept == {one.name: one.keep for one in ALERTS if one.keep != "0s"}
+    assert kept
+
+
 def _unit_tests(case: Case) -> list[dict[str, Any]]:
     """promtool's tests: silent before, firing after with these words, never under quiet series."""
     alert = BY_NAME[case.alert]
@@ -157,13 +164,16 @@ def _unit_tests(case: Case) -> list[dict[str, Any]]:
     def given(wanted: dict[str, str]) -> list[dict[str, str]]:
         return [{"series": name, "values": values} for name, values in wanted.items()]
 
+    fires = {"exp_labels": labels, "exp_annotations": annotations}
+    after = [] if case.ends_at is None else [at(case.ends_at - 1, fires), at(case.ends_at)]
     tests = [
         {
             "interval": interval,
             "input_series": given(case.fires),
             "alert_rule_test": [
                 *(at(step) for step in range(case.last_silent + 1)),
-                at(case.at, {"exp_labels": labels, "exp_annotations": annotations}),
+                at(case.at, fires),
+                *after,
             ],
         }
     ]
@@ -178,7 +188,7 @@ def _unit_tests(case: Case) -> list[dict[str, Any]]:
     return tests
 
 
-LONG = {"WeirLimitHeldLong", "WeirStateGrowing"}
+LONG = {"WeirLimitHeldLong", "WeirModeOffLong", "WeirStateGrowing"}
 SLOW = pytest.mark.slow("days of samples, or another case of an alert that is tried every time")
 
 

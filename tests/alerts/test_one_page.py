@@ -48,10 +48,10 @@ def shorter(duration: str) -> str:
 
 
 def rules() -> str:
-    """The committed rules with each ``for`` made shorter."""
+    """The committed rules with each ``for`` made shorter, and for how long one is kept."""
     text = (generate.DIRECTORY / generate.RULES).read_text()
     assert text.count("\n    for: ") == sum(hold != "0s" for hold in HOLD.values())
-    return re.sub(r"(?<=\n    for: )\w+", lambda m: shorter(m[0]), text)
+    return re.sub(r"(\n    (?:keep_firing_)?for: )(\w+)", lambda m: m[1] + shorter(m[2]), text)
 
 
 def alertmanager_config(receiver: str) -> str:

@@ -404,14 +404,15 @@ def test_a_second_live_application_gets_its_id_appended_and_is_counted() -> None
     assert world.view().totals.batches == {"completed": 4}
 
 
-def test_a_silent_query_is_gone_then_forgotten() -> None:
+def test_a_silent_query_is_gone_until_it_is_retired() -> None:
     world = World()
     world.batches(2)
     world.fleet.changes()
     assert world.fleet.tick(world.now + 10) == set()
     assert world.fleet.tick(world.now + 20) == {KEY}
     assert world.fleet.view(KEY, world.now + 21).up is False
-    assert world.fleet.tick(world.now + 20 + 3601) == {KEY}
+    assert world.fleet.tick(world.now + 20 + 3601) == set()  # it is missed until it is retired
+    world.fleet.control(*KEY, order(retire=True), world.now + 20 + 3602)
     assert len(world.fleet) == 0
     assert Change("query:4:shoporders", None) in world.fleet.changes()
 

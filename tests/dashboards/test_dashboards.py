@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[2]
 GENERATED = ROOT / "dashboards" / "generated"
+RULES = ROOT / "alerts" / "generated" / "weir.rules.yml"
 UIDS = (links.OVERVIEW, links.QUERY, links.CHECKPOINTS, links.AGENT)
 BOARDS: dict[str, dict[str, Any]] = {
     path.stem: json.loads(path.read_text(encoding="utf-8")) for path in GENERATED.glob("*.json")
@@ -55,10 +56,19 @@ def expressions() -> list[tuple[str, str, str]]:
     ]
 
 
+def named(expression: str) -> set[str]:
+    """The metrics of the catalogue's kind that an expression names."""
+    return set(re.findall(r"\b(?:weir|process)_\w+", expression))
+
+
 def filled(expression: str, application: str, query: str) -> str:
     """The expression as Grafana would send it, with all of everything else chosen."""
     for name, value in {
         "$__rate_interval": "10s",
+        "$__range": "60s",
+        '=~"$instance"': '=~".*"',
+        '"$$__all"': '"ALL"',
+        '"$1"': '"ONE"',
         '=~"$application"': '=~".*"',
         '=~"$query"': '=~".*"',
         "$cluster": ".*",
@@ -68,7 +78,7 @@ def filled(expression: str, application: str, query: str) -> str:
     }.items():
         expression = expression.replace(name, value)
     assert "$" not in expression, expression
-    return expression
+    return expression.replace('"ALL"', '"$$__all"').replace('"ONE"', '"$1"')
 
 
 @sdk
@@ -147,8 +157,8 @@ def test_structure(uid: str) -> None:
         if panel["type"] == "table":
             for override in panel["fieldConfig"]["overrides"]:
                 shown = {item["id"] for item in override["properties"]}
-                assert shown & {"unit", "links"}, override["matcher"]
-        elif panel["type"] != "state-timeline":
+                assert shown & {"unit", "links", "custom.hidden"}, override["matcher"]
+        elif panel["type"] not in {"state-timeline", "heatmap"}:
             assert panel["fieldConfig"]["defaults"]["unit"], panel["title"]
         references = [target["refId"] for target in panel["targets"]]
         assert len(set(references)) == len(references)
@@ -166,40 +176,37 @@ def test_structure(uid: str) -> None:
 def test_variables(uid: str) -> None:
     variables = {item["name"]: item for item in BOARDS[uid]["templating"]["list"]}
     wanted = ["datasource", "cluster", "namespace"]
-    if uid != links.AGENT:
-        wanted += ["application", "query"]
+    wanted += ["instance"] if uid == links.AGENT else ["application", "query"]
     assert list(variables) == wanted
     text = json.dumps(BOARDS[uid]["panels"])
-    used = set(re.findall(r"\$\{?(\w+)", text)) - {"__rate_interval", "__data", "__url_time_range"}
+    used = set(re.findall(r"\$\{?([a-z_]\w*)", text))
+    used -= {"__rate_interval", "__range", "__data", "__url_time_range", "__all"}
     assert used <= set(variables)
-    many = uid == links.OVERVIEW
-    for name in ("cluster", "namespace") + (("application", "query") if many else ()):
+    many = {links.OVERVIEW: ("application", "query"), links.AGENT: ("instance",)}.get(uid, ())
+    for name in ("cluster", "namespace", *many):
         assert variables[name]["allValue"] == ".*"
         assert variables[name]["multi"]
 
 
 def test_only_metrics_and_labels_of_the_catalogue() -> None:
-    fixed = {"cluster", "namespace", "le"}
+    fixed = {"cluster", "namespace", "instance", "le"}
     for uid, title, expression in expressions():
-        names = set(re.findall(r"\bweir_\w+", expression))
-        assert names, (uid, title)
+        names = named(expression)
+        assert names or "ALERTS" in expression, (uid, title)
         assert names <= set(SERIES), (uid, title)
-        for name, matchers in re.findall(r"(weir_\w+)\{([^}]*)\}", expression):
+        for name, matchers in re.findall(r"((?:weir|process)_\w+)\{([^}]*)\}", expression):
             for label, value in re.findall(r'(\w+)=~?"([^"]*)"', matchers):
                 assert label in fixed | set(SERIES[name].label_names), (uid, title, label)
                 known = () if label in fixed else SERIES[name].values_of(label)
-                assert value.startswith("$") or not known or value in known, (uid, title, value)
+                one_of = set(value.split("|")) <= set(known)
+                assert value.startswith("$") or not known or one_of, (uid, title, value)
         if "rate(" in expression or "increase(" in expression:
             assert re.search(r"\[\$__rate_interval\]", expression)
             assert not re.search(r"\[\d", expression)
 
 
 def test_every_metric_of_the_catalogue_is_in_a_panel_or_is_left_out_for_a_reason() -> None:
-    shown = {
-        SERIES[name].name
-        for _, _, expression in expressions()
-        for name in re.findall(r"\bweir_\w+", expression)
-    }
+    shown = {SERIES[name].name for _, _, expression in expressions() for name in named(expression)}
     assert {one.name for one in METRICS} - shown == {one.name for one in METRICS if one.not_shown}
 
 
@@ -255,9 +262,11 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LivePrometheus]:
 
     with (
         exposed(text_of) as target,
-        prometheus(target, tmp_path_factory.mktemp("prometheus"), []) as live,
+        prometheus(target, tmp_path_factory.mktemp("prometheus"), [str(RULES)]) as live,
     ):
         live.wait_for("sum(rate(weir_rows_total[10s])) > 0")
+        live.wait_for('ALERTS{alertstate="firing"}')
+        live.wait_for("count_over_time(sum(rate(weir_rows_total[10s]))[60s:10s])")
         yield live
 
 
@@ -292,7 +301,7 @@ def test_worst_come_first_and_none_is_missing(asked: LivePrometheus) -> None:
 
 def trouble_said(value: float) -> str:
     """What the overview's table writes for a value: the first range that holds it."""
-    (table,) = (panel for panel in panels(links.OVERVIEW) if panel["type"] == "table")
+    (table,) = (panel for panel in panels(links.OVERVIEW) if panel["title"] == "Queries")
     (mappings,) = (
         item["value"]
         for override in table["fieldConfig"]["overrides"]
@@ -311,6 +320,42 @@ def test_the_gravest_trouble_is_named_at_its_very_value() -> None:
     # All lesser faults together are not a graver one.
     assert trouble_said(100 + 60 + 10) == "short of capacity"
     assert trouble_said(400 + 200 + 100 + 60 + 10) == "stalled"
+
+
+def test_a_row_hands_on_its_cluster_or_all_where_it_has_none(asked: LivePrometheus) -> None:
+    (table,) = (panel for panel in panels(links.OVERVIEW) if panel["title"] == "Queries")
+    expression = filled(table["targets"][0]["expr"], "", "")
+    of_one = asked.ask(expression)
+    assert {one["metric"]["choose_cluster"] for one in of_one} == {"eu-1"}
+    assert {one["metric"]["choose_namespace"] for one in of_one} == {"streams"}
+    # As where no such label is configured: what is absent is chosen by "all".
+    bare = re.sub(r"\(cluster, namespace, ", "(", expression)
+    assert {one["metric"]["choose_cluster"] for one in asked.ask(bare)} == {"$__all"}
+    (link,) = (
+        item["value"][0]["url"]
+        for override in table["fieldConfig"]["overrides"]
+        for item in override["properties"]
+        if item["id"] == "links"
+    )
+    assert "var-cluster=${__data.fields.choose_cluster:percentencode}" in link
+
+
+def test_stats_are_of_this_moment_and_what_is_absent_looks_neither_good_nor_bad() -> None:
+    for uid in UIDS:
+        for panel in panels(uid):
+            if panel["type"] != "stat":
+                continue
+            (target,) = panel["targets"]
+            assert target["instant"], panel["title"]
+            assert not target.get("range"), panel["title"]
+            (missing,) = (
+                one["options"]
+                for one in panel["fieldConfig"]["defaults"]["mappings"]
+                if one["type"] == "special"
+            )
+            assert missing["match"] == "null+nan"
+            assert missing["result"]["color"] == "text"
+            assert missing["result"]["text"] == panel["fieldConfig"]["defaults"]["noValue"]
 
 
 def test_series_without_the_fixed_labels_belong_to_all(asked: LivePrometheus) -> None:

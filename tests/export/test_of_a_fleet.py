@@ -8,7 +8,7 @@ from typing import Any
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from agent.core.decode.events import decode_request
-from agent.core.fleet import Fleet
+from agent.core.fleet import Fleet, Order
 from agent.core.policy import Policy, QueryPolicy
 from agent.export.catalogue import METRICS, metric
 from agent.export.prometheus import Exporter
@@ -187,8 +187,10 @@ def test_a_query_from_start_to_forgotten() -> None:
     assert sum(number for _, number in gone["weir_failures_total"]) == 1
     assert gone["weir_checkpoint_failures_consecutive"][0][1] == 1
 
-    late = now + 4 + policy.forget_seconds
+    late = now + 4 + 30 * policy.forget_seconds
     fleet.tick(late)
+    assert expose(fleet, late)["weir_query_up"][0][1] == 0  # it failed: until it is retired
+    fleet.control("*", "*", Order(who="kim", retire=True), late)
     ended = expose(fleet, late)
     assert not [name for name, told in ended.items() for has, _ in told if "query" in has]
     assert ended["weir_agent_queries"] == [({}, 0.0)]

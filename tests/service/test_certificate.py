@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from agent.service.expiry import expiry_time
 from agent.service.timers import Certificate
 from tests.service.test_process import make_certificate
 
@@ -101,3 +102,45 @@ def test_a_renewed_key_with_a_passphrase_is_refused_and_asks_nobody(tmp_path: Pa
     with pytest.raises(OSError, match="passphrase"):
         renewed.reload()
     assert serial_served(context) == old
+
+
+@pytest.mark.parametrize("days", [30, -1], ids=["good for a month", "ended yesterday"])
+@pytest.mark.parametrize("chained", [True, False], ids=["by an issuer", "by itself"])
+def test_when_it_ends_is_what_openssl_reads(tmp_path: Path, days: int, chained: bool) -> None:
+    certificate, key = tmp_path / "tls.crt", tmp_path / "tls.key"
+    _openssl(
+        tmp_path, "req -newkey rsa:2048 -nodes -subj /CN=localhost -keyout tls.key -out tls.csr"
+    )
+    signed = "-signkey tls.key"
+    if chained:
+        _openssl(
+            tmp_path, "req -x509 -newkey rsa:2048 -nodes -subj /CN=ca -keyout ca.key -out ca.crt"
+        )
+        signed = "-CA ca.crt -CAkey ca.key -CAcreateserial"
+    _openssl(tmp_path, f"x509 -req -in tls.csr {signed} -days {days} -out tls.crt")
+    ends = _openssl(tmp_path, "x509 -noout -enddate -in tls.crt").strip().removeprefix("notAfter=")
+    if chained:  # as it is served: with its issuer behind it
+        certificate.write_text(certificate.read_text() + (tmp_path / "ca.crt").read_text())
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.load_cert_chain(certificate, key)
+    assert expiry_time(context, certificate) == ssl.cert_time_to_seconds(ends)
+    assert Certificate(context, certificate, key).expiry_time() == expiry_time(context, certificate)
+
+
+def test_when_it_ends_is_not_known_where_the_file_is_another_or_gone(tmp_path: Path) -> None:
+    certificate, key = make_certificate(tmp_path, "localhost")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    (tmp_path / "other").mkdir()
+    other, _ = make_certificate(tmp_path / "other", "localhost")
+    assert expiry_time(context, other) is None
+    certificate.unlink()
+    assert expiry_time(context, certificate) is None
+
+
+def _openssl(folder: Path, arguments: str) -> str:
+    done = subprocess.run(
+        ["openssl", *arguments.split()], cwd=folder, capture_output=True, check=True, text=True
+    )
+    return done.stdout

@@ -48,7 +48,7 @@ def test_everything_reaches_the_policy(tmp_path: Path) -> None:
         "silent_seconds: 20\nmax_queries: 5\nmax_sources: 6\nmax_operators: 7\n"
         "give_limits: all\nstretch_gain: 0.5\n"
         "executors: dry-run\nminimum_executors: 2\nmaximum_executors: 9\n"
-        "executors_quiet_seconds: 60\ncatch_up_seconds: 120\n"
+        "executors_quiet_seconds: 60\ncatch_up_seconds: 120\nretire_seconds: 9\n"
         "rules:\n  - {match: 'a/*', mode: on, target_seconds: 9}\n"
     )
     policy = load({}, {}, str(file))[0].policy()

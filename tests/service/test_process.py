@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 import os
 import resource
@@ -232,6 +233,8 @@ def test_tls_by_file_and_a_renewed_certificate(tmp_path: Path) -> None:
         assert refused.returncode == 1
         assert "certificate" in refused.stderr
         first = _served(agent.address)
+        ends = agent.metrics()["weir_agent_certificate_expiry_timestamp_seconds"]
+        assert 47 * 3600 < ends - time.time() <= 48 * 3600
         make_certificate(tmp_path, "localhost")
         until(
             lambda: _served(agent.address) != first,
@@ -389,6 +392,29 @@ def test_openmetrics_where_asked_for(open_agent: AgentProcess) -> None:
     assert open_metrics.headers["content-type"].startswith("application/openmetrics-text")
     assert open_metrics.text.endswith("# EOF\n")
     assert promtool_is_content(plain.text)
+
+
+@pytest.mark.parametrize(
+    ("asked", "packed"),
+    [("gzip", True), ("deflate, GZIP;q=0.5", True), ("gzip;q=0", False), ("identity", False)],
+)
+@pytest.mark.parametrize("accept", ["text/plain", "application/openmetrics-text;version=1.0.0"])
+def test_metrics_are_compressed_for_who_asks(
+    open_agent: AgentProcess, application: str, asked: str, packed: bool, accept: str
+) -> None:
+    events = [wire.progress(n, query=n) for n in range(1, 20)]
+    open_agent.post(wire.request(events, application=application))
+    with open_agent.http.stream(
+        "GET", "/metrics", headers={"accept-encoding": asked, "accept": accept}
+    ) as answer:
+        raw = b"".join(answer.iter_raw())
+    assert answer.headers.get("content-encoding") == ("gzip" if packed else None)
+    assert "accept-encoding" in answer.headers["vary"]
+    text = gzip.decompress(raw) if packed else raw
+    assert int(answer.headers["content-length"]) == len(raw)
+    assert text.endswith(b"# EOF\n") == ("openmetrics" in accept)
+    assert f'application="{application}"'.encode() in text
+    assert (len(raw) < len(text) / 10) == packed
 
 
 def promtool_is_content(text: str) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from itertools import accumulate
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given, settings
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from agent.core.decode.events import decode_request
 from agent.core.fleet import Change, Fleet, Order
-from agent.core.policy import Policy
+from agent.core.policy import Policy, QueryPolicy
 from agent.service.history import POINTS
 from agent.service.keeper import FleetFull, Keeper, StateUnavailable
 from agent.service.store import Store, StoreFailed, StoreInUse, StoreUnusable
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 NOW = wire.BASE_TIME + 1000
 
 
-def keeper(store: Store, **policy: float) -> Keeper:
-    return Keeper(Policy(**policy), store, started_time=NOW)  # type: ignore[arg-type]
+def keeper(store: Store, **policy: Any) -> Keeper:
+    return Keeper(Policy(**policy), store, started_time=NOW)
 
 
 def told(keeper: Keeper, now: float = NOW) -> dict[tuple[str, str], bytes]:
@@ -344,7 +344,7 @@ def test_orders_outlive_the_process(tmp_path: Path) -> None:
 
 def test_what_is_forgotten_leaves_disk_and_history(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    one = keeper(store, forget_seconds=10.0)
+    one = keeper(store, default=QueryPolicy(retire_seconds=10.0))
     one.receive(decode_request(wire.body([wire.progress(1)])), NOW)
     assert len(one.history) == 1
     one.tick(NOW + 100)

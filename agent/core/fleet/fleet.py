@@ -323,12 +323,11 @@ class Fleet:
                 changed.add(query.key)
                 self._changed.touch(part_of_query(query.key))
             gone = query.life.gone_since_time
-            if gone is not None and now - gone > self._policy.forget_seconds:
+            if gone is not None and now - gone > orders.stays_seconds(query, self._policy):
                 forgotten.add(query.key)
-        self._pools.forget(self._roster.forget(forgotten))
-        for key in forgotten:
-            self._alignments.pop(key, None)
-            self._brokers.forget(key)
+        if not forgotten and len(self._roster) >= self._policy.max_queries:
+            forgotten |= self._in_the_way(now)
+        self._let_go(forgotten)
         heard = self._senders.heard_within(self._policy.forget_seconds, now)
         gone_applications = self._roster.forget_applications({one.application_id for one in heard})
         self._pools.forget(gone_applications)
@@ -336,6 +335,22 @@ class Fleet:
         for instance in self._senders.forget_silent(now):
             self._changed.forget(part_of_listener(instance))
         return changed | forgotten
+
+    def _in_the_way(self, now: float) -> set[Key]:
+        """Where there is no room left: the one longest gone of those that only wait for a hand."""
+        waiting = {
+            query.key: query.life.gone_since_time
+            for query in self._roster
+            if query.life.gone_since_time is not None
+            and now - query.life.gone_since_time > self._policy.forget_seconds
+        }
+        return set(sorted(waiting, key=lambda key: waiting[key])[:1])
+
+    def _let_go(self, keys: set[Key]) -> None:
+        self._pools.forget(self._roster.forget(keys))
+        for key in keys:
+            self._alignments.pop(key, None)
+            self._brokers.forget(key)
 
     # -- a hand at the wheel ----------------------------------------------------------------
 
@@ -354,6 +369,8 @@ class Fleet:
         if order.limit is not None:
             for one in chosen:
                 decide.check_unit(one, order.unit)
+        if order.retire:
+            chosen = orders.retirable(chosen)
         standing = None if order.mode is None else Standing(application, query, order.mode)
         if standing is not None and pattern:
             self._agent.standing = orders.stand(self._agent.standing, standing)
@@ -363,6 +380,8 @@ class Fleet:
             records.append(orders.carry_out(order, one, standing, self._policy, now))
             self._pools.see(one)
             self._changed.touch(part_of_query(one.key))
+        if order.retire:
+            self._let_go({one.key for one in chosen})
         if not chosen:
             later = "fits no query now; holds for later ones"
             return [OrderRecord(now, order.who, application, query, what, order.reason, later)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from typing import TYPE_CHECKING, Final
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from agent.core.query import Query
 
 MOST_STANDING_ORDERS: Final = 100
+#: What an order may say; one of these.
+ACTS: Final = ("mode", "hold", "limit", "retire")
 LATE_ROWS_NOTE: Final = (
     "noted; smaller batches would drop late rows, so they stay as configured: weir release tries "
     "again, late_rows: allow accepts it"
@@ -24,7 +27,7 @@ LATE_ROWS_NOTE: Final = (
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):
-    """A hand at the wheel: exactly one of mode, hold, limit is set (``unit`` goes with limit)."""
+    """A hand at the wheel: exactly one of mode, hold, limit, retire (``unit`` goes with limit)."""
 
     who: str
     reason: str = ""
@@ -32,6 +35,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     hold: bool | None = None  # False releases, a manual limit too
     limit: int | None = None
     unit: str | None = None
+    retire: bool | None = None  # True: a query that is gone is not missed
     must_exist: bool = False  # a pattern too must name a query that is known
 
 
@@ -90,9 +94,13 @@ def mode_of_all(standing: list[Standing], policy: Policy) -> Mode:
 
 def wording(order: Order) -> str:
     """What an order says; raises ValueError where it says nothing or two things at once."""
-    given = [name for name in ("mode", "hold", "limit") if getattr(order, name) is not None]
+    given = [name for name in ACTS if getattr(order, name) is not None]
     if len(given) != 1:
-        raise ValueError(f"exactly one of mode, hold, limit is needed, not {given or 'none'}")
+        raise ValueError(f"exactly one of {', '.join(ACTS)} is needed, not {given or 'none'}")
+    if order.retire is not None:
+        if not order.retire:
+            raise ValueError("retire: true is needed; a query that runs again comes back by itself")
+        return "retire"
     if order.mode is not None:
         return f"mode {order.mode}"
     if order.limit is not None:
@@ -108,6 +116,31 @@ def _of_limit(limit: int, unit: str | None) -> str:
     return f"limit {limit}{named}"
 
 
+def retirable(chosen: list[Query]) -> list[Query]:
+    """Those that are gone. Raises ValueError where none is: what runs is not retired."""
+    gone = [one for one in chosen if one.life.terminated or one.life.gone_since_time is not None]
+    if not gone:
+        running = f"{chosen[0].application}/{chosen[0].query}"
+        raise ValueError(
+            f"{running} runs: only a query that is gone can be retired; stop it first"
+            if len(chosen) == 1
+            else f"all {len(chosen)} run: only queries that are gone can be retired"
+        )
+    return gone
+
+
+def stays_seconds(one: Query, policy: Policy) -> float:
+    """How long a query that is gone is told of: until it is retired, where nothing else says.
+
+    One that its owner stopped is missed by nobody, and one whose name was made for it, as another
+    had its own, does not come back under it.
+    """
+    if one.life.stopped or one.aside:
+        return policy.forget_seconds
+    retire_seconds = policy.of(one.application, one.query).retire_seconds
+    return math.inf if retire_seconds is None else retire_seconds
+
+
 def is_pattern(application: str, query: str) -> bool:
     """Whether two names may name several queries, and later ones."""
     return any(mark in application + query for mark in "*?[")
@@ -118,7 +151,9 @@ def carry_out(
 ) -> OrderRecord:
     """One query obeys; ``mode`` with the patterns that named it, where the order is of a mode."""
     time = now - one.clock.skew_seconds
-    if mode is not None:
+    if order.retire:
+        pass  # whoever follows it lets go of it
+    elif mode is not None:
         decide.order_mode(one, mode.mode_for(one, policy), policy, time)
     elif order.limit is not None:
         decide.order_limit(one, order.limit, order.unit, time, policy)
@@ -127,6 +162,8 @@ def carry_out(
     else:
         decide.order_release(one)
     what = wording(order)
+    if order.retire:
+        return OrderRecord(now, order.who, one.application, one.query, what, order.reason)
     if order.limit is not None and order.unit is None and one.orders.unit is not None:
         what = _of_limit(order.limit, one.orders.unit)  # the unit that it was given there
     said = OrderView(now, order.who, what, order.reason)

@@ -138,9 +138,9 @@ def count(query: Query, ended: Ended) -> None:
     query.batch.seconds, query.batch.rows = batch.seconds, batch.rows
     query.batch.phases = batch.phases
     if ended.replayed:
-        add(totals.batches, "replayed")
         totals.replayed_rows = plus(totals.replayed_rows, batch.rows)
-    add(totals.batches, "empty" if batch.rows == 0 else "completed")
+    ended_as = "replayed" if ended.replayed else "empty" if batch.rows == 0 else "completed"
+    add(totals.batches, ended_as)
     totals.rows = plus(totals.rows, batch.rows)
     for phase, seconds in batch.phases.items():
         totals.phase_seconds[phase] = totals.phase_seconds.get(phase, 0.0) + seconds

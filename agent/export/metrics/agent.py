@@ -143,6 +143,13 @@ METRICS: Final[tuple[Metric, ...]] = (
         note="`attached`: a process is in; `waiting`: one is about to be; `refused`: the log says "
         "why. Absent where none is looked for (`doors` is off).",
     ),
+    AGENT.gauge(
+        "weir_agent_certificate_expiry_timestamp_seconds",
+        "When the certificate that the agent serves with ends, in seconds since 1970.",
+        lambda agent: agent.extras.certificate_expiry_time,
+        unit="seconds",
+        note="Absent without one (`tls_cert_file`).",
+    ),
     AGENT.counter(
         "weir_agent_scrape_errors_total",
         "Queries left out of an exposition because their view failed.",

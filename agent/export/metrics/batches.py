@@ -31,8 +31,8 @@ METRICS: Final[tuple[Metric, ...]] = (
         Label("result", ("completed", "empty", "failed", "replayed", OTHER)),
         lambda view: view.totals.batches,
         from_start=True,
-        note="A batch that ran again under its old number counts under `replayed` and under "
-        "`completed` or `empty` too. `failed` counts runs that ended with an exception.",
+        note="Each batch counts once: one that ran again under its old number under `replayed` and "
+        "nowhere else. `failed` counts runs that ended with an exception.",
     ),
     QUERY.counter(
         "weir_rows_total",

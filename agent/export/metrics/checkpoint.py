@@ -73,7 +73,7 @@ METRICS: Final[tuple[Metric, ...]] = (
         Label("result", ("completed", "failed", "replayed", OTHER)),
         lambda view: view.totals.checkpoints,
         from_start=True,
-        note="`replayed`: of the completed ones, those whose batch had been begun before.",
+        note="Each counts once. `replayed`: completed, of a batch that had been begun before.",
     ),
     QUERY.states(
         "weir_spiral_phase",

@@ -11,29 +11,66 @@ if TYPE_CHECKING:
     from agent.sources.host import ProcessSample
 
 
-def _of(
-    subject: Subject[ProcessSample], owner: str, process: str, note: str = "", **not_shown: str
+def _usual(
+    subject: Subject[ProcessSample],
+    prefix: str,
+    process: str,
+    note: str,
+    *,
+    files: str,
+    files_limit: str,
+    **not_shown: str,
 ) -> tuple[Metric, ...]:
-    """The metrics of one kind of process, under a prefix of its own.
+    """What every program tells of itself.
 
-    ``not_shown`` says why no panel shows the one of that name.
+    ``files`` and ``files_limit`` end the names of those two. ``not_shown`` says why no panel shows
+    the one of that name.
     """
-    prefix = f"{PREFIX}{owner}_process_"
     return (
         subject.counter(
-            f"{prefix}cpu_seconds_total",
+            f"{prefix}process_cpu_seconds_total",
             f"Processor time of {process}, user and system.",
             lambda sample: sample.cpu_seconds_total,
             unit="seconds",
             note=note,
         ),
         subject.gauge(
-            f"{prefix}resident_memory_bytes",
+            f"{prefix}process_resident_memory_bytes",
             f"Resident memory of {process}.",
             lambda sample: sample.resident_bytes,
             unit="bytes",
             note=note,
         ),
+        subject.gauge(
+            f"{prefix}process_{files}",
+            f"Open file descriptors of {process}.",
+            lambda sample: sample.open_files,
+            note=note,
+        ),
+        subject.gauge(
+            f"{prefix}process_{files_limit}",
+            f"Open file descriptors that {process} may have.",
+            lambda sample: sample.open_files_limit,
+            note=note,
+            not_shown=not_shown.get("open_files_limit", ""),
+        ),
+        subject.gauge(
+            f"{prefix}process_start_time_seconds",
+            f"When {process} started, in seconds since 1970.",
+            lambda sample: sample.start_time,
+            unit="seconds",
+            note=note,
+            not_shown=not_shown.get("start_time", ""),
+        ),
+    )
+
+
+def _more(
+    subject: Subject[ProcessSample], owner: str, process: str, note: str = "", **not_shown: str
+) -> tuple[Metric, ...]:
+    """What has no usual name: under a prefix of its own."""
+    prefix = f"{PREFIX}{owner}_process_"
+    return (
         subject.gauge(
             f"{prefix}memory_limit_bytes",
             f"The tightest memory limit that holds for {process}: of a control group, else the "
@@ -62,44 +99,37 @@ def _of(
             lambda sample: sample.threads,
             note=note,
         ),
-        subject.gauge(
-            f"{prefix}open_files",
-            f"Open file descriptors of {process}.",
-            lambda sample: sample.open_files,
-            note=note,
-        ),
-        subject.gauge(
-            f"{prefix}open_files_limit",
-            f"Open file descriptors that {process} may have.",
-            lambda sample: sample.open_files_limit,
-            note=note,
-            not_shown=not_shown.get("open_files_limit", ""),
-        ),
-        subject.gauge(
-            f"{prefix}start_time_seconds",
-            f"When {process} started, in seconds since 1970.",
-            lambda sample: sample.start_time,
-            unit="seconds",
-            note=note,
-            not_shown=not_shown.get("start_time", ""),
-        ),
     )
 
 
+_ON_ITS_HOST: Final = "Only where the agent shares the driver's host and was asked to look."
+
 METRICS: Final[tuple[Metric, ...]] = (
-    *_of(
+    *_usual(
         AGENT_PROCESS,
-        "agent",
+        "",
         "the agent",
-        start_time="weir_agent_start_time_seconds says the same",
+        "By the name that Prometheus's own clients give it, so ask with the job or the instance.",
+        files="open_fds",
+        files_limit="max_fds",
+        start_time="weir_agent_start_time_seconds says nearly the same",
     ),
-    *_of(
+    *_more(AGENT_PROCESS, "agent", "the agent"),
+    *_usual(
+        DRIVER_PROCESS,
+        f"{PREFIX}driver_",
+        "the driver's process",
+        _ON_ITS_HOST,
+        files="open_files",
+        files_limit="open_files_limit",
+        open_files_limit="one line for each driver, all of them the same",
+        start_time="the query's own run id tells of restarts",
+    ),
+    *_more(
         DRIVER_PROCESS,
         "driver",
         "the driver's process",
-        "Only where the agent shares the driver's host and was asked to look.",
+        _ON_ITS_HOST,
         memory_limit_used="resident memory against the limit is shown",
-        open_files_limit="one line for each driver, all of them the same",
-        start_time="the query's own run id tells of restarts",
     ),
 )

@@ -37,8 +37,9 @@ METRICS: Final[tuple[Metric, ...]] = (
         "weir_query_up",
         "1 while the query runs, 0 once it has ended or its driver fell silent.",
         lambda view: view.up,
-        note="Stays 0 for an hour (`forget_seconds`) after the query is gone; then all its series "
-        "end.",
+        note="Of a query that failed or fell silent it stays 0 until somebody retires it (`weir "
+        "retire`), or `retire_seconds` are over; of one that its owner stopped for an hour "
+        "(`forget_seconds`). Then all its series end.",
     ),
     QUERY.states(
         "weir_query_state",
@@ -72,6 +73,13 @@ METRICS: Final[tuple[Metric, ...]] = (
         Label("mode", MODES),
         lambda view: view.mode,
         note="Exactly one is 1.",
+    ),
+    QUERY.gauge(
+        "weir_query_mode_overridden",
+        "1 while an order by hand gives the query another mode than the configuration, else 0.",
+        lambda view: view.mode_overridden,
+        running=True,
+        not_shown="the mode itself is shown; page and terminal say whose order it is",
     ),
     QUERY.gauge(
         "weir_query_held",

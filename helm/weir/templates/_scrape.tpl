@@ -3,6 +3,7 @@
 scheme: {{ include "weir.scheme" . | quote }}
 interval: {{ .Values.monitor.interval | quote }}
 scrapeTimeout: {{ .Values.monitor.scrapeTimeout | quote }}
+honorLabels: true # else config.labels that a target has too would be renamed to exported_…
 {{- if .Values.config.metrics_need_token }}
 authorization:
   credentials:
