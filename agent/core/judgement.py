@@ -151,6 +151,14 @@ class Facts(msgspec.Struct, frozen=True):
     deadline_seconds: float | None
 
 
+class ExecutorsLine(msgspec.Struct, frozen=True, gc=False):
+    """Of the application's executors, after an event of one of its queries."""
+
+    present: int
+    wanted: int | None  # None: not known yet
+    bound: str  # what keeps more from helping; ``BOUNDS`` of ``decide/executors.py``
+
+
 class Judgement(msgspec.Struct, frozen=True, gc=False):
     """One judged event of one query: the line that ``weir replay`` prints."""
 
@@ -171,6 +179,8 @@ class Judgement(msgspec.Struct, frozen=True, gc=False):
     checkpoint: CheckpointView
     spiral: SpiralView
     failure: FailureView | None
+    #: Left out where the driver tells nothing of executors.
+    executors: ExecutorsLine | msgspec.UnsetType = msgspec.UNSET
 
 
 class Decision(msgspec.Struct, frozen=True, gc=False):

@@ -9,7 +9,7 @@ import msgspec
 
 from agent.core.decide.executors import Scaler, bound_of, slots_of
 from agent.core.decode.events import Executors
-from agent.core.judgement import MODES, ExecutorsView
+from agent.core.judgement import MODES, ExecutorsLine, ExecutorsView
 
 if TYPE_CHECKING:
     from agent.core.fleet.roster import Roster
@@ -102,6 +102,13 @@ class Clusters:
             longest_seconds=work.longest_seconds if work.samples else None,
             driver_seconds=work.driver_seconds if work.samples else None,
         )
+
+    def line(self, query: Query) -> ExecutorsLine | None:
+        """The same for a line of each event: what changes with it."""
+        known = self._known.get(query.run.application_id)
+        if known is None:
+            return None
+        return ExecutorsLine(known.told.present, known.scaler.wanted, known.bound)
 
     def forget(self, application_ids: set[str]) -> None:
         """They are gone."""

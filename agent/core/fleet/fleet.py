@@ -38,7 +38,7 @@ from agent.core.fleet.saved import (
 )
 from agent.core.fleet.senders import LOG_INSTANCE, ListenerView, Sender, Senders
 from agent.core.judge.alignment import sources_named, summed
-from agent.core.judgement import Facts, Judgement, Mode, Point, QueryView
+from agent.core.judgement import Facts, Judgement, Mode, Point, QueryStateName, QueryView
 from agent.core.measure import flow as measure
 from agent.core.query import Key
 
@@ -223,7 +223,7 @@ class Fleet:
                     self._brokers.note_plan(query, running.run_id, limits)
                 self._pools.see(query)
                 if said.lines:
-                    said.judged.append(tell.judgement(query, event.kind, time, policy))
+                    said.judged.append(self._line(query, event.kind, time))
             if body.executors is not None:
                 self._clusters.hear(application.id, body.executors)
             return
@@ -238,17 +238,24 @@ class Fleet:
                 if body.work is not None and body.work.groups:
                     self._clusters.see(query, time)
             if said.lines:
-                said.judged.append(tell.judgement(query, event.kind, time, policy, spent))
+                said.judged.append(self._line(query, event.kind, time, spent))
         elif isinstance(body, StartedEvent):
             judge.started(query, body, time, policy, self._pools.beside(query))
         elif isinstance(body, TerminatedEvent):
             judge.terminate(query, body, time, now, policy)
             if said.lines:
-                said.judged.append(tell.judgement(query, event.kind, time, policy))
+                said.judged.append(self._line(query, event.kind, time))
         else:
             judge.idle(query, body, time, policy)
         self._pools.see(query)
         measure.add(query.totals.events, event.kind)
+
+    def _line(
+        self, query: Query, kind: str, time: float, state: QueryStateName | None = None
+    ) -> Judgement:
+        line = tell.judgement(query, kind, time, self._policy, state)
+        executors = self._clusters.line(query)
+        return line if executors is None else msgspec.structs.replace(line, executors=executors)
 
     def _query(
         self, application: Application, subject: Named, event: Event, now: float, said: _Said
