@@ -33,9 +33,9 @@ ROOM: Final = 0.25
 #: Where no number suffices, twice as many slots are worth it while they bring this share more rows
 #: per second: a quarter of what they bring where nothing is shared.
 PAYS: Final = 0.25
-#: Those that were asked for and have not come are taken back when fewer would have done for so many
-#: seconds: some looks at the stages, so that noise does not send them away, and before most clusters
-#: have started one.
+#: Those that were asked for and have not come are taken back when fewer would have done for so
+#: many seconds: some looks at the stages, so that noise does not send them away, and before most
+#: clusters have started one.
 TAKE_BACK_SECONDS: Final = 20.0
 
 
