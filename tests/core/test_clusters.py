@@ -168,3 +168,39 @@ def test_executors_of_several_slots_are_counted_as_such() -> None:
     for _ in range(3):
         receipt = world.batch(300.0, slots=2)
     assert wanted(receipt) == 2  # of two slots each
+
+
+class TestManyQueriesOfOneApplication:
+    """What is asked of all of them is asked once, not once for each."""
+
+    def world(self, count: int) -> World:
+        world = World()
+        world.run(200.0)
+        for number in range(count - 1):
+            ids = (f"other-{number}", f"q-{number + 2}", f"r-{number + 2}")
+            world.driver.query, world.driver.query_id, world.driver.run_id = ids
+            world.driver.batch_id = -1
+            world.send(world.driver.started())
+        return world
+
+    def test_views(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        world, asked = self.world(30), []
+        clusters = world.fleet._clusters
+        of_all = clusters._mode
+        monkeypatch.setattr(clusters, "_mode", lambda one: asked.append(one) or of_all(one))
+        told = [view.executors for view in world.fleet.views(world.driver.time)]
+        assert len(told) == 30
+        assert {one.mode for one in told} == {"on"}
+        assert len(asked) == 1
+
+    @pytest.mark.parametrize(("gap", "again"), [(0.6, False), (1.0, True)])
+    def test_needs(self, monkeypatch: pytest.MonkeyPatch, gap: float, again: bool) -> None:
+        world, added = self.world(2), []
+        clusters = world.fleet._clusters
+        of_all = clusters._live
+        key = ("shop", "orders")
+        query = world.fleet._roster[key]
+        clusters.see(query, 1000.0)
+        monkeypatch.setattr(clusters, "_live", lambda one: added.append(one) or of_all(one))
+        clusters.see(query, 1000.0 + gap)
+        assert bool(added) is again

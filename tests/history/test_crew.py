@@ -94,6 +94,6 @@ def test_report_and_summary_say_what_a_day_costs(told: list[rows.Row]) -> None:
     show(found, outcome, out)
     (advised,) = of(told, rows.RECOMMENDATIONS)
     day = f"{advised['executor_hours_a_day_wanted']:.3g}"
-    assert f"96 executor-hours a day, with those that Weir would have asked for {day}." in page
+    assert f"96 executor-hours a day as its application ran, {day} with those" in page
     assert "Executors by the hour" in page
     assert f"96 → {day}" in out.getvalue()

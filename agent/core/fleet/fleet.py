@@ -434,6 +434,11 @@ class Fleet:
 
     def view(self, key: Key, now: float, *, growing: bool = False) -> QueryView:
         """One query at ``now``; raises KeyError where there is none. ``growing``: see tell.view."""
+        return self._view(key, now, {}, growing=growing)
+
+    def _view(
+        self, key: Key, now: float, modes: dict[str, Mode], *, growing: bool = False
+    ) -> QueryView:
         query = self._roster[key]
         run_id, alignment = self._alignments.get(key, ("", None))
         alignment = alignment if run_id == query.run.run_id else None
@@ -441,12 +446,13 @@ class Fleet:
         partitions = self._brokers.partitions(query, now)
         if partitions:
             view = msgspec.structs.replace(view, partitions=partitions)
-        executors = self._clusters.view(query)
+        executors = self._clusters.view(query, modes)
         return view if executors is None else msgspec.structs.replace(view, executors=executors)
 
     def views(self, now: float) -> Iterator[QueryView]:
         """Every query, in the order of their keys. Built one at a time: views are large."""
-        return (self.view(key, now) for key in self.keys())
+        modes: dict[str, Mode] = {}
+        return (self._view(key, now, modes) for key in self.keys())
 
     def listeners(self, now: float) -> list[ListenerView]:
         """The listeners heard of within the time after which series expire."""
