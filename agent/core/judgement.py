@@ -298,6 +298,15 @@ class ExecutorsView(msgspec.Struct, frozen=True, gc=False):
     task_seconds: float | None  # of this query's batches: the work of all tasks,
     longest_seconds: float | None  # the slowest tasks one after the other,
     driver_seconds: float | None  # and the time in which no task ran
+    in_vain: InVain | None = None  # None: the last time that more came, it paid, or none came
+
+
+class InVain(msgspec.Struct, frozen=True, gc=False):
+    """More slots that brought this query too few rows per second to be worth it."""
+
+    before: int  # slots
+    slots: int
+    rows_ratio: float  # rows per second over those before
 
 
 class QueryView(msgspec.Struct, frozen=True, gc=False):

@@ -190,7 +190,9 @@ def _crew(told: Record) -> str:
     had, wanted = told.get("executor_hours_a_day"), told.get("executor_hours_a_day_wanted")
     if had is None or wanted is None:
         return ""
-    said = f"Executors: {number(had)} executor-hours a day as its application ran, {number(wanted)} "
+    said = (
+        f"Executors: {number(had)} executor-hours a day as its application ran, {number(wanted)} "
+    )
     said += "with those that Weir would have asked for."
     words = files("agent.export.page").joinpath("assets/words.json").read_bytes()
     bounds = msgspec.json.decode(words)["executor_bounds"]

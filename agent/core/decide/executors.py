@@ -47,6 +47,11 @@ class Load(msgspec.Struct, frozen=True, gc=False):
     trigger_seconds: float = 0.0
 
 
+def worth_it(rows_ratio: float, slots: int, more: int) -> bool:
+    """Whether so many slots more pay, by the rows per second that they bring."""
+    return rows_ratio > math.pow(1.0 + PAYS, math.log2(more / slots))
+
+
 class Need(msgspec.Struct, frozen=True, gc=False):
     """What one query needs, and what keeps more from helping."""
 
@@ -78,7 +83,8 @@ def need_of(curve: Curve, work: Work, load: Load, policy: QueryPolicy, most: int
         return capacity(work.curve_at(curve, slots))
 
     def pays(slots: int, more: int) -> bool:
-        return at(more) > at(slots) * math.pow(1.0 + PAYS, math.log2(more / slots))
+        now = at(slots)
+        return now <= 0.0 or worth_it(at(more) / now, slots, more)
 
     best = at(usable)
     bound: Bound = "enough"
@@ -86,7 +92,7 @@ def need_of(curve: Curve, work: Work, load: Load, policy: QueryPolicy, most: int
         beyond = min(2 * usable, tasks)
         if beyond > usable and pays(usable, beyond):
             bound = "maximum"
-        elif capacity(work.curve_at(curve, usable, contention=0.0)) > best * (1.0 + PAYS):
+        elif capacity(work.curve_at(curve, beyond, contention=0.0)) > at(beyond) * (1.0 + PAYS):
             bound = "contention"
         elif work.driver_seconds > work.longest_seconds:
             bound = "driver"

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from agent.core.decide.executors import Scaler, bound_of, slots_of
+from agent.core.decide.executors import Scaler, bound_of, slots_of, worth_it
 from agent.core.decode.events import Executors
-from agent.core.judgement import MODES, ExecutorsLine, ExecutorsView
+from agent.core.judgement import MODES, ExecutorsLine, ExecutorsView, InVain
 
 if TYPE_CHECKING:
     from agent.core.fleet.roster import Roster
@@ -25,8 +25,8 @@ class ExecutorsOrder(msgspec.Struct, frozen=True):
     expires_seconds: float
 
 
-#: What the queries of one application need is added up no more often: with n of them that each end a
-#: batch within it, that is n steps and not n times n. Far less than executors take to come.
+#: What the queries of one application need is added up no more often: with n of them that each end
+#: a batch within it, that is n steps and not n times n. Far less than executors take to come.
 TOGETHER_SECONDS: Final = 1.0
 
 
@@ -103,6 +103,9 @@ class Clusters:
         if application_id not in modes:
             modes[application_id] = self._mode(application_id)
         told, need, work = known.told, query.sizing.need, query.sizing.work
+        last, in_vain = work.brought, None
+        if last is not None and not worth_it(last.rows_ratio, last.before, last.slots):
+            in_vain = InVain(last.before, last.slots, last.rows_ratio)
         return ExecutorsView(
             mode=modes[application_id],
             present=told.present,
@@ -117,6 +120,7 @@ class Clusters:
             task_seconds=work.task_seconds if work.samples else None,
             longest_seconds=work.longest_seconds if work.samples else None,
             driver_seconds=work.driver_seconds if work.samples else None,
+            in_vain=in_vain,
         )
 
     def line(self, query: Query) -> ExecutorsLine | None:
