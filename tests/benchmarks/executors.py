@@ -300,7 +300,8 @@ def main() -> int:
                     one.executor_hours / cheapest(*of, one.wait(0.95), foresees=foresees)
                     for one, of in zip(runs, drawn, strict=True)
                 ]
-                told += f" {statistics.median(fair):9.2f}"
+                # None keeps up where nothing can, and late rows wait for whoever comes first.
+                told += f" {statistics.median(fair):9.2f}" if min(fair) else f" {'-':>9}"
             print(
                 f"{family.name:20} {name:8} {statistics.median(over):6.2f} {waits[0]:6.2f}"
                 f" {waits[1]:6.2f} {long:6.2f} {changes:9.1f}{told}",
