@@ -260,11 +260,17 @@ def _replay(
     ],
     target: Annotated[float | None, _TARGET] = None,
     deadline: Deadline = None,
+    maximum_executors: Annotated[
+        int | None,
+        typer.Option("--maximum-executors", metavar="N", help="Never want more executors."),
+    ] = None,
     quiet: Annotated[
         bool, typer.Option("--quiet", "-q", help="No summary on standard error.")
     ] = False,
 ) -> None:
     """Judge recorded events, plain or compressed: one line of JSON each; a summary at the end."""
+    from msgspec.structs import replace
+
     from agent.core.policy import QueryPolicy
     from agent.replay import replay_files
     from agent.replay_summary import Summary
@@ -273,9 +279,11 @@ def _replay(
     for option, seconds in (("--target", target), ("--deadline", deadline)):
         if seconds is not None and not 0.0 < seconds < float("inf"):
             raise WrongUsage(f"{option}: {seconds:g}: a number of seconds above 0 is needed")
-    settings = QueryPolicy(deadline_seconds=deadline)
+    if maximum_executors is not None and maximum_executors < 1:
+        raise WrongUsage(f"--maximum-executors: {maximum_executors}: a number from 1 is needed")
+    settings = QueryPolicy(deadline_seconds=deadline, maximum_executors=maximum_executors)
     if target is not None:
-        settings = QueryPolicy(target_seconds=target, deadline_seconds=deadline)
+        settings = replace(settings, target_seconds=target)
     summary = None if quiet else Summary(settings.target_seconds)
     try:
         broken = replay_files(files, settings, sys.stdout.buffer, summary)

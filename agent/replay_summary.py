@@ -37,6 +37,7 @@ class _Told(msgspec.Struct):
     limit: int | None = None  # decided last
     known: bool = False  # whether a limit was told
     worst: SpiralPhase = "none"
+    wanted: list[int] = []  # executors: first, last, most
 
     def take_batch(self, point: Point, target_seconds: float) -> None:
         self.batches += 1
@@ -50,6 +51,11 @@ class _Told(msgspec.Struct):
         self.worst = max(self.worst, line.spiral.phase, key=SPIRAL_PHASES.index)
         if line.limit.unit is not None:
             self._take_limit(line.limit)
+        executors = line.executors
+        if executors is not msgspec.UNSET and executors.wanted is not None:
+            number = executors.wanted
+            first, _, most = self.wanted or (number, number, number)
+            self.wanted = [first, number, max(most, number)]
 
     def _take_limit(self, said: LimitView) -> None:
         if not self.known:
@@ -104,6 +110,9 @@ class Summary:
             yield "Weir sets no limit"
         else:
             yield f"Weir leaves the limit at {_limit(told.limit, told.unit)}"
+        if told.wanted:
+            first, last, most = told.wanted
+            yield f"executors wanted: {first:,} → {last:,}, at most {most:,}"
         if told.worst != "none":
             yield f"spiral: {told.worst.replace('_', ' ')}"
 

@@ -151,6 +151,14 @@ class Facts(msgspec.Struct, frozen=True):
     deadline_seconds: float | None
 
 
+class ExecutorsLine(msgspec.Struct, frozen=True, gc=False):
+    """Of the application's executors, after an event of one of its queries."""
+
+    present: int
+    wanted: int | None  # None: not known yet
+    bound: str  # what keeps more from helping; ``BOUNDS`` of ``decide/executors.py``
+
+
 class Judgement(msgspec.Struct, frozen=True, gc=False):
     """One judged event of one query: the line that ``weir replay`` prints."""
 
@@ -171,6 +179,8 @@ class Judgement(msgspec.Struct, frozen=True, gc=False):
     checkpoint: CheckpointView
     spiral: SpiralView
     failure: FailureView | None
+    #: Left out where the driver tells nothing of executors.
+    executors: ExecutorsLine | msgspec.UnsetType = msgspec.UNSET
 
 
 class Decision(msgspec.Struct, frozen=True, gc=False):
@@ -288,6 +298,15 @@ class ExecutorsView(msgspec.Struct, frozen=True, gc=False):
     task_seconds: float | None  # of this query's batches: the work of all tasks,
     longest_seconds: float | None  # the slowest tasks one after the other,
     driver_seconds: float | None  # and the time in which no task ran
+    in_vain: InVain | None = None  # None: the last time that more came, it paid, or none came
+
+
+class InVain(msgspec.Struct, frozen=True, gc=False):
+    """More slots that brought this query too few rows per second to be worth it."""
+
+    before: int  # slots
+    slots: int
+    rows_ratio: float  # rows per second over those before
 
 
 class QueryView(msgspec.Struct, frozen=True, gc=False):

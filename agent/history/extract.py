@@ -14,9 +14,10 @@ import msgspec
 
 from agent.core.decode.events import Application
 from agent.core.judge.alignment import Task
-from agent.sources import spark_events, spark_stages
+from agent.sources import spark_events, spark_executors, spark_stages
 from agent.sources.recording import EventReader
 from agent.sources.spark_codecs import Damaged, decoder
+from agent.sources.spark_executors import ExecutorSeen
 from agent.sources.spark_stages import JobPlanned, StageEnded, TaskEnded
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ EVENT: Final = "event"  # a streaming event: the line itself
 JOB: Final = "job"  # JobPlanned
 STAGE: Final = "stage"  # EndedStage
 TASKS: Final = "tasks"  # of a stage that ends in another piece: OpenStage
+EXECUTOR: Final = "executor"  # ExecutorSeen
 BAD: Final = "bad"  # lines that cannot be used: how many, and the first reason
 READ: Final = "read"  # how many lines were looked at
 
@@ -45,7 +47,11 @@ NOT_WANTED: Final = tuple(
         "SparkListenerStageSubmitted",
         "SparkListenerJobEnd",
         "SparkListenerEnvironmentUpdate",
-        "SparkListenerExecutor",
+        "SparkListenerExecutorMetricsUpdate",
+        "SparkListenerExecutorExcluded",
+        "SparkListenerExecutorUnexcluded",
+        "SparkListenerExecutorBlacklisted",
+        "SparkListenerExecutorUnblacklisted",
         "SparkListenerStageExecutorMetrics",
         "SparkListenerBlock",
         "SparkListenerUnpersistRDD",
@@ -105,6 +111,7 @@ encode: Final = msgspec.msgpack.Encoder().encode
 decode_job: Final = msgspec.msgpack.Decoder(JobPlanned).decode
 decode_stage: Final = msgspec.msgpack.Decoder(EndedStage).decode
 decode_tasks: Final = msgspec.msgpack.Decoder(OpenStage).decode
+decode_executor: Final = msgspec.msgpack.Decoder(ExecutorSeen).decode
 decode_bad: Final = msgspec.msgpack.Decoder(Bad).decode
 decode_counted: Final = msgspec.msgpack.Decoder(Counted).decode
 
@@ -201,6 +208,11 @@ class _Piece:
                 self.bad("a line is not whole")
                 return
             self._events += 1
+            if spark_executors.wanted(line):
+                seen = spark_executors.read(line)
+                if seen is not None:
+                    yield self._keep(EXECUTOR, encode(seen), seen.time)
+                return
             if spark_events.wanted(line):
                 # Read here, and once more when it is judged: that must not fail on it.
                 recorded = self._reader.read(line)

@@ -12,7 +12,7 @@ from agent.history.rows import CAPACITY, RECOMMENDATIONS, Row, Whose
 
 if TYPE_CHECKING:
     from agent.core.decode.events import Progress
-    from agent.core.judgement import Judgement
+    from agent.core.judgement import ExecutorsLine, Judgement
     from agent.core.policy import QueryPolicy
     from agent.core.query import Query
 
@@ -24,6 +24,41 @@ FEWEST_BATCHES: Final = 5
 #: ... and where the time of its batch is known this well, relative to it: a batch of 1 s may as
 #: well take 1.5 s, and what it does beside that is not worth a restart.
 MOST_DOUBT: Final = 0.5
+
+
+class Crewed(msgspec.Struct):
+    """Executors over a time: those that there were, and those that would have been asked for."""
+
+    seconds: float = 0.0  # in which both are known
+    present: float = 0.0  # executor-seconds
+    wanted: float = 0.0
+    most: int = 0  # wanted at once
+    bound: str = ""  # what kept more from helping, last
+
+    def add(self, seconds: float, line: ExecutorsLine) -> None:
+        """So long it was so."""
+        if line.wanted is None:
+            return
+        self.seconds += seconds
+        self.present += seconds * line.present
+        self.wanted += seconds * line.wanted
+        self.most = max(self.most, line.wanted)
+        self.bound = line.bound
+
+    def join(self, other: Crewed) -> None:
+        """Another time beside it."""
+        self.seconds += other.seconds
+        self.present += other.present
+        self.wanted += other.wanted
+        self.most = max(self.most, other.most)
+        self.bound = other.bound or self.bound
+
+    @property
+    def means(self) -> tuple[float | None, float | None]:
+        """Executors that there were, and that were wanted, on average; None where unknown."""
+        if self.seconds <= 0.0:
+            return None, None
+        return self.present / self.seconds, self.wanted / self.seconds
 
 
 class Hour(msgspec.Struct):
@@ -51,6 +86,7 @@ class Hour(msgspec.Struct):
     limit_rows: float | None = None
     limit_reason: str = ""
     required_ratio: float | None = None
+    crew: Crewed = msgspec.field(default_factory=Crewed)
 
     def hear(
         self,
@@ -130,6 +166,9 @@ class Hour(msgspec.Struct):
             self.required_ratio,
             None if self.limit_rows is None else round(self.limit_rows),
             self.limit_reason or None,
+            *self.crew.means,
+            self.crew.most or None,
+            self.crew.bound or None,
         )
 
 
@@ -139,6 +178,19 @@ class Hours:
     def __init__(self, settings: QueryPolicy) -> None:
         self._settings = settings
         self.known: list[Hour] = []
+        self._crewed: tuple[float, ExecutorsLine] | None = None  # since when
+
+    def crew(self, time: float, would: Judgement) -> None:
+        """The executors after a batch; what was known until then held since the batch before."""
+        if self._crewed is not None and self.known:
+            since, line = self._crewed
+            for hour in self.known[-2:]:
+                span = min(time, hour.begin + HOUR_SECONDS) - max(since, hour.begin)
+                if span > 0.0:
+                    hour.crew.add(span, line)
+        told = would.executors
+        if told is not msgspec.UNSET:
+            self._crewed = time, told
 
     def at(self, whose: Whose, time: float) -> tuple[Hour, Hour | None]:
         """The hour of a time, and the one that it ends, if it does."""
@@ -187,6 +239,10 @@ class Hours:
         )
         if _in_doubt(expected, doubt):
             limit = None
+        crew = Crewed()
+        for hour in self.known:
+            crew.join(hour.crew)
+        had, wanted = crew.means
         return RECOMMENDATIONS, (
             *whose.values,
             told[0].first_time,
@@ -212,6 +268,10 @@ class Hours:
             ratio,
             decisions,
             advice,
+            None if had is None else 24.0 * had,
+            None if wanted is None else 24.0 * wanted,
+            crew.most or None,
+            crew.bound or None,
         )
 
 

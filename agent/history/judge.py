@@ -30,16 +30,18 @@ from agent.core.judge.alignment import sources_named
 from agent.core.policy import Policy
 from agent.core.query import Query
 from agent.history import extract, incidents, rows
+from agent.history.crew import Crew
 from agent.history.hours import Hours
 from agent.history.incidents import Incidents
 from agent.replay import MOST_QUERIES
 from agent.sources import spark_events
 from agent.sources.recording import EventReader
-from agent.sources.spark_stages import Stages, TaskEnded
+from agent.sources.spark_stages import Stage, Stages, TaskEnded
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from agent.core.decode.stages import BatchWork
     from agent.core.fleet import Key
     from agent.core.judgement import Judgement
     from agent.core.policy import QueryPolicy
@@ -73,6 +75,7 @@ class _Log:
         short = short.removeprefix("eventlog_v2_")
         self.reader = EventReader(Application(short, short))
         self.stages = Stages()
+        self.crew = Crew()
         self.running: dict[str, tuple[int, float, str]] = {}  # run → batch, since, query id
         self.last_time = 0.0
         self.ended = False
@@ -121,6 +124,8 @@ class Judge:
         elif kind == extract.TASKS:
             opened = extract.decode_tasks(kept.data)
             self._tasks(state, opened.stage, opened.attempt, opened)
+        elif kind == extract.EXECUTOR:
+            state.crew.hear(extract.decode_executor(kept.data))
         elif kind == extract.APPLICATION:
             # Who it is was read from the whole log beforehand; here only that it has ended.
             data = _decode_line(kept.data)
@@ -165,18 +170,28 @@ class Judge:
         if self._fleet is None or self._shadow is None:
             self._fleet = Fleet(self._policy, started_time=event.time)
             self._shadow = Fleet(self._policy, started_time=event.time)
-        self._sequence += 1
+        beat = state.crew.heartbeat()
+        self._sequence += 2
         event = msgspec.structs.replace(event, sequence=self._sequence)
         request = Request(application, _LISTENER, [(0, event)], [])
         receipt = self._fleet.receive(request, now=event.time)
-        shadowed = msgspec.structs.replace(event, body=_controllable(event))
+        body = event.body
+        stages: list[Stage] = []
+        work: BatchWork | None = None
+        if isinstance(body, ProgressEvent) and body.progress.batch_id is not None:
+            ended = body.progress
+            stateful = bool(ended.operators)
+            stages = state.stages.take(ended.run_id, body.progress.batch_id, stateful=stateful)
+            work = state.crew.work(ended, stages)
+        told = [msgspec.structs.replace(event, body=_controllable(event, work))]
+        if beat is not None:
+            told.insert(0, Event(self._sequence - 1, "heartbeat", event.time, beat))
         would = self._shadow.receive(
-            Request(application, _LISTENER, [(0, shadowed)], []), now=event.time
+            Request(application, _LISTENER, list(enumerate(told)), []), now=event.time
         )
         if receipt.refused:
             return  # more queries than anyone follows
         state.last_time = max(state.last_time, event.time)
-        body = event.body
         if isinstance(body, HeartbeatEvent):
             return  # no event log holds one
         progress = body.progress if isinstance(body, ProgressEvent) else None
@@ -189,7 +204,7 @@ class Judge:
         for line, judged in zip(receipt.judged, would.judged, strict=True):
             yield from self._judged(whose, event, line, judged, progress)
         if progress is not None and progress.batch_id is not None:
-            yield from self._stages(whose, state, progress.batch_id, progress)
+            yield from self._stages(whose, stages, progress.batch_id, progress)
             running = state.running.get(progress.run_id)
             if running is not None and running[0] <= progress.batch_id:
                 del state.running[progress.run_id]
@@ -211,6 +226,8 @@ class Judge:
             query = self._states.get(key)
             if query is not None:
                 before.settle(query, self._settings)
+        if progress is not None:
+            self._hours[key].crew(event.time, would)
         hour.hear(event.time, line, would, progress, self._settings.target_seconds)
         yield from self._incidents[key].hear(whose, event.time, line)
         yield rows.batch(whose, event.time, line, would, progress)
@@ -228,9 +245,8 @@ class Judge:
                 yield rows.decision(whose, one)
 
     def _stages(
-        self, whose: rows.Whose, state: _Log, batch_id: int, progress: Progress
+        self, whose: rows.Whose, taken: list[Stage], batch_id: int, progress: Progress
     ) -> Iterator[Row]:
-        taken = state.stages.take(whose.run_id, batch_id, stateful=bool(progress.operators))
         found = [one.alignment for one in taken if one.alignment is not None]
         named = {
             one.stage: one
@@ -261,7 +277,7 @@ class Judge:
                 self._states[query.application, query.query] = query
 
 
-def _controllable(event: Event) -> object:
+def _controllable(event: Event, work: BatchWork | None) -> object:
     """A progress as a driver would send it whose sources Weir may limit, in rows.
 
     A log does not say which limit was in force. Where a backlog was left, one was, and it was what
@@ -282,4 +298,4 @@ def _controllable(event: Event) -> object:
         for index, one in enumerate(body.progress.sources)
         if one.rows is not None
     ]
-    return ProgressEvent(body.progress, limits)
+    return ProgressEvent(body.progress, limits, work)

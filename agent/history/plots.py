@@ -170,6 +170,36 @@ def hours(records: Sequence[Record], target: float) -> str:
     return f'<svg class="hours" {view}>{"".join(parts)}</svg>'
 
 
+def executors(records: Sequence[Record]) -> str:
+    """Executors by the hour: those that there were as an area, those wanted as a line."""
+    told = [one for one in records if one.get("executors_wanted") is not None]
+    begin, end = told[0]["hour_time"], told[-1]["hour_time"] + 3600.0
+    across = Axis(begin, end, length=_INNER)
+    most = max(max(one["executors"], one["executors_wanted"]) for one in told)
+    up = Axis(0.0, 1.08 * most, length=_TALL)
+    parts, base = [_frame(up, across, "")], _y(up, 0.0)
+    for one in told:
+        left, right = _x(across, one["hour_time"]), _x(across, one["hour_time"] + 3600.0)
+        had = _y(up, one["executors"])
+        moment = datetime.fromtimestamp(one["hour_time"], timezone.utc)
+        words = f"{moment:%Y-%m-%d %H:%M}: had {one['executors']:.3g}, "
+        words += f"wanted {one['executors_wanted']:.3g}, at most {one['executors_wanted_max']}"
+        parts.append(
+            f'<rect class="most" x="{left:.1f}" y="{had:.1f}" width="{right - left:.1f}" '
+            f'height="{base - had:.1f}"><title>{escape(words)}</title></rect>'
+        )
+    runs: list[list[str]] = []
+    last = -math.inf
+    for one in told:
+        begin, wanted = one["hour_time"], one["executors_wanted"]
+        if begin != last:
+            runs.append([])  # hours of which nothing is known lie between
+        last = begin + 3600.0
+        runs[-1] += [_place(across, up, time, wanted) for time in (begin, last)]
+    parts += [_line("would", run) for run in runs]
+    return _svg("Executors by the hour: had, and wanted", parts)
+
+
 def _heat(hour: Record, target: float) -> str:
     if hour["failures"] or hour["spiral_batches"]:
         return "fill:var(--high-mark)"

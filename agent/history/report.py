@@ -6,6 +6,8 @@ from html import escape
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
+
 from agent import __version__
 from agent.history import plots
 from agent.history.summary import moment, number
@@ -155,6 +157,14 @@ def _query(one: QueryFindings, place: int) -> str:
             ),
         ]
         if one.hours:
+            if any(hour.get("executors_wanted") is not None for hour in one.hours):
+                figures.append(
+                    _figure(
+                        "Executors it had, and those Weir would have asked for",
+                        f"{number(told['executors_wanted_max'])} at most",
+                        plots.executors(one.hours),
+                    )
+                )
             figures.append(
                 _figure(
                     "Hours, by their 95th percentile over the target",
@@ -169,11 +179,25 @@ def _query(one: QueryFindings, place: int) -> str:
         f'<details class="card" id="q{place}"{" open" if place < OPEN else ""}>'
         f'<summary><h2>{escape(one.query)} <span class="of">{escape(one.application)}</span></h2>'
         f"{_chip(chip, tone)}</summary>"
-        f'<p class="advice">{escape(told["advice"])}</p>'
+        f'<p class="advice">{escape(told["advice"])}</p>{_crew(told)}'
         f'<div class="plots">{"".join(figures)}</div>'
         f"{_worst(one)}{_incidents(one.incidents)}{_waits(one.stages)}{_decisions(one.decisions)}"
         "</details>"
     )
+
+
+def _crew(told: Record) -> str:
+    had, wanted = told.get("executor_hours_a_day"), told.get("executor_hours_a_day_wanted")
+    if had is None or wanted is None:
+        return ""
+    said = (
+        f"Executors: {number(had)} executor-hours a day as its application ran, {number(wanted)} "
+    )
+    said += "with those that Weir would have asked for."
+    words = files("agent.export.page").joinpath("assets/words.json").read_bytes()
+    bounds = msgspec.json.decode(words)["executor_bounds"]
+    why = bounds.get(told["executors_bound"], "").format(wanted=told["executors_wanted_max"])
+    return f'<p class="advice">{escape(f"{said} {why}".strip())}</p>'
 
 
 def _worst(one: QueryFindings) -> str:

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
-    from agent.history.findings import Findings
+    from agent.history.findings import Findings, Record
     from agent.history.job import Outcome
 
 MOST_QUERIES: Final = 20
@@ -55,6 +55,9 @@ def _queries(found: Findings) -> Table:
     table.add_column("query", no_wrap=True, max_width=40)
     for name in ("batches", "p95 s", "over target", "c0 s", "rows/s", "limit rows", "would take s"):
         table.add_column(name, justify="right", no_wrap=True)
+    crewed = any(one.advised.get("executor_hours_a_day") is not None for one in found.queries)
+    if crewed:
+        table.add_column("executor-h a day", justify="right", no_wrap=True)
     table.add_column("worst hour", no_wrap=True)
     table.add_column("why", max_width=44)
     for one in found.queries[:MOST_QUERIES]:
@@ -69,12 +72,18 @@ def _queries(found: Findings) -> Table:
             number(told["throughput_rows_per_second"]),
             Text(number(told["limit_rows"]), style="bold"),
             number(told["expected_seconds"]),
+            *([_crew(told)] if crewed else []),
             moment(worst[0]["hour_time"]) if worst else "",
             Text(told["limit_reason"] or told["advice"]),
         )
     if found.queries_known > MOST_QUERIES:
         table.caption = f"{found.queries_known - MOST_QUERIES} more in the table recommendations"
     return table
+
+
+def _crew(told: Record) -> Text:
+    had, wanted = told.get("executor_hours_a_day"), told.get("executor_hours_a_day_wanted")
+    return Text("-" if had is None else f"{number(had)} → {number(wanted)}")
 
 
 def _incidents(found: Findings) -> Text:

@@ -167,6 +167,10 @@ CAPACITY: Final = Table(
     required_capacity_ratio    | double    | Capacity needed for those arrivals over what there was
     limit_rows                 | bigint    | The limit that the hour asked for
     limit_reason               | string    | What set it: target, or a floor or bound
+    executors                  | double    | That the application had, on average; null where its log tells of none
+    executors_wanted           | double    | That Weir would have asked for, on average
+    executors_wanted_max       | bigint    | ... and the most at once
+    executors_bound            | string    | What kept more of them from helping, as weir_executors_bound
     """),  # noqa: E501
     "hour_time",
 )
@@ -217,6 +221,10 @@ RECOMMENDATIONS: Final = Table(
     required_capacity_ratio    | double    | Capacity its busiest hour needs over what it has
     decisions                  | bigint    | How often Weir would have moved its limit
     advice                     | string    | The same in a sentence
+    executor_hours_a_day       | double    | Of its application as it ran, for a day of 24 hours
+    executor_hours_a_day_wanted | double   | ... and with those that Weir would have asked for
+    executors_wanted_max       | bigint    | The most of them at once
+    executors_bound            | string    | What kept more of them from helping, in the end
     """),
     None,
 )

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from agent.core.judgement import Judgement
+    from agent.simulation.crew import Ran
     from agent.simulation.plant import Attempt
     from agent.simulation.scenario import Scenario
 
@@ -35,8 +36,12 @@ ALARMS: Final = ("spiralling", "timing_out", "dead")
 
 def policy_of(scenario: Scenario) -> QueryPolicy:
     """What the user of this query would configure: its target, and what kills it."""
+    block = scenario.executors
     return QueryPolicy(
-        target_seconds=scenario.target_seconds, deadline_seconds=scenario.batch_timeout_seconds
+        target_seconds=scenario.target_seconds,
+        deadline_seconds=scenario.batch_timeout_seconds,
+        executors="off" if block is None else "on",
+        maximum_executors=None if block is None else block.maximum,
     )
 
 
@@ -65,7 +70,9 @@ class Live:
         self._sequence = 0
         self._runs = 0
         self.limit_rows: int | None = scenario.initial_limit_rows
+        self.executors: int | None = None
         self.first_alarm_seconds: float | None = None
+        self._looked_seconds = -HEARTBEAT_SECONDS  # when a batch's stages were told last
 
     def started(self, second: float) -> None:
         """A run begins."""
@@ -86,6 +93,9 @@ class Live:
                 "conf": {},
             },
         )
+        block = self._scenario.executors
+        if block is not None and self._runs == 1:
+            self._tell(second, block.present, block.slots, None)
 
     def ended(self, attempt: Attempt) -> None:
         """A batch that ran; one that is killed takes its run with it."""
@@ -121,7 +131,11 @@ class Live:
                 "backlog": attempt.backlog_rows,
             }
         ]
-        self._send("progress", end, body, limits)
+        ran = attempt.ran
+        self._send("progress", end, body, limits, None if ran is None else self._work(attempt, ran))
+        if ran is not None:
+            asked = ran.asked if self._steer else None
+            self._tell(end, ran.present, ran.slots_each, asked)
 
     def idle(self, second: float, until: float) -> None:
         """Nothing to read: Spark says so now and then."""
@@ -129,6 +143,29 @@ class Live:
         while said <= until:
             self._send("idle", said, self._ids())
             said += IDLE_SECONDS
+
+    def _work(self, attempt: Attempt, ran: Ran) -> dict[str, Any]:
+        """As the driver tells it: slots with every batch, stages every few seconds."""
+        work: dict[str, Any] = {"slots": ran.slots, "steady": ran.steady}
+        if ran.steady and attempt.end_seconds - self._looked_seconds >= HEARTBEAT_SECONDS:
+            self._looked_seconds = attempt.end_seconds
+            seconds = attempt.seconds - ran.driver_seconds
+            stage = {
+                "tasks": ran.tasks,
+                "task_seconds": seconds * ran.tasks / ran.waves,
+                "longest_seconds": seconds / ran.waves,
+                "begin_seconds": ran.driver_seconds,
+                "seconds": seconds,
+            }
+            work["stages"] = [stage]
+        return work
+
+    def _tell(self, second: float, present: int, slots_each: int, asked: int | None) -> None:
+        """The heartbeat's word of the executors."""
+        told = {"present": present, "slots": present * slots_each}
+        if asked is not None:
+            told["asked"] = asked
+        self._send("heartbeat", second, {"queries": [], "executors": told})
 
     def _beat(self, attempt: Attempt) -> None:
         age = HEARTBEAT_SECONDS
@@ -151,11 +188,14 @@ class Live:
         second: float,
         body: dict[str, Any],
         limits: list[dict[str, Any]] | None = None,
+        work: dict[str, Any] | None = None,
     ) -> None:
         self._sequence += 1
         event = {"sequence": self._sequence, "type": kind, "time": _time(second), "body": body}
         if limits is not None:
             event["limits"] = limits
+        if work is not None:
+            event["work"] = work
         if self._on_event is not None:
             self._on_event(event)
         typed = decode_event(event, self._sequence)
@@ -170,6 +210,8 @@ class Live:
         granted = [grant.limit for grant in receipt.grants if grant.source == 0]
         if self._steer:
             self.limit_rows = granted[0] if granted else self._scenario.initial_limit_rows
+            if receipt.executors is not None:
+                self.executors = receipt.executors.wanted
 
 
 def _time(second: float) -> str:

@@ -4,6 +4,9 @@ A batch of n rows takes ``(c0 + n / mu * (1 + n / congestion)) * exp(N(-sigma^2 
 c0 and mu of the second it starts. A limit decided from batch k acts on batch k + 2. Rows arrive
 evenly between the points of the series. A batch that has not ended when the scenario does is not
 counted; its rows are backlog.
+
+With executors, a batch runs on those that are there when it starts. A number decided from batch k
+is asked for when batch k + 1 ends, or with the next heartbeat where none runs, as a driver does it.
 """
 
 from __future__ import annotations
@@ -11,9 +14,12 @@ from __future__ import annotations
 import math
 import random
 from bisect import bisect_left, bisect_right
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
 import msgspec
+
+from agent.simulation.crew import Crew, Ran
+from spark_listener.wire import HEARTBEAT_SECONDS
 
 if TYPE_CHECKING:
     from agent.simulation.scenario import Scenario, Series
@@ -42,6 +48,7 @@ class Attempt(msgspec.Struct, frozen=True, gc=False):
     backlog_rows: int  # left at the source when it was planned
     killed: bool
     replayed: bool
+    ran: Ran | None = None  # on what; None where the scenario has no executors
 
     @property
     def limited(self) -> bool:
@@ -63,6 +70,9 @@ class Trace(msgspec.Struct, frozen=True):
     max_backlog_rows: int  # of rows not committed, as the final one
     final_backlog_rows: int
     drain_seconds: float | None  # from the largest backlog to the first batch that took all
+    executor_seconds: float | None = None  # None where the scenario has no executors, as below
+    executor_changes: int | None = None
+    most_executors: int | None = None
 
 
 class Controller(Protocol):
@@ -80,6 +90,15 @@ class Controller(Protocol):
 
     def idle(self, second: float, until: float) -> None:
         """From second to second there was nothing to read."""
+
+
+@runtime_checkable
+class Scales(Protocol):
+    """A controller that sets the number of executors, too; None leaves it as it is."""
+
+    @property
+    def executors(self) -> int | None:
+        """The number last decided."""
 
 
 class Noise:
@@ -145,6 +164,7 @@ class _Run:
         self._most_backlog = scenario.initial_backlog_rows
         self._most_seconds = 0.0
         self._drained: float | None = None
+        self._crew = None if scenario.executors is None else Crew(scenario.executors)
 
     def trace(self) -> Trace:
         """Everything from the first second to the last."""
@@ -152,12 +172,13 @@ class _Run:
         end, interval = scenario.duration_seconds, scenario.trigger_seconds
         in_force: int | None = scenario.initial_limit_rows
         upcoming = in_force
+        scaled: int | None = None
         now, batch_id = 0.0, 0
         controller.started(now)
         while True:
             there = _next_start(arrivals, self._committed, now, interval)
             if there > now:
-                controller.idle(now, min(there, end))
+                self._rest(now, min(there, end))
                 now = there
             if now >= end:
                 break
@@ -172,11 +193,17 @@ class _Run:
             self._committed += rows
             batch_id += 1
             in_force, upcoming = upcoming, controller.limit_rows
+            if self._crew is not None:
+                self._crew.ask(scaled)
+                scaled = _wanted(controller)
             if interval > 0.0:
                 now = max(ended, (math.floor(now / interval + 1e-9) + 1) * interval)
             else:
                 now = ended
         self._note_backlog(end)
+        crew = self._crew
+        if crew is not None:
+            crew.move(end)
         return Trace(
             attempts=self._attempts,
             arrived_rows=self._arrived(end) - scenario.initial_backlog_rows,
@@ -184,7 +211,18 @@ class _Run:
             max_backlog_rows=self._most_backlog,
             final_backlog_rows=self._arrived(end) - self._committed,
             drain_seconds=None if self._drained is None else self._drained - self._most_seconds,
+            executor_seconds=None if crew is None else crew.seconds,
+            executor_changes=None if crew is None else crew.changes,
+            most_executors=None if crew is None else crew.most,
         )
+
+    def _rest(self, now: float, until: float) -> None:
+        """Nothing to read."""
+        crew, beat = self._crew, now + HEARTBEAT_SECONDS
+        if crew is not None and beat < until:
+            crew.move(beat)
+            crew.ask(_wanted(self._controller))
+        self._controller.idle(now, until)
 
     def _arrived(self, second: float) -> int:
         return math.floor(self._arrivals.until(second) + 1e-6)
@@ -210,13 +248,22 @@ class _Run:
         timeout = scenario.batch_timeout_seconds
         replayed = False
         while True:
-            seconds = scenario.seconds(rows, start) * self._noise.factor(len(attempts))
+            factor, crew = self._noise.factor(len(attempts)), self._crew
+            if crew is not None:
+                crew.move(start)
+            executors = None if crew is None else crew.present
+            seconds = scenario.seconds(rows, start, executors) * factor
             killed = timeout is not None and seconds > timeout
             if killed and timeout is not None:
                 seconds = timeout
             if start + seconds > scenario.duration_seconds:
                 return None
-            attempt = Attempt(batch_id, rows, start, seconds, *limits, left, killed, replayed)
+            ran: Ran | None = None
+            if crew is not None and executors is not None:
+                crew.move(start + seconds)
+                driver = min(scenario.driver_seconds(rows, start) * factor, seconds)
+                ran = crew.ran(executors, driver)
+            attempt = Attempt(batch_id, rows, start, seconds, *limits, left, killed, replayed, ran)
             attempts.append(attempt)
             self._controller.ended(attempt)
             start += seconds
@@ -227,6 +274,10 @@ class _Run:
                 return None
             self._controller.started(start)
             replayed = True
+
+
+def _wanted(controller: Controller) -> int | None:
+    return controller.executors if isinstance(controller, Scales) else None
 
 
 def _next_start(arrivals: Arrivals, committed: int, now: float, interval: float) -> float:

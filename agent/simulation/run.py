@@ -39,6 +39,12 @@ class Watched:
         """The limit last decided by the one that steers."""
         return self._controller.limit_rows
 
+    @property
+    def executors(self) -> int | None:
+        """The number of executors last decided by it."""
+        steers = self._controller
+        return steers.executors if isinstance(steers, plant.Scales) else None
+
     def started(self, second: float) -> None:
         """Tells both."""
         self._controller.started(second)

@@ -18,6 +18,8 @@ from agent.core.measure.cost import Curve
 
 #: Longer than a year of seconds is a slip of units, and would run for minutes.
 MOST_SECONDS: Final = 366 * 86400.0
+#: More executors than any cluster has is a slip.
+MOST_EXECUTORS: Final = 10_000
 
 
 class ScenarioError(ValueError):
@@ -35,8 +37,38 @@ class Series(msgspec.Struct, frozen=True):
         return self.values[bisect_right(self.times, second) - 1]
 
 
+class Executors(msgspec.Struct, frozen=True, kw_only=True):
+    """What the plant runs on; names and units as in the file.
+
+    The serial share of a row's time is the driver's or one task's and stays (Amdahl 1967); the rest
+    is ``tasks`` even tasks, which run in waves. Each takes ``executors ** contention`` times as
+    long, where all of them wait for the same sink: at 1 more executors bring nothing.
+    """
+
+    present: int  # in the beginning
+    maximum: int
+    start_seconds: float  # from being asked for to being there
+    serial_share: float
+    slots: int = 1  # tasks that one runs at once
+    tasks: int = 200  # Spark's default of spark.sql.shuffle.partitions
+    contention: float = 0.0
+
+    def waves(self, executors: int) -> int:
+        """Of tasks, one after the other."""
+        return math.ceil(self.tasks / (executors * self.slots))
+
+    def share(self, executors: int) -> float:
+        """The time of a row on so many, over that on one."""
+        slower = math.pow(executors, self.contention)
+        parallel = slower * self.waves(executors) / self.waves(1)
+        return self.serial_share + (1.0 - self.serial_share) * parallel
+
+
 class Scenario(msgspec.Struct, frozen=True, kw_only=True):
-    """The plant and its load; names and units as in the file."""
+    """The plant and its load; names and units as in the file.
+
+    With ``executors`` the throughput is that of one of them, and c0 the driver's.
+    """
 
     name: str
     duration_seconds: float
@@ -51,16 +83,27 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     noise_sigma: float
     batch_timeout_seconds: float | None
     restart_seconds: float
+    executors: Executors | None = None
 
-    def seconds(self, rows: float, second: float) -> float:
+    def seconds(self, rows: float, second: float, executors: int | None = None) -> float:
         """What a batch of so many rows takes when started at a second, but for its noise."""
-        return self.curve(second).seconds(rows)
+        return self.curve(second, executors).seconds(rows)
 
-    def curve(self, second: float) -> Curve:
-        """The true cost of a batch started at a second."""
-        per_row = 1.0 / self.throughput_rows_per_second.at(second)
+    def driver_seconds(self, rows: float, second: float) -> float:
+        """Of that, the time in which no task runs."""
+        serial = 0.0 if self.executors is None else self.executors.serial_share
+        return self.fixed_cost_seconds.at(second) + serial * rows * self._per_row(second)
+
+    def curve(self, second: float, executors: int | None = None) -> Curve:
+        """The true cost of a batch started at a second, on so many executors, else the first."""
+        per_row, block = self._per_row(second), self.executors
+        if block is not None:
+            per_row *= block.share(executors or block.present)
         congestion = 0.0 if self.congestion_rows is None else per_row / self.congestion_rows
         return Curve(self.fixed_cost_seconds.at(second), per_row, congestion)
+
+    def _per_row(self, second: float) -> float:
+        return 1.0 / self.throughput_rows_per_second.at(second)
 
 
 def read_scenario(text: str, file: str) -> Scenario:
@@ -98,6 +141,7 @@ class _Reader:
             noise_sigma=self._number("noise_sigma"),
             batch_timeout_seconds=self._optional("batch_timeout_seconds"),
             restart_seconds=self._number("restart_seconds"),
+            executors=self._executors(),
         )
         if scenario.noise_sigma > 5.0:
             told = f"of the log of a duration, at most 5, not {scenario.noise_sigma:.10g}"
@@ -109,6 +153,43 @@ class _Reader:
                 f"contradicts fixed_cost_seconds: no batch ever ends within {timeout:g} s",
             )
         return scenario
+
+    def _executors(self) -> Executors | None:
+        value = self._data.get("executors")
+        if value is None:
+            return None
+        if not isinstance(value, dict):
+            self._fail("executors", f"an object is needed, not {_kind(value)}")
+        inner = _Reader(self._text, self._file)
+        inner._data = value
+        known = Executors.__struct_fields__
+        for key in value:
+            if key not in known:
+                inner._fail(key, f"is none of executors' {', '.join(known)}")
+        return inner._block()
+
+    def _block(self) -> Executors:
+        block = Executors(
+            present=self._whole("present", least=1),
+            maximum=self._whole("maximum", least=1),
+            start_seconds=self._number("start_seconds"),
+            serial_share=self._number("serial_share"),
+            **{
+                field: self._whole(field, least=1)
+                for field in ("slots", "tasks")
+                if field in self._data
+            },
+            contention=self._number("contention") if "contention" in self._data else 0.0,
+        )
+        if block.present > block.maximum:
+            self._fail("present", f"at most the maximum, {block.maximum}, not {block.present}")
+        for field in ("serial_share", "contention"):
+            share = getattr(block, field)
+            if share > 1.0:
+                self._fail(field, f"a share from 0 to 1 is needed, not {share:.10g}")
+        if block.maximum > MOST_EXECUTORS:
+            self._fail("maximum", f"at most {MOST_EXECUTORS}, not {block.maximum}")
+        return block
 
     def _parse(self) -> None:
         try:

@@ -27,6 +27,7 @@ class Reference(msgspec.Struct, frozen=True):
     final_backlog_rows: int
     p95_batch_seconds: float | None
     p99_batch_seconds: float | None
+    executor_hours: float | None  # None where the scenario has no executors
 
 
 class StaticReference(Reference, frozen=True, kw_only=True):
@@ -57,6 +58,9 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     diverged: bool
     spiral_first_alarm_seconds: float | None
     first_timeout_seconds: float | None
+    executor_hours: float | None  # None where the scenario has no executors, as below
+    executor_changes: int | None  # how often another number was asked for
+    most_executors: int | None
 
 
 def percentile(ordered: Sequence[float], share: float) -> float | None:
@@ -94,7 +98,13 @@ def reference(trace: Trace) -> Reference:
         final_backlog_rows=trace.final_backlog_rows,
         p95_batch_seconds=percentile(ordered, 0.95),
         p99_batch_seconds=percentile(ordered, 0.99),
+        executor_hours=executor_hours(trace),
     )
+
+
+def executor_hours(trace: Trace) -> float | None:
+    """Hours of all executors together, from when each was there."""
+    return None if trace.executor_seconds is None else trace.executor_seconds / 3600.0
 
 
 def summarise(
@@ -131,4 +141,7 @@ def summarise(
         diverged=trace.final_backlog_rows > 2 * best_static.final_backlog_rows + spare,
         spiral_first_alarm_seconds=first_alarm_seconds,
         first_timeout_seconds=killed[0].end_seconds if killed else None,
+        executor_hours=executor_hours(trace),
+        executor_changes=trace.executor_changes,
+        most_executors=trace.most_executors,
     )

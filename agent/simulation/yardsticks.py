@@ -13,6 +13,7 @@ class Static:
 
     def __init__(self, limit_rows: int | None) -> None:
         self.limit_rows = limit_rows
+        self.executors: int | None = None
 
     def started(self, second: float) -> None:
         """Nothing to do."""

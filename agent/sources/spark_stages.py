@@ -74,6 +74,8 @@ class Stage(msgspec.Struct, frozen=True):
     completed_time: float | None
     failure: str
     alignment: Alignment | None
+    task_seconds: float = 0.0  # of all tasks together
+    longest_seconds: float = 0.0  # of the slowest
 
     @property
     def seconds(self) -> float | None:
@@ -213,6 +215,8 @@ def stage_of(
     ended: StageEnded, tasks: Sequence[Task], failed_tasks: int = 0, *, stateful: bool = False
 ) -> Stage:
     """A stage that ended, from all its successful tasks."""
+    seconds = [task.seconds for task in tasks]
+    kept = max(ended.tasks, len(seconds)) / max(len(seconds), 1)  # of very many, not all are
     return Stage(
         ended.stage,
         ended.attempt,
@@ -223,6 +227,8 @@ def stage_of(
         ended.completed_time,
         ended.failure,
         align(ended.stage, ended.name, tasks, stateful=stateful),
+        sum(seconds) * kept,
+        max(seconds, default=0.0),
     )
 
 

@@ -27,6 +27,7 @@ class World:
         self.present = 2
         self.asked: int | None = None
         self.note = note
+        self.sink = False  # behind all tasks, and no faster for more of them than it is for two
 
     def send(self, *events: dict[str, Any]) -> Receipt:
         now = self.driver.time + 0.05
@@ -45,6 +46,7 @@ class World:
         slots = slots or self.present
         rows = round(arriving * 10)
         work = rows / PER_SLOT
+        work *= slots / 2 if self.sink else 1
         seconds = math.ceil(24 / slots) * work / 24
         stage = {
             "tasks": 24,
@@ -168,3 +170,62 @@ def test_executors_of_several_slots_are_counted_as_such() -> None:
     for _ in range(3):
         receipt = world.batch(300.0, slots=2)
     assert wanted(receipt) == 2  # of two slots each
+
+
+def test_a_scaling_that_brought_nothing_is_taken_back_and_said() -> None:
+    world = World()
+    world.sink = True
+    world.run(100.0, 6)
+    assert world.view.in_vain is None
+    said = set()
+    for _ in range(12):
+        world.run(260.0, 5)
+        said.add(world.view.bound)
+    assert said <= {"enough", "contention"}
+    assert world.view.bound == "contention"
+    assert world.view.wanted == 1
+    found = world.view.in_vain
+    assert found is not None
+    assert found.before < found.slots
+    assert found.rows_ratio == pytest.approx(1.0, abs=0.2)
+    free = World()
+    free.run(100.0, 6)
+    free.run(260.0, 60)
+    assert free.view.wanted > 2
+    assert free.view.in_vain is None
+
+
+class TestManyQueriesOfOneApplication:
+    """What is asked of all of them is asked once, not once for each."""
+
+    def world(self, count: int) -> World:
+        world = World()
+        world.run(200.0)
+        for number in range(count - 1):
+            ids = (f"other-{number}", f"q-{number + 2}", f"r-{number + 2}")
+            world.driver.query, world.driver.query_id, world.driver.run_id = ids
+            world.driver.batch_id = -1
+            world.send(world.driver.started())
+        return world
+
+    def test_views(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        world, asked = self.world(30), []
+        clusters = world.fleet._clusters
+        of_all = clusters._mode
+        monkeypatch.setattr(clusters, "_mode", lambda one: asked.append(one) or of_all(one))
+        told = [view.executors for view in world.fleet.views(world.driver.time)]
+        assert len(told) == 30
+        assert {one.mode for one in told} == {"on"}
+        assert len(asked) == 1
+
+    @pytest.mark.parametrize(("gap", "again"), [(0.6, False), (1.0, True)])
+    def test_needs(self, monkeypatch: pytest.MonkeyPatch, gap: float, again: bool) -> None:
+        world, added = self.world(2), []
+        clusters = world.fleet._clusters
+        of_all = clusters._live
+        key = ("shop", "orders")
+        query = world.fleet._roster[key]
+        clusters.see(query, 1000.0)
+        monkeypatch.setattr(clusters, "_live", lambda one: added.append(one) or of_all(one))
+        clusters.see(query, 1000.0 + gap)
+        assert bool(added) is again

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import random
+from itertools import pairwise
 
 import msgspec
 import pytest
@@ -92,8 +94,13 @@ def test_the_trigger_interval_is_time_too() -> None:
         (plain(longest=5.0), CURVE, 1000, "critical_path", 2),
         (plain(driver=9.0), Curve(0.5, 1.9 / PER_SLOT), 1000, "driver", 2),
         (shared(), CURVE, 1000, "contention", 1),
+        # A maximum that is no use to raise is not the reason.
+        (shared(), CURVE, 16, "contention", 1),
     ],
-    ids=["maximum", "one-partition", "partitions", "critical-path", "driver", "contention"],
+    ids=[
+        *("maximum", "one-partition", "partitions", "critical-path", "driver", "contention"),
+        "contention-below-maximum",
+    ],
 )
 def test_every_reason_not_to_scale(
     work: Work, curve: Curve, most: int, bound: str, slots: int
@@ -133,7 +140,18 @@ class TestOverTime:
         scaler = Scaler()
         assert scaler.decide(5, 5, 2, 0.0, self.policy) == 5
         assert scaler.decide(50, 50, 2, 5.0, self.policy) == 10
-        assert scaler.decide(9, 9, 2, 10.0, self.policy) == 10
+        assert scaler.decide(9, 10, 2, 10.0, self.policy) == 10
+
+    def test_what_has_not_come_yet_is_taken_back_when_it_is_needed_no_more(self) -> None:
+        scaler = Scaler()
+        scaler.decide(3, 4, 3, 0.0, self.policy)
+        scaler.decide(9, 10, 3, 1000.0, self.policy)
+        assert scaler.decide(4, 5, 3, 1005.0, self.policy) == 9
+        assert scaler.decide(4, 5, 3, 1019.0, self.policy) == 9
+        assert scaler.decide(4, 5, 3, 1021.0, self.policy) == 5
+        assert scaler.decide(2, 2, 3, 1042.0, self.policy) == 3  # those that are there stay
+        assert scaler.decide(2, 2, 3, 1299.0, self.policy) == 3
+        assert scaler.decide(2, 2, 3, 1400.0, self.policy) == 2
 
     def test_down_to_the_most_of_the_quiet_time(self) -> None:
         scaler = Scaler()
@@ -159,11 +177,14 @@ class TestOverTime:
     def test_noise_changes_little(self) -> None:
         """A need that strays by a quarter every five seconds, for an hour."""
         rng = random.Random(1)
-        scaler, changes, before = Scaler(), 0, None
+        scaler, asked = Scaler(), [6] * 12
         for second in range(0, 3600, 5):
-            number = round(6 * rng.uniform(0.75, 1.25))
-            now = scaler.decide(number, number, 6, float(second), self.policy)
-            changes += before is not None and now != before
-            before = now
-        assert changes <= 4
+            number = 6 * rng.uniform(0.75, 1.25)
+            present = asked[-12]  # a minute after it was asked for
+            asked.append(
+                scaler.decide(
+                    math.ceil(number), math.ceil(1.25 * number), present, float(second), self.policy
+                )
+            )
+        assert sum(one != other for one, other in pairwise(asked)) <= 4
         assert len(scaler.recent) <= 10

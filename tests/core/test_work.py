@@ -91,6 +91,22 @@ def test_what_more_slots_really_brought_is_believed(contention: float) -> None:
     assert again.trial is None
 
 
+@pytest.mark.parametrize(("contention", "ratio"), [(0.0, 3.0), (0.5, 1.73), (1.0, 1.0)])
+def test_what_more_slots_brought_is_kept(contention: float, ratio: float) -> None:
+    brought = after_a_change(contention).brought
+    assert brought is not None
+    assert (brought.before, brought.slots) == (1, 3)
+    assert brought.rows_ratio == pytest.approx(ratio, rel=0.15)
+
+
+def test_fewer_slots_brought_nothing_new() -> None:
+    work = learned(*(sample(4) for _ in range(5)))
+    work.resized(Curve(0.1, 0.01), 2)
+    for _ in range(3):
+        work.judge(1000, 20.0)
+    assert (work.trial, work.brought) == (None, None)
+
+
 def test_one_number_of_slots_says_nothing_of_contention() -> None:
     work = learned(*(sample(4) for _ in range(50)))
     work.judge(1000, 500.0)

@@ -106,9 +106,25 @@ def task() -> bytes:
     return line("SparkListenerTaskEnd", **{"Stage ID": 3, "Task Info": {"Task ID": 7}})
 
 
-def stage(number: int, seconds: Sequence[float], rows: Sequence[int]) -> list[bytes]:
-    """A stage's tasks, a partition each, and its end."""
-    begun = int(BASE * 1000)
+def executor(name: str, cores: int | None, time: float) -> bytes:
+    """One that came, or went where it has no cores."""
+    told: dict[str, Any] = {"Timestamp": int(time * 1000), "Executor ID": name}
+    if cores is None:
+        return line("SparkListenerExecutorRemoved", **told, **{"Removed Reason": "lost"})
+    info = {"Host": f"worker-{name}", "Total Cores": cores, "Log Urls": {}}
+    return line("SparkListenerExecutorAdded", **told, **{"Executor Info": info})
+
+
+def stage(
+    number: int,
+    seconds: Sequence[float],
+    rows: Sequence[int],
+    *,
+    time: float = BASE,
+    longer: float = 1.0,
+) -> list[bytes]:
+    """A stage's tasks, a partition each, and its end: all at once, or so many times longer."""
+    begun = int(time * 1000)
     tasks = [
         line(
             "SparkListenerTaskEnd",
@@ -140,7 +156,7 @@ def stage(number: int, seconds: Sequence[float], rows: Sequence[int]) -> list[by
         "Stage Name": "start at job.py:3",
         "Number of Tasks": len(tasks),
         "Submission Time": begun,
-        "Completion Time": begun + int(1000 * max(seconds)),
+        "Completion Time": begun + int(1000 * max(seconds) * longer),
     }
     return [*tasks, line("SparkListenerStageCompleted", **{"Stage Info": info})]
 

@@ -19,6 +19,7 @@ from agent.core.judgement import (
     AttentionView,
     ExecutorsView,
     FailureView,
+    InVain,
     OrderView,
     Point,
     QueryView,
@@ -228,6 +229,7 @@ def random_executors(rng: random.Random) -> ExecutorsView:
         task_seconds=9.0,
         longest_seconds=1.0,
         driver_seconds=0.5,
+        in_vain=rng.choice([None, InVain(4, 8, rng.uniform(0.4, 1.3))]),
     )
 
 
@@ -334,7 +336,7 @@ def test_page_and_terminal_tell_alike(call: Callable[..., Any]) -> None:
     assert said == [capacity_words(view) for view in views]
     said = call("card.js", "executorsWords", *[[plain(view)] for view in views])
     assert said == [executors_words(view) for view in views]
-    assert len({len(sentences) for sentences in said}) == 4  # from none to three
+    assert len({len(sentences) for sentences in said}) == 5  # from none to four
     pairs = [(source, view) for view in views for source in view.sources]
     given = [[json.loads(msgspec.json.encode(source)), plain(view)] for source, view in pairs]
     assert call("flow.js", "sourceTone", *given) == [source_tone(*pair) for pair in pairs]

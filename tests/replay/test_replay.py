@@ -15,7 +15,7 @@ from agent.core.policy import QueryPolicy
 from agent.replay import replay_files
 from agent.simulation import plant
 from agent.simulation.live import Live, policy_of
-from tests.simulation.scenarios import scenario_of, text_of
+from tests.simulation.scenarios import SCALED, scenario_of, text_of
 
 CHANGES = {
     "step": {},
@@ -30,6 +30,7 @@ CHANGES = {
         "trigger_seconds": 7,
         "arrival_rows_per_second": [[0, 3000], [200, 0], [600, 9000]],
     },
+    "executors": SCALED,
 }
 
 

@@ -30,3 +30,15 @@ def text_of(**changes: Any) -> str:
 
 def scenario_of(**changes: Any) -> Scenario:
     return read_scenario(text_of(**changes), "test.json")
+
+
+#: Of a cluster whose executors take a minute to come; the load quadruples and falls again.
+EXECUTORS: dict[str, Any] = {"present": 2, "maximum": 12, "start_seconds": 60, "serial_share": 0.02}
+SCALED: dict[str, Any] = {
+    "duration_seconds": 3600,
+    "target_seconds": 10,
+    "arrival_rows_per_second": [[0, 400], [900, 1600], [2100, 400]],
+    "fixed_cost_seconds": [[0, 0.5]],
+    "throughput_rows_per_second": [[0, 400]],
+    "executors": EXECUTORS,
+}

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from agent.simulation.scenario import ScenarioError, read_scenario
-from tests.simulation.scenarios import STEP, scenario_of, text_of
+from tests.simulation.scenarios import EXECUTORS, STEP, scenario_of, text_of
 
 
 def complaint(text: str) -> str:
@@ -91,3 +91,40 @@ def test_broken_text_is_located(text, where, what):
 def test_too_much_noise_is_named_with_its_value():
     with pytest.raises(ScenarioError, match=r":\d+: noise_sigma: .* at most 5, not 7\.5"):
         read_scenario(text_of(noise_sigma=7.5), "s.json")
+
+
+def test_the_contracts_executors_are_read():
+    block = {"present": 2, "maximum": 8, "start_seconds": 60, "serial_share": 0.1}
+    read = scenario_of(executors=block).executors
+    assert read is not None
+    assert (read.present, read.maximum, read.start_seconds, read.serial_share) == (2, 8, 60, 0.1)
+    assert (read.slots, read.tasks, read.contention) == (1, 200, 0.0)
+    assert scenario_of(executors=None).executors is None
+
+
+@pytest.mark.parametrize(
+    ("change", "field", "what"),
+    [
+        ({"present": 0}, "present", "from 1"),
+        ({"present": 13}, "present", "at most the maximum, 12, not 13"),
+        ({"maximum": 2.5}, "maximum", "whole number"),
+        ({"maximum": 10**6}, "maximum", "at most 10000"),
+        ({"start_seconds": -1}, "start_seconds", "from 0"),
+        ({"serial_share": 1.5}, "serial_share", "from 0 to 1"),
+        ({"slots": 0}, "slots", "from 1"),
+        ({"tasks": None}, "tasks", "null"),
+        ({"contention": 2}, "contention", "from 0 to 1"),
+        ({"cores": 4}, "cores", "is none of executors' present, maximum,"),
+    ],
+)
+def test_a_bad_value_of_executors_is_named_where_it_stands(change, field, what):
+    text = text_of(executors={**EXECUTORS, **change})
+    message = complaint(text)
+    assert message.startswith(f"plant.json:{line_of(text, field)}: {field}: ")
+    assert what in message
+
+
+def test_executors_are_an_object_and_whole():
+    assert "executors: an object is needed, not the number 3" in complaint(text_of(executors=3))
+    missing = complaint(text_of(executors={"present": 2, "maximum": 3, "start_seconds": 1}))
+    assert missing.endswith("serial_share: is missing")

@@ -33,6 +33,10 @@ ROOM: Final = 0.25
 #: Where no number suffices, twice as many slots are worth it while they bring this share more rows
 #: per second: a quarter of what they bring where nothing is shared.
 PAYS: Final = 0.25
+#: Those that were asked for and have not come are taken back when fewer would have done for so
+#: many seconds: some looks at the stages, so that noise does not send them away, and before most
+#: clusters have started one.
+TAKE_BACK_SECONDS: Final = 20.0
 
 
 class Load(msgspec.Struct, frozen=True, gc=False):
@@ -41,6 +45,11 @@ class Load(msgspec.Struct, frozen=True, gc=False):
     arrival_rows_per_second: float
     waiting_rows: float = 0.0
     trigger_seconds: float = 0.0
+
+
+def worth_it(rows_ratio: float, slots: int, more: int) -> bool:
+    """Whether so many slots more pay, by the rows per second that they bring."""
+    return rows_ratio > math.pow(1.0 + PAYS, math.log2(more / slots))
 
 
 class Need(msgspec.Struct, frozen=True, gc=False):
@@ -73,13 +82,17 @@ def need_of(curve: Curve, work: Work, load: Load, policy: QueryPolicy, most: int
     def at(slots: int) -> float:
         return capacity(work.curve_at(curve, slots))
 
+    def pays(slots: int, more: int) -> bool:
+        now = at(slots)
+        return now <= 0.0 or worth_it(at(more) / now, slots, more)
+
     best = at(usable)
     bound: Bound = "enough"
     if best < needed:
-        free = work.curve_at(curve, usable, contention=0.0)
-        if at(tasks) > best:
+        beyond = min(2 * usable, tasks)
+        if beyond > usable and pays(usable, beyond):
             bound = "maximum"
-        elif capacity(free) > best:
+        elif capacity(work.curve_at(curve, beyond, contention=0.0)) > at(beyond) * (1.0 + PAYS):
             bound = "contention"
         elif work.driver_seconds > work.longest_seconds:
             bound = "driver"
@@ -87,15 +100,11 @@ def need_of(curve: Curve, work: Work, load: Load, policy: QueryPolicy, most: int
             skewed = work.longest_seconds > SKEWED * work.task_seconds / tasks
             bound = "critical_path" if skewed else "tasks"
 
-    def pays_no_more(slots: int) -> bool:
-        more = min(2 * slots, usable)
-        return at(more) <= at(slots) * math.pow(1.0 + PAYS, math.log2(more / slots))
-
     if bound == "enough":
         slots = _least(lambda count: at(count) >= needed, usable)
         roomy = _least(lambda count: at(count) >= needed * (1.0 + ROOM), usable)
     else:
-        slots = roomy = _least(pays_no_more, usable)
+        slots = roomy = _least(lambda count: not pays(count, min(2 * count, usable)), usable)
     here, there = capacity(curve), at(slots)
     return Need(
         slots,
@@ -151,7 +160,11 @@ class Scaler(msgspec.Struct):
     def decide(
         self, number: int, roomy: int, present: int, time: float, policy: QueryPolicy
     ) -> int:
-        """Up at once; down to the largest ``roomy`` number of the quiet time, when it is over."""
+        """Up at once; down to the largest ``roomy`` number of the quiet time, when it is over.
+
+        Those that have not come yet are taken back sooner: a spike that is over when they would
+        come is not paid for.
+        """
         low = policy.minimum_executors
         high = math.inf if policy.maximum_executors is None else policy.maximum_executors
         number, roomy = (int(min(max(one, low), high)) for one in (number, max(number, roomy)))
@@ -163,6 +176,10 @@ class Scaler(msgspec.Struct):
         standing = present if self.wanted is None else self.wanted
         if number >= standing:
             self.wanted = number
+        elif present < standing and time - self.since >= TAKE_BACK_SECONDS:
+            lately = next(one for at, one in self.recent if at > time - TAKE_BACK_SECONDS)
+            self.wanted = min(max(lately, present), standing)
+            return self.wanted
         elif time - self.since >= quiet:
             self.wanted = min(self.recent[0][1], standing)
         else:

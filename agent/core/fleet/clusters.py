@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from agent.core.decide.executors import Scaler, bound_of, slots_of
+from agent.core.decide.executors import Scaler, bound_of, slots_of, worth_it
 from agent.core.decode.events import Executors
-from agent.core.judgement import MODES, ExecutorsView
+from agent.core.judgement import MODES, ExecutorsLine, ExecutorsView, InVain
 
 if TYPE_CHECKING:
     from agent.core.fleet.roster import Roster
@@ -25,12 +25,18 @@ class ExecutorsOrder(msgspec.Struct, frozen=True):
     expires_seconds: float
 
 
+#: What the queries of one application need is added up no more often: with n of them that each end
+#: a batch within it, that is n steps and not n times n. Far less than executors take to come.
+TOGETHER_SECONDS: Final = 1.0
+
+
 class _Cluster(msgspec.Struct):
     """One application's."""
 
     told: Executors
     scaler: Scaler
     bound: str = "enough"
+    seen_time: float | None = None  # when the needs were added up last
 
 
 class Clusters:
@@ -58,6 +64,10 @@ class Clusters:
         known = self._known.get(query.run.application_id)
         if known is None or not known.told.present or not known.told.slots:
             return
+        seen, several = known.seen_time, self._roster.count_in(query.run.application_id) > 1
+        if several and seen is not None and 0.0 <= time - seen < TOGETHER_SECONDS:
+            return
+        known.seen_time = time
         needs = [one.sizing.need for one in self._live(query.run.application_id)]
         found = [need for need in needs if need is not None]
         if not found or len(found) < len(needs):
@@ -81,14 +91,23 @@ class Clusters:
             return ExecutorsOrder(None, self._policy.grant_seconds)
         return None
 
-    def view(self, query: Query) -> ExecutorsView | None:
-        """What is shown; None where the driver tells nothing of executors."""
-        known = self._known.get(query.run.application_id)
+    def view(self, query: Query, modes: dict[str, Mode]) -> ExecutorsView | None:
+        """What is shown; None where the driver tells nothing of executors.
+
+        ``modes`` are kept by application while several views are made: each asks all its queries.
+        """
+        application_id = query.run.application_id
+        known = self._known.get(application_id)
         if known is None:
             return None
+        if application_id not in modes:
+            modes[application_id] = self._mode(application_id)
         told, need, work = known.told, query.sizing.need, query.sizing.work
+        last, in_vain = work.brought, None
+        if last is not None and not worth_it(last.rows_ratio, last.before, last.slots):
+            in_vain = InVain(last.before, last.slots, last.rows_ratio)
         return ExecutorsView(
-            mode=self._mode(query.run.application_id),
+            mode=modes[application_id],
             present=told.present,
             slots=told.slots,
             wanted=known.scaler.wanted,
@@ -101,7 +120,15 @@ class Clusters:
             task_seconds=work.task_seconds if work.samples else None,
             longest_seconds=work.longest_seconds if work.samples else None,
             driver_seconds=work.driver_seconds if work.samples else None,
+            in_vain=in_vain,
         )
+
+    def line(self, query: Query) -> ExecutorsLine | None:
+        """The same for a line of each event: what changes with it."""
+        known = self._known.get(query.run.application_id)
+        if known is None:
+            return None
+        return ExecutorsLine(known.told.present, known.scaler.wanted, known.bound)
 
     def forget(self, application_ids: set[str]) -> None:
         """They are gone."""

@@ -38,7 +38,7 @@ from agent.core.fleet.saved import (
 )
 from agent.core.fleet.senders import LOG_INSTANCE, ListenerView, Sender, Senders
 from agent.core.judge.alignment import sources_named, summed
-from agent.core.judgement import Facts, Judgement, Mode, Point, QueryView
+from agent.core.judgement import Facts, Judgement, Mode, Point, QueryStateName, QueryView
 from agent.core.measure import flow as measure
 from agent.core.query import Key
 
@@ -223,7 +223,7 @@ class Fleet:
                     self._brokers.note_plan(query, running.run_id, limits)
                 self._pools.see(query)
                 if said.lines:
-                    said.judged.append(tell.judgement(query, event.kind, time, policy))
+                    said.judged.append(self._line(query, event.kind, time))
             if body.executors is not None:
                 self._clusters.hear(application.id, body.executors)
             return
@@ -238,17 +238,24 @@ class Fleet:
                 if body.work is not None and body.work.groups:
                     self._clusters.see(query, time)
             if said.lines:
-                said.judged.append(tell.judgement(query, event.kind, time, policy, spent))
+                said.judged.append(self._line(query, event.kind, time, spent))
         elif isinstance(body, StartedEvent):
             judge.started(query, body, time, policy, self._pools.beside(query))
         elif isinstance(body, TerminatedEvent):
             judge.terminate(query, body, time, now, policy)
             if said.lines:
-                said.judged.append(tell.judgement(query, event.kind, time, policy))
+                said.judged.append(self._line(query, event.kind, time))
         else:
             judge.idle(query, body, time, policy)
         self._pools.see(query)
         measure.add(query.totals.events, event.kind)
+
+    def _line(
+        self, query: Query, kind: str, time: float, state: QueryStateName | None = None
+    ) -> Judgement:
+        line = tell.judgement(query, kind, time, self._policy, state)
+        executors = self._clusters.line(query)
+        return line if executors is None else msgspec.structs.replace(line, executors=executors)
 
     def _query(
         self, application: Application, subject: Named, event: Event, now: float, said: _Said
@@ -446,6 +453,11 @@ class Fleet:
 
     def view(self, key: Key, now: float, *, growing: bool = False) -> QueryView:
         """One query at ``now``; raises KeyError where there is none. ``growing``: see tell.view."""
+        return self._view(key, now, {}, growing=growing)
+
+    def _view(
+        self, key: Key, now: float, modes: dict[str, Mode], *, growing: bool = False
+    ) -> QueryView:
         query = self._roster[key]
         run_id, alignment = self._alignments.get(key, ("", None))
         alignment = alignment if run_id == query.run.run_id else None
@@ -453,12 +465,13 @@ class Fleet:
         partitions = self._brokers.partitions(query, now)
         if partitions:
             view = msgspec.structs.replace(view, partitions=partitions)
-        executors = self._clusters.view(query)
+        executors = self._clusters.view(query, modes)
         return view if executors is None else msgspec.structs.replace(view, executors=executors)
 
     def views(self, now: float) -> Iterator[QueryView]:
         """Every query, in the order of their keys. Built one at a time: views are large."""
-        return (self.view(key, now) for key in self.keys())
+        modes: dict[str, Mode] = {}
+        return (self._view(key, now, modes) for key in self.keys())
 
     def listeners(self, now: float) -> list[ListenerView]:
         """The listeners heard of within the time after which series expire."""

@@ -27,6 +27,8 @@ MOST_SAMPLES: Final = 8
 #: time from what was foretold: its own noise, and what is in doubt of the cost it is held against.
 TRIAL_BATCHES: Final = 3
 TRIAL_SIGMA: Final = 0.3
+#: No batch is shorter, by Spark's clock.
+LEAST_SECONDS: Final = 1e-3
 #: What is believed of contention beforehand (mean 0, this deviation): three slots for one bring
 #: 2.2 to 3 times the rows; and its drift a batch looked at, after which thousands a sink that was
 #: freed gets another chance.
@@ -49,6 +51,16 @@ class Trial(msgspec.Struct, frozen=True, gc=False):
     contention: float  # by which
     step: float  # log of the slots over those before
     left: int = TRIAL_BATCHES
+    before: Curve | None = None  # what batches cost on the slots before
+    logs: float = 0.0  # of rows a second over those before, all batches together
+
+
+class Brought(msgspec.Struct, frozen=True, gc=False):
+    """What more slots really brought, when they came last."""
+
+    before: int  # slots
+    slots: int
+    rows_ratio: float  # rows a second over those before, as the first batches were
 
 
 class Work(msgspec.Struct):
@@ -59,6 +71,7 @@ class Work(msgspec.Struct):
     contention: float = 0.0
     variance: float = CONTENTION_SPREAD**2  # of contention
     trial: Trial | None = None
+    brought: Brought | None = None
 
     @property
     def contention_doubt(self) -> float:
@@ -81,7 +94,8 @@ class Work(msgspec.Struct):
         """What batches cost from now on: ``curve`` is what they did. Whether so is then judged."""
         then = self.curve_at(curve, slots)
         if self.slots is not None and self.samples:
-            self.trial = Trial(then, self.contention, math.log(slots / self.slots))
+            step = math.log(slots / self.slots)
+            self.trial = Trial(then, self.contention, step, before=curve)
         self.slots = slots
         return then
 
@@ -90,8 +104,13 @@ class Work(msgspec.Struct):
         trial = self.trial
         if trial is None:
             return
-        left = trial.left - 1
-        self.trial = msgspec.structs.replace(trial, left=left) if left else None
+        left, logs = trial.left - 1, trial.logs
+        if trial.before is not None:
+            logs += math.log(max(trial.before.seconds(rows), LEAST_SECONDS) / seconds)
+        self.trial = msgspec.structs.replace(trial, left=left, logs=logs) if left else None
+        if not left and trial.step > 0.0 and self.slots is not None and trial.before is not None:
+            slots_before = round(self.slots / math.exp(trial.step))
+            self.brought = Brought(slots_before, self.slots, math.exp(logs / TRIAL_BATCHES))
         driver = self.driver_seconds
         foretold, taken = trial.curve.seconds(rows) - driver, seconds - driver
         if foretold <= 0.0 or taken <= 0.0:

@@ -382,6 +382,10 @@ def executors_words(view: QueryView) -> list[str]:
             said.append(text["asked"].format(asked=told.asked))
     if told.bound != "enough":
         said.append(words().executor_bounds[told.bound].format(wanted=told.wanted))
+    if told.in_vain is not None:
+        vain = told.in_vain
+        percent = int(100.0 * vain.rows_ratio + 0.5)
+        said.append(text["in_vain"].format(before=vain.before, slots=vain.slots, percent=percent))
     return said
 
 

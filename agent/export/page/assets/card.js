@@ -393,6 +393,7 @@ export function executorsWords(view) {
     else if (told.asked !== null) said.push(fill(text.asked, values));
   }
   if (told.bound !== "enough") said.push(fill(words.executor_bounds[told.bound], values));
+  if (told.in_vain) said.push(fill(text.in_vain, { ...told.in_vain, percent: Math.floor(100 * told.in_vain.rows_ratio + 0.5) }));
   return said;
 }
 
