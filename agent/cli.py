@@ -39,7 +39,8 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    # Help as wide as the terminal is; click stops at 80.
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": sys.maxsize},
 )
 
 Url = Annotated[
@@ -145,7 +146,7 @@ def _top(
         _fail(str(error), 1)
 
 
-@app.command("mode")
+@app.command("mode", short_help="What the agent may do to a query, or to all: the kill switch.")
 def _mode(
     *,
     mode: Annotated[
@@ -227,7 +228,7 @@ def _limit(
     _order(settings, application, query, order=order, reason=reason, who=who)
 
 
-@app.command("plugin")
+@app.command("plugin", short_help="Print the path of the Spark plugin, for `spark-submit --jars`.")
 def _plugin() -> None:
     """Print the path of Weir's Spark plugin, for `spark-submit --jars`."""
     from spark_listener.plugin.__main__ import main as tell
@@ -236,7 +237,7 @@ def _plugin() -> None:
         raise typer.Exit(1)
 
 
-@app.command("replay")
+@app.command("replay", short_help="Judge recorded events and event logs: a line of JSON for each.")
 def _replay(
     *,
     files: Annotated[
@@ -276,7 +277,7 @@ def _replay(
             _fail("; ".join(broken), 1)
 
 
-@app.command("simulate")
+@app.command("simulate", short_help="Try a controller on a synthetic query; a summary as JSON.")
 def _simulate(
     *,
     scenario: Annotated[str, typer.Argument(metavar="SCENARIO.json", help="What the plant does.")],
@@ -308,7 +309,7 @@ def _simulate(
         sys.stdout.write(summary + "\n")
 
 
-@app.command("history")
+@app.command("history", short_help="Judge event logs of any size, on Spark: tables and a report.")
 def _history(
     *,
     logs: Annotated[
@@ -363,7 +364,9 @@ CheckpointArgument = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
-@checkpoint_app.command("inspect")
+@checkpoint_app.command(
+    "inspect", short_help="What it holds, whether it is sound, what a restart does next."
+)
 def _checkpoint_inspect(
     *,
     directory: CheckpointArgument,
@@ -385,7 +388,7 @@ def _checkpoint_inspect(
     _on_checkpoint(lambda: inspect(directory, as_json=as_json, deep=deep, state_rows=state_rows))
 
 
-@app.command("savepoint")
+@app.command("savepoint", short_help="Copy a checkpoint, verified, at its newest commit.")
 def _savepoint(
     *,
     directory: CheckpointArgument,
@@ -481,7 +484,7 @@ def _rescue(
     _on_checkpoint(lambda: rescue(directory, options))
 
 
-@checkpoint_app.command("audit")
+@checkpoint_app.command("audit", short_help="What speaks against exactly once.")
 def _checkpoint_audit(
     *,
     directory: CheckpointArgument,
