@@ -73,6 +73,12 @@ Deadline = Annotated[
 _TARGET = typer.Option(
     "--target", "--target-seconds", metavar="SECONDS", help="What a batch should take."
 )
+Quiet = Annotated[
+    bool,
+    typer.Option(
+        "--quiet", "-q", help="Say nothing on standard error but errors: no progress, no summary."
+    ),
+]
 Why = Annotated[str, typer.Option("--reason", "-r", help="Why, for the log.", metavar="TEXT")]
 Who = Annotated[
     str, typer.Option("--who", help="Who, for the log; else the user's name.", metavar="NAME")
@@ -245,9 +251,7 @@ def _replay(
     ],
     target: Annotated[float | None, _TARGET] = None,
     deadline: Deadline = None,
-    quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", help="No summary on standard error.")
-    ] = False,
+    quiet: Quiet = False,
 ) -> None:
     """Judge recorded events, plain or compressed: one line of JSON each; a summary at the end."""
     from agent.core.policy import QueryPolicy
@@ -329,7 +333,7 @@ def _history(
         list[str] | None,
         typer.Option("--conf", metavar="KEY=VALUE", help="A setting of Spark's; repeatable."),
     ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
+    quiet: Quiet = False,
 ) -> None:
     """Judge Spark event logs of any size on Spark: tables, a report, and the limits to have."""
     for option, seconds in (("--target", target), ("--deadline", deadline)):
@@ -371,6 +375,7 @@ def _checkpoint_inspect(
     *,
     directory: CheckpointArgument,
     as_json: AsJson = False,
+    quiet: Quiet = False,
     deep: Annotated[
         bool, typer.Option("--deep", help="Compare the checksums of the state's files too.")
     ] = False,
@@ -385,7 +390,9 @@ def _checkpoint_inspect(
     """Tell what a checkpoint holds, whether it is sound, and what a restart does next."""
     from agent.checkpoint.commands import inspect
 
-    _on_checkpoint(lambda: inspect(directory, as_json=as_json, deep=deep, state_rows=state_rows))
+    _on_checkpoint(
+        lambda: inspect(directory, as_json=as_json, deep=deep, state_rows=state_rows, quiet=quiet)
+    )
 
 
 @app.command("savepoint", short_help="Copy a checkpoint, verified, at its newest commit.")
@@ -404,12 +411,15 @@ def _savepoint(
         ),
     ] = None,
     as_json: AsJson = False,
+    quiet: Quiet = False,
 ) -> None:
     """Take a verified copy of a checkpoint at its newest commit, while the query runs."""
     from agent.checkpoint.savepoint_command import savepoint
 
     _on_checkpoint(
-        lambda: savepoint(directory, destination, rollback_sink=rollback_sink, as_json=as_json)
+        lambda: savepoint(
+            directory, destination, rollback_sink=rollback_sink, as_json=as_json, quiet=quiet
+        )
     )
 
 
@@ -439,10 +449,13 @@ def _rescue(
             help="Go on although the sink may hold part of the batch: those rows come twice.",
         ),
     ] = False,
-    quiet: Annotated[
+    unchanged: Annotated[
         float,
         typer.Option(
-            "--quiet", metavar="SECONDS", min=0, help="Refuse if files changed this recently."
+            "--unchanged-seconds",
+            metavar="SECONDS",
+            min=0,
+            help="Refuse if files changed this recently.",
         ),
     ] = 60.0,
     deadline: Annotated[
@@ -462,6 +475,7 @@ def _rescue(
     token_file: TokenFile = None,
     ca_file: CaFile = None,
     as_json: AsJson = False,
+    quiet: Quiet = False,
 ) -> None:
     """Re-plan a batch that cannot finish, with the query stopped."""
     from agent.checkpoint.sink import SINK_KINDS
@@ -476,10 +490,11 @@ def _rescue(
         sink=cast("Any", sink or "unknown"),
         sink_path=sink_path,
         accept_duplicates=accept_duplicates,
-        quiet_seconds=quiet,
+        unchanged_seconds=unchanged,
         deadline_seconds=deadline,
         agent=_settings(agent, token_file, ca_file) if agent else None,
         as_json=as_json,
+        quiet=quiet,
     )
     _on_checkpoint(lambda: rescue(directory, options))
 
@@ -504,13 +519,16 @@ def _checkpoint_audit(
         ),
     ] = None,
     as_json: AsJson = False,
+    quiet: Quiet = False,
 ) -> None:
     """Tell what speaks against exactly once: source, sink, location, logs, state."""
     from agent.checkpoint.audit_command import run_audit
 
     options = _pairs("--option", option)
     settings = _settings(agent, token_file, ca_file) if agent else None
-    _on_checkpoint(lambda: run_audit(directory, agent=settings, as_json=as_json, options=options))
+    _on_checkpoint(
+        lambda: run_audit(directory, agent=settings, as_json=as_json, options=options, quiet=quiet)
+    )
 
 
 def _pairs(option: str, given: list[str] | None) -> dict[str, str]:

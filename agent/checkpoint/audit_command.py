@@ -33,13 +33,14 @@ def run_audit(
     agent: ClientSettings | None,
     as_json: bool,
     options: dict[str, str] | None = None,
+    quiet: bool = False,
 ) -> int:
     """Prints what speaks against exactly once; 1 where something does. Raises CheckpointError.
 
     ``options`` are those of the job's sources and sink, as it gives them to Spark.
     """
     folder = open_folder(address)
-    with counting() as count, reported(address):
+    with counting(quiet=quiet) as count, reported(address):
         checkpoint = read_checkpoint(folder, count)
         findings = judge(checkpoint, folder).findings
     known = ask(agent, checkpoint.query_id, address) if agent is not None else []
