@@ -247,7 +247,11 @@ def _plugin() -> None:
 def _replay(
     *,
     files: Annotated[
-        list[str], typer.Argument(metavar="FILE...", help="Recorded events; - is standard input.")
+        list[str],
+        typer.Argument(
+            metavar="FILE...",
+            help="Recorded events, event logs, or folders of these; - is standard input.",
+        ),
     ],
     target: Annotated[float | None, _TARGET] = None,
     deadline: Deadline = None,

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import sys
 from contextlib import ExitStack
+from itertools import chain
+from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final
 
 import msgspec
@@ -15,7 +17,7 @@ import msgspec
 from agent.core.decode.events import Listener, Request
 from agent.core.fleet import Fleet
 from agent.core.policy import Policy
-from agent.sources import recording
+from agent.sources import event_log, recording
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -64,6 +66,8 @@ def replay_files(
 ) -> list[str]:
     """Writes a line per judged event of all files in order; ``-`` is standard input.
 
+    A folder stands for the event logs in it, those that roll over too.
+
     ``summary``, where given, counts along. Returns where files broke off, if any. Raises OSError
     where one cannot be read, RecordingError at a line that cannot be used, with all before it
     written.
@@ -72,7 +76,7 @@ def replay_files(
     encoder = msgspec.json.Encoder()
     broken: list[str] = []
     try:
-        for file in files:
+        for file in chain.from_iterable(map(_named, files)):
             with ExitStack() as stack:
                 raw: BinaryIO = (
                     sys.stdin.buffer if file == "-" else stack.enter_context(open(file, "rb"))  # noqa: PTH123
@@ -87,3 +91,15 @@ def replay_files(
     finally:
         out.flush()
     return broken
+
+
+def _named(file: str) -> list[str]:
+    """The files that an argument stands for. Raises OSError, RecordingError."""
+    if file == "-" or not Path(file).is_dir():
+        return [file]
+    found = event_log.files_of(Path(file))
+    if not found:
+        raise recording.RecordingError(
+            f"{file}: no event log in this folder: neither files, nor events_1_… of one that rolls"
+        )
+    return list(map(str, found))
