@@ -588,7 +588,7 @@ def _order(
     reason: str,
     who: str,
 ) -> None:
-    from agent.client import AgentClient, AgentUnavailable, WrongUse
+    from agent.client import AgentClient, AgentUnavailable, WrongUse, user_name
     from agent.core.names import first_line, label
 
     if application is None:
@@ -599,7 +599,7 @@ def _order(
     try:
         with AgentClient(settings) as client:
             done = client.control(
-                application, query, {**order, "reason": reason, "who": who or _user()}
+                application, query, {**order, "reason": reason, "who": who or user_name()}
             )
     except WrongUse as error:
         _fail(str(error), 2)
@@ -625,15 +625,6 @@ def _settings(url: str, token_file: str | None, ca_file: str | None) -> ClientSe
     from agent.client import ClientSettings
 
     return ClientSettings(url=url, token_file=token_file, ca_file=ca_file)
-
-
-def _user() -> str:
-    import getpass
-
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError, ImportError):  # a container's user may have no name
-        return ""
 
 
 def _fail(message: str, code: Literal[1, 2]) -> None:
