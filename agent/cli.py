@@ -73,6 +73,7 @@ Deadline = Annotated[
 _TARGET = typer.Option(
     "--target", "--target-seconds", metavar="SECONDS", help="What a batch should take."
 )
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Quiet = Annotated[
     bool,
     typer.Option(
@@ -263,9 +264,7 @@ def _replay(
     from agent.replay_summary import Summary
     from agent.sources.recording import RecordingError
 
-    for option, seconds in (("--target", target), ("--deadline", deadline)):
-        if seconds is not None and not 0.0 < seconds < float("inf"):
-            raise WrongUsage(f"{option}: {seconds:g}: a number of seconds above 0 is needed")
+    _check_seconds(target, deadline)
     settings = QueryPolicy(deadline_seconds=deadline)
     if target is not None:
         settings = QueryPolicy(target_seconds=target, deadline_seconds=deadline)
@@ -281,6 +280,72 @@ def _replay(
     else:
         for line in summary.lines() if summary is not None else ():
             _say(line)
+        if broken:
+            _fail("; ".join(broken), 1)
+
+
+@app.command("compare", short_help="Hold what dry-run decided against what happened.")
+def _compare(
+    *,
+    query: Annotated[
+        str,
+        typer.Argument(
+            metavar="QUERY", show_default=False, help="As with hold; without it every query."
+        ),
+    ] = "*",
+    recordings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--recording",
+            metavar="FILE",
+            help="What an agent recorded, in place of an agent's last batches; repeatable.",
+        ),
+    ] = None,
+    target: Annotated[float | None, _TARGET] = None,
+    deadline: Deadline = None,
+    as_json: AsJson = False,
+    url: Url = _DEFAULT_URL,
+    token_file: TokenFile = None,
+    ca_file: CaFile = None,
+) -> None:
+    """Hold what Weir decided in dry-run against what happened, by an agent's last batches.
+
+    With --recording, by all that it recorded, and with the target that you consider.
+    """
+    from agent import compare_command
+    from agent.client import AgentUnavailable, WrongUse
+    from agent.core.policy import QueryPolicy
+    from agent.sources.recording import RecordingError
+
+    _check_seconds(target, deadline)
+    if not recordings and (target is not None or deadline is not None):
+        raise WrongUsage("--target and --deadline go with --recording: the agent has its own")
+    broken: list[str] = []
+    try:
+        if recordings:
+            settings = QueryPolicy(deadline_seconds=deadline)
+            if target is not None:
+                settings = QueryPolicy(target_seconds=target, deadline_seconds=deadline)
+            found, broken = compare_command.of_recordings(recordings, settings, query)
+            if not found:
+                _fail(f"no query {query!r} in it", 2)
+        else:
+            found = compare_command.of_agent(_settings(url, token_file, ca_file), query)
+    except (RecordingError, WrongUse) as error:
+        _fail(str(error), 2)
+    except AgentUnavailable as error:
+        _fail(str(error), 1)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        _fail(f"{error.filename or 'recording'}: {error.strerror or error}", 2)
+    else:
+        if as_json:
+            import msgspec
+
+            sys.stdout.write(msgspec.json.encode(found).decode() + "\n")
+        else:
+            compare_command.show(found, sys.stdout)
         if broken:
             _fail("; ".join(broken), 1)
 
@@ -340,9 +405,7 @@ def _history(
     quiet: Quiet = False,
 ) -> None:
     """Judge Spark event logs of any size on Spark: tables, a report, and the limits to have."""
-    for option, seconds in (("--target", target), ("--deadline", deadline)):
-        if seconds is not None and not 0.0 < seconds < float("inf"):
-            raise WrongUsage(f"{option}: {seconds:g}: a number of seconds above 0 is needed")
+    _check_seconds(target, deadline)
     settings = _pairs("--conf", conf)
     from agent.history.command import CannotRun, Options, history
 
@@ -369,7 +432,6 @@ app.add_typer(checkpoint_app, name="checkpoint")
 CheckpointArgument = Annotated[
     str, typer.Argument(metavar="DIR", help="The query's checkpoint location.")
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
 @checkpoint_app.command(
@@ -533,6 +595,12 @@ def _checkpoint_audit(
     _on_checkpoint(
         lambda: run_audit(directory, agent=settings, as_json=as_json, options=options, quiet=quiet)
     )
+
+
+def _check_seconds(target: float | None, deadline: float | None) -> None:
+    for option, seconds in (("--target", target), ("--deadline", deadline)):
+        if seconds is not None and not 0.0 < seconds < float("inf"):
+            raise WrongUsage(f"{option}: {seconds:g}: a number of seconds above 0 is needed")
 
 
 def _pairs(option: str, given: list[str] | None) -> dict[str, str]:

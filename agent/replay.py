@@ -10,7 +10,7 @@ import sys
 from contextlib import ExitStack
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Final
+from typing import TYPE_CHECKING, BinaryIO, Final, Protocol
 
 import msgspec
 
@@ -22,23 +22,34 @@ from agent.sources import event_log, recording
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from agent.core.judgement import Judgement
+    from agent.core.fleet import Receipt
+    from agent.core.judgement import Judgement, QueryView
     from agent.core.policy import QueryPolicy
-    from agent.replay_summary import Summary
 
 _LISTENER: Final = Listener(instance="replay")
 #: A recording may name many; each takes memory.
 MOST_QUERIES: Final = 20_000
 
 
-class Replay:
-    """A fleet fed from recordings; ``summary`` counts along."""
+class Beside(Protocol):
+    """What listens along."""
 
-    def __init__(self, settings: QueryPolicy, summary: Summary | None = None) -> None:
+    def take(self, receipt: Receipt) -> None:
+        """What the events of one request led to."""
+
+    def end(self, views: Iterable[QueryView]) -> None:
+        """Every query, as it was known last."""
+
+
+class Replay:
+    """A fleet fed from recordings; ``summary`` listens along."""
+
+    def __init__(self, settings: QueryPolicy, summary: Beside | None = None) -> None:
         self._summary = summary
         self._policy = Policy(default=settings, max_queries=MOST_QUERIES)
         self._fleet: Fleet | None = None
         self._sequence = 0
+        self._time = 0.0  # of the newest event
         self._application = recording.RECORDED
 
     def judge(self, raw: BinaryIO, file: str) -> Iterator[Judgement]:
@@ -46,6 +57,7 @@ class Replay:
         for recorded in recording.read_events(raw, file, self._application):
             self._application = recorded.application
             time = recorded.event.time
+            self._time = max(self._time, time)
             if self._fleet is None:
                 self._fleet = Fleet(self._policy, started_time=time)
             # The fleet counts each number once; recordings number their events by listener, if
@@ -60,15 +72,20 @@ class Replay:
                 self._summary.take(receipt)
             yield from receipt.judged
 
+    def end(self) -> None:
+        """No more will come."""
+        if self._summary is not None and self._fleet is not None:
+            self._summary.end(self._fleet.views(self._time))
+
 
 def replay_files(
-    files: Iterable[str], settings: QueryPolicy, out: BinaryIO, summary: Summary | None = None
+    files: Iterable[str], settings: QueryPolicy, out: BinaryIO, summary: Beside | None = None
 ) -> list[str]:
     """Writes a line per judged event of all files in order; ``-`` is standard input.
 
     A folder stands for the event logs in it, those that roll over too.
 
-    ``summary``, where given, counts along. Returns where files broke off, if any. Raises OSError
+    ``summary``, where given, listens along. Returns where files broke off, if any. Raises OSError
     where one cannot be read, RecordingError at a line that cannot be used, with all before it
     written.
     """
@@ -88,6 +105,7 @@ def replay_files(
                     )
                 except recording.RecordingBroken as error:
                     broken.append(str(error))
+        replay.end()
     finally:
         out.flush()
     return broken
