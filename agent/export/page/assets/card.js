@@ -123,7 +123,7 @@ function orderTitle(order) {
 
 function detail(entry, now, hover, key) {
   const { view } = entry;
-  return [alarm(entry, now), steering(entry, now), flow(view, entry.level, now, key), plots(view, now, hover, entry.level), h("div", { class: "panels", key: "panels" }, decisions(view, now), capacity(entry, now), checkpoint(view)), operators(view), waits(view), advice(view), findings(view), missing(view), facts(view, now)];
+  return [alarm(entry, now), steering(entry, now), flow(view, entry.level, now, key), plots(view, now, hover, entry.level), h("div", { class: "panels", key: "panels" }, decisions(view, now), capacity(entry, now), checkpoint(view)), partitions(view), operators(view), waits(view), advice(view), findings(view), missing(view), facts(view, now)];
 }
 
 function alarm(entry, now) {
@@ -414,7 +414,7 @@ function capacity(entry, now) {
       ["fixed cost of a batch", duration(view.fixed_cost_seconds)],
       still ? null : ["time to consume", duration(view.estimated_time_to_consume_seconds)],
       ["lag", `${view.lag_state === "UNKNOWN" ? "unknown" : view.lag_state}${isKnown(view.backlog_seconds) ? `, ${duration(view.backlog_seconds)} behind` : ""}`],
-      isKnown(view.watermark_lag_seconds) ? ["watermark lag", duration(view.watermark_lag_seconds)] : null,
+      ...eventTimeWords(view),
       ...(view.mode === "on" ? main : []).map((source) => [`credit${view.sources.length > 1 ? ` of source ${source.index}` : ""}`, `${count(source.exclusive_rows)} own + ${count(source.floating_rows)} shared`]),
     ]),
   );
@@ -444,6 +444,70 @@ function checkpoint(view) {
       isKnown(eta) ? ["deadline reached in", eta > 0 ? duration(eta) : "passed"] : null,
       failures > 0 ? ["failures in a row", String(failures)] : null,
     ]),
+  );
+}
+
+// How far event time is behind, and the latest row behind the newest before it: names and figures.
+export function eventTimeWords(view) {
+  const said = [];
+  if (isKnown(view.watermark_lag_seconds)) said.push(["watermark", fill(words.event_time.watermark, { lag: duration(view.watermark_lag_seconds) })]);
+  if (isKnown(view.lateness_seconds)) {
+    const told = { late: duration(view.lateness_seconds), delay: duration(view.watermark_delay_seconds) };
+    said.push(["latest row", fill(words.event_time[isKnown(view.watermark_delay_seconds) ? "latest" : "latest_only"], told)]);
+  }
+  return said;
+}
+
+// What waits in partitions, and where most of it; sentences.
+export function partitionsWords(view) {
+  const list = view.partitions ?? [];
+  if (list.length < 2) return [];
+  const total = list.reduce((sum, one) => sum + one.backlog_rows, 0);
+  const most = fullest(view)[0];
+  const figures = { count: String(list.length), rows: quantity(total, "rows"), name: partitionName(most), largest: quantity(most.backlog_rows, "rows"), times: count((most.backlog_rows * list.length) / total) };
+  const said = [fill(total > 0 ? words.partitions.most : words.partitions.none, figures)];
+  const lost = list.reduce((sum, one) => sum + one.lost_rows, 0);
+  if (lost > 0) said.push(fill(words.partitions.lost, { rows: quantity(lost, "rows") }));
+  return said;
+}
+
+function partitionName(one) {
+  return `${visible(one.topic, 60)}-${visible(one.partition, 20)}`;
+}
+
+// Those that hold most first; where they hold alike, as they were told.
+function fullest(view) {
+  return [...view.partitions].sort((one, other) => other.backlog_rows - one.backlog_rows);
+}
+
+const SHOWN_PARTITIONS = 8;
+
+function partitions(view) {
+  const said = partitionsWords(view);
+  if (said.length === 0) return null;
+  const shown = fullest(view).slice(0, SHOWN_PARTITIONS);
+  const top = shown[0].backlog_rows || 1;
+  const rest = view.partitions.length - shown.length;
+  return h(
+    "section",
+    { class: "panel wide", key: "partitions" },
+    h("h3", null, "Partitions"),
+    h("p", { class: "wide-words" }, h("bdi", null, said.join(" "))),
+    h(
+      "ul",
+      { class: "partitions" },
+      shown.map((one) =>
+        h(
+          "li",
+          { key: `${one.source} ${one.topic} ${one.partition}` },
+          h("bdi", { class: "operator-name" }, partitionName(one)),
+          h("span", { class: "partition-bar", "aria-hidden": "true" }, h("i", { "--share": Math.round((one.backlog_rows / top) * 1000) / 10 })),
+          h("span", null, quantity(one.backlog_rows, "rows")),
+          h("span", { class: "warn" }, isKnown(one.retention_loss_seconds) ? (one.retention_loss_seconds > 0 ? `deleted in ${duration(one.retention_loss_seconds)}` : "being deleted") : ""),
+        ),
+      ),
+    ),
+    rest > 0 ? h("p", { class: "muted" }, `and ${rest} that hold less`) : null,
   );
 }
 
