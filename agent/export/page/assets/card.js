@@ -4,12 +4,12 @@ import { h } from "./dom.js";
 import { clock, count, duration, fill, isKnown, quantity, rate, visible } from "./format.js";
 import { flow } from "./flow.js";
 import { level } from "./order.js";
-import { areaPath, bar, batchBar, batchTone, horizontal, linePath, niceMaximum, plot, runsPath, sparkline, stepPath, timeSpan, within } from "./plot.js";
+import { areaPath, bar, batchBar, batchTone, chosenSpan, horizontal, linePath, niceMaximum, plot, runsPath, sparkline, stepPath, timeSpan, within } from "./plot.js";
 import { command, runbookOf, steered } from "./steer.js";
 import words from "./words.js";
 
 // `entry` is one of order.worstFirst; `now` the agent's time in epoch seconds; `hover` a time or null.
-export function card(entry, { now, open, hover }) {
+export function card(entry, { now, open, hover, zoom = null, pieces = null }) {
   const { view, key } = entry;
   const { tone, label, symbol, means } = level(entry.level);
   const id = domId(key);
@@ -38,7 +38,7 @@ export function card(entry, { now, open, hover }) {
       limitCell(view),
       h("span", { class: "fold", "aria-hidden": "true" }),
     ),
-    open && h("div", { class: "detail", id: `${id}-detail`, role: "region", "aria-label": `Details of ${visible(view.query, 80)}`, key: "detail" }, detail(entry, now, hover, key)),
+    open && h("div", { class: "detail", id: `${id}-detail`, role: "region", "aria-label": `Details of ${visible(view.query, 80)}`, key: "detail" }, detail(entry, now, hover, key, zoom, pieces)),
   );
 }
 
@@ -121,9 +121,9 @@ function orderTitle(order) {
   return order ? `${visible(order.who, 60)}, ${clock(order.time)}${order.reason ? `: ${visible(order.reason, 200)}` : ""}` : null;
 }
 
-function detail(entry, now, hover, key) {
+function detail(entry, now, hover, key, zoom, pieces) {
   const { view } = entry;
-  return [alarm(entry, now), steering(entry, now), flow(view, entry.level, now, key), plots(view, now, hover, entry.level), h("div", { class: "panels", key: "panels" }, decisions(view, now), capacity(entry, now), checkpoint(view)), partitions(view), operators(view), waits(view), advice(view), findings(view), missing(view), facts(view, now)];
+  return [alarm(entry, now), steering(entry, now), flow(view, entry.level, now, key), zooms(key, zoom), plots(view, now, hover, entry.level, zoom, pieces), h("div", { class: "panels", key: "panels" }, decisions(view, now), capacity(entry, now), checkpoint(view)), partitions(view), operators(view), waits(view), advice(view), findings(view), missing(view), facts(view, now)];
 }
 
 function alarm(entry, now) {
@@ -188,10 +188,28 @@ function steering(entry, now) {
   );
 }
 
-function plots(view, now, hover, levelName) {
-  const span = timeSpan(view.history, now);
-  const points = within(view.history, span);
-  return h("section", { class: "plots", "aria-label": "The last minutes", key: "plots" }, batchPlot(view, points, span, now, hover), backlogPlot(view, points, span, hover, levelName), limitPlot(view, points, span, hover), ratePlot(view, points, span, hover, levelName));
+// What the plots show: the last minutes, batch by batch, or hours.
+const ZOOMS = [
+  [null, "minutes"],
+  [3600, "1 h"],
+  [3 * 3600, "3 h"],
+  [12 * 3600, "12 h"],
+];
+
+function zooms(key, zoom) {
+  return h(
+    "div",
+    { class: "zooms", role: "group", "aria-label": "Time that the plots show", key: "zooms" },
+    ZOOMS.map(([seconds, label]) => h("button", { type: "button", class: "quiet", "data-zoom": String(seconds ?? ""), id: `${domId(key)}-zoom-${seconds ?? 0}`, "aria-pressed": seconds === zoom ? "true" : "false", key: label }, label)),
+    zoom !== null && h("span", { class: "muted" }, "the longest batch and the largest backlog of each two minutes"),
+  );
+}
+
+function plots(view, now, hover, levelName, zoom, pieces) {
+  const span = zoom === null ? timeSpan(view.history, now) : chosenSpan(zoom, now);
+  // Of hours too: until they have come, what is known of the minutes.
+  const points = within(zoom === null ? view.history : (pieces ?? view.history), span);
+  return h("section", { class: "plots", "aria-label": zoom === null ? "The last minutes" : "The last hours", key: "plots" }, batchPlot(view, points, span, now, hover), backlogPlot(view, points, span, hover, levelName), limitPlot(view, points, span, hover), ratePlot(view, points, span, hover, levelName));
 }
 
 // The batch that was running at the time pointed at, else the next one to end.
@@ -303,12 +321,13 @@ function limitPlot(view, points, span, hover) {
 
 // Rows over seconds of each batch, from its start to its end: between batches nothing is processed.
 function ratePlot(view, points, span, hover, levelName) {
-  const speed = (point) => (isKnown(point.batch_seconds) && point.batch_seconds > 0 ? point.rows / point.batch_seconds : null);
+  const spent = (point) => point.total_seconds ?? point.batch_seconds; // of all batches of a piece
+  const speed = (point) => (isKnown(spent(point)) && spent(point) > 0 ? point.rows / spent(point) : null);
   const speeds = values(points, speed);
   const arriving = view.up ? view.arrival_rows_per_second : null;
   const top = niceMaximum(1.08 * highest(speeds, [arriving ?? 0]));
   const at = hover === null ? null : pointAt(points, hover);
-  const runs = points.map((point) => [point.time - (point.batch_seconds ?? 0), point.time, speed(point)]);
+  const runs = points.map((point) => [point.time - (spent(point) ?? 0), point.time, speed(point)]);
   return plot({
     name: "rate",
     title: "Processed",
