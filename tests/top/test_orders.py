@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from agent.export.terminal.choose import press
+from agent.export.terminal.orders import Told
 from agent.export.terminal.render import Selection, lines
 from agent.export.terminal.snapshot import Snapshot
 from tests.page import views as made
@@ -87,6 +88,18 @@ def test_the_keys_of_a_question_are_never_cut(keys, width) -> None:
     foot = lines(snapshot, made.NOW, selection, width, 24)[-1]
     assert foot.cell_len <= width
     assert re.match(r" (y  yes   n|o  on   d  dry-run   f  off|⏎  set   Esc) ", foot.plain)
+
+
+@pytest.mark.parametrize("width", [60, 80, 160])
+def test_what_became_of_it_is_told_whole(width: int) -> None:
+    note = "orders: limit 500 rows (done; batches of 300 rows digest 203 rows/s, and 1,000 arrive)"
+    snapshot = Snapshot(time=made.NOW, views=[made.everything()[0]])
+    drawn = lines(snapshot, made.NOW, Selection(told=Told(note, done=True)), width, 24)
+    assert len(drawn) == 24
+    said = " ".join(" ".join(line.plain for line in drawn[-3:]).split())
+    assert said.endswith(f"✓ {note}")
+    long = lines(snapshot, made.NOW, Selection(told=Told("x " * 400, done=False)), width, 24)
+    assert sum("x x x" in line.plain for line in long) <= 3
 
 
 def test_a_real_agent_obeys_and_its_log_says_who(tmp_path: Path) -> None:

@@ -31,6 +31,8 @@ SORTS: Final[tuple[Sort, ...]] = ("worst", "backlog", "batch", "rate", "name")
 #: Between two answers a running batch grows older by at most this: then the answer is late.
 MOST_AGING_SECONDS: Final = 10.0
 _TWO_ROWS_HEIGHT: Final = 16
+#: What an agent says of an order is a sentence or two; the list needs the room.
+_TOLD_LINES: Final = 3
 
 
 class Selection(msgspec.Struct, frozen=True, kw_only=True):
@@ -105,7 +107,7 @@ def lines(
     if snapshot.lost_since_time is not None:
         top.append(_lost(snapshot))
     foot = _foot(snapshot, selection, width)
-    room = max(0, height - len(top) - 1)
+    room = max(0, height - len(top) - len(foot))
     if selection.help:
         middle = _help(room)
     elif not entries:
@@ -116,7 +118,7 @@ def lines(
             entries, at, now, alone=selection.open, width=width, room=room, url=snapshot.url
         )
     middle = middle[:room] + [Text() for _ in range(room - len(middle))]
-    return [crop(line, width) for line in [*top, *middle, foot]][:height]
+    return [crop(line, width) for line in [*top, *middle, *foot]][:height]
 
 
 def aged(snapshot: Snapshot, now: float) -> Snapshot:
@@ -204,15 +206,16 @@ def _lost(snapshot: Snapshot) -> Text:
     )
 
 
-def _foot(snapshot: Snapshot, selection: Selection, width: int) -> Text:
+def _foot(snapshot: Snapshot, selection: Selection, width: int) -> list[Text]:
     if selection.ask is not None:
-        return _asking(snapshot, selection.ask, width)
+        return [_asking(snapshot, selection.ask, width)]
     if selection.typing:
-        return Text.assemble(("/", "bold"), name(selection.filter, 200), ("▏", "blink"))
+        return [Text.assemble(("/", "bold"), name(selection.filter, 200), ("▏", "blink"))]
     if selection.told is not None:
         told = selection.told
         mark, style = ("✓", STYLES["ok"]) if told.done else ("✗", STYLES["high"])
-        return crop(Text(f" {mark} {name(told.text, 400)}", style), width)
+        said = wrap(name(told.text, 400), width - 3)[:_TOLD_LINES]
+        return [Text(f" {mark if n == 0 else ' '} {line}", style) for n, line in enumerate(said)]
     keys = [
         ("q", "quit"),
         ("↑↓", "select"),
@@ -223,7 +226,7 @@ def _foot(snapshot: Snapshot, selection: Selection, width: int) -> Text:
         ("s", f"sort: {selection.sort}"),
         ("p", "go on" if selection.paused else "pause"),
     ]
-    return _keys(keys, width)
+    return [_keys(keys, width)]
 
 
 def _keys(keys: list[tuple[str, str]], width: int) -> Text:
