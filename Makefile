@@ -6,7 +6,7 @@
 # `make help` lists the rest.
 
 .DEFAULT_GOAL := setup
-.PHONY: setup setup-run demo stack test test-all test-matrix kafka broker sparks chart lint format generated lock clean help
+.PHONY: setup setup-run demo stack test test-all test-matrix kafka sparks chart lint format generated lock clean help
 
 # A Python to build .venv with; one is looked for when this is empty.
 PYTHON ?=
@@ -52,6 +52,7 @@ kafka: ## a Kafka broker's jars and Spark 4's connector to it, into .make/kafka:
 	@sh scripts/ensure-kafka.sh broker connector-4
 	@echo "weir: make broker starts one"
 
+.PHONY: broker
 broker: setup kafka ## a Kafka broker on 127.0.0.1:9092 with rows in bursts, until Ctrl-C
 	@$(python) -m tests.kafka
 

@@ -235,9 +235,9 @@ def _limit(
     _order(settings, application, query, order=order, reason=reason, who=who)
 
 
-@app.command("plugin", short_help="Print the path of the Spark plugin, for `spark-submit --jars`.")
+@app.command("plugin")
 def _plugin() -> None:
-    """Print the path of Weir's Spark plugin, for `spark-submit --jars`."""
+    """Print the path of the Spark plugin, for `spark-submit --jars`."""
     from spark_listener.plugin.__main__ import main as tell
 
     if tell() != 0:

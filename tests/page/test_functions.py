@@ -358,16 +358,23 @@ def test_page_and_terminal_tell_alike(call: Callable[..., Any]) -> None:
     said = call("card.js", "executorsWords", *[[plain(view)] for view in views])
     assert said == [executors_words(view) for view in views]
     assert len({len(sentences) for sentences in said}) == 4  # from none to three
+    pairs = [(source, view) for view in views for source in view.sources]
+    given = [[json.loads(msgspec.json.encode(source)), plain(view)] for source, view in pairs]
+    assert call("flow.js", "sourceTone", *given) == [source_tone(*pair) for pair in pairs]
+    assert call("flow.js", "limitText", *given) == [limit_text(*pair) for pair in pairs]
+
+
+def test_page_and_terminal_tell_alike_of_partitions_and_event_time(
+    call: Callable[..., Any],
+) -> None:
+    rng = random.Random(21)
+    views = [random_view(rng, n) for n in range(120)]
     said = call("card.js", "partitionsWords", *[[plain(view)] for view in views])
     assert said == [partitions_words(view) for view in views]
     assert {len(sentences) for sentences in said} == {0, 1, 2}
     said = call("card.js", "eventTimeWords", *[[plain(view)] for view in views])
     assert said == [[list(pair) for pair in event_time_words(view)] for view in views]
     assert {len(pairs) for pairs in said} == {0, 1, 2}
-    pairs = [(source, view) for view in views for source in view.sources]
-    given = [[json.loads(msgspec.json.encode(source)), plain(view)] for source, view in pairs]
-    assert call("flow.js", "sourceTone", *given) == [source_tone(*pair) for pair in pairs]
-    assert call("flow.js", "limitText", *given) == [limit_text(*pair) for pair in pairs]
 
 
 def test_page_and_terminal_say_alike_who_steers_and_what_to_do(call: Callable[..., Any]) -> None:

@@ -1,16 +1,11 @@
 from __future__ import annotations
 
 import json
-import re
-from pathlib import Path
 
 import pytest
 
-from agent.simulation.run import simulate_file
-from agent.simulation.scenario import Scenario, ScenarioError, read_scenario
+from agent.simulation.scenario import ScenarioError, read_scenario
 from tests.simulation.scenarios import STEP, scenario_of, text_of
-
-ROOT = Path(__file__).parents[2]
 
 
 def complaint(text: str) -> str:
@@ -96,27 +91,3 @@ def test_broken_text_is_located(text, where, what):
 def test_too_much_noise_is_named_with_its_value():
     with pytest.raises(ScenarioError, match=r":\d+: noise_sigma: .* at most 5, not 7\.5"):
         read_scenario(text_of(noise_sigma=7.5), "s.json")
-
-
-EXAMPLE = ROOT / "examples" / "simulate" / "burst.json"
-PAGE = (ROOT / "docs" / "replay.md").read_text("utf-8")
-
-
-def test_the_example_is_what_the_page_shows_and_does_what_it_says():
-    text = EXAMPLE.read_text("utf-8")
-    assert f"```json\n{text}```" in PAGE
-    rows = dict(re.findall(r"^\| (.+?) \| (.+?) \|$", PAGE, re.MULTILINE))
-    for controller, row in (("static", "`--controller static`"), ("weir", "Weir")):
-        told = json.loads(simulate_file(str(EXAMPLE), controller, 0))
-        figures = ("batches", "timeouts", "max_batch_seconds", "committed_rows")
-        shown = [float(re.sub("[^0-9.]", "", cell)) for cell in rows[row].split("|")]
-        # How Weir decides may change a little without a word here; more wants the row anew.
-        assert shown[:4] == pytest.approx([told[name] for name in figures], rel=0.1), controller
-        assert (shown[4] > told["arrived_rows"] / 2) == (controller == "static")
-
-
-def test_the_page_says_what_every_field_is():
-    told = re.findall(r"^\| `(\w+)` \| ", PAGE, re.MULTILINE)
-    assert [name for name in told if name in Scenario.__struct_fields__] == list(
-        Scenario.__struct_fields__
-    )
