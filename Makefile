@@ -48,8 +48,13 @@ test-matrix: setup ## Weir on each PySpark of the matrix; writes README's table 
 sparks: ## a venv for each PySpark of the matrix, into .make
 	@sh scripts/ensure-sparks.sh
 
-kafka: ## the jars of the Kafka broker that tests start, into .make/kafka
-	@sh scripts/ensure-kafka.sh
+kafka: ## a Kafka broker's jars and Spark 4's connector to it, into .make/kafka: 64 MB
+	@sh scripts/ensure-kafka.sh broker connector-4
+	@echo "weir: make broker starts one"
+
+.PHONY: broker
+broker: setup kafka ## a Kafka broker on 127.0.0.1:9092 with rows in bursts, until Ctrl-C
+	@$(python) -m tests.kafka
 
 chart: ## dist/weir-VERSION.tgz: the Helm chart, with rules and dashboards in it
 	@sh scripts/ensure-helm.sh

@@ -39,7 +39,8 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    # Help as wide as the terminal is; click stops at 80.
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": sys.maxsize},
 )
 
 Url = Annotated[
@@ -72,6 +73,13 @@ Deadline = Annotated[
 _TARGET = typer.Option(
     "--target", "--target-seconds", metavar="SECONDS", help="What a batch should take."
 )
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+Quiet = Annotated[
+    bool,
+    typer.Option(
+        "--quiet", "-q", help="Say nothing on standard error but errors: no progress, no summary."
+    ),
+]
 Why = Annotated[str, typer.Option("--reason", "-r", help="Why, for the log.", metavar="TEXT")]
 Who = Annotated[
     str, typer.Option("--who", help="Who, for the log; else the user's name.", metavar="NAME")
@@ -145,7 +153,7 @@ def _top(
         _fail(str(error), 1)
 
 
-@app.command("mode")
+@app.command("mode", short_help="What the agent may do to a query, or to all: the kill switch.")
 def _mode(
     *,
     mode: Annotated[
@@ -245,18 +253,22 @@ def _retire(
 
 @app.command("plugin")
 def _plugin() -> None:
-    """Print the path of Weir's Spark plugin, for `spark-submit --jars`."""
+    """Print the path of the Spark plugin, for `spark-submit --jars`."""
     from spark_listener.plugin.__main__ import main as tell
 
     if tell() != 0:
         raise typer.Exit(1)
 
 
-@app.command("replay")
+@app.command("replay", short_help="Judge recorded events and event logs: a line of JSON for each.")
 def _replay(
     *,
     files: Annotated[
-        list[str], typer.Argument(metavar="FILE...", help="Recorded events; - is standard input.")
+        list[str],
+        typer.Argument(
+            metavar="FILE...",
+            help="Recorded events, event logs, or folders of these; - is standard input.",
+        ),
     ],
     target: Annotated[float | None, _TARGET] = None,
     deadline: Deadline = None,
@@ -264,9 +276,7 @@ def _replay(
         int | None,
         typer.Option("--maximum-executors", metavar="N", help="Never want more executors."),
     ] = None,
-    quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", help="No summary on standard error.")
-    ] = False,
+    quiet: Quiet = False,
 ) -> None:
     """Judge recorded events, plain or compressed: one line of JSON each; a summary at the end."""
     from msgspec.structs import replace
@@ -276,9 +286,7 @@ def _replay(
     from agent.replay_summary import Summary
     from agent.sources.recording import RecordingError
 
-    for option, seconds in (("--target", target), ("--deadline", deadline)):
-        if seconds is not None and not 0.0 < seconds < float("inf"):
-            raise WrongUsage(f"{option}: {seconds:g}: a number of seconds above 0 is needed")
+    _check_seconds(target, deadline)
     if maximum_executors is not None and maximum_executors < 1:
         raise WrongUsage(f"--maximum-executors: {maximum_executors}: a number from 1 is needed")
     settings = QueryPolicy(deadline_seconds=deadline, maximum_executors=maximum_executors)
@@ -300,7 +308,73 @@ def _replay(
             _fail("; ".join(broken), 1)
 
 
-@app.command("simulate")
+@app.command("compare", short_help="Hold what dry-run decided against what happened.")
+def _compare(
+    *,
+    query: Annotated[
+        str,
+        typer.Argument(
+            metavar="QUERY", show_default=False, help="As with hold; without it every query."
+        ),
+    ] = "*",
+    recordings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--recording",
+            metavar="FILE",
+            help="What an agent recorded, in place of an agent's last batches; repeatable.",
+        ),
+    ] = None,
+    target: Annotated[float | None, _TARGET] = None,
+    deadline: Deadline = None,
+    as_json: AsJson = False,
+    url: Url = _DEFAULT_URL,
+    token_file: TokenFile = None,
+    ca_file: CaFile = None,
+) -> None:
+    """Hold what Weir decided in dry-run against what happened, by an agent's last batches.
+
+    With --recording, by all that it recorded, and with the target that you consider.
+    """
+    from agent import compare_command
+    from agent.client import AgentUnavailable, WrongUse
+    from agent.core.policy import QueryPolicy
+    from agent.sources.recording import RecordingError
+
+    _check_seconds(target, deadline)
+    if not recordings and (target is not None or deadline is not None):
+        raise WrongUsage("--target and --deadline go with --recording: the agent has its own")
+    broken: list[str] = []
+    try:
+        if recordings:
+            settings = QueryPolicy(deadline_seconds=deadline)
+            if target is not None:
+                settings = QueryPolicy(target_seconds=target, deadline_seconds=deadline)
+            found, broken = compare_command.of_recordings(recordings, settings, query)
+            if not found:
+                _fail(f"no query {query!r} in it", 2)
+        else:
+            found = compare_command.of_agent(_settings(url, token_file, ca_file), query)
+    except (RecordingError, WrongUse) as error:
+        _fail(str(error), 2)
+    except AgentUnavailable as error:
+        _fail(str(error), 1)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        _fail(f"{error.filename or 'recording'}: {error.strerror or error}", 2)
+    else:
+        if as_json:
+            import msgspec
+
+            sys.stdout.write(msgspec.json.encode(found).decode() + "\n")
+        else:
+            compare_command.show(found, sys.stdout)
+        if broken:
+            _fail("; ".join(broken), 1)
+
+
+@app.command("simulate", short_help="Try a controller on a synthetic query; a summary as JSON.")
 def _simulate(
     *,
     scenario: Annotated[str, typer.Argument(metavar="SCENARIO.json", help="What the plant does.")],
@@ -332,7 +406,7 @@ def _simulate(
         sys.stdout.write(summary + "\n")
 
 
-@app.command("history")
+@app.command("history", short_help="Judge event logs of any size, on Spark: tables and a report.")
 def _history(
     *,
     logs: Annotated[
@@ -352,12 +426,10 @@ def _history(
         list[str] | None,
         typer.Option("--conf", metavar="KEY=VALUE", help="A setting of Spark's; repeatable."),
     ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
+    quiet: Quiet = False,
 ) -> None:
     """Judge Spark event logs of any size on Spark: tables, a report, and the limits to have."""
-    for option, seconds in (("--target", target), ("--deadline", deadline)):
-        if seconds is not None and not 0.0 < seconds < float("inf"):
-            raise WrongUsage(f"{option}: {seconds:g}: a number of seconds above 0 is needed")
+    _check_seconds(target, deadline)
     settings = _pairs("--conf", conf)
     from agent.history.command import CannotRun, Options, history
 
@@ -384,14 +456,16 @@ app.add_typer(checkpoint_app, name="checkpoint")
 CheckpointArgument = Annotated[
     str, typer.Argument(metavar="DIR", help="The query's checkpoint location.")
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
-@checkpoint_app.command("inspect")
+@checkpoint_app.command(
+    "inspect", short_help="What it holds, whether it is sound, what a restart does next."
+)
 def _checkpoint_inspect(
     *,
     directory: CheckpointArgument,
     as_json: AsJson = False,
+    quiet: Quiet = False,
     deep: Annotated[
         bool, typer.Option("--deep", help="Compare the checksums of the state's files too.")
     ] = False,
@@ -406,10 +480,12 @@ def _checkpoint_inspect(
     """Tell what a checkpoint holds, whether it is sound, and what a restart does next."""
     from agent.checkpoint.commands import inspect
 
-    _on_checkpoint(lambda: inspect(directory, as_json=as_json, deep=deep, state_rows=state_rows))
+    _on_checkpoint(
+        lambda: inspect(directory, as_json=as_json, deep=deep, state_rows=state_rows, quiet=quiet)
+    )
 
 
-@app.command("savepoint")
+@app.command("savepoint", short_help="Copy a checkpoint, verified, at its newest commit.")
 def _savepoint(
     *,
     directory: CheckpointArgument,
@@ -425,12 +501,15 @@ def _savepoint(
         ),
     ] = None,
     as_json: AsJson = False,
+    quiet: Quiet = False,
 ) -> None:
     """Take a verified copy of a checkpoint at its newest commit, while the query runs."""
     from agent.checkpoint.savepoint_command import savepoint
 
     _on_checkpoint(
-        lambda: savepoint(directory, destination, rollback_sink=rollback_sink, as_json=as_json)
+        lambda: savepoint(
+            directory, destination, rollback_sink=rollback_sink, as_json=as_json, quiet=quiet
+        )
     )
 
 
@@ -460,10 +539,13 @@ def _rescue(
             help="Go on although the sink may hold part of the batch: those rows come twice.",
         ),
     ] = False,
-    quiet: Annotated[
+    unchanged: Annotated[
         float,
         typer.Option(
-            "--quiet", metavar="SECONDS", min=0, help="Refuse if files changed this recently."
+            "--unchanged-seconds",
+            metavar="SECONDS",
+            min=0,
+            help="Refuse if files changed this recently.",
         ),
     ] = 60.0,
     deadline: Annotated[
@@ -483,6 +565,7 @@ def _rescue(
     token_file: TokenFile = None,
     ca_file: CaFile = None,
     as_json: AsJson = False,
+    quiet: Quiet = False,
 ) -> None:
     """Re-plan a batch that cannot finish, with the query stopped."""
     from agent.checkpoint.sink import SINK_KINDS
@@ -497,15 +580,16 @@ def _rescue(
         sink=cast("Any", sink or "unknown"),
         sink_path=sink_path,
         accept_duplicates=accept_duplicates,
-        quiet_seconds=quiet,
+        unchanged_seconds=unchanged,
         deadline_seconds=deadline,
         agent=_settings(agent, token_file, ca_file) if agent else None,
         as_json=as_json,
+        quiet=quiet,
     )
     _on_checkpoint(lambda: rescue(directory, options))
 
 
-@checkpoint_app.command("audit")
+@checkpoint_app.command("audit", short_help="What speaks against exactly once.")
 def _checkpoint_audit(
     *,
     directory: CheckpointArgument,
@@ -525,13 +609,22 @@ def _checkpoint_audit(
         ),
     ] = None,
     as_json: AsJson = False,
+    quiet: Quiet = False,
 ) -> None:
     """Tell what speaks against exactly once: source, sink, location, logs, state."""
     from agent.checkpoint.audit_command import run_audit
 
     options = _pairs("--option", option)
     settings = _settings(agent, token_file, ca_file) if agent else None
-    _on_checkpoint(lambda: run_audit(directory, agent=settings, as_json=as_json, options=options))
+    _on_checkpoint(
+        lambda: run_audit(directory, agent=settings, as_json=as_json, options=options, quiet=quiet)
+    )
+
+
+def _check_seconds(target: float | None, deadline: float | None) -> None:
+    for option, seconds in (("--target", target), ("--deadline", deadline)):
+        if seconds is not None and not 0.0 < seconds < float("inf"):
+            raise WrongUsage(f"{option}: {seconds:g}: a number of seconds above 0 is needed")
 
 
 def _pairs(option: str, given: list[str] | None) -> dict[str, str]:
@@ -587,7 +680,7 @@ def _order(
     reason: str,
     who: str,
 ) -> None:
-    from agent.client import AgentClient, AgentUnavailable, WrongUse
+    from agent.client import AgentClient, AgentUnavailable, WrongUse, user_name
     from agent.core.names import first_line, label
 
     if application is None:
@@ -598,7 +691,7 @@ def _order(
     try:
         with AgentClient(settings) as client:
             done = client.control(
-                application, query, {**order, "reason": reason, "who": who or _user()}
+                application, query, {**order, "reason": reason, "who": who or user_name()}
             )
     except WrongUse as error:
         _fail(str(error), 2)
@@ -624,15 +717,6 @@ def _settings(url: str, token_file: str | None, ca_file: str | None) -> ClientSe
     from agent.client import ClientSettings
 
     return ClientSettings(url=url, token_file=token_file, ca_file=ca_file)
-
-
-def _user() -> str:
-    import getpass
-
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError, ImportError):  # a container's user may have no name
-        return ""
 
 
 def _fail(message: str, code: Literal[1, 2]) -> None:

@@ -127,6 +127,16 @@ class AgentClient:
         raise AgentUnavailable(f"the agent at {self.url} could not: {message}")
 
 
+def user_name() -> str:
+    """Who gives an order, for the agent's log; empty where the system has no name for them."""
+    import getpass
+
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError, ImportError):  # a container's user may have no name
+        return ""
+
+
 def _remedy(cause: str) -> str:
     """What to do where no answer came."""
     said = cause.lower()

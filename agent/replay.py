@@ -8,35 +8,48 @@ from __future__ import annotations
 
 import sys
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, BinaryIO, Final
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, Final, Protocol
 
 import msgspec
 
 from agent.core.decode.events import Listener, Request
 from agent.core.fleet import Fleet
 from agent.core.policy import Policy
-from agent.sources import recording
+from agent.sources import event_log, recording
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from agent.core.judgement import Judgement
+    from agent.core.fleet import Receipt
+    from agent.core.judgement import Judgement, QueryView
     from agent.core.policy import QueryPolicy
-    from agent.replay_summary import Summary
 
 _LISTENER: Final = Listener(instance="replay")
 #: A recording may name many; each takes memory.
 MOST_QUERIES: Final = 20_000
 
 
-class Replay:
-    """A fleet fed from recordings; ``summary`` counts along."""
+class Beside(Protocol):
+    """What listens along."""
 
-    def __init__(self, settings: QueryPolicy, summary: Summary | None = None) -> None:
+    def take(self, receipt: Receipt) -> None:
+        """What the events of one request led to."""
+
+    def end(self, views: Iterable[QueryView]) -> None:
+        """Every query, as it was known last."""
+
+
+class Replay:
+    """A fleet fed from recordings; ``summary`` listens along."""
+
+    def __init__(self, settings: QueryPolicy, summary: Beside | None = None) -> None:
         self._summary = summary
         self._policy = Policy(default=settings, max_queries=MOST_QUERIES)
         self._fleet: Fleet | None = None
         self._sequence = 0
+        self._time = 0.0  # of the newest event
         self._application = recording.RECORDED
 
     def judge(self, raw: BinaryIO, file: str) -> Iterator[Judgement]:
@@ -44,6 +57,7 @@ class Replay:
         for recorded in recording.read_events(raw, file, self._application):
             self._application = recorded.application
             time = recorded.event.time
+            self._time = max(self._time, time)
             if self._fleet is None:
                 self._fleet = Fleet(self._policy, started_time=time)
             # The fleet counts each number once; recordings number their events by listener, if
@@ -58,13 +72,20 @@ class Replay:
                 self._summary.take(receipt)
             yield from receipt.judged
 
+    def end(self) -> None:
+        """No more will come."""
+        if self._summary is not None and self._fleet is not None:
+            self._summary.end(self._fleet.views(self._time))
+
 
 def replay_files(
-    files: Iterable[str], settings: QueryPolicy, out: BinaryIO, summary: Summary | None = None
+    files: Iterable[str], settings: QueryPolicy, out: BinaryIO, summary: Beside | None = None
 ) -> list[str]:
     """Writes a line per judged event of all files in order; ``-`` is standard input.
 
-    ``summary``, where given, counts along. Returns where files broke off, if any. Raises OSError
+    A folder stands for the event logs in it, those that roll over too.
+
+    ``summary``, where given, listens along. Returns where files broke off, if any. Raises OSError
     where one cannot be read, RecordingError at a line that cannot be used, with all before it
     written.
     """
@@ -72,7 +93,7 @@ def replay_files(
     encoder = msgspec.json.Encoder()
     broken: list[str] = []
     try:
-        for file in files:
+        for file in chain.from_iterable(map(_named, files)):
             with ExitStack() as stack:
                 raw: BinaryIO = (
                     sys.stdin.buffer if file == "-" else stack.enter_context(open(file, "rb"))  # noqa: PTH123
@@ -84,6 +105,19 @@ def replay_files(
                     )
                 except recording.RecordingBroken as error:
                     broken.append(str(error))
+        replay.end()
     finally:
         out.flush()
     return broken
+
+
+def _named(file: str) -> list[str]:
+    """The files that an argument stands for. Raises OSError, RecordingError."""
+    if file == "-" or not Path(file).is_dir():
+        return [file]
+    found = event_log.files_of(Path(file))
+    if not found:
+        raise recording.RecordingError(
+            f"{file}: no event log in this folder: neither files, nor events_1_… of one that rolls"
+        )
+    return list(map(str, found))

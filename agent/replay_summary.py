@@ -11,10 +11,10 @@ from agent.core.judgement import SPIRAL_PHASES, SpiralPhase
 from agent.core.names import label
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from agent.core.fleet import Receipt
-    from agent.core.judgement import Judgement, LimitView, Point
+    from agent.core.judgement import Judgement, LimitView, Point, QueryView
 
 #: As in a simulation's summary: of the limited batches after the first few, those so near the
 #: target, as a share of it.
@@ -78,6 +78,9 @@ class Summary:
             self._queries.setdefault(key, _Told()).take_batch(point, self._target_seconds)
         for line in receipt.judged:
             self._queries.setdefault((line.application, line.query), _Told()).take(line)
+
+    def end(self, views: Iterable[QueryView]) -> None:
+        """Nothing more is asked of the queries."""
 
     def lines(self) -> Iterator[str]:
         """For people: the queries with most batches first, at most twenty of them."""

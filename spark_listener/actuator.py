@@ -132,6 +132,23 @@ class SourceControl:
         return limits.replacement(self.configured, self.source_class, self.handle.unit, grant.limit)
 
 
+def without_agent(sources: Iterable[SourceControl], now: float) -> str:
+    """What becomes of these limits while no answer comes; ``now`` in monotonic seconds."""
+    ours = [
+        one for one in sources if one.handle.control == "live" and one.present != one.configured
+    ]
+    ending = [one for one in ours if one.configured_maximum is not None]
+    said = []
+    if ending:
+        seconds = max(0.0, *(one.grant_ends - now for one in ending))
+        said.append(
+            f"what Weir set holds for {seconds:.0f} s more, then the configured limit comes back"
+        )
+    if len(ending) < len(ours):
+        said.append("where no limit is configured, the last one that Weir set stays")
+    return "; ".join(said) or "it keeps its configured limits"
+
+
 class Actuator:
     """The limits of one run of one query. Used by one thread."""
 

@@ -94,6 +94,7 @@ class Driver:
             head=self._head,
             on_reply=self._observer.mailbox.reply,
             on_failure=self._observer.mailbox.wake,
+            without_agent=self._observer.without_agent,
             complaints=complaints,
         )
         self._intake = Intake(

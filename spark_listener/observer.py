@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from spark_listener import backlog
-from spark_listener.actuator import WATCH_ONLY, Actuator, SourceControl
+from spark_listener.actuator import WATCH_ONLY, Actuator, SourceControl, without_agent
 from spark_listener.cluster import Cluster
 from spark_listener.delta import DeltaTable
 from spark_listener.files import FileBacklog, FilePrograms, FileSource, FileWatcher
@@ -134,6 +134,13 @@ class Observer:
         self._thread.start()
 
     # -- from other threads ---------------------------------------------------------------------
+
+    def without_agent(self) -> str:
+        """What becomes of the job's limits while the agent does not answer, in words."""
+        runs = list(self._runs.values())
+        return without_agent(
+            [source for run in runs for source in list(run.actuator.sources)], time.monotonic()
+        )
 
     def open_gate(self, session: Session, query_id: str, handoff: Any) -> FirstBatchGate | None:
         """Has the first batch of a query that starts held; None where waiting is no use.

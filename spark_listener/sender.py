@@ -86,6 +86,7 @@ class Sender:
         head: Callable[[], str],
         on_reply: Callable[[Reply], None],
         on_failure: Callable[[], None],
+        without_agent: Callable[[], str],
         complaints: Complaints,
         draw: Callable[[], float] = random.random,
     ) -> None:
@@ -95,10 +96,14 @@ class Sender:
         self._head = head  # the request's JSON up to the events: '{"application":…,"listener":…'
         self._on_reply = on_reply
         self._on_failure = on_failure
+        self._without_agent = without_agent  # what becomes of the job's limits, for the warning
         self._complaints = complaints
         self._draw = draw
         self._stopping = threading.Event()
         self._failures = 0
+        self._failing_since = 0.0  # monotonic seconds
+        self._told_gone = False  # whether the log says that it is gone, and not yet that it is back
+        self._ever_answered = False
         self._max_events = MAX_EVENTS_PER_REQUEST
         self._thread = threading.Thread(target=self._run, name="weir-sender", daemon=True)
         self.link = Link(prompt_seconds)
@@ -163,8 +168,15 @@ class Sender:
             )
 
     def _succeeded(self, reply: Reply, batch: list[Pending]) -> None:
-        if self._failures:
-            LOGGER.info("weir: the agent at %s answers again", self._agent_url)
+        if self._told_gone:
+            LOGGER.warning(
+                "weir: the agent at %s answers %s, after %.0f s",
+                self._agent_url,
+                "again" if self._ever_answered else "now",
+                time.monotonic() - self._failing_since,
+            )
+        self._told_gone = False
+        self._ever_answered = True
         self._failures = 0
         self._max_events = MAX_EVENTS_PER_REQUEST
         self.link.answers(time.monotonic(), a_start=any(item.kind == "started" for item in batch))
@@ -176,14 +188,17 @@ class Sender:
         self._on_reply(reply)
 
     def _failed(self, failure: ExchangeFailed, batch: list[Pending]) -> float:
+        if not self._failures:
+            self._failing_since = time.monotonic()
         self._failures += 1
         self.link.fails()
         self._on_failure()
-        self._complaints.warn(
+        if self._complaints.warn(
             f"agent:{failure.kind}",
-            f"weir: the agent at {self._agent_url} cannot be used: {failure}. The job is not "
-            "affected and keeps its configured limits; trying again quietly",
-        )
+            f"weir: the agent at {self._agent_url} cannot be used: {failure}. The job goes on: "
+            f"{self._without_agent()}; trying again quietly",
+        ):
+            self._told_gone = True
         if failure.status in (400, 413):
             # One event may spoil a request: send fewer, then give up the one that spoils it.
             if len(batch) == 1:

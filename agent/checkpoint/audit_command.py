@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from agent.checkpoint.audit import QueryFacts, audit, offset_times
 from agent.checkpoint.commands import counting, print_json
-from agent.checkpoint.folder import open_folder, reported
+from agent.checkpoint.folder import local_path, open_folder, reported
 from agent.checkpoint.layout import Checkpoint, read_checkpoint
 from agent.checkpoint.render import output, show_findings
 from agent.checkpoint.soundness import judge
@@ -33,13 +34,14 @@ def run_audit(
     agent: ClientSettings | None,
     as_json: bool,
     options: dict[str, str] | None = None,
+    quiet: bool = False,
 ) -> int:
     """Prints what speaks against exactly once; 1 where something does. Raises CheckpointError.
 
     ``options`` are those of the job's sources and sink, as it gives them to Spark.
     """
     folder = open_folder(address)
-    with counting() as count, reported(address):
+    with counting(quiet=quiet) as count, reported(address):
         checkpoint = read_checkpoint(folder, count)
         findings = judge(checkpoint, folder).findings
     known = ask(agent, checkpoint.query_id, address) if agent is not None else []
@@ -63,14 +65,15 @@ def run_audit(
 def facts_of(checkpoint: Checkpoint, known: list[Watched]) -> QueryFacts:
     """What the checkpoint and the agent tell of its query."""
     owner = known[0] if known else None
+    local = local_path(checkpoint.name)
+    # A place is judged by what lies above it too, however it was typed.
+    location = checkpoint.name if local is None else os.path.abspath(local)  # noqa: PTH100
     return QueryFacts(
         query=f"{owner.application}/{owner.query}" if owner else "",
         sink=owner.sink if owner else "",
         sources=owner.sources if owner else [],
-        checkpoint_location=checkpoint.name,
+        checkpoint_location=location,
         deadline_seconds=owner.deadline_seconds if owner else None,
-        others={
-            f"{one.application}/{one.query}": checkpoint.name for one in known[1:] if one.alive
-        },
+        others={f"{one.application}/{one.query}": location for one in known[1:] if one.alive},
         offset_times_ms=offset_times(checkpoint),
     )

@@ -24,13 +24,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 
-def inspect(address: str, *, as_json: bool, deep: bool, state_rows: bool = False) -> int:
+def inspect(
+    address: str, *, as_json: bool, deep: bool, state_rows: bool = False, quiet: bool = False
+) -> int:
     """Prints what a checkpoint holds and whether it is sound. Raises CheckpointError.
 
     ``state_rows``: Spark is started to count the rows of each partition of the state.
     """
     folder = open_folder(address)
-    with counting() as count, reported(address):
+    with counting(quiet=quiet) as count, reported(address):
         checkpoint = read_checkpoint(folder, count)
         soundness = judge(checkpoint, folder, deep=deep)
     rows = count_rows(address) if state_rows and soundness.stores else None
@@ -48,10 +50,10 @@ def print_json(value: Any) -> None:
 
 
 @contextmanager
-def counting() -> Iterator[Callable[[int], None]]:
-    """A counter of files on a terminal's standard error; silent elsewhere."""
+def counting(*, quiet: bool) -> Iterator[Callable[[int], None]]:
+    """A counter of files on a terminal's standard error; silent elsewhere, or if so told."""
     console = Console(stderr=True)
-    if not console.is_terminal:
+    if quiet or not console.is_terminal:
         yield lambda _: None
         return
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn

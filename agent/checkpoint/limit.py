@@ -83,12 +83,17 @@ def advise(
         option, unit = _OPTIONS[source.kind], _UNITS[source.kind]
         learned: Literal["agent", "checkpoint", "nothing"] = "agent"
         limit: int | None
+        seen = observe(checkpoint, folder, source.index)
+        own, own_learned, own_detail = _limit(seen, unit, deadline_seconds, shared_by=len(able))
         known = _of_agent(watched, source.index, unit, deadline_seconds, shared_by=len(able))
         if known is not None:
             limit, detail = known
+            if own is not None and own != limit:
+                detail += f"; the checkpoint alone would say {own:,}: {own_detail}"
         else:
-            seen = observe(checkpoint, folder, source.index)
-            limit, learned, detail = _limit(seen, unit, deadline_seconds, shared_by=len(able))
+            limit, learned, detail = own, own_learned, own_detail
+            if watched is not None:
+                detail += f"; the agent has not learned what a batch of {unit} takes"
         amount = (
             open_amount(checkpoint, folder, open_batch, source.index)
             if open_batch is not None
@@ -129,11 +134,12 @@ def _of_agent(
     # The agent tells no noise: believe what is believed before anything was seen.
     policy = QueryPolicy(deadline_seconds=deadline_seconds)
     curve = Curve(fixed, rows_per_unit / throughput)
-    most = curve.rows_in(allowed_seconds(policy, PRIOR_SIGMA))
+    seconds = allowed_seconds(policy, PRIOR_SIGMA)
+    most = curve.rows_in(seconds)
     detail = (
-        f"the agent learned {fixed:.2g} s + {rows_per_unit / throughput:.2g} s for each of {unit}"
+        f"the agent learned {fixed:.3g} s + {rows_per_unit / throughput:.3g} s for each of {unit}"
     )
-    detail += f"; with noise within {policy.deadline_share:.0%} of {deadline_seconds:g} s"
+    detail += f"; {_meant(seconds, policy, deadline_seconds)}"
     if most < 1:
         detail += "; not even one fits: it will take a longer deadline or more capacity"
     return max(int(most / shared_by), 1), detail
@@ -150,21 +156,28 @@ def _limit(
     throughput, fixed = cost.throughput, cost.fixed_cost
     assert throughput is not None
     assert fixed is not None
-    model = f"{len(seen)} batches took {fixed:.2g} s + {1 / throughput:.2g} s for each of {unit}"
+    model = f"{len(seen)} batches took {fixed:.3g} s + {1 / throughput:.3g} s for each of {unit}"
     if deadline_seconds is None:
         return None, "checkpoint", f"{model}; give --deadline for a limit"
     policy = QueryPolicy(deadline_seconds=deadline_seconds)
-    most = cost.curve.rows_in(allowed_seconds(policy, cost.cautious_sigma))
+    seconds = allowed_seconds(policy, cost.cautious_sigma)
+    most = cost.curve.rows_in(seconds)
     # A batch of several sources must fit as a whole; the model of each counts all its seconds.
     limit = max(int(most / shared_by), 1)
     largest = max(one.amount for one in seen)
-    detail = f"{model}; with its noise within {policy.deadline_share:.0%} of {deadline_seconds:g} s"
+    detail = f"{model}; {_meant(seconds, policy, deadline_seconds)}"
     if most < 1:
         detail += "; not even one fits: it will take a longer deadline or more capacity"
     elif limit > 4 * largest:
         limit = 4 * largest
         detail += f"; held to 4 times the largest batch seen ({largest:,})"
     return limit, "checkpoint", detail
+
+
+def _meant(seconds: float, policy: QueryPolicy, deadline_seconds: float) -> str:
+    """What the limit follows from, so that a reader can do the sum."""
+    within = f"{policy.deadline_share:.0%} of the {deadline_seconds:g} s"
+    return f"a batch is meant to take {seconds:.3g} s, which its noise may take to {within}"
 
 
 def _amount(

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 Group = Literal["state", "offsets", "source"]
 GROUPS: Final[tuple[Group, ...]] = ("state", "offsets", "source")
 #: Nothing below the checkpoint must have changed for so long.
-QUIET_SECONDS: Final = 60.0
+UNCHANGED_SECONDS: Final = 60.0
 
 
 class Move(msgspec.Struct, frozen=True):
@@ -67,7 +67,7 @@ def plan_rescue(
     held_by: list[str],
     state_folder: bool,
     now: float,
-    quiet_seconds: float = QUIET_SECONDS,
+    unchanged_seconds: float = UNCHANGED_SECONDS,
 ) -> Plan:
     """Plans a rescue. Pure; ``now`` in epoch seconds.
 
@@ -84,7 +84,9 @@ def plan_rescue(
     refusals: list[Finding] = []
     notes: list[str] = []
     if moves:
-        refusals += refuse_if_held(layout.newest, held_by, now=now, quiet_seconds=quiet_seconds)
+        refusals += refuse_if_held(
+            layout.newest, held_by, now=now, unchanged_seconds=unchanged_seconds
+        )
         refusals += _refuse_if_unsound(checkpoint, soundness, opened)
         refusals += _refuse_unknown_logs(checkpoint, base)
         if sink is not None and not sink.safe:
@@ -97,7 +99,7 @@ def plan_rescue(
                 refusals.append(_sink_refusal(sink))
         elif sink is not None:
             notes.append(f"sink: {sink.detail}")
-        if quiet_seconds > 0:
+        if unchanged_seconds > 0:
             notes.append(
                 "a query that hangs writes nothing: make sure that none runs on this checkpoint"
             )
@@ -113,7 +115,7 @@ def plan_rescue(
 
 
 def refuse_if_held(
-    newest: float, held_by: list[str], *, now: float, quiet_seconds: float
+    newest: float, held_by: list[str], *, now: float, unchanged_seconds: float
 ) -> list[Finding]:
     """Refusals where a query may still run on the checkpoint."""
     found = [
@@ -126,14 +128,15 @@ def refuse_if_held(
         for holder in held_by
     ]
     age = now - newest
-    if age < quiet_seconds:
+    if age < unchanged_seconds:
         when = f"{age:.0f} s ago" if age >= 0 else f"{-age:.0f} s ahead of this clock"
         found.append(
             Finding(
                 check="checkpoint_held",
                 severity="error",
                 evidence=f"its last change was {when}: a query may be writing to it",
-                remedy=f"stop the query and wait {quiet_seconds:.0f} s (--quiet sets another time)",
+                remedy=f"stop the query and wait {unchanged_seconds:.0f} s"
+                " (--unchanged-seconds sets another time)",
             )
         )
     return found

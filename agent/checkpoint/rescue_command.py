@@ -14,7 +14,7 @@ from agent.checkpoint.layout import Checkpoint, read_checkpoint
 from agent.checkpoint.limit import advise
 from agent.checkpoint.render import output, show_findings, show_rescue
 from agent.checkpoint.report import RescueReport
-from agent.checkpoint.rescue import QUIET_SECONDS, plan_rescue, refuse_if_held
+from agent.checkpoint.rescue import UNCHANGED_SECONDS, plan_rescue, refuse_if_held
 from agent.checkpoint.sink import SinkKind, SinkVerdict, judge_sink, recognise
 from agent.checkpoint.soundness import judge, open_batches
 from agent.checkpoint.watched import Watched, ask
@@ -33,10 +33,11 @@ class RescueOptions(msgspec.Struct, frozen=True, kw_only=True):
     sink: SinkKind = "unknown"
     sink_path: str | None = None
     accept_duplicates: bool = False
-    quiet_seconds: float = QUIET_SECONDS
+    unchanged_seconds: float = UNCHANGED_SECONDS
     deadline_seconds: float | None = None
     agent: ClientSettings | None = None
     as_json: bool = False
+    quiet: bool = False
 
 
 def rescue(address: str, options: RescueOptions) -> int:
@@ -53,7 +54,7 @@ def rescue(address: str, options: RescueOptions) -> int:
 
 def _rescue(root: Path, address: str, options: RescueOptions) -> int:
     folder = open_folder(address)
-    with counting() as count, reported(address):
+    with counting(quiet=options.quiet) as count, reported(address):
         checkpoint = read_checkpoint(folder, count)
         soundness = judge(checkpoint, folder)
     watched, held_by = _watched(options.agent, checkpoint)
@@ -66,7 +67,7 @@ def _rescue(root: Path, address: str, options: RescueOptions) -> int:
         held_by=held_by,
         state_folder=(root / "state").is_dir(),
         now=time.time(),
-        quiet_seconds=options.quiet_seconds,
+        unchanged_seconds=options.unchanged_seconds,
     )
     deadline = options.deadline_seconds
     if deadline is None and watched is not None:
@@ -99,7 +100,7 @@ def _rescue(root: Path, address: str, options: RescueOptions) -> int:
 
 def _undo(root: Path, address: str, options: RescueOptions) -> int:
     folder = open_folder(address)
-    with counting() as count, reported(address):
+    with counting(quiet=options.quiet) as count, reported(address):
         checkpoint = read_checkpoint(folder, count)
     with reported(address):
         journal.sweep(root)
@@ -112,7 +113,7 @@ def _undo(root: Path, address: str, options: RescueOptions) -> int:
     layout = checkpoint.layout
     _, held_by = _watched(options.agent, checkpoint)
     refusals = refuse_if_held(
-        layout.newest, held_by, now=time.time(), quiet_seconds=options.quiet_seconds
+        layout.newest, held_by, now=time.time(), unchanged_seconds=options.unchanged_seconds
     )
     gone_on = max(layout.latest_offset, layout.latest_commit)
     offsets_back = any(

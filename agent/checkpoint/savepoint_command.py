@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def savepoint(address: str, destination: str, *, rollback_sink: str | None, as_json: bool) -> int:
+def savepoint(
+    address: str, destination: str, *, rollback_sink: str | None, as_json: bool, quiet: bool = False
+) -> int:
     """Takes a savepoint and tells how to restore it. Raises CheckpointError."""
     folder = open_folder(address)
     target = local_path(destination)
@@ -31,7 +33,7 @@ def savepoint(address: str, destination: str, *, rollback_sink: str | None, as_j
     sink = None if rollback_sink is None else _sink_path(rollback_sink)
     steps = 0
 
-    with counting() as count, reported(address):
+    with counting(quiet=quiet) as count, reported(address):
 
         def step(_: str) -> None:
             nonlocal steps

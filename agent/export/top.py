@@ -19,8 +19,9 @@ from rich.live import Live
 from agent.client import AgentClient, WrongUse
 from agent.export.terminal.choose import press
 from agent.export.terminal.keys import Keyboard
+from agent.export.terminal.orders import Orders, Told
 from agent.export.terminal.poll import Poller, fetch
-from agent.export.terminal.render import Selection, aged, arrange, lines, render
+from agent.export.terminal.render import Selection, aged, arrange, lines, render, unit_of
 from agent.export.terminal.snapshot import NotAnAgent, Snapshot, read_answer
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ def run_top(
                 return 0
             with _quit_on_signals(), Poller(client, refresh_seconds) as poller:
                 if screen:
-                    return _live(console, poller)
+                    return _live(console, poller, Orders(client, poller))
                 return _plain(console, poller, refresh_seconds)
         except KeyboardInterrupt:
             return 0
@@ -135,7 +136,7 @@ def _plain(console: Console, poller: Poller, refresh_seconds: float) -> int:
             time.sleep(refresh_seconds)
 
 
-def _live(console: Console, poller: Poller) -> int:
+def _live(console: Console, poller: Poller, orders: Orders) -> int:
     selection = Selection()
     shown: tuple[Snapshot, float] | None = None
     with (
@@ -151,6 +152,9 @@ def _live(console: Console, poller: Poller) -> int:
             listed = [entry.key for entry in arrange(aged(snapshot, now), selection)]
             if selection.key is None and listed and selection.open:
                 selection = msgspec.structs.replace(selection, key=listed[0])
+            told = orders.take()
+            if told is not None:
+                selection = msgspec.structs.replace(selection, told=told, paused=False)
             poller.wanted = selection.key or (listed[0] if listed else None)
             width, height = console.size
             if shown is None:
@@ -161,8 +165,20 @@ def _live(console: Console, poller: Poller) -> int:
                 after = press(key, selection, listed)
                 if after is None:
                     return 0
-                selection = after
+                selection = _sent(after, snapshot, orders)
                 listed = [entry.key for entry in arrange(snapshot, selection)]
+
+
+def _sent(selection: Selection, snapshot: Snapshot, orders: Orders) -> Selection:
+    """Sends what was said yes to."""
+    ask = selection.send
+    if ask is None:
+        return selection
+    if any(mark in one for one in ask.key for mark in "*?"):  # an order for many, by the agent
+        told = Told("its name has * or ?, which in an order stand for others", done=False)
+        return msgspec.structs.replace(selection, send=None, told=told)
+    orders.send(ask.key, ask.order(unit_of(snapshot, ask.key)))
+    return msgspec.structs.replace(selection, send=None)
 
 
 @contextlib.contextmanager

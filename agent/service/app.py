@@ -31,7 +31,7 @@ from agent.service import memory
 from agent.service.access import CHALLENGES, Caller, Gate, refuse_other_sites
 from agent.service.body import BodyReader, ClientGone
 from agent.service.errors import HttpError
-from agent.service.history import POINTS
+from agent.service.history import PIECE_SECONDS, POINTS
 from agent.service.keeper import FleetFull, StateUnavailable
 from agent.service.log import Rarely
 from agent.sources.host import Extras
@@ -287,17 +287,30 @@ class Service:
             if request.method != "POST":
                 raise HttpError(405, "POST it", headers=((b"allow", b"POST"),))
             return await self._control(request, segments[0], segments[1])
-        if len(segments) != 2:
+        hours = len(segments) == 3 and segments[2] == "history"
+        if len(segments) != 2 and not hours:
             raise HttpError(404, "no such path; it is /v1/queries/{application}/{query}")
         if request.method == "POST":
             raise HttpError(405, "GET it", headers=((b"allow", b"GET, HEAD"),))
         key = (label(segments[0]), label(segments[1]))
         now = self.clock()
+        if hours:
+            return self._hours(key, now)
         try:
             view = self._audited(self.keeper.view(key, now))
         except KeyError:
             raise HttpError(404, self._unknown(key), "path") from None
         return _json(_encode({"time": now, "query": view}))
+
+    def _hours(self, key: Key, now: float) -> Response:
+        if not self.fleet.has(key):
+            raise HttpError(404, self._unknown(key), "path")
+        told = {
+            "time": now,
+            "piece_seconds": PIECE_SECONDS,
+            "pieces": self.keeper.history.hours(key),
+        }
+        return _json(_encode(told))
 
     async def _control(self, request: Request, application: str, query: str) -> Response:
         headers = dict(request.scope["headers"])

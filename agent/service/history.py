@@ -1,7 +1,7 @@
-"""The last batches of every query, for the page's and the terminal's small plots; in memory only.
+"""The last batches of every query, and its last hours, for the plots; in memory only.
 
 A thousand queries must fit beside the rest, so points lie in flat arrays: 40 bytes a batch, and 8
-more where something is decided in dry-run.
+more where something is decided in dry-run. Of the hours two minutes are one piece of 32 bytes.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ import math
 from array import array
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
 from agent.core.judge import attention
 from agent.core.judgement import Point
 
@@ -17,6 +19,10 @@ if TYPE_CHECKING:
     from agent.core.fleet import Key
 
 POINTS: Final = 120
+#: A plot a thousand pixels wide tells no finer ones apart over hours.
+PIECE_SECONDS: Final = 120.0
+#: Twelve hours: what happened in the night is there in the morning.
+PIECES: Final = 360
 _NAN = math.nan
 
 
@@ -92,18 +98,110 @@ class _Ring:
         return attention.grows([one for one in oldest_first if math.isfinite(one[0])])
 
 
+class Piece(msgspec.Struct, frozen=True, gc=False):
+    """Two minutes of a query in which batches ended; ``time`` is when the last of them did."""
+
+    time: float
+    batch_seconds: float | None  # of the longest
+    total_seconds: float  # of all
+    rows: float
+    backlog_rows: float | None  # the most that was left
+    limit: float | None  # the last
+    would_be_limit: float | None
+
+
+class _Hours:
+    """The last hours of one query, the oldest overwritten."""
+
+    __slots__ = ("_figures", "_next", "_times")
+
+    def __init__(self) -> None:
+        self._times = array("d")
+        self._figures = array("f")  # those of Piece but its time, in order
+        self._next = 0  # the place of the oldest, once all are taken
+
+    def add(self, point: Point) -> None:
+        figures = (
+            _number(point.batch_seconds),
+            point.batch_seconds or 0.0,
+            float(point.rows),
+            _number(point.backlog_rows),
+            _number(point.limit),
+            _number(point.would_be_limit),
+        )
+        count = len(self._times)
+        last = (self._next - 1) % count if count else 0
+        # A clock that was set back makes no new piece.
+        if count and point.time // PIECE_SECONDS <= self._times[last] // PIECE_SECONDS:
+            self._merge(last, point.time, figures)
+        elif count < PIECES:
+            self._times.append(point.time)
+            self._figures.extend(figures)
+            self._next = 0
+        else:
+            self._times[self._next] = point.time
+            self._figures[6 * self._next : 6 * self._next + 6] = array("f", figures)
+            self._next = (self._next + 1) % PIECES
+
+    def _merge(self, place: int, time: float, figures: tuple[float, ...]) -> None:
+        longest, total, rows, backlog, limit, would_be = figures
+        at = 6 * place
+        old = self._figures[at : at + 6]
+        self._times[place] = max(time, self._times[place])
+        self._figures[at : at + 6] = array(
+            "f",
+            (
+                _most(old[0], longest),
+                old[1] + total,
+                old[2] + rows,
+                _most(old[3], backlog),
+                limit,
+                would_be,
+            ),
+        )
+
+    def pieces(self) -> list[Piece]:
+        """Oldest first."""
+        count = len(self._times)
+        order = [(self._next + number) % count for number in range(count)]
+        return [
+            Piece(
+                self._times[place],
+                _short(figures[0]),
+                _short(figures[1]) or 0.0,
+                _short(figures[2]) or 0.0,
+                *map(_short, figures[3:]),
+            )
+            for place in order
+            for figures in [self._figures[6 * place : 6 * place + 6]]
+        ]
+
+
+def _most(one: float, other: float) -> float:
+    """The larger of those that are known."""
+    return other if math.isnan(one) else one if math.isnan(other) else max(one, other)
+
+
 class History:
     """The rings of all queries."""
 
     def __init__(self) -> None:
         self._rings: dict[Key, _Ring] = {}
+        self._hours: dict[Key, _Hours] = {}
 
     def add(self, key: Key, point: Point) -> None:
         """One more batch of a query."""
         ring = self._rings.get(key)
         if ring is None:
             ring = self._rings[key] = _Ring()
+            self._hours[key] = _Hours()
         ring.add(point)
+        self._hours[key].add(point)
+
+    def hours(self, key: Key) -> list[Piece]:
+        """The last hours of a query, oldest first; empty where nothing is known."""
+        found = self._hours.get(key)
+        return [] if found is None else found.pieces()
 
     def points(self, key: Key, newest: int = POINTS) -> list[Point]:
         """The newest batches of a query, oldest first; empty where nothing is known."""
@@ -118,6 +216,7 @@ class History:
     def forget(self, key: Key) -> None:
         """The query is gone for good."""
         self._rings.pop(key, None)
+        self._hours.pop(key, None)
 
     def __len__(self) -> int:
         return len(self._rings)

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import argparse
+import shutil
 import sys
 from itertools import groupby
 from pathlib import Path
@@ -107,6 +108,8 @@ def parse(arguments: Sequence[str]) -> tuple[dict[str, str], str | None]:
     """
     parser = _Parser(
         prog="weir agent",
+        usage="weir agent [--OPTION VALUE]...",
+        formatter_class=_Formatter,
         description="Takes in events, judges, answers with grants, shows it all.",
         epilog="Every option can also stand in the file, and in the environment as WEIR_OPTION.",
         argument_default=argparse.SUPPRESS,
@@ -135,6 +138,13 @@ def parse(arguments: Sequence[str]) -> tuple[dict[str, str], str | None]:
     found = vars(known)
     config_file = found.pop("config", None)
     return found, config_file
+
+
+class _Formatter(argparse.HelpFormatter):
+    """Room for an option's name and what it does beside it, where the terminal is wide."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, max_help_position=shutil.get_terminal_size().columns // 3)
 
 
 class _Parser(argparse.ArgumentParser):

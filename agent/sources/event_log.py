@@ -118,6 +118,16 @@ def parts_of(log: Log) -> list[Part]:
     return sorted(kept, key=lambda part: part.index)
 
 
+def files_of(folder: Path) -> list[Path]:
+    """The files of the log that rolls over into this folder, else of each log in it, in order.
+
+    Raises OSError where it cannot be read.
+    """
+    rolled = parts_of(Log(folder.name, folder, rolling=True))
+    logs = [rolled] if rolled else [parts_of(log) for log in find_logs(folder)]
+    return [part.path for parts in logs for part in parts]
+
+
 def newest_time(log: Log) -> float:
     """When the log was last written to, in epoch seconds; 0 where it is gone."""
     try:

@@ -1,4 +1,4 @@
-"""Recorded events: files of JSON lines, plain, gzip or zstd, as typed events in constant memory.
+"""Recorded events: files of JSON lines, plain or compressed, as typed events in constant memory.
 
 A line is an event as a driver sends it, a bare StreamingQueryProgress, or a line of a Spark event
 log, whose other lines are passed over. A file that breaks off gives all that stands before the
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final, Protocol
 import msgspec
 
 from agent.core.decode.events import Application, Event, decode_event
-from agent.sources import spark_events
+from agent.sources import spark_codecs, spark_events
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -24,6 +24,8 @@ STEP_BYTES: Final = 1024
 MOST_LINE_BYTES: Final = 64 * 1024 * 1024
 GZIP: Final = b"\x1f\x8b"
 ZSTD: Final = b"\x28\xb5\x2f\xfd"
+#: What Spark may have compressed its event log with, by how such a file begins.
+SPARKS: Final = {spark_codecs.LZ4_MAGIC: "lz4", spark_codecs.SNAPPY_MAGIC: "snappy", b"ZV": "lzf"}
 #: Bare progress and events name no application.
 RECORDED: Final = Application(id="recorded", name="recorded")
 #: Spark writes this for a number it does not know.
@@ -61,7 +63,7 @@ def read_lines(raw: BinaryIO, file: str) -> Iterator[tuple[int, bytes]]:
     """Numbered lines of a file, decompressed. Raises RecordingBroken where it breaks off."""
     number, pending = 0, b""
     try:
-        for chunk in _decompressed(raw):
+        for chunk in _decompressed(raw, file):
             *lines, pending = (pending + chunk).split(b"\n")
             for line in lines:
                 number += 1
@@ -84,16 +86,34 @@ class _Broken(Exception):  # noqa: N818
     """The compressed stream is cut or damaged."""
 
 
-def _decompressed(raw: BinaryIO) -> Iterator[bytes]:
+def _decompressed(raw: BinaryIO, file: str) -> Iterator[bytes]:
     head = raw.read(CHUNK_BYTES)
     if head.startswith(GZIP):
         yield from _inflate(raw, head, _gzip)
     elif head.startswith(ZSTD):
         yield from _inflate(raw, head, _zstd)
+    elif codec := next((name for magic, name in SPARKS.items() if head.startswith(magic)), None):
+        try:
+            decoder = spark_codecs.decoder(f"log.{codec}")
+        except ValueError as error:
+            raise RecordingError(f"{file}: {error}") from None
+        yield from _of_spark(raw, head, decoder)
     else:
         while head:
             yield head
             head = raw.read(CHUNK_BYTES)
+
+
+def _of_spark(raw: BinaryIO, data: bytes, decoder: spark_codecs.Decoder) -> Iterator[bytes]:
+    """As Spark's own codecs frame an event log."""
+    try:
+        while data:
+            yield from decoder.pieces(data)
+            data = raw.read(CHUNK_BYTES)
+    except spark_codecs.Damaged as error:
+        raise _Broken(str(error)) from None
+    if not decoder.whole:
+        raise _Broken("the compressed file is not whole")
 
 
 def _gzip() -> _Decompressor:

@@ -21,10 +21,10 @@ MOST_WINDOW_BYTES: Final = 8 * 1024 * 1024
 ZSTD_STEP_BYTES: Final = 512
 #: Given at once.
 PIECE_BYTES: Final = 1024 * 1024
-_LZ4_MAGIC: Final = b"LZ4Block"
+LZ4_MAGIC: Final = b"LZ4Block"
 _LZ4_HEADER: Final = struct.Struct("<8sBIII")  # magic, token, compressed, plain, checksum
 _LZ4_RAW: Final = 0x10
-_SNAPPY_MAGIC: Final = b"\x82SNAPPY\x00"
+SNAPPY_MAGIC: Final = b"\x82SNAPPY\x00"
 _SNAPPY_HEADER_BYTES: Final = 16  # magic, version, the oldest version that can read it
 
 
@@ -137,7 +137,7 @@ class _Lz4(Decoder):
         size = _LZ4_HEADER.size
         while len(self._pending) >= size:
             magic, token, length, plain_length, _ = _LZ4_HEADER.unpack_from(self._pending)
-            if magic != _LZ4_MAGIC:
+            if magic != LZ4_MAGIC:
                 raise Damaged("damaged lz4: a block without its magic number")
             if max(length, plain_length) > MOST_BLOCK_BYTES:
                 raise Damaged(f"damaged lz4: a block of {max(length, plain_length)} bytes")
@@ -178,11 +178,11 @@ class _Snappy(Decoder):
 
         self._pending += data
         while len(self._pending) >= 4:
-            if self._pending[:1] == _SNAPPY_MAGIC[:1]:
+            if self._pending[:1] == SNAPPY_MAGIC[:1]:
                 # Streams may follow each other in one file, each with its own header.
                 if len(self._pending) < _SNAPPY_HEADER_BYTES:
                     break
-                if not self._pending.startswith(_SNAPPY_MAGIC):
+                if not self._pending.startswith(SNAPPY_MAGIC):
                     raise Damaged("damaged snappy: a header without its magic number")
                 self._pending = self._pending[_SNAPPY_HEADER_BYTES:]
                 continue

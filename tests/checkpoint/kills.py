@@ -264,7 +264,7 @@ def rescue_quietly(folder, **options):
     """``weir rescue`` in this process: its code and its report."""
     out = io.StringIO()
     with contextlib.redirect_stdout(out):
-        code = rescue(str(folder), RescueOptions(as_json=True, quiet_seconds=0, **options))
+        code = rescue(str(folder), RescueOptions(as_json=True, unchanged_seconds=0, **options))
     return code, json.loads(out.getvalue())
 
 

@@ -1,5 +1,6 @@
 """Each finding of the audit: a query that triggers it, and a sound one that does not."""
 
+import json
 import socket
 import threading
 
@@ -86,6 +87,17 @@ def test_a_folder_alone(tmp_path, capsys):
     write(root, "offsets/2", offsets(2, time_ms=1))
     assert run_audit(str(root), agent=None, as_json=True) == 1
     assert "two_writers" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("typed", ["{}", "file:{}", "file://{}/", "ck", "./ck/", "../in/ck"])
+def test_the_same_is_found_however_the_folder_is_typed(tmp_path, capsys, monkeypatch, typed):
+    root = checkpoint(tmp_path / "temp" / "in" / "ck", opened=False)
+    monkeypatch.chdir(root.parent)
+    code = run_audit(typed.format(root), agent=None, as_json=True)
+    findings = json.loads(capsys.readouterr().out)["findings"]
+    assert code == 1
+    [temporary] = [one for one in findings if one["check"] == "location_not_durable"]
+    assert temporary["evidence"] == f"the checkpoint is in a temporary folder: {root}"
 
 
 @pytest.fixture

@@ -59,8 +59,8 @@ def commands(root, to):
         *((*words, root) for words in READING),
         ("checkpoint", "inspect", root, "--json", "--deep"),
         ("savepoint", root, to),
-        ("rescue", root, "--apply", "--sink", "upsert", "--quiet", "0"),
-        ("rescue", root, "--undo", "--quiet", "0"),
+        ("rescue", root, "--apply", "--sink", "upsert", "--unchanged-seconds", "0"),
+        ("rescue", root, "--undo", "--unchanged-seconds", "0"),
     ]
 
 
@@ -185,7 +185,7 @@ def test_a_newer_spark(weir, tmp_path, name, text):
     code, out, _ = weir("checkpoint", "inspect", root, "--json")
     assert code == 1
     assert "newer than Weir knows" in out
-    code, out, _ = weir("rescue", root, "--apply", "--sink", "upsert", "--quiet", "0")
+    code, out, _ = weir("rescue", root, "--apply", "--sink", "upsert", "--unchanged-seconds", "0")
     assert code == 1
     assert "Refused" in out
     assert everything(tmp_path) == before
@@ -276,7 +276,9 @@ def test_read_only(weir, tmp_path):
     with as_somebody_who_may_not_write(folder):
         assert weir("checkpoint", "inspect", root)[0] == 0
         assert weir("rescue", root, "--sink", "upsert")[0] == 0
-        code, _, err = weir("rescue", root, "--apply", "--sink", "upsert", "--quiet", "0")
+        code, _, err = weir(
+            "rescue", root, "--apply", "--sink", "upsert", "--unchanged-seconds", "0"
+        )
         assert code == 2
         assert "Permission denied; nothing was moved" in err
         code, _, err = weir("savepoint", root, folder / "to")
@@ -350,7 +352,7 @@ def test_no_room_for_a_file(tmp_path, limit):
     before = everything(tmp_path)
     for words in (
         ("savepoint", root, tmp_path / "to"),
-        ("rescue", root, "--apply", "--sink", "upsert", "--quiet", "0"),
+        ("rescue", root, "--apply", "--sink", "upsert", "--unchanged-seconds", "0"),
     ):
         done = child(limit, *words)
         assert done.returncode == 2, done
@@ -372,7 +374,7 @@ def test_a_full_disk(tmp_path):
         before = everything(place)
         for words in (
             ("savepoint", root, place / "to"),
-            ("rescue", root, "--apply", "--sink", "upsert", "--quiet", "0"),
+            ("rescue", root, "--apply", "--sink", "upsert", "--unchanged-seconds", "0"),
         ):
             done = child(0, *words)
             assert done.returncode == 2, done

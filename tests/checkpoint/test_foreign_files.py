@@ -45,7 +45,7 @@ def test_a_journal_moves_nothing_that_no_rescue_moves(weir, tmp_path, path, acti
     aside = journal(root, path)
     (aside / "../victim").write_text("evil")
     before = tree(tmp_path)
-    words = ["rescue", root, action, "--quiet", "0", "--sink", "upsert"]
+    words = ["rescue", root, action, "--unchanged-seconds", "0", "--sink", "upsert"]
     code, out, err = weir(*words)
     assert (code, out) == (2, "")
     assert "which no rescue moves; nothing was moved" in err
@@ -73,7 +73,7 @@ def test_a_journal_moves_nothing_through_a_link(weir, tmp_path, link):  # noqa: 
         aside.parent.rename(outside / "its")
         aside.parent.symlink_to(outside / "its")
     before = tree(tmp_path)
-    code, out, err = weir("rescue", root, "--undo", "--quiet", "0")
+    code, out, err = weir("rescue", root, "--undo", "--unchanged-seconds", "0")
     assert (code, out) == (2, "")
     assert "link" in err or "not a folder" in err
     assert tree(tmp_path) == before
@@ -84,7 +84,7 @@ def test_a_rescue_is_not_made_through_a_link(weir, tmp_path):  # noqa: F811
     (root / "state").rename(tmp_path / "state")
     (root / "state").symlink_to(tmp_path / "state")
     before = tree(tmp_path)
-    code, _, err = weir("rescue", root, "--apply", "--sink", "upsert", "--quiet", "0")
+    code, _, err = weir("rescue", root, "--apply", "--sink", "upsert", "--unchanged-seconds", "0")
     assert code == 2
     assert "a rescue moves nothing through it" in err
     assert tree(tmp_path) == before
@@ -158,7 +158,7 @@ def test_nothing_else_waits_or_fills_the_memory(weir, tmp_path, make, name):  # 
     path = journal(root).parent / "journal" if name == "journal" else root / name
     path.unlink(missing_ok=True)
     make(path)
-    for words in (("checkpoint", "inspect"), ("rescue", "--undo", "--quiet", "0")):
+    for words in (("checkpoint", "inspect"), ("rescue", "--undo", "--unchanged-seconds", "0")):
         code, out, err = (
             weir(*words[:2], root, *words[2:])
             if words[0] == "checkpoint"
@@ -266,10 +266,10 @@ def test_a_journal_of_many_moves_is_read(weir, tmp_path):  # noqa: F811
     size = (root / ".weir-rescue-20260101T000000Z/journal").stat().st_size
     assert MOST_JOURNAL_BYTES > 400_000 * 150 > MOST_JOURNAL_BYTES / 2
     assert size < MOST_JOURNAL_BYTES
-    code, out, _ = weir("rescue", root, "--undo", "--quiet", "0")
+    code, out, _ = weir("rescue", root, "--undo", "--unchanged-seconds", "0")
     assert (code, "rescue_gone_on" in out) == (1, True), "most of what it names is nowhere"
     os.truncate(root / ".weir-rescue-20260101T000000Z/journal", MOST_JOURNAL_BYTES + 1)
-    code, _, _ = weir("rescue", root, "--undo", "--quiet", "0")
+    code, _, _ = weir("rescue", root, "--undo", "--unchanged-seconds", "0")
     assert code == 2
 
 

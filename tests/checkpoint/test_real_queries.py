@@ -151,7 +151,7 @@ def test_a_rescue_that_is_killed_itself_leaves_a_right_result(driver, source, tm
     again = shutil.copytree(image, tmp_path / "undo-again")
     roll_back(image / "sink.db", base)
     assert finish(driver, order, image, truth, limit=3) == ""
-    assert rescue(str(again / "ck"), RescueOptions(undo=True, quiet_seconds=0)) == 0
+    assert rescue(str(again / "ck"), RescueOptions(undo=True, unchanged_seconds=0)) == 0
     assert tree(again / "ck") == before
 
 

@@ -8,6 +8,7 @@ import zipfile
 
 import fsspec
 import pytest
+import typer
 
 from agent import cli
 from agent.checkpoint.commands import inspect
@@ -140,17 +141,12 @@ def test_a_hundred_thousand_files(tmp_path):
     assert spent < 15
 
 
-def test_a_terminal_shows_how_far_it_is(tmp_path):
-    root = checkpoint(tmp_path / "ck")
-    for number in range(3000):
-        (root / "state" / f"extra-{number}").touch()
+def on_a_terminal(*words):
+    """What a terminal shows of the command."""
     child, terminal = pty.fork()
     if child == 0:
         os.environ["TERM"] = "xterm"
-        os.execv(
-            sys.executable,
-            [sys.executable, "-m", "agent.cli", "checkpoint", "inspect", str(root), "--json"],
-        )
+        os.execv(sys.executable, [sys.executable, "-m", "agent.cli", *map(str, words)])
     shown = b""
     while True:
         try:
@@ -162,5 +158,32 @@ def test_a_terminal_shows_how_far_it_is(tmp_path):
         shown += part
     os.close(terminal)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    return shown
+
+
+def test_a_terminal_shows_how_far_it_is_unless_it_is_to_be_quiet(tmp_path):
+    root = checkpoint(tmp_path / "ck")
+    for number in range(3000):
+        (root / "state" / f"extra-{number}").touch()
+    shown = on_a_terminal("checkpoint", "inspect", root, "--json")
     assert b"files" in shown
     assert b"reading" in shown
+    assert b"reading" not in on_a_terminal("checkpoint", "inspect", root, "--json", "--quiet")
+
+
+def test_quiet_means_one_thing_with_every_command_that_has_it():
+    found = {}
+    for words, command in commands(typer.main.get_command(cli.app)):
+        for option in command.params:
+            if "--quiet" in option.opts:
+                found[words] = (tuple(option.opts), option.is_flag, option.help)
+    assert {"replay", "history", "rescue", "savepoint", "checkpoint inspect"} <= found.keys()
+    assert len(set(found.values())) == 1, found
+
+
+def commands(group, words=()):
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from commands(command, (*words, name))
+        else:
+            yield " ".join((*words, name)), command

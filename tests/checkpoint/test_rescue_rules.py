@@ -56,7 +56,7 @@ def test_apply_then_undo_gives_the_same_folder(tmp_path):
     after = judge(read_checkpoint(LocalFolder(root)), LocalFolder(root))
     assert after.sound
     assert after.restart.batch_id == 3
-    assert rescue(str(root), RescueOptions(undo=True, quiet_seconds=0)) == 0
+    assert rescue(str(root), RescueOptions(undo=True, unchanged_seconds=0)) == 0
     assert tree(root) == before
 
 
@@ -112,7 +112,7 @@ def test_a_first_batch_leaves_no_trace_in_state_or_logs(tmp_path):
     assert rescue_quietly(root, apply=True, **UPSERT)[0] == 0
     assert not (root / "state").exists()
     assert list((root / "offsets").iterdir()) == list((root / "commits").iterdir()) == []
-    assert rescue(str(root), RescueOptions(undo=True, quiet_seconds=0)) == 0
+    assert rescue(str(root), RescueOptions(undo=True, unchanged_seconds=0)) == 0
     assert tree(root) == before
     assert (root / "state/0/7").is_dir()
 
@@ -206,9 +206,9 @@ def test_an_empty_file_sink_needs_entries_for_the_batches_before(tmp_path, batch
 def test_recent_writes_hold_it(tmp_path):
     root = checkpoint(tmp_path)
     os.utime(root / "state/0/0/1.delta", None)
-    assert rescue(str(root), RescueOptions(sink="upsert", quiet_seconds=60)) == 1
+    assert rescue(str(root), RescueOptions(sink="upsert", unchanged_seconds=60)) == 1
     os.utime(root / "state/0/0/1.delta", (OLD, OLD))
-    assert rescue(str(root), RescueOptions(sink="upsert", quiet_seconds=60)) == 0
+    assert rescue(str(root), RescueOptions(sink="upsert", unchanged_seconds=60)) == 0
 
 
 def test_more_than_one_open_batch_is_refused(tmp_path):
@@ -241,7 +241,7 @@ def test_it_cannot_be_undone_once_the_query_has_gone_on(tmp_path):
     assert rescue_quietly(root, apply=True, **UPSERT)[0] == 0
     write(root, "offsets/3", "v1\n{}\n{}")
     before = tree(root)
-    assert rescue(str(root), RescueOptions(undo=True, quiet_seconds=0)) == 1
+    assert rescue(str(root), RescueOptions(undo=True, unchanged_seconds=0)) == 1
     assert tree(root) == before
 
 
@@ -256,7 +256,7 @@ def plan(root):
         held_by=[],
         state_folder=(root / "state").is_dir(),
         now=time.time(),
-        quiet_seconds=0,
+        unchanged_seconds=0,
     )
 
 
@@ -276,12 +276,12 @@ def test_apply_killed_at_any_step_can_be_finished_or_undone(tmp_path, committed)
             now = judge(read_checkpoint(LocalFolder(root)), LocalFolder(root))
             assert now.sound, (step, now.errors)
             if way == "undo":
-                assert rescue(str(root), RescueOptions(undo=True, quiet_seconds=0)) == 0
+                assert rescue(str(root), RescueOptions(undo=True, unchanged_seconds=0)) == 0
                 assert tree(root) == before
             else:
                 assert rescue_quietly(root, apply=True, **UPSERT)[0] == 0
                 assert not plan(root).moves
-                assert rescue(str(root), RescueOptions(undo=True, quiet_seconds=0)) == 0
+                assert rescue(str(root), RescueOptions(undo=True, unchanged_seconds=0)) == 0
                 assert tree(root) == before
         step += 1
     assert step > len(plan(pristine).moves)
@@ -297,7 +297,7 @@ def test_undo_killed_at_any_step_can_be_tried_again(tmp_path):
         [found] = journal.find_rescues(root)
         killed = killed_at(step, lambda say, r=root, f=found: journal.undo(r, f, on_step=say))
         assert judge(read_checkpoint(LocalFolder(root)), LocalFolder(root)).sound
-        assert rescue(str(root), RescueOptions(undo=True, quiet_seconds=0)) == 0
+        assert rescue(str(root), RescueOptions(undo=True, unchanged_seconds=0)) == 0
         assert tree(root) == before
         step += 1
     assert step > 10
@@ -320,4 +320,4 @@ def test_a_query_that_writes_meanwhile_stops_it_and_all_goes_back(tmp_path):
 def test_two_rescues_at_once(tmp_path):
     root = checkpoint(tmp_path)
     with journal.locked(root), pytest.raises(CheckpointError, match="another rescue"):
-        rescue(str(root), RescueOptions(apply=True, sink="upsert", quiet_seconds=0))
+        rescue(str(root), RescueOptions(apply=True, sink="upsert", unchanged_seconds=0))

@@ -209,7 +209,7 @@ def has_schema(root):
 
 def test_a_rescue_of_one_without_commits(fixtures, tmp_path, weir):  # noqa: F811
     root = shutil.copytree(fixtures / "checkpoint-version-2.1.0", tmp_path / "ck")
-    code, out, err = weir("rescue", root, "--apply", "--sink", "upsert", "--quiet", "0")
+    code, out, err = weir("rescue", root, "--apply", "--sink", "upsert", "--unchanged-seconds", "0")
     assert code == 0, (out, err)
     seen = judge(read_checkpoint(LocalFolder(root)), LocalFolder(root))
     assert not (root / "offsets/1").exists()

@@ -1,11 +1,12 @@
 """What an agent adds: whether the query lives, what its sink is, and what it can digest."""
 
 import json
+import re
 import shutil
 
 import pytest
 
-from tests.checkpoint.build import checkpoint, tree, write
+from tests.checkpoint.build import OLD, checkpoint, tree, write
 from tests.service import wire
 from tests.service.agents import AgentProcess, weir
 
@@ -13,14 +14,18 @@ from tests.service.agents import AgentProcess, weir
 @pytest.fixture
 def kafka_checkpoint(tmp_path):
     """One of a Kafka query whose id the agent knows."""
-    root = checkpoint(tmp_path / "ck")
+    return of_kafka(tmp_path / "ck", committed=3)
+
+
+def of_kafka(folder, *, committed):
+    root = checkpoint(folder, committed=committed)
     shutil.rmtree(root / "sources")
     write(root, "sources/0/0", 'v1\n{"orders":{"0":0}}')
     write(root, "metadata", json.dumps({"id": wire.query_ids(0)[0]}))
-    for batch in range(4):
+    for batch in range(committed + 1):
         head = (root / f"offsets/{batch}").read_text().rsplit("\n", 1)[0]
         offset = json.dumps({"orders": {"0": (batch + 1) * 1000}})
-        write(root, f"offsets/{batch}", f"{head}\n{offset}")
+        write(root, f"offsets/{batch}", f"{head}\n{offset}", age=OLD + 10 * batch)
     return root
 
 
@@ -66,6 +71,8 @@ def test_a_query_that_lives_is_left_alone_and_one_that_ended_is_advised(tmp_path
         [limit] = report["limits"]
         assert limit["option"] == "maxOffsetsPerTrigger"
         assert limit["learned_from"] == "agent"
+        fixed, per_row, seconds = map(float, re.findall(r"([\d.]+) s", limit["detail"])[:3])
+        assert fixed + limit["limit"] * per_row == pytest.approx(seconds, rel=0.01)
         # The plant is 1 s + 0.25 ms a row: 48 s hold 188,000 rows, the noise believed less.
         assert 60_000 < limit["limit"] < 188_000
 
@@ -75,6 +82,35 @@ def test_a_query_that_lives_is_left_alone_and_one_that_ended_is_advised(tmp_path
         )  # fmt: skip
         found = [finding["check"] for finding in json.loads(audit.stdout)["findings"]]
         assert "sink_at_least_once" in found
+
+
+def test_where_agent_and_checkpoint_differ_both_are_told_and_why(tmp_path):
+    root = of_kafka(tmp_path / "ck", committed=5)
+    (tmp_path / "agent").mkdir()
+
+    def told(*options):
+        done = weir("rescue", str(root), "--json", "--deadline", "60", *options)
+        assert done.returncode in (0, 1), done.stderr
+        [limit] = json.loads(done.stdout)["limits"]
+        return limit
+
+    with AgentProcess(tmp_path / "agent") as agent:
+        events = [wire.started(1), ended(2)]
+        assert agent.post(wire.request(events)).is_success
+        alone, unlearned = told(), told("--agent", agent.address)
+        assert unlearned["limit"] == alone["limit"]
+        assert "the agent has not learned what a batch of rows takes" in unlearned["detail"]
+        events = [
+            wire.progress(n, rows=1000 * n, seconds=1.0 + n / 4, limit=1000 * n)
+            for n in range(3, 9)
+        ]
+        assert agent.post(wire.request([*events, ended(9)])).is_success
+        both = told("--agent", agent.address)
+    assert alone["learned_from"] == "checkpoint"
+    assert both["limit"] != alone["limit"]
+    reason = alone["detail"].partition("; the batch that did not")[0]
+    assert f"; the checkpoint alone would say {alone['limit']:,}: {reason}" in both["detail"]
+    assert "held to 4 times the largest batch seen" in reason
 
 
 def test_an_agent_that_cannot_be_asked_is_said(tmp_path):

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from spark_listener import sources
-from spark_listener.actuator import Actuator, SourceControl
+from spark_listener.actuator import Actuator, SourceControl, without_agent
 from spark_listener.application import Lease
 from spark_listener.complaints import Complaints
 from spark_listener.limits import ALL, Limit, Refused, handle_of
@@ -64,6 +64,34 @@ def test_wanted(configured: Limit, granted: Grant | None, at: float, wanted: Lim
     if granted is not None:
         assert control.take(granted, 0.0)
     assert control.wanted(at) == wanted
+
+
+KEEPS = "it keeps its configured limits"
+ENDS = "what Weir set holds for 60 s more, then the configured limit comes back"
+STAYS = "where no limit is configured, the last one that Weir set stays"
+
+
+@pytest.mark.parametrize(
+    ("configured", "granted", "said"),
+    [
+        ([], None, KEEPS),
+        ([Limit("files", 5), ALL], None, KEEPS),
+        ([Limit("files", 5)], 9, ENDS),
+        ([ALL], 9, STAYS),
+        ([ALL, Limit("files", 5)], 9, f"{ENDS}; {STAYS}"),
+    ],
+)
+def test_what_the_log_says_of_limits_without_an_agent_is_so(
+    configured: list[Limit], granted: int | None, said: str
+) -> None:
+    ours = [source(one) for one in configured]
+    for one in ours if granted is not None else ():
+        one.take(grant(granted), 0.0)
+        one.changed(one.wanted(0.0), 0.0)
+    assert without_agent(ours, 0.0) == said
+    for one in ours:  # and at the grant's end
+        one.changed(one.wanted(60.0), 60.0)
+    assert without_agent(ours, 60.0) == (STAYS if STAYS in said else KEEPS)
 
 
 def test_every_reply_that_names_it_renews_a_grant() -> None:

@@ -135,7 +135,7 @@ socket.getaddrinfo = getaddrinfo
 outbox = Outbox(10, 1 << 20, largest_bytes=10_000)
 sender = Sender(outbox, Channel("http://agent.example:9655", timeout_seconds=0.1), agent_url="",
                 prompt_seconds=0.1, head=lambda: "{", on_reply=print, on_failure=print,
-                complaints=Complaints())
+                without_agent=str, complaints=Complaints())
 for _ in range(50):
     outbox.put("progress", "", "{}")
 sender.start()

@@ -7,6 +7,7 @@ import logging
 import socket
 import threading
 import time
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,6 +44,7 @@ class Driver:
             head=lambda: HEAD,
             on_reply=self.replies.append,
             on_failure=self._failed,
+            without_agent=lambda: "it keeps its configured limits",
             complaints=Complaints(),
             draw=lambda: 0.02,  # short pauses
         )
@@ -124,9 +126,35 @@ def test_after_a_reconnect_each_event_is_counted_once(agent: FakeAgent, warnings
     driver.wait(lambda: not driver.sender.link.failing)
     driver.sender.stop(1.0)
     # Where it ended in the middle of an answer, that is a cause of its own.
-    refused = [said for said in warnings() if "connection broke" not in said]
-    assert len(refused) == 1
-    assert "connection refused" in refused[0]
+    gone, back = [said for said in warnings() if "connection broke" not in said]
+    assert "connection refused" in gone
+    assert "The job goes on: it keeps its configured limits; trying again" in gone
+    assert f"the agent at {agent.url} answers again, after " in back
+
+
+def test_an_agent_that_comes_and_goes_is_told_as_back_where_it_was_told_as_gone(
+    agent: FakeAgent, warnings: Any
+) -> None:
+    agent.stop()
+    driver = Driver(agent.url)
+    driver.put()
+    driver.sender.start()
+    for number in (1, 2, 3):
+        driver.wait(lambda: driver.sender.link.failing)
+        agent.start()
+        driver.put()
+        agent.wait(lambda a, n=number: len(a.events) >= n + 1)
+        driver.wait(lambda: not driver.sender.link.failing)
+        agent.stop()
+        driver.put()
+    driver.sender.stop(0.2)
+    said = warnings()
+    assert sum("connection refused" in one for one in said) == 1  # at most every ten minutes
+    back = ["answers" in one for one in said]
+    assert back[:2] == [False, True]
+    assert "answers now" in said[1]
+    # What ends in the middle of an answer is a cause of its own, told and taken back by itself.
+    assert not any(one and after for one, after in pairwise(back))
 
 
 def instead_of_the_first_reply(agent: FakeAgent, act: Callable[[Any, int, bytes], None]) -> None:
@@ -159,7 +187,9 @@ def test_a_reply_that_is_cut_short_is_a_broken_connection(agent: FakeAgent, warn
     driver.wait(lambda: len(driver.outbox) == 0)
     driver.sender.stop(1.0)
     assert [event["sequence"] for event in agent.events] == [1, 2, 3, 4]
-    assert ["the connection broke within its reply" in said for said in warnings()] == [True]
+    broke, back = warnings()
+    assert "the connection broke within its reply" in broke
+    assert "answers now, after " in back
 
 
 def test_a_reply_that_is_lost_means_sending_again_and_counting_once(agent: FakeAgent) -> None:
@@ -270,9 +300,9 @@ def test_the_token_goes_along_and_is_read_again_when_it_changes(
         token.write_text("new-secret\n")
         agent.wait(lambda a: len(a.events) == 1)
         driver.sender.stop(1.0)
-    assert len(warnings()) == 1
-    assert str(token) in warnings()[0]
-    assert "secret" not in warnings()[0].replace(str(token), "")
+    refused, back = warnings()
+    assert str(token) in refused
+    assert "secret" not in refused.replace(str(token), "") + back
 
 
 @pytest.mark.parametrize(

@@ -50,9 +50,12 @@ class Broker:
     ``settings`` are added to server.properties. The folder may hold an earlier broker's data.
     """
 
-    def __init__(self, folder: Path, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, folder: Path, settings: Mapping[str, str] | None = None, *, port: int | None = None
+    ) -> None:
         self.folder = folder
-        self.port, self._controller_port = free_ports(2)
+        free, self._controller_port = free_ports(2)
+        self.port = free if port is None else port
         self._settings = dict(settings or {})
         self._process: subprocess.Popen[bytes] | None = None
 

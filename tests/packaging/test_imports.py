@@ -177,7 +177,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "agent.simulation": {"spark_listener", "agent.core"},
     "agent.sources": {"spark_listener", "agent.core", "agent.files"},
     "agent.replay_summary": {"agent.core"},
-    "agent.replay": {"agent.core", "agent.sources", "agent.replay_summary"},
+    "agent.replay": {"agent.core", "agent.sources"},
     "agent.history": {
         "spark_listener",
         "agent",
@@ -194,6 +194,14 @@ MAY_IMPORT: dict[str, set[str]] = {
         "agent.client",
         "agent.sources.host",
         "agent.checkpoint.audit",
+    },
+    "agent.compare": {"agent.core"},
+    "agent.compare_command": {
+        "agent.core",
+        "agent.client",
+        "agent.export",
+        "agent.compare",
+        "agent.replay",
     },
     "agent.service": {
         "spark_listener",
@@ -213,6 +221,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "agent.sources",
         "agent.replay",
         "agent.replay_summary",
+        "agent.compare_command",
         "agent.history",
         "agent.checkpoint",
         "agent.export",

@@ -18,6 +18,7 @@ from starlette.routing import Route
 
 from agent.export import runbooks
 from agent.export.page import routes
+from agent.service.history import History
 from tests.page import views as made
 from tests.waiting import until
 
@@ -56,12 +57,15 @@ class FleetServer:
         self.status = 200
         self._bodies: dict[int, bytes] = {}
         self.polls = 0
+        self.history = History()
+        self.asked_for_hours = 0
         app = Starlette(
             routes=[
                 *routes(),
                 *runbooks.routes(),
                 Route("/v1/queries", self._queries),
                 Route("/v1/queries/{application}/{query}", self._query),
+                Route("/v1/queries/{application}/{query}/history", self._hours),
             ]
         )
         config = uvicorn.Config(app, host="127.0.0.1", port=0, log_level="error", lifespan="off")
@@ -101,6 +105,12 @@ class FleetServer:
             return Response(b"{}", 404)
         body = msgspec.json.encode({"time": self.now, "query": found[0]})
         return Response(body, media_type="application/json")
+
+    async def _hours(self, request: Request) -> Response:
+        self.asked_for_hours += 1
+        key = request.path_params["application"], request.path_params["query"]
+        told = {"time": self.now, "pieces": self.history.hours(key)}
+        return Response(msgspec.json.encode(told), media_type="application/json")
 
     def stop(self) -> None:
         self._server.should_exit = True

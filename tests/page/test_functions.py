@@ -25,14 +25,17 @@ from agent.core.judgement import (
     QueryView,
     SpiralView,
 )
+from agent.core.measure.partitions import PartitionView
 from agent.export import runbooks
 from agent.export.page import bundle
 from agent.export.terminal import format as terminal_format
 from agent.export.terminal.detail import (
     capacity_words,
     describe,
+    event_time_words,
     executors_words,
     limit_text,
+    partitions_words,
     source_tone,
     spiral_words,
 )
@@ -233,6 +236,22 @@ def random_executors(rng: random.Random) -> ExecutorsView:
     )
 
 
+def random_partitions(rng: random.Random) -> list[PartitionView]:
+    topic = rng.choice(["orders", "a\u202eb", "{rows}$&"])
+    most = rng.choice([0, 5, 10**6])
+    return [
+        PartitionView(
+            0,
+            topic,
+            str(number),
+            rng.randint(0, most),
+            rng.choice([0, 0, 7]),
+            rng.choice([None, 0.0, 90.0]),
+        )
+        for number in range(rng.choice([0, 1, 2, 12]))
+    ]
+
+
 def random_view(rng: random.Random, number: int) -> QueryView:
     """Any view at all, sensible or not."""
     maybe = lambda value: None if rng.random() < 0.25 else value  # noqa: E731
@@ -262,6 +281,10 @@ def random_view(rng: random.Random, number: int) -> QueryView:
         ),
         required_capacity_ratio=maybe(rng.uniform(0, 3)),
         executors=maybe(random_executors(rng)),
+        partitions=random_partitions(rng),
+        watermark_lag_seconds=maybe(rng.uniform(0, 900)),
+        lateness_seconds=maybe(rng.uniform(0, 900)),
+        watermark_delay_seconds=maybe(60.0),
         pressure=rng.choice(["ok", "low", "high"]),
         target_feasible=rng.choice([None, True, True, False]),
         target_seconds=maybe(5.0),
@@ -341,6 +364,19 @@ def test_page_and_terminal_tell_alike(call: Callable[..., Any]) -> None:
     given = [[json.loads(msgspec.json.encode(source)), plain(view)] for source, view in pairs]
     assert call("flow.js", "sourceTone", *given) == [source_tone(*pair) for pair in pairs]
     assert call("flow.js", "limitText", *given) == [limit_text(*pair) for pair in pairs]
+
+
+def test_page_and_terminal_tell_alike_of_partitions_and_event_time(
+    call: Callable[..., Any],
+) -> None:
+    rng = random.Random(21)
+    views = [random_view(rng, n) for n in range(120)]
+    said = call("card.js", "partitionsWords", *[[plain(view)] for view in views])
+    assert said == [partitions_words(view) for view in views]
+    assert {len(sentences) for sentences in said} == {0, 1, 2}
+    said = call("card.js", "eventTimeWords", *[[plain(view)] for view in views])
+    assert said == [[list(pair) for pair in event_time_words(view)] for view in views]
+    assert {len(pairs) for pairs in said} == {0, 1, 2}
 
 
 def test_page_and_terminal_say_alike_who_steers_and_what_to_do(call: Callable[..., Any]) -> None:

@@ -10,7 +10,8 @@ import msgspec
 import pytest
 
 from agent.core.judge.alignment import Alignment, AlignmentView
-from agent.core.judgement import FailureView, Finding
+from agent.core.judgement import FailureView, Finding, Point
+from agent.core.measure.partitions import PartitionView
 from tests.page import views as made
 from tests.waiting import until
 
@@ -692,6 +693,79 @@ def test_what_its_stages_waited_for_and_what_would_help(
     other = open_query(watched.page, "refused")
     assert other.locator(".waits").count() == 0
     assert "stages: answered 404" in other.locator(".missing").inner_text()
+    watched.assert_clean(fleet.url)
+
+
+@pytest.mark.parametrize("width", [360, pytest.param(1280, marks=BETWEEN)])
+def test_where_most_waits_among_partitions_and_how_event_time_stands(
+    open_page: Callable[..., Watched], fleet: FleetServer, width: int
+) -> None:
+    held = [PartitionView(0, "<b>orders</b>", str(n), 100 * n, 0, None) for n in range(11)]
+    held[10] = msgspec.structs.replace(held[10], backlog_rows=5500, retention_loss_seconds=5400.0)
+    late = {
+        "watermark_lag_seconds": 90.0,
+        "lateness_seconds": 40.0,
+        "watermark_delay_seconds": 60.0,
+    }
+    asked = made.view("asked", application="shop", partitions=held, **late)
+    fleet.show([asked, made.view("plain", application="shop")])
+    watched = open_page(width=width, height=2000, phone=width < 500)
+    row = open_query(watched.page, "asked")
+    said = row.locator(".panel:has(.partitions)").inner_text()
+    assert "10k rows wait in its 11 partitions, most in <b>orders</b>-10: 5.5k rows" in said
+    assert "and 3 that hold less" in said
+    shown = row.locator(".partitions li")
+    assert shown.count() == 8
+    assert shown.first.inner_text().split("\n")[-1] == "deleted in 1 h 30 min"
+    bars = row.locator(".partition-bar i").evaluate_all(
+        "all => all.map((one) => one.getBoundingClientRect().width)"
+    )
+    assert bars[0] == pytest.approx(bars[1] * 5500 / 900, rel=0.1)
+    figures = row.locator(".figures").all_inner_texts()
+    assert any("latest row" in one and "40 s late, 1 min allowed" in one for one in figures)
+    assert watched.page.evaluate("document.documentElement.scrollWidth") <= width
+    assert open_query(watched.page, "plain").locator(".partitions").count() == 0
+    watched.assert_clean(fleet.url)
+
+
+@pytest.mark.parametrize("width", [360, pytest.param(1280, marks=BETWEEN)])
+def test_the_plots_show_hours_where_asked(
+    open_page: Callable[..., Watched], fleet: FleetServer, width: int
+) -> None:
+    fleet.show([made.view("night", application="shop")])
+    for minute in range(12 * 60, 0, -1):  # a bad hour, four hours ago
+        bad = 180 < minute <= 240
+        point = Point(
+            fleet.now - 60 * minute, 50.0 if bad else 4.0, 6000, 90_000.0 if bad else 500.0,
+            20_000, None, limited=False,
+        )  # fmt: skip
+        fleet.history.add(("shop", "night"), point)
+    watched = open_page(width=width, height=2000, phone=width < 500)
+    row = open_query(watched.page, "night")
+
+    def bars() -> int:
+        return row.locator('[data-plot="batch"] rect.bar').count()
+
+    minutes = bars()
+    assert fleet.asked_for_hours == 0
+    row.locator(".zooms button", has_text="12 h").click()
+    watched.page.wait_for_function(
+        "() => document.querySelectorAll('[data-plot=\"batch\"] rect.bar.low').length >= 29"
+    )
+    assert bars() > minutes
+    assert "12 h ago" in row.locator('[data-plot="batch"] .plot-foot').inner_text()
+    assert "100k" in row.locator('[data-plot="backlog"] .tick-top').inner_text()
+    pressed = row.locator('.zooms [aria-pressed="true"]')
+    assert pressed.all_inner_texts() == ["12 h"]
+    row.locator(".zooms button", has_text="3 h").click()  # the bad hour lies before
+    watched.page.wait_for_function(
+        "() => document.querySelectorAll('[data-plot=\"batch\"] rect.bar.low').length <= 1"
+    )
+    assert fleet.asked_for_hours < 4  # not with each refresh
+    row.locator(".zooms button", has_text="minutes").click()
+    watched.page.wait_for_function("() => document.querySelector('.zooms .muted') === null")
+    assert bars() == pytest.approx(minutes, abs=3)  # time goes on
+    assert watched.page.evaluate("document.documentElement.scrollWidth") <= width
     watched.assert_clean(fleet.url)
 
 

@@ -6,6 +6,8 @@ import json
 import subprocess
 import sys
 import zlib
+from itertools import pairwise
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -126,6 +128,69 @@ def test_damage_inside_a_compressed_file_is_a_break(tmp_path):
     lines, broken = replayed(packed, tmp_path, settings)
     assert len(lines) > len(events) // 3
     assert "damaged" in broken[0]
+
+
+REAL_LOG = Path(__file__).parents[1] / "history" / "real-run.zstd"
+
+
+@pytest.fixture(scope="module")
+def real_log() -> list[bytes]:
+    """Lines of an event log that a real Spark wrote."""
+    with zstandard.ZstdDecompressor().stream_reader(REAL_LOG.open("rb")) as log:
+        return io.BufferedReader(log).readlines()
+
+
+def replay_of(*paths: Path) -> tuple[bytes, list[str]]:
+    out = io.BytesIO()
+    broken = replay_files(list(map(str, paths)), QueryPolicy(), out)
+    return out.getvalue(), broken
+
+
+def rolled(folder: Path, lines: list[bytes], *cuts: int) -> Path:
+    """The log as Spark 4 leaves it: a folder of files that roll over, compressed."""
+    log = folder / "eventlog_v2_app-1"
+    log.mkdir()
+    (log / "appstatus_app-1.inprogress").touch()
+    for index, (begin, end) in enumerate(pairwise([0, *cuts, len(lines)]), 1):
+        packed = zstandard.compress(b"".join(lines[begin:end]))
+        (log / f"events_{index}_app-1.zstd").write_bytes(packed)
+        (log / f".events_{index}_app-1.zstd.crc").write_bytes(b"crc")
+    return log
+
+
+def test_a_log_that_rolled_over_is_replayed_as_if_it_were_one_file(tmp_path, real_log):
+    whole, _ = replay_of(REAL_LOG)
+    assert whole.count(b"\n") > 50
+    cuts = range(len(real_log) // 12, len(real_log), len(real_log) // 12)  # so events_10_ is there
+    log = rolled(tmp_path, real_log, *cuts)
+    assert len(list(log.glob("events_1?_*"))) >= 2
+    assert replay_of(log) == (whole, [])
+    assert replay_of(tmp_path) == (whole, [])  # as spark.eventLog.dir names it
+    # What was compacted stands for the files before it.
+    newest = sorted(log.glob("events_*"), key=lambda path: int(path.name.split("_")[1]))[5]
+    head = b"".join(real_log[: cuts[5]])
+    newest.with_name(f"{newest.name}.compact").write_bytes(zstandard.compress(head))
+    assert replay_of(log) == (whole, [])
+
+
+def test_a_log_that_is_being_written_gives_what_is_there(tmp_path, real_log):
+    log = rolled(tmp_path, real_log, len(real_log) // 2)
+    last = log / "events_2_app-1.zstd"
+    last.write_bytes(last.read_bytes()[:-100])
+    lines, broken = replay_of(log)
+    assert lines.count(b"\n") > 30
+    assert len(broken) == 1
+    assert broken[0].startswith(f"{last}: breaks off after line ")
+
+
+def test_a_folder_without_a_log_and_what_cannot_be_unpacked_are_named(tmp_path):
+    done = weir("replay", str(tmp_path))
+    assert done.returncode == 2
+    assert done.stderr.decode().startswith(f"weir: {tmp_path}: no event log in this folder")
+    (tmp_path / "app-1.lzf").write_bytes(b"ZV\x01\x00\x05\x00\x05hello")
+    done = weir("replay", str(tmp_path))
+    assert done.returncode == 2
+    assert b"app-1.lzf: compressed with lzf, which cannot be read here" in done.stderr
 
 
 def weir(*arguments: str, data: bytes = b"") -> subprocess.CompletedProcess[bytes]:

@@ -270,3 +270,19 @@ def test_a_command_starts_without_what_it_does_not_need() -> None:
         check=True,
     )
     assert done.stdout == "[]\n"
+
+
+def help_of(columns: int, *words: str) -> list[str]:
+    done = weir(*words, "--help", env={"COLUMNS": str(columns)})
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+@pytest.mark.parametrize("words", [(), ("checkpoint",), ("rescue",), ("agent",)])
+def test_help_is_as_wide_as_the_terminal_and_cuts_no_sentence(words: tuple[str, ...]) -> None:
+    narrow, wide = help_of(80, *words), help_of(200, *words)
+    assert max(map(len, narrow)) <= 80
+    assert not any(line.endswith("...") for line in narrow if "sage: " not in line), narrow
+    if words in (("rescue",), ("agent",)):
+        assert max(map(len, wide)) > 100
+        assert len(wide) < len(narrow)

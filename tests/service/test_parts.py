@@ -7,8 +7,9 @@ import io
 import json
 import math
 import os
+from collections import defaultdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
@@ -19,7 +20,7 @@ from hypothesis import strategies as st
 from agent.core.judge import attention
 from agent.core.judgement import Point
 from agent.service import log
-from agent.service.history import POINTS, History
+from agent.service.history import PIECE_SECONDS, PIECES, POINTS, History
 from agent.service.recorder import Recorder
 from agent.sources.host import DriverCandidate, DriverProcesses, memory_limit, sample
 from tests.service import wire
@@ -92,6 +93,63 @@ def test_history_of_a_thousand_queries_is_small() -> None:
     history.forget(("a", "5"))
     assert history.points(("a", "5")) == []
     assert len(history) == 99
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.floats(0, 900),
+            st.none() | st.floats(0, 1e4),
+            st.integers(0, 10**6),
+            st.none() | st.integers(0, 10**6),
+            st.none() | st.integers(1, 10**6),
+        ),
+        max_size=60,
+    )
+)
+def test_two_minutes_are_one_piece_of_the_hours(batches: list[tuple[Any, ...]]) -> None:
+    history, time, of = History(), 1e9, defaultdict(list)
+    for later, seconds, rows, left, limit in batches:
+        time += later
+        point = Point(time, seconds, rows, left, limit, None, limited=False)
+        history.add(KEY, point)
+        of[time // PIECE_SECONDS].append(point)
+    pieces = history.hours(KEY)
+    assert [piece.time for piece in pieces] == [points[-1].time for points in of.values()]
+    for piece, points in zip(pieces, of.values(), strict=True):
+        known = [one.batch_seconds for one in points if one.batch_seconds is not None]
+        assert piece.rows == pytest.approx(sum(one.rows for one in points), rel=1e-5)
+        assert piece.total_seconds == pytest.approx(sum(known), rel=1e-5, abs=1e-37)
+        longest = max(known, default=None)
+        assert piece.batch_seconds == (longest and pytest.approx(longest, rel=1e-6, abs=1e-37))
+        left_most = max(
+            (one.backlog_rows for one in points if one.backlog_rows is not None), default=None
+        )
+        assert piece.backlog_rows == left_most
+        assert piece.limit == points[-1].limit
+
+
+def test_twelve_hours_are_kept_and_no_more_and_a_clock_set_back_makes_none() -> None:
+    import tracemalloc
+
+    tracemalloc.start()
+    history = History()
+    for number in range(PIECES + 100):
+        history.add(KEY, Point(number * PIECE_SECONDS, 1.0, 5, 2.0, 7, None, limited=False))
+    used, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    pieces = history.hours(KEY)
+    assert PIECES * PIECE_SECONDS == 12 * 3600
+    assert [piece.time for piece in pieces] == [
+        (number + 100) * PIECE_SECONDS for number in range(PIECES)
+    ]
+    assert used < 24 * 1024  # a thousand queries: 24 MB at most
+    history.add(KEY, Point(5.0, 9.0, 5, None, 7, None, limited=False))
+    again = history.hours(KEY)
+    assert len(again) == PIECES
+    assert (again[-1].time, again[-1].batch_seconds) == (pieces[-1].time, 9.0)
+    history.forget(KEY)
+    assert history.hours(KEY) == []
 
 
 def test_a_torn_line_of_the_record_stays_alone(tmp_path: Path) -> None:

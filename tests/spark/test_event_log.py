@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +13,8 @@ import pytest
 
 from agent.core.decode.events import Application, Listener, Request, decode_event
 from agent.core.fleet import Fleet
-from agent.core.policy import Policy
+from agent.core.policy import Policy, QueryPolicy
+from agent.replay import replay_files
 from agent.sources.event_log import Follower, find_logs
 from agent.sources.spark_codecs import decoder
 from tests.event_log import lines
@@ -119,9 +122,19 @@ def test_the_log_is_judged_as_the_listener_is(
     ours, theirs = judged(heard), judged(logged_events)
     assert len(theirs) >= 7
     assert ours == theirs
+    out = io.BytesIO()
+    assert replay_files([str(folder)], QueryPolicy(), out) == []  # as Spark has left it
+    replayed = [json.loads(line) for line in out.getvalue().splitlines()]
+    assert [told_alike(one) for one in replayed] == [told_alike(one) for one in theirs]
     stages = follower.alignments(0.0)[str(query.runId)]
     assert stages.batch_id == max(one["batch_id"] for one in ours if one["event"] == "progress")
     assert any(one.tasks == 4 and one.host for one in stages.stages), stages
+
+
+def told_alike(line: dict[str, Any]) -> tuple[Any, ...]:
+    """What a log tells whoever reads it: not that only a live one has no way to a limit."""
+    keys = ("event", "query", "batch_id", "throughput_rows_per_second", "checkpoint", "failure")
+    return tuple(line[key] for key in keys)
 
 
 def judged(events: list[Event]) -> list[dict[str, Any]]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from agent.export.terminal.ask import VERBS, answer, begin
 from agent.export.terminal.render import SORTS, Selection
 
 if TYPE_CHECKING:
@@ -20,6 +21,10 @@ def press(key: str, selection: Selection, listed: Sequence[tuple[str, str]]) -> 
     replace = msgspec.structs.replace
     if key == "interrupt":
         return None
+    selection = replace(selection, told=None)
+    if selection.ask is not None:
+        asked, send = answer(key, selection.ask)
+        return replace(selection, ask=asked, send=send)
     if selection.typing:
         return _type(key, selection)
     if selection.help:
@@ -52,8 +57,12 @@ def press(key: str, selection: Selection, listed: Sequence[tuple[str, str]]) -> 
         return replace(selection, typing=True)
     if key in ("p", " "):
         return replace(selection, paused=not selection.paused)
-    if key in ("?", "h"):
+    if key == "?":
         return replace(selection, help=True)
+    if key in VERBS and listed:
+        of = selection.key
+        chosen = listed[0] if of is None or of not in listed else of
+        return replace(selection, ask=begin(VERBS[key], chosen))
     return selection
 
 

@@ -25,6 +25,7 @@ from agent.export.terminal.format import (
     percent,
     quantity,
     rate,
+    visible,
 )
 from agent.export.terminal.order import Entry, batch_tone, shares
 from agent.export.terminal.steer import command, runbook_of, steered
@@ -65,6 +66,7 @@ def detail(
     ]
     after = [
         *_capacity(entry, now, width),
+        *_partitions(view, width),
         *_decisions(view, now, width),
         *_checkpoint(view, width),
         *_missing(view, width),
@@ -409,9 +411,62 @@ def _capacity(entry: Entry, now: float, width: int) -> list[Text]:
         f"{rate(view.throughput_rows_per_second)} throughput, "
         f"{duration(view.fixed_cost_seconds)} fixed cost of a batch"
     )
+    of_events = ", ".join(f"{of} {said_of_it}" for of, said_of_it in event_time_words(view))
+    if not of_events:
+        return [*said, figures]
+    if figures.cell_len + len(of_events) + 2 <= width:
+        return [*said, figures.append(f", {of_events}")]
+    return [*said, figures, begin(" event time ", "bright_black").append(of_events)]
+
+
+def event_time_words(view: QueryView) -> list[tuple[str, str]]:
+    """How far event time is behind, and the latest row behind the newest before it, by name."""
+    text = words().event_time
+    said: list[tuple[str, str]] = []
     if view.watermark_lag_seconds is not None:
-        figures.append(f", watermark {duration(view.watermark_lag_seconds)} behind")
-    return [*said, figures]
+        lag = text["watermark"].format(lag=duration(view.watermark_lag_seconds))
+        said.append(("watermark", lag))
+    if view.lateness_seconds is not None:
+        late, delay = duration(view.lateness_seconds), duration(view.watermark_delay_seconds)
+        kind = "latest_only" if view.watermark_delay_seconds is None else "latest"
+        said.append(("latest row", text[kind].format(late=late, delay=delay)))
+    return said
+
+
+def partitions_words(view: QueryView) -> list[str]:
+    """What waits in partitions, and where most of it; sentences."""
+    held, text = view.partitions, words().partitions
+    if len(held) < 2:
+        return []
+    total = sum(one.backlog_rows for one in held)
+    most = max(held, key=lambda one: one.backlog_rows)
+    figures = {
+        "count": str(len(held)),
+        "rows": quantity(total, "rows"),
+        "name": f"{visible(most.topic, 60)}-{visible(most.partition, 20)}",
+        "largest": quantity(most.backlog_rows, "rows"),
+        "times": count(most.backlog_rows * len(held) / total) if total else "",
+    }
+    said = [text["most" if total else "none"].format(**figures)]
+    lost = sum(one.lost_rows for one in held)
+    if lost:
+        said.append(text["lost"].format(rows=quantity(lost, "rows")))
+    return said
+
+
+def _partitions(view: QueryView, width: int) -> list[Text]:
+    """One line: a column for each partition as they are told, then the sentences."""
+    said = partitions_words(view)
+    if not said:
+        return []
+    waiting: list[float | None] = [one.backlog_rows for one in view.partitions]
+    room = min(len(waiting), max(10, width // 4))
+    top = max(one.backlog_rows for one in view.partitions) or 1
+    drawn = columns(waiting[:room], room, top, 1, ["cyan"] * room)[0]
+    line = begin(" partitions ", "bright_black").append_text(drawn)
+    rest = wrap(" ".join(map(name, said)), max(20, width - line.cell_len - 3))
+    line.append(f"  {rest[0]}")
+    return [line, *[Text(f" {' ' * 11}{more}") for more in rest[1:]]]
 
 
 def _decisions(view: QueryView, now: float, width: int) -> list[Text]:

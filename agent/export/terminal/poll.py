@@ -65,6 +65,7 @@ class Poller:
         self._problem = ""
         self._fatal: WrongUse | None = None
         self._stop = threading.Event()
+        self._hurry = threading.Event()
         self._read_fd, self._write_fd = os.pipe()
         os.set_blocking(self._read_fd, False)
         os.set_blocking(self._write_fd, False)
@@ -77,6 +78,7 @@ class Poller:
 
     def __exit__(self, *_: object) -> None:
         self._stop.set()
+        self._hurry.set()
         self._thread.join(0.5)  # a daemon: an answer that never comes must not hold up the exit
         if not self._thread.is_alive():
             os.close(self._read_fd)
@@ -144,7 +146,8 @@ class Poller:
                 wait = min(_LONGEST_WAIT_SECONDS, wait * 2 ** min(failures - 1, 10))
             # A costly answer is asked for less often: the agent has other work.
             wait = max(wait, 5 * (time.monotonic() - began) if not failures else 0.0)
-            self._stop.wait(wait)
+            self._hurry.wait(wait)
+            self._hurry.clear()
 
     def _fail(self, error: Exception) -> None:
         with self._lock:
@@ -156,6 +159,11 @@ class Poller:
             if self._lost_since is None:
                 self._lost_since, self._lost_steady = time.time(), time.monotonic()
             self._problem = str(error)
+
+    def hurry(self) -> None:
+        """Asks the agent now, and makes ``wake_fd`` readable."""
+        self._hurry.set()
+        self.wake()
 
     def wake(self) -> None:
         """Makes ``wake_fd`` readable."""

@@ -9,11 +9,13 @@ import msgspec
 from rich.console import Group
 from rich.text import Text
 
+from agent.export.terminal.ask import MODES, Ask
 from agent.export.terminal.cells import STYLES, crop, name, wrap
 from agent.export.terminal.columns import columns_for, row, titles
 from agent.export.terminal.detail import detail
 from agent.export.terminal.format import UNKNOWN, clock, duration
 from agent.export.terminal.order import Entry, matches, worst_first
+from agent.export.terminal.orders import Told
 from agent.export.terminal.snapshot import NotAnAgent, Snapshot, read_answer
 from agent.export.terminal.words import words
 
@@ -29,6 +31,8 @@ SORTS: Final[tuple[Sort, ...]] = ("worst", "backlog", "batch", "rate", "name")
 #: Between two answers a running batch grows older by at most this: then the answer is late.
 MOST_AGING_SECONDS: Final = 10.0
 _TWO_ROWS_HEIGHT: Final = 16
+#: What an agent says of an order is a sentence or two; the list needs the room.
+_TOLD_LINES: Final = 3
 
 
 class Selection(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,6 +45,9 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
     typing: bool = False  # the filter is being typed
     paused: bool = False
     help: bool = False
+    ask: Ask | None = None  # an order in the making
+    send: Ask | None = None  # one that was said yes to, to be sent
+    told: Told | None = None  # what became of the last one, until the next key
 
 
 def render(
@@ -99,8 +106,8 @@ def lines(
     ]
     if snapshot.lost_since_time is not None:
         top.append(_lost(snapshot))
-    foot = _foot(selection, width)
-    room = max(0, height - len(top) - 1)
+    foot = _foot(snapshot, selection, width)
+    room = max(0, height - len(top) - len(foot))
     if selection.help:
         middle = _help(room)
     elif not entries:
@@ -111,7 +118,7 @@ def lines(
             entries, at, now, alone=selection.open, width=width, room=room, url=snapshot.url
         )
     middle = middle[:room] + [Text() for _ in range(room - len(middle))]
-    return [crop(line, width) for line in [*top, *middle, foot]][:height]
+    return [crop(line, width) for line in [*top, *middle, *foot]][:height]
 
 
 def aged(snapshot: Snapshot, now: float) -> Snapshot:
@@ -199,24 +206,57 @@ def _lost(snapshot: Snapshot) -> Text:
     )
 
 
-def _foot(selection: Selection, width: int) -> Text:
+def _foot(snapshot: Snapshot, selection: Selection, width: int) -> list[Text]:
+    if selection.ask is not None:
+        return [_asking(snapshot, selection.ask, width)]
     if selection.typing:
-        return Text.assemble(("/", "bold"), name(selection.filter, 200), ("▏", "blink"))
+        return [Text.assemble(("/", "bold"), name(selection.filter, 200), ("▏", "blink"))]
+    if selection.told is not None:
+        told = selection.told
+        mark, style = ("✓", STYLES["ok"]) if told.done else ("✗", STYLES["high"])
+        said = wrap(name(told.text, 400), width - 3)[:_TOLD_LINES]
+        return [Text(f" {mark if n == 0 else ' '} {line}", style) for n, line in enumerate(said)]
     keys = [
         ("q", "quit"),
         ("↑↓", "select"),
         ("⏎", "list" if selection.open else "details"),
-        ("s", f"sort: {selection.sort}"),
-        ("/", f"filter: {name(selection.filter, 30)}" if selection.filter else "filter"),
-        ("p", "go on" if selection.paused else "pause"),
+        ("h r m l", "steer"),
         ("?", "help"),
+        ("/", f"filter: {name(selection.filter, 30)}" if selection.filter else "filter"),
+        ("s", f"sort: {selection.sort}"),
+        ("p", "go on" if selection.paused else "pause"),
     ]
+    return [_keys(keys, width)]
+
+
+def _keys(keys: list[tuple[str, str]], width: int) -> Text:
     line = Text()
     for key, does in keys:
         part = Text.assemble((f" {key} ", "reverse"), f" {does}  ")
         if line.cell_len + part.cell_len <= width:
             line.append_text(part)
     return line
+
+
+def unit_of(snapshot: Snapshot, key: tuple[str, str]) -> str | None:
+    """In which a query's limit is; None where that is not known."""
+    found = (view for view in snapshot.views if (view.application, view.query) == key)
+    return next((view.limit.unit for view in found), None)
+
+
+def _asking(snapshot: Snapshot, ask: Ask, width: int) -> Text:
+    """The line in which an order is made: the keys first, as names may be long."""
+    said = name("/".join(ask.key), 60)
+    unit = unit_of(snapshot, ask.key)
+    if ask.sure:
+        line = _keys([("y", "yes"), ("n", "no")], width)
+        return line.append(ask.sentence(said, unit), "bold yellow")
+    if ask.verb == "mode":
+        line = _keys([*MODES.items(), ("Esc", "leave it")], width)
+        return line.append(f"Mode of {said}?", "bold yellow")
+    line = _keys([("⏎", "set"), ("Esc", "leave it")], width)
+    line.append(f"Limit of {said}, in {unit or 'units of its source'}: ", "bold yellow")
+    return line.append(ask.value, "bold").append("▏", "blink")
 
 
 def _help(room: int) -> list[Text]:
@@ -227,9 +267,13 @@ def _help(room: int) -> list[Text]:
         ("s", "sort: worst first, by backlog, by batch time, by rate, by name"),
         ("/", "filter by any word; Enter keeps it, Esc drops it"),
         ("p", "pause the picture"),
+        ("h, r", "hold the query's limit as it is; release it, or one set by hand"),
+        ("m", "its mode: on, dry-run, off"),
+        ("l", "set its limit by hand, until released"),
         ("?", "this page"),
     )
     page = [Text(), *[Text.assemble((f"  {k:<11}", "bold"), d) for k, d in keys]]
+    page.insert(-1, Text("             each of these is asked once more before it is done"))
     page += [
         Text.assemble(("  12s+       ", "bold"), "a batch that has run for 12 s and still runs"),
         Text(),

@@ -38,6 +38,8 @@ class Words(msgspec.Struct, frozen=True):
     capacity: dict[str, str]
     executors: dict[str, str]
     executor_bounds: dict[str, str]
+    partitions: dict[str, str]
+    event_time: dict[str, str]
 
 
 @cache

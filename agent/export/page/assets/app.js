@@ -4,12 +4,13 @@ import { card, domId, shell } from "./card.js";
 import { h, patch } from "./dom.js";
 import { clock, duration, isKnown, visible } from "./format.js";
 import { filterWords, keyOf, level, matches, worstFirst } from "./order.js";
-import { historyWanted, snapshot, waitSeconds } from "./poll.js";
+import { historyWanted, hours, snapshot, waitSeconds } from "./poll.js";
 import words from "./words.js";
 
 const ORDER_HELD_SECONDS = 4; // rows don't move under a hand that is about to click
 const STALE_SECONDS = 10;
 const MOST_OPENING_ONE = 5; // queries
+const HOURS_EVERY_SECONDS = 30; // a piece of them is two minutes
 
 const state = {
   answer: null, // the agent's last answer
@@ -28,6 +29,8 @@ const state = {
   hover: null, // {key, time}
   busyUntil: 0,
   drawSeconds: 0,
+  zoom: null, // seconds that the plots show; null: the last minutes
+  hours: new Map(), // key → {at, pieces}, of open queries while zoomed
 };
 
 const head = document.getElementById("head");
@@ -64,6 +67,7 @@ async function ask() {
     const wanted = [...state.open].filter((key) => state.visible.has(key));
     const { answer, details } = await snapshot(known, wanted);
     take(answer, details);
+    await askHours(wanted);
     again = historyWanted(answer.queries.length) > historyWanted(known);
     if (state.failedSince !== null) say("The agent answers again.");
     state.failures = 0;
@@ -81,6 +85,15 @@ async function ask() {
   state.retryAt = steady() + wait;
   draw();
   timer = setTimeout(ask, wait * 1000);
+}
+
+async function askHours(wanted) {
+  if (state.zoom === null) {
+    state.hours.clear();
+    return;
+  }
+  const stale = wanted.filter((key) => !(steady() - (state.hours.get(key)?.at ?? -Infinity) < HOURS_EVERY_SECONDS));
+  await Promise.all(stale.map(async (key) => state.hours.set(key, { at: steady(), pieces: await hours(key) })));
 }
 
 function take(answer, details) {
@@ -219,7 +232,7 @@ function content() {
         const seen = state.visible.has(entry.key) || (state.visible.size === 0 && index < 30);
         if (!seen && !(open && shown.length <= 12)) return shell(entry);
         const fresh = { ...entry, view: aged(entry.view) };
-        return card(fresh, { now, open, hover: state.hover?.key === entry.key ? state.hover.time : null });
+        return card(fresh, { now, open, hover: state.hover?.key === entry.key ? state.hover.time : null, zoom: state.zoom, pieces: state.hours.get(entry.key)?.pieces ?? null });
       }),
     ),
   ];
@@ -350,6 +363,13 @@ document.addEventListener("click", (event) => {
   if (only !== null) {
     state.onlyLevel = state.onlyLevel === only.dataset.only ? null : only.dataset.only;
     draw();
+    return;
+  }
+  const zoomed = event.target.closest("[data-zoom]");
+  if (zoomed !== null) {
+    state.zoom = zoomed.dataset.zoom === "" ? null : Number(zoomed.dataset.zoom);
+    draw();
+    ask();
     return;
   }
   const action = event.target.closest("[data-action]");

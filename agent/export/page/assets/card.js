@@ -4,12 +4,12 @@ import { h } from "./dom.js";
 import { clock, count, duration, fill, isKnown, quantity, rate, visible } from "./format.js";
 import { flow } from "./flow.js";
 import { level } from "./order.js";
-import { areaPath, bar, batchBar, batchTone, horizontal, linePath, niceMaximum, plot, runsPath, sparkline, stepPath, timeSpan, within } from "./plot.js";
+import { areaPath, bar, batchBar, batchTone, chosenSpan, horizontal, linePath, niceMaximum, plot, runsPath, sparkline, stepPath, timeSpan, within } from "./plot.js";
 import { command, runbookOf, steered } from "./steer.js";
 import words from "./words.js";
 
 // `entry` is one of order.worstFirst; `now` the agent's time in epoch seconds; `hover` a time or null.
-export function card(entry, { now, open, hover }) {
+export function card(entry, { now, open, hover, zoom = null, pieces = null }) {
   const { view, key } = entry;
   const { tone, label, symbol, means } = level(entry.level);
   const id = domId(key);
@@ -38,7 +38,7 @@ export function card(entry, { now, open, hover }) {
       limitCell(view),
       h("span", { class: "fold", "aria-hidden": "true" }),
     ),
-    open && h("div", { class: "detail", id: `${id}-detail`, role: "region", "aria-label": `Details of ${visible(view.query, 80)}`, key: "detail" }, detail(entry, now, hover, key)),
+    open && h("div", { class: "detail", id: `${id}-detail`, role: "region", "aria-label": `Details of ${visible(view.query, 80)}`, key: "detail" }, detail(entry, now, hover, key, zoom, pieces)),
   );
 }
 
@@ -121,9 +121,9 @@ function orderTitle(order) {
   return order ? `${visible(order.who, 60)}, ${clock(order.time)}${order.reason ? `: ${visible(order.reason, 200)}` : ""}` : null;
 }
 
-function detail(entry, now, hover, key) {
+function detail(entry, now, hover, key, zoom, pieces) {
   const { view } = entry;
-  return [alarm(entry, now), steering(entry, now), flow(view, entry.level, now, key), plots(view, now, hover, entry.level), h("div", { class: "panels", key: "panels" }, decisions(view, now), capacity(entry, now), checkpoint(view)), operators(view), waits(view), advice(view), findings(view), missing(view), facts(view, now)];
+  return [alarm(entry, now), steering(entry, now), flow(view, entry.level, now, key), zooms(key, zoom), plots(view, now, hover, entry.level, zoom, pieces), h("div", { class: "panels", key: "panels" }, decisions(view, now), capacity(entry, now), checkpoint(view)), partitions(view), operators(view), waits(view), advice(view), findings(view), missing(view), facts(view, now)];
 }
 
 function alarm(entry, now) {
@@ -188,10 +188,28 @@ function steering(entry, now) {
   );
 }
 
-function plots(view, now, hover, levelName) {
-  const span = timeSpan(view.history, now);
-  const points = within(view.history, span);
-  return h("section", { class: "plots", "aria-label": "The last minutes", key: "plots" }, batchPlot(view, points, span, now, hover), backlogPlot(view, points, span, hover, levelName), limitPlot(view, points, span, hover), ratePlot(view, points, span, hover, levelName));
+// What the plots show: the last minutes, batch by batch, or hours.
+const ZOOMS = [
+  [null, "minutes"],
+  [3600, "1 h"],
+  [3 * 3600, "3 h"],
+  [12 * 3600, "12 h"],
+];
+
+function zooms(key, zoom) {
+  return h(
+    "div",
+    { class: "zooms", role: "group", "aria-label": "Time that the plots show", key: "zooms" },
+    ZOOMS.map(([seconds, label]) => h("button", { type: "button", class: "quiet", "data-zoom": String(seconds ?? ""), id: `${domId(key)}-zoom-${seconds ?? 0}`, "aria-pressed": seconds === zoom ? "true" : "false", key: label }, label)),
+    zoom !== null && h("span", { class: "muted" }, "the longest batch and the largest backlog of each two minutes"),
+  );
+}
+
+function plots(view, now, hover, levelName, zoom, pieces) {
+  const span = zoom === null ? timeSpan(view.history, now) : chosenSpan(zoom, now);
+  // Of hours too: until they have come, what is known of the minutes.
+  const points = within(zoom === null ? view.history : (pieces ?? view.history), span);
+  return h("section", { class: "plots", "aria-label": zoom === null ? "The last minutes" : "The last hours", key: "plots" }, batchPlot(view, points, span, now, hover), backlogPlot(view, points, span, hover, levelName), limitPlot(view, points, span, hover), ratePlot(view, points, span, hover, levelName));
 }
 
 // The batch that was running at the time pointed at, else the next one to end.
@@ -303,12 +321,13 @@ function limitPlot(view, points, span, hover) {
 
 // Rows over seconds of each batch, from its start to its end: between batches nothing is processed.
 function ratePlot(view, points, span, hover, levelName) {
-  const speed = (point) => (isKnown(point.batch_seconds) && point.batch_seconds > 0 ? point.rows / point.batch_seconds : null);
+  const spent = (point) => point.total_seconds ?? point.batch_seconds; // of all batches of a piece
+  const speed = (point) => (isKnown(spent(point)) && spent(point) > 0 ? point.rows / spent(point) : null);
   const speeds = values(points, speed);
   const arriving = view.up ? view.arrival_rows_per_second : null;
   const top = niceMaximum(1.08 * highest(speeds, [arriving ?? 0]));
   const at = hover === null ? null : pointAt(points, hover);
-  const runs = points.map((point) => [point.time - (point.batch_seconds ?? 0), point.time, speed(point)]);
+  const runs = points.map((point) => [point.time - (spent(point) ?? 0), point.time, speed(point)]);
   return plot({
     name: "rate",
     title: "Processed",
@@ -415,7 +434,7 @@ function capacity(entry, now) {
       ["fixed cost of a batch", duration(view.fixed_cost_seconds)],
       still ? null : ["time to consume", duration(view.estimated_time_to_consume_seconds)],
       ["lag", `${view.lag_state === "UNKNOWN" ? "unknown" : view.lag_state}${isKnown(view.backlog_seconds) ? `, ${duration(view.backlog_seconds)} behind` : ""}`],
-      isKnown(view.watermark_lag_seconds) ? ["watermark lag", duration(view.watermark_lag_seconds)] : null,
+      ...eventTimeWords(view),
       ...(view.mode === "on" ? main : []).map((source) => [`credit${view.sources.length > 1 ? ` of source ${source.index}` : ""}`, `${count(source.exclusive_rows)} own + ${count(source.floating_rows)} shared`]),
     ]),
   );
@@ -445,6 +464,70 @@ function checkpoint(view) {
       isKnown(eta) ? ["deadline reached in", eta > 0 ? duration(eta) : "passed"] : null,
       failures > 0 ? ["failures in a row", String(failures)] : null,
     ]),
+  );
+}
+
+// How far event time is behind, and the latest row behind the newest before it: names and figures.
+export function eventTimeWords(view) {
+  const said = [];
+  if (isKnown(view.watermark_lag_seconds)) said.push(["watermark", fill(words.event_time.watermark, { lag: duration(view.watermark_lag_seconds) })]);
+  if (isKnown(view.lateness_seconds)) {
+    const told = { late: duration(view.lateness_seconds), delay: duration(view.watermark_delay_seconds) };
+    said.push(["latest row", fill(words.event_time[isKnown(view.watermark_delay_seconds) ? "latest" : "latest_only"], told)]);
+  }
+  return said;
+}
+
+// What waits in partitions, and where most of it; sentences.
+export function partitionsWords(view) {
+  const list = view.partitions ?? [];
+  if (list.length < 2) return [];
+  const total = list.reduce((sum, one) => sum + one.backlog_rows, 0);
+  const most = fullest(view)[0];
+  const figures = { count: String(list.length), rows: quantity(total, "rows"), name: partitionName(most), largest: quantity(most.backlog_rows, "rows"), times: count((most.backlog_rows * list.length) / total) };
+  const said = [fill(total > 0 ? words.partitions.most : words.partitions.none, figures)];
+  const lost = list.reduce((sum, one) => sum + one.lost_rows, 0);
+  if (lost > 0) said.push(fill(words.partitions.lost, { rows: quantity(lost, "rows") }));
+  return said;
+}
+
+function partitionName(one) {
+  return `${visible(one.topic, 60)}-${visible(one.partition, 20)}`;
+}
+
+// Those that hold most first; where they hold alike, as they were told.
+function fullest(view) {
+  return [...view.partitions].sort((one, other) => other.backlog_rows - one.backlog_rows);
+}
+
+const SHOWN_PARTITIONS = 8;
+
+function partitions(view) {
+  const said = partitionsWords(view);
+  if (said.length === 0) return null;
+  const shown = fullest(view).slice(0, SHOWN_PARTITIONS);
+  const top = shown[0].backlog_rows || 1;
+  const rest = view.partitions.length - shown.length;
+  return h(
+    "section",
+    { class: "panel wide", key: "partitions" },
+    h("h3", null, "Partitions"),
+    h("p", { class: "wide-words" }, h("bdi", null, said.join(" "))),
+    h(
+      "ul",
+      { class: "partitions" },
+      shown.map((one) =>
+        h(
+          "li",
+          { key: `${one.source} ${one.topic} ${one.partition}` },
+          h("bdi", { class: "operator-name" }, partitionName(one)),
+          h("span", { class: "partition-bar", "aria-hidden": "true" }, h("i", { "--share": Math.round((one.backlog_rows / top) * 1000) / 10 })),
+          h("span", null, quantity(one.backlog_rows, "rows")),
+          h("span", { class: "warn" }, isKnown(one.retention_loss_seconds) ? (one.retention_loss_seconds > 0 ? `deleted in ${duration(one.retention_loss_seconds)}` : "being deleted") : ""),
+        ),
+      ),
+    ),
+    rest > 0 ? h("p", { class: "muted" }, `and ${rest} that hold less`) : null,
   );
 }
 

@@ -35,6 +35,11 @@ export function timeSpan(history, nowSeconds) {
   return { from: nowSeconds - length, to: nowSeconds, length };
 }
 
+// A span of hours that the reader chose, up to now.
+export function chosenSpan(seconds, nowSeconds) {
+  return { from: nowSeconds - seconds, to: nowSeconds, length: seconds };
+}
+
 // Points within the time shown, and the one before it, so that steps begin at the edge.
 export function within(history, span) {
   const start = history.findIndex((point) => point.time >= span.from);

@@ -1,0 +1,158 @@
+"""Orders by keys: asked once more, sent to a real agent, and what became of them is told."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+
+from agent.export.terminal.choose import press
+from agent.export.terminal.orders import Told
+from agent.export.terminal.render import Selection, lines
+from agent.export.terminal.snapshot import Snapshot
+from tests.page import views as made
+from tests.service import wire
+from tests.service.agents import AgentProcess
+from tests.top.test_top import Terminal
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from agent.export.terminal.ask import Ask
+    from tests.page.conftest import FleetServer
+
+LISTED = [("shop", "orders"), ("shop", "payments")]
+ORDERS, PAYMENTS = LISTED
+
+
+def typed(*keys: str) -> tuple[Selection, list[Ask]]:
+    """The choice after these keys, and what was sent."""
+    selection, sent = Selection(key=PAYMENTS), []
+    for key in keys:
+        after = press(key, selection, LISTED)
+        assert after is not None
+        if after.send is not None:
+            sent.append(after.send)
+        selection = Selection(key=after.key, ask=after.ask, filter=after.filter, help=after.help)
+    return selection, sent
+
+
+@pytest.mark.parametrize(
+    ("keys", "order"),
+    [
+        ("hy", {"hold": True}),
+        ("ry", {"hold": False}),
+        ("moy", {"mode": "on"}),
+        ("mdy", {"mode": "dry-run"}),
+        ("mfy", {"mode": "off"}),
+        (["l", "5", "x", "0", "7", "backspace", "0", "enter", "y"], {"limit": 500, "unit": "rows"}),
+    ],
+)
+def test_an_order_is_sent_when_it_was_asked_once_more(keys, order) -> None:
+    selection, sent = typed(*keys)
+    assert selection.ask is None
+    [ask] = sent
+    assert (ask.key, ask.order("rows")) == (PAYMENTS, order)
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        "hn", "hh", "hq", "ry"[:1], "m", "mf", "mfn", ["m", "escape"], "mxxy",
+        ["l", "5", "y"], ["l", "5", "enter"], ["l", "5", "enter", "escape"], ["l", "enter", "y"],
+        ["l", "0", "enter", "y"], ["l", "escape", "y"], "y",
+    ],
+)  # fmt: skip
+def test_without_a_yes_nothing_is_sent(keys) -> None:
+    assert typed(*keys)[1] == []
+
+
+def test_the_order_is_for_the_query_that_was_chosen_when_it_was_begun() -> None:
+    selection = press("h", Selection(key=ORDERS), LISTED)
+    assert selection is not None
+    after = press("y", selection, [PAYMENTS])  # it has gone from the list meanwhile
+    assert after is not None
+    assert after.send is not None
+    assert after.send.key == ORDERS
+
+
+@pytest.mark.parametrize("width", [60, 80, 160])
+@pytest.mark.parametrize("keys", ["h", "r", "m", "mf", "l", ["l", "9", "enter"]])
+def test_the_keys_of_a_question_are_never_cut(keys, width) -> None:
+    view = made.everything()[0]
+    snapshot = Snapshot(time=made.NOW, views=[view])
+    selection = Selection()
+    for key in keys:
+        selection = press(key, selection, [(view.application, view.query)]) or selection
+    foot = lines(snapshot, made.NOW, selection, width, 24)[-1]
+    assert foot.cell_len <= width
+    assert re.match(r" (y  yes   n|o  on   d  dry-run   f  off|⏎  set   Esc) ", foot.plain)
+
+
+@pytest.mark.parametrize("width", [60, 80, 160])
+def test_what_became_of_it_is_told_whole(width: int) -> None:
+    note = "orders: limit 500 rows (done; batches of 300 rows digest 203 rows/s, and 1,000 arrive)"
+    snapshot = Snapshot(time=made.NOW, views=[made.everything()[0]])
+    drawn = lines(snapshot, made.NOW, Selection(told=Told(note, done=True)), width, 24)
+    assert len(drawn) == 24
+    said = " ".join(" ".join(line.plain for line in drawn[-3:]).split())
+    assert said.endswith(f"✓ {note}")
+    long = lines(snapshot, made.NOW, Selection(told=Told("x " * 400, done=False)), width, 24)
+    assert sum("x x x" in line.plain for line in long) <= 3
+
+
+def test_a_real_agent_obeys_and_its_log_says_who(tmp_path: Path) -> None:
+    with AgentProcess(tmp_path) as agent:
+        events = [wire.progress(1, query=1, name="orders", limit=1000)]
+        assert agent.post(wire.request(events, application="shop")).is_success
+
+        def view() -> dict[str, object]:
+            return dict(agent.http.get("/v1/queries/shop/orders").json()["query"])
+
+        terminal = Terminal(agent.address)
+        try:
+            terminal.wait_for(r"orders")
+            terminal.type("h")
+            terminal.wait_for(r"Hold the limit of shop/orders as it is")
+            terminal.type("n")
+            terminal.wait_for(r"h r m l")
+            assert view()["held"] is False
+            terminal.type("h")
+            terminal.wait_for(r"Hold the limit")
+            terminal.type("y")
+            terminal.wait_for(r"✓ orders: hold")
+            assert view()["held"] is True
+            terminal.type("l")
+            terminal.wait_for(r"Limit of shop/orders, in rows")
+            terminal.type("1234\r")
+            terminal.wait_for(r"Limit shop/orders to 1,234 rows a batch")
+            terminal.type("y")
+            terminal.wait_for(r"✓ orders: limit 1234 rows")
+            assert view()["manual_limit"] == 1234
+            terminal.type("mf")
+            terminal.wait_for(r"Switch Weir off for shop/orders")
+            terminal.type("y")
+            terminal.wait_for(r"✓ orders: mode off")
+            assert view()["mode"] == "off"
+            terminal.type("ry")
+            terminal.wait_for(r"✓ orders: release")
+            assert view()["manual_limit"] is None
+        finally:
+            terminal.close()
+        orders = [line for line in agent.log() if line["event"] == "order"]
+        assert [one["what"] for one in orders] == ["hold", "limit 1234 rows", "mode off", "release"]
+        assert all(one["reason"] == "weir top" and one["who"] for one in orders)
+
+
+def test_what_the_agent_refuses_is_told(fleet: FleetServer) -> None:
+    """It takes no orders."""
+    terminal = Terminal(fleet.url)
+    try:
+        terminal.wait_for(r"▌■ hung")
+        terminal.type("hy")
+        terminal.wait_for(r"✗ HTTP 40[45]")
+        terminal.type("j")
+        terminal.wait_for(r"h r m l")
+    finally:
+        terminal.close()
