@@ -104,8 +104,8 @@ def agent_board(runbooks: str) -> Dashboard:
                 ),
                 rows_of(
                     "Each agent",
-                    "One that does not answer is not here: see how many are silent. Memory is of the "
-                    "limit that holds for it; Kafka: whether the brokers answered when last asked.",
+                    "One that does not answer is not here: see how many are silent. Memory is of "
+                    "the limit that holds for it; Kafka: whether brokers answered when last asked.",
                     ("cluster", "namespace", "instance", "version"),
                     [
                         Column(
