@@ -104,7 +104,8 @@ def agent_board(runbooks: str) -> Dashboard:
                 ),
                 rows_of(
                     "Each agent",
-                    "One that does not answer is not here: see how many are silent.",
+                    "One that does not answer is not here: see how many are silent. Memory is of "
+                    "the limit that holds for it; Kafka: whether brokers answered when last asked.",
                     ("cluster", "namespace", "instance", "version"),
                     [
                         Column(
@@ -129,10 +130,10 @@ def agent_board(runbooks: str) -> Dashboard:
                             thresholds=((None, GREEN), (0.01, YELLOW), (0.1, RED)),
                         ),
                         Column("State saved", _each("weir_agent_state_writable"), texts=NO_OR_YES),
-                        Column("State on disk", _each("weir_agent_state_bytes"), "bytes"),
-                        Column("Kafka answers", _each("weir_kafka_up"), texts=NO_OR_YES),
+                        Column("On disk", _each("weir_agent_state_bytes"), "bytes"),
+                        Column("Kafka", _each("weir_kafka_up"), texts=NO_OR_YES),
                         Column(
-                            "Memory of its limit",
+                            "Memory",
                             f"max {BY_AGENT} ({AGENTS('process_resident_memory_bytes')}"
                             f" / {AGENTS('weir_agent_process_memory_limit_bytes')})",
                             "percentunit",
@@ -145,7 +146,7 @@ def agent_board(runbooks: str) -> Dashboard:
                             thresholds=((None, GREEN), (0.5, YELLOW), (5, RED)),
                         ),
                     ],
-                    worst_first="Memory of its limit",
+                    worst_first="Memory",
                     height=7,
                 ),
             ],

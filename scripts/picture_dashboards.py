@@ -166,6 +166,9 @@ def shown(value: float, unit: str) -> str:
     if unit == "s":
         if value and abs(value) < 1:
             return f"{1000 * value:.3g} ms" if abs(value) >= 1e-3 else f"{1e6 * value:.3g} µs"
+        for size, name in ((172_800, "days"), (7_200, "h")):
+            if value >= size:
+                return f"{value / (86_400 if name == 'days' else 3_600):.3g} {name}"
         if value >= 120:
             return f"{value / 60:.3g} min"
         return f"{value:.3g} s"
@@ -249,7 +252,7 @@ class Panel:
         width, height = box.width - left - right, box.height - top - bottom
         lines = _stack(series) if stacked else [(one, None) for one in series]
         highest = max(value for one, _ in lines for _, value in one.points)
-        marked = ticks(self._defaults.get("max", highest) or 1.0, self._unit)
+        marked = ticks(max(self._defaults.get("max", highest), 0.0) or 1.0, self._unit)
         most = marked[-1]
 
         def x(at: float) -> float:

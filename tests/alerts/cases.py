@@ -373,6 +373,34 @@ CASES: Final[tuple[Case, ...]] = (
                 ),
             ),
             (
+                "WeirExecutorsAtMaximum",
+                {
+                    q("weir_executors_bound", bound="maximum"): "0x4 1x20 0x100",
+                    q("weir_executors_mode", mode="on"): "1x130",
+                },
+                20,
+                25,
+                15,
+                "orders/enrich: the most executors that Weir may ask for do not suffice",
+                (
+                    "More executors would digest what arrives inside the target, but "
+                    "maximum_executors is reached."
+                ),
+            ),
+            (
+                "WeirTargetInfeasible",
+                {q("weir_target_feasible"): "1x4 0x35 1x100"},
+                35,
+                40,
+                10,
+                "orders/enrich: no limit keeps the target",
+                (
+                    "Batches must be larger than the target allows, to digest what arrives beside "
+                    "their fixed cost. Weir lets them be as far as that pays and the deadline "
+                    "allows."
+                ),
+            ),
+            (
                 "WeirDeadlineNear",
                 {
                     q("weir_batch_running_seconds"): "100x4 540x1 10x100",

@@ -1,9 +1,12 @@
-{{/* How an endpoint is scraped, of a ServiceMonitor or a PodMonitor. */}}
+{{/*
+How an endpoint is scraped, of a ServiceMonitor or a PodMonitor. Without honorLabels those of
+config.labels that a target has too would be renamed to exported_….
+*/}}
 {{- define "weir.scrape" -}}
 scheme: {{ include "weir.scheme" . | quote }}
 interval: {{ .Values.monitor.interval | quote }}
 scrapeTimeout: {{ .Values.monitor.scrapeTimeout | quote }}
-honorLabels: true # else config.labels that a target has too would be renamed to exported_…
+honorLabels: true
 {{- if .Values.config.metrics_need_token }}
 authorization:
   credentials:
