@@ -97,3 +97,13 @@ def test_report_and_summary_say_what_a_day_costs(told: list[rows.Row]) -> None:
     assert f"96 executor-hours a day as its application ran, {day} with those" in page
     assert "Executors by the hour" in page
     assert f"96 → {day}" in out.getvalue()
+
+
+def test_a_real_runs_lines_tell_it_too(real_log: bytes) -> None:
+    """As Spark writes them; the run's tasks were the driver's, which here is an executor."""
+    named = real_log.replace(b'"Executor ID":"driver"', b'"Executor ID":"1"')
+    for one in of(judged([named.splitlines()]), rows.RECOMMENDATIONS):
+        assert one["executor_hours_a_day"] == pytest.approx(24.0)
+        assert 24.0 <= one["executor_hours_a_day_wanted"] < 48.0
+    for one in of(judged([real_log.splitlines()]), rows.RECOMMENDATIONS):
+        assert one["executor_hours_a_day"] is None

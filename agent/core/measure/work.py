@@ -27,8 +27,6 @@ MOST_SAMPLES: Final = 8
 #: time from what was foretold: its own noise, and what is in doubt of the cost it is held against.
 TRIAL_BATCHES: Final = 3
 TRIAL_SIGMA: Final = 0.3
-#: No batch is shorter, by Spark's clock.
-LEAST_SECONDS: Final = 1e-3
 #: What is believed of contention beforehand (mean 0, this deviation): three slots for one bring
 #: 2.2 to 3 times the rows; and its drift a batch looked at, after which thousands a sink that was
 #: freed gets another chance.
@@ -105,10 +103,11 @@ class Work(msgspec.Struct):
         if trial is None:
             return
         left, logs = trial.left - 1, trial.logs
-        if trial.before is not None:
-            logs += math.log(max(trial.before.seconds(rows), LEAST_SECONDS) / seconds)
+        before = 0.0 if trial.before is None else trial.before.seconds(rows)
+        if before > 0.0:
+            logs += math.log(before / seconds)
         self.trial = msgspec.structs.replace(trial, left=left, logs=logs) if left else None
-        if not left and trial.step > 0.0 and self.slots is not None and trial.before is not None:
+        if not left and trial.step > 0.0 and self.slots is not None and before > 0.0:
             slots_before = round(self.slots / math.exp(trial.step))
             self.brought = Brought(slots_before, self.slots, math.exp(logs / TRIAL_BATCHES))
         driver = self.driver_seconds
