@@ -14,12 +14,14 @@ from spark_listener.application import Application
 from spark_listener.complaints import Complaints
 from spark_listener.config import Settings
 from spark_listener.files import FileBacklog
+from spark_listener.limits import Limit
 from spark_listener.listener import Captured, Counters
 from spark_listener.observer import Observer, Run
 from spark_listener.outbox import Outbox
 from spark_listener.query import Abilities, PlannedOffsets, RunningBatch
 from spark_listener.sources import KAFKA
 from spark_listener.wire import SILENT_SECONDS
+from tests.driver.test_actuator import grant, source
 from tests.waiting import until
 
 if TYPE_CHECKING:
@@ -316,3 +318,15 @@ def test_rare_heartbeats_are_named() -> None:
     assert not Settings().beats_rarely
     assert not Settings(heartbeat_seconds=7.5).beats_rarely
     assert Settings(heartbeat_seconds=8.0).beats_rarely
+
+
+def test_what_becomes_of_limits_without_an_agent_is_told_of_all_its_queries() -> None:
+    one = source(Limit("files", 5))
+    watched = Watched(RunningQuery(resting), one)  # type: ignore[arg-type]
+    assert watched.observer.without_agent() == "it keeps its configured limits"
+    now = time.monotonic()
+    one.take(grant(9), now)
+    one.changed(one.wanted(now), now)
+    assert watched.observer.without_agent().startswith("what Weir set holds for ")
+    watched.observer._runs.clear()
+    assert watched.observer.without_agent() == "it keeps its configured limits"

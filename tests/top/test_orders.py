@@ -46,6 +46,10 @@ def typed(*keys: str) -> tuple[Selection, list[Ask]]:
         ("moy", {"mode": "on"}),
         ("mdy", {"mode": "dry-run"}),
         ("mfy", {"mode": "off"}),
+        (
+            ["l", *"1234567890123456789", "enter", "y"],
+            {"limit": 123456789012345678, "unit": "rows"},
+        ),
         (["l", "5", "x", "0", "7", "backspace", "0", "enter", "y"], {"limit": 500, "unit": "rows"}),
     ],
 )
