@@ -6,7 +6,7 @@
 # `make help` lists the rest.
 
 .DEFAULT_GOAL := setup
-.PHONY: setup setup-run demo stack test test-all test-matrix kafka sparks chart lint format generated lock clean help
+.PHONY: setup setup-run demo stack test test-all test-matrix kafka sparks chart docs lint format generated lock clean help
 
 # A Python to build .venv with; one is looked for when this is empty.
 PYTHON ?=
@@ -40,7 +40,7 @@ test: ## lint, types and the quick tests, of every part
 test-all: ## every test; what `make test` has just passed on this tree is not run again
 	@sh scripts/test.sh all
 
-test-matrix: setup ## Weir on each PySpark of the matrix; writes README's table of versions
+test-matrix: setup ## Weir on each PySpark of the matrix; writes docs/versions.md
 	@sh scripts/ensure-sparks.sh
 	@sh scripts/ensure-kafka.sh
 	@$(python) -m tests.matrix --write --python-sources --every-iceberg
@@ -60,6 +60,11 @@ chart: ## dist/weir-VERSION.tgz: the Helm chart, with rules and dashboards in it
 plugin: setup ## dist/weir-spark-plugin.jar: Weir's Spark plugin, in the listener's wheel too
 	@$(python) -m scripts.plugin_jar dist
 
+docs: ## site/: the documentation as a site, every link checked
+	@sh scripts/ensure-docs.sh
+	@NO_MKDOCS_2_WARNING=1 .make/docs/bin/mkdocs build --strict --quiet
+	@echo "weir: made site/; to read it: $(python) -m http.server --directory site --bind 127.0.0.1"
+
 lint: setup ## lint and types only
 	@sh scripts/test.sh lint
 
@@ -74,7 +79,7 @@ lock: ## pin requirements/*.in anew, with hashes
 	@sh scripts/lock.sh
 
 clean: ## remove what setup, tests and demo made
-	rm -rf .venv .demo .stack .make build dist spark_listener/build *.egg-info spark_listener/*.egg-info
+	rm -rf .venv .demo .stack .make build dist site spark_listener/build *.egg-info spark_listener/*.egg-info
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 12

@@ -46,6 +46,7 @@ look() {
   need prometheus 'tests of metrics and alert rules' promtool
   need prometheus-alertmanager 'tests of the Alertmanager example' amtool
   need maven 'gets the jars of the Kafka broker that tests start' mvn
+  need npm 'gets what draws the diagrams of the documentation site' npm
   need openssl 'tests of certificates' openssl
   need git 'tests of what is committed' git
   # Without any font a browser draws no text at all; with these two, letters are narrow and wide.
