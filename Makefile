@@ -6,7 +6,7 @@
 # `make help` lists the rest.
 
 .DEFAULT_GOAL := setup
-.PHONY: setup setup-run demo stack test test-all test-matrix kafka sparks chart docs lint format generated lock clean help
+.PHONY: setup setup-run demo stack test test-all test-matrix kafka sparks chart docs release release-check lint format generated lock clean help
 
 # A Python to build .venv with; one is looked for when this is empty.
 PYTHON ?=
@@ -59,6 +59,15 @@ chart: ## dist/weir-VERSION.tgz: the Helm chart, with rules and dashboards in it
 
 plugin: setup ## dist/weir-spark-plugin.jar: Weir's Spark plugin, in the listener's wheel too
 	@$(python) -m scripts.plugin_jar dist
+
+release: setup ## dist/: all that is published, of the last commit, the same bytes each time
+	@sh scripts/ensure-helm.sh
+	@sh scripts/ensure-release.sh
+	@$(python) -m scripts.release $(if $(ADDRESS),--address $(ADDRESS)) $(if $(MAVEN_GROUP),--maven-group $(MAVEN_GROUP))
+
+release-check: setup ## what make release built, installed and seen at work; SECONDS=0 leaves out the demo
+	@sh scripts/ensure-tools.sh
+	@$(python) -m scripts.release_check --demo $(SECONDS)
 
 docs: ## site/: the documentation as a site, every link checked
 	@sh scripts/ensure-docs.sh

@@ -47,7 +47,9 @@ look() {
   need prometheus-alertmanager 'tests of the Alertmanager example' amtool
   need maven 'gets the jars of the Kafka broker that tests start' mvn
   need npm 'gets what draws the diagrams of the documentation site' npm
+  need docker-registry 'takes the chart as it is published' docker-registry registry
   need openssl 'tests of certificates' openssl
+  need gnupg 'signs the bundle for Maven' gpg
   need git 'tests of what is committed' git
   # Without any font a browser draws no text at all; with these two, letters are narrow and wide.
   fonts fonts-liberation 'the layout of the status page' LiberationSans-Regular.ttf
