@@ -62,7 +62,7 @@ plugin: setup ## dist/weir-spark-plugin.jar: Weir's Spark plugin, in the listene
 
 release: setup ## dist/: all that is published, of the last commit, the same bytes each time
 	@sh scripts/ensure-helm.sh
-	@sh scripts/ensure-release.sh
+	@sh scripts/ensure-venv.sh release 'builds releases'
 	@$(python) -m scripts.release $(if $(ADDRESS),--address $(ADDRESS)) $(if $(MAVEN_GROUP),--maven-group $(MAVEN_GROUP))
 
 release-check: setup ## what make release built, installed and seen at work; SECONDS=0 leaves out the demo

@@ -6,22 +6,13 @@ set -eu
 
 here=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd -P)
 cd "$here"
-venv=.make/docs
-lock=requirements/docs.txt
 mermaid=11.12.0
 digest=07e37dfa97b337ccc85365d57eddf99b9706f09db3b59b260d0333b23b343c4b # SHA-256 of dist/mermaid.min.js
 
-if [ ! -f "$venv/.made" ] || [ "$(cat "$venv/.made")" != "$(cksum <"$lock")" ]; then
-  echo "weir: making $venv, which builds the documentation site"
-  rm -rf "$venv"
-  "$(sh scripts/find-python.sh)" -m venv "$venv"
-  "$venv/bin/python" -m pip --disable-pip-version-check --no-input install --quiet \
-    --require-hashes -r "$lock"
-  cksum <"$lock" >"$venv/.made"
-fi
+sh scripts/ensure-venv.sh docs 'builds the documentation site'
 
 is_ours() { # is_ours FILE: is it that version of mermaid, to the byte?
-  [ -f "$1" ] && echo "$digest  $1" | "$venv/bin/python" -c '
+  [ -f "$1" ] && echo "$digest  $1" | .make/docs/bin/python -c '
 import hashlib, pathlib, sys
 wanted, path = sys.stdin.read().split(maxsplit=1)
 sys.exit(hashlib.sha256(pathlib.Path(path.strip()).read_bytes()).hexdigest() != wanted)'

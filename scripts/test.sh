@@ -78,7 +78,7 @@ prepare() {
   sh scripts/ensure-kafka.sh || exit 2
   sh scripts/ensure-helm.sh || exit 2
   [ "$what" != quick ] || return 0
-  sh scripts/ensure-release.sh || exit 2
+  sh scripts/ensure-venv.sh release 'builds releases' || exit 2
   sh scripts/ensure-docs.sh || [ "${CI:-}" != true ] || exit 2
   # Beside the default: the oldest Spark, and the newest that this Python can run.
   sparks='3.5 4.3'
