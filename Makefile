@@ -61,12 +61,14 @@ plugin: setup ## dist/weir-spark-plugin.jar: Weir's Spark plugin, in the listene
 	@$(python) -m scripts.plugin_jar dist
 
 release: setup ## dist/: all that is published, of the last commit, the same bytes each time
+	@sh scripts/ensure-tools.sh release
 	@sh scripts/ensure-helm.sh
 	@sh scripts/ensure-venv.sh release 'builds releases'
 	@$(python) -m scripts.release $(if $(ADDRESS),--address $(ADDRESS)) $(if $(MAVEN_GROUP),--maven-group $(MAVEN_GROUP))
 
 release-check: setup ## what make release built, installed and seen at work; SECONDS=0 leaves out the demo
-	@sh scripts/ensure-tools.sh
+	@sh scripts/ensure-tools.sh release
+	@sh scripts/ensure-helm.sh
 	@$(python) -m scripts.release_check --demo $(SECONDS)
 
 docs: ## site/: the documentation as a site, every link checked

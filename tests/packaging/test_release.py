@@ -93,7 +93,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
         pytest.skip("not a git checkout, so there is no commit to build")
     if not release.HELM.exists() or not release.TOOLS.exists():
         if os.environ.get("CI"):
-            pytest.fail("scripts/ensure-helm.sh, scripts/ensure-venv.sh release: their programs miss")
+            pytest.fail("what scripts/ensure-helm.sh and ensure-venv.sh get is missing")
         pytest.skip("make release gets what builds it")
     folder = tmp_path_factory.mktemp("release")
     for name, mask, settings in (
