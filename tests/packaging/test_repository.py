@@ -129,10 +129,19 @@ def test_the_licence_is_whole_and_in_both() -> None:
     assert "END OF TERMS AND CONDITIONS" in licence
 
 
+def anchors(text: str) -> set[str]:
+    """Of all headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
 def test_links_of_the_readme_lead_somewhere() -> None:
     for name in ("README.md", "CONTRIBUTING.md"):  # those of the docs: tests/docs
         text = (ROOT / name).read_text()
-        targets = re.findall(r"\]\(([^)#\s]+)", text)
-        for target in targets:
+        for target, _, place in re.findall(r"\]\(([^)#\s]+)(#([^)\s]+))?", text):
             if "://" not in target:
                 assert (ROOT / target).exists(), f"{name}: {target}"
+                if place:
+                    assert place in anchors((ROOT / target).read_text()), (
+                        f"{name}: {target}#{place}"
+                    )
