@@ -10,11 +10,13 @@ from __future__ import annotations
 import posixpath
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from mkdocs.structure.files import File, InclusionLevel
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from mkdocs.config.defaults import MkDocsConfig
     from mkdocs.structure.files import Files
     from mkdocs.structure.pages import Page
@@ -53,12 +55,25 @@ _LINKS: Final = re.compile(r"(?ms)^ *(`{3,}|~{3,}).*?^ *\1|`+[^`\n]+`+|\]\((?P<t
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Puts the runbooks behind the alerts in the navigation."""
+    """Puts the runbooks behind the alerts in the navigation, and at its end what it leaves out."""
     reference = next(part["Reference"] for part in config.nav if "Reference" in part)
     place = next(n for n, part in enumerate(reference) if "Alerts" in part) + 1
     runbooks = [uri for uri in _PAGES.values() if uri.startswith("runbooks/")]
     reference.insert(place, {"Runbooks": runbooks})
+    docs = Path(config.docs_dir)
+    pages = sorted(path.relative_to(docs).as_posix() for path in docs.rglob("*.md"))
+    if more := [page for page in pages if page not in set(_named(config.nav))]:
+        config.nav.append({"More": more})
     return config
+
+
+def _named(nav: list[Any] | dict[str, Any] | str) -> Iterator[str]:
+    """Every page that a navigation names."""
+    if isinstance(nav, str):
+        yield nav
+        return
+    for part in nav.values() if isinstance(nav, dict) else nav:
+        yield from _named(part)
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:

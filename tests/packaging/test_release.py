@@ -59,6 +59,20 @@ def test_without_a_release_it_says_what_to_do(tmp_path: Path) -> None:
     assert done.stderr.endswith("make release\n")
 
 
+def test_a_python_that_is_nowhere_is_left_out() -> None:
+    assert release_check.found_python("3.99") is None
+    here = "{}.{}".format(*sys.version_info)
+    assert release_check.found_python(here) is not None
+
+
+def test_a_command_of_another_version_is_found(tmp_path: Path) -> None:
+    weir = tmp_path / "weir"
+    weir.write_text("#!/bin/sh\necho weir 0.0.1\n")
+    weir.chmod(0o755)
+    with pytest.raises(release_check.Wrong, match="weir --version says weir 0.0.1, not"):
+        release_check.commands_work(tmp_path, tmp_path, tmp_path)
+
+
 def workflow() -> dict[str, Any]:
     read: dict[str, Any] = yaml.safe_load((ROOT / ".github/workflows/release.yml").read_text())
     return read
