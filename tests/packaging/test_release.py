@@ -69,7 +69,7 @@ def test_a_command_of_another_version_is_found(tmp_path: Path) -> None:
     weir = tmp_path / "weir"
     weir.write_text("#!/bin/sh\necho weir 0.0.1\n")
     weir.chmod(0o755)
-    with pytest.raises(release_check.Wrong, match="weir --version says weir 0.0.1, not"):
+    with pytest.raises(release_check.Wrong, match="weir --version says weir 0"):
         release_check.commands_work(tmp_path, tmp_path, tmp_path)
 
 
