@@ -6,7 +6,7 @@
 # `make help` lists the rest.
 
 .DEFAULT_GOAL := setup
-.PHONY: setup setup-run demo stack test test-all test-matrix kafka sparks chart docs release release-check lint format generated lock clean help
+.PHONY: setup setup-run demo stack test test-all test-matrix kafka sparks chart lint format generated lock clean help
 
 # A Python to build .venv with; one is looked for when this is empty.
 PYTHON ?=
@@ -60,6 +60,7 @@ chart: ## dist/weir-VERSION.tgz: the Helm chart, with rules and dashboards in it
 plugin: setup ## dist/weir-spark-plugin.jar: Weir's Spark plugin, in the listener's wheel too
 	@$(python) -m scripts.plugin_jar dist
 
+.PHONY: release release-check docs
 release: setup ## dist/: all that is published, of the last commit, the same bytes each time
 	@sh scripts/ensure-tools.sh release
 	@sh scripts/ensure-helm.sh

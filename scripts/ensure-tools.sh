@@ -2,11 +2,11 @@
 # Looks for the programs outside Python that the tests use, and gets what is missing: by apt where
 # this runs as root on Debian or Ubuntu, else it prints what to install. With CI=true a program
 # that is still missing fails the run; without, its tests are skipped, and it says so.
-#   scripts/ensure-tools.sh           all of them
-#   scripts/ensure-tools.sh release   what building and checking a release uses
+#   scripts/ensure-tools.sh [quick]     what the quick tests use
+#   scripts/ensure-tools.sh all|rest    and what the slow ones do
 set -u
 
-what=${1:-all}
+what=${1:-quick}
 
 missing=''  # Debian packages
 lacks=''    # what that means, for people
@@ -46,15 +46,15 @@ look() {
   - python 3.10 or newer with venv (python3 python3-venv)"
   }
   need openjdk-17-jdk-headless 'compiles the Spark plugin' javac
-  need docker-registry 'takes the chart as it is published' docker-registry registry
-  [ "$what" != release ] || return 0
+  [ "$what" = quick ] || need docker-registry 'takes the chart as it is published' docker-registry registry
+  [ "$what" != release ] || return 0 # make release and make release-check use no more
   need chromium 'tests of the status page' chromium chromium-browser google-chrome
   need prometheus 'tests of metrics and alert rules' promtool
   need prometheus-alertmanager 'tests of the Alertmanager example' amtool
   need maven 'gets the jars of the Kafka broker that tests start' mvn
-  need npm 'gets what draws the diagrams of the documentation site' npm
+  [ "$what" = quick ] || need gnupg 'signs the bundle for Maven' gpg
+  [ "$what" = quick ] || need npm 'gets what draws the diagrams of the documentation site' npm
   need openssl 'tests of certificates' openssl
-  need gnupg 'signs the bundle for Maven' gpg
   need git 'tests of what is committed' git
   # Without any font a browser draws no text at all; with these two, letters are narrow and wide.
   fonts fonts-liberation 'the layout of the status page' LiberationSans-Regular.ttf

@@ -69,7 +69,7 @@ tree() {
 
 prepare() {
   if [ "$what" != lint ]; then
-    sh scripts/ensure-tools.sh || exit 2
+    sh scripts/ensure-tools.sh "$what" || exit 2
     sh scripts/check-java.sh --quiet || exit 2
   fi
   sh scripts/setup.sh dev || exit 2
@@ -78,13 +78,13 @@ prepare() {
   sh scripts/ensure-kafka.sh || exit 2
   sh scripts/ensure-helm.sh || exit 2
   [ "$what" != quick ] || return 0
-  sh scripts/ensure-venv.sh release 'builds releases' || exit 2
-  sh scripts/ensure-docs.sh || [ "${CI:-}" != true ] || exit 2
   # Beside the default: the oldest Spark, and the newest that this Python can run.
   sparks='3.5 4.3'
   "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || sparks='3.5'
   # shellcheck disable=SC2086 # a list
   sh scripts/ensure-sparks.sh $sparks client || exit 2
+  sh scripts/ensure-venv.sh release 'builds releases' || exit 2
+  sh scripts/ensure-docs.sh || [ "${CI:-}" != true ] || exit 2
 }
 
 lint() {

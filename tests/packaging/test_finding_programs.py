@@ -201,7 +201,7 @@ def test_missing_programs_are_named(tools: Path, ci: str, exit_code: int) -> Non
     )
     assert done.returncode == exit_code, done.stderr
     assert (
-        "apt-get install openjdk-17-jdk-headless docker-registry chromium prometheus "
-        "prometheus-alertmanager maven npm openssl gnupg git"
+        "apt-get install openjdk-17-jdk-headless chromium prometheus prometheus-alertmanager "
+        "maven openssl git"
     ) in done.stderr
     assert ("nothing may be missing" in done.stderr) == (ci == "true")
