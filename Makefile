@@ -94,4 +94,4 @@ clean: ## remove what setup, tests and demo made
 	rm -rf .venv .demo .stack .make build dist site spark_listener/build *.egg-info spark_listener/*.egg-info
 
 help: ## this list
-	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 12
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 15
