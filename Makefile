@@ -60,7 +60,11 @@ chart: ## dist/weir-VERSION.tgz: the Helm chart, with rules and dashboards in it
 plugin: setup ## dist/weir-spark-plugin.jar: Weir's Spark plugin, in the listener's wheel too
 	@$(python) -m scripts.plugin_jar dist
 
-.PHONY: release release-check docs
+.PHONY: release release-check docs wheels
+wheels: setup-run ## dist/: the two wheels, of the last commit; all that is published: make release
+	@sh scripts/ensure-venv.sh release 'builds releases'
+	@$(python) -m scripts.release --wheels
+
 release: setup ## dist/: all that is published, of the last commit, the same bytes each time
 	@sh scripts/ensure-tools.sh release
 	@sh scripts/ensure-helm.sh

@@ -1,6 +1,6 @@
 """Builds all that is published from the last commit, the same bytes each time, into dist/.
 
-``python -m scripts.release [--into DIR] [--address URL] [--maven-group GROUP]``
+``python -m scripts.release [--into DIR] [--address URL] [--maven-group GROUP] [--wheels]``
 
 Wheels and sdists of both distributions, the plugin's jar and its bundle for a Maven repository, the
 chart, the image's build context, what the image holds (CycloneDX), and SHA256SUMS over all of them.
@@ -27,8 +27,6 @@ from pathlib import Path
 from typing import Final, TypeAlias
 from xml.sax.saxutils import escape
 
-from packaging.requirements import Requirement
-
 from scripts import version as versions
 
 ROOT: Final = Path(__file__).resolve().parents[1]
@@ -43,8 +41,13 @@ _Members: TypeAlias = dict[str, tuple[bytes, bool]]
 _ZIP_EPOCH: Final = (1980, 1, 1, 0, 0, 0)  # the first time that a zip can tell
 
 
-def build(into: Path, address: str | None = None, group: str = GROUP) -> list[Path]:
-    """Builds everything into a new folder; gives its files. Raises SystemExit, with a line."""
+def build(
+    into: Path, address: str | None = None, group: str = GROUP, *, wheels: bool = False
+) -> list[Path]:
+    """Builds everything into a new folder; gives its files. Raises SystemExit, with a line.
+
+    ``wheels``: the two distributions and nothing else, for which a JDK is enough.
+    """
     os.umask(0o022)  # modes in wheels are those of files
     epoch = int(_run(["git", "log", "-1", "--format=%ct"], ROOT).strip())
     os.environ["SOURCE_DATE_EPOCH"] = str(epoch)
@@ -59,6 +62,8 @@ def build(into: Path, address: str | None = None, group: str = GROUP) -> list[Pa
         _run([sys.executable, "-m", "scripts.plugin_jar"], tree)
         for source in (tree / "spark_listener", tree):
             _distribution(source, into, epoch)
+        if wheels:
+            return sorted(into.iterdir())
         _plugin(tree, into, version, group)
         _chart(tree, into, version, epoch)
         _image(tree, into / f"weir-image-{version}.tar.gz", epoch)
@@ -71,9 +76,13 @@ def build(into: Path, address: str | None = None, group: str = GROUP) -> list[Pa
 
 def _run(command: list[str | Path], where: Path) -> str:
     environ = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
-    done = subprocess.run(  # noqa: S603
-        command, cwd=where, env=environ, capture_output=True, text=True, check=False
-    )
+    try:
+        done = subprocess.run(  # noqa: S603
+            command, cwd=where, env=environ, capture_output=True, text=True, check=False
+        )
+    except FileNotFoundError as error:
+        hint = ": sh scripts/ensure-helm.sh builds it, with Go" if command[0] == HELM else ""
+        raise SystemExit(f"weir: {command[0]} is missing{hint}") from error
     if done.returncode != 0:
         tail = "\n".join((done.stdout + done.stderr).strip().splitlines()[-15:])
         raise SystemExit(f"weir: {' '.join(map(str, command[:4]))} … failed:\n{tail}")
@@ -202,6 +211,8 @@ def _image(tree: Path, into: Path, epoch: int) -> None:
 
 def _contents(tree: Path, into: Path) -> None:
     """The bill of materials of the agent as its image holds it: of that Python, on Linux."""
+    from packaging.requirements import Requirement  # with what the tests need; wheels do without
+
     dockerfile = (tree / "Dockerfile").read_text("utf-8")
     found = re.search(r"^ARG BASE=python:(\d+\.\d+)\.\d+", dockerfile, re.MULTILINE)
     if found is None:
@@ -278,12 +289,14 @@ def main() -> None:
     parser.add_argument("--into", type=Path, default=ROOT / "dist", metavar="DIR")
     parser.add_argument("--address", metavar="URL", help="the repository's own, for registries")
     parser.add_argument("--maven-group", default=GROUP, metavar="GROUP")
+    parser.add_argument("--wheels", action="store_true", help="wheels and sdists, no more")
     given = parser.parse_args()
     into = given.into.resolve()
     new = into.with_name(f".{into.name}.new")
     shutil.rmtree(new, ignore_errors=True)
     try:
-        files = build(new, (given.address or "").rstrip("/") or None, given.maven_group)
+        address = (given.address or "").rstrip("/") or None
+        files = build(new, address, given.maven_group, wheels=given.wheels)
         shutil.rmtree(into, ignore_errors=True)
         new.replace(into)
     finally:
