@@ -40,7 +40,7 @@ test: ## lint, types and the quick tests, of every part
 test-all: ## every test; what `make test` has just passed on this tree is not run again
 	@sh scripts/test.sh all
 
-test-matrix: setup ## Weir on each PySpark of the matrix; writes README's table of versions
+test-matrix: setup ## Weir on each PySpark of the matrix; writes docs/versions.md
 	@sh scripts/ensure-sparks.sh
 	@sh scripts/ensure-kafka.sh
 	@$(python) -m tests.matrix --write --python-sources --every-iceberg
@@ -65,6 +65,27 @@ chart: ## dist/weir-VERSION.tgz: the Helm chart, with rules and dashboards in it
 plugin: setup ## dist/weir-spark-plugin.jar: Weir's Spark plugin, in the listener's wheel too
 	@$(python) -m scripts.plugin_jar dist
 
+.PHONY: release release-check docs wheels
+wheels: setup-run ## dist/: the two wheels, of the last commit; all that is published: make release
+	@sh scripts/ensure-venv.sh release 'builds releases'
+	@$(python) -m scripts.release --wheels
+
+release: setup ## dist/: all that is published, of the last commit, the same bytes each time
+	@sh scripts/ensure-tools.sh release
+	@sh scripts/ensure-helm.sh
+	@sh scripts/ensure-venv.sh release 'builds releases'
+	@$(python) -m scripts.release $(if $(ADDRESS),--address $(ADDRESS)) $(if $(MAVEN_GROUP),--maven-group $(MAVEN_GROUP))
+
+release-check: setup ## what make release built, installed and seen at work; SECONDS=0 leaves out the demo
+	@sh scripts/ensure-tools.sh release
+	@sh scripts/ensure-helm.sh
+	@$(python) -m scripts.release_check --demo $(SECONDS)
+
+docs: ## site/: the documentation as a site, every link checked
+	@sh scripts/ensure-docs.sh
+	@NO_MKDOCS_2_WARNING=1 .make/docs/bin/mkdocs build --strict --quiet
+	@echo "weir: made site/; to read it: $(python) -m http.server --directory site --bind 127.0.0.1"
+
 lint: setup ## lint and types only
 	@sh scripts/test.sh lint
 
@@ -79,7 +100,7 @@ lock: ## pin requirements/*.in anew, with hashes
 	@sh scripts/lock.sh
 
 clean: ## remove what setup, tests and demo made
-	rm -rf .venv .demo .stack .make build dist spark_listener/build *.egg-info spark_listener/*.egg-info
+	rm -rf .venv .demo .stack .make build dist site spark_listener/build *.egg-info spark_listener/*.egg-info
 
 help: ## this list
-	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 12
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 15

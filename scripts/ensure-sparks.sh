@@ -11,15 +11,6 @@ cd "$here"
 
 for version in "$@"; do
   lock=requirements/spark-$version.txt
-  venv=.make/spark-$version
   [ -f "$lock" ] || { echo "weir: no $lock: there is no such version in the matrix" >&2; exit 2; }
-  if [ -f "$venv/.made" ] && [ "$(cat "$venv/.made")" = "$(cksum <"$lock")" ]; then
-    continue
-  fi
-  echo "weir: making $venv (downloads some hundred MB)"
-  rm -rf "$venv"
-  "$(sh scripts/find-python.sh)" -m venv "$venv"
-  "$venv/bin/python" -m pip --disable-pip-version-check --no-input install --quiet \
-    --require-hashes -r "$lock"
-  cksum <"$lock" >"$venv/.made"
+  sh scripts/ensure-venv.sh "spark-$version" 'downloads some hundred MB'
 done

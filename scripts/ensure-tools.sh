@@ -46,10 +46,14 @@ look() {
   - python 3.10 or newer with venv (python3 python3-venv)"
   }
   need openjdk-17-jdk-headless 'compiles the Spark plugin' javac
+  [ "$what" = quick ] || need docker-registry 'takes the chart as it is published' docker-registry registry
+  [ "$what" != release ] || return 0 # make release and make release-check use no more
   need chromium 'tests of the status page' chromium chromium-browser google-chrome
   need prometheus 'tests of metrics and alert rules' promtool
   need prometheus-alertmanager 'tests of the Alertmanager example' amtool
   need maven 'gets the jars of the Kafka broker that tests start' mvn
+  [ "$what" = quick ] || need gnupg 'signs the bundle for Maven' gpg
+  [ "$what" = quick ] || need npm 'gets what draws the diagrams of the documentation site' npm
   need openssl 'tests of certificates' openssl
   need git 'tests of what is committed' git
   [ "$what" = quick ] || need etcd-server "the chart's test on a real API server" etcd

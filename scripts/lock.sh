@@ -17,7 +17,7 @@ fi
 
 # Each of the first is bound to the versions of those before, so in this order; the spark-* are
 # environments of their own.
-for name in agent build image run dev spark-3.5 spark-4.0 spark-4.1 spark-4.1.1 spark-4.2 spark-4.3 \
+for name in agent build image run dev docs release spark-3.5 spark-4.0 spark-4.1 spark-4.1.1 spark-4.2 spark-4.3 \
   spark-client; do 
   oldest=3.10
   [ "$name" = spark-4.3 ] && oldest=3.11

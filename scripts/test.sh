@@ -84,6 +84,8 @@ prepare() {
   "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || sparks='3.5'
   # shellcheck disable=SC2086 # a list
   sh scripts/ensure-sparks.sh $sparks client || exit 2
+  sh scripts/ensure-venv.sh release 'builds releases' || exit 2
+  sh scripts/ensure-docs.sh || [ "${CI:-}" != true ] || exit 2
 }
 
 lint() {

@@ -1,6 +1,6 @@
 """Tries Weir on one PySpark after another, each a venv in .make, and says what was seen.
 
-    make test-matrix                          # all of them, and README's table anew
+    make test-matrix                          # all of them, and docs/versions.md anew
     python -m tests.matrix 3.5 4.3            # these
 
 Ends with 1 where a version fails.
@@ -91,7 +91,7 @@ def main() -> int:
     """Runs what was asked for."""
     parser = argparse.ArgumentParser(prog="python -m tests.matrix", description=__doc__)
     parser.add_argument("versions", nargs="*", default=VERSIONS, metavar="VERSION")
-    parser.add_argument("--write", action="store_true", help="keep it, write README's table")
+    parser.add_argument("--write", action="store_true", help="keep it, write docs/versions.md")
     parser.add_argument(
         "--tests", action="append", metavar="PATH", help="run these tests on each, and keep nothing"
     )

@@ -1,4 +1,4 @@
-"""README's table of Spark versions, written from what the matrix saw last."""
+"""The docs' table of Spark versions, written from what the matrix saw last."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Final
 
 ROOT: Final = Path(__file__).parents[2]
 RESULTS: Final = Path(__file__).parent / "results.json"
-README: Final = ROOT / "README.md"
+PAGE: Final = ROOT / "docs" / "versions.md"
 BEGIN: Final = "<!-- versions: written by make test-matrix -->"
 END: Final = "<!-- versions end -->"
 #: Key in a result → column.
@@ -53,20 +53,20 @@ def render(results: dict[str, dict[str, Any]]) -> str:
 
 
 def section(results: dict[str, dict[str, Any]]) -> str:
-    """What stands in README, markers included."""
+    """What stands in docs/versions.md, markers included."""
     return f"{BEGIN}\n{render(results)}\n{END}"
 
 
-def written(readme: str) -> str:
-    """What stands between README's markers now, markers included."""
-    start = readme.index(BEGIN)
-    return readme[start : readme.index(END, start) + len(END)]
+def written(page: str) -> str:
+    """What stands between the page's markers now, markers included."""
+    start = page.index(BEGIN)
+    return page[start : page.index(END, start) + len(END)]
 
 
 def write(results: dict[str, dict[str, Any]]) -> None:
-    """Puts the table into README."""
-    text = README.read_text()
-    README.write_text(text.replace(written(text), section(results)))
+    """Puts the table into the page."""
+    text = PAGE.read_text()
+    PAGE.write_text(text.replace(written(text), section(results)))
 
 
 def _order(version: str) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""README tells of each version what the matrix saw last, and of each that there is."""
+"""docs/versions.md tells of each version what the matrix saw last, and of each that there is."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from tests.matrix import table
 from tests.matrix.__main__ import VERSIONS
 
 
-def test_the_readme_says_what_was_seen() -> None:
+def test_the_page_says_what_was_seen() -> None:
     results = table.load()
-    assert table.written(table.README.read_text()) == table.section(results), (
-        "README's table of versions and tests/matrix/results.json disagree: make test-matrix"
+    assert table.written(table.PAGE.read_text()) == table.section(results), (
+        "docs/versions.md and tests/matrix/results.json disagree: make test-matrix"
     )
 
 

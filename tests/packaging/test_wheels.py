@@ -97,7 +97,7 @@ def alone(*paths: Path, cwd: Path) -> tuple[list[str], dict[str, str]]:
 
 
 def test_listener_wheel_holds_the_package_and_nothing_else(listener_wheel: Path) -> None:
-    own = frozenset({"pyproject.toml", "LICENSE"})
+    own = frozenset({"pyproject.toml", "LICENSE", "README.md"})
     assert members(listener_wheel) == files("spark_listener", beside=own)
     assert "spark_listener/py.typed" in members(listener_wheel)
 

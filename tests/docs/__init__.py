@@ -1,0 +1,1 @@
+"""The documentation: as a site, and as it is read in the repository."""

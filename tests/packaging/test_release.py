@@ -1,0 +1,215 @@
+"""A release: the same bytes twice, and found to work, or not, by installing it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from scripts import release, release_check, version
+
+ROOT = Path(__file__).resolve().parents[2]
+ADDRESS = "https://git.example.com/streams/weir"
+LONG = "builds all that is published, twice, and installs it into four environments"
+
+
+def test_links_of_the_readme_are_whole_where_there_is_no_repository() -> None:
+    at = f"{ADDRESS}/blob/v1.2.3"
+    text = release._absolute((ROOT / "README.md").read_text("utf-8"), at)
+    targets = re.findall(r"\]\(([^)\s]+)", text)
+    assert len(targets) > 20
+    assert [target for target in targets if "://" not in target] == []
+    for target in targets:
+        if target.startswith(ADDRESS):
+            path = target.removeprefix(at + "/").removeprefix(f"{ADDRESS}/raw/v1.2.3/")
+            assert (ROOT / path.partition("#")[0]).exists(), target
+    pictures = re.findall(r"!\[[^\]]*\]\(([^)\s]+)", text)
+    assert pictures
+    assert all("/raw/" in picture for picture in pictures)
+
+
+def test_a_file_that_was_changed_added_or_lost_is_found(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("one")
+    (tmp_path / release.SUMS).write_text(f"{'0' * 64}  a\n{'1' * 64}  lost\n")
+    (tmp_path / "new").touch()
+    with pytest.raises(release_check.Wrong, match="does not fit: a, lost, new"):
+        release_check.sums(tmp_path)
+
+
+def test_without_a_release_it_says_what_to_do(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "scripts.release_check", tmp_path],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.endswith("make release\n")
+
+
+def test_a_python_that_is_nowhere_is_left_out() -> None:
+    assert release_check.found_python("3.99") is None
+    here = "{}.{}".format(*sys.version_info)
+    assert release_check.found_python(here) is not None
+
+
+def test_a_command_of_another_version_is_found(tmp_path: Path) -> None:
+    weir = tmp_path / "weir"
+    weir.write_text("#!/bin/sh\necho weir 0.0.1\n")
+    weir.chmod(0o755)
+    with pytest.raises(release_check.Wrong, match="weir --version says weir 0"):
+        release_check.commands_work(tmp_path, tmp_path, tmp_path)
+
+
+def workflow() -> dict[str, Any]:
+    read: dict[str, Any] = yaml.safe_load((ROOT / ".github/workflows/release.yml").read_text())
+    return read
+
+
+def test_pypi_is_reached_by_trust_and_not_by_a_secret() -> None:
+    pypi = workflow()["jobs"]["pypi"]
+    assert pypi["permissions"] == {"id-token": "write"}
+    assert "secrets." not in json.dumps(pypi)
+    assert "password" not in json.dumps(pypi)
+
+
+def test_only_a_tag_publishes_and_only_what_was_checked() -> None:
+    jobs = workflow()["jobs"]
+    steps = [step.get("run", "") for step in jobs["build"]["steps"]]
+    assert any(step.startswith("make release-check") for step in steps)
+    for name in ("pypi", "maven", "chart"):
+        assert jobs[name]["needs"] == "build"
+        assert "startsWith(github.ref, 'refs/tags/')" in jobs[name]["if"]
+
+
+def test_no_step_of_the_workflow_puts_a_name_from_outside_into_a_shell() -> None:
+    for job in workflow()["jobs"].values():
+        for step in job["steps"]:
+            assert "${{" not in step.get("run", ""), step
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Two builds of one commit, by different settings of the machine."""
+    if shutil.which("git") is None or not (ROOT / ".git").exists():
+        pytest.skip("not a git checkout, so there is no commit to build")
+    if not release.HELM.exists() or not release.TOOLS.exists():
+        if os.environ.get("CI"):
+            pytest.fail("what scripts/ensure-helm.sh and ensure-venv.sh get is missing")
+        pytest.skip("make release gets what builds it")
+    folder = tmp_path_factory.mktemp("release")
+    for name, mask, settings in (
+        ("one", "022", {}),
+        ("two", "077", {"TZ": "Asia/Tokyo", "PYTHONHASHSEED": "7", "LC_ALL": "C"}),
+    ):
+        command = 'umask "$1" && exec "$2" -m scripts.release --into "$3"'
+        done = subprocess.run(
+            ["sh", "-c", command, "sh", mask, sys.executable, folder / name],
+            cwd=ROOT,
+            env={**os.environ, **settings},
+            capture_output=True,
+            text=True,
+            timeout=600,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+    return folder / "one", folder / "two"
+
+
+@pytest.mark.slow(LONG)
+@pytest.mark.timeout(1800)
+def test_twice_the_same_bytes(built: tuple[Path, Path]) -> None:
+    one, two = built
+    assert (one / release.SUMS).read_text() == (two / release.SUMS).read_text()
+    number = version.current()
+    assert {path.name for path in one.iterdir()} == {
+        *(f"weir_{part}-{number}-py3-none-any.whl" for part in ("agent", "spark_listener")),
+        *(f"weir_{part}-{number}.tar.gz" for part in ("agent", "spark_listener")),
+        *(f"weir-spark-plugin-{number}{end}" for end in (".jar", "-maven.zip")),
+        *(f"weir-{number}{end}" for end in (".tgz", ".cdx.json")),
+        f"weir-image-{number}.tar.gz",
+        release.SUMS,
+    }
+
+
+@pytest.mark.slow(LONG)
+@pytest.mark.timeout(1800)
+def test_the_image_is_built_of_all_that_its_dockerfile_copies(built: tuple[Path, Path]) -> None:
+    (packed,) = built[0].glob("weir-image-*.tar.gz")
+    with tarfile.open(packed) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    assert {
+        "Dockerfile",
+        ".dockerignore",
+        "spark_listener/plugin/weir-spark-plugin.jar",
+        "agent/export/page/assets/index.html",
+        "dashboards/generated/weir-query.json",
+        "alerts/generated/weir.rules.yml",
+        "requirements/image.txt",
+    } <= names
+    assert not [name for name in names if name.startswith(("tests/", "docs/", ".git"))]
+
+
+@pytest.mark.slow(LONG)
+@pytest.mark.timeout(1800)
+def test_what_the_image_holds_is_listed_once_and_as_it_is_pinned(built: tuple[Path, Path]) -> None:
+    (listed,) = built[0].glob("*.cdx.json")
+    parts = json.loads(listed.read_text())["components"]
+    held = [f"{part['name']}=={part['version']}" for part in parts]
+    pins = (ROOT / "requirements" / "image.txt").read_text()
+    assert len(held) == len({pin.partition("==")[0] for pin in held}) > 20
+    assert [pin for pin in held if not re.search(rf"(?m)^{re.escape(pin)}[ ;\\]", pins)] == []
+    assert all(part["purl"] and part["externalReferences"][0]["hashes"] for part in parts)
+
+
+@pytest.mark.slow(LONG)
+@pytest.mark.timeout(1800)
+def test_the_bundle_is_what_maven_central_asks_for(
+    built: tuple[Path, Path], tmp_path: Path
+) -> None:
+    """Pom, jar, sources and javadoc, each with its sums and, signed, with its signature."""
+    (bundle,) = built[0].glob("*-maven.zip")
+    home = tmp_path / "keys"
+    home.mkdir(mode=0o700)
+    environ = {**os.environ, "GNUPGHOME": str(home), "PASSPHRASE": "a long one"}
+    key = ["--batch", "--passphrase", "a long one", "--quick-generate-key", "Test", "ed25519"]
+    subprocess.run(["gpg", *key], env=environ, check=True, capture_output=True, timeout=120)
+    signed = tmp_path / "signed.zip"
+    script = ROOT / "scripts" / "sign-bundle.sh"
+    subprocess.run(["sh", script, bundle, signed], env=environ, check=True, timeout=120)
+    with zipfile.ZipFile(signed) as archive:
+        archive.extractall(tmp_path)
+    folder = tmp_path / "weir" / "weir-spark-plugin" / version.current()
+    name = f"weir-spark-plugin-{version.current()}"
+    for part in (f"{name}.pom", *(f"{name}{kind}.jar" for kind in ("", "-sources", "-javadoc"))):
+        for end in ("", ".md5", ".sha1", ".asc"):
+            assert (folder / f"{part}{end}").stat().st_size > 0
+        check = ["gpg", "--verify", folder / f"{part}.asc", folder / part]
+        subprocess.run(check, env=environ, check=True, capture_output=True, timeout=60)
+    pom = (folder / f"{name}.pom").read_text()
+    assert all(f"<{part}>" in pom for part in ("name", "description", "licenses", "developers"))
+
+
+@pytest.mark.slow(LONG)
+@pytest.mark.timeout(1800)
+def test_it_is_found_to_work(built: tuple[Path, Path]) -> None:
+    if not any(shutil.which(name) for name in release_check.REGISTRIES):
+        if os.environ.get("CI"):
+            pytest.fail("scripts/ensure-tools.sh did not bring an OCI registry")
+        pytest.skip("no OCI registry is here: apt-get install docker-registry")
+    seen = list(release_check.check(built[0], demo_seconds=0))
+    assert seen[0] == "SHA256SUMS: every file is as it says"
+    assert any(line.startswith("Python 3.") for line in seen)
+    assert seen[-1] == "the chart: pushed to a registry, pulled, rendered"
