@@ -1,0 +1,118 @@
+"""The page: what is told follows from the lines, wins and losses alike."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from tests.benchmarks.evidence import report
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+
+
+def row(arm: str, seed: int, gap: float, wait: float, **more: Any) -> dict[str, Any]:
+    return {
+        "query": "q5",
+        "trace": "tweets-apple",
+        "arm": arm,
+        "seed": seed,
+        "seconds": 60.0,
+        "target_seconds": 5.0,
+        "target_rows": 1000,
+        "cores": 2,
+        "processor": "a processor",
+        "virtual": True,
+        "memory_gib": 8,
+        "spark": "4.2.0",
+        "busy_share": 0.01,
+        "longest_without_result_seconds": gap,
+        "wait_p50_seconds": 1.0,
+        "wait_p99_seconds": wait,
+        "read_again_rows": 0,
+        "rows_per_executor_second": 100.0,
+        "dropped_rows": 0,
+        "failures": 0,
+        "rows": 5000,
+        "rows_left": 0,
+        "batches": 10,
+        "longest_batch_seconds": gap,
+        "executor_seconds": 50.0,
+        "fed_late_seconds": 0.1,
+        "results_rows": 7,
+        "results_sha256": "0123456789abcdef",
+    } | more
+
+
+ROWS = [
+    *(row("configured", seed, 20.0 + seed, 20.0) for seed in (1, 2, 3)),
+    *(row("weir", seed, 5.0, 24.0, rows_per_executor_second=90.0) for seed in (1, 2, 3)),
+    *(row("fixed-1", seed, 6.0, 40.0) for seed in (1, 2, 3)),
+    *(row("fixed-4", seed, 12.0, 22.0) for seed in (1, 2, 3)),
+    *(row("dynamic", seed, 25.0, 26.0) for seed in (1, 2, 3)),
+]
+
+
+def test_a_line_of_the_table_is_a_way_with_medians_and_the_best_is_bold() -> None:
+    page = report.page(report.of_csv(report.to_csv(ROWS)))
+    assert "**15 runs, 3 seeds, on a virtual machine of 2 cores** (a processor, 8 GiB)" in page
+    assert "| as configured, no limit | 22.0 | **1.0** | **20.0** | **100** |" in page
+    assert "| Weir | **5.0** | **1.0** | 24.0 | 90 |" in page
+    assert "| best fixed limit in hindsight (4) | 12.0 | **1.0** | 22.0 | **100** |" in page
+    assert "In no run: rows read again after the stop" in page
+    assert "Results are the same to the byte" in page
+
+
+def test_losses_are_told_like_wins() -> None:
+    page = report.page(report.of_csv(report.to_csv(ROWS)))
+    name = report.NAMES["configured"]
+    assert f"| {name} | longest time without a result, s | 3 | 0 | 0 | 0.23 |" in page
+    assert f"| {name} | 99 % of the rows wait up to, s | 0 | 0 | 3 | 1.20 |" in page
+    assert f"| {name} | rows per executor-second | 0 | 0 | 3 | 0.90 |" in page
+    assert f"| {name} | half of the rows wait up to, s | 0 | 3 | 0 | 1.00 |" in page
+
+
+@pytest.mark.parametrize(
+    ("mine", "other", "less", "told"),
+    [
+        (1.0, 2.0, True, 1),
+        (2.0, 1.0, True, -1),
+        (2.0, 1.0, False, 1),
+        (0.0, 0.0, True, 0),
+        (0.0, 10.0, True, 1),
+        (1.0 - report.EQUAL + 0.01, 1.0, True, 0),
+        (1.0 - report.EQUAL - 0.01, 1.0, True, 1),
+    ],
+)
+def test_what_is_better_is_so_by_more_than_noise(
+    mine: float, other: float, less: bool, told: int
+) -> None:
+    assert report.compare(mine, other, less=less) == told
+    assert report.compare(other, mine, less=less) == -told
+
+
+def test_a_busy_machine_and_results_that_differ_are_told() -> None:
+    rows = [row("weir", 1, 5.0, 5.0, busy_share=0.5), row("configured", 1, 5.0, 5.0)]
+    rows[0]["results_sha256"] = "another"
+    page = report.page(report.of_csv(report.to_csv(rows)))
+    assert "**1 of the runs began while the machine did other work as well**" in page
+    assert "**Results differ between ways of running** in q5 · tweets-apple" in page
+
+
+def test_the_picture_has_a_point_for_each_run_and_way() -> None:
+    picture = ET.fromstring(report.draw(report.of_csv(report.to_csv(ROWS))))
+    points = picture.findall(".//{http://www.w3.org/2000/svg}circle")
+    assert len(points) == len(report.NAMES) + len(ROWS) + 5
+
+
+def test_the_page_is_the_one_that_its_lines_give() -> None:
+    lines = DOCS / "evidence.csv"
+    rows = report.of_csv(lines.read_text("utf-8")) if lines.exists() else []
+    assert (DOCS / "evidence.md").read_text("utf-8") == report.page(rows)
+    if rows:
+        assert (DOCS / "images" / "evidence.svg").read_text("utf-8") == report.draw(rows)
+    for address in re.findall(r"\]\((?!https?:)([^)#]+)", report.page(rows)):
+        assert (DOCS / address).exists(), address
