@@ -20,9 +20,9 @@ import psutil
 import pyspark
 
 from examples.demo import plan
-from examples.demo.measure import batches_of
 from spark_listener import plugin
 from tests.benchmarks.evidence import job
+from tests.benchmarks.evidence.figures import batches_of
 from tests.benchmarks.evidence.load import (
     PARTITIONS,
     Feeder,
@@ -131,14 +131,16 @@ class World:
             while took < TARGET_SECONDS / 2:
                 lump *= 2
                 took = course.lump(lump)
-            warm = len(course.batch_ends())
+            begun = time.time()
             for share in MEASURED_LUMPS:
                 course.lump(round(lump * share))
             course.stop()
-            # Which batches took lumps is told by their rows, not by their number: one without rows
-            # may follow to move the watermark.
-            batches = batches_of(course.progress())[warm:]
-        return plan.fit([(batch.rows, batch.seconds) for batch in batches])
+            batches = batches_of(of_event_log(course.folder / "events")[0])
+        found = [(one.rows, one.end - one.begin) for one in batches if one.begin > begun]
+        try:
+            return plan.fit(found)
+        except ValueError as error:
+            raise BrokenError(f"{query}: {error}") from None
 
     def run(self, run: Run) -> Record:
         """All of it. Raises BrokenError."""
@@ -344,13 +346,6 @@ class _Course:
         except FileNotFoundError:
             return []
         return [json.loads(line) for line in lines if line.startswith("{")]
-
-    def batch_ends(self) -> list[dict[str, Any]]:
-        """The progress of batches with rows, so far as the event log has it."""
-        return [one for one in self.progress() if one["numInputRows"]]
-
-    def progress(self) -> list[dict[str, Any]]:
-        return of_event_log(self.folder / "events")[0]
 
     def restart(self) -> None:
         (self.folder / "restart").touch()
