@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.benchmarks.evidence import advertising
 from tests.benchmarks.evidence.figures import Came
 from tests.benchmarks.evidence.load import (
     MOST_BINS,
@@ -25,8 +26,7 @@ from tests.benchmarks.evidence.nexmark import (
     FIRST_AUCTION_ID,
     FIRST_PERSON_ID,
     HOT_OF,
-    PROPORTIONS,
-    SCHEMAS,
+    TOPICS,
     TOTAL_PROPORTION,
     Generator,
 )
@@ -67,13 +67,13 @@ def test_a_long_trace_is_played_in_part_and_another_seed_has_another_part() -> N
 
 def test_events_are_drawn_as_nexmark_defines() -> None:
     count = 200 * TOTAL_PROPORTION
-    generator = Generator(tuple(PROPORTIONS), 7)
+    generator = Generator(tuple(TOPICS), 7)
     rows = [(topic, json.loads(value)) for topic, value in islice(generator.endless(), count)]
     kinds = Counter(topic for topic, _ in rows)
-    assert kinds == {kind: 200 * each for kind, each in PROPORTIONS.items()}
+    assert kinds == {kind: 200 * topic.proportion for kind, topic in TOPICS.items()}
     for topic, row in rows:
-        assert list(row) == [field.split()[0] for field in SCHEMAS[topic].split(", ")]
-    of = {kind: [row for topic, row in rows if topic == kind] for kind in PROPORTIONS}
+        assert list(row) == [field.split()[0] for field in TOPICS[topic].schema.split(", ")]
+    of = {kind: [row for topic, row in rows if topic == kind] for kind in TOPICS}
     # Ids count on, and bids are for auctions that are about.
     assert [row["id"] for row in of["person"]] == [FIRST_PERSON_ID + n for n in range(200)]
     assert [row["id"] for row in of["auction"]] == [FIRST_AUCTION_ID + n for n in range(600)]
@@ -122,3 +122,14 @@ def test_each_row_of_a_partition_is_told_when_it_came(
     end = data.draw(st.integers(begin, len(mine)))
     told = Came(arrivals).of(partition, begin, end)
     assert [time for time, rows in told for _ in range(rows)] == mine[begin:end]
+
+
+def test_advertising_draws_views_clicks_and_purchases_of_a_thousand_ads() -> None:
+    generator = advertising.Generator(("ad_event",), 5)
+    rows = [json.loads(value) for _, value in islice(generator.endless(), 6000)]
+    fields = [field.split()[0] for field in advertising.TOPICS["ad_event"].schema.split(", ")]
+    assert all(list(row) == fields for row in rows)
+    assert len({row["ad_id"] for row in rows}) > 900
+    kinds = Counter(row["event_type"] for row in rows)
+    assert set(kinds) == set(advertising.EVENT_TYPES)
+    assert all(1800 < count < 2200 for count in kinds.values())

@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING, Any, Final
 from examples.demo.plan import Capacity
 from tests.benchmarks.evidence import report
 from tests.benchmarks.evidence.figures import figures
-from tests.benchmarks.evidence.nexmark import QUERIES
 from tests.benchmarks.evidence.record import read
 from tests.benchmarks.evidence.run import (
     EXECUTORS,
@@ -35,6 +34,7 @@ from tests.benchmarks.evidence.run import (
     World,
     machine_now,
 )
+from tests.benchmarks.evidence.workloads import QUERIES
 from tests.benchmarks.recorded import recordings
 from tests.kafka.broker import is_there
 
@@ -49,7 +49,7 @@ WORKLOADS: Final = (
     "q8/tweets-google",
     "q7/load-balancer",
     "q11/llm-conv",
-    "q3/taxis",
+    "ysb/taxis",
 )
 #: Limits that are tried for the best one in hindsight: batches of half the target to four of them.
 FIXED: Final = (0.5, 1.0, 2.0, 4.0)

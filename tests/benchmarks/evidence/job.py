@@ -1,4 +1,4 @@
-"""A NEXMark query as a job of its own; of Weir it knows nothing: spark-submit job.py SETTINGS.
+"""A query as a job of its own; of Weir it knows nothing: spark-submit job.py SETTINGS.
 
 Its folder holds what it is told: a file ``restart`` has it stop its query, whatever the batch, and
 start it again from its checkpoint, as a rollout or an operator does; ``stop`` ends it. A query that
@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as every Spark program names it
 
-from tests.benchmarks.evidence.nexmark import QUERIES, SCHEMAS, WATERMARK
+from tests.benchmarks.evidence.query import WATERMARK
+from tests.benchmarks.evidence.workloads import QUERIES, TOPICS
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery
@@ -47,11 +48,13 @@ def main() -> None:
             reader = reader.option("maxOffsetsPerTrigger", given["limits"][topic])
         (
             reader.load()
-            .select(F.from_json(F.col("value").cast("string"), SCHEMAS[topic]).alias("row"))
+            .select(F.from_json(F.col("value").cast("string"), TOPICS[topic].schema).alias("row"))
             .select("row.*")
-            .withWatermark("dateTime", WATERMARK)
+            .withWatermark(TOPICS[topic].event_time, WATERMARK)
             .createOrReplaceTempView(topic)
         )
+    for name, table in query.tables.items():
+        spark.sql(table).createOrReplaceTempView(name)
     result = spark.sql(query.sql)
     checkpoint = folder / "checkpoint"
     told = (folder / "told.jsonl").open("a", buffering=1)

@@ -9,14 +9,14 @@ from typing import IO, TYPE_CHECKING, Final, NamedTuple
 
 from confluent_kafka import Producer
 
-from tests.benchmarks.evidence.nexmark import BASE_TIME_MS
+from tests.benchmarks.evidence.query import BASE_TIME_MS
 
 if TYPE_CHECKING:
     import threading
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
-    from tests.benchmarks.evidence.nexmark import Generator
+    from tests.benchmarks.evidence.workloads import Generator
     from tests.benchmarks.recorded import Recording
 
 #: Rows are brought so often. A tenth of the shortest wait that is told apart here.
@@ -142,7 +142,12 @@ class Feeder:
         }
 
 
-def write_rows(path: Path, generator: Generator, warm_up_rows: int, ticks: Sequence[Tick]) -> None:
+def write_rows(
+    path: Path,
+    generator: Generator,
+    warm_up_rows: int,
+    ticks: Sequence[Tick],
+) -> None:
     """Every row of a run, a line each: ``topic value``. Event times are those of the ticks.
 
     Rows of the warm-up are of the seconds before the first tick.

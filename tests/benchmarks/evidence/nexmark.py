@@ -10,21 +10,16 @@ such form, the query's comment says what is written instead.
 
 from __future__ import annotations
 
-import functools
 import itertools
 import random
 import string
-from dataclasses import dataclass
-from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Final
+
+from tests.benchmarks.evidence.query import BASE_TIME_MS, Query, Topic, time_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-#: Events of each kind among so many, in this order.
-PROPORTIONS: Final = {"person": 1, "auction": 3, "bid": 46}
-TOTAL_PROPORTION: Final = sum(PROPORTIONS.values())
-PERSON_PROPORTION, AUCTION_PROPORTION, _ = PROPORTIONS.values()
 FIRST_PERSON_ID: Final = 1000
 FIRST_AUCTION_ID: Final = 1000
 FIRST_CATEGORY_ID: Final = 10
@@ -51,31 +46,28 @@ LAST_NAMES: Final = (
     *("Shultz", "Abrams", "Spencer", "White", "Bartels", "Walton", "Smith", "Jones", "Noris"),
 )
 
-SCHEMAS: Final = {
-    "person": (
+TOPICS: Final = {
+    "person": Topic(
         "id BIGINT, name STRING, emailAddress STRING, creditCard STRING, city STRING, "
-        "state STRING, dateTime TIMESTAMP, extra STRING"
+        "state STRING, dateTime TIMESTAMP, extra STRING",
+        "dateTime",
+        1,
     ),
-    "auction": (
+    "auction": Topic(
         "id BIGINT, itemName STRING, description STRING, initialBid BIGINT, reserve BIGINT, "
-        "dateTime TIMESTAMP, expires TIMESTAMP, seller BIGINT, category BIGINT, extra STRING"
+        "dateTime TIMESTAMP, expires TIMESTAMP, seller BIGINT, category BIGINT, extra STRING",
+        "dateTime",
+        3,
     ),
-    "bid": "auction BIGINT, bidder BIGINT, price BIGINT, dateTime TIMESTAMP, extra STRING",
+    "bid": Topic(
+        "auction BIGINT, bidder BIGINT, price BIGINT, dateTime TIMESTAMP, extra STRING",
+        "dateTime",
+        46,
+    ),
 }
-#: As in the queries' definition for Kafka in nexmark/nexmark: dateTime - INTERVAL '4' SECOND.
-WATERMARK: Final = "4 seconds"
-#: Where event time begins: the same in each run, and so are the results.
-BASE_TIME_MS: Final = 1_700_000_000_000
-
-
-@dataclass(frozen=True)
-class Query:
-    """What it reads, its SQL over views of these names, and what it shows."""
-
-    topics: tuple[str, ...]
-    sql: str
-    what: str
-
+#: Of each kind among so many, in this order.
+TOTAL_PROPORTION: Final = sum(topic.proportion for topic in TOPICS.values())
+PERSON_PROPORTION, AUCTION_PROPORTION = TOPICS["person"].proportion, TOPICS["auction"].proportion
 
 QUERIES: Final = {
     "q2": Query(
@@ -166,7 +158,7 @@ class Generator:
 
     @staticmethod
     def _numbers(topics: Sequence[str]) -> Iterator[tuple[int, str]]:
-        kinds = [kind for kind, count in PROPORTIONS.items() for _ in range(count)]
+        kinds = [kind for kind, topic in TOPICS.items() for _ in range(topic.proportion)]
         for epoch in itertools.count():
             for offset, kind in enumerate(kinds):
                 if kind in topics:
@@ -182,7 +174,7 @@ class Generator:
         return (
             f'{{"id":{last_person(number) + FIRST_PERSON_ID},"name":"{name}",'
             f'"emailAddress":"{email}","creditCard":"{card}","city":"{city}","state":"{state}",'
-            f'"dateTime":"{_time(time_ms)}","extra":"{self._extra(PERSON_BYTES - size)}"}}'
+            f'"dateTime":"{time_text(time_ms)}","extra":"{self._extra(PERSON_BYTES - size)}"}}'
         ).encode()
 
     def _auction(self, number: int, time_ms: int) -> bytes:
@@ -197,8 +189,8 @@ class Generator:
         return (
             f'{{"id":{last_auction(number) + FIRST_AUCTION_ID},"itemName":"{self._text(20)}",'
             f'"description":"{self._text(100)}","initialBid":{first},'
-            f'"reserve":{first + self._price()},"dateTime":"{_time(time_ms)}",'
-            f'"expires":"{_time(expires)}","seller":{seller + FIRST_PERSON_ID},'
+            f'"reserve":{first + self._price()},"dateTime":"{time_text(time_ms)}",'
+            f'"expires":"{time_text(expires)}","seller":{seller + FIRST_PERSON_ID},'
             f'"category":{FIRST_CATEGORY_ID + draw.randrange(NUM_CATEGORIES)},'
             f'"extra":"{self._extra(AUCTION_BYTES - 168)}"}}'
         ).encode()
@@ -217,7 +209,7 @@ class Generator:
             bidder = self._some_person(number)
         return (
             f'{{"auction":{auction + FIRST_AUCTION_ID},"bidder":{bidder + FIRST_PERSON_ID},'
-            f'"price":{self._price()},"dateTime":"{_time(time_ms)}",'
+            f'"price":{self._price()},"dateTime":"{time_text(time_ms)}",'
             f'"extra":"{self._extra(BID_BYTES - 32)}"}}'
         ).encode()
 
@@ -240,11 +232,6 @@ class Generator:
     def _cut(self, count: int) -> str:
         begin = self._random.randrange(len(self._letters) - count)
         return self._letters[begin : begin + count]
-
-
-@functools.lru_cache(maxsize=4096)
-def _time(time_ms: int) -> str:
-    return datetime.fromtimestamp(time_ms / 1000, timezone.utc).isoformat(timespec="milliseconds")
 
 
 def last_person(number: int) -> int:

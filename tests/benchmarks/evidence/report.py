@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from scripts.plot_control import ticks
-from tests.benchmarks.evidence.nexmark import QUERIES
+from tests.benchmarks.evidence.workloads import QUERIES
 from tests.benchmarks.recorded import recordings
 
 if TYPE_CHECKING:
@@ -205,10 +205,12 @@ way to run it: down and to the left is better](images/evidence.svg)
 METHOD: Final = """\
 ## How it is measured
 
-- **Queries**: [NEXMark](https://github.com/nexmark/nexmark)'s, an auction house: its rows as its
-  generator draws them, its SQL in Spark's words
-  ([which](../tests/benchmarks/evidence/nexmark.py)). They read from Kafka and write to it, with
-  state in RocksDB.
+- **Queries**: of [NEXMark](https://github.com/nexmark/nexmark), an auction house, and
+  [Yahoo's streaming benchmark](https://github.com/yahoo/streaming-benchmarks), an advertiser: rows
+  as their generators draw them, queries in Spark's SQL
+  ([NEXMark](../tests/benchmarks/evidence/nexmark.py),
+  [Yahoo's](../tests/benchmarks/evidence/advertising.py)). They read from Kafka and write to it,
+  with state in RocksDB.
 - **Arrivals**: [recorded traces](../tests/benchmarks/arrivals), each played in the run's time.
   Their mean is half of what batches of the target's length digest on the machine, as measured
   before the first run, so that a burst is the same trouble on any machine.

@@ -31,8 +31,8 @@ from tests.benchmarks.evidence.load import (
     ticks_of,
     write_rows,
 )
-from tests.benchmarks.evidence.nexmark import PROPORTIONS, QUERIES, Generator
 from tests.benchmarks.evidence.record import Record, of_event_log
+from tests.benchmarks.evidence.workloads import QUERIES, TOPICS, generator_of
 from tests.benchmarks.recorded import recordings
 from tests.kafka.broker import Broker, connector
 from tests.plugin.cluster import SPARK, Children, Job, start_cluster
@@ -126,7 +126,7 @@ class World:
     def measure(self, query: str) -> plan.Capacity:
         """What a batch of a query takes here. Raises BrokenError."""
         run = Run(query, "", "measure", 0, 0.0, 0, 0)
-        with _Course(self, run, Generator(QUERIES[query].topics, 0).endless()) as course:
+        with _Course(self, run, generator_of(query, 0).endless()) as course:
             lump, took = FIRST_LUMP_ROWS, 0.0
             while took < TARGET_SECONDS / 2:
                 lump *= 2
@@ -150,7 +150,7 @@ class World:
         if not rows.exists():
             for old in self.folder.glob("rows-*"):
                 old.unlink()
-            write_rows(rows, Generator(QUERIES[run.query].topics, run.seed), sum(lumps), ticks)
+            write_rows(rows, generator_of(run.query, run.seed), sum(lumps), ticks)
         machine = machine_now()
         draw = random.Random(f"restart {run.trace} {run.seed}")
         restart_seconds = run.seconds * draw.uniform(*RESTART_BETWEEN)
@@ -276,7 +276,7 @@ class _Course:
         self._job = self._world._children.run(
             self.folder,
             str(SPARK / "bin/spark-submit"),
-            *("--master", self._world._master, "--name", "nexmark", "--jars", jars),
+            *("--master", self._world._master, "--name", "evidence", "--jars", jars),
             *(f"--conf={key}={value}" for key, value in settings.items()),
             *(str(Path(job.__file__)), str(self.folder)),
         )
@@ -285,9 +285,9 @@ class _Course:
         """By topic: a limit is a source's, and rows come to the topics as events are drawn."""
         if self._run.limit_rows is None:
             return {}
-        total = sum(PROPORTIONS[topic] for topic in self._topics)
+        total = sum(TOPICS[topic].proportion for topic in self._topics)
         return {
-            topic: max(round(self._run.limit_rows * PROPORTIONS[topic] / total), 1)
+            topic: max(round(self._run.limit_rows * TOPICS[topic].proportion / total), 1)
             for topic in self._topics
         }
 
