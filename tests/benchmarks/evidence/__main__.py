@@ -85,6 +85,15 @@ def order(
                 yield workload, arm, seed
 
 
+def missing(wanted: Sequence[tuple[str, str, int]], folder: Path) -> list[tuple[str, str, int]]:
+    """Those whose file is not there."""
+
+    def name(workload: str, arm: str, seed: int) -> str:
+        return file_name(*workload.split("/"), arm, seed)
+
+    return [one for one in wanted if not (folder / name(*one)).exists()]
+
+
 def run_of(workload: str, arm: str, seed: int, seconds: float, capacity: Capacity) -> Run:
     """With rates and limits that follow from what the machine can do."""
     query, trace = workload.split("/")
@@ -140,7 +149,11 @@ class Results:
         part.replace(self._about)
 
     def path(self, run: Run) -> Path:
-        return self.folder / f"{run.name}.jsonl.gz"
+        return self.folder / file_name(run.query, run.trace, run.arm, run.seed)
+
+
+def file_name(query: str, trace: str, arm: str, seed: int) -> str:
+    return f"{query}_{trace}_{arm}_{seed}.jsonl.gz"
 
 
 def run_all(given: argparse.Namespace, results: Results) -> int:
@@ -150,16 +163,12 @@ def run_all(given: argparse.Namespace, results: Results) -> int:
     folder = Path(tempfile.mkdtemp(prefix="weir-evidence-"))
     wanted = list(order(given.workloads, given.arms, given.seeds))
 
-    def there(workload: str, arm: str, seed: int) -> bool:
-        name = f"{workload.replace('/', '_')}_{arm}_{seed}.jsonl.gz"
-        return (results.folder / name).exists()
-
-    missing = [one for one in wanted if not there(*one)]
-    print(f"{len(wanted) - len(missing)} of {len(wanted)} runs are there", flush=True)
-    if not missing:
+    left = missing(wanted, results.folder)
+    print(f"{len(wanted) - len(left)} of {len(wanted)} runs are there", flush=True)
+    if not left:
         return 0
     with World(folder) as world:
-        for workload, arm, seed in missing:
+        for workload, arm, seed in left:
             if given.minutes and time.monotonic() - begun > 60 * given.minutes:
                 print("the time is over; the same command goes on from here")
                 break

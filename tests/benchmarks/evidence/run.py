@@ -92,11 +92,6 @@ class Run:
     settings: tuple[tuple[str, str], ...] = ()  # of Spark, beside those of every run
     agent: tuple[tuple[str, Any], ...] | None = None  # its configuration; None: there is none
 
-    @property
-    def name(self) -> str:
-        """Of its file."""
-        return f"{self.query}_{self.trace}_{self.arm}_{self.seed}"
-
 
 class BrokenError(Exception):
     """A run that came to no end; what is known of it."""
@@ -224,8 +219,8 @@ class _Course:
             if self._run.agent is not None:
                 self._start_agent(dict(self._run.agent))
             self._submit()
-        except BaseException:
-            self.__exit__(None)
+        except BaseException as error:
+            self.__exit__(type(error))
             raise
         return self
 
