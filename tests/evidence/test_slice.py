@@ -8,7 +8,6 @@ import pytest
 
 from tests.benchmarks.evidence.figures import batches_of, figures
 from tests.benchmarks.evidence.run import WARM_UP_LUMPS, Run, World
-from tests.kafka.broker import is_there
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,7 +19,6 @@ pytestmark = [
     pytest.mark.spark,
     pytest.mark.timeout(900),
     pytest.mark.slow("a broker, a cluster, and a driver with executors for each way of running"),
-    pytest.mark.skipif(not is_there(), reason="the broker's jars are missing: make kafka"),
 ]
 ROWS, TARGET_ROWS = 8_000, 1_000
 WAYS = {
@@ -31,7 +29,9 @@ WAYS = {
 
 
 @pytest.fixture(scope="module")
-def records(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Record]]:
+def records(
+    kafka_jars: None, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[str, Record]]:
     folder: Path = tmp_path_factory.mktemp("evidence")
     with World(folder) as world:
         yield {name: world.run(run) for name, run in WAYS.items()}
