@@ -10,6 +10,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from tests.benchmarks.evidence import report
+from tests.evidence.test_figures import record
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 
@@ -106,6 +107,18 @@ def test_the_picture_has_a_point_for_each_run_and_way() -> None:
     picture = ET.fromstring(report.draw(report.of_csv(report.to_csv(ROWS))))
     points = picture.findall(".//{http://www.w3.org/2000/svg}circle")
     assert len(points) == len(report.NAMES) + len(ROWS) + 5
+
+
+def test_the_pair_that_is_drawn_is_that_of_the_longest_wait_and_has_a_point_for_each_batch() -> (
+    None
+):
+    assert report.course_of(report.of_csv(report.to_csv(ROWS))) == ("q5", "tweets-apple", 3)
+    assert report.course_of([one for one in ROWS if one["arm"] != "weir"]) is None
+    one = record()
+    one.run["target_seconds"] = 5.0
+    picture = ET.fromstring(report.draw_course("a title", {"configured": one, "weir": one}))
+    points = picture.findall(".//{http://www.w3.org/2000/svg}circle")
+    assert len(points) == 2 * 3 + 2, "the batch of the warm-up is left out"
 
 
 def test_the_page_is_the_one_that_its_lines_give() -> None:

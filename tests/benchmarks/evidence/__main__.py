@@ -15,6 +15,7 @@ import dataclasses
 import json
 import random
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -236,13 +237,19 @@ def main() -> int:
             results = Results(given.results, given.seconds)
         except ValueError as error:
             parser.error(str(error))
-        broken = run_all(given, results)
+        # So that an end of this process ends all that it started.
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+        try:
+            broken = run_all(given, results)
+        except KeyboardInterrupt:
+            print("stopped; the same command goes on from here")
+            return 1
     paths = sorted(given.results.glob("*.jsonl.gz"))
     if not paths:
         print(f"{given.results} holds no runs yet")
         return 1
     rows = [report.row_of(record := read(path), figures(record)) for path in paths]
-    report.write(rows, given.docs)
+    report.write(rows, given.docs, lambda *of: read(given.results / file_name(*of)))
     print(f"{len(rows)} runs told in {given.docs / 'evidence.md'}")
     return 1 if broken else 0
 

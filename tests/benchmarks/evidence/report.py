@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from scripts.plot_control import ticks
+from tests.benchmarks.evidence.figures import batches_of
 from tests.benchmarks.evidence.workloads import QUERIES
 from tests.benchmarks.recorded import recordings
 
@@ -114,8 +115,25 @@ def of_csv(text: str) -> list[Row]:
     ]
 
 
-def write(rows: Sequence[Row], docs: Path) -> None:
-    """The lines, the page and its pictures into a folder of docs."""
+def course_of(rows: Sequence[Row]) -> tuple[str, str, int] | None:
+    """(query, trace, seed) of the pair that is drawn: where a result was missed for longest."""
+    weir = {(row["query"], row["trace"], row["seed"]) for row in rows if row["arm"] == "weir"}
+    pairs = [
+        row
+        for row in rows
+        if row["arm"] == "configured" and (row["query"], row["trace"], row["seed"]) in weir
+    ]
+    if not pairs:
+        return None
+    found = max(pairs, key=lambda row: float(row["longest_without_result_seconds"]))
+    return found["query"], found["trace"], int(found["seed"])
+
+
+def write(rows: Sequence[Row], docs: Path, record: Callable[[str, str, str, int], Record]) -> None:
+    """The lines, the page and its pictures into a folder of docs.
+
+    ``record`` gives that of a (query, trace, arm, seed).
+    """
     text = to_csv(rows)
     (docs / "images").mkdir(parents=True, exist_ok=True)
     (docs / "evidence.csv").write_text(text, "utf-8")
@@ -123,6 +141,11 @@ def write(rows: Sequence[Row], docs: Path) -> None:
     again = of_csv(text)
     (docs / "evidence.md").write_text(page(again), "utf-8")
     (docs / "images" / "evidence.svg").write_text(draw(again), "utf-8")
+    if chosen := course_of(again):
+        query, trace, seed = chosen
+        pair = {arm: record(query, trace, arm, seed) for arm in ("configured", "weir")}
+        picture = draw_course(f"{query} · {trace}, seed {seed}", pair)
+        (docs / "images" / "evidence-course.svg").write_text(picture, "utf-8")
 
 
 class Workload:
@@ -178,6 +201,8 @@ def page(rows: Sequence[Row]) -> str:
     parts = [INTRODUCTION]
     if rows:
         parts += [_machine(rows), _verdict(rows), PICTURE]
+        if course_of(rows):
+            parts.append(COURSE)
         parts += ["## Each workload\n", _told(rows)]
         parts += [_table(one) for one in workloads(rows)]
         parts.append(_same_results(rows))
@@ -195,6 +220,11 @@ Workloads that others defined, fed with arrivals that were recorded in the world
 cluster and a real Kafka: as configured without a limit, under the best fixed limit that one finds
 afterwards, with Spark's own dynamic allocation, and under Weir. What Weir loses stands beside what
 it wins.
+"""
+
+COURSE: Final = """\
+![One run as configured and the same under Weir: how long each batch takes, over time, above what
+arrives](images/evidence-course.svg)
 """
 
 PICTURE: Final = """\
@@ -451,3 +481,81 @@ def _panel(workload: Workload, left: int, top: int) -> Iterable[str]:
             f'<circle cx="{x(workload.median(arm, waits))}" cy="{y(workload.median(arm, gaps))}" '
             f'r="4.5" fill="{colour}"/>'
         )
+
+
+COURSE_WIDTH, COURSE_HEIGHT, ARRIVALS_HEIGHT = 760, 320, 60
+
+
+def draw_course(title: str, pair: dict[str, Record]) -> str:
+    """Each batch of both runs where it ended, as high as it took; below, what arrived."""
+    lines = {}
+    for arm, record in pair.items():
+        begun = record.end["begun"]
+        ended = [one for one in batches_of(record.progress) if one.end > begun]
+        lines[arm] = [(one.end - begun, one.end - one.begin) for one in ended]
+    some = pair["configured"]
+    begun = some.end["begun"]
+    counts: dict[int, int] = {}
+    for one in some.arrivals:
+        if one.time >= begun:
+            counts[int(one.time - begun)] = counts.get(int(one.time - begun), 0) + one.rows
+    steps = ticks(max(took for line in lines.values() for _, took in line))
+    last = max(second for line in lines.values() for second, _ in line)
+    marks = ticks(last)
+    foot = COURSE_HEIGHT - BOTTOM - ARRIVALS_HEIGHT
+
+    def x(second: float) -> float:
+        return round(LEFT + second / last * (COURSE_WIDTH - LEFT - RIGHT), 1)
+
+    def y(value: float) -> float:
+        return round(foot - value / steps[-1] * (foot - 46), 1)
+
+    target = some.run["target_seconds"]
+    parts = [
+        (
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {COURSE_WIDTH} {COURSE_HEIGHT}" '
+            'font-family="sans-serif" font-size="12" fill="#6b7280" role="img" aria-label="Seconds '
+            'each batch takes over time, as configured and under Weir, and what arrives">'
+        ),
+        f'<text x="{LEFT}" y="16" font-size="13">{title}: seconds a batch takes</text>',
+    ]
+    parts += [
+        f'<path d="M{LEFT} {y(value)}H{COURSE_WIDTH - RIGHT}" stroke="#9ca3af" '
+        f'stroke-opacity="0.3"/><text x="{LEFT - 6}" y="{y(value) + 4}" '
+        f'text-anchor="end">{value:g}</text>'
+        for value in steps
+    ]
+    parts += [
+        f'<text x="{x(mark)}" y="{COURSE_HEIGHT - 12}" text-anchor="middle">{mark:g}</text>'
+        for mark in marks
+        if mark <= last * 0.94
+    ]
+    parts.append(
+        f'<text x="{COURSE_WIDTH - RIGHT}" y="{COURSE_HEIGHT - 12}" text-anchor="end">seconds'
+        f'</text><path d="M{LEFT} {y(target)}H{COURSE_WIDTH - RIGHT}" stroke="#6b7280" '
+        'stroke-dasharray="4 3"/>'
+    )
+    most = max(counts.values(), default=1)
+    base = COURSE_HEIGHT - BOTTOM
+    for second, rows in sorted(counts.items()):
+        high = round(rows / most * (ARRIVALS_HEIGHT - 18), 1)
+        width = max(round(x(second + 1) - x(second) - 0.5, 1), 0.5)
+        parts.append(
+            f'<rect x="{x(second)}" y="{base - high}" width="{width}" height="{high}" '
+            'fill="#9ca3af" fill-opacity="0.6"/>'
+        )
+    parts.append(f'<text x="{LEFT}" y="{foot + 15}" font-size="11">rows that arrive</text>')
+    place = LEFT
+    for arm, line in lines.items():
+        colour = COLOURS[arm]
+        parts += [
+            f'<path d="M{x(second)} {y(0)}V{y(took)}" stroke="{colour}" stroke-opacity="0.35"/>'
+            f'<circle cx="{x(second)}" cy="{y(took)}" r="3" fill="{colour}"/>'
+            for second, took in line
+        ]
+        parts.append(
+            f'<circle cx="{place + 4}" cy="31" r="4" fill="{colour}"/>'
+            f'<text x="{place + 12}" y="35" fill="{colour}">{NAMES[arm]}</text>'
+        )
+        place += 180
+    return "\n".join([*parts, "</svg>"]) + "\n"
