@@ -17,6 +17,7 @@ GENERATORS: Final = (
     "helm.schema",
     "alerts",
     "dashboards",
+    "tests.benchmarks.evidence.report",
 )
 
 

@@ -59,7 +59,7 @@ def record(**changes: Any) -> Record:
         progress(2, 4, 6, (140, 180), dropped=3),
         progress(3, 20, 1, (180, 200)),
     ]
-    end = {"begun": BEGUN, "fed": BEGUN + 20, "caught_up": BEGUN + 21, "rows_left": 0}
+    end = {"begun": BEGUN, "fed": BEGUN + 20, "over": BEGUN + 21}
     executors = [{"id": "0", "added": BEGUN - 9, "removed": None, "cores": 1}]
     made = Record({}, {}, arrivals, batches, executors, [], {}, end)
     for key, value in changes.items():
@@ -81,7 +81,7 @@ def test_waits_and_the_time_without_a_result_count_only_while_rows_wait() -> Non
 
 
 def test_rows_that_wait_in_vain_are_time_without_a_result() -> None:
-    end = {"begun": BEGUN, "fed": BEGUN + 50, "caught_up": None, "rows_left": 20}
+    end = {"begun": BEGUN, "fed": BEGUN + 20, "over": BEGUN + 50}
     found = figures(record(progress=record().progress[:3], end=end))
     assert found.longest_without_result_seconds == pytest.approx(40)
     assert found.rows_left == 20

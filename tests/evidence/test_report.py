@@ -121,11 +121,31 @@ def test_the_pair_that_is_drawn_is_that_of_the_longest_wait_and_has_a_point_for_
     assert len(points) == 2 * 3 + 2, "the batch of the warm-up is left out"
 
 
-def test_the_page_is_the_one_that_its_lines_give() -> None:
-    lines = DOCS / "evidence.csv"
-    rows = report.of_csv(lines.read_text("utf-8")) if lines.exists() else []
-    assert (DOCS / "evidence.md").read_text("utf-8") == report.page(rows)
-    if rows:
-        assert (DOCS / "images" / "evidence.svg").read_text("utf-8") == report.draw(rows)
-    for address in re.findall(r"\]\((?!https?:)([^)#]+)", report.page(rows)):
+def test_the_page_is_the_one_that_its_lines_give(tmp_path: Path) -> None:
+    (tmp_path / "images").mkdir()
+    if (DOCS / "evidence.csv").exists():
+        (tmp_path / "evidence.csv").write_bytes((DOCS / "evidence.csv").read_bytes())
+    report.rewrite(tmp_path)
+    for path in tmp_path.rglob("evidence.*"):
+        assert path.read_text("utf-8") == (DOCS / path.relative_to(tmp_path)).read_text("utf-8")
+    for address in re.findall(
+        r"\]\((?!https?:)([^)#]+)", (DOCS / "evidence.md").read_text("utf-8")
+    ):
         assert (DOCS / address).exists(), address
+
+
+def test_all_is_written_from_runs(tmp_path: Path) -> None:
+    one = record()
+    one.run["target_seconds"] = 5.0
+    asked: list[tuple[str, str, str, int]] = []
+
+    def read(*of: Any) -> Any:
+        asked.append(of)
+        return one
+
+    report.write(ROWS, tmp_path, read)
+    assert asked == [("q5", "tweets-apple", arm, 3) for arm in ("configured", "weir")]
+    assert sorted(path.name for path in tmp_path.rglob("evidence*")) == [
+        *("evidence-course.svg", "evidence.csv", "evidence.md", "evidence.svg"),
+    ]
+    assert len((tmp_path / "evidence.csv").read_text().splitlines()) == len(ROWS) + 1

@@ -141,12 +141,13 @@ def figures(record: Record) -> Figures:
             before = batch.end
     if not waits:
         raise ValueError("no batch had any rows")
-    over = record.end["caught_up"] or record.end["fed"]
-    if record.end["rows_left"]:
-        # They wait still, in vain so far.
-        over = max([over, *(batch.end for batch in batches)])
-        longest = max(longest, over - before)
     committed = sum(rows for _, rows in waits)
+    left = sum(one.rows for one in record.arrivals if one.time >= begun) - committed
+    over = max([record.end["fed"], *(batch.end for batch in measured)])
+    if left:
+        # They wait still, in vain so far.
+        over = max(over, record.end["over"])
+        longest = max(longest, over - before)
     seconds = executor_seconds(record.executors, begun, over)
     return Figures(
         longest_without_result_seconds=longest,
@@ -157,7 +158,7 @@ def figures(record: Record) -> Figures:
         dropped_rows=sum(batch.dropped_rows for batch in batches),
         failures=sum(one["event"] == "failed" for one in record.told),
         rows=committed,
-        rows_left=record.end["rows_left"],
+        rows_left=left,
         batches=len(measured),
         longest_batch_seconds=max(batch.end - batch.begin for batch in measured),
         executor_seconds=seconds,

@@ -93,6 +93,7 @@ class Feeder:
                 "queue.buffering.max.messages": 2_000_000,
                 "queue.buffering.max.kbytes": 1_000_000,
                 "compression.type": "lz4",
+                "log_level": 0,  # a coordinator that is not up yet is no news here
             }
         )
 

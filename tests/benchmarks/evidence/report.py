@@ -1,4 +1,8 @@
-"""docs/evidence.md and its pictures, from docs/evidence.csv, which holds a line for each run."""
+"""docs/evidence.md and its pictures, from docs/evidence.csv, which holds a line for each run.
+
+``python -m tests.benchmarks.evidence.report``, part of ``make generated``, writes anew what follows
+from those lines.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ import dataclasses
 import io
 import statistics
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from scripts.plot_control import ticks
@@ -16,11 +21,11 @@ from tests.benchmarks.recorded import recordings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
-    from pathlib import Path
 
     from tests.benchmarks.evidence.figures import Figures
     from tests.benchmarks.evidence.record import Record
 
+DOCS: Final = Path(__file__).resolve().parents[3] / "docs"
 #: Above this the machine did something else when a run began, and its times are worth less.
 BUSY_SHARE: Final = 0.1
 #: Two figures whose ratio is within this are told as equal: the same run twice differs by as much.
@@ -129,19 +134,24 @@ def course_of(rows: Sequence[Row]) -> tuple[str, str, int] | None:
     return found["query"], found["trace"], int(found["seed"])
 
 
+def rewrite(docs: Path) -> None:
+    """The page and the picture of all runs, from the lines that are there; none gives none."""
+    lines = docs / "evidence.csv"
+    rows = of_csv(lines.read_text("utf-8")) if lines.exists() else []
+    (docs / "evidence.md").write_text(page(rows), "utf-8")
+    if rows:
+        (docs / "images" / "evidence.svg").write_text(draw(rows), "utf-8")
+
+
 def write(rows: Sequence[Row], docs: Path, record: Callable[[str, str, str, int], Record]) -> None:
     """The lines, the page and its pictures into a folder of docs.
 
     ``record`` gives that of a (query, trace, arm, seed).
     """
-    text = to_csv(rows)
     (docs / "images").mkdir(parents=True, exist_ok=True)
-    (docs / "evidence.csv").write_text(text, "utf-8")
-    # From what was written, so that the page can be made again from it.
-    again = of_csv(text)
-    (docs / "evidence.md").write_text(page(again), "utf-8")
-    (docs / "images" / "evidence.svg").write_text(draw(again), "utf-8")
-    if chosen := course_of(again):
+    (docs / "evidence.csv").write_text(to_csv(rows), "utf-8")
+    rewrite(docs)
+    if chosen := course_of(rows):
         query, trace, seed = chosen
         pair = {arm: record(query, trace, arm, seed) for arm in ("configured", "weir")}
         picture = draw_course(f"{query} · {trace}, seed {seed}", pair)
@@ -259,7 +269,7 @@ METHOD: Final = """\
   Kafka until the batch that holds it has ended; each row is followed by its offset. *Read again*:
   rows of a batch that was planned and not committed at the stop. *Executor-seconds*: of all
   executors that were there, idle or not. *Failed batches* end their query, which is started again.
-  *Never read*: still waiting when as long again had passed as the trace took.
+  *Never read*: still waiting when as long again had passed as the trace took, two minutes at least.
 - **Seeds** are paired and ways interleaved: all ways of a seed, in an order that it draws, before
   the next seed.
 
@@ -559,3 +569,7 @@ def draw_course(title: str, pair: dict[str, Record]) -> str:
         )
         place += 180
     return "\n".join([*parts, "</svg>"]) + "\n"
+
+
+if __name__ == "__main__":
+    rewrite(DOCS)
