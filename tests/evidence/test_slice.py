@@ -17,15 +17,31 @@ if TYPE_CHECKING:
 
 pytestmark = [
     pytest.mark.spark,
-    pytest.mark.timeout(900),
+    pytest.mark.timeout(1800),
     pytest.mark.slow("a broker, a cluster, and a driver with executors for each way of running"),
 ]
 ROWS, TARGET_ROWS = 8_000, 1_000
-WAYS = {
-    "configured": Run("q5", "tweets-apple", "configured", 1, 8.0, ROWS, TARGET_ROWS),
-    "fixed-1": Run("q5", "tweets-apple", "fixed-1", 1, 8.0, ROWS, TARGET_ROWS, TARGET_ROWS),
-    "weir": Run("q5", "tweets-apple", "weir", 1, 8.0, ROWS, TARGET_ROWS, agent=()),
-}
+#: No batch takes that long on the busiest machine: what is tried is that all comes through.
+TARGET_SECONDS = 120.0
+
+
+def way(arm: str, limit: int | None = None, agent: tuple[()] | None = None) -> Run:
+    return Run(
+        "q5",
+        "tweets-apple",
+        arm,
+        1,
+        8.0,
+        ROWS,
+        TARGET_ROWS,
+        limit,
+        agent=agent,
+        target_seconds=TARGET_SECONDS,
+    )
+
+
+WAYS = {"configured": way("configured"), "fixed-1": way("fixed-1", TARGET_ROWS)}
+WAYS["weir"] = way("weir", agent=())
 
 
 @pytest.fixture(scope="module")

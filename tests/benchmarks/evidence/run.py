@@ -93,6 +93,7 @@ class Run:
     limit_rows: int | None = None  # what the job configures
     settings: tuple[tuple[str, str], ...] = ()  # of Spark, beside those of every run
     agent: tuple[tuple[str, Any], ...] | None = None  # its configuration; None: there is none
+    target_seconds: float = TARGET_SECONDS
 
 
 class BrokenError(Exception):
@@ -242,7 +243,9 @@ class _Course:
         folder = self.folder / "agent"
         folder.mkdir()
         config = folder / "weir.yaml"
-        config.write_text(json.dumps({"mode": "on", "target_seconds": TARGET_SECONDS} | settings))
+        config.write_text(
+            json.dumps({"mode": "on", "target_seconds": self._run.target_seconds} | settings)
+        )
         self._agent = AgentProcess(
             folder,
             *("--doors", str(self.folder / "doors")),
