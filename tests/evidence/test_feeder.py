@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 import time
 from collections import Counter
 from itertools import islice
@@ -23,7 +22,7 @@ def test_rows_come_at_their_times_and_each_at_the_offset_of_its_number(broker: B
     feeder.put(10)
     ticks = [Tick(0.1 * number, rows) for number, rows in enumerate((7, 0, 13))]
     begun = time.time()
-    feeder.bring(ticks, begun, threading.Event())
+    feeder.bring(ticks, begun)
     feeder.flush()
     assert feeder.ends() == {topic: broker.end_offsets(topic) for topic in feeder.ends()}
     came: Counter[str] = Counter()
@@ -40,12 +39,3 @@ def test_rows_come_at_their_times_and_each_at_the_offset_of_its_number(broker: B
         for partition, value in broker.read(f"{topic}-f"):
             read[partition].append(json.loads(value)["id"])
         assert read == {p: [row["id"] for row in mine[p::PARTITIONS]] for p in range(PARTITIONS)}
-
-
-def test_the_end_ends_it_before_its_time(broker: Broker) -> None:
-    broker.create_topic("bid-e", PARTITIONS)
-    feeder = Feeder(broker.bootstrap, generator_of("q5", 1).endless(), "-e")
-    over = threading.Event()
-    over.set()
-    feeder.bring([Tick(3600.0, 1)], time.time(), over)
-    assert feeder.arrivals == []

@@ -88,11 +88,12 @@ def order(
 
 def missing(wanted: Sequence[tuple[str, str, int]], folder: Path) -> list[tuple[str, str, int]]:
     """Those whose file is not there."""
-
-    def name(workload: str, arm: str, seed: int) -> str:
-        return file_name(*workload.split("/"), arm, seed)
-
-    return [one for one in wanted if not (folder / name(*one)).exists()]
+    found = []
+    for workload, arm, seed in wanted:
+        query, trace = workload.split("/")
+        if not (folder / file_name(query, trace, arm, seed)).exists():
+            found.append((workload, arm, seed))
+    return found
 
 
 def run_of(workload: str, arm: str, seed: int, seconds: float, capacity: Capacity) -> Run:

@@ -174,6 +174,5 @@ def read_again(told: Sequence[dict[str, Any]], batches: Sequence[Batch]) -> int:
 
 def executor_seconds(executors: Sequence[dict[str, Any]], begin: float, end: float) -> float:
     """Of all executors together, between two epoch times."""
-    return sum(
-        max(min(one["removed"] or end, end) - max(one["added"], begin), 0.0) for one in executors
-    )
+    found = (min(one["removed"] or end, end) - max(one["added"], begin) for one in executors)
+    return float(sum(max(seconds, 0.0) for seconds in found))

@@ -12,7 +12,6 @@ from confluent_kafka import Producer
 from tests.benchmarks.evidence.query import BASE_TIME_MS
 
 if TYPE_CHECKING:
-    import threading
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
@@ -97,12 +96,11 @@ class Feeder:
             }
         )
 
-    def bring(self, ticks: Iterable[Tick], begun: float, over: threading.Event) -> None:
-        """All ticks, each at its time after ``begun`` (epoch), until ``over``."""
+    def bring(self, ticks: Iterable[Tick], begun: float) -> None:
+        """All ticks, each at its time after ``begun`` (epoch)."""
         for tick in ticks:
             due = begun + tick.at_seconds
-            if over.wait(max(due - time.time(), 0.0)):
-                return
+            time.sleep(max(due - time.time(), 0.0))
             self.latest_seconds = max(self.latest_seconds, time.time() - due)
             self.put(tick.rows)
             self._producer.poll(0)

@@ -181,7 +181,7 @@ class Workload:
         return [row for row in self.rows if row["arm"] == arm]
 
     def median(self, arm: str, figure: str) -> float:
-        return statistics.median(row[figure] for row in self.of(arm))
+        return float(statistics.median(row[figure] for row in self.of(arm)))
 
     def arms(self) -> list[tuple[str, str]]:
         """(kind, arm) of those that were run, in the order of the table."""
@@ -520,7 +520,7 @@ def draw_course(title: str, pair: dict[str, Record]) -> str:
     def y(value: float) -> float:
         return round(foot - value / steps[-1] * (foot - 46), 1)
 
-    target = some.run["target_seconds"]
+    target = float(some.run["target_seconds"])
     parts = [
         (
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {COURSE_WIDTH} {COURSE_HEIGHT}" '

@@ -158,11 +158,10 @@ class World:
             if run.agent is not None:
                 course.agent_acts()
             begun = time.time()
-            over = threading.Event()
             timer = threading.Timer(restart_seconds, course.restart)
             timer.start()
             try:
-                course.feeder.bring(ticks, begun, over)
+                course.feeder.bring(ticks, begun)
                 course.feeder.flush()
                 fed = time.time()
                 course.check()
@@ -177,8 +176,7 @@ class World:
             seen = course.seen
             feeder = course.feeder
         return Record(
-            run=asdict(run)
-            | {"target_seconds": TARGET_SECONDS, "restart_seconds": restart_seconds},
+            run=asdict(run) | {"restart_seconds": restart_seconds},
             machine=machine,
             arrivals=feeder.arrivals,
             progress=progress,
