@@ -161,6 +161,7 @@ def file_name(query: str, trace: str, arm: str, seed: int) -> str:
 def run_all(given: argparse.Namespace, results: Results) -> int:
     """What is not there yet; how many runs came to no end."""
     broken = 0
+    unknown: set[str] = set()  # queries whose cost this machine could not tell
     begun = time.monotonic()
     folder = Path(tempfile.mkdtemp(prefix="weir-evidence-"))
     wanted = list(order(given.workloads, given.arms, given.seeds))
@@ -175,11 +176,15 @@ def run_all(given: argparse.Namespace, results: Results) -> int:
                 print("the time is over; the same command goes on from here")
                 break
             query = workload.split("/")[0]
-            capacity = results.capacity(query)
+            if query in unknown:
+                continue
             try:
+                capacity = results.capacity(query)
                 if capacity is None:
+                    unknown.add(query)  # until it is measured
                     capacity = world.measure(query)
                     results.keep(query, capacity)
+                    unknown.remove(query)
                     print(
                         f"{query}: a batch takes {capacity.fixed_seconds:.2f} s plus 1 s for every "
                         f"{capacity.rows_per_second:,.0f} rows",

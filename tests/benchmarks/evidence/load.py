@@ -105,6 +105,10 @@ class Feeder:
             self.put(tick.rows)
             self._producer.poll(0)
 
+    def prepare(self, rows: int) -> None:
+        """Draws so many ahead, so that ``put`` takes no longer than the broker does."""
+        self._rows = itertools.chain(list(itertools.islice(self._rows, rows)), self._rows)
+
     def put(self, rows: int) -> None:
         """So many more, now."""
         now = time.time()
