@@ -5,15 +5,25 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
 from examples.demo.plan import Capacity
-from tests.benchmarks.evidence.__main__ import ARMS, WORKLOADS, Results, missing, order, run_of
-from tests.benchmarks.evidence.run import LOAD, TARGET_SECONDS
+from tests.benchmarks.evidence.__main__ import (
+    ARMS,
+    WORKLOADS,
+    Results,
+    file_name,
+    missing,
+    order,
+    run_of,
+)
+from tests.benchmarks.evidence.run import LOAD, TARGET_SECONDS, machine_now
 from tests.benchmarks.evidence.workloads import QUERIES
 from tests.benchmarks.recorded import recordings
+from tests.evidence.test_figures import record
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -92,3 +102,29 @@ def test_wrong_usage_is_told_in_a_line(
     )
     assert says in done.stdout + done.stderr
     assert done.returncode == code
+
+
+def test_runs_that_are_there_are_told_without_running_any(tmp_path: Path) -> None:
+    results, docs = tmp_path / "results", tmp_path / "docs"
+    results.mkdir()
+    for arm in ("configured", "weir", "fixed-1"):
+        run = run_of("q5/tweets-apple", arm, 1, 60.0, Capacity(1.0, 1000.0))
+        one = record(run=asdict(run), results={"rows": 7, "sha256": "ab" * 32})
+        one.machine = machine_now()
+        one.end["fed_late_seconds"] = 0.0
+        one.write(results / file_name(run.query, run.trace, run.arm, run.seed))
+    command = [sys.executable, "-m", "tests.benchmarks.evidence", "--report"]
+    done = subprocess.run(
+        [*command, "--results", str(results), "--docs", str(docs)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "3 runs told in" in done.stdout
+    page = (docs / "evidence.md").read_text("utf-8")
+    assert "| Weir | **6.0** | **4.0** | **8.0** |" in page
+    assert "images/evidence-course.svg" in page
+    assert (docs / "images" / "evidence-course.svg").exists()
