@@ -56,31 +56,38 @@ def test_workloads_have_each_trace_and_each_kind_of_state() -> None:
 
 def test_rates_and_limits_follow_from_the_machine() -> None:
     capacity = Capacity(1.0, 1000.0)
-    run = run_of("q5/tweets-apple", "fixed-2", 1, 60.0, capacity)
+    run = run_of("q5/tweets-apple", "fixed-2", 1, 60.0, TARGET_SECONDS, capacity)
     digested = 1000.0 * (TARGET_SECONDS - 1.0)
     assert run.target_rows == digested
     assert run.limit_rows == 2 * digested
     assert run.rows == pytest.approx(LOAD * digested * 60.0 / TARGET_SECONDS)
     assert run.agent is None
-    assert run_of("q5/tweets-apple", "configured", 1, 60.0, capacity).limit_rows is None
-    weir = run_of("q5/tweets-apple", "weir", 1, 60.0, capacity)
+    assert (
+        run_of("q5/tweets-apple", "configured", 1, 60.0, TARGET_SECONDS, capacity).limit_rows
+        is None
+    )
+    weir = run_of("q5/tweets-apple", "weir", 1, 60.0, TARGET_SECONDS, capacity)
     assert (weir.limit_rows, weir.agent) == (None, ())
     with pytest.raises(ValueError, match="an empty batch takes"):
-        run_of("q5/tweets-apple", "weir", 1, 60.0, Capacity(TARGET_SECONDS / 2, 1000.0))
+        run_of(
+            "q5/tweets-apple", "weir", 1, 60.0, TARGET_SECONDS, Capacity(TARGET_SECONDS / 2, 1000.0)
+        )
 
 
 def test_runs_of_another_machine_or_length_are_not_mixed(tmp_path: Path) -> None:
-    first = Results(tmp_path, 60.0)
+    first = Results(tmp_path, 60.0, 5.0)
     first.keep("q5", Capacity(0.5, 2000.0))
-    assert Results(tmp_path, 60.0).capacity("q5") == Capacity(0.5, 2000.0)
-    assert Results(tmp_path, 60.0).capacity("q2") is None
+    assert Results(tmp_path, 60.0, 5.0).capacity("q5") == Capacity(0.5, 2000.0)
+    assert Results(tmp_path, 60.0, 5.0).capacity("q2") is None
     with pytest.raises(ValueError, match="give another folder"):
-        Results(tmp_path, 30.0)
+        Results(tmp_path, 30.0, 5.0)
+    with pytest.raises(ValueError, match="give another folder"):
+        Results(tmp_path, 60.0, 4.0)
     about = json.loads((tmp_path / "about.json").read_text())
     about["of"]["cores"] += 1
     (tmp_path / "about.json").write_text(json.dumps(about))
     with pytest.raises(ValueError, match="give another folder"):
-        Results(tmp_path, 60.0)
+        Results(tmp_path, 60.0, 5.0)
 
 
 @pytest.mark.parametrize(
@@ -89,7 +96,7 @@ def test_runs_of_another_machine_or_length_are_not_mixed(tmp_path: Path) -> None
         (("--workloads", "q99/taxis"), "no workload q99/taxis; queries: q2,", 2),
         (("--workloads", "q5"), "no workload q5; queries:", 2),
         (("--arms", "wier"), "invalid choice: 'wier'", 2),
-        (("--seeds", "0"), "--seeds and --seconds are to be above 0", 2),
+        (("--seeds", "0"), "--seeds, --seconds and --target-seconds are to be above 0", 2),
         (("--report",), "holds no runs yet", 1),
     ],
 )
@@ -108,7 +115,7 @@ def test_runs_that_are_there_are_told_without_running_any(tmp_path: Path) -> Non
     results, docs = tmp_path / "results", tmp_path / "docs"
     results.mkdir()
     for arm in ("configured", "weir", "fixed-1"):
-        run = run_of("q5/tweets-apple", arm, 1, 60.0, Capacity(1.0, 1000.0))
+        run = run_of("q5/tweets-apple", arm, 1, 60.0, TARGET_SECONDS, Capacity(1.0, 1000.0))
         one = record(run=asdict(run), results={"rows": 7, "sha256": "ab" * 32})
         one.machine = machine_now()
         one.end["fed_late_seconds"] = 0.0

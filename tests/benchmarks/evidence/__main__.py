@@ -96,15 +96,18 @@ def missing(wanted: Sequence[tuple[str, str, int]], folder: Path) -> list[tuple[
     return found
 
 
-def run_of(workload: str, arm: str, seed: int, seconds: float, capacity: Capacity) -> Run:
+def run_of(
+    workload: str, arm: str, seed: int, seconds: float, target_seconds: float, capacity: Capacity
+) -> Run:
     """With rates and limits that follow from what the machine can do."""
     query, trace = workload.split("/")
-    if capacity.fixed_seconds >= TARGET_SECONDS / 2:
+    if capacity.fixed_seconds >= target_seconds / 2:
         raise ValueError(
             f"{query}: an empty batch takes {capacity.fixed_seconds:.1f} s here, so a result every "
-            f"{TARGET_SECONDS:g} s is no aim; leave it out (--workloads)"
+            f"{target_seconds:g} s is no aim: give a longer one (--target-seconds), or leave it "
+            "out (--workloads)"
         )
-    target_rows = round(capacity.rows_per_second * (TARGET_SECONDS - capacity.fixed_seconds))
+    target_rows = round(capacity.rows_per_second * (target_seconds - capacity.fixed_seconds))
     chosen = ARMS[arm]
     return Run(
         query=query,
@@ -112,22 +115,24 @@ def run_of(workload: str, arm: str, seed: int, seconds: float, capacity: Capacit
         arm=arm,
         seed=seed,
         seconds=seconds,
-        rows=round(LOAD * target_rows * seconds / TARGET_SECONDS),
+        rows=round(LOAD * target_rows * seconds / target_seconds),
         target_rows=target_rows,
         limit_rows=None if chosen.limit is None else round(chosen.limit * target_rows),
         settings=chosen.settings,
         agent=chosen.agent,
+        target_seconds=target_seconds,
     )
 
 
 class Results:
-    """The folder of what has been run: all on one machine, all of one length."""
+    """The folder of what has been run: all on one machine, of one length, with one target."""
 
-    def __init__(self, folder: Path, seconds: float) -> None:
+    def __init__(self, folder: Path, seconds: float, target_seconds: float) -> None:
         self.folder = folder
         self._about = folder / "about.json"
         machine = machine_now()
-        mine = {key: machine[key] for key in ("cores", "processor", "spark")} | {"seconds": seconds}
+        mine = {key: machine[key] for key in ("cores", "processor", "spark")}
+        mine |= {"seconds": seconds, "target_seconds": target_seconds}
         folder.mkdir(parents=True, exist_ok=True)
         if self._about.exists():
             self._told = json.loads(self._about.read_text())
@@ -182,7 +187,7 @@ def run_all(given: argparse.Namespace, results: Results) -> int:
                 capacity = results.capacity(query)
                 if capacity is None:
                     unknown.add(query)  # until it is measured
-                    capacity = world.measure(query)
+                    capacity = world.measure(query, given.target_seconds)
                     results.keep(query, capacity)
                     unknown.remove(query)
                     print(
@@ -190,7 +195,7 @@ def run_all(given: argparse.Namespace, results: Results) -> int:
                         f"{capacity.rows_per_second:,.0f} rows",
                         flush=True,
                     )
-                run = run_of(workload, arm, seed, given.seconds, capacity)
+                run = run_of(workload, arm, seed, given.seconds, given.target_seconds, capacity)
                 record = world.run(run)
                 found = figures(record)
             except (BrokenError, ValueError) as error:
@@ -222,6 +227,9 @@ def main() -> int:
     parser.add_argument("--arms", nargs="+", default=list(ARMS), choices=list(ARMS))
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=120.0, help="in which a trace is played")
+    parser.add_argument(
+        "--target-seconds", type=float, default=TARGET_SECONDS, help="a result is wanted so often"
+    )
     parser.add_argument("--minutes", type=float, default=0.0, help="begin no run after so many")
     parser.add_argument("--report", action="store_true", help="run nothing, write the page")
     given = parser.parse_args()
@@ -232,15 +240,15 @@ def main() -> int:
                 f"no workload {workload}; queries: {', '.join(QUERIES)}; traces: "
                 f"{', '.join(recordings())}"
             )
-    if given.seeds < 1 or given.seconds <= 0:
-        parser.error("--seeds and --seconds are to be above 0")
+    if given.seeds < 1 or given.seconds <= 0 or given.target_seconds <= 0:
+        parser.error("--seeds, --seconds and --target-seconds are to be above 0")
     broken = 0
     if not given.report:
         if not is_there():
             print("the broker's jars are missing: make kafka")
             return 1
         try:
-            results = Results(given.results, given.seconds)
+            results = Results(given.results, given.seconds, given.target_seconds)
         except ValueError as error:
             parser.error(str(error))
         # So that an end of this process ends all that it started.

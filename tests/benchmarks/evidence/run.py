@@ -123,14 +123,14 @@ class World:
         self._children.end()
         self._broker.kill()
 
-    def measure(self, query: str) -> plan.Capacity:
-        """What a batch of a query takes here. Raises BrokenError."""
+    def measure(self, query: str, target_seconds: float) -> plan.Capacity:
+        """What a batch of a query takes here, up to the target. Raises BrokenError."""
         run = Run(query, "", "measure", 0, 0.0, 0, 0)
         with _Course(self, run, generator_of(query, 0).endless()) as course:
             for _ in range(COLD_LUMPS):
                 course.lump(FIRST_LUMP_ROWS)
             lump, took = FIRST_LUMP_ROWS, 0.0
-            while took < TARGET_SECONDS / 2:
+            while took < target_seconds / 2:
                 lump *= 2
                 took = course.lump(lump)
             begun = time.time()
