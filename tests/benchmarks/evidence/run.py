@@ -59,7 +59,7 @@ COLD_LUMPS: Final = 4
 MEASURED_LUMPS: Final = (0.05, 1.0, 0.05, 1.0, 0.05, 1.0)
 #: In which part of a run its query is stopped and started again.
 RESTART_BETWEEN: Final = (0.15, 0.85)
-START_SECONDS: Final = 240.0
+START_SECONDS: Final = 900.0
 #: What is left of a short run may take as long as some batches on a busy machine.
 LEAST_PATIENCE_SECONDS: Final = 120.0
 ROCKSDB: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
