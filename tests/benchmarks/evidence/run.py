@@ -59,6 +59,7 @@ COLD_LUMPS: Final = 4
 MEASURED_LUMPS: Final = (0.05, 1.0, 0.05, 1.0, 0.05, 1.0)
 #: In which part of a run its query is stopped and started again.
 RESTART_BETWEEN: Final = (0.15, 0.85)
+#: How long a driver, and an agent's way into it, may take on a machine that is very busy.
 START_SECONDS: Final = 900.0
 #: What is left of a short run may take as long as some batches on a busy machine.
 LEAST_PATIENCE_SECONDS: Final = 120.0
@@ -362,7 +363,13 @@ class _Course:
             return any(one["control"] == "live" for one in told)
 
         try:
-            until(live, "the agent to steer the query", ignoring=(httpx.HTTPError,))
+            until(
+                live,
+                "the agent to steer the query",
+                seconds=START_SECONDS,
+                every=0.5,
+                ignoring=(httpx.HTTPError,),
+            )
         except AssertionError as error:
             raise BrokenError(f"{error}; see {self.folder}") from None
 
