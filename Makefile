@@ -6,7 +6,7 @@
 # `make help` lists the rest.
 
 .DEFAULT_GOAL := setup
-.PHONY: setup setup-run demo stack test test-all test-matrix kafka sparks chart lint format generated lock clean help
+.PHONY: setup setup-run demo stack test test-all test-matrix evidence kafka sparks chart lint format generated lock clean help
 
 # A Python to build .venv with; one is looked for when this is empty.
 PYTHON ?=
@@ -15,6 +15,9 @@ export PYTHON
 SECONDS ?= 90
 # Pass KEEP=1 to leave the demo's agent and job running after the summary, until Ctrl-C.
 KEEP ?=
+# For `make evidence`: begin no run after so many minutes; and options of its own.
+MINUTES ?=
+ARGS ?=
 
 python := .venv/bin/python
 
@@ -44,6 +47,12 @@ test-matrix: setup ## Weir on each PySpark of the matrix; writes docs/versions.m
 	@sh scripts/ensure-sparks.sh
 	@sh scripts/ensure-kafka.sh
 	@$(python) -m tests.matrix --write --python-sources --every-iceberg
+
+evidence: setup ## public workloads on a real cluster, for hours; writes docs/evidence.md (MINUTES=40, ARGS=--help)
+	@sh scripts/check-java.sh --quiet
+	@sh scripts/ensure-kafka.sh
+	@$(python) -m scripts.plugin_jar
+	@$(python) -m tests.benchmarks.evidence $(if $(MINUTES),--minutes $(MINUTES)) $(ARGS)
 
 sparks: ## a venv for each PySpark of the matrix, into .make
 	@sh scripts/ensure-sparks.sh

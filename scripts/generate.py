@@ -18,6 +18,7 @@ GENERATORS: Final = (
     "alerts",
     "dashboards",
     "helm.files",
+    "tests.benchmarks.evidence.report",
 )
 
 

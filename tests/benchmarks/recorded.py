@@ -42,6 +42,7 @@ class Recording(NamedTuple):
     name: str
     bin_seconds: float
     events: tuple[int, ...]
+    what: str = ""
 
 
 class Case(NamedTuple):
@@ -65,11 +66,13 @@ class Outcome(NamedTuple):
 
 def read(path: Path) -> Recording:
     """A trace: lines of comment, ``bin_seconds N``, then the counts. Raises ValueError."""
-    lines = [line for line in path.read_text("utf-8").splitlines() if not line.startswith("#")]
+    told = path.read_text("utf-8").splitlines()
+    lines = [line for line in told if not line.startswith("#")]
     key, _, seconds = lines[0].partition(" ")
     if key != "bin_seconds":
         raise ValueError(f"{path}: bin_seconds is missing")
-    return Recording(path.stem, float(seconds), tuple(map(int, " ".join(lines[1:]).split())))
+    events = tuple(map(int, " ".join(lines[1:]).split()))
+    return Recording(path.stem, float(seconds), events, told[0].removeprefix("# "))
 
 
 def recordings() -> dict[str, Recording]:

@@ -6,37 +6,25 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 import time
 import zipfile
 from collections import Counter
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pyspark
 import pytest
 
 from spark_listener import plugin
-from tests.kafka.broker import free_ports
+from tests.plugin.cluster import OPENED, SPARK, Children, start_cluster
 from tests.service.agents import AgentProcess
 from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from tests.plugin.cluster import Job
+
 JOBS = Path(__file__).parent / "jobs"
-ROOT = Path(__file__).parents[2]
-SPARK = Path(pyspark.__file__).parent
-#: For short lives: tests/conftest.py sets them.
-JVM_OPTIONS = ("SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS")
-#: Before this checkout the PySpark that is tried, where that is not the installed one.
-PATH = [one for one in os.environ.get("PYTHONPATH", "").split(os.pathsep) if one] + [str(ROOT)]
-#: What Java 17 wants, and Spark 3.5 starts a cluster's driver without.
-OPENED = [
-    f"--add-opens=java.base/{one}=ALL-UNNAMED"
-    for one in ("java.lang", "java.net", "java.nio", "java.util", "sun.nio.ch", "sun.util.calendar")
-]
 #: An application of a cluster: one core, little memory.
 SMALL = (
     *("--conf", "spark.executor.memory=512m"),
@@ -90,37 +78,17 @@ def jobs(tmp_path_factory: pytest.TempPathFactory) -> Jobs:
     return Jobs(tmp_path_factory.mktemp("jobs"))
 
 
-@dataclass
-class Job:
-    """A job as it runs."""
-
-    process: subprocess.Popen[str]
-    folder: Path
-    began: float = field(default_factory=time.monotonic)
-
-    @property
-    def out(self) -> str:
-        return (self.folder / "job.out").read_text()
-
-    @property
-    def err(self) -> str:
-        return (self.folder / "job.err").read_text()
-
-    def wait(self, seconds: float = 120) -> int:
-        return self.process.wait(seconds)
-
-
-class Bench:
+class Bench(Children):
     """A directory of files, one of doors, and jobs that read the former."""
 
     def __init__(self, folder: Path, jobs: Jobs) -> None:
+        super().__init__()
         self.folder = folder
         self.doors = folder / "doors"
         self.input = folder / "in"
         self.hang = folder / "hang"
         self.input.mkdir()
         self._compiled = jobs
-        self._jobs: list[Job] = []
 
     def files(self, count: int, rows: int = 10) -> None:
         """So many more files to read; each line is its own."""
@@ -177,27 +145,6 @@ class Bench:
             *("--conf", f"spark.weir.door.dir={self.doors}"),
         ]
 
-    def run(self, folder: Path, *command: str) -> Job:
-        """Any command, ended with the test; ``folder`` gets what it says, and is its own."""
-        folder.mkdir(exist_ok=True)
-        environ = {
-            key: value
-            for key, value in os.environ.items()
-            if not key.startswith(("SPARK_", "WEIR_")) or key in JVM_OPTIONS
-        }
-        environ |= {"PYTHONPATH": os.pathsep.join(PATH), "PYSPARK_PYTHON": sys.executable}
-        process = subprocess.Popen(
-            command,
-            stdout=(folder / "job.out").open("w"),
-            stderr=(folder / "job.err").open("w"),
-            text=True,
-            env=environ,
-            cwd=folder,
-        )
-        job = Job(process, folder)
-        self._jobs.append(job)
-        return job
-
     def read(self, name: str = "job") -> list[str]:
         """Every line that the job has written, in order."""
         found: list[str] = []
@@ -219,12 +166,6 @@ class Bench:
         for path in self.input.glob("*.txt"):
             found += path.read_text().splitlines()
         return sorted(found)
-
-    def end(self) -> None:
-        for job in self._jobs:
-            if job.process.poll() is None:
-                job.process.kill()
-                job.process.wait()
 
 
 @pytest.fixture
@@ -260,24 +201,4 @@ def query(agent: AgentProcess) -> Callable[[str], dict[str, Any]]:
 @pytest.fixture
 def master(bench: Bench) -> str:
     """The address of a Master with two Workers."""
-    spark_class = str(SPARK / "bin/spark-class")
-    (port,) = free_ports(1)
-    address = f"spark://127.0.0.1:{port}"
-    head = bench.run(
-        bench.folder / "master",
-        *(spark_class, "org.apache.spark.deploy.master.Master", "--host", "127.0.0.1"),
-        *("--port", str(port), "--webui-port", "0"),
-    )
-    until(lambda: "I have been elected leader" in head.err, "the Master")
-    for number in (1, 2):
-        folder = bench.folder / f"worker-{number}"
-        worker = bench.run(
-            folder,
-            *(spark_class, "org.apache.spark.deploy.worker.Worker", "--host", "127.0.0.1"),
-            *("--webui-port", "0", "--cores", "2", "--memory", "2g"),
-            *("--work-dir", str(folder / "work"), address),
-        )
-        until(
-            lambda worker=worker: "Successfully registered with master" in worker.err, "the Worker"
-        )
-    return address
+    return start_cluster(bench, bench.folder)

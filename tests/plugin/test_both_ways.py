@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.plugin.conftest import SPARK
+from tests.plugin.cluster import SPARK
 from tests.service.agents import AgentProcess
 from tests.waiting import until
 

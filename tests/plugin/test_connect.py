@@ -10,7 +10,8 @@ import pytest
 
 from spark_listener import plugin
 from tests.kafka.broker import free_ports
-from tests.plugin.conftest import JOBS, ROOT, SPARK
+from tests.plugin.cluster import ROOT, SPARK
+from tests.plugin.conftest import JOBS
 from tests.plugin.test_jobs import limit, order
 from tests.waiting import until
 

@@ -1,0 +1,1 @@
+"""Public workloads on a real cluster and broker: as configured, fixed, scaled, under Weir."""

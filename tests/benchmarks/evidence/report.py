@@ -1,0 +1,575 @@
+"""docs/evidence.md and its pictures, from docs/evidence.csv, which holds a line for each run.
+
+``python -m tests.benchmarks.evidence.report``, part of ``make generated``, writes anew what follows
+from those lines.
+"""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import io
+import statistics
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from scripts.plot_control import ticks
+from tests.benchmarks.evidence.figures import batches_of
+from tests.benchmarks.evidence.workloads import QUERIES
+from tests.benchmarks.recorded import recordings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from tests.benchmarks.evidence.figures import Figures
+    from tests.benchmarks.evidence.record import Record
+
+DOCS: Final = Path(__file__).resolve().parents[3] / "docs"
+#: Above this the machine did something else when a run began, and its times are worth less.
+BUSY_SHARE: Final = 0.1
+#: Two figures whose ratio is within this are told as equal: the same run twice differs by as much.
+EQUAL: Final = 0.05
+NAMES: Final = {
+    "configured": "as configured, no limit",
+    "fixed": "best fixed limit in hindsight",
+    "dynamic": "no limit, dynamic allocation",
+    "weir": "Weir",
+    "weir-executors": "Weir, executors too",
+}
+COLOURS: Final = {
+    "configured": "#b91c1c",
+    "fixed": "#6b7280",
+    "dynamic": "#9333ea",
+    "weir": "#0f766e",
+    "weir-executors": "#2563eb",
+}
+
+
+@dataclass(frozen=True)
+class Column:
+    """A figure: how it is headed and written, and whether less of it is better."""
+
+    name: str
+    head: str
+    write: Callable[[float], str]
+    less: bool = True
+
+
+def _seconds(value: float) -> str:
+    return f"{value:.1f}"
+
+
+def _count(value: float) -> str:
+    return f"{value:,.0f}"
+
+
+COLUMNS: Final = (
+    Column("longest_without_result_seconds", "longest time without a result, s", _seconds),
+    Column("wait_p50_seconds", "half of the rows wait up to, s", _seconds),
+    Column("wait_p99_seconds", "99 % of the rows wait up to, s", _seconds),
+    Column("read_again_rows", "rows read again after the stop", _count),
+    Column("rows_per_executor_second", "rows per executor-second", _count, less=False),
+    Column("dropped_rows", "rows dropped as late", _count),
+    Column("failures", "failed batches", _count),
+    Column("rows_left", "rows never read", _count),
+)
+
+Row = dict[str, Any]
+_TEXT: Final = ("query", "trace", "arm", "processor", "spark", "results_sha256")
+
+
+def row_of(record: Record, figures: Figures) -> Row:
+    """A run's line."""
+    run, machine = record.run, record.machine
+    kept = ("query", "trace", "arm", "seed", "seconds", "target_seconds", "target_rows")
+    return (
+        {key: run[key] for key in kept}
+        | {key: machine[key] for key in ("cores", "processor", "virtual", "memory_gib", "spark")}
+        | {"busy_share": machine["busy_share"]}
+        | {
+            key: round(value, 3) if isinstance(value, float) else value
+            for key, value in dataclasses.asdict(figures).items()
+        }
+        | {
+            "fed_late_seconds": round(record.end["fed_late_seconds"], 3),
+            "results_rows": record.results["rows"],
+            "results_sha256": record.results["sha256"][:16],
+        }
+    )
+
+
+def to_csv(rows: Sequence[Row]) -> str:
+    """All runs, workload by workload."""
+    out = io.StringIO()
+    ordered = sorted(rows, key=lambda row: (row["query"], row["trace"], row["seed"], row["arm"]))
+    writer = csv.DictWriter(out, list(ordered[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(ordered)
+    return out.getvalue()
+
+
+def of_csv(text: str) -> list[Row]:
+    """What ``to_csv`` wrote."""
+    return [
+        {
+            key: value if key in _TEXT else value == "True" if key == "virtual" else float(value)
+            for key, value in row.items()
+        }
+        for row in csv.DictReader(io.StringIO(text))
+    ]
+
+
+def course_of(rows: Sequence[Row]) -> tuple[str, str, int] | None:
+    """(query, trace, seed) of the pair that is drawn: where a result was missed for longest."""
+    weir = {(row["query"], row["trace"], row["seed"]) for row in rows if row["arm"] == "weir"}
+    pairs = [
+        row
+        for row in rows
+        if row["arm"] == "configured" and (row["query"], row["trace"], row["seed"]) in weir
+    ]
+    if not pairs:
+        return None
+    found = max(pairs, key=lambda row: float(row["longest_without_result_seconds"]))
+    return found["query"], found["trace"], int(found["seed"])
+
+
+def rewrite(docs: Path) -> None:
+    """The page and the picture of all runs, from the lines that are there; none gives none."""
+    lines = docs / "evidence.csv"
+    rows = of_csv(lines.read_text("utf-8")) if lines.exists() else []
+    (docs / "evidence.md").write_text(page(rows), "utf-8")
+    if rows:
+        (docs / "images" / "evidence.svg").write_text(draw(rows), "utf-8")
+
+
+def write(rows: Sequence[Row], docs: Path, record: Callable[[str, str, str, int], Record]) -> None:
+    """The lines, the page and its pictures into a folder of docs.
+
+    ``record`` gives that of a (query, trace, arm, seed).
+    """
+    (docs / "images").mkdir(parents=True, exist_ok=True)
+    (docs / "evidence.csv").write_text(to_csv(rows), "utf-8")
+    rewrite(docs)
+    if chosen := course_of(rows):
+        query, trace, seed = chosen
+        pair = {arm: record(query, trace, arm, seed) for arm in ("configured", "weir")}
+        picture = draw_course(f"{query} · {trace}, seed {seed}", pair)
+        (docs / "images" / "evidence-course.svg").write_text(picture, "utf-8")
+
+
+class Workload:
+    """The runs of one query under one trace."""
+
+    def __init__(self, name: tuple[str, str], rows: Sequence[Row]) -> None:
+        self.query, self.trace = name
+        self.rows = rows
+        fixed = sorted({row["arm"] for row in rows if row["arm"].startswith("fixed-")})
+        self.fixed = min(fixed, key=self._cost, default=None)
+
+    @property
+    def name(self) -> str:
+        return f"{self.query} · {self.trace}"
+
+    def _cost(self, arm: str) -> float:
+        """Both waits together: of the sink's reader for a result, and of a row for its own."""
+        return self.median(arm, "longest_without_result_seconds") + self.median(
+            arm, "wait_p99_seconds"
+        )
+
+    def of(self, arm: str) -> list[Row]:
+        return [row for row in self.rows if row["arm"] == arm]
+
+    def median(self, arm: str, figure: str) -> float:
+        return float(statistics.median(row[figure] for row in self.of(arm)))
+
+    def arms(self) -> list[tuple[str, str]]:
+        """(kind, arm) of those that were run, in the order of the table."""
+        there = {row["arm"] for row in self.rows}
+        found = [(kind, self.fixed if kind == "fixed" else kind) for kind in NAMES]
+        return [(kind, arm) for kind, arm in found if arm is not None and arm in there]
+
+    def pairs(self, other: str, figure: str) -> list[tuple[float, float]]:
+        """(Weir's, the other arm's) of the same seed."""
+        mine = {row["seed"]: row[figure] for row in self.of("weir")}
+        return [(mine[row["seed"]], row[figure]) for row in self.of(other) if row["seed"] in mine]
+
+
+def workloads(rows: Sequence[Row]) -> list[Workload]:
+    """By query and trace."""
+    names = sorted(
+        {(row["query"], row["trace"]) for row in rows}, key=lambda name: (len(name[0]), name)
+    )
+    return [
+        Workload(name, [row for row in rows if (row["query"], row["trace"]) == name])
+        for name in names
+    ]
+
+
+def page(rows: Sequence[Row]) -> str:
+    """The whole page; without runs it says how they are made."""
+    parts = [INTRODUCTION]
+    if rows:
+        parts += [_machine(rows), _verdict(rows), PICTURE]
+        if course_of(rows):
+            parts.append(COURSE)
+        parts += ["## Each workload\n", _told(rows)]
+        parts += [_table(one) for one in workloads(rows)]
+        parts.append(_same_results(rows))
+    else:
+        parts.append("No run has been published yet.\n")
+    parts.append(METHOD)
+    return "\n".join(parts)
+
+
+INTRODUCTION: Final = """\
+# Evidence
+
+<!-- written by make evidence; the text stands in tests/benchmarks/evidence/report.py -->
+Workloads that others defined, fed with arrivals that were recorded in the world, on a real Spark
+cluster and a real Kafka: as configured without a limit, under the best fixed limit that one finds
+afterwards, with Spark's own dynamic allocation, and under Weir. What Weir loses stands beside what
+it wins.
+"""
+
+COURSE: Final = """\
+![One run as configured and the same under Weir: how long each batch takes, over time, above what
+arrives](images/evidence-course.svg)
+"""
+
+PICTURE: Final = """\
+![For each workload the longest time without a result over the wait of 99 % of the rows, for each
+way to run it: down and to the left is better](images/evidence.svg)
+"""
+
+METHOD: Final = """\
+## How it is measured
+
+- **Queries**: of [NEXMark](https://github.com/nexmark/nexmark), an auction house, and
+  [Yahoo's streaming benchmark](https://github.com/yahoo/streaming-benchmarks), an advertiser: rows
+  as their generators draw them, queries in Spark's SQL
+  ([NEXMark](../tests/benchmarks/evidence/nexmark.py),
+  [Yahoo's](../tests/benchmarks/evidence/advertising.py)). They read from Kafka and write to it,
+  with state in RocksDB.
+- **Arrivals**: [recorded traces](../tests/benchmarks/arrivals), each played in the run's time.
+  Their mean is half of what batches of the target's length digest on the machine, as measured
+  before the first run, so that a burst is the same trouble on any machine.
+- **Cluster**: Spark's Master and two Workers, each a process of its own, an executor of one core on
+  each Worker; driver, broker and what brings the rows are on the same machine.
+- **Ways**, all with the same rows at the same times for a seed. *As configured*: no limit, Spark's
+  default. *Best fixed limit*: of half, one, two and four times what a batch of the target's length
+  takes, the one for which the longest time without a result and the wait of 99 % of the rows add up
+  to the least, found after all seeds were run. *Dynamic allocation*: as Spark ships it, on the same
+  cluster. *Weir*: no limit, the [plugin](plugin.md), an agent in mode `on` with the target;
+  *executors too*: it asks for executors as well.
+- **Each run** starts from an empty checkpoint, with a new driver and a new agent, and is measured
+  after six batches. Once, at a moment that the seed draws, the query is stopped in whatever it does
+  and started again, as by a rollout.
+- **Figures**: *without a result* counts only while rows wait. A row *waits* from when it came to
+  Kafka until the batch that holds it has ended; each row is followed by its offset. *Read again*:
+  rows of a batch that was planned and not committed at the stop. *Executor-seconds*: of all
+  executors that were there, idle or not. *Failed batches* end their query, which is started again.
+  *Never read*: still waiting when as long again had passed as the trace took, two minutes at least.
+- **Seeds** are paired and ways interleaved: all ways of a seed, in an order that it draws, before
+  the next seed.
+
+## Run it yourself
+
+```sh
+make evidence                # hours; Ctrl-C, and the same command goes on where it was
+make evidence MINUTES=40 ARGS="--workloads q5/tweets-apple --seconds 60"
+make evidence ARGS=--report  # writes this page anew from what there is
+```
+
+Each run is a file in `.evidence/`, raw: every arrival, Spark's progress of every batch, executors
+as they came and went. `evidence.csv` beside this page has a line for each.
+"""
+
+
+def _machine(rows: Sequence[Row]) -> str:
+    one = rows[0]
+    kind = "a virtual machine" if one["virtual"] else "a machine"
+    busy = sum(row["busy_share"] > BUSY_SHARE for row in rows)
+    seeds = len({row["seed"] for row in rows})
+    told = (
+        f"**{len(rows)} runs, {seeds} seed{'s' * (seeds > 1)}, on {kind} of "
+        f"{one['cores']:.0f} cores** ({one['processor']}, {one['memory_gib']:.0f} GiB), "
+        f"Spark {one['spark']}; {one['seconds']:g} s each, a result wanted every "
+        f"{one['target_seconds']:g} s."
+    )
+    if busy:
+        told += (
+            f" **{busy} of the runs began while the machine did other work as well**: their times "
+            "are for comparing within a seed only."
+        )
+    return told + "\n"
+
+
+def _verdict(rows: Sequence[Row]) -> str:
+    """In how many pairs Weir is better, equal, worse, figure by figure."""
+    known = workloads(rows)
+    lines = [
+        "| Weir against | figure | better | equal | worse | median ratio |",
+        "|---|---|---|---|---|---|",
+    ]
+    for kind in ("configured", "fixed", "dynamic"):
+        for column in COLUMNS:
+            pairs: list[tuple[float, float]] = []
+            for one in known:
+                arm = dict(one.arms()).get(kind)
+                pairs += one.pairs(arm, column.name) if arm is not None else []
+            if not any(mine or other for mine, other in pairs):
+                continue  # nothing of the kind happened to either
+            judged = [compare(mine, other, less=column.less) for mine, other in pairs]
+            ratios = [mine / other for mine, other in pairs if other]
+            ratio = f"{statistics.median(ratios):.2f}" if ratios else "-"
+            counts = " | ".join(str(judged.count(which)) for which in (1, 0, -1))
+            lines.append(f"| {NAMES[kind]} | {column.head} | {counts} | {ratio} |")
+    return "\n".join(
+        [
+            (
+                "Pairs of runs with the same rows at the same times: in how many Weir's figure is "
+                f"better or worse; within {EQUAL:.0%} it is equal. The ratio is Weir's over the "
+                "other's.\n"
+            ),
+            *lines,
+            "",
+        ]
+    )
+
+
+def compare(mine: float, other: float, *, less: bool) -> int:
+    """1 where mine is better, -1 where it is worse, 0 within what is told as equal."""
+    if abs(mine - other) <= EQUAL * max(abs(mine), abs(other)):
+        return 0
+    return 1 if (mine < other) == less else -1
+
+
+def _told(rows: Sequence[Row]) -> str:
+    return (
+        "Medians over the seeds; the best of each column is bold. *Limit* is in batches of the "
+        "target's length.\n"
+    )
+
+
+def _table(workload: Workload) -> str:
+    trace = recordings()[workload.trace]
+    arms = workload.arms()
+    # What happened in no run needs no column.
+    columns = [
+        column
+        for column in COLUMNS
+        if any(row[column.name] for _, arm in arms for row in workload.of(arm))
+    ]
+    lines = [
+        f"### {workload.query} · {workload.trace}\n",
+        f"{QUERIES[workload.query].what.capitalize()}. {trace.what[0].upper()}{trace.what[1:]}.\n",
+        f"| | {' | '.join(column.head for column in columns)} |",
+        "|---|" + "---|" * len(columns),
+    ]
+    best = {
+        column.name: (min if column.less else max)(
+            workload.median(arm, column.name) for _, arm in arms
+        )
+        for column in columns
+    }
+    for kind, arm in arms:
+        name = NAMES[kind]
+        if kind == "fixed":
+            name += f" ({arm.removeprefix('fixed-')})"
+        cells = []
+        for column in columns:
+            value = workload.median(arm, column.name)
+            told = column.write(value)
+            cells.append(f"**{told}**" if told == column.write(best[column.name]) else told)
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    absent = [column.head for column in COLUMNS if column not in columns]
+    if absent:
+        lines.append(f"\nIn no run: {', '.join(absent)}.")
+    return "\n".join([*lines, ""])
+
+
+def _same_results(rows: Sequence[Row]) -> str:
+    """Whether every way computed the same from the same rows."""
+    by_seed: dict[tuple[Any, ...], set[str]] = {}
+    for row in rows:
+        if not row["rows_left"]:
+            key = (row["query"], row["trace"], row["seed"])
+            by_seed.setdefault(key, set()).add(row["results_sha256"])
+    differ = sorted(
+        {f"{query} · {trace}" for (query, trace, _), one in by_seed.items() if len(one) > 1}
+    )
+    if not differ:
+        return (
+            "**Results are the same to the byte** in every way of running, for each workload and "
+            "seed, where all rows were read.\n"
+        )
+    return (
+        f"**Results differ between ways of running** in {', '.join(differ)}: rows that were "
+        "dropped as late are missing.\n"
+    )
+
+
+# The picture
+
+PANEL_WIDTH, PANEL_HEIGHT = 300, 230
+LEFT, RIGHT, TOP, BOTTOM = 44, 12, 30, 30
+ACROSS: Final = 3
+LEGEND: Final = 34
+
+
+def draw(rows: Sequence[Row]) -> str:
+    """A panel for each workload: longest time without a result over the wait of 99 % of rows."""
+    known = workloads(rows)
+    across = min(ACROSS, max(len(known), 2))
+    down = -(-len(known) // across)
+    width, height = PANEL_WIDTH * across, PANEL_HEIGHT * down + LEGEND
+    parts = [
+        (
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
+            'font-family="sans-serif" font-size="11" fill="#6b7280" role="img" aria-label="'
+            "Longest time without a result over the wait of 99 % of the rows, by workload and way "
+            'of running it">'
+        )
+    ]
+    place = LEFT
+    for kind, name in NAMES.items():
+        text = "fixed limits, a line from the smallest on" if kind == "fixed" else name
+        parts.append(
+            f'<circle cx="{place}" cy="14" r="4" fill="{COLOURS[kind]}"/>'
+            f'<text x="{place + 8}" y="18" fill="{COLOURS[kind]}">{text}</text>'
+        )
+        place += 22 + round(5.6 * len(text))
+    for number, one in enumerate(known):
+        row, column = divmod(number, across)
+        parts += _panel(one, PANEL_WIDTH * column, LEGEND + PANEL_HEIGHT * row)
+    return "\n".join([*parts, "</svg>"]) + "\n"
+
+
+def _panel(workload: Workload, left: int, top: int) -> Iterable[str]:
+    waits, gaps = "wait_p99_seconds", "longest_without_result_seconds"
+    across = ticks(max(row[waits] for row in workload.rows) or 1.0)
+    up = ticks(max(row[gaps] for row in workload.rows) or 1.0)
+
+    def x(value: float) -> float:
+        return round(left + LEFT + value / across[-1] * (PANEL_WIDTH - LEFT - RIGHT), 1)
+
+    def y(value: float) -> float:
+        return round(
+            top + PANEL_HEIGHT - BOTTOM - value / up[-1] * (PANEL_HEIGHT - TOP - BOTTOM), 1
+        )
+
+    foot = top + PANEL_HEIGHT - BOTTOM
+    yield f'<text x="{left + LEFT}" y="{top + 16}" font-size="12">{workload.name}</text>'
+    for value in up:
+        yield (
+            f'<path d="M{left + LEFT} {y(value)}H{left + PANEL_WIDTH - RIGHT}" stroke="#9ca3af" '
+            f'stroke-opacity="0.3"/><text x="{left + LEFT - 5}" y="{y(value) + 4}" '
+            f'text-anchor="end">{value:g}</text>'
+        )
+    for value in across:
+        yield f'<text x="{x(value)}" y="{foot + 14}" text-anchor="middle">{value:g}</text>'
+    yield (
+        f'<text x="{left + PANEL_WIDTH - RIGHT}" y="{foot + 26}" text-anchor="end" font-size="10">'
+        f'99 % of rows wait, s</text><text x="{left + LEFT + 4}" y="{top + 28}" font-size="10">'
+        "without a result, s</text>"
+    )
+    ladder = sorted(
+        {row["arm"] for row in workload.rows if row["arm"].startswith("fixed-")},
+        key=lambda arm: float(arm.removeprefix("fixed-")),
+    )
+    path = " ".join(f"{x(workload.median(a, waits))},{y(workload.median(a, gaps))}" for a in ladder)
+    yield f'<polyline points="{path}" fill="none" stroke="{COLOURS["fixed"]}"/>'
+    for arm in (*ladder, *(kind for kind, _ in workload.arms() if kind != "fixed")):
+        colour = COLOURS["fixed" if arm in ladder else arm]
+        for row in workload.of(arm):
+            yield (
+                f'<circle cx="{x(row[waits])}" cy="{y(row[gaps])}" r="2" fill="{colour}" '
+                'fill-opacity="0.4"/>'
+            )
+        yield (
+            f'<circle cx="{x(workload.median(arm, waits))}" cy="{y(workload.median(arm, gaps))}" '
+            f'r="4.5" fill="{colour}"/>'
+        )
+
+
+COURSE_WIDTH, COURSE_HEIGHT, ARRIVALS_HEIGHT = 760, 320, 60
+
+
+def draw_course(title: str, pair: dict[str, Record]) -> str:
+    """Each batch of both runs where it ended, as high as it took; below, what arrived."""
+    lines = {}
+    for arm, record in pair.items():
+        begun = record.end["begun"]
+        ended = [one for one in batches_of(record.progress) if one.end > begun]
+        lines[arm] = [(one.end - begun, one.end - one.begin) for one in ended]
+    some = pair["configured"]
+    begun = some.end["begun"]
+    counts: dict[int, int] = {}
+    for one in some.arrivals:
+        if one.time >= begun:
+            counts[int(one.time - begun)] = counts.get(int(one.time - begun), 0) + one.rows
+    steps = ticks(max(took for line in lines.values() for _, took in line))
+    last = max(second for line in lines.values() for second, _ in line)
+    marks = ticks(last)
+    foot = COURSE_HEIGHT - BOTTOM - ARRIVALS_HEIGHT
+
+    def x(second: float) -> float:
+        return round(LEFT + second / last * (COURSE_WIDTH - LEFT - RIGHT), 1)
+
+    def y(value: float) -> float:
+        return round(foot - value / steps[-1] * (foot - 46), 1)
+
+    target = float(some.run["target_seconds"])
+    parts = [
+        (
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {COURSE_WIDTH} {COURSE_HEIGHT}" '
+            'font-family="sans-serif" font-size="12" fill="#6b7280" role="img" aria-label="Seconds '
+            'each batch takes over time, as configured and under Weir, and what arrives">'
+        ),
+        f'<text x="{LEFT}" y="16" font-size="13">{title}: seconds a batch takes</text>',
+    ]
+    parts += [
+        f'<path d="M{LEFT} {y(value)}H{COURSE_WIDTH - RIGHT}" stroke="#9ca3af" '
+        f'stroke-opacity="0.3"/><text x="{LEFT - 6}" y="{y(value) + 4}" '
+        f'text-anchor="end">{value:g}</text>'
+        for value in steps
+    ]
+    parts += [
+        f'<text x="{x(mark)}" y="{COURSE_HEIGHT - 12}" text-anchor="middle">{mark:g}</text>'
+        for mark in marks
+        if mark <= last * 0.94
+    ]
+    parts.append(
+        f'<text x="{COURSE_WIDTH - RIGHT}" y="{COURSE_HEIGHT - 12}" text-anchor="end">seconds'
+        f'</text><path d="M{LEFT} {y(target)}H{COURSE_WIDTH - RIGHT}" stroke="#6b7280" '
+        'stroke-dasharray="4 3"/>'
+    )
+    most = max(counts.values(), default=1)
+    base = COURSE_HEIGHT - BOTTOM
+    for second, rows in sorted(counts.items()):
+        high = round(rows / most * (ARRIVALS_HEIGHT - 18), 1)
+        width = max(round(x(second + 1) - x(second) - 0.5, 1), 0.5)
+        parts.append(
+            f'<rect x="{x(second)}" y="{base - high}" width="{width}" height="{high}" '
+            'fill="#9ca3af" fill-opacity="0.6"/>'
+        )
+    parts.append(f'<text x="{LEFT}" y="{foot + 15}" font-size="11">rows that arrive</text>')
+    place = LEFT
+    for arm, line in lines.items():
+        colour = COLOURS[arm]
+        parts += [
+            f'<path d="M{x(second)} {y(0)}V{y(took)}" stroke="{colour}" stroke-opacity="0.35"/>'
+            f'<circle cx="{x(second)}" cy="{y(took)}" r="3" fill="{colour}"/>'
+            for second, took in line
+        ]
+        parts.append(
+            f'<circle cx="{place + 4}" cy="31" r="4" fill="{colour}"/>'
+            f'<text x="{place + 12}" y="35" fill="{colour}">{NAMES[arm]}</text>'
+        )
+        place += 180
+    return "\n".join([*parts, "</svg>"]) + "\n"
+
+
+if __name__ == "__main__":
+    rewrite(DOCS)

@@ -1,0 +1,137 @@
+"""Which runs there are, in which order, and which of them are left to do."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from examples.demo.plan import Capacity
+from tests.benchmarks.evidence.__main__ import (
+    ARMS,
+    WORKLOADS,
+    Results,
+    file_name,
+    missing,
+    order,
+    run_of,
+)
+from tests.benchmarks.evidence.run import LOAD, TARGET_SECONDS, machine_now
+from tests.benchmarks.evidence.workloads import QUERIES
+from tests.benchmarks.recorded import recordings
+from tests.evidence.test_figures import record
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_all_of_a_seed_comes_before_the_next_and_its_arms_in_an_order_of_its_own() -> None:
+    runs = list(order(WORKLOADS, list(ARMS), 3))
+    assert len(runs) == len(set(runs)) == len(WORKLOADS) * len(ARMS) * 3
+    assert [seed for _, _, seed in runs] == sorted(seed for _, _, seed in runs)
+    of_one = {
+        seed: [arm for workload, arm, one in runs if (workload, one) == (WORKLOADS[0], seed)]
+        for seed in (1, 2, 3)
+    }
+    assert all(sorted(arms) == sorted(ARMS) for arms in of_one.values())
+    assert len({tuple(arms) for arms in of_one.values()}) == 3
+    assert runs == list(order(WORKLOADS, list(ARMS), 3)), "the same when it goes on"
+
+
+def test_what_is_there_is_not_run_again(tmp_path: Path) -> None:
+    wanted = list(order(["q5/tweets-apple"], ["weir", "configured"], 2))
+    assert missing(wanted, tmp_path) == wanted
+    (tmp_path / "q5_tweets-apple_weir_2.jsonl.gz").touch()
+    assert missing(wanted, tmp_path) == [one for one in wanted if one[1:] != ("weir", 2)]
+
+
+def test_workloads_have_each_trace_and_each_kind_of_state() -> None:
+    pairs = [workload.split("/") for workload in WORKLOADS]
+    assert {trace for _, trace in pairs} == set(recordings())
+    assert {query for query, _ in pairs} < set(QUERIES)
+
+
+def test_rates_and_limits_follow_from_the_machine() -> None:
+    capacity = Capacity(1.0, 1000.0)
+    run = run_of("q5/tweets-apple", "fixed-2", 1, 60.0, TARGET_SECONDS, capacity)
+    digested = 1000.0 * (TARGET_SECONDS - 1.0)
+    assert run.target_rows == digested
+    assert run.limit_rows == 2 * digested
+    assert run.rows == pytest.approx(LOAD * digested * 60.0 / TARGET_SECONDS)
+    assert run.agent is None
+    assert (
+        run_of("q5/tweets-apple", "configured", 1, 60.0, TARGET_SECONDS, capacity).limit_rows
+        is None
+    )
+    weir = run_of("q5/tweets-apple", "weir", 1, 60.0, TARGET_SECONDS, capacity)
+    assert (weir.limit_rows, weir.agent) == (None, ())
+    with pytest.raises(ValueError, match="an empty batch takes"):
+        run_of(
+            "q5/tweets-apple", "weir", 1, 60.0, TARGET_SECONDS, Capacity(TARGET_SECONDS / 2, 1000.0)
+        )
+
+
+def test_runs_of_another_machine_or_length_are_not_mixed(tmp_path: Path) -> None:
+    first = Results(tmp_path, 60.0, 5.0)
+    first.keep("q5", Capacity(0.5, 2000.0))
+    assert Results(tmp_path, 60.0, 5.0).capacity("q5") == Capacity(0.5, 2000.0)
+    assert Results(tmp_path, 60.0, 5.0).capacity("q2") is None
+    with pytest.raises(ValueError, match="give another folder"):
+        Results(tmp_path, 30.0, 5.0)
+    with pytest.raises(ValueError, match="give another folder"):
+        Results(tmp_path, 60.0, 4.0)
+    about = json.loads((tmp_path / "about.json").read_text())
+    about["of"]["cores"] += 1
+    (tmp_path / "about.json").write_text(json.dumps(about))
+    with pytest.raises(ValueError, match="give another folder"):
+        Results(tmp_path, 60.0, 5.0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says", "code"),
+    [
+        (("--workloads", "q99/taxis"), "no workload q99/taxis; queries: q2,", 2),
+        (("--workloads", "q5"), "no workload q5; queries:", 2),
+        (("--arms", "wier"), "invalid choice: 'wier'", 2),
+        (("--seeds", "0"), "--seeds, --seconds and --target-seconds are to be above 0", 2),
+        (("--report",), "holds no runs yet", 1),
+    ],
+)
+def test_wrong_usage_is_told_in_a_line(
+    tmp_path: Path, arguments: tuple[str, ...], says: str, code: int
+) -> None:
+    command = [sys.executable, "-m", "tests.benchmarks.evidence", "--results", str(tmp_path)]
+    done = subprocess.run(
+        [*command, *arguments], cwd=ROOT, capture_output=True, text=True, check=False, timeout=60
+    )
+    assert says in done.stdout + done.stderr
+    assert done.returncode == code
+
+
+def test_runs_that_are_there_are_told_without_running_any(tmp_path: Path) -> None:
+    results, docs = tmp_path / "results", tmp_path / "docs"
+    results.mkdir()
+    for arm in ("configured", "weir", "fixed-1"):
+        run = run_of("q5/tweets-apple", arm, 1, 60.0, TARGET_SECONDS, Capacity(1.0, 1000.0))
+        one = record(run=asdict(run), results={"rows": 7, "sha256": "ab" * 32})
+        one.machine = machine_now()
+        one.end["fed_late_seconds"] = 0.0
+        one.write(results / file_name(run.query, run.trace, run.arm, run.seed))
+    command = [sys.executable, "-m", "tests.benchmarks.evidence", "--report"]
+    done = subprocess.run(
+        [*command, "--results", str(results), "--docs", str(docs)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "3 runs told in" in done.stdout
+    page = (docs / "evidence.md").read_text("utf-8")
+    assert "| Weir | **6.0** | **4.0** | **8.0** |" in page
+    assert "images/evidence-course.svg" in page
+    assert (docs / "images" / "evidence-course.svg").exists()

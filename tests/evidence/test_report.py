@@ -1,0 +1,151 @@
+"""The page: what is told follows from the lines, wins and losses alike."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from tests.benchmarks.evidence import report
+from tests.evidence.test_figures import record
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+
+
+def row(arm: str, seed: int, gap: float, wait: float, **more: Any) -> dict[str, Any]:
+    return {
+        "query": "q5",
+        "trace": "tweets-apple",
+        "arm": arm,
+        "seed": seed,
+        "seconds": 60.0,
+        "target_seconds": 5.0,
+        "target_rows": 1000,
+        "cores": 2,
+        "processor": "a processor",
+        "virtual": True,
+        "memory_gib": 8,
+        "spark": "4.2.0",
+        "busy_share": 0.01,
+        "longest_without_result_seconds": gap,
+        "wait_p50_seconds": 1.0,
+        "wait_p99_seconds": wait,
+        "read_again_rows": 0,
+        "rows_per_executor_second": 100.0,
+        "dropped_rows": 0,
+        "failures": 0,
+        "rows": 5000,
+        "rows_left": 0,
+        "batches": 10,
+        "longest_batch_seconds": gap,
+        "executor_seconds": 50.0,
+        "fed_late_seconds": 0.1,
+        "results_rows": 7,
+        "results_sha256": "0123456789abcdef",
+    } | more
+
+
+ROWS = [
+    *(row("configured", seed, 20.0 + seed, 20.0) for seed in (1, 2, 3)),
+    *(row("weir", seed, 5.0, 24.0, rows_per_executor_second=90.0) for seed in (1, 2, 3)),
+    *(row("fixed-1", seed, 6.0, 40.0) for seed in (1, 2, 3)),
+    *(row("fixed-4", seed, 12.0, 22.0) for seed in (1, 2, 3)),
+    *(row("dynamic", seed, 25.0, 26.0) for seed in (1, 2, 3)),
+]
+
+
+def test_a_line_of_the_table_is_a_way_with_medians_and_the_best_is_bold() -> None:
+    page = report.page(report.of_csv(report.to_csv(ROWS)))
+    assert "**15 runs, 3 seeds, on a virtual machine of 2 cores** (a processor, 8 GiB)" in page
+    assert "| as configured, no limit | 22.0 | **1.0** | **20.0** | **100** |" in page
+    assert "| Weir | **5.0** | **1.0** | 24.0 | 90 |" in page
+    assert "| best fixed limit in hindsight (4) | 12.0 | **1.0** | 22.0 | **100** |" in page
+    assert "In no run: rows read again after the stop" in page
+    assert "Results are the same to the byte" in page
+
+
+def test_losses_are_told_like_wins() -> None:
+    page = report.page(report.of_csv(report.to_csv(ROWS)))
+    name = report.NAMES["configured"]
+    assert f"| {name} | longest time without a result, s | 3 | 0 | 0 | 0.23 |" in page
+    assert f"| {name} | 99 % of the rows wait up to, s | 0 | 0 | 3 | 1.20 |" in page
+    assert f"| {name} | rows per executor-second | 0 | 0 | 3 | 0.90 |" in page
+    assert f"| {name} | half of the rows wait up to, s | 0 | 3 | 0 | 1.00 |" in page
+
+
+@pytest.mark.parametrize(
+    ("mine", "other", "less", "told"),
+    [
+        (1.0, 2.0, True, 1),
+        (2.0, 1.0, True, -1),
+        (2.0, 1.0, False, 1),
+        (0.0, 0.0, True, 0),
+        (0.0, 10.0, True, 1),
+        (1.0 - report.EQUAL + 0.01, 1.0, True, 0),
+        (1.0 - report.EQUAL - 0.01, 1.0, True, 1),
+    ],
+)
+def test_what_is_better_is_so_by_more_than_noise(
+    mine: float, other: float, less: bool, told: int
+) -> None:
+    assert report.compare(mine, other, less=less) == told
+    assert report.compare(other, mine, less=less) == -told
+
+
+def test_a_busy_machine_and_results_that_differ_are_told() -> None:
+    rows = [row("weir", 1, 5.0, 5.0, busy_share=0.5), row("configured", 1, 5.0, 5.0)]
+    rows[0]["results_sha256"] = "another"
+    page = report.page(report.of_csv(report.to_csv(rows)))
+    assert "**1 of the runs began while the machine did other work as well**" in page
+    assert "**Results differ between ways of running** in q5 · tweets-apple" in page
+
+
+def test_the_picture_has_a_point_for_each_run_and_way() -> None:
+    picture = ET.fromstring(report.draw(report.of_csv(report.to_csv(ROWS))))
+    points = picture.findall(".//{http://www.w3.org/2000/svg}circle")
+    assert len(points) == len(report.NAMES) + len(ROWS) + 5
+
+
+def test_the_pair_that_is_drawn_is_that_of_the_longest_wait_and_has_a_point_for_each_batch() -> (
+    None
+):
+    assert report.course_of(report.of_csv(report.to_csv(ROWS))) == ("q5", "tweets-apple", 3)
+    assert report.course_of([one for one in ROWS if one["arm"] != "weir"]) is None
+    one = record()
+    one.run["target_seconds"] = 5.0
+    picture = ET.fromstring(report.draw_course("a title", {"configured": one, "weir": one}))
+    points = picture.findall(".//{http://www.w3.org/2000/svg}circle")
+    assert len(points) == 2 * 3 + 2, "the batch of the warm-up is left out"
+
+
+def test_the_page_is_the_one_that_its_lines_give(tmp_path: Path) -> None:
+    (tmp_path / "images").mkdir()
+    if (DOCS / "evidence.csv").exists():
+        (tmp_path / "evidence.csv").write_bytes((DOCS / "evidence.csv").read_bytes())
+    report.rewrite(tmp_path)
+    for path in tmp_path.rglob("evidence.*"):
+        assert path.read_text("utf-8") == (DOCS / path.relative_to(tmp_path)).read_text("utf-8")
+    for address in re.findall(
+        r"\]\((?!https?:)([^)#]+)", (DOCS / "evidence.md").read_text("utf-8")
+    ):
+        assert (DOCS / address).exists(), address
+
+
+def test_all_is_written_from_runs(tmp_path: Path) -> None:
+    one = record()
+    one.run["target_seconds"] = 5.0
+    asked: list[tuple[str, str, str, int]] = []
+
+    def read(*of: Any) -> Any:
+        asked.append(of)
+        return one
+
+    report.write(ROWS, tmp_path, read)
+    assert asked == [("q5", "tweets-apple", arm, 3) for arm in ("configured", "weir")]
+    assert sorted(path.name for path in tmp_path.rglob("evidence*")) == [
+        *("evidence-course.svg", "evidence.csv", "evidence.md", "evidence.svg"),
+    ]
+    assert len((tmp_path / "evidence.csv").read_text().splitlines()) == len(ROWS) + 1
