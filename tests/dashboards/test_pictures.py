@@ -18,6 +18,13 @@ BOARDS = {
 }
 
 
+def test_no_picture_is_older_than_its_board() -> None:
+    noted = json.loads((drawn.PICTURES / drawn.NAME).read_text(encoding="utf-8"))
+    old = {uid for uid, now in drawn.digests().items() if noted.get(uid) != now}
+    assert not old, f"{sorted(old)}: draw anew, python -m scripts.picture_dashboards"
+    assert set(noted) == set(BOARDS)
+
+
 def _expression(board: dict[str, Any]) -> None:
     board["panels"][1]["targets"][0]["expr"] += " * 2"
 
