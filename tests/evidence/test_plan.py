@@ -20,7 +20,7 @@ from tests.benchmarks.evidence.__main__ import (
     order,
     run_of,
 )
-from tests.benchmarks.evidence.run import LOAD, TARGET_SECONDS, machine_now
+from tests.benchmarks.evidence.run import LOAD, TARGET_SECONDS, machine
 from tests.benchmarks.evidence.workloads import QUERIES
 from tests.benchmarks.recorded import recordings
 from tests.evidence.test_figures import record
@@ -117,7 +117,7 @@ def test_runs_that_are_there_are_told_without_running_any(tmp_path: Path) -> Non
     for arm in ("configured", "weir", "fixed-1"):
         run = run_of("q5/tweets-apple", arm, 1, 60.0, TARGET_SECONDS, Capacity(1.0, 1000.0))
         one = record(run=asdict(run), results={"rows": 7, "sha256": "ab" * 32})
-        one.machine = machine_now()
+        one.machine = machine() | {"busy_share": 0.0}
         one.end["fed_late_seconds"] = 0.0
         one.write(results / file_name(run.query, run.trace, run.arm, run.seed))
     command = [sys.executable, "-m", "tests.benchmarks.evidence", "--report"]

@@ -33,7 +33,7 @@ from tests.benchmarks.evidence.run import (
     BrokenError,
     Run,
     World,
-    machine_now,
+    machine,
 )
 from tests.benchmarks.evidence.workloads import QUERIES
 from tests.benchmarks.recorded import recordings
@@ -130,8 +130,8 @@ class Results:
     def __init__(self, folder: Path, seconds: float, target_seconds: float) -> None:
         self.folder = folder
         self._about = folder / "about.json"
-        machine = machine_now()
-        mine = {key: machine[key] for key in ("cores", "processor", "spark")}
+        here = machine()
+        mine = {key: here[key] for key in ("cores", "processor", "spark")}
         mine |= {"seconds": seconds, "target_seconds": target_seconds}
         folder.mkdir(parents=True, exist_ok=True)
         if self._about.exists():

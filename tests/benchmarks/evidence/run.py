@@ -154,7 +154,7 @@ class World:
             for old in self.folder.glob("rows-*"):
                 old.unlink()
             write_rows(rows, generator_of(run.query, run.seed), sum(lumps), ticks)
-        machine = machine_now()
+        now = machine_now()
         draw = random.Random(f"restart {run.trace} {run.seed}")
         restart_seconds = run.seconds * draw.uniform(*RESTART_BETWEEN)
         with _Course(self, run, read_rows(rows)) as course:
@@ -182,7 +182,7 @@ class World:
             feeder = course.feeder
         return Record(
             run=asdict(run) | {"restart_seconds": restart_seconds},
-            machine=machine,
+            machine=now,
             arrivals=feeder.arrivals,
             progress=progress,
             executors=executors,
@@ -425,8 +425,12 @@ def end(running: Job) -> None:
 
 
 def machine_now() -> dict[str, Any]:
-    """In plain words, and how busy it is while only an idle broker and an idle cluster run here."""
-    busy = psutil.cpu_percent(interval=2.0) / 100
+    """This one, and how busy it is while only an idle broker and an idle cluster run here."""
+    return machine() | {"busy_share": round(psutil.cpu_percent(interval=2.0) / 100, 3)}
+
+
+def machine() -> dict[str, Any]:
+    """In plain words, without its name."""
     described = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""
     fields = dict(line.split(":", 1) for line in described.splitlines() if ":" in line)
     named = {key.strip(): value.strip() for key, value in fields.items()}
@@ -437,6 +441,5 @@ def machine_now() -> dict[str, Any]:
         "processor": named.get("model name", "unknown"),
         "virtual": "hypervisor" in named.get("flags", "").split(),
         "memory_gib": round(psutil.virtual_memory().total / 2**30),
-        "busy_share": round(busy, 3),
         "spark": pyspark.__version__,
     }
