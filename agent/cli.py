@@ -246,7 +246,7 @@ def _retire(
     token_file: TokenFile = None,
     ca_file: CaFile = None,
 ) -> None:
-    """Let go of a query that is gone for good: its series end, and its alerts with them."""
+    """Let go of a query that is gone for good, and of its alerts."""
     settings = _settings(url, token_file, ca_file)
     _order(settings, application, query, order={"retire": True}, reason=reason, who=who)
 

@@ -19,8 +19,8 @@ PAGE = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
 HOW_TO = PAGE.split("\n## How to add ", 1)[1].split("\n## What a change needs", 1)[0]
 #: How many files a person writes; a metric's page is among its files.
 COUNTS = {"metric": 2, "panel": 1, "alert": 2, "source": 2, "advice": 1}
-PARTS = ("agent", "spark_listener", "dashboards", "alerts", "helm", "scripts", "docs")
-TESTS = ("export", "alerts", "dashboards", "golden")
+PARTS = ("agent", "spark_listener", "dashboards", "alerts", "helm", "scripts", "docs", "examples")
+TESTS = ("export", "alerts", "dashboards", "golden", "benchmarks")
 UNWANTED = shutil.ignore_patterns("__pycache__", "*.png", "*.svg")
 sdk = pytest.mark.skipif(sys.version_info < (3, 11), reason="the dashboards' SDK needs Python 3.11")
 pytestmark = sdk

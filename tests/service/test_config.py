@@ -270,8 +270,7 @@ def test_the_help_asks_for_a_number_only_where_one_is_wanted(
 ) -> None:
     with pytest.raises(SystemExit):
         parse(["--help"])
-    usage = " ".join(capsys.readouterr().out.split("\n\n", 1)[0].split())
-    asked = dict(re.findall(r"\[--([\w-]+) (\S+?)\]", usage))
+    asked = dict(re.findall(r"^  --([\w-]+) ([^\s,]+)", capsys.readouterr().out, re.MULTILINE))
     numbers = {key for key, what in asked.items() if what in {"N", "SECONDS"}}
     wanted = {
         key.replace("_", "-")

@@ -293,7 +293,7 @@ def test_its_own_process_and_the_drivers(tmp_path: Path) -> None:
             assert len(found) == 1
             assert 'process="python"' in found[0]
             assert 'cluster="a"' in found[0]
-            own = {key: value for key, value in samples(text).items() if "agent_process" in key}
+            own = {key: value for key, value in samples(text).items() if key.startswith("process_")}
             resident = next(value for key, value in own.items() if "resident" in key)
             assert 20e6 < resident < 120e6
     finally:
