@@ -101,6 +101,7 @@ def one_is_killed_beside_another(work: Path, text: str, seconds: int) -> tuple[s
     return two.address, told
 
 
+@pytest.mark.slow("waits for as long as the rule does, on a clock that runs faster")
 def test_an_agent_killed_beside_another_one_is_told_by_name(tmp_path: Path) -> None:
     address, told = one_is_killed_beside_another(tmp_path, rules(), 1)
     assert told == [address.removeprefix("http://")]
