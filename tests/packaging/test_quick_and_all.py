@@ -62,7 +62,7 @@ class Project:
         scripts.mkdir()
         for name in ("test.sh", "count_tests.py"):
             shutil.copyfile(ROOT / "scripts" / name, scripts / name)
-        for name in ("tools", "kafka", "helm", "docs", "sparks", "venv"):
+        for name in ("tools", "kafka", "helm", "apiserver", "docs", "sparks", "venv"):
             (scripts / f"ensure-{name}.sh").touch()
         for name in ("check-java.sh", "setup.sh", "plugin_jar.py"):
             (scripts / name).touch()

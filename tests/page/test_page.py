@@ -602,7 +602,9 @@ def test_rows_hold_still_under_the_hand(
     page = open_page().page
     page.wait_for_selector(".query >> nth=2")
     assert names(page) == ["alpha", "beta", "gamma"]
-    box = page.locator(".query .row").nth(2).bounding_box()
+    last = page.locator(".query .row").nth(2)
+    last.scroll_into_view_if_needed()  # the first one is open above it
+    box = last.bounding_box()
     worse = msgspec.structs.replace(made.pressured(), application="shop", query="gamma")
     fleet.show([*(made.view(name, "shop") for name in ("alpha", "beta")), worse])
     polls, step = fleet.polls, 0
