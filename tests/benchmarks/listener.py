@@ -50,6 +50,8 @@ LATE_SECONDS: Final = 300.0
 KINDS: Final[tuple[str | None, ...]] = ("up", "gone", "hangs", "garbage", None)
 #: Time per batch with Weir over without, noise included.
 MOST: Final = 1.02
+#: Of the driver, whose master is ``local[2]``.
+CORES: Final = 2
 TIMER_END: Final = "StreamingQueryListenerBus"
 RESERVOIR: Final = 1028  # what a timer of the JVM keeps; with fewer events it keeps them all
 
@@ -66,7 +68,7 @@ def spark_session(name: str, partitions: int = 2, doors: Path | None = None) -> 
             .config("spark.weir.door.dir", str(doors))
         )
     session = (
-        builder.master("local[2]")
+        builder.master(f"local[{CORES}]")
         .appName(name)
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
@@ -387,8 +389,9 @@ class Threads:
 def threads(rounds: int, batches: int, *, door: bool = False) -> bool:
     """Prints what Weir's threads take of a batch; true where that is at most ``MOST`` - 1.
 
-    Of the batch's own time on one core: what a batch loses where no core is idle. The process
-    beyond a door is another container's in production; here its time counts like the driver's.
+    Of what the job's cores can do in that time: by so much a batch is longer at most, where none of
+    them is ever idle. The process beyond a door is another container's in production; here its
+    time counts like the driver's.
     """
     import spark_listener
 
@@ -422,14 +425,14 @@ def threads(rounds: int, batches: int, *, door: bool = False) -> bool:
                     continue  # cold: first calls, the JVM's compiler
                 python_ms.append(python / block.batches * 1000.0)
                 jvm_ms.append(jvm / block.batches * 1000.0)
-                shares.append((python + jvm) / block.batches / block.cycle_seconds)
+                shares.append((python + jvm) / block.batches / block.cycle_seconds / CORES)
             spark_listener.detach() if beyond is None else beyond.leave()
         error, share = strays(shares), statistics.median(shares)
         worst = max(worst, share + error)
         print(
             f"agent {kind:8}: {statistics.median(python_ms):.2f} ms in Python, "
             f"{statistics.median(jvm_ms):.2f} ms in the JVM a batch of "
-            f"{block.cycle_seconds * 1000:.0f} ms: {share:.2%} ± {error:.2%} of its time",
+            f"{block.cycle_seconds * 1000:.0f} ms: {share:.2%} ± {error:.2%} of its {CORES} cores",
             flush=True,
         )
     running.stop()
