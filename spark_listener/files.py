@@ -132,10 +132,8 @@ class FilePrograms:
     def _unread(self, field: Any) -> Any:
         """``(source)``: how many files it kept for later batches; null where it kept no list."""
         h = self._handles
-        same = h.methods.identity(h.java_class(OBJECT))
         size = h.loose(h.chained(field.getType(), "size"))
-        is_null = h.static("java.util.Objects", "isNull", f"({_O})Z")
-        return h.piped(h.loose(h.field(field)), h.either(is_null, same, size))
+        return h.piped(h.loose(h.field(field)), h.unless_null(size))
 
     def _admitted(self, log: Any) -> Any:
         """``(log, first, last)``; null where the log holds not just one batch between these."""

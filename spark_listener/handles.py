@@ -117,6 +117,12 @@ class Handles:
         array = self.array().getClass()
         return self.loose(self.given(self.methods.arrayElementGetter(array), 1, index))
 
+    def unless_null(self, handle: Any) -> Any:
+        """Null for null; else what the handle, of one object, makes of it."""
+        same = self.methods.identity(self.java_class(OBJECT))
+        is_null = self.static("java.util.Objects", "isNull", "(Ljava/lang/Object;)Z")
+        return self.either(is_null, same, handle)
+
     def silent(self, handle: Any) -> Any:
         """The handle without its result."""
         return handle.asType(handle.type().changeReturnType(self._void))

@@ -205,12 +205,7 @@ class Inbox:
             told, h.java_class(throwable), h.ignoring(same, 0, [throwable])
         )
         is_progress = h.piped(h.place(0), self._is("progress"))
-        read = h.either(
-            h.static("java.util.Objects", "isNull", f"({_O})Z"),
-            same,
-            h.either(is_progress, told, same),
-        )
-        return h.piped(entry, read)
+        return h.piped(entry, h.unless_null(h.either(is_progress, told, same)))
 
     def _json(self) -> Any:
         """The JSON of an entry's progress."""
