@@ -11,7 +11,7 @@ import yaml
 from agent.export.handwritten import DOCS, with_table
 from alerts.inhibitions import INHIBITIONS
 from alerts.rules import ALERTS, RECORDINGS
-from dashboards.links import AGENT_RUNBOOKS, runbook
+from dashboards.links import ALERT_RUNBOOKS, runbook
 
 if TYPE_CHECKING:
     from alerts.model import Alert, Subject
@@ -44,7 +44,7 @@ def dashboard_path(alert: Alert) -> str:
     return f"/d/{alert.dashboard}" + (f"?{choices}" if choices else "")
 
 
-def rules(runbooks: str = AGENT_RUNBOOKS, *, keep: str | None = None) -> str:
+def rules(runbooks: str = ALERT_RUNBOOKS, *, keep: str | None = None) -> str:
     """The Prometheus rule file; the reason of each rule stands over it.
 
     ``keep`` is how long what is kept is kept, in place of each alert's own.
@@ -126,12 +126,12 @@ def page(current: str) -> str:
     )
 
 
-def files(runbooks: str = AGENT_RUNBOOKS) -> dict[str, str]:
+def files(runbooks: str = ALERT_RUNBOOKS) -> dict[str, str]:
     """Content by file name."""
     return {RULES: rules(runbooks), ALERTMANAGER: alertmanager()}
 
 
-def write(directory: Path = DIRECTORY, runbooks: str = AGENT_RUNBOOKS) -> list[Path]:
+def write(directory: Path = DIRECTORY, runbooks: str = ALERT_RUNBOOKS) -> list[Path]:
     """Writes every file."""
     directory.mkdir(parents=True, exist_ok=True)
     for name, text in files(runbooks).items():

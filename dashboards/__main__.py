@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from dashboards.generate import DIRECTORY, write
-from dashboards.links import VARIABLE, runbook, runbooks_url
+from dashboards.links import PANEL_RUNBOOKS, VARIABLE, checked, runbooks_url
 
 
 def main() -> None:
@@ -18,14 +18,14 @@ def main() -> None:
         metavar="URL",
         default=runbooks_url(),
         help="where the runbooks are; the alert's name comes after it, or in place of {} in it "
-        f"(default: ${VARIABLE}, else an agent on this machine, which serves them itself)",
+        f"(default: ${VARIABLE}, else where Prometheus finds an agent, which serves them itself)",
     )
     options = parser.parse_args()
     try:
-        runbook("", options.runbooks)
+        runbooks = checked(options.runbooks) if options.runbooks else PANEL_RUNBOOKS
     except ValueError as error:
         parser.error(str(error))
-    for path in write(options.out, options.runbooks):
+    for path in write(options.out, runbooks):
         print(path)  # noqa: T201 - a command's output
 
 

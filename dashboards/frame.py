@@ -39,6 +39,12 @@ def frame(uid: str, title: str, description: str) -> builders.Dashboard:
     )
     for label in FIXED:
         board.with_variable(_all_of(label, f"label_values(weir_build_info, {label})"))
+    chosen = ",".join(f'{label}=~"${label}"' for label in FIXED)
+    board.with_variable(
+        _one_of(links.RUNBOOKS_AT, f"label_values(weir_build_info{{{chosen}}}, instance)").hide(
+            models.VariableHide.HIDE_VARIABLE
+        )
+    )
     return board.links(
         [
             _to("Overview", links.OVERVIEW),

@@ -10,7 +10,7 @@ from grafana_foundation_sdk.cog.encoder import JSONEncoder
 
 from dashboards.agent_board import agent_board
 from dashboards.checkpoints import checkpoints
-from dashboards.links import AGENT_RUNBOOKS
+from dashboards.links import PANEL_RUNBOOKS
 from dashboards.overview import overview
 from dashboards.query import query
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 DIRECTORY: Final = Path(__file__).resolve().parent / "generated"
 
 
-def files(runbooks: str = AGENT_RUNBOOKS) -> dict[str, str]:
+def files(runbooks: str = PANEL_RUNBOOKS) -> dict[str, str]:
     """Content by file name; keys sorted, so that a change shows as the change it is."""
     boards = [make(runbooks) for make in (overview, query, checkpoints, agent_board)]
     return {f"{board.uid}.json": _text(board) for board in boards}
@@ -37,7 +37,7 @@ def _text(board: Dashboard) -> str:
     return json.dumps(plain, sort_keys=True, indent=2, ensure_ascii=False) + "\n"
 
 
-def write(directory: Path = DIRECTORY, runbooks: str = AGENT_RUNBOOKS) -> list[Path]:
+def write(directory: Path = DIRECTORY, runbooks: str = PANEL_RUNBOOKS) -> list[Path]:
     """Writes every file and removes those of dashboards that are no more."""
     directory.mkdir(parents=True, exist_ok=True)
     wanted = files(runbooks)

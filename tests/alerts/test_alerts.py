@@ -16,7 +16,7 @@ from agent.export.catalogue import METRICS
 from alerts import generate
 from alerts.expressions import series
 from alerts.rules import ALERTS, RECORDINGS
-from dashboards.links import runbook
+from dashboards.links import ALERT_RUNBOOKS, runbook
 from tests.alerts.cases import CASES, Case
 from tests.dashboards.live import tool
 
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[2]
 RULES = generate.DIRECTORY / generate.RULES
 SERIES = {name: one for one in METRICS for name in one.sample_names}
+#: Where Prometheus finds an agent.
+SCRAPED = "192.0.2.7:9655"
 BY_NAME = {alert.name: alert for alert in ALERTS}
 
 
@@ -64,6 +66,27 @@ def test_a_wrong_address_of_runbooks_is_refused(package: str, tmp_path: Path) ->
     assert list(tmp_path.iterdir()) == []
 
 
+def test_without_any_agent_ever_there_is_no_address(tmp_path: Path) -> None:
+    """No link is better than one to nowhere."""
+    alert = BY_NAME["WeirAgentDown"]
+    annotations = {
+        "summary": alert.summary,
+        "description": alert.description,
+        "runbook_url": "",
+        "dashboard_path": generate.dashboard_path(alert),
+    }
+    labels = {"severity": alert.severity, "component": "weir"}
+    expected = {"exp_labels": labels, "exp_annotations": annotations}
+    asked = {"eval_time": "6m", "alertname": alert.name, "exp_alerts": [expected]}
+    path = tmp_path / "tests.json"
+    tests = [{"interval": "1m", "input_series": [], "alert_rule_test": [asked]}]
+    path.write_text(json.dumps({"rule_files": [str(RULES)], "tests": tests}))
+    done = subprocess.run(
+        [tool("promtool"), "test", "rules", path], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_promtool_takes_the_rules() -> None:
     done = subprocess.run(
         [tool("promtool"), "check", "rules", "--lint-fatal", RULES],
@@ -87,7 +110,7 @@ def test_names_and_texts() -> None:
     assert [rule["alert"] for rule in written] == [alert.name for alert in ALERTS]
     for rule, alert in zip(written, ALERTS, strict=True):
         assert rule["labels"] == {"severity": alert.severity, "component": "weir"}
-        assert rule["annotations"]["runbook_url"] == runbook(alert.name)
+        assert rule["annotations"]["runbook_url"] == runbook(alert.name, ALERT_RUNBOOKS)
         assert (
             (generate.DIRECTORY.parents[1] / "dashboards" / "generated")
             .joinpath(f"{alert.dashboard}.json")
@@ -140,13 +163,22 @@ def test_what_is_kept_says_so_in_the_file() -> None:
     assert kept
 
 
+def _agent(case: Case) -> str:
+    """Where an agent is scraped, or was last, when the case fires."""
+    told = [one for one in case.fires.items() if "weir_build_info" in one[0]]
+    # One that is scraped still goes before one that was.
+    told.sort(key=lambda one: "_" in one[1])
+    found = re.search(r'instance="([^"]+)"', told[0][0]) if told else None
+    return SCRAPED if found is None else found[1]
+
+
 def _unit_tests(case: Case) -> list[dict[str, Any]]:
     """promtool's tests: silent before, firing after with these words, never under quiet series."""
     alert = BY_NAME[case.alert]
     annotations = {
         "summary": case.summary,
         "description": case.description,
-        "runbook_url": runbook(case.alert),
+        "runbook_url": runbook(case.alert, f"http://{_agent(case)}/runbooks/"),
         "dashboard_path": generate.dashboard_path(alert),
     }
     for label, value in case.labels.items():
@@ -162,6 +194,8 @@ def _unit_tests(case: Case) -> list[dict[str, Any]]:
         return {"eval_time": time, "alertname": case.alert, "exp_alerts": list(expected)}
 
     def given(wanted: dict[str, str]) -> list[dict[str, str]]:
+        if not any("weir_build_info" in name for name in wanted):
+            wanted = {**wanted, f'weir_build_info{{instance="{SCRAPED}"}}': "1x20000"}
         return [{"series": name, "values": values} for name, values in wanted.items()]
 
     fires = {"exp_labels": labels, "exp_annotations": annotations}

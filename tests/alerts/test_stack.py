@@ -117,7 +117,7 @@ def test_an_alert_fires_and_resolves_and_one_only(course: Seen) -> None:
         assert len(told) == 2
     firing, resolved = notifications[:2]
     assert firing.time < resolved.time
-    assert firing.runbook.endswith("/runbooks/WeirDeadlineNear")
+    assert re.fullmatch(r"http://127\.0\.0\.1:\d+/runbooks/WeirDeadlineNear", firing.runbook)
 
 
 @COURSE

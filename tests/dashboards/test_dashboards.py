@@ -175,13 +175,14 @@ def test_structure(uid: str) -> None:
 @pytest.mark.parametrize("uid", UIDS)
 def test_variables(uid: str) -> None:
     variables = {item["name"]: item for item in BOARDS[uid]["templating"]["list"]}
-    wanted = ["datasource", "cluster", "namespace"]
+    wanted = ["datasource", "cluster", "namespace", links.RUNBOOKS_AT]
     wanted += ["instance"] if uid == links.AGENT else ["application", "query"]
     assert list(variables) == wanted
     text = json.dumps(BOARDS[uid]["panels"])
     used = set(re.findall(r"\$\{?([a-z_]\w*)", text))
     used -= {"__rate_interval", "__range", "__data", "__url_time_range", "__all"}
     assert used <= set(variables)
+    assert variables[links.RUNBOOKS_AT]["hide"] == 2  # wholly
     many = {links.OVERVIEW: ("application", "query"), links.AGENT: ("instance",)}.get(uid, ())
     for name in ("cluster", "namespace", *many):
         assert variables[name]["allValue"] == ".*"
@@ -245,8 +246,9 @@ def test_runbooks_that_panels_lead_to_are_there() -> None:
     for uid in UIDS:
         for panel in panels(uid):
             for link in panel.get("links", []):
-                assert link["url"].startswith(f"{links.AGENT_RUNBOOKS}/"), link
-                led.add(link["url"].removeprefix(f"{links.AGENT_RUNBOOKS}/"))
+                name = link["url"].rpartition("/")[2]
+                assert link["url"] == f"http://${{{links.RUNBOOKS_AT}}}/runbooks/{name}"
+                led.add(name)
     assert led
     assert led <= set(runbooks.names())
 

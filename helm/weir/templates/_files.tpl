@@ -1,12 +1,18 @@
 {{/*
 A generated file as it is (never through tpl: it holds Prometheus's own templates), with the address
-of the runbooks put in, and the dashboards' own names.
+of the runbooks put in where one is given, and the dashboards' own names.
 */}}
 {{- define "weir.file" -}}
 {{- $root := index . 0 -}}
-{{- $url := default (printf "%s://localhost:%d/runbooks" (include "weir.scheme" $root) ($root.Values.agent.port | int)) $root.Values.runbooksUrl | replace "$" "$$" -}}
+{{- $text := $root.Files.Get (index . 1) -}}
+{{- if $root.Values.runbooksUrl -}}
+{{- $url := $root.Values.runbooksUrl | replace "$" "$$" | replace "'" "%27" -}}
 {{- $to := ternary ($url | replace "{}" "${1}") (printf "%s/${1}" (trimSuffix "/" $url)) (contains "{}" $url) -}}
-{{- $text := regexReplaceAll "http://localhost:9655/runbooks/([A-Za-z]+)" ($root.Files.Get (index . 1)) $to -}}
+{{- $text = regexReplaceAll `\{\{ with query "[^"]*" \}\}http://\{\{[^}]*\}\}/runbooks/([A-Za-z]+)\{\{ end \}\}` $text $to -}}
+{{- $text = regexReplaceAll `http://\$\{runbooks_at\}/runbooks/([A-Za-z]+)` $text $to -}}
+{{- else if eq (include "weir.scheme" $root) "https" -}}
+{{- $text = regexReplaceAll `http://(\{\{[^}]*\}\}|\$\{runbooks_at\})/runbooks/` $text "https://${1}/runbooks/" -}}
+{{- end -}}
 {{- $whose := include "weir.boardsOf" $root -}}
 {{- if and $root.Values.dashboards.enabled (ne $whose $root.Chart.Name) -}}
 {{- $text = regexReplaceAll "(\"uid\": \"|/d/)(weir-[a-z]+)" $text (printf "${1}${2}%s" (include "weir.boardsMark" $root)) -}}
