@@ -738,7 +738,7 @@ CASES: Final[tuple[Case, ...]] = (
         alert="WeirAgentUnreachable",
         fires={
             _target("a"): "1x4 0x120",
-            _build("a"): "1x4 _x120",
+            _build("a"): "1x4 stale _x120",  # a scrape that fails ends what it brought
             _target("b"): "1x130",  # beside another one, which answers
             _build("b"): "1x130",
         },

@@ -200,9 +200,12 @@ def samples(fault: Fault, now: float) -> Iterator[str]:
 
 
 def numbers(notation: str) -> list[float | None]:
-    """promtool's ``1+2x3``, ``5x2`` and ``_x2`` as the samples that they mean."""
+    """promtool's ``1+2x3``, ``5x2``, ``_x2`` and ``stale`` as the samples that they mean."""
     found: list[float | None] = []
     for word in notation.split():
+        if word == "stale":
+            found.append(None)
+            continue
         start, step, times = _WORD.fullmatch(word).groups()  # type: ignore[union-attr]
         if start == "_":
             found += [None] * int(times or 1)

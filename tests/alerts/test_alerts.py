@@ -167,7 +167,7 @@ def _agent(case: Case) -> str:
     """Where an agent is scraped, or was last, when the case fires."""
     told = [one for one in case.fires.items() if "weir_build_info" in one[0]]
     # One that is scraped still goes before one that was.
-    told.sort(key=lambda one: "_" in one[1])
+    told.sort(key=lambda one: one[1].count("_"))
     found = re.search(r'instance="([^"]+)"', told[0][0]) if told else None
     return SCRAPED if found is None else found[1]
 
