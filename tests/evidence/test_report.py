@@ -149,3 +149,42 @@ def test_all_is_written_from_runs(tmp_path: Path) -> None:
         *("evidence-course.svg", "evidence.csv", "evidence.md", "evidence.svg"),
     ]
     assert len((tmp_path / "evidence.csv").read_text().splitlines()) == len(ROWS) + 1
+
+
+def test_the_readme_has_the_figures_that_a_reader_compares_first() -> None:
+    head, lines = report.headline(report.of_csv(report.to_csv(ROWS)))
+    assert head == [
+        "2 cores, 15 runs, 3 seeds",
+        "",
+        "as configured, no limit",
+        "best fixed limit in hindsight",
+        "Weir",
+    ]
+    assert lines == [
+        [
+            "sliding windows, and a maximum over them · tweets-apple",
+            "longest time without a result, s",
+            "22.0",
+            "12.0",
+            "**5.0**",
+        ],
+        ["", "half of the rows wait up to, s", "**1.0**", "**1.0**", "**1.0**"],
+        ["", "99 % of the rows wait up to, s", "**20.0**", "22.0", "24.0"],
+    ]
+
+
+def test_the_readme_is_renewed_in_its_place(tmp_path: Path) -> None:
+    docs = tmp_path / "docs"
+    (docs / "images").mkdir(parents=True)
+    (docs / "evidence.csv").write_text(report.to_csv(ROWS))
+    readme = tmp_path / "README.md"
+    readme.write_text(
+        "before\n<!-- Written by `make evidence`. -->\nold\n"
+        "<!-- Written by hand from here on. -->\nafter\n"
+    )
+    report.rewrite(docs)
+    text = readme.read_text()
+    assert text.startswith("before\n")
+    assert text.endswith("after\n")
+    assert "| **5.0** |" in text
+    assert "old" not in text

@@ -18,6 +18,7 @@ from agent.core.judge.spiral import (
     judge,
     timed_out,
 )
+from agent.core.measure.cost import Curve
 from agent.core.policy import Policy, QueryPolicy
 from tests.benchmarks.spiral import LEVELLING, LOOK_ALIKES, SPIRALS, make, run
 from tests.core.test_fleet import World
@@ -67,7 +68,8 @@ def loop(
 def test_a_loop_runs_away_from_a_gain_of_one_on(load: float, spirals: bool) -> None:
     state, durations = loop(load * 1000.0, 1000.0, 1.0, 60)
     assert state.spiralling == spirals
-    assert gain(state) == pytest.approx(load, abs=0.25)  # one size tells little of its parts
+    assert gain(state, Curve(1.0, 1e-3)) == pytest.approx(load)
+    assert gain(Spiral(), Curve(1.0, 1e-3)) is None
     if spirals:
         left, seconds = 0, durations[-1]
         while seconds <= 60.0:

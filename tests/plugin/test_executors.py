@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from typing import TYPE_CHECKING, Any
 
-import psutil
 import pytest
 
-from tests.plugin.conftest import JOBS, SMALL
+from tests.plugin.conftest import JOBS
+from tests.plugin.scaling import HIGH, LOW, MOST, Course, Load, executor_processes, scaled
 from tests.service.agents import AgentProcess
 from tests.waiting import until
 
@@ -23,113 +22,98 @@ pytestmark = [
     pytest.mark.timeout(900),
     pytest.mark.slow("a cluster whose executors come and go, each after some quiet seconds"),
 ]
-#: A row waits 20 ms: one executor of one core reads less than 50 a second.
-LOW, HIGH = 20, 70
-MOST = 3
-CONFIG = f"""
-target_seconds: 4
-executors: 'on'
-maximum_executors: {MOST}
-executors_quiet_seconds: 8
-catch_up_seconds: 30
-"""
-
-
-class Load:
-    """So many rows a second, a file each second."""
-
-    def __init__(self, bench: Bench) -> None:
-        self.rows = LOW
-        self._bench = bench
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
-
-    def _run(self) -> None:
-        while not self._over.wait(1.0):
-            self._bench.files(1, rows=self.rows)
-
-    def end(self) -> None:
-        self._over.set()
-        self._thread.join()
 
 
 @pytest.fixture
 def scaling(bench: Bench, tmp_path: Path) -> Iterator[AgentProcess]:
-    folder = tmp_path / "agent"
-    folder.mkdir()
-    config = folder / "weir.yaml"
-    config.write_text(CONFIG)
-    with AgentProcess(folder, "--doors", str(bench.doors), "--config", str(config)) as running:
+    with scaled(tmp_path / "agent", bench) as running:
         yield running
 
 
-def executor_processes() -> list[psutil.Process]:
-    """Of this test's own cluster."""
-    return [
-        one
-        for one in psutil.Process().children(recursive=True)
-        if one.status() != psutil.STATUS_ZOMBIE
-        and any("CoarseGrainedExecutorBackend" in word for word in one.cmdline())
-    ]
-
-
 def test_executors_follow_the_load(bench: Bench, scaling: AgentProcess, master: str) -> None:
-    seen: list[dict[str, Any]] = []
-
-    def view() -> dict[str, Any]:
-        told = scaling.http.get("/v1/queries").json()["queries"]
-        one: dict[str, Any] = told[0] if told else {"executors": None, "batch_id": None}
-        if not seen or seen[-1]["batch_id"] != one["batch_id"]:
-            seen.append(one)
-        return one
-
-    def present() -> int:
-        return int((view()["executors"] or {"present": 0})["present"])
-
-    load = Load(bench)
+    course = Course(bench, scaling, master)
     try:
-        conf = (f"spark.cores.max={MOST}", "spark.sql.shuffle.partitions=6")
-        job = bench.submit(
-            JOBS / "waiting_job.py",
-            master=("--master", master, *SMALL),
-            application="waiting",
-            conf=conf,
-        )
-
-        def told() -> str:
-            batch = ("batch_id", "batch_rows", "batch_seconds", "backlog_rows")
-            runs_on = ("present", "wanted", "asked")
-            figures = [
-                (*(v[k] for k in batch), *((v["executors"] or {}).get(k) for k in runs_on))
-                for v in seen
-                if v["batch_id"] is not None
-            ]
-            return "\n".join(map(str, figures)) + job.err[-2000:]
-
-        until(lambda: present() == 1, "one executor at a low load", seconds=240, telling=told)
-        load.rows = HIGH
-        until(lambda: present() >= 2, "more executors", seconds=120, telling=told)
+        course.until(lambda: course.present() == 1, "one executor at a low load")
+        course.load.rows = HIGH
+        course.until(lambda: course.present() >= 2, "more executors", seconds=120)
         (killed, *_) = executor_processes()
         killed.kill()
-        until(
-            lambda: killed not in executor_processes() and present() >= 2,
+        course.until(
+            lambda: killed not in executor_processes() and course.present() >= 2,
             "executors after one was killed",
             seconds=120,
-            telling=told,
         )
-        until(
-            lambda: present() >= 2 and (view()["backlog_rows"] or 0.0) <= 2 * HIGH,
-            "what waited is caught up with",
-            seconds=240,
-            telling=told,
-        )
-        load.rows = LOW
-        until(lambda: present() == 1, "fewer executors", seconds=240, telling=told)
+        course.until(course.caught_up, "what waited is caught up with")
+        course.load.rows = LOW
+        course.until(lambda: course.present() == 1, "fewer executors")
+    finally:
+        course.load.end()
+    (bench.folder / "stop").touch()
+    assert course.job.wait(240) == 0, course.job.err[-3000:]
+    assert bench.read() == bench.all_lines()
+    asked = {(one["executors"] or {"asked": 1})["asked"] for one in course.seen}
+    assert asked <= {None, 1, 2, MOST}
+    print(course.told())
+
+
+#: By what bounds it: the mode, how many executors there may be, and what is wanted in the end.
+#: That a lock is shared shows only by what more executors brought: they come and go there.
+REASONS = {
+    "tasks": ("dry-run", 4, 1),
+    "critical_path": ("dry-run", 4, None),
+    "driver": ("dry-run", 4, 1),
+    "contention": ("on", 3, 1),
+    "maximum": ("dry-run", 1, 1),
+}
+
+
+@pytest.mark.parametrize("reason", REASONS)
+def test_what_keeps_more_from_helping_is_named(bench: Bench, tmp_path: Path, reason: str) -> None:
+    """A query that really is so, overloaded: the reason is named, and nobody pays for more."""
+    mode, most, wanted = REASONS[reason]
+    folder = tmp_path / "agent"
+    folder.mkdir()
+    config = folder / "weir.yaml"
+    config.write_text(
+        f"target_seconds: 3\nexecutors: '{mode}'\nmaximum_executors: {most}\n"
+        "executors_quiet_seconds: 8\ncatch_up_seconds: 30\n"
+    )
+    seen: list[Any] = []
+    load = Load(bench, LOW if mode == "on" else HIGH)
+    try:
+        with AgentProcess(folder, "--doors", str(bench.doors), "--config", str(config)) as agent:
+            job = bench.submit(
+                JOBS / "bounded_job.py",
+                ending=reason,
+                application=reason,
+                master=("--master", f"local-cluster[{3 if mode == 'on' else 2},1,600]"),
+                conf=(
+                    "spark.executor.memory=600m",
+                    "spark.executor.cores=1",
+                    "spark.driver.memory=512m",
+                ),
+            )
+
+            def told() -> dict[str, Any]:
+                queries = agent.http.get("/v1/queries").json()["queries"]
+                one: dict[str, Any] = (queries or [{}])[0]
+                found: dict[str, Any] = one.get("executors") or {}
+                batch = [one.get(key) for key in ("batch_id", "batch_rows", "batch_seconds")]
+                if not seen or seen[-1][0] != batch:
+                    seen.append((batch, found))
+                return found
+
+            def named() -> bool:
+                now = told()
+                return now.get("bound") == reason and wanted in (None, now["wanted"])
+
+            def log() -> str:
+                return "\n".join(map(str, seen)) + job.err[-2000:]
+
+            if mode == "on":
+                until(lambda: told().get("present") == 1, "one", seconds=240, telling=log)
+                load.rows = HIGH
+            until(named, f"{reason} to be named", seconds=240, every=0.5, telling=log)
     finally:
         load.end()
-    (bench.folder / "stop").touch()
-    assert job.wait(240) == 0, job.err[-3000:]
-    assert bench.read() == bench.all_lines()
-    assert all((one["executors"] or {"asked": 1})["asked"] in (None, 1, 2, MOST) for one in seen)
-    print(told())
+    print(log())

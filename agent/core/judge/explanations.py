@@ -163,6 +163,12 @@ class Explanation(msgspec.Struct):
             value = one + (two + velocities * max(three, 0.0)) * x
         return self.seconds * max(value, 0.05)
 
+    def slope(self, rows: float) -> float:
+        """Seconds that one row more costs a batch of so many."""
+        _, two, three = self.state
+        square = 2.0 * max(three, 0.0) * rows / self.rows if self.kind == "size" else 0.0
+        return (two + square) * self.seconds / self.rows
+
     def doubt(self, rows: float, seconds: float) -> float:
         """Standard deviation of what it says of a batch of that size, over those seconds."""
         return math.sqrt(self._variance(rows / self.rows)) * self.seconds / seconds

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from agent.export.handwritten import with_table
 from scripts.plot_control import ticks
 from tests.benchmarks.evidence.figures import batches_of
 from tests.benchmarks.evidence.workloads import QUERIES
@@ -135,12 +136,44 @@ def course_of(rows: Sequence[Row]) -> tuple[str, str, int] | None:
 
 
 def rewrite(docs: Path) -> None:
-    """The page and the picture of all runs, from the lines that are there; none gives none."""
+    """The page and the picture of all runs, from the lines that are there; none gives none.
+
+    A README beside ``docs`` gets its table anew.
+    """
     lines = docs / "evidence.csv"
     rows = of_csv(lines.read_text("utf-8")) if lines.exists() else []
     (docs / "evidence.md").write_text(page(rows), "utf-8")
     if rows:
         (docs / "images" / "evidence.svg").write_text(draw(rows), "utf-8")
+        readme = docs.parent / "README.md"
+        if readme.exists():
+            renewed = with_table(readme.read_text("utf-8"), WRITTEN, *headline(rows))
+            readme.write_text(renewed, "utf-8")
+
+
+#: By what README's table is written, and the figures of it.
+WRITTEN: Final = "`make evidence`"
+TOLD: Final = ("longest_without_result_seconds", "wait_p50_seconds", "wait_p99_seconds")
+TOLD_ARMS: Final = ("configured", "fixed", "weir")
+
+
+def headline(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
+    """README's table, head and lines: medians of each workload; the best of a line is bold."""
+    columns = [column for column in COLUMNS if column.name in TOLD]
+    lines = []
+    for one in workloads(rows):
+        arms = dict(one.arms())
+        for column in columns:
+            found = [
+                column.write(one.median(arms[kind], column.name)) if kind in arms else "-"
+                for kind in TOLD_ARMS
+            ]
+            best = min((value for value in found if value != "-"), key=float)
+            name = f"{QUERIES[one.query].what} · {one.trace}" if column is columns[0] else ""
+            lines.append([name, column.head, *(f"**{v}**" if v == best else v for v in found)])
+    seeds = len({row["seed"] for row in rows})
+    told = f"{rows[0]['cores']:.0f} cores, {len(rows)} runs, {seeds} seed{'s' * (seeds > 1)}"
+    return [told, "", *(NAMES[kind] for kind in TOLD_ARMS)], lines
 
 
 def write(rows: Sequence[Row], docs: Path, record: Callable[[str, str, str, int], Record]) -> None:

@@ -1,0 +1,157 @@
+"""A real cluster whose executors follow a load that triples, and what was seen of it.
+
+``python -m tests.plugin.scaling`` plays it without killing anything, and writes what it saw to
+docs/executors.json, from which ``python -m scripts.plot_executors`` draws.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import psutil
+
+from tests.plugin.cluster import ROOT, start_cluster
+from tests.plugin.conftest import JOBS, SMALL, Bench, Jobs
+from tests.service.agents import AgentProcess
+from tests.waiting import until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.plugin.cluster import Job
+
+#: Rows a second. A row waits 20 ms: one executor of one core reads less than 50 a second.
+LOW: Final = 20
+HIGH: Final = 70
+MOST: Final = 3
+TARGET_SECONDS: Final = 4
+CONFIG: Final = f"""
+target_seconds: {TARGET_SECONDS}
+executors: 'on'
+maximum_executors: {MOST}
+executors_quiet_seconds: 8
+catch_up_seconds: 30
+"""
+SEEN: Final = ROOT / "docs" / "images" / "executors.json"
+
+
+class Load:
+    """So many rows a second, a file each second."""
+
+    def __init__(self, bench: Bench, rows: int = LOW) -> None:
+        self.rows = rows
+        self._bench = bench
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._over.wait(1.0):
+            self._bench.files(1, rows=self.rows)
+
+    def end(self) -> None:
+        self._over.set()
+        self._thread.join()
+
+
+class Course:
+    """The job under its load, looked at by ``view``; ``seen`` has each batch once."""
+
+    def __init__(self, bench: Bench, agent: AgentProcess, master: str) -> None:
+        self.seen: list[dict[str, Any]] = []
+        self.load = Load(bench)
+        self._agent = agent
+        self._begun = time.monotonic()
+        conf = (f"spark.cores.max={MOST}", "spark.sql.shuffle.partitions=6")
+        self.job: Job = bench.submit(
+            JOBS / "waiting_job.py",
+            master=("--master", master, *SMALL),
+            application="waiting",
+            conf=conf,
+        )
+
+    def view(self) -> dict[str, Any]:
+        told = self._agent.http.get("/v1/queries").json()["queries"]
+        one: dict[str, Any] = told[0] if told else {"executors": None, "batch_id": None}
+        one |= {"after_seconds": time.monotonic() - self._begun, "load": self.load.rows}
+        if not self.seen or self.seen[-1]["batch_id"] != one["batch_id"]:
+            self.seen.append(one)
+        return one
+
+    def present(self) -> int:
+        return int((self.view()["executors"] or {"present": 0})["present"])
+
+    def caught_up(self) -> bool:
+        return self.present() >= 2 and (self.view()["backlog_rows"] or 0.0) <= 2 * HIGH
+
+    def told(self) -> str:
+        return "\n".join(map(str, self.figures())) + self.job.err[-2000:]
+
+    def figures(self) -> list[dict[str, Any]]:
+        """Of each batch that was seen."""
+        batch = ("after_seconds", "load", "batch_id", "batch_rows", "batch_seconds", "backlog_rows")
+        runs_on = ("present", "wanted", "asked")
+        return [
+            {k: v[k] for k in batch} | {k: (v["executors"] or {}).get(k) for k in runs_on}
+            for v in self.seen
+            if v["batch_id"] is not None
+        ]
+
+    def until(self, look: Callable[[], bool], what: str, seconds: float = 240) -> None:
+        until(look, what, seconds=seconds, telling=self.told)
+
+
+def executor_processes() -> list[psutil.Process]:
+    """Of this process's own cluster."""
+    return [
+        one
+        for one in psutil.Process().children(recursive=True)
+        if one.status() != psutil.STATUS_ZOMBIE
+        and any("CoarseGrainedExecutorBackend" in word for word in one.cmdline())
+    ]
+
+
+def scaled(folder: Path, bench: Bench) -> AgentProcess:
+    """An agent that may ask for executors."""
+    folder.mkdir()
+    config = folder / "weir.yaml"
+    config.write_text(CONFIG)
+    return AgentProcess(folder, "--doors", str(bench.doors), "--config", str(config))
+
+
+def main() -> None:
+    folder = Path(tempfile.mkdtemp(prefix="weir-scaling-"))
+    bench = Bench(folder, Jobs(folder))
+    try:
+        master = start_cluster(bench, folder)
+        with scaled(folder / "agent", bench) as agent:
+            course = Course(bench, agent, master)
+            try:
+                course.until(lambda: course.present() == 1, "one executor at a low load")
+                since = time.monotonic()
+                course.until(lambda: bool(course.view()) and time.monotonic() > since + 40, "calm")
+                course.load.rows = HIGH
+                course.until(course.caught_up, "what waited is caught up with")
+                since = time.monotonic()
+                course.until(lambda: bool(course.view()) and time.monotonic() > since + 60, "calm")
+                course.load.rows = LOW
+                course.until(lambda: course.present() == 1, "fewer executors")
+                since = time.monotonic()
+                course.until(lambda: bool(course.view()) and time.monotonic() > since + 20, "calm")
+            finally:
+                course.load.end()
+    finally:
+        bench.end()
+    SEEN.write_text(
+        json.dumps({"target_seconds": TARGET_SECONDS, "batches": course.figures()}, indent=1) + "\n"
+    )
+    print(course.told())
+
+
+if __name__ == "__main__":
+    main()
