@@ -28,28 +28,22 @@ PRIOR: Final[dict[Kind, float]] = {"fixed": 0.5, "row": 0.35, "size": 0.15}
 #: What is believed before the first batch, in usual batches: fixed part, part by rows, and the
 #: third, which is congestion or the velocity of what drifts; means and deviations.
 PARTS: Final = ((0.3, 0.25), (0.65, 0.35))
-CONGESTION: Final = (0.05, 0.2)
-VELOCITY: Final = (0.0, 0.02)
+CONGESTION: Final = (0.0, 0.2)
 #: The oldest batches kept, whose medians are the units of rows and seconds.
 USUAL_BATCHES: Final = 12
-#: By how much a part drifts from batch to batch, as a share of the batch: the part in question, its
-#: velocity, the part that is held; and all parts where size is the reason.
+#: By how much each part, and a velocity, drifts from batch to batch, as a share of the batch.
 DRIFT: Final = 0.01
-DRIFT_VELOCITY: Final = 0.01
-DRIFT_HELD: Final = 0.012
+VELOCITY: Final = (0.0, DRIFT)
 #: What is left of a velocity after a batch.
 DAMPING: Final = 0.9
-#: A batch off by more than so many deviations shows a step rather than drift; which share of what
-#: it is off by the step may be; and how unlikely a step is, on the log scale.
+#: A batch off by more than so many deviations shows a step rather than drift; and how unlikely a
+#: step is, on the log scale.
 STEP_SIGMAS: Final = 3.0
-STEP_SHARE: Final = 0.4
 STEP_PENALTY: Final = 3.0
 #: A batch so many times larger or smaller than usual tells nothing of the usual ones.
 COMPARABLE: Final = 50.0
 #: What the evidence of a batch is worth after another one.
 FADING: Final = 0.93
-#: No noise is taken to be larger.
-MOST_SIGMA: Final = 0.6
 
 
 class Batch(Protocol):
@@ -95,7 +89,7 @@ class Explanation(msgspec.Struct):
         spread = self._variance(x) + noise
         penalty = 0.0
         if self.kind != "size" and abs(off) > STEP_SIGMAS * math.sqrt(spread):
-            step = (STEP_SHARE * off) ** 2
+            step = off**2
             if self.kind == "fixed":
                 a += step
             else:
@@ -132,17 +126,17 @@ class Explanation(msgspec.Struct):
             self.covariance = (a + unsure, b, c, d + unsure / x**2, e, f + unsure / x**4)
             return
         scale = _near(one + two * x, y)
-        own, held = (DRIFT * scale) ** 2, (DRIFT_HELD * scale) ** 2
-        faster = (DRIFT_VELOCITY * scale) ** 2
+        drift = (DRIFT * scale) ** 2
+        by_rows = drift / x**2
         if self.kind == "fixed":
             one += three
-            a, b, c = a + 2.0 * c + f + own, b + e, c + f
-            d += held / x**2
+            a, b, c = a + 2.0 * c + f, b + e, c + f
+            faster = drift
         else:
             two += three
-            d, b, e = d + 2.0 * e + f + own / x**2, b + c, e + f
-            a += held
-            faster /= x**2
+            d, b, e = d + 2.0 * e + f, b + c, e + f
+            faster = by_rows
+        a, d = a + drift, d + by_rows
         f = f * DAMPING * DAMPING + faster
         self.state = (one, two, DAMPING * three)
         self.covariance = (a, b, DAMPING * c, d, DAMPING * e, f)
@@ -162,12 +156,6 @@ class Explanation(msgspec.Struct):
         else:
             value = one + (two + velocities * max(three, 0.0)) * x
         return self.seconds * max(value, 0.05)
-
-    def slope(self, rows: float) -> float:
-        """Seconds that one row more costs a batch of so many."""
-        _, two, three = self.state
-        square = 2.0 * max(three, 0.0) * rows / self.rows if self.kind == "size" else 0.0
-        return (two + square) * self.seconds / self.rows
 
     def doubt(self, rows: float, seconds: float) -> float:
         """Standard deviation of what it says of a batch of that size, over those seconds."""
@@ -207,10 +195,9 @@ def explain(batches: Sequence[Batch], sigma: float) -> list[Explanation]:
         one, two, three = (deviation**2 for _, deviation in parts)
         state = (PARTS[0][0], PARTS[1][0], third[0])
         found.append(Explanation(kind, rows, seconds, state, (one, 0.0, 0.0, two, 0.0, three), 0.0))
-    noise = min(sigma, MOST_SIGMA)
     for one_of_three in found:
         for batch in batches:
-            one_of_three.learn(batch, noise)
+            one_of_three.learn(batch, sigma)
         one_of_three.log_weight += math.log(PRIOR[one_of_three.kind])
     return found
 

@@ -1,11 +1,13 @@
 """The checkpoint-timeout spiral: larger batches, slower commits, time-out, replay, more backlog.
 
-Batches that have grown from where they were are looked at: what may explain their growth
-(``explanations``) says what larger ones would take, each explanation as far as it is likely. From
-there the loop is run ahead: what arrives during a batch is what the next one reads, as far as a
-limit lets it. The alarm is raised where it is likely enough that a batch meets the deadline within
-a few. A batch that runs and is older already than the last one was long is looked at as if it ended
-now: that tells a batch earlier. The gain is ``G = lambda dB/dn``: from 1 on a loop runs away.
+What a batch costs is learned over many of them, ``B = c0 + n/mu``, and with a term in n squared
+where the batches show one (congestion): a Bayesian linear regression on relative errors, since
+noise is multiplicative, that forgets slowly. From there the loop is run ahead: what arrives during
+a batch is what the next one reads, as far as a limit lets it. The gain is ``G = lambda dB/dn``. The
+alarm is raised when the path so found, with the model's doubt taken off, meets the deadline within
+a few batches, batches have grown from where they were, and what may explain their growth
+(``explanations``) finds that credible. A batch that runs and is older already
+than the last one was long is looked at as if it ended now: that tells a batch earlier.
 
 Arrivals that have just risen may fall again: they are believed for a few times as long as they have
 lasted. A spike that drains ends before, a rise that stays does not.
@@ -25,52 +27,53 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from agent.core.figures import figure
-from agent.core.judge.explanations import explain, weights
+from agent.core.judge.explanations import PARTS, explain, squared, variance, weights
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from agent.core.judge.explanations import Explanation
-    from agent.core.measure.cost import Curve
 
 #: Batches kept, and the least that the cost is learned from.
 MOST_BATCHES: Final = 32
 FEWEST_BATCHES: Final = 6
+#: What a batch weighs against the one after it, and what is believed of the cost of a batch of
+#: usual size before any was seen: fixed part, part by rows, congestion; mean and deviation.
+FORGETTING: Final = 0.99
+PRIOR: Final = (*PARTS, (0.05, 0.15))
 #: No noise is taken to be smaller.
 LEAST_SIGMA: Final = 0.05
-#: The square of congestion is believed up to so many times the largest batch seen.
-EDGE: Final = 1.5
-#: How likely it must be that a batch passes the deadline, and how far off on the log scale what
-#: explanations foresee may be, beyond so much of their own doubt. What noise beyond the first
-#: number may add is taken off: what is uncertain must not raise an alarm.
-LIKELY: Final = 0.3
-OFF: Final = 0.2
-OFF_DOUBT: Final = 0.35
+#: A usual size this many times off asks for learning anew, at the size that is usual now.
+REBASE: Final = 50.0
+#: What doubt takes off a foreseen batch: in deviations of the model, and for each unit of noise
+#: beyond what is common, on the log scale. What is uncertain must not raise an alarm.
+#: Few batches may be few of a kind: the doubt of them is that of so many deviations over their
+#: number, where that is more.
+DOUBT: Final = 0.2
+EARLY_DOUBT: Final = 5.0
 NOISY: Final = 0.25
+#: A square is believed up to so many times the largest batch seen; beyond, its tangent.
+EDGE: Final = 1.5
+#: How likely the explanations of the growth must find it that the deadline is passed, and how far
+#: off on the log scale what they foresee may be, beyond their own doubt.
+CREDIBLE: Final = 0.1
+OFF: Final = 0.2
 #: Of the intervals kept, the oldest, which tell what arrived before; what counts as a change.
 OLDEST_SHARE: Final = 3
 CHANGED: Final = 1.3
 #: How far ahead the loop is run, in batches.
 HORIZON: Final = 8
 #: Arrivals are averaged over so many intervals. They count as the same as now from this share on,
-#: and must have lasted for this share of the time that they are taken to go on, and of the last
-#: batch: what came while it ran is read next, and nobody has seen it yet.
+#: and must have lasted for this share of the time that they are taken to go on.
 RATES: Final = 2
 SAME_RATE: Final = 0.7
 LASTED: Final = 0.15
-UNSEEN: Final = 0.75
 #: Without a deadline, what a batch may not reach: so many targets, so many times the usual.
 DEADLINE_TARGETS: Final = 12.0
 DEADLINE_USUAL: Final = 8.0
 #: How far above its usual level a batch must be, beyond what noise does to the median of three.
 GROWN: Final = 1.5
 GROWN_SIGMAS: Final = 1.5
-#: Of the deadline, what batches must take before any growth is called a spiral; below, they must
-#: have grown by so many times as much.
-NEAR: Final = 0.05
-FAR_GROWN: Final = 2.0
-#: Of the deadline, what counts as grown whatever was usual.
-NEARLY: Final = 0.6
 #: A run that ended while its batch was at least this share of the deadline old was timed out.
 TIMED_OUT_SHARE: Final = 0.8
 #: The same without a deadline: this many times the longest late batch.
@@ -90,10 +93,50 @@ class Batch(msgspec.Struct, frozen=True, array_like=True):
     attempts: int = 1
 
 
+class Cost(msgspec.Struct):
+    """What a batch costs, learned: the sums of a regression of B / seconds on powers of n / rows.
+
+    ``precision`` is the upper triangle of a symmetric 3 by 3 matrix, row by row. The line, without
+    the square, comes out of the same sums.
+    """
+
+    rows: float  # of a batch of usual size, and the seconds it takes: the units
+    seconds: float
+    precision: list[float]
+    moment: list[float]
+    fixed: float  # of the line
+    slope: float
+
+    def learn(self, batch: Batch, sigma: float) -> None:
+        """Takes in one batch; ``sigma`` is the noise of its time."""
+        x, y = batch.rows / self.rows, batch.seconds / self.seconds
+        expected = max(self.fixed + self.slope * x, 0.5 * y, 0.05)
+        weight = 1.0 / (sigma * expected) ** 2
+        rest = 1.0 - FORGETTING
+        a, b = self.precision, self.moment
+        square = x * x
+        gained = (1.0, x, square, square, square * x, square * square)
+        for place in range(6):
+            a[place] = FORGETTING * a[place] + rest * _PRECISION[place] + weight * gained[place]
+        told = weight * y
+        b[0] = FORGETTING * b[0] + rest * _MOMENT[0] + told
+        b[1] = FORGETTING * b[1] + rest * _MOMENT[1] + told * x
+        b[2] = FORGETTING * b[2] + rest * _MOMENT[2] + told * square
+        determinant = a[0] * a[3] - a[1] * a[1]
+        self.fixed = (b[0] * a[3] - b[1] * a[1]) / determinant
+        self.slope = (a[0] * b[1] - a[1] * b[0]) / determinant
+
+
+#: The prior as sums.
+_PRECISION: Final = (PRIOR[0][1] ** -2, 0.0, 0.0, PRIOR[1][1] ** -2, 0.0, PRIOR[2][1] ** -2)
+_MOMENT: Final = tuple(mean / deviation**2 for mean, deviation in PRIOR)
+
+
 class Spiral(msgspec.Struct):
     """What the detector keeps of a query; plain data, so that it can be saved."""
 
     batches: list[Batch] = []
+    cost: Cost | None = None
     open_batch_id: int | None = None  # begun and not committed by a run that ended
     open_ends: int = 0  # attempts of it that ended without a commit, for whatever reason
     open_timeouts: int = 0  # of these, those that were timed out
@@ -157,14 +200,60 @@ class Surroundings(msgspec.Struct, frozen=True, gc=False):
     sigma: float = 0.2  # the noise of a batch's time, as learned over many, on the log scale
 
 
+class Model(msgspec.Struct, frozen=True, gc=False):
+    """A cost with its doubt: means of (1, n, n squared) and their covariances, upper triangle."""
+
+    rows: float
+    seconds: float
+    terms: tuple[float, float, float]
+    covariance: tuple[float, float, float, float, float, float]
+    edge: float  # in units of ``rows``; beyond it the cost goes on as straight as it is there
+    doubt: float = DOUBT  # in deviations, taken off what it says
+
+    def batch_seconds(self, rows: float, factor: float) -> float:
+        """Seconds of a batch of so many rows, less the doubt of it, times ``factor``."""
+        x = rows / self.rows
+        one, two, three = self.terms
+        value = one + two * x + three * squared(x, self.edge)
+        value -= self.doubt * math.sqrt(variance(self.covariance, x, x * x))
+        return factor * self.seconds * max(value, 0.05)
+
+
+def line(cost: Cost, doubt: float = DOUBT) -> Model:
+    """The cost without a square."""
+    a, b, _, d, _, _ = cost.precision
+    determinant = a * d - b * b
+    covariance = (d / determinant, -b / determinant, 0.0, a / determinant, 0.0, 0.0)
+    return Model(
+        cost.rows, cost.seconds, (cost.fixed, cost.slope, 0.0), covariance, math.inf, doubt
+    )
+
+
+def square(cost: Cost, edge_rows: float, doubt: float = DOUBT) -> Model:
+    """The cost with a square up to so many rows, by Cramer's rule.
+
+    The prior keeps the matrix positive definite.
+    """
+    a, b, c, d, e, f = cost.precision
+    one, two, three = d * f - e * e, c * e - b * f, b * e - c * d
+    determinant = a * one + b * two + c * three
+    four, five, six = a * f - c * c, b * c - a * e, a * d - b * b
+    inverse = tuple(part / determinant for part in (one, two, three, four, five, six))
+    i, j, k, m, n, o = inverse
+    edge = edge_rows / cost.rows
+    x, y, z = cost.moment
+    terms = (i * x + j * y + k * z, j * x + m * y + n * z, k * x + n * y + o * z)
+    return Model(cost.rows, cost.seconds, terms, (i, j, k, m, n, o), edge, doubt)
+
+
 def judge(state: Spiral, around: Surroundings) -> None:
-    """Looks ahead from the batch just committed; updates ``state``."""
+    """Learns from the batch just committed and looks ahead from it; updates ``state``."""
     batches = state.batches
+    sigma = max(around.sigma, LEAST_SIGMA)
     state.eta_seconds = state.eta_batches = state.growth = None
-    if len(batches) < FEWEST_BATCHES:
+    if not _learn(state, sigma) or state.cost is None:
         return
-    foreseen = _foresees(state, batches, around, unseen_seconds=batches[-1].seconds)
-    _settle(state, foreseen=foreseen)
+    _settle(state, foreseen=_foresees(state, batches, state.cost, around))
 
 
 def runs_long(
@@ -176,7 +265,7 @@ def runs_long(
     before it ends: what arrived since the last one was planned.
     """
     batches = state.batches
-    if state.spiralling or state.open_ends or len(batches) < FEWEST_BATCHES:
+    if state.cost is None or state.spiralling or state.open_ends or len(batches) < FEWEST_BATCHES:
         return
     last = batches[-1]
     rates = arrival_rates(batches)
@@ -187,64 +276,77 @@ def runs_long(
     if rows <= 0.0:
         return
     running = Batch(planned_time, age_seconds, rows, around.limit_rows, there - rows)
-    # What came while the last one ran is not read yet, nor what comes now.
-    unseen_seconds = last.seconds + age_seconds
-    if _foresees(state, [*batches, running], around, unseen_seconds=unseen_seconds):
+    cost = msgspec.structs.replace(
+        state.cost, precision=list(state.cost.precision), moment=list(state.cost.moment)
+    )
+    cost.learn(running, max(around.sigma, LEAST_SIGMA))
+    if _foresees(state, [*batches, running], cost, around):
         _settle(state, foreseen=True)
 
 
-def _foresees(
-    state: Spiral, batches: list[Batch], around: Surroundings, *, unseen_seconds: float
-) -> bool:
+def _foresees(state: Spiral, batches: list[Batch], cost: Cost, around: Surroundings) -> bool:
     """Whether batches have grown and pass the deadline soon; says in ``state`` when, and why.
 
-    ``batches`` may end with one that still runs; ``unseen_seconds`` is the time whose arrivals
-    nobody has seen yet.
+    ``batches`` may end with one that still runs.
     """
     sigma = max(around.sigma, LEAST_SIGMA)
     deadline = around.deadline_seconds or _deadline_of_patience(batches, around)
-    if not _has_grown(batches, sigma, deadline):
+    if not _has_grown(batches, sigma):
         return False
     rates = arrival_rates(state.batches)
     if not rates:
         return False
     arrival = _arrival(rates)
+    factor = math.exp(-max(sigma - NOISY, 0.0))
+    doubt = max(DOUBT, EARLY_DOUBT / len(batches))
+    most = EDGE * max([batch.rows for batch in batches])
     lasted = _lasted(rates, arrival)
-    last, most = batches[-1], EDGE * max([batch.rows for batch in batches])
-    found = explain(batches, sigma)
-    reasons = list(zip(weights(found), found, strict=True))
-    likely, told, path = 0.0, 0.0, []
-    for weight, one in reasons:
-        course = ahead(
-            last,
-            partial(one.batch_seconds, most_rows=most),
-            arrival,
-            around,
-            deadline_seconds=deadline,
+    for model in (line(cost, doubt), square(cost, most, doubt)):
+        path = ahead(
+            batches[-1], partial(_dearer, model, factor), arrival, around, deadline_seconds=deadline
         )
-        until = sum([seconds for seconds, _ in course[:-1]])
-        if lasted < max(LASTED * until, UNSEEN * unseen_seconds):
+        until = sum([seconds for seconds, _ in path[:-1]])
+        if path[-1][0] <= deadline or lasted < LASTED * until:
             continue
-        seconds, rows = max(course)
-        over = math.log(seconds / deadline) - max(sigma - NOISY, 0.0)
-        chance = weight * _normal(over / math.hypot(OFF, OFF_DOUBT * one.doubt(rows, seconds)))
-        likely += chance
-        if chance > told:
-            told, path = chance, course
-    if likely < LIKELY:
-        return False
-    state.growth = path[0][0] / last.seconds
-    state.eta_batches = len(path)
-    state.eta_seconds = sum([seconds for seconds, _ in path[:-1]]) + deadline
-    gained = arrival * sum([weight * one.slope(last.rows) for weight, one in reasons])
-    state.evidence = _evidence(batches, len(path), deadline, arrival, gained)
-    state.evidence += _since(reasons, rates, arrival)
-    return True
+        found = explain(batches, sigma)
+        reasons = list(zip(weights(found), found, strict=True))
+        if not _credible(reasons, batches, arrival, around, deadline_seconds=deadline):
+            return False
+        state.growth = path[0][0] / batches[-1].seconds
+        state.eta_batches, state.eta_seconds = len(path), until + deadline
+        gained = arrival * _slope(model, batches[-1].rows)
+        state.evidence = _evidence(batches, len(path), deadline, arrival, gained)
+        state.evidence += _since(reasons, rates, arrival)
+        return True
+    return False
 
 
-def _normal(deviations: float) -> float:
-    """How likely a normal variable is below so many deviations."""
-    return 0.5 * math.erfc(-deviations / math.sqrt(2.0))
+def _dearer(model: Model, factor: float, rows: float, _number: int) -> float:
+    return model.batch_seconds(rows, factor)
+
+
+def _credible(
+    reasons: Sequence[tuple[float, Explanation]],
+    batches: Sequence[Batch],
+    arrival: float,
+    around: Surroundings,
+    *,
+    deadline_seconds: float,
+) -> bool:
+    """Whether what may explain the growth, all weighed, passes the deadline as well.
+
+    ``reasons``: (weight, explanation). Asked only where the regression foresees it: it learns over
+    many batches and cannot tell a fixed cost that rises, and then stays, from rows that get dearer.
+    """
+    most = EDGE * max([batch.rows for batch in batches])
+    likely = 0.0
+    for weight, one in reasons:
+        cost = partial(one.batch_seconds, most_rows=most)
+        path = ahead(batches[-1], cost, arrival, around, deadline_seconds=deadline_seconds)
+        seconds, rows = max(path)
+        away = math.log(seconds / deadline_seconds) / math.hypot(OFF, one.doubt(rows, seconds))
+        likely += weight * 0.5 * math.erfc(-away / math.sqrt(2.0))
+    return likely >= CREDIBLE
 
 
 def _evidence(
@@ -279,12 +381,40 @@ def _since(
     return said
 
 
-def gain(state: Spiral, curve: Curve) -> float | None:
+def gain(state: Spiral) -> float | None:
     """The loop's gain: what arrives, times what one more row costs; None while unknown."""
-    rates = arrival_rates(state.batches[-(RATES + 2) :])
-    if not rates or len(state.batches) < FEWEST_BATCHES:
+    if state.cost is None:
         return None
-    return _arrival(rates) * curve.slope(state.batches[-1].rows)
+    rates = arrival_rates(state.batches[-(RATES + 2) :])
+    if not rates:
+        return None
+    return _arrival(rates) * max(_slope(line(state.cost), 0.0), 0.0)
+
+
+def _learn(state: Spiral, sigma: float) -> bool:
+    """Whether the cost is known, with the newest batch in it."""
+    batches, cost = state.batches, state.cost
+    if cost is not None:
+        usual = _middle(*(batch.rows for batch in batches[-3:])) if len(batches) > 2 else cost.rows
+        if cost.rows / REBASE < usual < cost.rows * REBASE:
+            cost.learn(batches[-1], sigma)
+            return True
+    if len(batches) < FEWEST_BATCHES:
+        return False
+    # Of what is kept: the first batches of a query may read next to nothing and tell no size.
+    largest = sorted(batches[-FEWEST_BATCHES:], key=lambda batch: batch.rows)[-3:]
+    cost = Cost(
+        largest[1].rows,
+        _middle(*(batch.seconds for batch in largest)),
+        list(_PRECISION),
+        list(_MOMENT),
+        PRIOR[0][0],
+        PRIOR[1][0],
+    )
+    for batch in batches:
+        cost.learn(batch, sigma)
+    state.cost = cost
+    return True
 
 
 def ahead(
@@ -310,6 +440,12 @@ def ahead(
         if seconds > deadline_seconds:
             break
     return path
+
+
+def _slope(model: Model, rows: float) -> float:
+    """dB/dn in seconds per row."""
+    _, two, three = model.terms
+    return (two + 2.0 * three * rows / model.rows) * model.seconds / model.rows
 
 
 def _settle(state: Spiral, *, foreseen: bool) -> None:
@@ -384,14 +520,9 @@ def _usual(batches: Sequence[Batch]) -> float:
     return ordered[len(ordered) // 4]
 
 
-def _has_grown(batches: Sequence[Batch], sigma: float, deadline: float) -> bool:
+def _has_grown(batches: Sequence[Batch], sigma: float) -> bool:
     """Whether batches are longer than they were, by more than noise makes a median of three."""
-    level = _level(batches)
-    if level > NEARLY * deadline:
-        return True
-    times = GROWN * math.exp(GROWN_SIGMAS * sigma)
-    if level <= NEAR * deadline:
-        times *= FAR_GROWN
+    level, times = _level(batches), GROWN * math.exp(GROWN_SIGMAS * sigma)
     # The shortest first: it spares most batches the sorting.
     if level <= times * min([batch.seconds for batch in batches[:-2]]):
         return False

@@ -234,8 +234,7 @@ def spiral_phase(query: Query, lag: LagState) -> SpiralPhase:
 
 def spiral_gain(query: Query, phase: SpiralPhase) -> float | None:
     """The loop's gain: of its arrivals, or, where its cost drifts, of one batch over the last."""
-    gain = spiral.gain(query.watched.spiral, query.sizing.cost.curve)
-    growth = query.watched.spiral.growth
+    gain, growth = spiral.gain(query.watched.spiral), query.watched.spiral.growth
     if phase == "spiralling" and gain is not None and growth is not None:
         return max(gain, growth)
     return gain

@@ -78,10 +78,6 @@ class Curve(msgspec.Struct, frozen=True, gc=False):
         """Of a batch of so many rows."""
         return self.fixed + rows * (self.per_row + rows * self.congestion)
 
-    def slope(self, rows: float) -> float:
-        """Seconds that one row more costs a batch of so many."""
-        return self.per_row + 2.0 * self.congestion * rows
-
     def rows_in(self, seconds: float) -> float:
         """The rows that so many seconds hold; 0 where the fixed cost takes them."""
         left = seconds - self.fixed
