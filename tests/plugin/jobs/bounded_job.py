@@ -19,7 +19,6 @@ ROW_SECONDS = 0.02
 lock = str(Path(source).parent / "lock")
 
 
-@F.udf("string")
 def one_at_a_time(value: str) -> str:
     with Path(lock).open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -48,7 +47,11 @@ if kind == "driver":
     writer = spread.writeStream.foreachBatch(keep)
 else:
     slept = F.expr("reflect('java.lang.Thread', 'sleep', cast(20 as bigint))")
-    one = one_at_a_time("value") if kind == "contention" else F.concat("value", slept)
+    one = (
+        F.udf(one_at_a_time, "string")("value")
+        if kind == "contention"
+        else F.concat("value", slept)
+    )
     writer = spread.select(one.alias("value")).writeStream.format("text").option("path", sink)
 query = writer.queryName(kind).option("checkpointLocation", checkpoint).start()
 while not (Path(source).parent / "stop").exists():
