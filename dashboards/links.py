@@ -12,7 +12,7 @@ AGENT: Final = "weir-agent"
 
 #: The variable that names another place for the runbooks; ``--runbooks`` goes before it.
 VARIABLE: Final = "RUNBOOKS_URL"
-#: The agent serves its runbooks itself; where it is, Prometheus knows. In an alert: where an agent is
+#: The agent serves its runbooks itself; where it is, Prometheus knows. In an alert: where one is
 #: scraped, or was within three days; where there was none, the alert has no address.
 ALERT_RUNBOOKS: Final = (
     '{{ with query "topk(1, weir_build_info) or topk(1, last_over_time(weir_build_info[3d]))" }}'

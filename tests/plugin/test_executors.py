@@ -79,7 +79,7 @@ def test_what_keeps_more_from_helping_is_named(bench: Bench, tmp_path: Path, rea
         "executors_quiet_seconds: 8\ncatch_up_seconds: 30\n"
     )
     seen: list[Any] = []
-    # So few that one does, although three that wait for each other make it look three times as much.
+    # So few that one does, although three that wait for each other look like three times the work.
     load = Load(bench, LOW // 4 if mode == "on" else HIGH)
     try:
         with AgentProcess(folder, "--doors", str(bench.doors), "--config", str(config)) as agent:
