@@ -46,6 +46,8 @@ class QueryPolicy(msgspec.Struct, frozen=True, kw_only=True):
     maximum_executors: int | None = None
     #: Fewer are asked for only when fewer would have done for so long: as Kubernetes' autoscaler.
     executors_quiet_seconds: float = 300.0
+    #: (from, until) in minutes of a day in UTC: then no other number is asked for.
+    executors_quiet_hours: tuple[tuple[int, int], ...] = ()
     #: In so long what waits should be caught up with.
     catch_up_seconds: float = 600.0
     #: So long the series of a query that failed or fell silent stay; None: until it is retired.
@@ -69,6 +71,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     minimum_executors: int | None = None
     maximum_executors: int | None = None
     executors_quiet_seconds: float | None = None
+    executors_quiet_hours: tuple[tuple[int, int], ...] | None = None
     catch_up_seconds: float | None = None
     retire_seconds: float | None = None
 

@@ -67,6 +67,8 @@ _ModeWord = Annotated[Literal["off", "dry-run", "on"], BeforeValidator(_yaml_wor
 _DriverProcess = Annotated[
     Annotated[int, Field(gt=0)] | Literal["off", "auto"], BeforeValidator(_yaml_word)
 ]
+_TIME: Final = r"([01]\d|2[0-3]):[0-5]\d"
+_Hours = Annotated[str, Field(pattern=f"^({_TIME}-{_TIME}(,{_TIME}-{_TIME})*)?$")]
 _Text = Annotated[str, Field(min_length=1, max_length=4096)]
 
 
@@ -98,8 +100,25 @@ class RuleSettings(BaseModel):
     minimum_executors: _Whole | None = Field(default=None, ge=1, lt=2**31)
     maximum_executors: _Whole | None = Field(default=None, ge=1, lt=2**31)
     executors_quiet_seconds: _Number | None = Field(default=None, ge=0, le=7 * 86400)
+    executors_quiet_hours: _Hours | None = None
     catch_up_seconds: _Number | None = Field(default=None, gt=0, le=7 * 86400)
     retire_seconds: _Number | None = Field(default=None, ge=0, le=365 * 86400)
+
+
+def _minutes(hours: str) -> tuple[tuple[int, int], ...]:
+    """``22:00-06:00,…`` as (from, until) in minutes of the day."""
+    found = []
+    for window in filter(None, hours.split(",")):
+        begin, end = (int(at[:2]) * 60 + int(at[3:]) for at in window.split("-"))
+        found.append((begin, end))
+    return tuple(found)
+
+
+def _rule(given: RuleSettings) -> Rule:
+    told = given.model_dump()
+    if told["executors_quiet_hours"] is not None:
+        told["executors_quiet_hours"] = _minutes(told["executors_quiet_hours"])
+    return Rule(**told)
 
 
 class Settings(BaseSettings):
@@ -264,6 +283,12 @@ class Settings(BaseSettings):
         ge=0,
         le=7 * 86400,
     )
+    executors_quiet_hours: _Hours = _option(
+        "Regulation",
+        "",
+        "Hours of the day, in UTC, in which no other number of executors is asked for, as in "
+        "`22:00-06:00` or `12:00-13:00,22:00-06:00`.",
+    )
     catch_up_seconds: _Number = _option(
         "Regulation",
         600.0,
@@ -278,7 +303,7 @@ class Settings(BaseSettings):
         "one wins. Keys: `match`, `mode`, `target_seconds`, `deadline_seconds`, `minimum_limit`, "
         "`maximum_limit`, `above_configured`, `late_rows`, `give_limits`, `stretch_gain`, "
         "`executors`, `minimum_executors`, `maximum_executors`, `executors_quiet_seconds`, "
-        "`catch_up_seconds`, `retire_seconds`.",
+        "`executors_quiet_hours`, `catch_up_seconds`, `retire_seconds`.",
         max_length=1000,
     )
 
@@ -479,10 +504,11 @@ class Settings(BaseSettings):
                 minimum_executors=self.minimum_executors,
                 maximum_executors=self.maximum_executors,
                 executors_quiet_seconds=self.executors_quiet_seconds,
+                executors_quiet_hours=_minutes(self.executors_quiet_hours),
                 catch_up_seconds=self.catch_up_seconds,
                 retire_seconds=self.retire_seconds,
             ),
-            rules=tuple(Rule(**rule.model_dump()) for rule in self.rules),
+            rules=tuple(map(_rule, self.rules)),
             grant_seconds=self.grant_seconds,
             forget_seconds=self.forget_seconds,
             silent_seconds=self.silent_seconds,

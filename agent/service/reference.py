@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "configuration.md"
 _METAVARS: Final = {
+    "executors_quiet_hours": "HH:MM-HH:MM",
     "address_file": "FILE",
     "token_file": "FILE",
     "tls_cert_file": "FILE",

@@ -11,7 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.core.decide.executors import Load, Need, Scaler, bound_of, need_of, slots_of
+from agent.core.decide.executors import (
+    Load,
+    Need,
+    Scaler,
+    bound_of,
+    in_hours,
+    need_of,
+    slots_of,
+)
 from agent.core.measure.cost import Curve
 from agent.core.measure.work import Sample, Work
 from agent.core.policy import QueryPolicy
@@ -168,6 +176,45 @@ class TestOverTime:
         assert scaler.decide(3, 5, 4, 0.0, self.policy) == 4
         assert scaler.decide(3, 5, 4, 400.0, self.policy) == 4
         assert scaler.decide(2, 3, 4, 800.0, self.policy) == 3
+
+    def test_not_down_before_it_saves_more_than_it_costs(self) -> None:
+        """Eight wait 100 s for state that moves; two less save as much in 400 s."""
+        scaler = Scaler(wanted=8)
+        assert scaler.decide(6, 6, 8, 0.0, self.policy, move_seconds=100.0) == 8
+        assert scaler.decide(6, 6, 8, 399.0, self.policy, move_seconds=100.0) == 8
+        assert scaler.decide(6, 6, 8, 401.0, self.policy, move_seconds=100.0) == 6
+        scaler = Scaler(wanted=8)
+        scaler.decide(2, 2, 8, 0.0, self.policy, move_seconds=100.0)
+        assert (
+            scaler.decide(2, 2, 8, 301.0, self.policy, move_seconds=100.0) == 2
+        )  # six less sooner
+
+    def test_in_quiet_hours_the_number_stands(self) -> None:
+        policy = msgspec.structs.replace(self.policy, executors_quiet_hours=((1320, 360),))
+        evening, night, morning = 21 * 3600.0, 23 * 3600.0, 30 * 3600.0
+        scaler = Scaler()
+        assert scaler.decide(9, 9, 4, night, policy) == 4
+        assert scaler.wanted is None
+        assert scaler.decide(5, 5, 4, evening, policy) == 5
+        assert scaler.decide(9, 9, 5, night, policy) == 5
+        assert scaler.decide(2, 2, 5, night + 3600.0, policy) == 5
+        assert scaler.decide(9, 9, 5, morning, policy) == 9
+
+    @pytest.mark.parametrize(
+        ("minute", "inside"),
+        [
+            (719, False),
+            (720, True),
+            (779, True),
+            (780, False),
+            (1320, True),
+            (0, True),
+            (360, False),
+        ],
+    )
+    def test_hours_of_the_day(self, minute: int, inside: bool) -> None:
+        hours = ((720, 780), (1320, 360))
+        assert in_hours(9 * 86_400.0 + 60.0 * minute, hours) == inside
 
     def test_an_agent_that_was_restarted_takes_nothing_away_at_once(self) -> None:
         scaler = Scaler(wanted=8)  # as the driver says was asked for

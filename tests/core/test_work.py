@@ -107,6 +107,18 @@ def test_fewer_slots_brought_nothing_new() -> None:
     assert (work.trial, work.brought) == (None, None)
 
 
+@pytest.mark.parametrize("slower", [1.0, 1.7])
+def test_what_a_change_costs_once_is_told_from_what_stays(slower: float) -> None:
+    """State that is loaded anew makes the first batch longer; a shared sink all of them."""
+    work = learned(*(sample(4) for _ in range(5)))
+    then = work.resized(Curve(0.1, 0.01), 2)
+    work.judge(1000, slower * then.seconds(1000) + 7.0)
+    assert work.move_seconds == 0.0
+    for rows in (400, 2000):
+        work.judge(rows, slower * then.seconds(rows))
+    assert work.move_seconds == pytest.approx(7.0)
+
+
 def test_one_number_of_slots_says_nothing_of_contention() -> None:
     work = learned(*(sample(4) for _ in range(50)))
     work.judge(1000, 500.0)

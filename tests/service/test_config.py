@@ -49,13 +49,17 @@ def test_everything_reaches_the_policy(tmp_path: Path) -> None:
         "give_limits: all\nstretch_gain: 0.5\n"
         "executors: dry-run\nminimum_executors: 2\nmaximum_executors: 9\n"
         "executors_quiet_seconds: 60\ncatch_up_seconds: 120\nretire_seconds: 9\n"
-        "rules:\n  - {match: 'a/*', mode: on, target_seconds: 9}\n"
+        "executors_quiet_hours: 22:00-06:30,12:00-13:00\n"
+        "rules:\n  - {match: 'a/*', mode: on, target_seconds: 9, "
+        "executors_quiet_hours: 01:00-02:00}\n"
     )
     policy = load({}, {}, str(file))[0].policy()
     assert policy.default.mode == "off"  # YAML 1.1 reads a bare `off` as false
     assert policy.rules[0].mode == "on"
     assert policy.of("a", "b").target_seconds == 9
     assert policy.of("b", "b").target_seconds == 4
+    assert policy.of("b", "b").executors_quiet_hours == ((1320, 390), (720, 780))
+    assert policy.of("a", "b").executors_quiet_hours == ((60, 120),)
     default = Policy()
     for name in Policy.__struct_fields__:
         assert getattr(policy, name) != getattr(default, name), name
@@ -66,6 +70,7 @@ def test_everything_reaches_the_policy(tmp_path: Path) -> None:
 FILE_ERRORS = {
     "unknown key": ("targt_seconds: 3", "'targt_seconds': no such option; is target_seconds"),
     "unknown key, nothing near": ("colour: blue", "'colour': no such option"),
+    "no hours": ("executors_quiet_hours: 22-6", "executors_quiet_hours: "),
     "negative": ("target_seconds: -3", "target_seconds: input should be greater than 0, not '-3'"),
     "infinite": ("target_seconds: .inf", "target_seconds: input should be"),
     "not a number": ("deadline_seconds: soon", "deadline_seconds: input should be a valid number"),

@@ -150,6 +150,15 @@ def bound_of(needs: Sequence[Need], number: int, policy: QueryPolicy) -> Bound:
     return min(bounds, key=BOUNDS.index, default="enough")
 
 
+def in_hours(time: float, hours: Sequence[tuple[int, int]]) -> bool:
+    """Whether an epoch time lies in one of the (from, until) minutes of its day in UTC."""
+    minute = time % 86_400 // 60
+    return any(
+        begin <= minute < end if begin < end else minute >= begin or minute < end
+        for begin, end in hours
+    )
+
+
 class Scaler(msgspec.Struct):
     """The number that one application should have, over time."""
 
@@ -158,22 +167,37 @@ class Scaler(msgspec.Struct):
     since: float | None = None  # of the last change, or the first word of any need
 
     def decide(
-        self, number: int, roomy: int, present: int, time: float, policy: QueryPolicy
+        self,
+        number: int,
+        roomy: int,
+        present: int,
+        time: float,
+        policy: QueryPolicy,
+        *,
+        move_seconds: float = 0.0,
     ) -> int:
         """Up at once; down to the largest ``roomy`` number of the quiet time, when it is over.
 
         Those that have not come yet are taken back sooner: a spike that is over when they would
-        come is not paid for.
+        come is not paid for. ``move_seconds`` is what a change of executors cost last, as state
+        that is loaded anew: fewer have to do for so long that this is saved. In quiet hours the
+        number stands.
         """
+        if in_hours(time, policy.executors_quiet_hours):
+            return present if self.wanted is None else self.wanted
         low = policy.minimum_executors
         high = math.inf if policy.maximum_executors is None else policy.maximum_executors
         number, roomy = (int(min(max(one, low), high)) for one in (number, max(number, roomy)))
+        standing = present if self.wanted is None else self.wanted
         quiet = policy.executors_quiet_seconds
+        if roomy < standing:
+            # All wait while state moves; what was not needed for so long is taken not to be for as
+            # long again.
+            quiet = max(quiet, move_seconds * present / (standing - roomy))
         if self.since is None:
             self.since = time
         recent = [one for one in self.recent if one[0] > time - quiet and one[1] > roomy]
         self.recent = [*recent, (time, roomy)]
-        standing = present if self.wanted is None else self.wanted
         if number >= standing:
             self.wanted = number
         elif present < standing and time - self.since >= TAKE_BACK_SECONDS:

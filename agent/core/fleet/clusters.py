@@ -68,7 +68,8 @@ class Clusters:
         if several and seen is not None and 0.0 <= time - seen < TOGETHER_SECONDS:
             return
         known.seen_time = time
-        needs = [one.sizing.need for one in self._live(query.run.application_id)]
+        live = self._live(query.run.application_id)
+        needs = [one.sizing.need for one in live]
         found = [need for need in needs if need is not None]
         if not found or len(found) < len(needs):
             return  # of one query nothing is known yet
@@ -76,7 +77,8 @@ class Clusters:
         number = math.ceil(slots_of(found) / each - 1e-9)
         roomy = math.ceil(slots_of(found, roomy=True) / each - 1e-9)
         settings = self._settings(query.run.application_id)
-        known.scaler.decide(number, roomy, known.told.present, time, settings)
+        moves = max([one.sizing.work.move_seconds for one in live])
+        known.scaler.decide(number, roomy, known.told.present, time, settings, move_seconds=moves)
         known.bound = bound_of(found, number, settings)
 
     def order(self, application_id: str) -> ExecutorsOrder | None:
@@ -161,4 +163,5 @@ class Clusters:
             minimum_executors=least if not most else min(least, *most),
             maximum_executors=min(most, default=None),
             executors_quiet_seconds=max([one.executors_quiet_seconds for one in found]),
+            executors_quiet_hours=tuple(one for of in found for one in of.executors_quiet_hours),
         )

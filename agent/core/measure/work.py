@@ -51,6 +51,8 @@ class Trial(msgspec.Struct, frozen=True, gc=False):
     left: int = TRIAL_BATCHES
     before: Curve | None = None  # what batches cost on the slots before
     logs: float = 0.0  # of rows a second over those before, all batches together
+    first: tuple[float, float] | None = None  # seconds of the first batch, and as foretold
+    rest: float = 0.0  # of the later ones, logs of what they took over what was foretold
 
 
 class Brought(msgspec.Struct, frozen=True, gc=False):
@@ -70,6 +72,9 @@ class Work(msgspec.Struct):
     variance: float = CONTENTION_SPREAD**2  # of contention
     trial: Trial | None = None
     brought: Brought | None = None
+    #: By which the first batch after a change took longer than the next ones say: state that is
+    #: loaded anew, and what else a change costs once.
+    move_seconds: float = 0.0
 
     @property
     def contention_doubt(self) -> float:
@@ -106,7 +111,19 @@ class Work(msgspec.Struct):
         before = 0.0 if trial.before is None else trial.before.seconds(rows)
         if before > 0.0:
             logs += math.log(before / seconds)
-        self.trial = msgspec.structs.replace(trial, left=left, logs=logs) if left else None
+        first, rest, then = trial.first, trial.rest, trial.curve.seconds(rows)
+        if first is None:
+            first = seconds, then
+        elif then > 0.0:
+            rest += math.log(seconds / then)
+        if not left:
+            lasting = math.exp(rest / (TRIAL_BATCHES - 1))
+            self.move_seconds = max(first[0] - first[1] * lasting, 0.0)
+        self.trial = (
+            msgspec.structs.replace(trial, left=left, logs=logs, first=first, rest=rest)
+            if left
+            else None
+        )
         if not left and trial.step > 0.0 and self.slots is not None and before > 0.0:
             slots_before = round(self.slots / math.exp(trial.step))
             self.brought = Brought(slots_before, self.slots, math.exp(logs / TRIAL_BATCHES))
