@@ -21,7 +21,7 @@ HOW_TO = PAGE.split("\n## How to add ", 1)[1].split("\n## What a change needs", 
 COUNTS = {"metric": 2, "panel": 1, "alert": 2, "source": 2, "advice": 1}
 PARTS = ("agent", "spark_listener", "dashboards", "alerts", "helm", "scripts", "docs", "examples")
 TESTS = ("export", "alerts", "dashboards", "golden", "benchmarks")
-UNWANTED = shutil.ignore_patterns("__pycache__", "*.png", "*.svg")
+UNWANTED = shutil.ignore_patterns("__pycache__", "*.png")
 sdk = pytest.mark.skipif(sys.version_info < (3, 11), reason="the dashboards' SDK needs Python 3.11")
 pytestmark = sdk
 
