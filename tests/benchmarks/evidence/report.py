@@ -291,10 +291,11 @@ METHOD: Final = """\
   each Worker; driver, broker and what brings the rows are on the same machine.
 - **Ways**, all with the same rows at the same times for a seed. *As configured*: no limit, Spark's
   default. *Best fixed limit*: of half, one, two and four times what a batch of the target's length
-  takes, as far as they were tried (the picture shows each), the one for which the longest time without a result and the wait of 99 % of the rows add up
-  to the least, found after all seeds were run. *Dynamic allocation*: as Spark ships it, on the same
-  cluster. *Weir*: no limit, the [plugin](plugin.md), an agent in mode `on` with the target;
-  *executors too*: it asks for executors as well.
+  takes, as far as they were tried (the picture shows each), the one for which the longest time
+  without a result and the wait of 99 % of the rows add up to the least, found after all seeds
+  were run. *Dynamic allocation*: as Spark ships it, on the same cluster. *Weir*: no limit, the
+  [plugin](plugin.md), an agent in mode `on` with the target; *executors too*: it asks for
+  executors as well.
 - **Each run** starts from an empty checkpoint, with a new driver and a new agent, and is measured
   after six batches. Once, at a moment that the seed draws, the query is stopped in whatever it does
   and started again, as by a rollout.
