@@ -20,6 +20,9 @@ TAG: Final = "weir"
 #: Passed on by every link between dashboards.
 CHOSEN: Final = "${datasource:queryparam}&${cluster:queryparam}&${namespace:queryparam}"
 
+#: The same as matchers of a query.
+_CHOSEN: Final = ",".join(f'{label}=~"${label}"' for label in FIXED)
+
 
 def frame(uid: str, title: str, description: str) -> builders.Dashboard:
     """An empty dashboard with the variables and links that all have."""
@@ -39,9 +42,8 @@ def frame(uid: str, title: str, description: str) -> builders.Dashboard:
     )
     for label in FIXED:
         board.with_variable(_all_of(label, f"label_values(weir_build_info, {label})"))
-    chosen = ",".join(f'{label}=~"${label}"' for label in FIXED)
     board.with_variable(
-        _one_of(links.RUNBOOKS_AT, f"label_values(weir_build_info{{{chosen}}}, instance)").hide(
+        _one_of(links.RUNBOOKS_AT, f"label_values(weir_build_info{{{_CHOSEN}}}, instance)").hide(
             models.VariableHide.HIDE_VARIABLE
         )
     )
@@ -63,10 +65,9 @@ def annotate(
     ``of``: whose alerts; None: those of agents and applications, which name no query.
     """
     whose = 'query=""' if of is None else of.matchers("application", "query")
-    chosen = ",".join(f'{label}=~"${label}"' for label in FIXED)
     board.annotation(
         _marks("Alerts", RED)
-        .expr(f'ALERTS{{component="weir",alertstate="firing",{chosen},{whose}}}')
+        .expr(f'ALERTS{{component="weir",alertstate="firing",{_CHOSEN},{whose}}}')
         .step("60s")
         .title_format("{{alertname}}")
         .text_format("{{severity}}: {{cluster}} {{namespace}} {{application}} {{query}}")
@@ -89,34 +90,31 @@ def annotate(
 
 def choose_many(board: builders.Dashboard) -> builders.Dashboard:
     """Variables for any number of applications and queries."""
-    chosen = 'cluster=~"$cluster",namespace=~"$namespace"'
     return board.with_variable(
-        _all_of("application", f"label_values(weir_query_up{{{chosen}}}, application)")
+        _all_of("application", f"label_values(weir_query_up{{{_CHOSEN}}}, application)")
     ).with_variable(
         _all_of(
             "query",
-            f'label_values(weir_query_up{{{chosen},application=~"$application"}}, query)',
+            f'label_values(weir_query_up{{{_CHOSEN},application=~"$application"}}, query)',
         )
     )
 
 
 def choose_agents(board: builders.Dashboard) -> builders.Dashboard:
     """A variable for any number of agents, by the address at which they are scraped."""
-    chosen = 'cluster=~"$cluster",namespace=~"$namespace"'
     return board.with_variable(
-        _all_of("instance", f"label_values(weir_build_info{{{chosen}}}, instance)").label("Agent")
+        _all_of("instance", f"label_values(weir_build_info{{{_CHOSEN}}}, instance)").label("Agent")
     )
 
 
 def choose_one(board: builders.Dashboard) -> builders.Dashboard:
     """Variables for one application and one of its queries."""
-    chosen = 'cluster=~"$cluster",namespace=~"$namespace"'
     return board.with_variable(
-        _one_of("application", f"label_values(weir_query_up{{{chosen}}}, application)")
+        _one_of("application", f"label_values(weir_query_up{{{_CHOSEN}}}, application)")
     ).with_variable(
         _one_of(
             "query",
-            f'label_values(weir_query_up{{{chosen},application="$application"}}, query)',
+            f'label_values(weir_query_up{{{_CHOSEN},application="$application"}}, query)',
         )
     )
 

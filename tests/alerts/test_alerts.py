@@ -31,6 +31,13 @@ SCRAPED = "192.0.2.7:9655"
 BY_NAME = {alert.name: alert for alert in ALERTS}
 
 
+def promtool(path: Path) -> subprocess.CompletedProcess[str]:
+    """What promtool says of a file of tests."""
+    return subprocess.run(
+        [tool("promtool"), "test", "rules", path], capture_output=True, text=True, check=False
+    )
+
+
 def test_committed_files_are_fresh() -> None:
     committed = {
         path.name: path.read_text(encoding="utf-8") for path in generate.DIRECTORY.glob("*")
@@ -81,9 +88,7 @@ def test_without_any_agent_ever_there_is_no_address(tmp_path: Path) -> None:
     path = tmp_path / "tests.json"
     tests = [{"interval": "1m", "input_series": [], "alert_rule_test": [asked]}]
     path.write_text(json.dumps({"rule_files": [str(RULES)], "tests": tests}))
-    done = subprocess.run(
-        [tool("promtool"), "test", "rules", path], capture_output=True, text=True, check=False
-    )
+    done = promtool(path)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -252,9 +257,7 @@ def test_silent_just_before_and_firing_just_after(case: Case, tmp_path: Path) ->
             }
         )
     )
-    done = subprocess.run(
-        [tool("promtool"), "test", "rules", path], capture_output=True, text=True, check=False
-    )
+    done = promtool(path)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "SUCCESS" in done.stdout
 
@@ -266,9 +269,7 @@ def test_a_wrong_expectation_fails(tmp_path: Path) -> None:
     tests[0]["alert_rule_test"][-1]["eval_time"] = f"{case.at - 1}m"
     path = tmp_path / "tests.json"
     path.write_text(json.dumps({"rule_files": [str(RULES)], "tests": tests}))
-    done = subprocess.run(
-        [tool("promtool"), "test", "rules", path], capture_output=True, text=True, check=False
-    )
+    done = promtool(path)
     assert done.returncode != 0
 
 
@@ -299,7 +300,5 @@ def test_recordings_are_what_they_say(tmp_path: Path) -> None:
         ],
     }
     path.write_text(json.dumps({"rule_files": [str(RULES)], "tests": [test]}))
-    done = subprocess.run(
-        [tool("promtool"), "test", "rules", path], capture_output=True, text=True, check=False
-    )
+    done = promtool(path)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -62,15 +62,10 @@ def linked() -> set[str]:
         board = json.loads(path.read_text(encoding="utf-8"))
         panels = [one for top in board["panels"] for one in (top, *top.get("panels", ()))]
         found |= {link["url"] for panel in panels for link in panel.get("links", [])}
-    names = [re.search(r"/runbooks/(\w+)", url) for url in found]
-    assert found == {
-        runbook(name[1], base)
-        for name in names
-        if name
-        for base in (ALERT_RUNBOOKS, PANEL_RUNBOOKS)
-        if runbook(name[1], base) in found
-    }
-    return {name[1] for name in names if name}
+    names = {url: re.findall(r"/runbooks/(\w+)", url)[0] for url in found}
+    for url, name in names.items():
+        assert url in (runbook(name, ALERT_RUNBOOKS), runbook(name, PANEL_RUNBOOKS))
+    return set(names.values())
 
 
 def test_every_link_resolves(agent: AgentProcess) -> None:

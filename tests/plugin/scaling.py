@@ -1,7 +1,7 @@
 """A real cluster whose executors follow a load that triples, and what was seen of it.
 
 ``python -m tests.plugin.scaling`` plays it without killing anything, and writes what it saw to
-docs/executors.json, from which ``python -m scripts.plot_executors`` draws.
+docs/images/executors.json, from which ``python -m scripts.plot_executors`` draws.
 """
 
 from __future__ import annotations
@@ -102,6 +102,13 @@ class Course:
             if v["batch_id"] is not None
         ]
 
+    def watch(self, seconds: float) -> None:
+        """For so long, whatever happens."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            self.view()
+            time.sleep(0.05)
+
     def until(self, look: Callable[[], bool], what: str, seconds: float = 240) -> None:
         until(look, what, seconds=seconds, telling=self.told)
 
@@ -116,11 +123,11 @@ def executor_processes() -> list[psutil.Process]:
     ]
 
 
-def scaled(folder: Path, bench: Bench) -> AgentProcess:
-    """An agent that may ask for executors."""
+def scaled(folder: Path, bench: Bench, settings: str = CONFIG) -> AgentProcess:
+    """An agent that knows of executors."""
     folder.mkdir()
     config = folder / "weir.yaml"
-    config.write_text(CONFIG)
+    config.write_text(settings)
     return AgentProcess(folder, "--doors", str(bench.doors), "--config", str(config))
 
 
@@ -133,23 +140,19 @@ def main() -> None:
             course = Course(bench, agent, master)
             try:
                 course.until(lambda: course.present() == 1, "one executor at a low load")
-                since = time.monotonic()
-                course.until(lambda: bool(course.view()) and time.monotonic() > since + 40, "calm")
+                course.watch(40)
                 course.load.rows = HIGH
                 course.until(course.caught_up, "what waited is caught up with")
-                since = time.monotonic()
-                course.until(lambda: bool(course.view()) and time.monotonic() > since + 60, "calm")
+                course.watch(60)
                 course.load.rows = LOW
                 course.until(lambda: course.present() == 1, "fewer executors")
-                since = time.monotonic()
-                course.until(lambda: bool(course.view()) and time.monotonic() > since + 20, "calm")
+                course.watch(20)
             finally:
                 course.load.end()
     finally:
         bench.end()
-    SEEN.write_text(
-        json.dumps({"target_seconds": TARGET_SECONDS, "batches": course.figures()}, indent=1) + "\n"
-    )
+    lines = ",\n".join(map(json.dumps, course.figures()))
+    SEEN.write_text(f'{{"target_seconds": {TARGET_SECONDS}, "batches": [\n{lines}\n]}}\n')
     print(course.told())
 
 

@@ -8,7 +8,6 @@ import pytest
 
 from tests.plugin.conftest import JOBS
 from tests.plugin.scaling import HIGH, LOW, MOST, Course, Load, executor_processes, scaled
-from tests.service.agents import AgentProcess
 from tests.waiting import until
 
 if TYPE_CHECKING:
@@ -16,6 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.plugin.conftest import Bench
+    from tests.service.agents import AgentProcess
 
 pytestmark = [
     pytest.mark.spark,
@@ -71,10 +71,7 @@ REASONS = {
 def test_what_keeps_more_from_helping_is_named(bench: Bench, tmp_path: Path, reason: str) -> None:
     """A query that really is so, overloaded: the reason is named, and nobody pays for more."""
     mode, most, wanted = REASONS[reason]
-    folder = tmp_path / "agent"
-    folder.mkdir()
-    config = folder / "weir.yaml"
-    config.write_text(
+    settings = (
         f"target_seconds: 3\nexecutors: '{mode}'\nmaximum_executors: {most}\n"
         "executors_quiet_seconds: 8\ncatch_up_seconds: 30\n"
     )
@@ -82,7 +79,7 @@ def test_what_keeps_more_from_helping_is_named(bench: Bench, tmp_path: Path, rea
     # So few that one does, although three that wait for each other look like three times the work.
     load = Load(bench, LOW // 4 if mode == "on" else HIGH)
     try:
-        with AgentProcess(folder, "--doors", str(bench.doors), "--config", str(config)) as agent:
+        with scaled(tmp_path / "agent", bench, settings) as agent:
             job = bench.submit(
                 JOBS / "bounded_job.py",
                 ending=reason,

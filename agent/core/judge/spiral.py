@@ -299,9 +299,9 @@ def _foresees(state: Spiral, batches: list[Batch], cost: Cost, around: Surroundi
     arrival = _arrival(rates)
     factor = math.exp(-max(sigma - NOISY, 0.0))
     doubt = max(DOUBT, EARLY_DOUBT / len(batches))
-    most = EDGE * max([batch.rows for batch in batches])
+    edge_rows = EDGE * max([batch.rows for batch in batches])
     lasted = _lasted(rates, arrival)
-    for model in (line(cost, doubt), square(cost, most, doubt)):
+    for model in (line(cost, doubt), square(cost, edge_rows, doubt)):
         path = ahead(
             batches[-1], partial(_dearer, model, factor), arrival, around, deadline_seconds=deadline
         )
@@ -310,7 +310,9 @@ def _foresees(state: Spiral, batches: list[Batch], cost: Cost, around: Surroundi
             continue
         found = explain(batches, sigma)
         reasons = list(zip(weights(found), found, strict=True))
-        if not _credible(reasons, batches, arrival, around, deadline_seconds=deadline):
+        if not _credible(
+            reasons, batches, arrival, around, deadline_seconds=deadline, edge_rows=edge_rows
+        ):
             return False
         state.growth = path[0][0] / batches[-1].seconds
         state.eta_batches, state.eta_seconds = len(path), until + deadline
@@ -332,16 +334,17 @@ def _credible(
     around: Surroundings,
     *,
     deadline_seconds: float,
+    edge_rows: float,
 ) -> bool:
     """Whether what may explain the growth, all weighed, passes the deadline as well.
 
-    ``reasons``: (weight, explanation). Asked only where the regression foresees it: it learns over
-    many batches and cannot tell a fixed cost that rises, and then stays, from rows that get dearer.
+    ``reasons``: (weight, explanation); ``edge_rows``: up to where a square is believed. Asked only
+    where the regression foresees it: it learns over many batches and cannot tell a fixed cost that
+    rises, and then stays, from rows that get dearer.
     """
-    most = EDGE * max([batch.rows for batch in batches])
     likely = 0.0
     for weight, one in reasons:
-        cost = partial(one.batch_seconds, most_rows=most)
+        cost = partial(one.batch_seconds, most_rows=edge_rows)
         path = ahead(batches[-1], cost, arrival, around, deadline_seconds=deadline_seconds)
         seconds, rows = max(path)
         away = math.log(seconds / deadline_seconds) / math.hypot(OFF, one.doubt(rows, seconds))

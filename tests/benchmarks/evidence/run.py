@@ -239,8 +239,9 @@ class _Course:
         for topic in (*(topic + self._suffix for topic in self._topics), self._sink):
             with contextlib.suppress(Exception):
                 self._world._broker.delete_topic(topic)
-        for work in self._world.folder.glob("worker-*/work/*"):
-            shutil.rmtree(work, ignore_errors=True)
+        for worker in self._world.folder.glob("worker-*"):
+            for left in (worker / "work").glob("*"):
+                shutil.rmtree(left, ignore_errors=True)
         if not error or error[0] is None:
             shutil.rmtree(self.folder, ignore_errors=True)
 
