@@ -17,8 +17,10 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 def row(arm: str, seed: int, gap: float, wait: float, **more: Any) -> dict[str, Any]:
     return {
+        "series": "2026-11-24",
         "query": "q5",
         "trace": "tweets-apple",
+        "load": 0.5,
         "arm": arm,
         "seed": seed,
         "seconds": 60.0,
@@ -59,7 +61,7 @@ ROWS = [
 
 def test_a_line_of_the_table_is_a_way_with_medians_and_the_best_is_bold() -> None:
     page = report.page(report.of_csv(report.to_csv(ROWS)))
-    assert "**15 runs, 3 seeds, on a virtual machine of 2 cores** (a processor, 8 GiB)" in page
+    assert "**15 runs, 3 seeds, in 1 series (begun 2026-11-24 UTC), on a virtual machine of 2 cores** (a processor, 8 GiB)" in page
     assert "| as configured, no limit | 22.0 | **1.0** | **20.0** | **100** |" in page
     assert "| Weir | **5.0** | **1.0** | 24.0 | 90 |" in page
     assert "| best fixed limit in hindsight (4) | 12.0 | **1.0** | 22.0 | **100** |" in page
@@ -112,7 +114,9 @@ def test_the_picture_has_a_point_for_each_run_and_way() -> None:
 def test_the_pair_that_is_drawn_is_that_of_the_longest_wait_and_has_a_point_for_each_batch() -> (
     None
 ):
-    assert report.course_of(report.of_csv(report.to_csv(ROWS))) == ("q5", "tweets-apple", 3)
+    drawn = report.course_of(report.of_csv(report.to_csv(ROWS)))
+    assert drawn is not None
+    assert (drawn["query"], drawn["arm"], drawn["seed"]) == ("q5", "configured", 3)
     assert report.course_of([one for one in ROWS if one["arm"] != "weir"]) is None
     one = record()
     one.run["target_seconds"] = 5.0
@@ -154,23 +158,41 @@ def test_all_is_written_from_runs(tmp_path: Path) -> None:
 def test_the_readme_has_the_figures_that_a_reader_compares_first() -> None:
     head, lines = report.headline(report.of_csv(report.to_csv(ROWS)))
     assert head == [
-        "2 cores, 15 runs, 3 seeds",
-        "",
+        "2 cores, 15 runs",
         "as configured, no limit",
         "best fixed limit in hindsight",
         "Weir",
     ]
     assert lines == [
         [
-            "sliding windows, and a maximum over them · tweets-apple",
-            "longest time without a result, s",
-            "22.0",
-            "12.0",
-            "**5.0**",
+            "sliding windows, and a maximum over them · tweets-apple, 50%",
+            "22.0 · **20.0**",
+            "12.0 · 22.0",
+            "**5.0** · 24.0",
         ],
-        ["", "half of the rows wait up to, s", "**1.0**", "**1.0**", "**1.0**"],
-        ["", "99 % of the rows wait up to, s", "**20.0**", "22.0", "24.0"],
     ]
+
+
+def test_runs_of_another_series_stay_and_make_no_pairs_with_those_of_this_one(tmp_path: Path) -> None:
+    one = record()
+    one.run["target_seconds"] = 5.0
+    report.write(ROWS, tmp_path, lambda *_: one)
+    picture = tmp_path / "images" / "evidence-course.svg"
+    picture.write_text("of the first series")
+    later = [
+        row("configured", 1, 9.0, 9.0, series="2026-11-25"),
+        row("weir", 1, 18.0, 9.0, series="2026-11-25"),
+        row("weir", 2, 1.0, 1.0, series="2026-11-25", load=0.7),
+    ]
+    assert report.write(later, tmp_path, lambda *_: one) == len(ROWS) + 3
+    assert report.write(later, tmp_path, lambda *_: one) == len(ROWS) + 3, "told once"
+    assert picture.read_text() == "of the first series", "its records are not here"
+    page = (tmp_path / "evidence.md").read_text()
+    name, figure = report.NAMES["configured"], "longest time without a result, s"
+    assert f"| {name} | {figure} | 3 | 0 | 1 |" in page
+    assert f"| 2026-11-24 | {name} | {figure} | 3 | 0 | 0 |" in page
+    assert f"| 2026-11-25 | {name} | {figure} | 0 | 0 | 1 | 2.00 |" in page
+    assert "### q5 · tweets-apple · 70%" in page
 
 
 def test_the_readme_is_renewed_in_its_place(tmp_path: Path) -> None:
@@ -186,5 +208,5 @@ def test_the_readme_is_renewed_in_its_place(tmp_path: Path) -> None:
     text = readme.read_text()
     assert text.startswith("before\n")
     assert text.endswith("after\n")
-    assert "| **5.0** |" in text
+    assert "| **5.0** · 24.0 |" in text
     assert "old" not in text

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 #: Rows a second. A row waits 20 ms: one executor of one core reads less than 50 a second.
 LOW: Final = 20
+#: Of a file: the limit is in files, and is worth as much at every load.
+FILE_ROWS: Final = 10
 HIGH: Final = 70
 MOST: Final = 3
 TARGET_SECONDS: Final = 4
@@ -41,7 +43,7 @@ SEEN: Final = ROOT / "docs" / "images" / "executors.json"
 
 
 class Load:
-    """So many rows a second, a file each second."""
+    """So many rows a second, in files of one size."""
 
     def __init__(self, bench: Bench, rows: int = LOW) -> None:
         self.rows = rows
@@ -52,7 +54,7 @@ class Load:
 
     def _run(self) -> None:
         while not self._over.wait(1.0):
-            self._bench.files(1, rows=self.rows)
+            self._bench.files(-(-self.rows // FILE_ROWS), rows=min(self.rows, FILE_ROWS))
 
     def end(self) -> None:
         self._over.set()

@@ -97,7 +97,13 @@ def missing(wanted: Sequence[tuple[str, str, int]], folder: Path) -> list[tuple[
 
 
 def run_of(
-    workload: str, arm: str, seed: int, seconds: float, target_seconds: float, capacity: Capacity
+    workload: str,
+    arm: str,
+    seed: int,
+    seconds: float,
+    target_seconds: float,
+    capacity: Capacity,
+    load: float = LOAD,
 ) -> Run:
     """With rates and limits that follow from what the machine can do."""
     query, trace = workload.split("/")
@@ -115,24 +121,27 @@ def run_of(
         arm=arm,
         seed=seed,
         seconds=seconds,
-        rows=round(LOAD * target_rows * seconds / target_seconds),
+        rows=round(load * target_rows * seconds / target_seconds),
         target_rows=target_rows,
         limit_rows=None if chosen.limit is None else round(chosen.limit * target_rows),
         settings=chosen.settings,
         agent=chosen.agent,
         target_seconds=target_seconds,
+        load=load,
     )
 
 
 class Results:
     """The folder of what has been run: all on one machine, of one length, with one target."""
 
-    def __init__(self, folder: Path, seconds: float, target_seconds: float) -> None:
+    def __init__(
+        self, folder: Path, seconds: float, target_seconds: float, load: float = LOAD
+    ) -> None:
         self.folder = folder
         self._about = folder / "about.json"
         here = machine()
         mine = {key: here[key] for key in ("cores", "processor", "spark")}
-        mine |= {"seconds": seconds, "target_seconds": target_seconds}
+        mine |= {"seconds": seconds, "target_seconds": target_seconds, "load": load}
         folder.mkdir(parents=True, exist_ok=True)
         if self._about.exists():
             self._told = json.loads(self._about.read_text())
@@ -142,7 +151,7 @@ class Results:
                     "folder (--results)"
                 )
         else:
-            self._told = {"of": mine, "capacity": {}}
+            self._told = {"of": mine, "series": report.series_now(), "capacity": {}}
 
     def capacity(self, query: str) -> Capacity | None:
         """What was measured of a query; the same for all runs, today's and tomorrow's."""
@@ -195,7 +204,15 @@ def run_all(given: argparse.Namespace, results: Results) -> int:
                         f"{capacity.rows_per_second:,.0f} rows",
                         flush=True,
                     )
-                run = run_of(workload, arm, seed, given.seconds, given.target_seconds, capacity)
+                run = run_of(
+                    workload,
+                    arm,
+                    seed,
+                    given.seconds,
+                    given.target_seconds,
+                    capacity,
+                    given.load,
+                )
                 record = world.run(run)
                 found = figures(record)
             except (BrokenError, ValueError) as error:
@@ -230,6 +247,9 @@ def main() -> int:
     parser.add_argument(
         "--target-seconds", type=float, default=TARGET_SECONDS, help="a result is wanted so often"
     )
+    parser.add_argument(
+        "--load", type=float, default=LOAD, help="what comes, as a share of what is digested"
+    )
     parser.add_argument("--minutes", type=float, default=0.0, help="begin no run after so many")
     parser.add_argument("--report", action="store_true", help="run nothing, write the page")
     given = parser.parse_args()
@@ -242,13 +262,15 @@ def main() -> int:
             )
     if given.seeds < 1 or given.seconds <= 0 or given.target_seconds <= 0:
         parser.error("--seeds, --seconds and --target-seconds are to be above 0")
+    if not 0 < given.load < 1:
+        parser.error("--load is a share of what is digested: above 0, below 1")
     broken = 0
     if not given.report:
         if not is_there():
             print("the broker's jars are missing: make kafka")
             return 1
         try:
-            results = Results(given.results, given.seconds, given.target_seconds)
+            results = Results(given.results, given.seconds, given.target_seconds, given.load)
         except ValueError as error:
             parser.error(str(error))
         # So that an end of this process ends all that it started.
@@ -262,9 +284,10 @@ def main() -> int:
     if not paths:
         print(f"{given.results} holds no runs yet")
         return 1
-    rows = [report.row_of(record := read(path), figures(record)) for path in paths]
-    report.write(rows, given.docs, lambda *of: read(given.results / file_name(*of)))
-    print(f"{len(rows)} runs told in {given.docs / 'evidence.md'}")
+    series = json.loads((given.results / "about.json").read_text())["series"]
+    rows = [report.row_of(record := read(path), figures(record), series) for path in paths]
+    told = report.write(rows, given.docs, lambda *of: read(given.results / file_name(*of)))
+    print(f"{len(rows)} runs of {series}, {told} in all, told in {given.docs / 'evidence.md'}")
     return 1 if broken else 0
 
 

@@ -1,5 +1,7 @@
 """docs/evidence.md and its pictures, from docs/evidence.csv, which holds a line for each run.
 
+Runs of other series, whose records may be gone, stay in it: those of a series are of one machine
+with one measured capacity, and compared with each other only.
 ``python -m tests.benchmarks.evidence.report``, part of ``make generated``, writes anew what follows
 from those lines.
 """
@@ -11,6 +13,7 @@ import dataclasses
 import io
 import statistics
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -77,15 +80,21 @@ COLUMNS: Final = (
 )
 
 Row = dict[str, Any]
-_TEXT: Final = ("query", "trace", "arm", "processor", "spark", "results_sha256")
+_TEXT: Final = ("series", "query", "trace", "arm", "processor", "spark", "results_sha256")
 
 
-def row_of(record: Record, figures: Figures) -> Row:
-    """A run's line."""
+def series_now() -> str:
+    """By which the runs of a folder are told from those of others: when it was begun, in UTC."""
+    return f"{datetime.now(timezone.utc):%Y-%m-%d %H:%M}"
+
+
+def row_of(record: Record, figures: Figures, series: str) -> Row:
+    """A run's line; ``series`` is its folder's."""
     run, machine = record.run, record.machine
-    kept = ("query", "trace", "arm", "seed", "seconds", "target_seconds", "target_rows")
+    kept = ("query", "trace", "load", "arm", "seed", "seconds", "target_seconds", "target_rows")
     return (
-        {key: run[key] for key in kept}
+        {"series": series}
+        | {key: run[key] for key in kept}
         | {key: machine[key] for key in ("cores", "processor", "virtual", "memory_gib", "spark")}
         | {"busy_share": machine["busy_share"]}
         | {
@@ -103,7 +112,10 @@ def row_of(record: Record, figures: Figures) -> Row:
 def to_csv(rows: Sequence[Row]) -> str:
     """All runs, workload by workload."""
     out = io.StringIO()
-    ordered = sorted(rows, key=lambda row: (row["query"], row["trace"], row["seed"], row["arm"]))
+    ordered = sorted(
+        rows,
+        key=lambda row: (row["series"], row["query"], row["trace"], row["seed"], row["arm"]),
+    )
     writer = csv.DictWriter(out, list(ordered[0]), lineterminator="\n")
     writer.writeheader()
     writer.writerows(ordered)
@@ -121,18 +133,18 @@ def of_csv(text: str) -> list[Row]:
     ]
 
 
-def course_of(rows: Sequence[Row]) -> tuple[str, str, int] | None:
-    """(query, trace, seed) of the pair that is drawn: where a result was missed for longest."""
-    weir = {(row["query"], row["trace"], row["seed"]) for row in rows if row["arm"] == "weir"}
-    pairs = [
-        row
-        for row in rows
-        if row["arm"] == "configured" and (row["query"], row["trace"], row["seed"]) in weir
-    ]
-    if not pairs:
-        return None
-    found = max(pairs, key=lambda row: float(row["longest_without_result_seconds"]))
-    return found["query"], found["trace"], int(found["seed"])
+def rows_alike(row: Row) -> tuple[Any, ...]:
+    """What runs share that got the same rows at the same times: they make pairs."""
+    return tuple(row[key] for key in ("series", "query", "trace", "load", "seed"))
+
+
+def course_of(rows: Sequence[Row]) -> Row | None:
+    """The configured run of the pair that is drawn: where a result was missed for longest."""
+    weir = {rows_alike(row) for row in rows if row["arm"] == "weir"}
+    pairs = [row for row in rows if row["arm"] == "configured" and rows_alike(row) in weir]
+    return max(
+        pairs, key=lambda row: float(row["longest_without_result_seconds"]), default=None
+    )
 
 
 def rewrite(docs: Path) -> None:
@@ -153,56 +165,74 @@ def rewrite(docs: Path) -> None:
 
 #: By what README's table is written, and the figures of it.
 WRITTEN: Final = "`make evidence`"
-TOLD: Final = ("longest_without_result_seconds", "wait_p50_seconds", "wait_p99_seconds")
+TOLD: Final = ("longest_without_result_seconds", "wait_p99_seconds")
 TOLD_ARMS: Final = ("configured", "fixed", "weir")
 
 
 def headline(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
-    """README's table, head and lines: medians of each workload; the best of a line is bold."""
+    """README's table, head and lines: medians of each workload, the best of each in bold."""
     columns = [column for column in COLUMNS if column.name in TOLD]
     lines = []
     for one in workloads(rows):
         arms = dict(one.arms())
-        for column in columns:
-            found = [
-                column.write(one.median(arms[kind], column.name)) if kind in arms else "-"
-                for kind in TOLD_ARMS
+        cells = {
+            kind: [column.write(one.median(arm, column.name)) for column in columns]
+            for kind, arm in arms.items()
+            if kind in TOLD_ARMS
+        }
+        best = [min((found[place] for found in cells.values()), key=float) for place in (0, 1)]
+        lines.append(
+            [
+                f"{QUERIES[one.query].what} · {one.trace}, {one.load:.0%}",
+                *(
+                    " · ".join(
+                        f"**{value}**" if value == least else value
+                        for value, least in zip(cells[kind], best, strict=True)
+                    )
+                    if kind in cells
+                    else "-"
+                    for kind in TOLD_ARMS
+                ),
             ]
-            best = min((value for value in found if value != "-"), key=float)
-            name = f"{QUERIES[one.query].what} · {one.trace}" if column is columns[0] else ""
-            lines.append([name, column.head, *(f"**{v}**" if v == best else v for v in found)])
-    seeds = len({row["seed"] for row in rows})
-    told = f"{rows[0]['cores']:.0f} cores, {len(rows)} runs, {seeds} seed{'s' * (seeds > 1)}"
-    return [told, "", *(NAMES[kind] for kind in TOLD_ARMS)], lines
+        )
+    told = f"{rows[0]['cores']:.0f} cores, {len(rows)} runs"
+    return [told, *(NAMES[kind] for kind in TOLD_ARMS)], lines
 
 
-def write(rows: Sequence[Row], docs: Path, record: Callable[[str, str, str, int], Record]) -> None:
-    """The lines, the page and its pictures into a folder of docs.
+def write(rows: Sequence[Row], docs: Path, record: Callable[[str, str, str, int], Record]) -> int:
+    """The lines, the page and its pictures into a folder of docs; how many runs they tell.
 
-    ``record`` gives that of a (query, trace, arm, seed).
+    Lines of other series stay. ``record`` gives that of a (query, trace, arm, seed) of ``rows``.
     """
     (docs / "images").mkdir(parents=True, exist_ok=True)
-    (docs / "evidence.csv").write_text(to_csv(rows), "utf-8")
+    lines = docs / "evidence.csv"
+    these = {row["series"] for row in rows}
+    there = of_csv(lines.read_text("utf-8")) if lines.exists() else []
+    every = [*(row for row in there if row["series"] not in these), *rows]
+    lines.write_text(to_csv(every), "utf-8")
     rewrite(docs)
-    if chosen := course_of(rows):
-        query, trace, seed = chosen
+    drawn = course_of(every)
+    # The picture of a series whose records are not here stays.
+    if drawn is not None and drawn["series"] in these:
+        query, trace, seed = drawn["query"], drawn["trace"], int(drawn["seed"])
         pair = {arm: record(query, trace, arm, seed) for arm in ("configured", "weir")}
         picture = draw_course(f"{query} · {trace}, seed {seed}", pair)
         (docs / "images" / "evidence-course.svg").write_text(picture, "utf-8")
+    return len(every)
 
 
 class Workload:
-    """The runs of one query under one trace."""
+    """The runs of one query under one trace, at one load."""
 
-    def __init__(self, name: tuple[str, str], rows: Sequence[Row]) -> None:
-        self.query, self.trace = name
+    def __init__(self, name: tuple[str, str, float], rows: Sequence[Row]) -> None:
+        self.query, self.trace, self.load = name
         self.rows = rows
         fixed = sorted({row["arm"] for row in rows if row["arm"].startswith("fixed-")})
         self.fixed = min(fixed, key=self._cost, default=None)
 
     @property
     def name(self) -> str:
-        return f"{self.query} · {self.trace}"
+        return f"{self.query} · {self.trace} · {self.load:.0%}"
 
     def _cost(self, arm: str) -> float:
         """Both waits together: of the sink's reader for a result, and of a row for its own."""
@@ -223,20 +253,22 @@ class Workload:
         return [(kind, arm) for kind, arm in found if arm is not None and arm in there]
 
     def pairs(self, other: str, figure: str) -> list[tuple[float, float]]:
-        """(Weir's, the other arm's) of the same seed."""
-        mine = {row["seed"]: row[figure] for row in self.of("weir")}
-        return [(mine[row["seed"]], row[figure]) for row in self.of(other) if row["seed"] in mine]
+        """(Weir's, the other arm's) of the same rows at the same times."""
+        mine = {rows_alike(row): row[figure] for row in self.of("weir")}
+        return [
+            (mine[rows_alike(row)], row[figure])
+            for row in self.of(other)
+            if rows_alike(row) in mine
+        ]
 
 
 def workloads(rows: Sequence[Row]) -> list[Workload]:
-    """By query and trace."""
-    names = sorted(
-        {(row["query"], row["trace"]) for row in rows}, key=lambda name: (len(name[0]), name)
-    )
-    return [
-        Workload(name, [row for row in rows if (row["query"], row["trace"]) == name])
-        for name in names
-    ]
+    """By query, trace and load."""
+    found: dict[tuple[str, str, float], list[Row]] = {}
+    for row in rows:
+        found.setdefault((row["query"], row["trace"], row["load"]), []).append(row)
+    names = sorted(found, key=lambda name: (len(name[0]), name))
+    return [Workload(name, found[name]) for name in names]
 
 
 def page(rows: Sequence[Row]) -> str:
@@ -285,8 +317,8 @@ METHOD: Final = """\
   [Yahoo's](../tests/benchmarks/evidence/advertising.py)). They read from Kafka and write to it,
   with state in RocksDB.
 - **Arrivals**: [recorded traces](../tests/benchmarks/arrivals), each played in the run's time.
-  Their mean is half of what batches of the target's length digest on the machine, as measured
-  before the first run, so that a burst is the same trouble on any machine.
+  Their mean is a share, the *load*, of what batches of the target's length digest on the machine,
+  as measured before the first run, so that a burst is the same trouble on any machine.
 - **Cluster**: Spark's Master and two Workers, each a process of its own, an executor of one core on
   each Worker; driver, broker and what brings the rows are on the same machine.
 - **Ways**, all with the same rows at the same times for a seed. *As configured*: no limit, Spark's
@@ -322,11 +354,13 @@ as they came and went. `evidence.csv` beside this page has a line for each.
 
 def _machine(rows: Sequence[Row]) -> str:
     one = rows[0]
+    series = sorted({row["series"] for row in rows})
     kind = "a virtual machine" if one["virtual"] else "a machine"
     busy = sum(row["busy_share"] > BUSY_SHARE for row in rows)
     seeds = len({row["seed"] for row in rows})
     told = (
-        f"**{len(rows)} runs, {seeds} seed{'s' * (seeds > 1)}, on {kind} of "
+        f"**{len(rows)} runs, {seeds} seed{'s' * (seeds > 1)}, in {len(series)} series (begun "
+        f"{', '.join(series)} UTC), on {kind} of "
         f"{one['cores']:.0f} cores** ({one['processor']}, {one['memory_gib']:.0f} GiB), "
         f"Spark {one['spark']}; {one['seconds']:g} s each, a result wanted every "
         f"{one['target_seconds']:g} s."
@@ -340,36 +374,50 @@ def _machine(rows: Sequence[Row]) -> str:
 
 
 def _verdict(rows: Sequence[Row]) -> str:
-    """In how many pairs Weir is better, equal, worse, figure by figure."""
-    known = workloads(rows)
-    lines = [
+    """In how many pairs Weir is better, equal, worse, figure by figure; and so by series."""
+    parts = [
+        "Pairs of runs with the same rows at the same times: in how many Weir's figure is better or "
+        f"worse; within {EQUAL:.0%} it is equal. The ratio is Weir's over the other's.\n",
         "| Weir against | figure | better | equal | worse | median ratio |",
         "|---|---|---|---|---|---|",
     ]
     for kind in ("configured", "fixed", "dynamic"):
         for column in COLUMNS:
-            pairs: list[tuple[float, float]] = []
-            for one in known:
-                arm = dict(one.arms()).get(kind)
-                pairs += one.pairs(arm, column.name) if arm is not None else []
-            if not any(mine or other for mine, other in pairs):
-                continue  # nothing of the kind happened to either
-            judged = [compare(mine, other, less=column.less) for mine, other in pairs]
-            ratios = [mine / other for mine, other in pairs if other]
-            ratio = f"{statistics.median(ratios):.2f}" if ratios else "-"
-            counts = " | ".join(str(judged.count(which)) for which in (1, 0, -1))
-            lines.append(f"| {NAMES[kind]} | {column.head} | {counts} | {ratio} |")
-    return "\n".join(
-        [
-            (
-                "Pairs of runs with the same rows at the same times: in how many Weir's figure is "
-                f"better or worse; within {EQUAL:.0%} it is equal. The ratio is Weir's over the "
-                "other's.\n"
-            ),
-            *lines,
-            "",
+            if (told := _judged(rows, kind, column)) is not None:
+                parts.append(f"| {NAMES[kind]} | {column.head} | {told} |")
+    series = sorted({row["series"] for row in rows})
+    if len(series) > 1:
+        parts += [
+            "\nThe same by series: what one says the next has to say too.\n",
+            "| series | Weir against | figure | better | equal | worse | median ratio |",
+            "|---|---|---|---|---|---|---|",
         ]
-    )
+        for kind in TOLD_ARMS:
+            for column in COLUMNS:
+                if column.name not in TOLD or kind == "weir":
+                    continue
+                for one in series:
+                    told = _judged([row for row in rows if row["series"] == one], kind, column)
+                    if told is not None:
+                        parts.append(f"| {one} | {NAMES[kind]} | {column.head} | {told} |")
+    return "\n".join([*parts, ""])
+
+
+def _judged(rows: Sequence[Row], kind: str, column: Column) -> str | None:
+    """Better, equal, worse and the median ratio of Weir's pairs with another way; cells of a line.
+
+    None where there are no pairs, or nothing of the kind happened to any.
+    """
+    pairs: list[tuple[float, float]] = []
+    for one in workloads(rows):
+        arm = dict(one.arms()).get(kind)
+        pairs += one.pairs(arm, column.name) if arm is not None else []
+    if not any(mine or other for mine, other in pairs):
+        return None
+    judged = [compare(mine, other, less=column.less) for mine, other in pairs]
+    ratios = [mine / other for mine, other in pairs if other]
+    ratio = f"{statistics.median(ratios):.2f}" if ratios else "-"
+    return " | ".join([*(str(judged.count(which)) for which in (1, 0, -1)), ratio])
 
 
 def compare(mine: float, other: float, *, less: bool) -> int:
@@ -381,8 +429,8 @@ def compare(mine: float, other: float, *, less: bool) -> int:
 
 def _told(rows: Sequence[Row]) -> str:
     return (
-        "Medians over the seeds; the best of each column is bold. *Limit* is in batches of the "
-        "target's length.\n"
+        "Medians over the seeds; the best of each column is bold. A *fixed limit* is in batches of "
+        "the target's length; the percentage is the load.\n"
     )
 
 
@@ -396,7 +444,7 @@ def _table(workload: Workload) -> str:
         if any(row[column.name] for _, arm in arms for row in workload.of(arm))
     ]
     lines = [
-        f"### {workload.query} · {workload.trace}\n",
+        f"### {workload.name}\n",
         f"{QUERIES[workload.query].what.capitalize()}. {trace.what[0].upper()}{trace.what[1:]}.\n",
         f"| | {' | '.join(column.head for column in columns)} |",
         "|---|" + "---|" * len(columns),
@@ -428,10 +476,9 @@ def _same_results(rows: Sequence[Row]) -> str:
     by_seed: dict[tuple[Any, ...], set[str]] = {}
     for row in rows:
         if not row["rows_left"]:
-            key = (row["query"], row["trace"], row["seed"])
-            by_seed.setdefault(key, set()).add(row["results_sha256"])
+            by_seed.setdefault(rows_alike(row), set()).add(row["results_sha256"])
     differ = sorted(
-        {f"{query} · {trace}" for (query, trace, _), one in by_seed.items() if len(one) > 1}
+        {f"{query} · {trace}" for (_, query, trace, *_), one in by_seed.items() if len(one) > 1}
     )
     if not differ:
         return (

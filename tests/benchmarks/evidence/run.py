@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 TARGET_SECONDS: Final = 5.0
 #: The trace's mean, as a share of what batches of the target's length digest on this machine: a
 #: burst then is more than can be digested, and what it leaves is worked off before the end.
-LOAD: Final = 0.5
+LOAD: Final = 0.7
 EXECUTORS: Final = 2
 #: Before a run is measured, its query gets lumps, as shares of what a batch of the target's length
 #: takes, each once the one before is done: so Java has compiled, and Weir has seen batches, as in
@@ -99,6 +99,7 @@ class Run:
     settings: tuple[tuple[str, str], ...] = ()  # of Spark, beside those of every run
     agent: tuple[tuple[str, Any], ...] | None = None  # its configuration; None: there is none
     target_seconds: float = TARGET_SECONDS
+    load: float = LOAD
 
 
 class BrokenError(Exception):
@@ -172,7 +173,7 @@ class World:
                 course.feeder.flush()
                 fed = time.time()
                 course.check()
-                # As long again, at half of what is digested, is more than all of it takes.
+                # As long again is more than all of it takes, where less comes than is digested.
                 course.catch_up(patience=max(run.seconds, LEAST_PATIENCE_SECONDS))
                 over = time.time()
             finally:

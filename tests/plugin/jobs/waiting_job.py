@@ -1,5 +1,7 @@
 """A job whose tasks wait: each row takes 20 ms, whatever else the machine does. Knows no Weir.
 
+It keeps every row as state, which moves with the executors that come and go.
+
 Arguments: where to read, to write, the checkpoint. Ends once there is a file ``stop`` beside the
 first, and everything is read.
 """
@@ -15,7 +17,7 @@ spark = SparkSession.builder.getOrCreate()
 query = (
     spark.readStream.option("maxFilesPerTrigger", 1000)
     .text(source)
-    .repartition(6)
+    .dropDuplicates(["value"])
     .selectExpr("value", "reflect('java.lang.Thread', 'sleep', cast(20 as bigint)) as slept")
     .selectExpr("replace(concat(value, slept), 'null', '') as value")
     .writeStream.format("text")
