@@ -1,14 +1,14 @@
-"""What each number and rule of the controller's judgement is worth: it is changed, and all is played again.
+"""What each number of the controller's judgement is worth: it is changed, and all is played again.
 
     python -m tests.benchmarks.ablation [NAME ...] [--times 0 0.5 2] [--seeds 6] [--processes 2]
 
 Each number of the files below is multiplied by each of ``--times`` (0 takes most rules out, and so
 does ``inf`` for bounds), everything else stays, and Weir alone plays every family of
-``tests.benchmarks.control`` and every recorded trace, on the same seeds. Told are the worst family's
-loss beside the present judgement, paired by seed: in band, committed rows, 95th percentile of a
-batch's seconds, batches until it settles; and on the recorded traces the mean of p95, p99 and of the
-peak backlog. A line whose losses lie all within ``WORTH`` is a number that no figure misses: it goes,
-or another one takes its place.
+``tests.benchmarks.control`` and every recorded trace, on the same seeds. Told are the worst
+family's loss beside the present judgement, paired by seed: in band, committed rows, 95th percentile
+of a batch's seconds, batches until it settles; and on the recorded traces the mean of p95, p99 and
+of the peak backlog. A line whose losses lie all within ``WORTH`` is a number that no figure misses:
+it goes, or another one takes its place.
 """
 
 from __future__ import annotations
@@ -172,9 +172,7 @@ class Loss(NamedTuple):
         )
 
 
-def loss(
-    present: dict[tuple[str, int], Played], changed: dict[tuple[str, int], Played]
-) -> Loss:
+def loss(present: dict[tuple[str, int], Played], changed: dict[tuple[str, int], Played]) -> Loss:
     """Positive is worse."""
     by_name: dict[str, list[tuple[Played, Played]]] = {}
     for (name, _), before in present.items():
@@ -260,7 +258,7 @@ def main(arguments: list[str] | None = None) -> int:
         for change, number in wanted:
             told = next(found)
             if isinstance(told, str):
-                print(f"| {change.file}.{number.name} | {number.value:g} | {change.times:g} | {told}")
+                print(f"| {change.file}.{number.name} | {change.times:g} | {told} |", flush=True)
             else:
                 print(line(change, number, loss(present, told)), flush=True)
     return 0

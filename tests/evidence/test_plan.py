@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from dataclasses import asdict
@@ -113,7 +114,8 @@ def test_wrong_usage_is_told_in_a_line(
 
 def test_runs_that_are_there_are_told_without_running_any(tmp_path: Path) -> None:
     results, docs = tmp_path / "results", tmp_path / "docs"
-    results.mkdir()
+    begun = Results(results, 60.0, TARGET_SECONDS)
+    begun.keep("q5", Capacity(1.0, 1000.0))
     for arm in ("configured", "weir", "fixed-1"):
         run = run_of("q5/tweets-apple", arm, 1, 60.0, TARGET_SECONDS, Capacity(1.0, 1000.0))
         one = record(run=asdict(run), results={"rows": 7, "sha256": "ab" * 32})
@@ -130,7 +132,7 @@ def test_runs_that_are_there_are_told_without_running_any(tmp_path: Path) -> Non
         timeout=60,
     )
     assert done.returncode == 0, done.stderr
-    assert "3 runs told in" in done.stdout
+    assert re.match(r"3 runs of \d{4}-\d\d-\d\d \d\d:\d\d, 3 in all, told in", done.stdout)
     page = (docs / "evidence.md").read_text("utf-8")
     assert "| Weir | **6.0** | **4.0** | **8.0** |" in page
     assert "images/evidence-course.svg" in page

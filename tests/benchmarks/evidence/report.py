@@ -142,9 +142,7 @@ def course_of(rows: Sequence[Row]) -> Row | None:
     """The configured run of the pair that is drawn: where a result was missed for longest."""
     weir = {rows_alike(row) for row in rows if row["arm"] == "weir"}
     pairs = [row for row in rows if row["arm"] == "configured" and rows_alike(row) in weir]
-    return max(
-        pairs, key=lambda row: float(row["longest_without_result_seconds"]), default=None
-    )
+    return max(pairs, key=lambda row: float(row["longest_without_result_seconds"]), default=None)
 
 
 def rewrite(docs: Path) -> None:
@@ -376,15 +374,14 @@ def _machine(rows: Sequence[Row]) -> str:
 def _verdict(rows: Sequence[Row]) -> str:
     """In how many pairs Weir is better, equal, worse, figure by figure; and so by series."""
     parts = [
-        "Pairs of runs with the same rows at the same times: in how many Weir's figure is better or "
-        f"worse; within {EQUAL:.0%} it is equal. The ratio is Weir's over the other's.\n",
+        "Pairs of runs with the same rows at the same times: in how many Weir's figure is better "
+        + f"or worse; within {EQUAL:.0%} it is equal. The ratio is Weir's over the other's.\n",
         "| Weir against | figure | better | equal | worse | median ratio |",
         "|---|---|---|---|---|---|",
     ]
     for kind in ("configured", "fixed", "dynamic"):
-        for column in COLUMNS:
-            if (told := _judged(rows, kind, column)) is not None:
-                parts.append(f"| {NAMES[kind]} | {column.head} | {told} |")
+        judged = ((column, _judged(rows, kind, column)) for column in COLUMNS)
+        parts += [f"| {NAMES[kind]} | {one.head} | {told} |" for one, told in judged if told]
     series = sorted({row["series"] for row in rows})
     if len(series) > 1:
         parts += [
