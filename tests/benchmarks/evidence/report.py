@@ -374,8 +374,11 @@ def _machine(rows: Sequence[Row]) -> str:
 def _verdict(rows: Sequence[Row]) -> str:
     """In how many pairs Weir is better, equal, worse, figure by figure; and so by series."""
     parts = [
-        "Pairs of runs with the same rows at the same times: in how many Weir's figure is better "
-        + f"or worse; within {EQUAL:.0%} it is equal. The ratio is Weir's over the other's.\n",
+        (
+            "Pairs of runs with the same rows at the same times: in how many Weir's figure is "
+            f"better or worse; within {EQUAL:.0%} it is equal. The ratio is Weir's over the "
+            "other's.\n"
+        ),
         "| Weir against | figure | better | equal | worse | median ratio |",
         "|---|---|---|---|---|---|",
     ]
