@@ -71,6 +71,7 @@ class Run(msgspec.Struct):
     conf: dict[str, str] = {}  # keys that the listener allows only
     batches: int = 0  # that ended in it
     slots_each: float = 0.0  # tasks that can run at once in each of its executors; 0: not known
+    slots: int = 0  # the same in all of them, or in a local master; 0: not known
 
 
 class Life(msgspec.Struct):

@@ -341,6 +341,8 @@ def _costs(query: Query) -> Costs:
         stuck_batch_id=query.watched.spiral.open_batch_id
         if query.watched.spiral.timing_out
         else None,
+        slots=query.run.slots,
+        fixed_seconds=query.sizing.cost.sure_fixed_seconds,
         kept=tuple(
             Kept(source.index, source.unit or "rows", source.configured, source.wanted_beyond)
             for source in query.sources

@@ -172,6 +172,15 @@ def test_progress_tracked_behind_the_batches_has_no_checkpoint_time_and_may_go_b
         ({"operators": [StateCost("agg", 8.0, None, {"checkpoint": 5.0})]}, []),
         ({"operators": [StateCost("ofTheFuture", None, None)]}, []),
         ({"stuck_batch_id": 7}, ["batch 7", "weir rescue"]),
+        (
+            {"operators": [StateCost("agg", 8.0, 200)], "slots": 2, "fixed_seconds": 4.0},
+            ["in 200 partitions and 2 tasks run at once: 4 s of a batch of 5 s", "6 partitions"],
+        ),
+        ({"operators": [StateCost("agg", 8.0, 200)], "slots": 2, "fixed_seconds": 0.9}, []),
+        ({"operators": [StateCost("agg", 8.0, 6)], "slots": 2, "fixed_seconds": 4.0}, []),
+        ({"operators": [StateCost("agg", 8.0, 8)], "slots": 2, "fixed_seconds": 3.9}, []),
+        ({"operators": [StateCost("agg", 8.0, 200)], "fixed_seconds": 4.0}, []),
+        ({"operators": [], "slots": 2, "fixed_seconds": 4.0}, []),
     ],
 )
 def test_advice_comes_from_the_query_s_own_figures(more: dict[str, Any], said: list[str]) -> None:

@@ -12,6 +12,7 @@ import json
 import os
 import random
 import shutil
+import signal
 import socket
 import sys
 import time
@@ -45,6 +46,8 @@ def main(arguments: list[str]) -> int:
             sys.stderr.write(f"weir: something listens on port {given.port} already: --port N\n")
             return 2
     shutil.rmtree(given.folder, ignore_errors=True)
+    # However it is ended, the broker ends with it.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     try:
         with Broker(given.folder, port=given.port) as broker:
             broker.create_topic(TOPIC, PARTITIONS)

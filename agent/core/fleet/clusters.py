@@ -55,8 +55,9 @@ class Clusters:
             self._known[application_id] = _Cluster(told, Scaler(told.asked))
         else:
             known.told = told
-        if told.present:
-            for query in self._roster.of_application(application_id):
+        for query in self._roster.of_application(application_id):
+            query.run.slots = told.slots
+            if told.present:
                 query.run.slots_each = told.slots / told.present
 
     def see(self, query: Query, time: float) -> None:

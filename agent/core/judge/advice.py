@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 #: The phases in which a batch only writes what it is about to do, and that it did it.
 LOG_PHASES: Final = ("walCommit", "commitOffsets")
 CHANGELOG: Final = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
+#: Tasks for each that can run at once: the upper end of what Spark's tuning guide recommends.
+TASKS_PER_SLOT: Final = 3
 PROVIDER: Final = "spark.sql.streaming.stateStore.providerClass"
 
 
@@ -59,6 +61,8 @@ class Costs(msgspec.Struct, frozen=True, kw_only=True):
     conf: dict[str, str]
     limited: bool  # a limit held a backlog back, so that a smaller one is possible
     asynchronous: bool  # asynchronous progress tracking is on
+    slots: int = 0  # tasks that can run at once; 0: not known
+    fixed_seconds: float = 0.0  # of its tasks, however few rows they read, as far as that is sure
     stuck_batch_id: int | None = None  # a batch that was timed out and comes again
     kept: tuple[Kept, ...] = ()  # sources held at what their job configured
 
@@ -134,6 +138,22 @@ def _of_state(costs: Costs, _: AlignmentView | None) -> Iterator[str]:
             yield f"{operator.name or 'state operator'}: {said}"
 
 
+def _of_partitions(costs: Costs, _: AlignmentView | None) -> Iterator[str]:
+    """State in far more partitions than tasks run at once: each costs a task, rows or none."""
+    partitions = max([operator.partitions or 0 for operator in costs.operators], default=0)
+    enough = TASKS_PER_SLOT * costs.slots
+    if not 0 < enough < partitions:
+        return
+    spent = min(costs.fixed_seconds, costs.batch_seconds or 0.0)
+    if worth(spent * (1.0 - enough / partitions), costs.batch_seconds):
+        yield (
+            f"its state lies in {partitions} partitions and {costs.slots} tasks run at once: "
+            f"{figure(spent)} s of a batch of {figure(costs.batch_seconds or 0.0)} s "
+            f"are spent on tasks and their files whatever they read. {enough} partitions would do "
+            "(spark.sql.shuffle.partitions), from a new checkpoint on: one keeps its number"
+        )
+
+
 def _of_kept_limits(costs: Costs, _: AlignmentView | None) -> Iterator[str]:
     for kept in costs.kept:
         yield (
@@ -193,6 +213,18 @@ ADVICE: Final = (
             (
                 "state commits take the time while whole snapshots are uploaded",
                 "changelog checkpointing",
+            ),
+        ),
+    ),
+    Advice(
+        _of_partitions,
+        (
+            (
+                (
+                    "state lies in far more partitions than tasks run at once, and tasks cost time "
+                    "however few rows they read"
+                ),
+                "fewer `spark.sql.shuffle.partitions`, with a new checkpoint",
             ),
         ),
     ),

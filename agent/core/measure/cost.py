@@ -201,6 +201,14 @@ class Cost(msgspec.Struct):
         bend = BEYOND * math.log(rows / self.largest_rows) * (self.seconds(rows) or 0.0)
         return math.hypot(known, bend)
 
+    @property
+    def sure_fixed_seconds(self) -> float:
+        """Of the fixed cost what is surely none of the phases before and after the batch's tasks.
+
+        Sure is what one deviation of its doubt leaves.
+        """
+        return max(self.fixed - math.sqrt(self.covariance[0]) - self.floor_seconds, 0.0)
+
     def chance_fixed_above(self, seconds: float) -> float:
         """The probability that c0 is above so many seconds."""
         return sum(self.by_side(seconds)[1])
