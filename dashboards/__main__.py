@@ -3,29 +3,16 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 from dashboards.generate import DIRECTORY, write
-from dashboards.links import PANEL_RUNBOOKS, VARIABLE, checked, runbooks_url
+from dashboards.links import PANEL_RUNBOOKS, read_options
 
 
 def main() -> None:
     """Writes the files and says where."""
     parser = argparse.ArgumentParser(prog="python -m dashboards", description=__doc__)
-    parser.add_argument("--out", type=Path, default=DIRECTORY, help="directory to write to")
-    parser.add_argument(
-        "--runbooks",
-        metavar="URL",
-        default=runbooks_url(),
-        help="where the runbooks are; the alert's name comes after it, or in place of {} in it "
-        f"(default: ${VARIABLE}, else where Prometheus finds an agent, which serves them itself)",
-    )
-    options = parser.parse_args()
-    try:
-        runbooks = checked(options.runbooks) if options.runbooks else PANEL_RUNBOOKS
-    except ValueError as error:
-        parser.error(str(error))
-    for path in write(options.out, runbooks):
+    out, runbooks = read_options(parser, DIRECTORY, PANEL_RUNBOOKS)
+    for path in write(out, runbooks):
         print(path)  # noqa: T201 - a command's output
 
 

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import os
-from typing import Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    import argparse
 
 OVERVIEW: Final = "weir-overview"
 QUERY: Final = "weir-query"
@@ -33,6 +37,28 @@ def checked(base: str) -> str:
     if not base.startswith(("http://", "https://")) or any(c.isspace() for c in base):
         raise ValueError(f"runbooks: an http:// or https:// address is needed, not {base!r}")
     return base
+
+
+def read_options(
+    parser: argparse.ArgumentParser, directory: Path, fallback: str
+) -> tuple[Path, str]:
+    """(where the files go, where the runbooks are) as a command line says; it ends where that errs.
+
+    ``fallback`` is where the runbooks are when nobody says so.
+    """
+    parser.add_argument("--out", type=Path, default=directory, help="directory to write to")
+    parser.add_argument(
+        "--runbooks",
+        metavar="URL",
+        default=runbooks_url(),
+        help="where the runbooks are; the alert's name comes after it, or in place of {} in it "
+        f"(default: ${VARIABLE}, else where Prometheus finds an agent, which serves them itself)",
+    )
+    options = parser.parse_args()
+    try:
+        return options.out, checked(options.runbooks) if options.runbooks else fallback
+    except ValueError as error:
+        parser.error(str(error))
 
 
 def runbook(alert: str, base: str) -> str:

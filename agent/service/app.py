@@ -19,6 +19,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from agent import __version__
+from agent.compare import compare
 from agent.core.decode.events import MalformedRequest, decode_request
 from agent.core.fleet import Liveness, Order, UnknownQuery
 from agent.core.fleet.orders import ACTS
@@ -287,19 +288,21 @@ class Service:
             if request.method != "POST":
                 raise HttpError(405, "POST it", headers=((b"allow", b"POST"),))
             return await self._control(request, segments[0], segments[1])
-        hours = len(segments) == 3 and segments[2] == "history"
-        if len(segments) != 2 and not hours:
+        part = segments[2] if len(segments) == 3 else ""
+        if len(segments) != 2 and part not in ("history", "comparison"):
             raise HttpError(404, "no such path; it is /v1/queries/{application}/{query}")
         if request.method == "POST":
             raise HttpError(405, "GET it", headers=((b"allow", b"GET, HEAD"),))
         key = (label(segments[0]), label(segments[1]))
         now = self.clock()
-        if hours:
+        if part == "history":
             return self._hours(key, now)
         try:
             view = self._audited(self.keeper.view(key, now))
         except KeyError:
             raise HttpError(404, self._unknown(key), "path") from None
+        if part == "comparison":
+            return _json(_encode({"time": now, "comparison": compare(view, view.history)}))
         return _json(_encode({"time": now, "query": view}))
 
     def _hours(self, key: Key, now: float) -> Response:

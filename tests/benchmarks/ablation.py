@@ -1,6 +1,7 @@
 """What each number of the controller's judgement is worth: it is changed, and all is played again.
 
     python -m tests.benchmarks.ablation [NAME ...] [--times 0 0.5 2] [--seeds 6] [--processes 2]
+    python -m tests.benchmarks.ablation [NAME ...] --tape TAPE  # of tests.benchmarks.spiral_tape
 
 Each number of the files below is multiplied by each of ``--times`` (0 takes most rules out, and so
 does ``inf`` for bounds), everything else stays, and Weir alone plays every family of
@@ -8,7 +9,8 @@ does ``inf`` for bounds), everything else stays, and Weir alone plays every fami
 family's loss beside the present judgement, paired by seed: in band, committed rows, 95th percentile
 of a batch's seconds, batches until it settles; and on the recorded traces the mean of p95, p99 and
 of the peak backlog. A line whose losses lie all within ``WORTH`` is a number that no figure misses:
-it goes, or another one takes its place.
+it goes, or another one takes its place. With a tape it is the spiral's judge that is asked again: how
+many spirals it led in time, and how many look-alikes it took for one.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import agent.core
 from agent.simulation import plant, summary
 from agent.simulation.live import Live
-from tests.benchmarks import recorded
+from tests.benchmarks import recorded, spiral_tape
 from tests.benchmarks.control import settled
 from tests.benchmarks.families import FAMILIES
 from tests.benchmarks.numbers import FILES, Number, numbers
@@ -37,6 +39,8 @@ if TYPE_CHECKING:
 CORE: Final = Path(agent.core.__file__).parent
 #: What a change may cost a family: share in band, of the rows, of p95, batches until it settles.
 WORTH: Final = (0.02, 0.01, 0.05, 1.0)
+CONTROLLER: Final = tuple(name for name in FILES if name != "attention")  # which decides nothing
+JUDGE: Final = ("spiral", "explanations")
 #: Of a change that does not settle, in batches.
 NEVER: Final = 30
 
@@ -94,7 +98,8 @@ def apply(change: Change) -> None:
         now = vars(module)[key]
         if key.isupper() and now != value:
             for other in list(sys.modules.values()):
-                if getattr(other, "__name__", "").startswith("agent.") and key in vars(other):
+                named = getattr(other, "__name__", "").startswith("agent.core.")
+                if named and vars(other).get(key) == value:
                     vars(other)[key] = now
 
 
@@ -207,11 +212,11 @@ def loss(present: dict[tuple[str, int], Played], changed: dict[tuple[str, int], 
     )
 
 
-def changes(names: Sequence[str], times: Sequence[float]) -> Iterator[tuple[Change, Number]]:
+def changes(
+    files: Sequence[str], names: Sequence[str], times: Sequence[float]
+) -> Iterator[tuple[Change, Number]]:
     """Of the numbers that are named, or that stand in a file that is; all where none is."""
-    for file in FILES:
-        if file == "attention":
-            continue  # decides nothing
+    for file in files:
         for place, number in enumerate(numbers(path_of(file).read_text("utf-8"))):
             if not names or file in names or number.name in names:
                 for factor in times:
@@ -241,10 +246,15 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--times", nargs="+", type=float, default=[0.0, 0.5, 2.0])
     parser.add_argument("--seeds", type=int, default=6)
     parser.add_argument("--processes", type=int, default=1)
+    parser.add_argument("--tape", type=Path, help="ask the spiral's judge instead")
     given = parser.parse_args(arguments)
-    wanted = list(changes(given.names, given.times))
+    files = CONTROLLER if given.tape is None else JUDGE
+    wanted = list(changes(files, given.names, given.times))
     if not wanted:
         parser.error(f"nothing is named {' '.join(given.names)}")
+    if given.tape is not None:
+        ask_again(given.tape, wanted, given.processes)
+        return 0
     work: list[tuple[Change | None, int]] = [
         (None, given.seeds),
         *((change, given.seeds) for change, _ in wanted),
@@ -261,6 +271,32 @@ def main(arguments: list[str] | None = None) -> int:
             else:
                 print(line(change, number, loss(present, told)), flush=True)
     return 0
+
+
+def ask_again(tape: Path, wanted: Sequence[tuple[Change, Number]], processes: int) -> None:
+    """Prints what the spiral's judge makes of a tape, as it is and under each change."""
+    print("| number | value | times | led | false | levelling |\n|---|---|---|---|---|---|")
+    tried: list[tuple[Path, Change | None]] = [(tape, None), *((tape, one) for one, _ in wanted)]
+    with Pool(processes, maxtasksperchild=1) as pool:
+        found = pool.imap(_asked, tried)
+        print(f"| as it is | | | {next(found)} |", flush=True)
+        for change, number in wanted:
+            cells = [f"{change.file}.{number.name}", f"{number.value:g}", f"{change.times:g}"]
+            print(f"| {' | '.join([*cells, next(found)])} |", flush=True)
+
+
+def _asked(work: tuple[Path, Change | None]) -> str:
+    tape, change = work
+    try:
+        if change is not None:
+            apply(change)
+        said = spiral_tape.verdict(spiral_tape.read(tape))
+    except (ArithmeticError, ValueError, IndexError) as error:
+        return f"{type(error).__name__}: {error}"
+    return (
+        f"{said.led} of {said.asked} | {said.false} of {said.look_alikes} | "
+        f"{said.levelled} of {said.levelling}"
+    )
 
 
 def _tried(work: tuple[Change | None, int]) -> dict[tuple[str, int], Played] | str:

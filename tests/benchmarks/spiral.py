@@ -499,14 +499,19 @@ def run_with_restarts(case: Case, noise: plant.Noise, ear: Any, live: _Stoppable
 
 def cases(count: int, seed: int) -> list[Case]:
     """So many cases, half of them spirals, the kinds in turn; and half as many that level off."""
-    made = []
+    return [make(*one) for one in drawn(count, seed)]
+
+
+def drawn(count: int, seed: int) -> list[tuple[str, int]]:
+    """(kind, seed) of each of them."""
+    found = []
     for index in range(count):
         kinds = SPIRALS if index % 2 == 0 else LOOK_ALIKES
-        made.append(make(kinds[(index // 2) % len(kinds)], seed * 1_000_003 + index))
-    for index in range(count // 2):
-        kind = LEVELLING[index % len(LEVELLING)]
-        made.append(make(kind, seed * 1_000_003 + count + index))
-    return made
+        found.append((kinds[(index // 2) % len(kinds)], seed * 1_000_003 + index))
+    return found + [
+        (LEVELLING[index % len(LEVELLING)], seed * 1_000_003 + count + index)
+        for index in range(count // 2)
+    ]
 
 
 def report(outcomes: list[Outcome], *, show: bool) -> bool:

@@ -16,6 +16,7 @@ from starlette.applications import Starlette
 from starlette.responses import Response
 from starlette.routing import Route
 
+from agent.compare import compare
 from agent.export import runbooks
 from agent.export.page import routes
 from agent.service.history import History
@@ -58,7 +59,7 @@ class FleetServer:
         self._bodies: dict[int, bytes] = {}
         self.polls = 0
         self.history = History()
-        self.asked_for_hours = 0
+        self.asked_for_hours = self.asked_for_comparisons = 0
         app = Starlette(
             routes=[
                 *routes(),
@@ -66,6 +67,7 @@ class FleetServer:
                 Route("/v1/queries", self._queries),
                 Route("/v1/queries/{application}/{query}", self._query),
                 Route("/v1/queries/{application}/{query}/history", self._hours),
+                Route("/v1/queries/{application}/{query}/comparison", self._comparison),
             ]
         )
         config = uvicorn.Config(app, host="127.0.0.1", port=0, log_level="error", lifespan="off")
@@ -105,6 +107,13 @@ class FleetServer:
             return Response(b"{}", 404)
         body = msgspec.json.encode({"time": self.now, "query": found[0]})
         return Response(body, media_type="application/json")
+
+    async def _comparison(self, request: Request) -> Response:
+        self.asked_for_comparisons += 1
+        names = (request.path_params["application"], request.path_params["query"])
+        (found,) = (v for v in self.views if (v.application, v.query) == names)
+        told = {"time": self.now, "comparison": compare(found, found.history)}
+        return Response(msgspec.json.encode(told), media_type="application/json")
 
     async def _hours(self, request: Request) -> Response:
         self.asked_for_hours += 1

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
+from agent.compare import compare
 from agent.core.judge.alignment import Alignment, AlignmentView
 from agent.core.judgement import FailureView, Finding, Point
 from agent.core.measure.partitions import PartitionView
@@ -321,6 +322,44 @@ def test_dry_run_draws_what_is_in_force_and_apart_what_would_be(
         " return box.left - before.right > 3 || box.top >= before.bottom - 3; }"
     )
     assert apart
+    watched.assert_clean(fleet.url)
+
+
+@pytest.mark.parametrize("width", [360, pytest.param(1280, marks=BETWEEN)])
+def test_dry_run_is_held_against_what_happened(
+    open_page: Callable[..., Watched], fleet: FleetServer, width: int
+) -> None:
+    grown = made.spiralling(fixed_cost_seconds=2.0, throughput_rows_per_second=40_000.0)
+    unknown = made.dry_run(fixed_cost_seconds=None)
+    fleet.show([grown, unknown, made.view("plain")])
+    watched = open_page(width=width, height=2400, phone=width < 500)
+    row = open_query(watched.page, "ranks")
+    watched.page.wait_for_selector(".comparison tbody")
+    cells = {
+        line.locator("th").inner_text(): line.locator("td").all_inner_texts()
+        for line in row.locator(".comparison tbody tr").all()
+    }
+    seen = compare(grown, grown.history)
+    assert seen.happened is not None
+    assert seen.would_be is not None
+    assert cells["longest batch"][0] == "55 s"
+    assert float(cells["longest batch"][1].split()[0]) == pytest.approx(
+        seen.would_be.longest_seconds, rel=0.06
+    )
+    assert cells["largest batch"] == ["2.2M rows", f"{seen.would_be.largest_rows // 1000}k rows"]
+    assert cells["batches"] == [str(seen.happened.batches), str(seen.would_be.batches)]
+    better = row.locator('.comparison [data-better="yes"]')
+    assert better.count() < len(cells), "what it would cost is no gain"
+    said = row.locator(".comparison p").inner_text()
+    assert f"An estimate over {seen.happened.batches} batches" in said
+    said = open_query(watched.page, "loads").locator(".comparison").inner_text()
+    assert "Nothing to compare: what a batch costs is not known yet" in said
+    assert open_query(watched.page, "plain").locator(".comparison").count() == 0
+    asked = fleet.asked_for_comparisons
+    polls = fleet.polls
+    until(lambda: fleet.polls > polls + 1, "two more answers", seconds=20)
+    assert fleet.asked_for_comparisons <= asked + 2, "not with each refresh"
+    assert watched.page.evaluate("document.documentElement.scrollWidth") <= width
     watched.assert_clean(fleet.url)
 
 

@@ -1,11 +1,13 @@
 """A real cluster whose executors follow a load that triples, and what was seen of it.
 
-``python -m tests.plugin.scaling`` plays it without killing anything, and writes what it saw to
-docs/images/executors.json, from which ``python -m scripts.plot_executors`` draws.
+``python -m tests.plugin.scaling`` plays it without killing anything, says how well the target was
+kept, and writes what it saw to docs/images/executors.json, from which ``python -m
+scripts.plot_executors`` draws; with ``--local-cluster`` it only says so, of Spark's own small one.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import tempfile
 import threading
@@ -15,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import psutil
 
+from agent.simulation.summary import BAND
 from tests.plugin.cluster import ROOT, start_cluster
 from tests.plugin.conftest import JOBS, SMALL, Bench, Jobs
 from tests.service.agents import AgentProcess
@@ -39,6 +42,13 @@ maximum_executors: {MOST}
 executors_quiet_seconds: 8
 catch_up_seconds: 30
 """
+#: Workers of one core each in one process, and what its executors get.
+LOCAL_CLUSTER: Final = f"local-cluster[{MOST},1,600]"
+SMALL_LOCAL: Final = (
+    "spark.executor.memory=600m",
+    "spark.executor.cores=1",
+    "spark.driver.memory=512m",
+)
 SEEN: Final = ROOT / "docs" / "images" / "executors.json"
 
 
@@ -70,9 +80,11 @@ class Course:
         self._agent = agent
         self._begun = time.monotonic()
         conf = (f"spark.cores.max={MOST}", "spark.sql.shuffle.partitions=6")
+        if master == LOCAL_CLUSTER:
+            conf += SMALL_LOCAL
         self.job: Job = bench.submit(
             JOBS / "waiting_job.py",
-            master=("--master", master, *SMALL),
+            master=("--master", master, *(() if master == LOCAL_CLUSTER else SMALL)),
             application="waiting",
             conf=conf,
         )
@@ -133,11 +145,33 @@ def scaled(folder: Path, bench: Bench, settings: str = CONFIG) -> AgentProcess:
     return AgentProcess(folder, "--doors", str(bench.doors), "--config", str(config))
 
 
+def kept(batches: list[dict[str, Any]]) -> str:
+    """How well the target was kept while executors moved, and how soon the backlog was gone."""
+    took = [one["batch_seconds"] for one in batches if one["batch_seconds"] is not None]
+    outside = [seconds for seconds in took if seconds > (1.0 + BAND) * TARGET_SECONDS]
+    rose = next(one["after_seconds"] for one in batches if one["load"] == HIGH)
+    after = [one for one in batches if one["after_seconds"] >= rose]
+    came = next(one["after_seconds"] for one in after if (one["present"] or 0) >= 2)
+    gone = next(
+        one["after_seconds"]
+        for one in after
+        if one["after_seconds"] >= came and (one["backlog_rows"] or 0.0) <= 2 * HIGH
+    )
+    return (
+        f"{len(took)} batches, target {TARGET_SECONDS} s, longest {max(took):.1f} s, "
+        f"{len(outside)} above the band; the second executor came {came - rose:.0f} s after the "
+        f"load rose, the backlog was gone {gone - came:.0f} s later"
+    )
+
+
 def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--local-cluster", action="store_true")
+    local = parser.parse_args().local_cluster
     folder = Path(tempfile.mkdtemp(prefix="weir-scaling-"))
     bench = Bench(folder, Jobs(folder))
     try:
-        master = start_cluster(bench, folder)
+        master = LOCAL_CLUSTER if local else start_cluster(bench, folder)
         with scaled(folder / "agent", bench) as agent:
             course = Course(bench, agent, master)
             try:
@@ -153,9 +187,11 @@ def main() -> None:
                 course.load.end()
     finally:
         bench.end()
-    lines = ",\n".join(map(json.dumps, course.figures()))
-    SEEN.write_text(f'{{"target_seconds": {TARGET_SECONDS}, "batches": [\n{lines}\n]}}\n')
     print(course.told())
+    print(kept(course.figures()))
+    if not local:
+        lines = ",\n".join(map(json.dumps, course.figures()))
+        SEEN.write_text(f'{{"target_seconds": {TARGET_SECONDS}, "batches": [\n{lines}\n]}}\n')
 
 
 if __name__ == "__main__":

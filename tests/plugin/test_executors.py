@@ -6,8 +6,19 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.plugin.cluster import start_cluster
 from tests.plugin.conftest import JOBS
-from tests.plugin.scaling import HIGH, LOW, MOST, Course, Load, executor_processes, scaled
+from tests.plugin.scaling import (
+    HIGH,
+    LOCAL_CLUSTER,
+    LOW,
+    MOST,
+    SMALL_LOCAL,
+    Course,
+    Load,
+    executor_processes,
+    scaled,
+)
 from tests.waiting import until
 
 if TYPE_CHECKING:
@@ -30,7 +41,9 @@ def scaling(bench: Bench, tmp_path: Path) -> Iterator[AgentProcess]:
         yield running
 
 
-def test_executors_follow_the_load(bench: Bench, scaling: AgentProcess, master: str) -> None:
+@pytest.mark.parametrize("where", ["standalone", "local-cluster"])
+def test_executors_follow_the_load(bench: Bench, scaling: AgentProcess, where: str) -> None:
+    master = LOCAL_CLUSTER if where == "local-cluster" else start_cluster(bench, bench.folder)
     course = Course(bench, scaling, master)
     try:
         course.until(lambda: course.present() == 1, "one executor at a low load")
@@ -85,11 +98,7 @@ def test_what_keeps_more_from_helping_is_named(bench: Bench, tmp_path: Path, rea
                 ending=reason,
                 application=reason,
                 master=("--master", f"local-cluster[{3 if mode == 'on' else 2},1,600]"),
-                conf=(
-                    "spark.executor.memory=600m",
-                    "spark.executor.cores=1",
-                    "spark.driver.memory=512m",
-                ),
+                conf=SMALL_LOCAL,
             )
 
             def told() -> dict[str, Any]:

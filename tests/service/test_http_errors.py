@@ -287,6 +287,8 @@ PATHS = [
     ("GET", "/v1/queries/orders/nobody/history", 404),
     ("POST", "/v1/queries/orders/nobody/history", 405),
     ("GET", "/v1/queries/orders/nobody/histories", 404),
+    ("GET", "/v1/queries/orders/nobody/comparison", 404),
+    ("POST", "/v1/queries/orders/nobody/comparison", 405),
     ("GET", "/v1/queries?history=-1", 400),
     ("GET", "/v1/queries?history=100000", 400),
     ("GET", "/queries/a/live", 404),

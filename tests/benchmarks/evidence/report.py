@@ -316,7 +316,9 @@ METHOD: Final = """\
   with state in RocksDB.
 - **Arrivals**: [recorded traces](../tests/benchmarks/arrivals), each played in the run's time.
   Their mean is a share, the *load*, of what batches of the target's length digest on the machine,
-  as measured before the first run, so that a burst is the same trouble on any machine.
+  as measured before the first run, so that a burst is the same trouble on any machine. The two
+  series so far measured it while Java was still warming up: it digests up to twice as much later,
+  and the load is less than it says.
 - **Cluster**: Spark's Master and two Workers, each a process of its own, an executor of one core on
   each Worker; driver, broker and what brings the rows are on the same machine.
 - **Ways**, all with the same rows at the same times for a seed. *As configured*: no limit, Spark's
@@ -329,11 +331,13 @@ METHOD: Final = """\
 - **Each run** starts from an empty checkpoint, with a new driver and a new agent, and is measured
   after six batches. Once, at a moment that the seed draws, the query is stopped in whatever it does
   and started again, as by a rollout.
-- **Figures**: *without a result* counts only while rows wait. A row *waits* from when it came to
-  Kafka until the batch that holds it has ended; each row is followed by its offset. *Read again*:
-  rows of a batch that was planned and not committed at the stop. *Executor-seconds*: of all
-  executors that were there, idle or not. *Failed batches* end their query, which is started again.
-  *Never read*: still waiting when as long again had passed as the trace took, two minutes at least.
+- **Figures**: *without a result* counts only while rows wait; where batches are short, the
+  longest is that of the batch that comes again at the restart, when executors load their state,
+  in every way and by luck. A row *waits* from when it came to Kafka until the batch that holds it
+  has ended; each row is followed by its offset. *Read again*: rows of a batch that was planned
+  and not committed at the stop. *Executor-seconds*: of all executors that were there, idle or
+  not. *Failed batches* end their query, which is started again. *Never read*: still waiting when
+  as long again had passed as the trace took, two minutes at least.
 - **Seeds** are paired and ways interleaved: all ways of a seed, in an order that it draws, before
   the next seed.
 

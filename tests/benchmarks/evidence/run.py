@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import itertools
 import json
+import math
 import os
 import random
 import shutil
@@ -58,6 +59,10 @@ WARM_UP_LUMPS: Final = (0.02, 0.1, 0.3, 1.0, 0.3, 1.0)
 FIRST_LUMP_ROWS: Final = 2_000
 #: A cold Java's first batches take seconds whatever they hold; they say nothing of the machine.
 COLD_LUMPS: Final = 4
+#: Java compiles for minutes, and a cold one takes twice as long: lumps of the target's length come
+#: again until one takes no less than this share of the one before, which is noise; or so many came.
+WARM: Final = 0.9
+MOST_LUMPS: Final = 30
 MEASURED_LUMPS: Final = (0.3, 1.0, 0.3, 1.0, 0.3, 1.0)
 #: In which part of a run its query is stopped and started again.
 RESTART_BETWEEN: Final = (0.15, 0.85)
@@ -133,10 +138,15 @@ class World:
         with _Course(self, run, generator_of(query, 0).endless()) as course:
             for _ in range(COLD_LUMPS):
                 course.lump(FIRST_LUMP_ROWS)
-            lump, took = FIRST_LUMP_ROWS, 0.0
-            while took < target_seconds:
-                lump *= 2
+            lump, before = FIRST_LUMP_ROWS, math.inf
+            for _ in range(MOST_LUMPS):
                 took = course.lump(lump)
+                if took < target_seconds:
+                    lump, before = 2 * lump, math.inf
+                elif took > WARM * before:
+                    break
+                else:
+                    before = took
             begun = time.time()
             for share in MEASURED_LUMPS:
                 course.lump(round(lump * share))

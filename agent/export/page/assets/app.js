@@ -4,13 +4,14 @@ import { card, domId, shell } from "./card.js";
 import { h, patch } from "./dom.js";
 import { clock, duration, isKnown, visible } from "./format.js";
 import { filterWords, keyOf, level, matches, worstFirst } from "./order.js";
-import { historyWanted, hours, snapshot, waitSeconds } from "./poll.js";
+import { comparison, historyWanted, hours, snapshot, waitSeconds } from "./poll.js";
 import words from "./words.js";
 
 const ORDER_HELD_SECONDS = 4; // rows don't move under a hand that is about to click
 const STALE_SECONDS = 10;
 const MOST_OPENING_ONE = 5; // queries
 const HOURS_EVERY_SECONDS = 30; // a piece of them is two minutes
+const COMPARED_EVERY_SECONDS = 10; // a batch more or less changes little of a hundred
 
 const state = {
   answer: null, // the agent's last answer
@@ -31,6 +32,7 @@ const state = {
   drawSeconds: 0,
   zoom: null, // seconds that the plots show; null: the last minutes
   hours: new Map(), // key → {at, pieces}, of open queries while zoomed
+  compared: new Map(), // key → {at, comparison}, of open queries in dry-run
 };
 
 const head = document.getElementById("head");
@@ -67,7 +69,7 @@ async function ask() {
     const wanted = [...state.open].filter((key) => state.visible.has(key));
     const { answer, details } = await snapshot(known, wanted);
     take(answer, details);
-    await askHours(wanted);
+    await Promise.all([askHours(wanted), askComparisons(wanted)]);
     again = historyWanted(answer.queries.length) > historyWanted(known);
     if (state.failedSince !== null) say("The agent answers again.");
     state.failures = 0;
@@ -92,8 +94,17 @@ async function askHours(wanted) {
     state.hours.clear();
     return;
   }
-  const stale = wanted.filter((key) => !(steady() - (state.hours.get(key)?.at ?? -Infinity) < HOURS_EVERY_SECONDS));
-  await Promise.all(stale.map(async (key) => state.hours.set(key, { at: steady(), pieces: await hours(key) })));
+  await Promise.all(stale(wanted, state.hours, HOURS_EVERY_SECONDS).map(async (key) => state.hours.set(key, { at: steady(), pieces: await hours(key) })));
+}
+
+async function askComparisons(wanted) {
+  const dry = wanted.filter((key) => state.entries.find((entry) => entry.key === key)?.view.mode === "dry-run");
+  await Promise.all(stale(dry, state.compared, COMPARED_EVERY_SECONDS).map(async (key) => state.compared.set(key, { at: steady(), comparison: await comparison(key) })));
+}
+
+// Those of which nothing is known, or nothing so new.
+function stale(keys, known, seconds) {
+  return keys.filter((key) => !(steady() - (known.get(key)?.at ?? -Infinity) < seconds));
 }
 
 function take(answer, details) {
@@ -232,7 +243,7 @@ function content() {
         const seen = state.visible.has(entry.key) || (state.visible.size === 0 && index < 30);
         if (!seen && !(open && shown.length <= 12)) return shell(entry);
         const fresh = { ...entry, view: aged(entry.view) };
-        return card(fresh, { now, open, hover: state.hover?.key === entry.key ? state.hover.time : null, zoom: state.zoom, pieces: state.hours.get(entry.key)?.pieces ?? null });
+        return card(fresh, { now, open, hover: state.hover?.key === entry.key ? state.hover.time : null, zoom: state.zoom, pieces: state.hours.get(entry.key)?.pieces ?? null, compared: state.compared.get(entry.key)?.comparison ?? null });
       }),
     ),
   ];

@@ -9,7 +9,7 @@ import { command, runbookOf, steered } from "./steer.js";
 import words from "./words.js";
 
 // `entry` is one of order.worstFirst; `now` the agent's time in epoch seconds; `hover` a time or null.
-export function card(entry, { now, open, hover, zoom = null, pieces = null }) {
+export function card(entry, { now, open, hover, zoom = null, pieces = null, compared = null }) {
   const { view, key } = entry;
   const { tone, label, symbol, means } = level(entry.level);
   const id = domId(key);
@@ -38,7 +38,7 @@ export function card(entry, { now, open, hover, zoom = null, pieces = null }) {
       limitCell(view),
       h("span", { class: "fold", "aria-hidden": "true" }),
     ),
-    open && h("div", { class: "detail", id: `${id}-detail`, role: "region", "aria-label": `Details of ${visible(view.query, 80)}`, key: "detail" }, detail(entry, now, hover, key, zoom, pieces)),
+    open && h("div", { class: "detail", id: `${id}-detail`, role: "region", "aria-label": `Details of ${visible(view.query, 80)}`, key: "detail" }, detail(entry, now, hover, key, zoom, pieces, compared)),
   );
 }
 
@@ -121,9 +121,9 @@ function orderTitle(order) {
   return order ? `${visible(order.who, 60)}, ${clock(order.time)}${order.reason ? `: ${visible(order.reason, 200)}` : ""}` : null;
 }
 
-function detail(entry, now, hover, key, zoom, pieces) {
+function detail(entry, now, hover, key, zoom, pieces, compared) {
   const { view } = entry;
-  return [alarm(entry, now), steering(entry, now), flow(view, entry.level, now, key), zooms(key, zoom), plots(view, now, hover, entry.level, zoom, pieces), h("div", { class: "panels", key: "panels" }, decisions(view, now), capacity(entry, now), checkpoint(view)), partitions(view), operators(view), waits(view), advice(view), findings(view), missing(view), facts(view, now)];
+  return [alarm(entry, now), steering(entry, now), flow(view, entry.level, now, key), zooms(key, zoom), plots(view, now, hover, entry.level, zoom, pieces), comparisonPanel(view, compared), h("div", { class: "panels", key: "panels" }, decisions(view, now), capacity(entry, now), checkpoint(view)), partitions(view), operators(view), waits(view), advice(view), findings(view), missing(view), facts(view, now)];
 }
 
 function alarm(entry, now) {
@@ -437,6 +437,39 @@ function capacity(entry, now) {
       ...eventTimeWords(view),
       ...(view.mode === "on" ? main : []).map((source) => [`credit${view.sources.length > 1 ? ` of source ${source.index}` : ""}`, `${count(source.exclusive_rows)} own + ${count(source.floating_rows)} shared`]),
     ]),
+  );
+}
+
+// In dry-run: what happened beside what the same rows would have been under Weir's limits, as estimated.
+function comparisonPanel(view, compared) {
+  if (view.mode !== "dry-run" || compared === null) return null;
+  const { happened, would_be: wouldBe, fit } = compared;
+  const known = happened !== null && wouldBe !== null && fit !== null;
+  const lines = known
+    ? [
+        ["longest batch", "longest_seconds", duration],
+        ["95 % of batches within", "p95_seconds", duration],
+        ["largest batch", "largest_rows", (value) => quantity(value, "rows")],
+        ["batches", "batches", count],
+        [words.comparison.late, "late_batches", count],
+        ["all batches together", "total_seconds", duration],
+      ]
+    : [];
+  return h(
+    "section",
+    { class: "panel wide comparison", key: "comparison" },
+    h("h3", null, words.comparison.title),
+    known
+      ? [
+          h(
+            "table",
+            { key: "table" },
+            h("thead", null, h("tr", null, h("th", { scope: "col" }, ""), h("th", { scope: "col" }, "happened"), h("th", { scope: "col" }, "under Weir, about"))),
+            h("tbody", null, lines.map(([name, field, write]) => h("tr", { key: field }, h("th", { scope: "row" }, name), h("td", null, write(happened[field])), h("td", { "data-better": wouldBe[field] < happened[field] ? "yes" : "no" }, write(wouldBe[field]))))),
+          ),
+          h("p", { class: "muted wide-words", key: "fit" }, fill(words.comparison.fit, { batches: count(happened.batches), time: duration(compared.to_time - compared.from_time), median: fit.median.toFixed(2), low: fit.low.toFixed(2), high: fit.high.toFixed(2) })),
+        ]
+      : h("p", { class: "muted" }, fill(words.comparison.missing, { why: visible(compared.missing, 200) })),
   );
 }
 

@@ -51,6 +51,15 @@ export async function hours(key) {
   }
 }
 
+// What dry-run decided against what happened; null where it cannot be had.
+export async function comparison(key) {
+  try {
+    return (await get(`v1/queries/${key}/comparison`)).comparison ?? null;
+  } catch {
+    return null;
+  }
+}
+
 // Everything for one refresh. `wanted` are keys of open queries, whose whole history is fetched one
 // by one where the list came with less.
 export async function snapshot(known, wanted) {
