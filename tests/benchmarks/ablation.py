@@ -9,7 +9,7 @@ does ``inf`` for bounds), everything else stays, and Weir alone plays every fami
 family's loss beside the present judgement, paired by seed: in band, committed rows, 95th percentile
 of a batch's seconds, batches until it settles; and on the recorded traces the mean of p95, p99 and
 of the peak backlog. A line whose losses lie all within ``WORTH`` is a number that no figure misses:
-it goes, or another one takes its place. With a tape it is the spiral's judge that is asked again: how
+it goes, or another one takes its place. With a tape the spiral's judge is asked again: how
 many spirals it led in time, and how many look-alikes it took for one.
 """
 

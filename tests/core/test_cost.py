@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from agent.core.measure.cost import (
     HISTORIES,
-    SIGMA_BOUNDS,
+    LEAST_SIGMA,
     Cost,
     Curve,
     History,
@@ -358,7 +358,7 @@ def test_what_the_first_version_learned_is_believed_although_it_noted_no_sizes()
         variance=0.0,
     )
     cost = line.cost()
-    assert cost.sigma == SIGMA_BOUNDS[0]  # as it was believed then
+    assert cost.sigma == LEAST_SIGMA  # as it was believed then
     assert math.isfinite(cost.doubt(30_000.0))
     feed(cost, [20_000, 38_000, 30_000] * 4, fixed=1.2, throughput=10_000)
     assert cost.seconds(38_000) == pytest.approx(5.0, rel=0.02)

@@ -354,7 +354,7 @@ def _reason_to_hold(
 def _free(query: Query, size: Size) -> float:
     """What is left to share out: what sources out of reach take is not ours."""
     others = sum([s.rows or 0 for s in query.sources if not s.controllable])
-    return max(size.rows - others, 1.0)
+    return min(max(size.rows - others, 1.0), float(MOST_LIMIT))
 
 
 def _full_rows(controlled: list[Source]) -> float:

@@ -21,11 +21,10 @@ if TYPE_CHECKING:
 #: A batch near the target holds at least the rows of so much of it: enough to learn from, and not
 #: felt beside the fixed cost.
 LEAST_SHARE: Final = 0.08
-#: The mean batch is aimed a little above the target, on the log scale, for rows that take all the
-#: time, and at most: where c0 takes most of it, a second more holds many times the rows (without it
-#: a fixed cost of nine tenths of the target commits a quarter less), and the band is 30 % wide.
-AIM: Final = 0.015
-MOST_AIM: Final = 0.05
+#: The mean batch is aimed above the target by so much, on the log scale, of c0's share of it: where
+#: c0 takes most, a second more holds many times the rows (without it a fixed cost of nine tenths of
+#: the target commits a quarter less), and the band is 30 % wide.
+AIM: Final = 0.06
 #: A spike of arrivals this many targets long is digested at the target's size afterwards; only what
 #: lasts longer is worth batches beyond it.
 PATIENCE_TARGETS: Final = 7.0
@@ -35,8 +34,6 @@ PATIENCE_TARGETS: Final = 7.0
 BAND: Final = 1.3
 #: Where the target is left anyway, what waits is caught up with in so long: what on-call waits for.
 CATCH_UP_SECONDS: Final = 60.0
-#: From this share on, the fixed cost makes the target a matter of luck where arrivals ask for more.
-MOSTLY_FIXED_SHARE: Final = 0.6
 #: What barely digests what arrives: a backlog shrinks by so much of it.
 BARE_MARGIN: Final = 0.03
 #: The fixed cost is never spread over more than this many times itself, even where what arrives is
@@ -137,7 +134,7 @@ def size_of(curve: Curve, ask: Ask, policy: QueryPolicy) -> Size:
             reason, feasible = "floor:stability", False
         if ask.patient_rows is not None:
             wanted = min(wanted, max(ask.patient_rows, near))
-        elif ask.lost or fixed >= MOSTLY_FIXED_SHARE * target:
+        else:
             # The target is missed anyway: then what waits is caught up with, too.
             catching = curve.stable_rows(needed + ask.waiting_rows / CATCH_UP_SECONDS, trigger)
             if catching > wanted:
@@ -163,6 +160,6 @@ def aim_above(curve: Curve, policy: QueryPolicy, trigger_seconds: float) -> floa
         return 0.0  # batches follow the trigger, not each other: less fixed cost saves no time
     rows = curve.rows_in(policy.target_seconds)
     if rows <= 0.0:
-        return MOST_AIM
+        return AIM
     share = rows * (curve.per_row + 2.0 * rows * curve.congestion) / policy.target_seconds
-    return min(AIM / share, MOST_AIM)
+    return AIM * max(1.0 - share, 0.0)

@@ -28,6 +28,7 @@ import msgspec
 
 from agent.core.figures import figure
 from agent.core.judge.explanations import PARTS, explain, squared, variance, weights
+from agent.core.measure.cost import LEAST_SIGMA
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -41,8 +42,6 @@ FEWEST_BATCHES: Final = 6
 #: usual size before any was seen: fixed part, part by rows, congestion; mean and deviation.
 FORGETTING: Final = 0.99
 PRIOR: Final = (*PARTS, (0.05, 0.15))
-#: No noise is taken to be smaller.
-LEAST_SIGMA: Final = 0.05
 #: A usual size this many times off asks for learning anew, at the size that is usual now.
 REBASE: Final = 50.0
 #: What doubt takes off a foreseen batch: in deviations of the model, and for each unit of noise

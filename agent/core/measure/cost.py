@@ -39,12 +39,15 @@ _UNHEARD: Final = math.log(CHANGE_CHANCE / len(_KINDS))
 DRIFT: Final = 0.008
 #: Noise of a batch's time believed beforehand (deviation of its log; real queries have 0.1 to 0.3),
 #: for how many batches' worth, few enough to be corrected by the first ten; the steady weight of a
-#: new batch in it, which averages over 25; the least, below which no clock tells, and the most that
-#: is believed, where a batch may take three times what it should.
+#: new batch in it, which averages over 25: at half of it the noise of a cold Java's first batches
+#: still hides a change when the hundredth comes (no simulated query is cold, so only a real one
+#: shows it).
 PRIOR_SIGMA: Final = 0.2
 PRIOR_BATCHES: Final = 4
 SIGMA_GAIN: Final = 0.04
-SIGMA_BOUNDS: Final = (0.05, 1.0)
+#: No noise is taken to be smaller: of a calm query half of each batch would be believed, and the
+#: first pause of a collector with it.
+LEAST_SIGMA: Final = 0.05
 #: The true variance may exceed the believed one by this over the number of batches behind it: of
 #: ten batches, one variance in six lies more than 1.7 times above what they show.
 SIGMA_UNSURE: Final = 8.0
@@ -112,6 +115,8 @@ class Curve(msgspec.Struct, frozen=True, gc=False):
 #: growing without end.
 _LEAST: Final = 1e-12
 _MOST: Final = 25.0
+#: Variance of noise, beyond which nothing is foretold.
+_MOST_NOISE: Final = 1.0
 #: Upper triangle of the covariance of (c0, s, d).
 Covariance = tuple[float, float, float, float, float, float]
 
@@ -267,7 +272,7 @@ class Cost(msgspec.Struct):
         off *= self.variance / (first.spread - noise + self.variance)
         gain = max(1.0 / (self.batches + PRIOR_BATCHES), SIGMA_GAIN)
         self.variance += gain * (off - self.variance)
-        self.variance = min(max(self.variance, SIGMA_BOUNDS[0] ** 2), SIGMA_BOUNDS[1] ** 2)
+        self.variance = min(max(self.variance, LEAST_SIGMA**2), _MOST_NOISE)
         self.merge()
         return changed
 
@@ -351,7 +356,7 @@ class Line(msgspec.Struct):
             return Cost()
         mean = (self.fixed_seconds, self.seconds_per_row, 0.0)
         covariance = (self.p_fixed, self.p_cross, 0.0, self.p_slope, 0.0, 0.0)
-        variance = min(max(self.variance, SIGMA_BOUNDS[0] ** 2), SIGMA_BOUNDS[1] ** 2)
+        variance = min(max(self.variance, LEAST_SIGMA**2), _MOST_NOISE)
         cost = Cost(self.batches, [History(0.0, mean, covariance)], variance)
         cost.floor_seconds = self.floor_seconds
         # The first versions did not note which sizes they saw: one row is the least there was.

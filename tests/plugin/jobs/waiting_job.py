@@ -1,7 +1,5 @@
 """A job whose tasks wait: each row takes 20 ms, whatever else the machine does. Knows no Weir.
 
-It keeps every row as state, which moves with the executors that come and go.
-
 Arguments: where to read, to write, the checkpoint. Ends once there is a file ``stop`` beside the
 first, and everything is read.
 """
@@ -17,7 +15,7 @@ spark = SparkSession.builder.getOrCreate()
 query = (
     spark.readStream.option("maxFilesPerTrigger", 1000)
     .text(source)
-    .dropDuplicates(["value"])
+    .repartition(6)
     .selectExpr("value", "reflect('java.lang.Thread', 'sleep', cast(20 as bigint)) as slept")
     .selectExpr("replace(concat(value, slept), 'null', '') as value")
     .writeStream.format("text")
