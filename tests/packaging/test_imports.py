@@ -211,6 +211,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "agent.sources",
         "agent.checkpoint",
         "agent.export",
+        "agent.compare",
     },
     "agent.cli": {
         "spark_listener.plugin",
