@@ -39,8 +39,8 @@ _UNHEARD: Final = math.log(CHANGE_CHANCE / len(_KINDS))
 DRIFT: Final = 0.008
 #: Noise of a batch's time believed beforehand (deviation of its log; real queries have 0.1 to 0.3),
 #: for how many batches' worth, few enough to be corrected by the first ten; the steady weight of a
-#: new batch in it, which averages over 25. Half of it judges alike where no query starts cold, as in
-#: the simulator; a real one remembers the noise of its first batches twice as long then.
+#: new batch in it, which averages over 25. Half of it judges alike where no query starts cold, as
+#: in the simulator; a real one remembers the noise of its first batches twice as long then.
 PRIOR_SIGMA: Final = 0.2
 PRIOR_BATCHES: Final = 4
 SIGMA_GAIN: Final = 0.04
