@@ -60,6 +60,8 @@ _PREAMBLE: Final = """\
 What `GET /metrics` tells, in Prometheus and OpenMetrics text.
 
 - A value that is not known is absent, never zero.
+- *Judged in* names the file with the formula; its first lines name the source (a FLIP, a paper, a
+  project). How a limit comes about: [control](control.md).
 - Series belong to the application's and the query's names: a restarted application goes on in the
   same series. Run ids stand only on `weir_query_info`, batch ids nowhere.
 - All series of a query end an hour (`forget_seconds`) after its owner stopped it. Those of one that

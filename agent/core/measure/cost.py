@@ -6,11 +6,11 @@ multiplicative: what counts is the relative error of a batch's time.
 
 A plant changes, and from one batch nobody knows what did. So a bank of Gaussians over (c0, s, d) is
 kept (Gaussian sum filter: Alspach and Sorenson 1972; multiple models: Blom and Bar-Shalom 1988),
-each one history of changes: none, or the fixed cost, the rows, or both jumped at some batch. With
-every batch each makes a Kalman step (Kalman 1960) and is weighed by how well it foretold the batch;
-the likeliest has one child per kind of change; those that have come to tell the same become one
-(mixture reduction: Salmond 1990), and the weakest are dropped, but never the best that knows of
-congestion. What is decided by is their mixture.
+each one history of changes: none, or at some batch the fixed cost, the rows, or both jumped, or
+larger batches began to get dearer. With every batch each makes a Kalman step (Kalman 1960) and is
+weighed by how well it foretold the batch; the likeliest has one child per kind of change; those
+that have come to tell the same become one (mixture reduction: Salmond 1990), and the weakest are
+dropped, but never the best that knows of congestion. What is decided by is their mixture.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
 """Backlog in time: how long what waits has been known to wait.
 
+The lookup table of kafka-lag-exporter (offsets and when they were seen), without its interpolation.
 Keeps (time, rows arrived until then) and reads it backwards: the oldest row that is not admitted
 was first seen at some past moment, and so long it has waited at least. When it came within the time
 before that look is not known, and is not made up: after hours of silence a burst is not hours

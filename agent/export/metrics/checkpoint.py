@@ -18,6 +18,7 @@ METRICS: Final[tuple[Metric, ...]] = (
         lambda view: view.checkpoint.seconds,
         unit="seconds",
         running=True,
+        formula=CHECKPOINT,
     ),
     QUERY.gauge_by(
         "weir_checkpoint_phase_seconds",
@@ -34,6 +35,7 @@ METRICS: Final[tuple[Metric, ...]] = (
         lambda view: view.checkpoint.interval_seconds,
         unit="seconds",
         running=True,
+        formula=CHECKPOINT,
     ),
     QUERY.gauge(
         "weir_checkpoint_deadline_seconds",

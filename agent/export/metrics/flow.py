@@ -8,6 +8,7 @@ from agent.core.judgement import LAG_STATES
 from agent.core.measure.partitions import soonest_loss_seconds
 from agent.export.metrics.row import (
     ARRIVALS,
+    BEHIND,
     COST,
     LAG,
     PARTITION,
@@ -68,6 +69,7 @@ METRICS: Final[tuple[Metric, ...]] = (
         running=True,
         note="The row is at least so old, and older by less than the time between two looks at the "
         "source; what a start finds there counts from the start. Absent while it cannot be told.",
+        formula=BEHIND,
     ),
     PARTITIONS.gauge(
         "weir_retention_loss_seconds",

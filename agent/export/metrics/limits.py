@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from agent.core.judgement import REASONS
-from agent.export.metrics.row import OTHER, POOL, QUERY, REACH, SIZE, SOURCE, Label
+from agent.export.metrics.row import CREDIT, OTHER, QUERY, SIZE, SOURCE, Label
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -64,8 +64,10 @@ METRICS: Final[tuple[Metric, ...]] = (
         lambda source: {"exclusive": source.exclusive_rows, "floating": source.floating_rows},
         unit="rows",
         running=True,
-        note="`exclusive` is the source's own minimum, `floating` its part of the shared pool.",
-        formula=POOL,
+        note="`exclusive` is what the source keeps whatever its backlog, a fifth of an even share; "
+        "`floating` goes by backlog. Where queries share a pool (agent/core/decide/pool.py), only "
+        "the query's own part counts as exclusive.",
+        formula=CREDIT,
     ),
     QUERY.gauge(
         "weir_target_batch_seconds",
@@ -79,8 +81,9 @@ METRICS: Final[tuple[Metric, ...]] = (
         lambda view: view.target_feasible,
         running=True,
         note="Absent while learning. At 0 with `weir_required_capacity_ratio` below 1 a longer "
-        "target would do.",
-        formula=REACH,
+        "target would do. 0, too, where the fixed cost takes the target "
+        "(agent/core/decide/reach.py).",
+        formula=SIZE,
     ),
     QUERY.counter_by(
         "weir_grants_total",
