@@ -298,12 +298,12 @@ class Service:
         if part == "history":
             return self._hours(key, now)
         try:
-            view = self._audited(self.keeper.view(key, now))
+            view = self.keeper.view(key, now)
         except KeyError:
             raise HttpError(404, self._unknown(key), "path") from None
         if part == "comparison":
             return _json(_encode({"time": now, "comparison": compare(view, view.history)}))
-        return _json(_encode({"time": now, "query": view}))
+        return _json(_encode({"time": now, "query": self._audited(view)}))
 
     def _hours(self, key: Key, now: float) -> Response:
         if not self.fleet.has(key):

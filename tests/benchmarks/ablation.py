@@ -46,7 +46,7 @@ NEVER: Final = 30
 
 
 class Change(NamedTuple):
-    """A number's place among its module's, and by what it is multiplied; -1 changes nothing."""
+    """A number's place among its module's, and by what it is multiplied."""
 
     file: str
     place: int
