@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from agent.core.decide import limits as decide
+from agent.core.decode.events import MOST_SECONDS
 from agent.core.judge import attention, lateness, starved, watch
 from agent.core.judge.advice import Costs, Kept, StateCost, advise
 from agent.core.judge.alignment import AlignmentView
@@ -408,7 +409,7 @@ def time_to_consume(query: Query, backlog: float | None) -> float | None:
     """Seconds until what waits is committed, from the start of the next batch on.
 
     In whole batches at the limits in force, each with its fixed cost, while more arrives as it does
-    now. None: unknown, or never.
+    now. None: unknown, never, or later than any batch may end (``MOST_SECONDS``).
     """
     if backlog is None:
         return None
@@ -441,7 +442,9 @@ def time_to_consume(query: Query, backlog: float | None) -> float | None:
         for rows, most, arrival in parts
     )
     rest = query.sizing.cost.seconds(last)
-    return None if rest is None else before * cycle + rest
+    if rest is None or (whole := before * cycle + rest) > MOST_SECONDS:
+        return None
+    return whole
 
 
 def _control(query: Query) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import Any, NamedTuple
+import math
+from typing import Any, Final, NamedTuple
 
 from agent.simulation.scenario import Scenario, read_scenario
 
@@ -28,6 +29,16 @@ DRAIN: dict[str, Any] = {
 }
 
 
+#: How a query starts on a JVM that has compiled nothing yet, as measured on four queries on a real
+#: standalone cluster (docs/evidence.csv's; Spark 4.2, NEXMark): the first batch pays some ten
+#: seconds for classes and code, and from then on all takes three times as long, which fades with a
+#: time constant of half a minute.
+COLD_FIRST_SECONDS: Final = 8.0
+COLD_TIMES: Final = 2.0
+COLD_FADE_SECONDS: Final = 30.0
+_COLD_STEP_SECONDS: Final = 5.0
+
+
 class Family(NamedTuple):
     """A scenario and the seconds at which its cost changes while batches are limited."""
 
@@ -42,6 +53,27 @@ def _ramp(begin: float, end: float, first: float, last: float) -> list[list[floa
         [begin + (end - begin) * k / steps, first + (last - first) * k / steps]
         for k in range(steps + 1)
     ]
+
+
+def _cold(fixed: float = 1.2, throughput: float = 10_000, until: float = 150) -> dict[str, Any]:
+    """The cost's two series from a cold start on."""
+    fixed_series = [[0.0, fixed * (1.0 + COLD_TIMES) + COLD_FIRST_SECONDS]]
+    rows_series = []
+    for step in range(int(until / _COLD_STEP_SECONDS)):
+        second = step * _COLD_STEP_SECONDS
+        times = 1.0 + COLD_TIMES * math.exp(-second / COLD_FADE_SECONDS)
+        # The first batch alone begins at second 0.
+        fixed_series.append([max(second, 0.001), fixed * times])
+        rows_series.append([second, throughput / times])
+    return {
+        "fixed_cost_seconds": [*fixed_series, [until, fixed]],
+        "throughput_rows_per_second": [*rows_series, [until, throughput]],
+    }
+
+
+def _burst(at: float, calm: float = 500, rate: float = 20_000, seconds: float = 20) -> Any:
+    """Arrivals: calm, then so many seconds of far more, then calm again."""
+    return [[0, calm], [at, rate], [at + seconds, calm]]
 
 
 def _family(name: str, *changes: float, **fields: Any) -> Family:
@@ -256,5 +288,44 @@ FAMILIES: tuple[Family, ...] = (
         initial_backlog_rows=20_000,
         arrival_rows_per_second=[[0, 1]],
         duration_seconds=7200,
+    ),
+    # What a query does that nobody simulates: it starts cold, it idles at batches of one size, which
+    # tell nothing of larger ones, and then comes more than it has ever seen, under a limit that
+    # nothing has reached.
+    _family("cold-java-steady", initial_limit_rows=1_000_000, **_cold()),
+    _family("cold-java-drain", 0, **_cold(), **{**DRAIN, "initial_limit_rows": 20_000}),
+    _family(
+        "cold-java-step",
+        60,
+        initial_limit_rows=1_000_000,
+        arrival_rows_per_second=[[0, 1000], [60, 7000]],
+        **_cold(),
+    ),
+    _family(
+        "cold-java-burst",
+        100,
+        initial_limit_rows=1_000_000,
+        arrival_rows_per_second=_burst(100),
+        **_cold(),
+    ),
+    _family(
+        "calm-burst",
+        300,
+        initial_limit_rows=1_000_000,
+        arrival_rows_per_second=_burst(300),
+    ),
+    _family(
+        "calm-burst-mostly-fixed",
+        300,
+        initial_limit_rows=1_000_000,
+        fixed_cost_seconds=[[0, 2.5]],
+        arrival_rows_per_second=_burst(300, rate=40_000),
+    ),
+    _family(
+        "calm-burst-trigger",
+        300,
+        trigger_seconds=10,
+        initial_limit_rows=1_000_000,
+        arrival_rows_per_second=_burst(300, rate=10_000, seconds=60),
     ),
 )

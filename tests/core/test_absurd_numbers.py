@@ -101,8 +101,7 @@ def sane(keeper: Keeper, now: float) -> None:
     for line in body.decode().splitlines():
         if not line.startswith("#"):
             number = float(line.rpartition(" ")[2])
-            assert not math.isnan(number), line
-            assert abs(number) <= 2**63 or "le=" in line, line
+            assert math.isfinite(number), line
 
 
 @settings(max_examples=60, deadline=None)

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.core.decide.step import after_replay, deadband, raised_rows, sure_too_long, toward
+from agent.core.decide.size import Size
+from agent.core.decide.step import after_replay, deadband, raised_rows, too_long, toward
 from agent.core.measure.cost import Cost
 from agent.core.policy import QueryPolicy
 
@@ -67,16 +68,15 @@ def test_a_step_is_bounded_and_announced_only_when_it_matters(
 
 
 @pytest.mark.parametrize(
-    ("limited", "deadline", "limit", "reason"),
+    ("limited", "longer", "limit", "reason"),
     [
-        (False, 400.0, 400, "bound:deadline"),  # a full batch would be killed, again and again
-        (False, 2000.0, 1000, "hold:not_limited"),
-        (False, 50.0, 100, "bound:deadline"),  # never below what is wanted
-        (True, 400.0, 100, "lower"),
+        (False, True, 100, "lower"),
+        (False, False, 1000, "hold:not_limited"),
+        (True, False, 100, "lower"),
     ],
 )
-def test_what_the_deadline_forbids_is_lowered_before_a_batch_reaches_it(
-    limited: bool, deadline: float, limit: int, reason: str
+def test_an_unreached_limit_is_lowered_only_where_its_batch_takes_too_long(
+    limited: bool, longer: bool, limit: int, reason: str
 ) -> None:
     taken = toward(
         1000,
@@ -86,8 +86,7 @@ def test_what_the_deadline_forbids_is_lowered_before_a_batch_reaches_it(
         configured=1000,
         policy=QueryPolicy(),
         deadband=0.25,
-        too_long=limited,
-        deadline=deadline,
+        too_long=longer,
     )
     assert (taken.limit, taken.reason) == (limit, reason)
 
@@ -129,28 +128,32 @@ def test_where_the_target_is_left_a_step_doubles_the_time_of_a_batch_not_its_row
     assert cost.seconds(raised) == pytest.approx(2.0 * (cost.seconds(500.0) or 0.0), rel=0.25)
 
 
-def test_only_a_limit_whose_batch_surely_takes_longer_is_lowered_unreached() -> None:
-    cost = learned(1.0, 4000.0)
-    assert sure_too_long(cost, 16_000.0, 8000.0)
-    assert sure_too_long(cost, math.inf, 1e9)
-    doubtful = Cost()
-    doubtful.learn(100.0, 5.0)  # all of it may be fixed
-    assert not sure_too_long(doubtful, 400.0, 100.0)
-    assert not sure_too_long(doubtful, 1e6, 1.0)
-
-
-@pytest.mark.parametrize("full", [3e5, 1e6, 1e9])
-def test_a_limit_far_beyond_all_batches_is_lowered_once_one_of_them_took_too_long(
-    full: float,
+@pytest.mark.parametrize(
+    ("rows", "trigger_seconds", "deadline_rows", "lowered"),
+    [
+        (10_000.0, 0.0, math.inf, False),  # 11 s beside 9 of those wanted
+        (14_000.0, 0.0, math.inf, True),  # 15
+        (math.inf, 0.0, math.inf, True),
+        (14_000.0, 60.0, math.inf, False),  # until the next trigger more rows cost no time
+        (90_000.0, 60.0, math.inf, True),
+        (14_000.0, 60.0, 12_000.0, True),  # killed, it would come again: too late for a limit then
+    ],
+)
+def test_an_unreached_limit_is_lowered_where_its_batch_would_leave_the_band(
+    rows: float, trigger_seconds: float, deadline_rows: float, lowered: bool
 ) -> None:
+    cost = Cost(batches=9, fixed=1.0, per_row=0.001, largest_rows=1e5)
+    size = Size(8000.0, "", True, deadline_rows=deadline_rows)
+    assert too_long(cost, rows, size, trigger_seconds) is lowered
+
+
+def test_batches_of_one_size_do_not_leave_a_limit_that_nobody_has_seen() -> None:
     cost = Cost()
     for rows in [*range(650, 750)] * 3:
         cost.learn(float(rows), 0.5 + rows / 1000.0)
-    assert not sure_too_long(cost, full, 4500.0)  # nobody has seen a batch near it
-    for rows in (9000, 90_000, 50_000):
-        cost.learn(float(rows), 0.5 + rows / 1000.0)
-    assert sure_too_long(cost, full, 4500.0)  # it takes no less than the 50 s of 50,000 rows
-    assert not sure_too_long(cost, full, 1e5)
+    wanted = cost.curve.rows_in(5.0)
+    assert too_long(cost, 1e6, Size(wanted, "", True), 0.0)
+    assert not too_long(cost, 700.0, Size(wanted, "", True), 0.0)
 
 
 def test_a_move_within_the_doubt_is_noise() -> None:
@@ -231,14 +234,6 @@ def test_a_raise_is_expected_within_the_band_or_twice_the_present_batch(
     assert raised <= max(cost.curve.rows_in(most), in_proportion, 1.0) * (1 + 1e-6) or (
         (cost.seconds(raised) or 0.0) <= most * (1 + 1e-6)
     )
-
-
-@pytest.mark.parametrize(("wanted", "lowered"), [(5500.0, True), (6500.0, False)])
-def test_surely_longer_is_by_two_deviations(wanted: float, lowered: bool) -> None:
-    """10,000 rows take 10 s, give or take 2."""
-    doubt = (0.0, 0.0, 0.0, 0.0002**2, 0.0, 0.0)
-    cost = Cost(batches=9, per_row=0.001, covariance=doubt, largest_rows=1e5)
-    assert sure_too_long(cost, 10_000.0, wanted) is lowered
 
 
 def test_a_limit_is_not_moved_by_less_than_two_hundredths_however_sure() -> None:

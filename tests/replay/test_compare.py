@@ -69,8 +69,11 @@ def test_what_dry_run_foretells_comes_when_weir_acts(tmp_path: Path, noise: floa
     acted = plant.run(scenario, plant.Noise(noise, 1), Live(scenario)).attempts
     seconds = sorted(one.seconds for one in acted if one.rows)
     assert found.happened.longest_seconds > 1.4 * seconds[-1]
-    assert found.would_be.longest_seconds == pytest.approx(seconds[-1], rel=0.02)
-    assert found.would_be.largest_rows == pytest.approx(max(one.rows for one in acted), rel=0.02)
+    # The noise of batches that never ran is nobody's to foretell: the longest lies two sigmas up.
+    assert found.would_be.longest_seconds == pytest.approx(seconds[-1], rel=0.02 + 2.0 * noise)
+    assert found.would_be.largest_rows == pytest.approx(
+        max(one.rows for one in acted), rel=0.02 + noise
+    )
     p95 = seconds[math.ceil(0.95 * len(seconds)) - 1]
     assert found.would_be.p95_seconds == pytest.approx(p95, rel=0.15)
 

@@ -21,7 +21,7 @@ from agent.core.decide.step import (
     after_replay,
     deadband,
     raised_rows,
-    sure_too_long,
+    too_long,
     toward,
 )
 from agent.core.figures import figure
@@ -288,8 +288,10 @@ def after_batch(query: Query, ended: Ended) -> None:
     ]
     sure = 1.0  # of what is wanted
     if full < size.rows:
-        sure = raised_rows(query.sizing.cost, full, size.rows, settings) / size.rows
-    too_long = sure_too_long(query.sizing.cost, full, size.rows)
+        # A batch that was planned before the limit fell may have shown that more is well.
+        present = max(full, float(batch.rows or 0))
+        sure = raised_rows(query.sizing.cost, present, size.rows, settings) / size.rows
+    longer = too_long(query.sizing.cost, full, size, query.run.trigger_seconds)
     for source, part, units in zip(controlled, shares, wanted, strict=True):
         source.exclusive_rows = owned * part.exclusive_rows
         source.floating_rows = part.rows - source.exclusive_rows
@@ -297,13 +299,12 @@ def after_batch(query: Query, ended: Ended) -> None:
             source.current,
             units,
             constraint=size.reason,
-            limited=source.limited,
+            limited=_reached(source),
             configured=source.configured,
             policy=settings,
             deadband=size.deadband,
             sure=sure * units,
-            too_long=too_long,
-            deadline=size.deadline_rows * part.rows / size.rows / (source.ratio or 1.0),
+            too_long=longer,
         )
         measure.add(query.totals.grants, step.reason)
         source.wanted_beyond = None
@@ -344,9 +345,11 @@ def _reason_to_hold(
         return "hold:replayed"
     if size is None:
         return "hold:learning"
-    slow = batch.seconds > 1.5 * settings.target_seconds
-    lowers = size.rows < _full_rows(controlled)
-    if query.sizing.cost.batches < LEARN_BATCHES and lowers and not slow:
+    full = _full_rows(controlled)
+    slow = batch.seconds > 1.5 * max(settings.target_seconds, query.run.trigger_seconds)
+    # One slow batch alone may be all fixed: it speaks for its own size only.
+    telling = slow and (math.isinf(full) or any(_reached(source) for source in controlled))
+    if query.sizing.cost.batches < LEARN_BATCHES and size.rows < full and not telling:
         return "hold:learning"
     return None
 
@@ -366,6 +369,12 @@ def _full_rows(controlled: list[Source]) -> float:
             return math.inf
         rows += current * (source.ratio or 1.0)
     return rows
+
+
+def _reached(source: Source) -> bool:
+    """Whether the batch took no less than the limit that acts on later ones would let it."""
+    current = source.current
+    return source.limited or (current is not None and (source.admitted or 0) >= current > 0)
 
 
 def _need(query: Query, source: Source) -> float | None:

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 #: around the target; or, where the target is left, below so many times the present batch.
 SURE: Final = 0.6
 GROW: Final = 2.0
-#: A limit that no batch reached is lowered where a full one surely takes longer, in deviations.
-LOWER_DOUBTS: Final = 2.0
 #: What the driver's parameter and the saved state hold.
 MOST_LIMIT: Final = 2**63 - 1
 #: A limit is moved when the size has moved by its own doubt, and for no less than this.
@@ -95,21 +93,17 @@ def _surely(cost: Cost, rows: float) -> float:
     return expected * math.exp(SURE * math.log1p(cost.doubt(rows) / expected))
 
 
-def sure_too_long(cost: Cost, rows: float, wanted: float) -> bool:
-    """Whether a batch of so many rows surely takes longer than one of the wanted rows."""
-    if math.isinf(rows):
-        return True
-    # Linear in the doubt: a first batch, whose time may be all fixed, can never say so alone.
-    expected, seen = cost.seconds(wanted) or 0.0, min(rows, cost.largest_rows)
-    if _at_least(cost, rows) > expected:
-        return True
-    # It takes no less than a smaller one: what is in doubt far beyond all batches of late is sure
-    # where the largest of them surely took longer, whatever the wanted size may take.
-    return _at_least(cost, seen) > expected + LOWER_DOUBTS * cost.doubt(wanted)
+def too_long(cost: Cost, rows: float, size: Size, trigger_seconds: float) -> bool:
+    """Whether a batch of so many rows, which none has had, would leave the band around the wanted.
 
-
-def _at_least(cost: Cost, rows: float) -> float:
-    return (cost.seconds(rows) or 0.0) - LOWER_DOUBTS * cost.doubt(rows)
+    As expected, sure or not: batches of one size tell nothing of far larger ones, and a burst after
+    a calm would be taken whole. A limit that nothing reaches costs nothing, and is raised as soon
+    as a batch reaches it. Until the next trigger more rows cost no time.
+    """
+    if math.isinf(rows) or rows > size.deadline_rows:
+        return True
+    seconds = max(cost.seconds(size.rows) or 0.0, trigger_seconds)
+    return (cost.seconds(rows) or 0.0) > BAND * seconds
 
 
 def after_replay(
@@ -152,14 +146,12 @@ def toward(
     deadband: float,
     sure: float = math.inf,
     too_long: bool = True,
-    deadline: float = math.inf,
 ) -> Step:
     """From the limit in force to the next one: as far as is sure, announced only when it matters.
 
     ``wanted`` and ``sure``, up to which it may be raised, are in the source's unit.
     ``current`` None is unlimited. ``limited`` False: the batch took all there was, so it never
-    raises the limit, and lowers it only where the model is sure that a full one takes
-    ``too_long``, or, down to ``deadline``, where it expects that a full one breaks the deadline.
+    raises the limit, and lowers it only where a full one is expected to take ``too_long``.
     """
     if current == 0:
         # Never ours: whoever set it wants nothing to be read.
@@ -187,9 +179,6 @@ def toward(
         return Step(current, bound if bound in _FIXED_BOUNDS else "hold:deadband")
     outside = current < low or (high is not None and current > high)
     if not limited and not outside and (limit > current or not too_long):
-        # A batch that is killed comes again with the same rows: too late for a limit then.
-        if max(deadline, limit, low) < current:
-            return Step(max(round(deadline), limit, low), "bound:deadline")
         return Step(current, "hold:not_limited")
     at_edge = bound.startswith("bound:") and bound != "bound:doubt"
     moved = abs(limit - current) / current
