@@ -39,7 +39,7 @@ CONFIG: Final = f"""
 target_seconds: {TARGET_SECONDS}
 executors: 'on'
 maximum_executors: {MOST}
-executors_quiet_seconds: 8
+executors_quiet_seconds: 20
 catch_up_seconds: 30
 """
 #: Workers of one core each in one process, and what its executors get.
