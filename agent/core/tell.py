@@ -1,4 +1,8 @@
-"""Tell: a query's state as one judged line, and as one view for every exporter."""
+"""Tell: a query's state as one judged line, and as one view for every exporter.
+
+Nothing is learned or decided here. What follows from several parts at once is put together: how far
+behind a query is, and when what waits will be committed, in whole batches as Spark reads them.
+"""
 
 from __future__ import annotations
 

@@ -128,7 +128,7 @@ def _describe(one: Metric) -> list[str]:
         lines += [one.note, ""]
     if one.formula is not None:
         module, test = (f"[{at}](../{at})" for at in (one.formula.module, one.formula.test))
-        lines += [f"Judged in {module}, held by {test}.", ""]
+        lines += [f"Judged by `{one.formula.function}` in {module}, held by {test}.", ""]
     if one.running:
         lines += ["Its series end when the query does, or falls silent.", ""]
     if one.labels:

@@ -289,9 +289,8 @@ FAMILIES: tuple[Family, ...] = (
         arrival_rows_per_second=[[0, 1]],
         duration_seconds=7200,
     ),
-    # What a query does that nobody simulates: it starts cold, it idles at batches of one size, which
-    # tell nothing of larger ones, and then comes more than it has ever seen, under a limit that
-    # nothing has reached.
+    # As real ones do: a query starts cold, idles at batches of one size, which tell nothing of
+    # larger ones, and then comes more than it has ever seen, under a limit that nothing reached.
     _family("cold-java-steady", initial_limit_rows=1_000_000, **_cold()),
     _family("cold-java-drain", 0, **_cold(), **{**DRAIN, "initial_limit_rows": 20_000}),
     _family(

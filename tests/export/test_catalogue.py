@@ -119,5 +119,20 @@ def test_a_formula_is_found_in_two_steps() -> None:
         text = test.read_text("utf-8")
         assert f"from {name} import" in text or f"from {package} import {leaf}" in text, one.name
         entry = page.split(f"### `{one.name}`\n", 1)[1].split("\n### ", 1)[0]
+        assert one.formula.function in _functions(module), one.name
+        words = one.formula.function.replace(".", "|")  # a method's by its class
+        assert re.search(rf"\b({words})\b", text), one.name
+        assert f"by `{one.formula.function}` in " in entry
         assert f"](../{one.formula.module})" in entry
         assert f"](../{one.formula.test})" in entry
+
+
+def _functions(module: Path) -> set[str]:
+    """Those of a module, and of its classes as ``Class.method``."""
+    found: set[str] = set()
+    for node in ast.parse(module.read_text("utf-8")).body:
+        if isinstance(node, ast.FunctionDef):
+            found.add(node.name)
+        elif isinstance(node, ast.ClassDef):
+            found |= {f"{node.name}.{one.name}" for one in node.body if hasattr(one, "args")}
+    return found

@@ -3,8 +3,9 @@
 FLIP-183 (buffer debloating) for a plant whose batches have a fixed cost. Of the sizes that keep the
 deadline: the one that takes the target; beyond it, so far as stability asks for more and a longer
 batch pays. One rule for the controller, who believes a curve, for the oracle, who knows it, and for
-what is advised afterwards. Each decision follows from batches alone, never from earlier decisions,
-so the delay until a limit acts cannot make it oscillate.
+what is advised afterwards. The capacity that is needed is the rate that arrives over the one that
+the largest size digests, as in Flink's autoscaler (FLIP-271). Each decision follows from batches
+alone, never from earlier decisions, so the delay until a limit acts cannot make it oscillate.
 """
 
 from __future__ import annotations

@@ -3,11 +3,13 @@
 What a batch costs is learned over many of them, ``B = c0 + n/mu``, and with a term in n squared
 where the batches show one (congestion): a Bayesian linear regression on relative errors, since
 noise is multiplicative, that forgets slowly. From there the loop is run ahead: what arrives during
-a batch is what the next one reads, as far as a limit lets it. The gain is ``G = lambda dB/dn``. The
-alarm is raised when the path so found, with the model's doubt taken off, meets the deadline within
-a few batches, batches have grown from where they were, and what may explain their growth
-(``explanations``) finds that credible. A batch that runs and is older already
-than the last one was long is looked at as if it ended now: that tells a batch earlier.
+a batch is what the next one reads, as far as a limit lets it. The gain is ``G = lambda dB/dn``:
+what a second more of a batch adds to the next one; below 1 the recurrence ``n' = lambda B(n)``
+contracts to a fixed point (Banach 1922). The alarm is raised when the path so found, with the
+model's doubt taken off, meets the deadline within a few batches, batches have grown from where they
+were, and what may explain their growth (``explanations``) finds that credible. A batch that runs
+and is older already than the last one was long is looked at as if it ended now: that tells a batch
+earlier.
 
 Arrivals that have just risen may fall again: they are believed for a few times as long as they have
 lasted. A spike that drains ends before, a rise that stays does not.

@@ -81,6 +81,6 @@ METRICS: Final[tuple[Metric, ...]] = (
         unit="seconds",
         from_start=True,
         note="The three add up to the time the query was watched: one second a second.",
-        formula=TIME,
+        formula=TIME.of("Occupancy.spend"),
     ),
 )

@@ -18,7 +18,7 @@ METRICS: Final[tuple[Metric, ...]] = (
         lambda view: view.checkpoint.seconds,
         unit="seconds",
         running=True,
-        formula=CHECKPOINT,
+        formula=CHECKPOINT.of("checkpoint_seconds"),
     ),
     QUERY.gauge_by(
         "weir_checkpoint_phase_seconds",
@@ -35,7 +35,7 @@ METRICS: Final[tuple[Metric, ...]] = (
         lambda view: view.checkpoint.interval_seconds,
         unit="seconds",
         running=True,
-        formula=CHECKPOINT,
+        formula=CHECKPOINT.of("Monitor.complete"),
     ),
     QUERY.gauge(
         "weir_checkpoint_deadline_seconds",
@@ -43,14 +43,14 @@ METRICS: Final[tuple[Metric, ...]] = (
         lambda view: view.checkpoint.deadline_seconds,
         unit="seconds",
         note="Learned from the ages at which batches were ended. Absent where neither is known.",
-        formula=CHECKPOINT,
+        formula=CHECKPOINT.of("Monitor.deadline"),
     ),
     QUERY.gauge(
         "weir_checkpoint_failures_consecutive",
         "Batches in a row that were begun and not committed; a committed batch resets it.",
         lambda view: view.checkpoint.failures_consecutive,
         note="By an exception or a time-out. Stopping the query is none.",
-        formula=CHECKPOINT,
+        formula=CHECKPOINT.of("Monitor.fail"),
     ),
     QUERY.gauge(
         "weir_checkpoint_deadline_eta_seconds",
@@ -59,7 +59,7 @@ METRICS: Final[tuple[Metric, ...]] = (
         unit="seconds",
         running=True,
         note="Absent while none is on its way there.",
-        formula=CHECKPOINT,
+        formula=CHECKPOINT.of("Monitor.eta_seconds"),
     ),
     QUERY.gauge(
         "weir_checkpoint_bytes",
@@ -85,7 +85,7 @@ METRICS: Final[tuple[Metric, ...]] = (
         note="Exactly one is 1. `pressured`: the backlog grows, batches do not. `spiralling`: "
         "batches grow towards the deadline. `timing_out`: a batch was timed out and comes again. "
         "`dead`: the same batch was lost three times or more.",
-        formula=SPIRAL,
+        formula=SPIRAL.of("judge"),
     ),
     QUERY.gauge(
         "weir_spiral_gain",
@@ -94,7 +94,7 @@ METRICS: Final[tuple[Metric, ...]] = (
         running=True,
         note="Below 1 it settles, from 1 on it runs away unless a limit binds. Absent while "
         "arrivals or costs are unknown.",
-        formula=SPIRAL,
+        formula=SPIRAL.of("gain"),
     ),
     QUERY.gauge(
         "weir_alignment_seconds",
@@ -104,7 +104,7 @@ METRICS: Final[tuple[Metric, ...]] = (
         running=True,
         note="Slowest task less the median one, over the batch's stages. Looked at now and then, "
         "where the driver's REST API may be asked (`spark_ui_hosts`); else absent.",
-        formula=STAGES,
+        formula=STAGES.of("align"),
     ),
     QUERY.gauge(
         "weir_task_skew_ratio",
@@ -113,7 +113,7 @@ METRICS: Final[tuple[Metric, ...]] = (
         unit="ratio",
         running=True,
         note="Absent where `weir_alignment_seconds` is.",
-        formula=STAGES,
+        formula=STAGES.of("align"),
     ),
     QUERY.gauge(
         "weir_replay_amplification_ratio",
@@ -121,7 +121,7 @@ METRICS: Final[tuple[Metric, ...]] = (
         lambda view: view.spiral.replay_amplification,
         unit="ratio",
         note="1 where nothing is replayed.",
-        formula=SPIRAL,
+        formula=SPIRAL.of("Spiral.replay_amplification"),
     ),
     FINDINGS.gauge(
         "weir_consistency_findings",

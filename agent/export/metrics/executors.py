@@ -31,7 +31,7 @@ METRICS: Final[tuple[Metric, ...]] = (
         running=True,
         note=f"{_OF_ALL} Told whether or not Weir may ask for them. Absent until each of its "
         "queries is known, and where the driver runs the tasks itself (`local`).",
-        formula=EXECUTORS,
+        formula=EXECUTORS.of("need_of"),
     ),
     QUERY.gauge(
         "weir_executors_present",
@@ -74,7 +74,7 @@ METRICS: Final[tuple[Metric, ...]] = (
         "`maximum`: the one configured. `tasks`: no more tasks than slots. `critical_path`: one "
         "slow task. `driver`: the time in which no task runs. `contention`: more slots were seen "
         "to bring little, as where a sink does not scale.",
-        formula=EXECUTORS,
+        formula=EXECUTORS.of("bound_of"),
     ),
     QUERY.gauge(
         "weir_executors_contention_ratio",
@@ -85,7 +85,7 @@ METRICS: Final[tuple[Metric, ...]] = (
         running=True,
         note="Learned from what more or fewer executors brought; 0 until the number has changed.",
         not_shown="`weir_executors_bound` says when it matters",
-        formula=WORK,
+        formula=WORK.of("Work.judge"),
     ),
     QUERY.gauge_by(
         "weir_batch_work_seconds",
@@ -105,6 +105,6 @@ METRICS: Final[tuple[Metric, ...]] = (
         running=True,
         note="Means of the batches looked at last. No number of executors makes a batch shorter "
         "than `critical_path` and `driver` together.",
-        formula=WORK,
+        formula=WORK.of("Work.longest_seconds"),
     ),
 )

@@ -18,6 +18,6 @@ METRICS: Final[tuple[Metric, ...]] = (
         lambda view: view.totals.failures,
         from_start=True,
         note="Each cause has a series from the start, so that its first failure is seen as a rise.",
-        formula=FAILURE,
+        formula=FAILURE.of("cause_of"),
     ),
 )

@@ -9,6 +9,7 @@ from agent.core.measure.partitions import soonest_loss_seconds
 from agent.export.metrics.row import (
     ARRIVALS,
     BEHIND,
+    CONSUMED,
     COST,
     LAG,
     PARTITION,
@@ -69,7 +70,7 @@ METRICS: Final[tuple[Metric, ...]] = (
         running=True,
         note="The row is at least so old, and older by less than the time between two looks at the "
         "source; what a start finds there counts from the start. Absent while it cannot be told.",
-        formula=BEHIND,
+        formula=BEHIND.of("LagTable.age_seconds"),
     ),
     PARTITIONS.gauge(
         "weir_retention_loss_seconds",
@@ -78,7 +79,7 @@ METRICS: Final[tuple[Metric, ...]] = (
         unit="seconds",
         note="Of the partition nearest to it; 0 once rows are lost. Absent while none is foreseen, "
         "and where no broker is asked (`kafka_bootstrap_servers`).",
-        formula=RETENTION,
+        formula=RETENTION.of("soonest_loss_seconds"),
     ),
     PARTITIONS.gauge(
         "weir_retention_lost_rows",
@@ -105,7 +106,7 @@ METRICS: Final[tuple[Metric, ...]] = (
         "at, `STOP` nothing is committed any more, `STALL` batches are committed and take nothing, "
         "`REWIND` the query reads again what it had committed. Below ten seconds, or two targets, "
         "it is always `OK`.",
-        formula=LAG,
+        formula=LAG.of("lag_state"),
     ),
     QUERY.gauge(
         "weir_estimated_time_to_consume_seconds",
@@ -116,7 +117,7 @@ METRICS: Final[tuple[Metric, ...]] = (
         note="Each batch with its fixed cost and its trigger, while more arrives as it does now, "
         "from the start of the next one. Absent while unknown, and where the backlog does not "
         "shrink: see `weir_required_capacity_ratio`.",
-        formula=COST,
+        formula=CONSUMED.of("time_to_consume"),
     ),
     QUERY.gauge(
         "weir_arrival_rows_per_second",
@@ -124,7 +125,7 @@ METRICS: Final[tuple[Metric, ...]] = (
         lambda view: view.arrival_rows_per_second,
         unit="rows_per_second",
         running=True,
-        formula=ARRIVALS,
+        formula=ARRIVALS.of("SteppingRate.add"),
     ),
     QUERY.gauge(
         "weir_throughput_rows_per_second",
@@ -133,7 +134,7 @@ METRICS: Final[tuple[Metric, ...]] = (
         unit="rows_per_second",
         running=True,
         note="Learned from batches, at their size of late. Absent while learning.",
-        formula=COST,
+        formula=COST.of("Cost.throughput"),
     ),
     QUERY.gauge(
         "weir_fixed_cost_seconds",
@@ -142,7 +143,7 @@ METRICS: Final[tuple[Metric, ...]] = (
         unit="seconds",
         running=True,
         note="Learned from batches: the intercept of the capacity model. Absent while learning.",
-        formula=COST,
+        formula=COST.of("Cost.fixed_cost"),
     ),
     QUERY.gauge(
         "weir_required_capacity_ratio",
@@ -151,7 +152,7 @@ METRICS: Final[tuple[Metric, ...]] = (
         unit="ratio",
         running=True,
         note="Above 1 no limit helps: the signal to scale out.",
-        formula=SIZE,
+        formula=SIZE.of("size_of"),
     ),
     QUERY.gauge(
         "weir_capacity_short_since_timestamp_seconds",
@@ -161,7 +162,7 @@ METRICS: Final[tuple[Metric, ...]] = (
         running=True,
         note="By the driver's clock. Absent while `weir_required_capacity_ratio` is at most 1 or "
         "unknown.",
-        formula=SIZE,
+        formula=SIZE.of("size_of"),
     ),
     QUERY.gauge(
         "weir_pressure_ratio",
@@ -170,6 +171,6 @@ METRICS: Final[tuple[Metric, ...]] = (
         unit="ratio",
         running=True,
         note="That is more than the next batch takes; what it takes whole waits for no limit.",
-        formula=TIME,
+        formula=TIME.of("Occupancy.pressure"),
     ),
 )

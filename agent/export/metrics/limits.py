@@ -33,7 +33,7 @@ METRICS: Final[tuple[Metric, ...]] = (
             unit=unit,
             running=True,
             note="Absent while the source is unlimited or its limit is not known.",
-            formula=SIZE,
+            formula=SIZE.of("size_of"),
         )
         for unit in UNITS
     ),
@@ -67,7 +67,7 @@ METRICS: Final[tuple[Metric, ...]] = (
         note="`exclusive` is what the source keeps whatever its backlog, a fifth of an even share; "
         "`floating` goes by backlog. Where queries share a pool (agent/core/decide/pool.py), only "
         "the query's own part counts as exclusive.",
-        formula=CREDIT,
+        formula=CREDIT.of("share"),
     ),
     QUERY.gauge(
         "weir_target_batch_seconds",
@@ -83,7 +83,7 @@ METRICS: Final[tuple[Metric, ...]] = (
         note="Absent while learning. At 0 with `weir_required_capacity_ratio` below 1 a longer "
         "target would do. 0, too, where the fixed cost takes the target "
         "(agent/core/decide/reach.py).",
-        formula=SIZE,
+        formula=SIZE.of("size_of"),
     ),
     QUERY.counter_by(
         "weir_grants_total",

@@ -57,7 +57,7 @@ METRICS: Final[tuple[Metric, ...]] = (
         lambda view: view.attention.level,
         note="Exactly one is 1: of the levels, worst first, the first that holds. "
         "docs/status-page.md says when each does. `hung` is `stalled` of `weir_query_state`.",
-        formula=ATTENTION,
+        formula=ATTENTION.of("judged"),
     ),
     QUERY.gauge(
         "weir_query_stopped",

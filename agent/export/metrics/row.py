@@ -59,6 +59,11 @@ class Formula(msgspec.Struct, frozen=True):
 
     module: str
     test: str
+    function: str = ""  # of the module, as ``Class.method`` where it is one
+
+    def of(self, function: str) -> Formula:
+        """The same, by the function that says it."""
+        return Formula(self.module, self.test, function)
 
 
 ARRIVALS: Final = Formula("agent/core/measure/decaying.py", "tests/core/test_decaying.py")
@@ -66,9 +71,10 @@ ATTENTION: Final = Formula("agent/core/judge/attention.py", "tests/core/test_att
 BEHIND: Final = Formula("agent/core/measure/lag_table.py", "tests/core/test_what_is_shown.py")
 CHECKPOINT: Final = Formula("agent/core/judge/checkpoint.py", "tests/judgement/test_checkpoint.py")
 COST: Final = Formula("agent/core/measure/cost.py", "tests/core/test_cost.py")
+CONSUMED: Final = Formula("agent/core/tell.py", "tests/core/test_what_is_shown.py")
 CREDIT: Final = Formula("agent/core/decide/credit.py", "tests/core/test_parts.py")
 EXECUTORS: Final = Formula("agent/core/decide/executors.py", "tests/core/test_executors.py")
-FAILURE: Final = Formula("agent/core/judge/failure/cause.py", "tests/judgement/test_field.py")
+FAILURE: Final = Formula("agent/core/judge/failure/cause.py", "tests/faults/test_causes.py")
 LAG: Final = Formula("agent/core/judge/lag_state.py", "tests/judgement/test_lag_state.py")
 LATENESS: Final = Formula("agent/core/judge/lateness.py", "tests/core/test_lateness.py")
 RETENTION: Final = Formula("agent/core/measure/partitions.py", "tests/core/test_partitions.py")

@@ -32,7 +32,7 @@ METRICS: Final[tuple[Metric, ...]] = (
         lambda view: view.watermark_delay_seconds,
         unit="seconds",
         note="Absent where the query drops no late rows.",
-        formula=LATENESS,
+        formula=LATENESS.of("Lateness.observe"),
     ),
     QUERY.gauge(
         "weir_lateness_seconds",
@@ -42,14 +42,14 @@ METRICS: Final[tuple[Metric, ...]] = (
         unit="seconds",
         note="Rows of which it exceeds `weir_watermark_delay_seconds` may be dropped. Absent where "
         "the query drops no late rows.",
-        formula=LATENESS,
+        formula=LATENESS.of("Lateness.observe"),
     ),
     QUERY.gauge(
         "weir_late_rows_held",
         "1 while batches are as the job configured them because smaller ones dropped rows as late.",
         lambda view: view.late_rows_held,
         note="Absent where the query drops no late rows.",
-        formula=LATENESS,
+        formula=LATENESS.of("Lateness.holds"),
     ),
     OPERATOR.gauge(
         "weir_state_rows",

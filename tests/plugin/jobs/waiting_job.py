@@ -1,7 +1,8 @@
 """A job whose tasks wait: each row takes 20 ms, whatever else the machine does. Knows no Weir.
 
 Arguments: where to read, to write, the checkpoint. Ends once there is a file ``stop`` beside the
-first, and everything is read.
+first, and everything is read. With ``spark.waiting.state`` it remembers every row, and so has state
+that moves with its executors.
 """
 
 import sys
@@ -12,11 +13,13 @@ from pyspark.sql import SparkSession
 
 source, sink, checkpoint = sys.argv[1:4]
 spark = SparkSession.builder.getOrCreate()
+lines = spark.readStream.option("maxFilesPerTrigger", 1000).text(source)
+if spark.conf.get("spark.waiting.state", "false") == "true":
+    lines = lines.dropDuplicates(["value"])
+else:
+    lines = lines.repartition(6)
 query = (
-    spark.readStream.option("maxFilesPerTrigger", 1000)
-    .text(source)
-    .repartition(6)
-    .selectExpr("value", "reflect('java.lang.Thread', 'sleep', cast(20 as bigint)) as slept")
+    lines.selectExpr("value", "reflect('java.lang.Thread', 'sleep', cast(20 as bigint)) as slept")
     .selectExpr("replace(concat(value, slept), 'null', '') as value")
     .writeStream.format("text")
     .queryName("waiting")
