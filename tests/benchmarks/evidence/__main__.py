@@ -75,10 +75,10 @@ ARMS: Final = {
 
 
 def order(
-    workloads: Sequence[str], arms: Sequence[str], seeds: int
+    workloads: Sequence[str], arms: Sequence[str], seeds: Iterable[int]
 ) -> Iterable[tuple[str, str, int]]:
     """(workload, arm, seed): all of a seed before the next one, its arms as the seed draws them."""
-    for seed in range(1, seeds + 1):
+    for seed in seeds:
         for workload in workloads:
             drawn = list(arms)
             random.Random(f"order {workload} {seed}").shuffle(drawn)
@@ -178,7 +178,8 @@ def run_all(given: argparse.Namespace, results: Results) -> int:
     unknown: set[str] = set()  # queries whose cost this machine could not tell
     begun = time.monotonic()
     folder = Path(tempfile.mkdtemp(prefix="weir-evidence-"))
-    wanted = list(order(given.workloads, given.arms, given.seeds))
+    seeds = range(given.first_seed, given.first_seed + given.seeds)
+    wanted = list(order(given.workloads, given.arms, seeds))
 
     left = missing(wanted, results.folder)
     print(f"{len(wanted) - len(left)} of {len(wanted)} runs are there", flush=True)
@@ -243,6 +244,7 @@ def main() -> int:
     parser.add_argument("--workloads", nargs="+", default=list(WORKLOADS), metavar="QUERY/TRACE")
     parser.add_argument("--arms", nargs="+", default=list(ARMS), choices=list(ARMS))
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--first-seed", type=int, default=1, help="goes on where others ended")
     parser.add_argument("--seconds", type=float, default=120.0, help="in which a trace is played")
     parser.add_argument(
         "--target-seconds", type=float, default=TARGET_SECONDS, help="a result is wanted so often"
