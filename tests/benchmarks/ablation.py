@@ -31,7 +31,7 @@ from agent.simulation.live import Live
 from tests.benchmarks import recorded, spiral_tape
 from tests.benchmarks.control import settled
 from tests.benchmarks.families import FAMILIES
-from tests.benchmarks.numbers import FILES, Number, numbers
+from tests.benchmarks.numbers import FILES, Number, numbers, path_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -64,17 +64,9 @@ class Played(NamedTuple):
     backlog: int
 
 
-def path_of(file: str) -> Path:
-    """Of a module by its name; raises ValueError where there is not one."""
-    found = list(CORE.rglob(f"{file}.py"))
-    if len(found) != 1:
-        raise ValueError(f"{len(found)} modules are named {file}")
-    return found[0]
-
-
 def apply(change: Change) -> None:
     """Changes the number wherever it was imported to, and what its module derives from it."""
-    path = path_of(change.file)
+    path = path_of(CORE, change.file)
     source = path.read_text("utf-8")
     name = ".".join(("agent", "core", *path.relative_to(CORE).with_suffix("").parts))
     module = sys.modules[name]
@@ -217,7 +209,7 @@ def changes(
 ) -> Iterator[tuple[Change, Number]]:
     """Of the numbers that are named, or that stand in a file that is; all where none is."""
     for file in files:
-        for place, number in enumerate(numbers(path_of(file).read_text("utf-8"))):
+        for place, number in enumerate(numbers(path_of(CORE, file).read_text("utf-8"))):
             if not names or file in names or number.name in names:
                 for factor in times:
                     yield Change(file, place, factor), number

@@ -41,6 +41,14 @@ class Number(NamedTuple):
     end: int
 
 
+def path_of(core: Path, file: str) -> Path:
+    """Of a module of the core by its name; raises ValueError where there is not one."""
+    found = list(core.rglob(f"{file}.py"))
+    if len(found) != 1:
+        raise ValueError(f"{len(found)} modules are named {file}")
+    return found[0]
+
+
 def numbers(source: str) -> Iterator[Number]:
     """Those of constants that are declared Final, other than counters of kinds."""
     for statement in ast.parse(source).body:
@@ -95,7 +103,7 @@ def main(arguments: list[str] | None = None) -> int:
             return 2
         none = 0
         for file in given.files:
-            (path,) = (root / "agent" / "core").rglob(f"{file}.py")
+            path = path_of(root / "agent" / "core", file)
             source = path.read_text("utf-8")
             for number in numbers(source):
                 path.write_text(halved(source, number), "utf-8")

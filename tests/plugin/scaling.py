@@ -2,13 +2,16 @@
 
 ``python -m tests.plugin.scaling`` plays it without killing anything, says how well the target was
 kept, and writes what it saw to docs/images/executors.json, from which ``python -m
-scripts.plot_executors`` draws; with ``--local-cluster`` it only says so, of Spark's own small one.
+scripts.plot_executors`` draws; with ``--local-cluster``, Spark's own small one, or ``--state``, a job
+that remembers every row, it only says so.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import signal
+import sys
 import tempfile
 import threading
 import time
@@ -177,6 +180,8 @@ def main() -> None:
     parser.add_argument("--state", action="store_true", help="a query that remembers every row")
     given = parser.parse_args()
     local = given.local_cluster
+    # However it is ended, the cluster ends with it.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     folder = Path(tempfile.mkdtemp(prefix="weir-scaling-"))
     bench = Bench(folder, Jobs(folder))
     try:

@@ -177,6 +177,9 @@ def test_the_command_asks_an_agent(tmp_path: Path) -> None:
         assert would_be < happened
         answer = json.loads(weir("compare", "--json", "--url", agent.address).stdout)
         assert answer[0]["happened"]["batches"] == 18
+        # The page asks for the same.
+        shown = agent.http.get("/v1/queries/shop/query-0/comparison").json()["comparison"]
+        assert shown == answer[0]
         unknown = weir("compare", "ordres", "--url", agent.address)
         assert unknown.returncode == 2
         assert unknown.stderr == "weir: no query 'ordres'; known: shop/query-0\n"
