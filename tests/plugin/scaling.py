@@ -2,8 +2,8 @@
 
 ``python -m tests.plugin.scaling`` plays it without killing anything, says how well the target was
 kept, and writes what it saw to docs/images/executors.json, from which ``python -m
-scripts.plot_executors`` draws; with ``--local-cluster``, Spark's own small one, or ``--state``, a job
-that remembers every row, it only says so.
+scripts.plot_executors`` draws; with ``--local-cluster``, Spark's own small one, or ``--state``, a
+job that remembers every row, it only says so.
 """
 
 from __future__ import annotations
