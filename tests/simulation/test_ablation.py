@@ -15,7 +15,7 @@ from tests.benchmarks import ablation, spiral, spiral_tape
 
 
 def place_of(file: str, name: str) -> int:
-    numbers = list(ablation.numbers(ablation.path_of(file).read_text("utf-8")))
+    numbers = list(ablation.numbers(ablation.path_of(ablation.CORE, file).read_text("utf-8")))
     return next(place for place, one in enumerate(numbers) if one.name == name)
 
 

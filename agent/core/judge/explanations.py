@@ -9,13 +9,14 @@ follow its seconds, and a line through both says that all of it is rows, whateve
 So each is followed by itself, by a Kalman filter (Kalman 1960) that lets its own part drift and
 holds the others: the fixed cost or the cost of a row with a velocity that dies away (the damped
 local linear trend of Gardner and McKenzie 1985), congestion as a constant. How well each foretold
-the batches weighs them against each other, the newer ones more (Raftery, Karny and Ettler 2010).
+the batches weighs them against each other, the newer ones more (Raftery, Karny and Ettler 2010);
+beforehand each is as likely as the others.
 """
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Final, Literal, Protocol
+from typing import TYPE_CHECKING, Final, Literal, Protocol, get_args
 
 import msgspec
 
@@ -23,27 +24,25 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 Kind = Literal["fixed", "row", "size"]
-#: How often each is the reason, as far as one knows beforehand.
-PRIOR: Final[dict[Kind, float]] = {"fixed": 0.5, "row": 0.35, "size": 0.15}
+KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 #: What is believed before the first batch, in usual batches: fixed part, part by rows, and the
 #: third, which is congestion or the velocity of what drifts; means and deviations.
 PARTS: Final = ((0.3, 0.25), (0.65, 0.35))
 CONGESTION: Final = (0.0, 0.2)
-#: The oldest batches kept, whose medians are the units of rows and seconds.
-USUAL_BATCHES: Final = 12
+#: The least that anything is told from; the medians of so many, the oldest kept, are the units of
+#: rows and seconds.
+FEWEST_BATCHES: Final = 6
 #: By how much each part, and a velocity, drifts from batch to batch, as a share of the batch.
 DRIFT: Final = 0.01
 VELOCITY: Final = (0.0, DRIFT)
-#: What is left of a velocity after a batch.
-DAMPING: Final = 0.9
+#: What is left after a batch, of a velocity and of what earlier batches said for a reason.
+FADING: Final = 0.9
 #: A batch off by more than so many deviations shows a step rather than drift; and how unlikely a
 #: step is, on the log scale.
 STEP_SIGMAS: Final = 3.0
 STEP_PENALTY: Final = 3.0
 #: A batch so many times larger or smaller than usual tells nothing of the usual ones.
 COMPARABLE: Final = 50.0
-#: What the evidence of a batch is worth after another one.
-FADING: Final = 0.93
 
 
 class Batch(Protocol):
@@ -137,9 +136,9 @@ class Explanation(msgspec.Struct):
             d, b, e = d + 2.0 * e + f, b + c, e + f
             faster = by_rows
         a, d = a + drift, d + by_rows
-        f = f * DAMPING * DAMPING + faster
-        self.state = (one, two, DAMPING * three)
-        self.covariance = (a, b, DAMPING * c, d, DAMPING * e, f)
+        f = f * FADING * FADING + faster
+        self.state = (one, two, FADING * three)
+        self.covariance = (a, b, FADING * c, d, FADING * e, f)
 
     def batch_seconds(self, rows: float, ahead: int, *, most_rows: float) -> float:
         """Expected seconds of so many rows, in the ``ahead``-th batch after the last (from 1).
@@ -148,7 +147,7 @@ class Explanation(msgspec.Struct):
         """
         one, two, three = self.state
         x = rows / self.rows
-        velocities = (1.0 - DAMPING**ahead) / (1.0 - DAMPING)
+        velocities = (1.0 - FADING**ahead) / (1.0 - FADING)
         if self.kind == "size":
             value = one + two * x + max(three, 0.0) * squared(x, most_rows / self.rows)
         elif self.kind == "fixed":
@@ -184,12 +183,12 @@ def squared(x: float, edge: float) -> float:
 
 def explain(batches: Sequence[Batch], sigma: float) -> list[Explanation]:
     """The three, as far as so many batches (oldest first, at least one) tell them apart."""
-    usual = batches[:USUAL_BATCHES]
+    usual = batches[:FEWEST_BATCHES]
     middle = len(usual) // 2
     rows = sorted([batch.rows for batch in usual])[middle]
     seconds = sorted([batch.seconds for batch in usual])[middle]
     found = []
-    for kind in PRIOR:
+    for kind in KINDS:
         third = CONGESTION if kind == "size" else VELOCITY
         parts = (*PARTS, third)
         one, two, three = (deviation**2 for _, deviation in parts)
@@ -198,7 +197,6 @@ def explain(batches: Sequence[Batch], sigma: float) -> list[Explanation]:
     for one_of_three in found:
         for batch in batches:
             one_of_three.learn(batch, sigma)
-        one_of_three.log_weight += math.log(PRIOR[one_of_three.kind])
     return found
 
 

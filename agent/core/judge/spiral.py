@@ -29,7 +29,15 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from agent.core.figures import figure
-from agent.core.judge.explanations import PARTS, explain, squared, variance, weights
+from agent.core.judge.explanations import (
+    COMPARABLE,
+    FEWEST_BATCHES,
+    PARTS,
+    explain,
+    squared,
+    variance,
+    weights,
+)
 from agent.core.measure.cost import LEAST_SIGMA
 
 if TYPE_CHECKING:
@@ -37,21 +45,16 @@ if TYPE_CHECKING:
 
     from agent.core.judge.explanations import Explanation
 
-#: Batches kept, and the least that the cost is learned from.
+#: Batches kept.
 MOST_BATCHES: Final = 32
-FEWEST_BATCHES: Final = 6
 #: What a batch weighs against the one after it, and what is believed of the cost of a batch of
 #: usual size before any was seen: fixed part, part by rows, congestion; mean and deviation.
 FORGETTING: Final = 0.99
 PRIOR: Final = (*PARTS, (0.05, 0.15))
-#: A usual size this many times off asks for learning anew, at the size that is usual now.
-REBASE: Final = 50.0
-#: What doubt takes off a foreseen batch: in deviations of the model, and for each unit of noise
-#: beyond what is common, on the log scale. What is uncertain must not raise an alarm.
-#: Few batches may be few of a kind: the doubt of them is that of so many deviations over their
-#: number, where that is more.
-DOUBT: Final = 0.2
-EARLY_DOUBT: Final = 5.0
+#: What doubt takes off a foreseen batch: so many deviations of the model over the number of batches
+#: kept, since few may be few of a kind; and each unit of noise beyond what is common, on the log
+#: scale. What is uncertain must not raise an alarm.
+DOUBT: Final = 6.0
 NOISY: Final = 0.25
 #: A square is believed up to so many times the largest batch seen; beyond, its tangent.
 EDGE: Final = 1.5
@@ -64,17 +67,16 @@ OLDEST_SHARE: Final = 3
 CHANGED: Final = 1.3
 #: How far ahead the loop is run, in batches.
 HORIZON: Final = 8
-#: Arrivals are averaged over so many intervals. They count as the same as now from this share on,
-#: and must have lasted for this share of the time that they are taken to go on.
+#: Arrivals are averaged over so many intervals, and must have lasted, but for a change, for this
+#: share of the time that they are taken to go on.
 RATES: Final = 2
-SAME_RATE: Final = 0.7
 LASTED: Final = 0.15
 #: Without a deadline, what a batch may not reach: so many targets, so many times the usual.
 DEADLINE_TARGETS: Final = 12.0
 DEADLINE_USUAL: Final = 8.0
-#: How far above its usual level a batch must be, beyond what noise does to the median of three.
-GROWN: Final = 1.5
-GROWN_SIGMAS: Final = 1.5
+#: How far above their usual level batches must be: more than strong noise does to the median of
+#: three.
+GROWN: Final = 2.0
 #: A run that ended while its batch was at least this share of the deadline old was timed out.
 TIMED_OUT_SHARE: Final = 0.8
 #: The same without a deadline: this many times the longest late batch.
@@ -209,7 +211,7 @@ class Model(msgspec.Struct, frozen=True, gc=False):
     terms: tuple[float, float, float]
     covariance: tuple[float, float, float, float, float, float]
     edge: float  # in units of ``rows``; beyond it the cost goes on as straight as it is there
-    doubt: float = DOUBT  # in deviations, taken off what it says
+    doubt: float = 0.0  # in deviations, taken off what it says
 
     def batch_seconds(self, rows: float, factor: float) -> float:
         """Seconds of a batch of so many rows, less the doubt of it, times ``factor``."""
@@ -220,7 +222,7 @@ class Model(msgspec.Struct, frozen=True, gc=False):
         return factor * self.seconds * max(value, 0.05)
 
 
-def line(cost: Cost, doubt: float = DOUBT) -> Model:
+def line(cost: Cost, doubt: float = 0.0) -> Model:
     """The cost without a square."""
     a, b, _, d, _, _ = cost.precision
     determinant = a * d - b * b
@@ -230,7 +232,7 @@ def line(cost: Cost, doubt: float = DOUBT) -> Model:
     )
 
 
-def square(cost: Cost, edge_rows: float, doubt: float = DOUBT) -> Model:
+def square(cost: Cost, edge_rows: float, doubt: float = 0.0) -> Model:
     """The cost with a square up to so many rows, by Cramer's rule.
 
     The prior keeps the matrix positive definite.
@@ -292,14 +294,14 @@ def _foresees(state: Spiral, batches: list[Batch], cost: Cost, around: Surroundi
     """
     sigma = max(around.sigma, LEAST_SIGMA)
     deadline = around.deadline_seconds or _deadline_of_patience(batches, around)
-    if not _has_grown(batches, sigma):
+    if not _has_grown(batches):
         return False
     rates = arrival_rates(state.batches)
     if not rates:
         return False
     arrival = _arrival(rates)
     factor = math.exp(-max(sigma - NOISY, 0.0))
-    doubt = max(DOUBT, EARLY_DOUBT / len(batches))
+    doubt = DOUBT / len(batches)
     edge_rows = EDGE * max([batch.rows for batch in batches])
     lasted = _lasted(rates, arrival)
     for model in (line(cost, doubt), square(cost, edge_rows, doubt)):
@@ -400,7 +402,8 @@ def _learn(state: Spiral, sigma: float) -> bool:
     batches, cost = state.batches, state.cost
     if cost is not None:
         usual = _middle(*(batch.rows for batch in batches[-3:])) if len(batches) > 2 else cost.rows
-        if cost.rows / REBASE < usual < cost.rows * REBASE:
+        # A usual size that is no more comparable asks for learning anew, at what is usual now.
+        if cost.rows / COMPARABLE < usual < cost.rows * COMPARABLE:
             cost.learn(batches[-1], sigma)
             return True
     if len(batches) < FEWEST_BATCHES:
@@ -496,7 +499,7 @@ def _lasted(rates: Sequence[tuple[float, float]], arrival: float) -> float:
     """Seconds for which about as much has arrived; inf where it always did."""
     lasted = 0.0
     for seconds, rate in reversed(rates):
-        if rate < SAME_RATE * arrival:
+        if CHANGED * rate < arrival:
             return lasted
         lasted += seconds
     return math.inf
@@ -524,13 +527,13 @@ def _usual(batches: Sequence[Batch]) -> float:
     return ordered[len(ordered) // 4]
 
 
-def _has_grown(batches: Sequence[Batch], sigma: float) -> bool:
-    """Whether batches are longer than they were, by more than noise makes a median of three."""
-    level, times = _level(batches), GROWN * math.exp(GROWN_SIGMAS * sigma)
+def _has_grown(batches: Sequence[Batch]) -> bool:
+    """Whether batches are longer than they were."""
+    level = _level(batches)
     # The shortest first: it spares most batches the sorting.
-    if level <= times * min([batch.seconds for batch in batches[:-2]]):
+    if level <= GROWN * min([batch.seconds for batch in batches[:-2]]):
         return False
-    return level > times * _usual(batches)
+    return level > GROWN * _usual(batches)
 
 
 def _deadline_of_patience(batches: Sequence[Batch], around: Surroundings) -> float:
