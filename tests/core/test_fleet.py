@@ -159,6 +159,42 @@ def test_an_unlimited_source_gets_a_limit_once_its_cost_is_known() -> None:
     assert 1500 < grant.limit < 7000  # about 4 s worth of 1000 rows/s
 
 
+def test_whole_chunks_of_which_nobody_says_what_is_left_are_let_in_again() -> None:
+    """After a calm the limit is low; a batch stays below it by a chunk, and nobody says why."""
+    world = World(Policy(default=QueryPolicy(target_seconds=5.0)))
+    chunk, waits, in_force, upcoming, peak = 300, 0.0, 10_000, 10_000, 0.0
+    seconds = 1.3
+    for number in range(200):
+        waits += (230.0 if number < 40 else 700.0) * seconds
+        rows = max(min(int(waits), in_force) // chunk, 1) * chunk
+        waits = max(waits - rows, 0.0)
+        peak = max(peak, waits)
+        seconds = 1.0 + rows / 1000.0
+        progress = world.driver.progress(
+            rows, seconds, limit=in_force, configured=10_000, backlog=None
+        )
+        granted = [grant.limit for grant in world.send(progress).grants]
+        in_force, upcoming = upcoming, (granted[0] or 10_000) if granted else 10_000
+        if number == 39:
+            assert upcoming < 5000, "nothing reached it"
+    assert waits < 0.2 * peak + 5000
+    assert upcoming > 3000
+
+
+def test_a_first_batch_near_the_deadline_limits_those_that_would_be_killed() -> None:
+    world = World(Policy(default=QueryPolicy(target_seconds=5.0, deadline_seconds=60.0)))
+    (grant,) = world.send(world.driver.progress(20_000, 45.0, limit=10**6, configured=10**6)).grants
+    assert grant.limit is not None
+    assert grant.limit < 20_000
+
+
+def test_a_first_batch_far_from_any_deadline_teaches_first() -> None:
+    world = World(Policy(default=QueryPolicy(target_seconds=5.0)))
+    receipt = world.send(world.driver.progress(50, 9.0, limit=20_000, configured=20_000))
+    assert not receipt.grants
+    assert receipt.judged[0].limit.reason == "hold:learning"
+
+
 def test_a_source_out_of_reach_is_never_granted_anything() -> None:
     world = World()
     said = [{"source": 0, "unit": "rows", "limit": 5, "configured": 5, "backlog": 9}]

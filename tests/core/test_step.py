@@ -9,7 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.core.decide.size import Size
-from agent.core.decide.step import after_replay, deadband, raised_rows, too_long, toward
+from agent.core.decide.step import (
+    after_replay,
+    deadband,
+    present_rows,
+    raised_rows,
+    too_long,
+    toward,
+)
 from agent.core.measure.cost import Cost
 from agent.core.policy import QueryPolicy
 
@@ -145,6 +152,24 @@ def test_an_unreached_limit_is_lowered_where_its_batch_would_leave_the_band(
     cost = Cost(batches=9, fixed=1.0, per_row=0.001, largest_rows=1e5)
     size = Size(8000.0, "", True, deadline_rows=deadline_rows)
     assert too_long(cost, rows, size, trigger_seconds) is lowered
+
+
+@pytest.mark.parametrize(
+    ("taken", "trigger_seconds", "rows"),
+    [
+        (100.0, 0.0, 2000.0),  # no less than the limit
+        (4000.0, 0.0, 4000.0),
+        (1e6, 0.0, 5500.0),  # it took 1,001 s: only what stays within the band shows anything
+        (1e6, 60.0, 77_000.0),
+    ],
+)
+def test_a_limit_is_raised_from_what_a_larger_batch_has_shown(
+    taken: float, trigger_seconds: float, rows: float
+) -> None:
+    cost = Cost(batches=9, fixed=1.0, per_row=0.001, largest_rows=1e6)
+    policy = QueryPolicy(target_seconds=5.0)
+    found = present_rows(cost, 2000.0, taken, policy, trigger_seconds)
+    assert found == pytest.approx(rows)
 
 
 def test_batches_of_one_size_do_not_leave_a_limit_that_nobody_has_seen() -> None:

@@ -20,6 +20,7 @@ from agent.core.decide.step import (
     Step,
     after_replay,
     deadband,
+    present_rows,
     raised_rows,
     too_long,
     toward,
@@ -281,17 +282,16 @@ def after_batch(query: Query, ended: Ended) -> None:
     need = None if None in needs else sum(part or 0.0 for part in needs)
     size, owned = _pooled(query, settings, size, need, ended.beside)
     shares = credit.share(_free(query, size), needs)
-    main = query.main_source()
+    main, cost, trigger = query.main_source(), query.sizing.cost, query.run.trigger_seconds
     full = _full_rows(controlled)
     wanted = [
         part.rows / (source.ratio or 1.0) for source, part in zip(controlled, shares, strict=True)
     ]
     sure = 1.0  # of what is wanted
     if full < size.rows:
-        # A batch that was planned before the limit fell may have shown that more is well.
-        present = max(full, float(batch.rows or 0))
-        sure = raised_rows(query.sizing.cost, present, size.rows, settings) / size.rows
-    longer = too_long(query.sizing.cost, full, size, query.run.trigger_seconds)
+        present = present_rows(cost, full, float(batch.rows or 0), settings, trigger)
+        sure = raised_rows(cost, present, size.rows, settings) / size.rows
+    longer = too_long(cost, full + _others(query), size, trigger)
     for source, part, units in zip(controlled, shares, wanted, strict=True):
         source.exclusive_rows = owned * part.exclusive_rows
         source.floating_rows = part.rows - source.exclusive_rows
@@ -347,8 +347,8 @@ def _reason_to_hold(
         return "hold:learning"
     full = _full_rows(controlled)
     slow = batch.seconds > 1.5 * max(settings.target_seconds, query.run.trigger_seconds)
-    # One slow batch alone may be all fixed: it speaks for its own size only.
-    telling = slow and (math.isinf(full) or any(_reached(source) for source in controlled))
+    # One slow batch alone may be all fixed: it speaks for its own size, and for the deadline.
+    telling = slow and (full > size.deadline_rows or any(_reached(one) for one in controlled))
     if query.sizing.cost.batches < LEARN_BATCHES and size.rows < full and not telling:
         return "hold:learning"
     return None
@@ -356,8 +356,12 @@ def _reason_to_hold(
 
 def _free(query: Query, size: Size) -> float:
     """What is left to share out: what sources out of reach take is not ours."""
-    others = sum([s.rows or 0 for s in query.sources if not s.controllable])
-    return min(max(size.rows - others, 1.0), float(MOST_LIMIT))
+    return min(max(size.rows - _others(query), 1.0), float(MOST_LIMIT))
+
+
+def _others(query: Query) -> int:
+    """Rows of the batch that came from sources out of reach."""
+    return sum([source.rows or 0 for source in query.sources if not source.controllable])
 
 
 def _full_rows(controlled: list[Source]) -> float:
@@ -372,9 +376,15 @@ def _full_rows(controlled: list[Source]) -> float:
 
 
 def _reached(source: Source) -> bool:
-    """Whether the batch took no less than the limit that acts on later ones would let it."""
-    current = source.current
-    return source.limited or (current is not None and (source.admitted or 0) >= current > 0)
+    """Whether the batch took no less than the limit that acts on later ones would let it.
+
+    Where nobody tells what is left, a source that reads whole chunks stays below a limit that holds
+    it back: of equal chunks, none larger than the limit, more than half of it is taken then.
+    """
+    if source.limited or source.current is None:
+        return True
+    enough = source.current if source.backlog is not None else source.current / 2
+    return (source.admitted or 0) >= enough > 0
 
 
 def _need(query: Query, source: Source) -> float | None:

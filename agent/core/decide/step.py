@@ -2,8 +2,8 @@
 
 A size is wanted as far as the cost of batches is known. What is in doubt is in doubt most of all at
 sizes that nobody has seen, so a limit is raised only as far as its batch surely takes no longer
-than the band around the target, and lowered without a full batch only where one surely takes
-longer.
+than the band around the target. A limit that no batch reaches is lowered as soon as a full batch is
+expected to leave it.
 """
 
 from __future__ import annotations
@@ -55,6 +55,18 @@ def raised_rows(cost: Cost, present: float, wanted: float, policy: QueryPolicy) 
         if sure >= wanted
         else max(sure, min(_bold_rows(cost, present, seconds, policy), wanted))
     )
+
+
+def present_rows(
+    cost: Cost, full: float, taken: float, policy: QueryPolicy, trigger_seconds: float
+) -> float:
+    """The rows that a limit of ``full`` rows is raised from, after a batch that took so many.
+
+    A batch that was planned before the limit fell shows that more is well, as far as it stayed
+    within the band or its trigger interval.
+    """
+    seconds = BAND * max(policy.target_seconds, trigger_seconds)
+    return max(full, min(taken, cost.curve.rows_in(seconds)))
 
 
 def _sure_rows(cost: Cost, seconds: float, most: float) -> float:
