@@ -111,6 +111,17 @@ def test_catching_up_within_a_trigger_keeps_the_deadline() -> None:
     assert (size.reason, size.rows) == ("bound:deadline", pytest.approx(315_000))
 
 
+@pytest.mark.parametrize(
+    ("lost", "reason"), [(False, "floor:stability"), (True, "floor:fixed_cost")]
+)
+def test_a_fixed_cost_is_the_reason_only_where_it_takes_the_target(lost: bool, reason: str) -> None:
+    """A sixth of the target is fixed; more arrives than its batches digest, and rows wait."""
+    ask = Ask(70_000.0, waiting_rows=200_000.0, lost=lost)
+    policy = QueryPolicy(target_seconds=2.0)
+    assert size_of(Curve(0.3, 1.0 / 90_000.0), ask, policy).reason in {reason, "bound:throughput"}
+    assert lost or size_of(Curve(0.3, 1.0 / 90_000.0), ask, policy).reason == reason
+
+
 def test_a_spike_is_no_reason_to_spread_a_large_fixed_cost() -> None:
     curve, policy = Curve(4.0, 1 / 4000), QueryPolicy(target_seconds=5.0)
     spread = size_of(curve, Ask(1000.0, waiting_rows=1e6), policy)
