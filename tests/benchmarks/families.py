@@ -55,8 +55,10 @@ def _ramp(begin: float, end: float, first: float, last: float) -> list[list[floa
     ]
 
 
-def _cold(fixed: float = 1.2, throughput: float = 10_000, until: float = 150) -> dict[str, Any]:
-    """The cost's two series from a cold start on."""
+def _cold() -> dict[str, Any]:
+    """The cost's two series from a cold start on, until five time constants have passed."""
+    fixed, throughput = BASE["fixed_cost_seconds"][0][1], BASE["throughput_rows_per_second"][0][1]
+    until = 5.0 * COLD_FADE_SECONDS
     fixed_series = [[0.0, fixed * (1.0 + COLD_TIMES) + COLD_FIRST_SECONDS]]
     rows_series = []
     for step in range(int(until / _COLD_STEP_SECONDS)):
@@ -71,9 +73,9 @@ def _cold(fixed: float = 1.2, throughput: float = 10_000, until: float = 150) ->
     }
 
 
-def _burst(at: float, calm: float = 500, rate: float = 20_000, seconds: float = 20) -> Any:
+def _burst(at: float, rate: float = 20_000, seconds: float = 20) -> Any:
     """Arrivals: calm, then so many seconds of far more, then calm again."""
-    return [[0, calm], [at, rate], [at + seconds, calm]]
+    return [[0, 500], [at, rate], [at + seconds, 500]]
 
 
 def _family(name: str, *changes: float, **fields: Any) -> Family:
@@ -292,7 +294,7 @@ FAMILIES: tuple[Family, ...] = (
     # As real ones do: a query starts cold, idles at batches of one size, which tell nothing of
     # larger ones, and then comes more than it has ever seen, under a limit that nothing reached.
     _family("cold-java-steady", initial_limit_rows=1_000_000, **_cold()),
-    _family("cold-java-drain", 0, **_cold(), **{**DRAIN, "initial_limit_rows": 20_000}),
+    _family("cold-java-drain", 0, **_cold(), **DRAIN),
     _family(
         "cold-java-step",
         60,

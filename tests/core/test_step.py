@@ -12,9 +12,9 @@ from agent.core.decide.size import Size
 from agent.core.decide.step import (
     after_replay,
     deadband,
+    leaves_band,
     present_rows,
     raised_rows,
-    too_long,
     toward,
 )
 from agent.core.measure.cost import Cost
@@ -151,7 +151,7 @@ def test_an_unreached_limit_is_lowered_where_its_batch_would_leave_the_band(
 ) -> None:
     cost = Cost(batches=9, fixed=1.0, per_row=0.001, largest_rows=1e5)
     size = Size(8000.0, "", True, deadline_rows=deadline_rows)
-    assert too_long(cost, rows, size, trigger_seconds) is lowered
+    assert leaves_band(cost, rows, size, trigger_seconds) is lowered
 
 
 @pytest.mark.parametrize(
@@ -177,8 +177,8 @@ def test_batches_of_one_size_do_not_leave_a_limit_that_nobody_has_seen() -> None
     for rows in [*range(650, 750)] * 3:
         cost.learn(float(rows), 0.5 + rows / 1000.0)
     wanted = cost.curve.rows_in(5.0)
-    assert too_long(cost, 1e6, Size(wanted, "", True), 0.0)
-    assert not too_long(cost, 700.0, Size(wanted, "", True), 0.0)
+    assert leaves_band(cost, 1e6, Size(wanted, "", True), 0.0)
+    assert not leaves_band(cost, 700.0, Size(wanted, "", True), 0.0)
 
 
 def test_a_move_within_the_doubt_is_noise() -> None:

@@ -20,9 +20,9 @@ from agent.core.decide.step import (
     Step,
     after_replay,
     deadband,
+    leaves_band,
     present_rows,
     raised_rows,
-    too_long,
     toward,
 )
 from agent.core.figures import figure
@@ -291,7 +291,7 @@ def after_batch(query: Query, ended: Ended) -> None:
     if full < size.rows:
         present = present_rows(cost, full, float(batch.rows or 0), settings, trigger)
         sure = raised_rows(cost, present, size.rows, settings) / size.rows
-    longer = too_long(cost, full + _others(query), size, trigger)
+    too_long = leaves_band(cost, full + _others(query), size, trigger)
     for source, part, units in zip(controlled, shares, wanted, strict=True):
         source.exclusive_rows = owned * part.exclusive_rows
         source.floating_rows = part.rows - source.exclusive_rows
@@ -304,7 +304,7 @@ def after_batch(query: Query, ended: Ended) -> None:
             policy=settings,
             deadband=size.deadband,
             sure=sure * units,
-            too_long=longer,
+            too_long=too_long,
         )
         measure.add(query.totals.grants, step.reason)
         source.wanted_beyond = None

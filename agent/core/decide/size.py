@@ -139,7 +139,8 @@ def size_of(curve: Curve, ask: Ask, policy: QueryPolicy) -> Size:
             # The target is missed anyway: then what waits is caught up with, too.
             catching = curve.stable_rows(needed + ask.waiting_rows / CATCH_UP_SECONDS, trigger)
             if catching > wanted:
-                wanted, reason = catching, "floor:fixed_cost" if ask.lost else reason
+                wanted = catching
+                reason = "floor:fixed_cost" if ask.lost else reason
         if near < paying < wanted:
             reason = "bound:throughput"
         rows = max(min(wanted, paying), near)

@@ -105,7 +105,7 @@ def _surely(cost: Cost, rows: float) -> float:
     return expected * math.exp(SURE * math.log1p(cost.doubt(rows) / expected))
 
 
-def too_long(cost: Cost, rows: float, size: Size, trigger_seconds: float) -> bool:
+def leaves_band(cost: Cost, rows: float, size: Size, trigger_seconds: float) -> bool:
     """Whether a batch of so many rows, which none has had, would leave the band around the wanted.
 
     As expected, sure or not: batches of one size tell nothing of far larger ones, and a burst after

@@ -211,7 +211,7 @@ class Model(msgspec.Struct, frozen=True, gc=False):
     terms: tuple[float, float, float]
     covariance: tuple[float, float, float, float, float, float]
     edge: float  # in units of ``rows``; beyond it the cost goes on as straight as it is there
-    doubt: float = 0.0  # in deviations, taken off what it says
+    doubt: float  # in deviations, taken off what it says
 
     def batch_seconds(self, rows: float, factor: float) -> float:
         """Seconds of a batch of so many rows, less the doubt of it, times ``factor``."""
@@ -232,7 +232,7 @@ def line(cost: Cost, doubt: float = 0.0) -> Model:
     )
 
 
-def square(cost: Cost, edge_rows: float, doubt: float = 0.0) -> Model:
+def square(cost: Cost, edge_rows: float, doubt: float) -> Model:
     """The cost with a square up to so many rows, by Cramer's rule.
 
     The prior keeps the matrix positive definite.
