@@ -105,7 +105,7 @@ class Cluster:
         self._order, self._until = order, self._clock() + order.expires_seconds
 
     def steer(self) -> None:
-        """Between batches: asks for what was ordered, releases what is beyond it.
+        """Asks for what was ordered, releases what is beyond it once no job runs.
 
         An order that is not renewed in time asks for nothing more; what was asked for stays.
         """
@@ -116,7 +116,7 @@ class Cluster:
 
     def leave(self) -> None:
         """Goes back to the number that the job had before our first word."""
-        executors = self._executors
+        executors, self._order = self._executors, None
         if executors is not None:
             self._guarded("giving the executors back", lambda: executors.ask(None))
 

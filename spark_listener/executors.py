@@ -1,23 +1,33 @@
 """The application's executors: how many there are, and asking for more or fewer.
 
 Asking is ``SparkContext.requestTotalExecutors``, as Spark's own dynamic allocation does it. Fewer
-are had by releasing executors that run no task, decommissioned where the job allows it, so that
-what they hold moves elsewhere. What was asked for last stays when the agent falls silent.
+are had by releasing executors that run no task, while no job runs that may still read what they
+hold; decommissioned where the job allows it, so that this moves elsewhere. What was asked for last
+stays when the agent falls silent.
 """
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any, Final, TypedDict
 
 from spark_listener.backlog import whole
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from spark_listener.application import Lease
 
 _KEPT: Final = "executors"
 #: At what stays the same while it is looked at: no more often, where executors come by the dozen.
 _LOOKS: Final = 3
 _DYNAMIC: Final = ("spark.dynamicAllocation.enabled", "spark.streaming.dynamicAllocation.enabled")
+#: Where a job does not say how many executors it has, so many seconds without a new one tell it:
+#: as long as Spark itself waits for them (spark.scheduler.maxRegisteredResourcesWaitingTime).
+_COMING_SECONDS: Final = 30.0
+#: Where some job always runs, executors without a task are released after so many seconds all the
+#: same: as Spark does (spark.dynamicAllocation.executorIdleTimeout).
+_IDLE_SECONDS: Final = 60.0
 
 
 class _StandingRequired(TypedDict):
@@ -28,7 +38,7 @@ class _StandingRequired(TypedDict):
 class Standing(_StandingRequired, total=False):
     """As a heartbeat tells it; ``slots`` are the tasks that can run at once in all of them."""
 
-    configured: int  # the number before anything was asked for
+    configured: int  # the number before anything was asked for; absent until it is known
     asked: int  # by Weir, last
     note: str  # why the number cannot be changed, in a few words
 
@@ -36,30 +46,44 @@ class Standing(_StandingRequired, total=False):
 class Executors:
     """Of one application. Every method may raise what py4j raises."""
 
-    def __init__(self, gateway: Any, context: Any, lease: Lease) -> None:
+    def __init__(
+        self,
+        gateway: Any,
+        context: Any,
+        lease: Lease,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         """``context`` is the JVM's ``SparkContext``."""
+        self._clock = clock
         self._gateway = gateway
         self._context = context
         self._lease = lease
         self._backend = context.schedulerBackend()
         self.local = "LocalSchedulerBackend" in str(self._backend.getClass().getName())
         conf = context.getConf()
-        self._decommissions = str(conf.get("spark.decommission.enabled", "false")) == "true"
+        self._decommissions = _is_true(conf.get("spark.decommission.enabled", "false"))
         self._note = self._why_not(conf)
         self._profile = context.resourceProfileManager().defaultResourceProfile()
-        self._configured = whole(conf.get("spark.executor.instances", "")) or 0
+        instances = whole(conf.get("spark.executor.instances", ""))
+        self._configured = instances or 0
+        self._says = bool(instances)  # how many it has
+        self._came = clock()  # the newest, where it does not say
+        self._waits: float | None = None  # since when some are to be released
         self._asked: int | None = None
         self._leaving: set[str] = set()  # released, and registered for a moment still
         kept = None if self._note else lease.kept(_KEPT)
         if kept is not None:  # of a process before this one
             self._asked, self._configured = int(kept[0]), int(kept[1])
+            self._says = True
 
     def _why_not(self, conf: Any) -> str:
         if self.local:
-            return "a local master has no executors of its own"
+            return "a local master has no executors to ask for: set another --master"
         for key in _DYNAMIC:
-            if str(conf.get(key, "false")) == "true":
-                return f"{key} is on: Spark asks for executors itself"
+            if _is_true(conf.get(key, "false")):
+                return (
+                    f"{key} is on: Spark asks for executors itself; set it to false to let Weir ask"
+                )
         return ""
 
     def standing(self) -> Standing:
@@ -73,7 +97,9 @@ class Executors:
         if self._note:
             told["note"] = self._note
         else:
-            told["configured"] = self._own_number(told["present"])
+            configured = self._own_number(told["present"])
+            if self._says or self._clock() - self._came >= _COMING_SECONDS:
+                told["configured"] = configured
         if self._asked is not None:
             told["asked"] = self._asked
         return told
@@ -92,39 +118,53 @@ class Executors:
         """Tasks that can run at once, all executors together."""
         return int(self._context.maxNumConcurrentTasks(self._profile))
 
-    def ask(self, wanted: int | None) -> None:
-        """Asks for so many, and releases those beyond it that run no task now.
+    def ask(self, wanted: int | None) -> bool:
+        """Asks for so many, and releases those beyond it; whether any are released now.
 
-        None goes back to the number that there was before the first word of ours.
+        None goes back to the number that there was before the first word of ours. Raises
+        RuntimeError where the cluster does not take the number.
         """
         if self._note or (wanted is None and self._asked is None):
-            return
+            return False
         configured = self._own_number(self.present())
         total = configured if wanted is None else wanted
         if total != self._asked:
             nowhere = self._gateway.jvm.scala.collection.immutable.HashMap()
             if not self._context.requestTotalExecutors(total, 0, nowhere):
-                return
+                raise RuntimeError(f"the cluster manager did not take a number of {total}")
             self._asked = total
             kept = self._gateway.new_array(self._gateway.jvm.int, 2)
             kept[0], kept[1] = total, configured
             self._lease.keep(_KEPT, kept)
-        self._release(total)
+        released = self._release(total)
         if wanted is None and self.present() <= total:
             self._asked = None
             self._lease.forget(_KEPT)
+        return released
 
     def _own_number(self, present: int) -> int:
         """What the job has without us: as it configures, or more where its cluster gives more."""
-        if self._asked is None:
-            self._configured = max(self._configured, present)
+        if self._asked is None and present > self._configured:
+            self._configured, self._came = present, self._clock()
         return self._configured
 
-    def _release(self, total: int) -> None:
+    def _release(self, total: int) -> bool:
         # The newest go first: what the oldest hold of the queries' state is the most.
         spare = self._ids()[total:]
         if not spare:
-            return
+            self._waits = None
+            return False
+        now = self._clock()
+        self._waits = now if self._waits is None else self._waits
+        # A stage may read what another one left on an executor that runs no task any more.
+        calm = not len(self._context.statusTracker().getActiveJobIds())
+        if not calm and now - self._waits < _IDLE_SECONDS:
+            return False
+        tasks = self._context.taskScheduler()
+        spare = [name for name in spare if not tasks.isExecutorBusy(name)]
+        if not spare:
+            return False
+        before = len(self._leaving)
         jvm = self._gateway.jvm
         if self._decommissions:
             info = jvm.org.apache.spark.scheduler.ExecutorDecommissionInfo(
@@ -134,7 +174,7 @@ class Executors:
             for index, name in enumerate(spare):
                 pairs[index] = jvm.scala.Tuple2(name, info)
             self._leaving |= _texts(self._backend.decommissionExecutors(pairs, False, False))
-            return
+            return len(self._leaving) > before
         names = jvm.java.util.ArrayList()
         for name in spare:
             names.add(name)
@@ -142,6 +182,12 @@ class Executors:
         listed = jvm.org.apache.spark.api.python.PythonUtils.toSeq(names)
         # The total was lowered above; one that runs a task is not killed, but asked again later.
         self._leaving |= _texts(self._backend.killExecutors(listed, False, False, False))
+        return len(self._leaving) > before
+
+
+def _is_true(value: Any) -> bool:
+    """As Spark reads a setting: ``SparkConf().set(…, True)`` holds ``True``."""
+    return str(value).strip().lower() == "true"
 
 
 def _texts(names: Any) -> set[str]:

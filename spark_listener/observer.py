@@ -664,8 +664,7 @@ class Observer:
         if standing is not None:
             told["executors"] = standing
         self._outbox.put("heartbeat", format_time(time.time()), _json(told))
-        if not any(one.get("running_seconds") is not None for one in queries):
-            self._cluster.steer()
+        self._cluster.steer()
         self._failed_rounds = self._failed_rounds + 1 if unanswered and not queries else 0
         if self._failed_rounds >= _LOST_AFTER:
             self._complaints.warn("lost", "weir: Spark's JVM does not answer any more; stopping")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from agent.core.decide import limits as decide
 from agent.core.decide import pool
-from agent.core.decide.need import need
+from agent.core.decide.need import need, need_at_rest
 from agent.core.ended import Ended
 from agent.core.judge import watch
 from agent.core.measure import flow as measure
@@ -123,6 +123,7 @@ def heartbeat(
     measure.hear_limits(query, limits, None, policy, of_next_batch=following)
     watch.runs(query, time, policy)
     decide.adopt(query, time, policy)
+    need_at_rest(query, policy.of(*query.key))
 
 
 def progress(

@@ -309,6 +309,10 @@ class Query(msgspec.Struct):
         known = [rate for s in self.sources if (rate := s.arrival_rows) is not None]
         return sum(known) if known else None
 
+    def rests(self) -> bool:
+        """Whether no batch runs and nothing waits, as far as is known."""
+        return self.running.batch_id is None and not self.backlog_rows()
+
     def pressing_rows(self, time: float) -> float:
         """Rows per second that must be read for retention to delete none unread; 0: none known."""
         return sum(

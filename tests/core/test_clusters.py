@@ -25,6 +25,7 @@ class World:
         self.fleet = Fleet(Policy(default=default, rules=rules), started_time=START_TIME - 1000)
         self.driver = Driver()
         self.present = 2
+        self.configured: int | None = 2
         self.asked: int | None = None
         self.note = note
         self.sink = False  # behind all tasks, and no faster for more of them than it is for two
@@ -37,9 +38,22 @@ class World:
         told: dict[str, Any] = {"present": self.present, "slots": self.present, "note": self.note}
         if self.asked is not None:
             told["asked"] = self.asked
+        if self.configured is not None:
+            told["configured"] = self.configured
         ids = {**self.driver.ids(), "batchId": None, "running_seconds": None}
         body = {"queries": [ids], "executors": told}
         return self.send(self.driver.event("heartbeat", body))
+
+    def rest(self, seconds: float) -> Receipt:
+        """No batch, as nothing comes; a heartbeat every five seconds."""
+        for _ in range(round(seconds / 5)):
+            self.driver.time += 5
+            self.send(self.driver.idle())
+            receipt = self.heartbeat()
+            if receipt.executors is not None:
+                self.asked = receipt.executors.wanted
+                self.present = self.present if self.asked is None else self.asked
+        return receipt
 
     def batch(self, arriving: float, *, steady: bool = True, slots: int | None = None) -> Receipt:
         """One every ten seconds, of all that came in them."""
@@ -59,6 +73,12 @@ class World:
         event["work"] = {"slots": slots, "steady": steady, "stages": [stage] if steady else []}
         return self.send(event)
 
+    def heartbeat_of_none(self) -> Receipt:
+        """The application lives on without a query."""
+        told = {"present": self.present, "slots": self.present, "asked": self.asked}
+        told["configured"] = self.configured
+        return self.send(self.driver.event("heartbeat", {"queries": [], "executors": told}))
+
     def run(self, arriving: float, batches: int = 8) -> Receipt:
         """The cluster does what it is told, two batches later."""
         receipt = self.heartbeat()
@@ -72,8 +92,7 @@ class World:
 
     @property
     def view(self) -> Any:
-        (key,) = self.fleet.keys()
-        return self.fleet.view(key, self.driver.time).executors
+        return self.fleet.view(("shop", "orders"), self.driver.time).executors
 
 
 def wanted(receipt: Receipt) -> int | None:
@@ -83,10 +102,106 @@ def wanted(receipt: Receipt) -> int | None:
 
 def test_a_load_gets_what_it_needs_and_gives_it_back() -> None:
     world = World()
-    assert wanted(world.run(100.0)) == 2
+    assert world.run(100.0).executors is None  # it has what it needs
+    assert world.view.wanted == 2
     assert wanted(world.run(300.0)) == 4
     assert world.view.present == 4
     assert wanted(world.run(90.0, 20)) == 2
+
+
+def test_a_query_that_gets_nothing_more_gives_all_back_but_one() -> None:
+    """No batch says so, as there is none."""
+    world = World()
+    world.run(300.0)
+    assert world.present == 4
+    world.rest(50)
+    assert world.present == 4  # the quiet time is a minute
+    world.rest(600)
+    assert (world.present, world.view.bound) == (1, "enough")
+
+
+def test_the_first_word_takes_nothing_away_from_a_job_that_comes_up() -> None:
+    """Ten are its own; two are there when it has its first batches."""
+    world = World(executors_quiet_seconds=300.0)
+    world.configured = 10
+    for present in (2, 3, 4, 6):
+        world.present = present
+        world.heartbeat()
+        assert world.batch(100.0).executors is None
+    for _ in range(10):  # and its cluster has no more
+        assert world.batch(100.0).executors is None
+    while (receipt := world.batch(100.0)).executors is None:
+        world.heartbeat()
+    assert world.driver.time - START_TIME > 300
+    assert wanted(receipt) == 2  # not needed for the quiet time
+
+
+def test_of_a_job_that_does_not_say_how_many_it_has_nothing_is_asked_while_they_come() -> None:
+    world = World(executors_quiet_seconds=0.0)
+    world.configured = None  # the driver does not know yet
+    for present in (1, 2, 3, 4):
+        world.present = present
+        world.heartbeat()
+        assert world.batch(100.0).executors is None
+    world.configured = 4
+    world.heartbeat()
+    assert wanted(world.batch(100.0)) == 2
+
+
+def test_a_restart_finds_the_executors_that_it_left() -> None:
+    world = World()
+    world.run(300.0)
+    assert world.asked == 4
+    world.send(world.driver.terminated())
+    assert world.heartbeat_of_none().executors is None  # what was asked for stays
+    world.driver.time += 30
+    world.driver.run_id = "run-2"
+    world.send(world.driver.started())
+    assert wanted(world.heartbeat()) == 4
+    world.send(world.driver.terminated())
+    for _ in range(13):  # the quiet time is over, and nobody came back
+        receipt = world.heartbeat_of_none()
+        world.driver.time += 5
+    assert wanted(receipt) is None
+
+
+def test_a_query_of_which_nothing_is_known_lets_more_be_asked_for_and_nothing_given_back() -> None:
+    world = World()
+    world.run(300.0)
+    assert world.present == 4
+    first = world.driver.ids()
+    running = {"id": "q-2", "runId": "r-2", "name": "other", "batchId": 0, "running_seconds": 9.0}
+
+    def beat() -> Receipt:
+        told = {"present": world.present, "slots": world.present, "asked": 4, "configured": 2}
+        queries = [{**first, "batchId": None, "running_seconds": None}, running]
+        return world.send(world.driver.event("heartbeat", {"queries": queries, "executors": told}))
+
+    for _ in range(12):
+        beat()
+        world.batch(90.0)
+    assert world.view.wanted == 4
+    for _ in range(4):
+        beat()
+        world.batch(520.0)
+    assert world.view.wanted > 4
+    running |= {"batchId": None, "running_seconds": None}  # it has nothing to do, and never had
+    for _ in range(12):
+        beat()
+        world.batch(90.0)
+    assert world.view.wanted == 2
+
+
+def test_what_would_be_wanted_is_given_back_no_sooner_where_it_is_not_asked_for() -> None:
+    """As if it had come: what has not is taken back sooner."""
+    world = World(executors="dry-run", executors_quiet_seconds=300.0)
+    world.run(300.0)
+    most = world.view.wanted
+    assert most > world.present
+    for _ in range(10):
+        world.heartbeat()
+        world.batch(90.0)
+    assert world.view.wanted == most
 
 
 def test_nothing_is_said_unless_it_is_switched_on() -> None:
@@ -164,7 +279,7 @@ def test_what_more_slots_bring_is_expected_at_once() -> None:
 def test_executors_of_several_slots_are_counted_as_such() -> None:
     world = World()
     world.run(100.0, 6)
-    told = {"present": 1, "slots": 2}
+    told = {"present": 1, "slots": 2, "configured": 1, "asked": 1}
     ids = {**world.driver.ids(), "batchId": None, "running_seconds": None}
     world.send(world.driver.event("heartbeat", {"queries": [ids], "executors": told}))
     for _ in range(3):
@@ -225,7 +340,8 @@ class TestManyQueriesOfOneApplication:
         of_all = clusters._live
         key = ("shop", "orders")
         query = world.fleet._roster[key]
-        clusters.see(query, 1000.0)
+        application = query.run.application_id
+        clusters.see(application, 1000.0)
         monkeypatch.setattr(clusters, "_live", lambda one: added.append(one) or of_all(one))
-        clusters.see(query, 1000.0 + gap)
+        clusters.see(application, 1000.0 + gap)
         assert bool(added) is again

@@ -155,27 +155,46 @@ class TestOverTime:
         scaler.decide(3, 4, 3, 0.0, self.policy)
         scaler.decide(9, 10, 3, 1000.0, self.policy)
         assert scaler.decide(4, 5, 3, 1005.0, self.policy) == 9
-        assert scaler.decide(4, 5, 3, 1019.0, self.policy) == 9
-        assert scaler.decide(4, 5, 3, 1021.0, self.policy) == 5
-        assert scaler.decide(2, 2, 3, 1042.0, self.policy) == 3  # those that are there stay
-        assert scaler.decide(2, 2, 3, 1299.0, self.policy) == 3
-        assert scaler.decide(2, 2, 3, 1400.0, self.policy) == 2
+        assert scaler.decide(4, 5, 3, 1024.0, self.policy) == 9
+        assert scaler.decide(4, 5, 3, 1026.0, self.policy) == 5
+        assert scaler.decide(2, 2, 3, 1042.0, self.policy) == 5
+        assert scaler.decide(2, 2, 3, 1063.0, self.policy) == 3  # those that are there stay
+        assert scaler.decide(2, 2, 3, 1341.0, self.policy) == 3
+        assert scaler.decide(2, 2, 3, 1343.0, self.policy) == 2
 
     def test_down_to_the_most_of_the_quiet_time(self) -> None:
         scaler = Scaler()
         scaler.decide(8, 8, 2, 0.0, self.policy)
         scaler.decide(4, 4, 8, 10.0, self.policy)
         scaler.decide(6, 6, 8, 100.0, self.policy)
-        assert scaler.decide(3, 3, 8, 299.0, self.policy) == 8
-        assert scaler.decide(3, 3, 8, 301.0, self.policy) == 6
-        assert scaler.decide(1, 1, 8, 402.0, self.policy) == 6  # what that brings is seen first
-        assert scaler.decide(1, 1, 8, 602.0, self.policy) == 2  # the least that may be
+        assert scaler.decide(3, 3, 8, 309.0, self.policy) == 8  # eight were needed until 10
+        assert scaler.decide(3, 3, 8, 311.0, self.policy) == 6
+        assert scaler.decide(1, 1, 8, 412.0, self.policy) == 6  # what that brings is seen first
+        assert scaler.decide(1, 1, 8, 712.0, self.policy) == 2  # the least that may be
+
+    def test_a_word_after_a_long_silence_says_nothing_of_the_silence(self) -> None:
+        scaler = Scaler(wanted=8)
+        scaler.decide(8, 8, 8, 0.0, self.policy)
+        assert scaler.decide(2, 2, 8, 3600.0, self.policy) == 8
+        assert scaler.decide(2, 2, 8, 3899.0, self.policy) == 8
+        assert scaler.decide(2, 2, 8, 3900.0, self.policy) == 2
+
+    def test_what_the_job_has_without_us_is_where_it_begins_and_not_taken_back_sooner(self) -> None:
+        scaler = Scaler()
+        assert scaler.decide(2, 3, 4, 0.0, self.policy, own=9) == 9
+        assert scaler.decide(2, 3, 4, 100.0, self.policy, own=9) == 9
+        assert scaler.decide(10, 10, 4, 200.0, self.policy, own=9) == 10
+        assert scaler.decide(2, 3, 4, 210.0, self.policy, own=9) == 10
+        assert scaler.decide(2, 3, 4, 230.0, self.policy, own=9) == 9
+        assert scaler.decide(2, 3, 4, 509.0, self.policy, own=9) == 9
+        assert scaler.decide(2, 3, 4, 511.0, self.policy, own=9) == 3
 
     def test_down_only_with_room_and_never_up_for_it(self) -> None:
         scaler = Scaler(wanted=4)
         assert scaler.decide(3, 5, 4, 0.0, self.policy) == 4
         assert scaler.decide(3, 5, 4, 400.0, self.policy) == 4
-        assert scaler.decide(2, 3, 4, 800.0, self.policy) == 3
+        assert scaler.decide(2, 3, 4, 800.0, self.policy) == 4
+        assert scaler.decide(2, 3, 4, 1100.0, self.policy) == 3
 
     def test_not_down_before_it_saves_more_than_it_costs(self) -> None:
         """Eight wait 100 s for state that moves; two less save as much in 400 s."""
@@ -199,6 +218,10 @@ class TestOverTime:
         assert scaler.decide(9, 9, 5, night, policy) == 5
         assert scaler.decide(2, 2, 5, night + 3600.0, policy) == 5
         assert scaler.decide(9, 9, 5, morning, policy) == 9
+        scaler = Scaler(wanted=9)
+        for minute in range(0, 420, 5):  # nine are needed all night: the morning knows
+            scaler.decide(9, 9, 9, night + 60.0 * minute, policy)
+        assert scaler.decide(2, 2, 9, night + 60.0 * 425, policy) == 9
 
     @pytest.mark.parametrize(
         ("minute", "inside"),

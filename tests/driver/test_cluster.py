@@ -96,6 +96,14 @@ def test_an_order_holds_as_long_as_it_says(bench: Bench) -> None:
     assert bench.executors.asked == [3, None]
 
 
+def test_after_we_have_left_no_order_that_still_holds_is_carried_out(bench: Bench) -> None:
+    bench.cluster.take(ExecutorsOrder(3, 60.0))
+    bench.cluster.leave()
+    bench.time += 1
+    bench.cluster.steer()  # the observer goes on where control alone was withdrawn
+    assert bench.executors.asked == [None]
+
+
 def test_nothing_is_raised_into_the_job(bench: Bench) -> None:
     bench.executors.fails = True
     bench.cluster.take(ExecutorsOrder(3, 60.0))

@@ -163,7 +163,9 @@ class Scaler(msgspec.Struct):
     """The number that one application should have, over time."""
 
     wanted: int | None = None  # as decided last
-    recent: list[tuple[float, int]] = []  # (time, number) within the quiet time, falling
+    #: (time, number): the largest from then on up to now, falling; of the quiet time and what
+    #: stood when that began.
+    recent: list[tuple[float, int]] = []
     since: float | None = None  # of the last change, or the first word of any need
 
     def decide(
@@ -174,21 +176,21 @@ class Scaler(msgspec.Struct):
         time: float,
         policy: QueryPolicy,
         *,
+        own: int = 0,
         move_seconds: float = 0.0,
     ) -> int:
         """Up at once; down to the largest ``roomy`` number of the quiet time, when it is over.
 
         Those that have not come yet are taken back sooner: a spike that is over when they would
-        come is not paid for. ``move_seconds`` is what a change of executors cost last, as state
-        that is loaded anew: fewer have to do for so long that this is saved. In quiet hours the
-        number stands.
+        come is not paid for. ``own`` is the number that the job has without us: it begins there,
+        and of those nothing is taken back sooner. ``move_seconds`` is what a change of executors
+        cost last, as state that is loaded anew: fewer have to do for so long that this is saved. In
+        quiet hours the number stands.
         """
-        if in_hours(time, policy.executors_quiet_hours):
-            return present if self.wanted is None else self.wanted
         low = policy.minimum_executors
         high = math.inf if policy.maximum_executors is None else policy.maximum_executors
         number, roomy = (int(min(max(one, low), high)) for one in (number, max(number, roomy)))
-        standing = present if self.wanted is None else self.wanted
+        standing = max(present, own) if self.wanted is None else self.wanted
         quiet = policy.executors_quiet_seconds
         if roomy < standing:
             # All wait while state moves; what was not needed for so long is taken not to be for as
@@ -196,19 +198,35 @@ class Scaler(msgspec.Struct):
             quiet = max(quiet, move_seconds * present / (standing - roomy))
         if self.since is None:
             self.since = time
-        recent = [one for one in self.recent if one[0] > time - quiet and one[1] > roomy]
-        self.recent = [*recent, (time, roomy)]
+        self._note(time, roomy, quiet)
+        if in_hours(time, policy.executors_quiet_hours):
+            return standing
         if number >= standing:
             self.wanted = number
-        elif present < standing and time - self.since >= TAKE_BACK_SECONDS:
-            lately = next(one for at, one in self.recent if at > time - TAKE_BACK_SECONDS)
-            self.wanted = min(max(lately, present), standing)
+        elif max(present, own) < standing and time - self.since >= TAKE_BACK_SECONDS:
+            lately = self._most_since(time - TAKE_BACK_SECONDS)
+            self.wanted = min(max(lately, present, own), standing)
             return self.wanted
         elif time - self.since >= quiet:
-            self.wanted = min(self.recent[0][1], standing)
+            self.wanted = min(self._most_since(time - quiet), standing)
         else:
             self.wanted = standing
         if self.wanted != standing:
             # What it brings is seen first.
             self.since, self.recent = time, [(time, roomy)]
         return self.wanted
+
+    def _note(self, time: float, roomy: int, quiet: float) -> None:
+        # A number holds until the next one, however long that takes to come.
+        recent = [one for one in self.recent if one[1] >= roomy]
+        since = self.recent[len(recent)][0] if len(recent) < len(self.recent) else time
+        if not recent or recent[-1][1] > roomy:
+            recent.append((since, roomy))
+        while len(recent) > 1 and recent[1][0] <= time - quiet:
+            del recent[0]
+        self.recent = recent
+
+    def _most_since(self, time: float) -> int:
+        """The largest number that held from a time on."""
+        later = sum(at > time for at, _ in self.recent)
+        return self.recent[max(len(self.recent) - later - 1, 0)][1]

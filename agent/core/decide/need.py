@@ -1,4 +1,4 @@
-"""Need: what one query asks of the application's executors after a batch was looked at."""
+"""Need: what one query asks of the application's executors, after a batch or at rest."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from agent.core.decide.limits import LEARN_BATCHES
 
 if TYPE_CHECKING:
     from agent.core.ended import Ended
+    from agent.core.policy import QueryPolicy
     from agent.core.query import Query
 
 #: Slots beyond what any cluster has, where no maximum is set.
@@ -17,16 +18,24 @@ NO_BOUND: Final = 2**31
 
 def need(query: Query, ended: Ended) -> None:
     """Where its stages were looked at; else what was needed stays."""
-    sizing = query.sizing
     looked_at = ended.work is not None and ended.work.groups
-    if not looked_at or ended.replayed or sizing.cost.batches < LEARN_BATCHES:
-        return
-    arriving = query.arrival_rows()
+    if looked_at and not ended.replayed and query.sizing.cost.batches >= LEARN_BATCHES:
+        _renew(query, ended.settings)
+
+
+def need_at_rest(query: Query, settings: QueryPolicy) -> None:
+    """While no batch runs: one that gets no more rows has no batch that would say so."""
+    if query.sizing.need is not None and query.rests():
+        _renew(query, settings)
+
+
+def _renew(query: Query, settings: QueryPolicy) -> None:
+    arriving, sizing = query.arrival_rows(), query.sizing
     if arriving is None:
         return
-    most = ended.settings.maximum_executors
+    most = settings.maximum_executors
     slots = NO_BOUND
     if most is not None and query.run.slots_each:
         slots = max(round(most * query.run.slots_each), 1)
     load = Load(arriving, query.backlog_rows() or 0.0, query.run.trigger_seconds)
-    sizing.need = need_of(sizing.cost.curve, sizing.work, load, ended.settings, slots)
+    sizing.need = need_of(sizing.cost.curve, sizing.work, load, settings, slots)

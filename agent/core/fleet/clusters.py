@@ -35,8 +35,10 @@ class _Cluster(msgspec.Struct):
 
     told: Executors
     scaler: Scaler
+    own: int  # executors that it has without us
     bound: str = "enough"
     seen_time: float | None = None  # when the needs were added up last
+    deserted_time: float | None = None  # since when none of its queries lives; agent's clock
 
 
 class Clusters:
@@ -50,49 +52,85 @@ class Clusters:
     def hear(self, application_id: str, told: Executors) -> None:
         """What a heartbeat tells."""
         known = self._known.get(application_id)
+        own = told.configured or 0
+        if told.asked is None:
+            own = max(own, told.present)
         if known is None:
             # What an agent before this one asked for is where this one goes on.
-            self._known[application_id] = _Cluster(told, Scaler(told.asked))
-        else:
-            known.told = told
+            known = self._known[application_id] = _Cluster(told, Scaler(told.asked), own)
+        elif told.asked is None and own > known.own:
+            # It still comes up, or its cluster gave it more: what was wanted was wanted of less.
+            known.scaler, known.own = Scaler(), own
+        known.told = told
         for query in self._roster.of_application(application_id):
             query.run.slots = told.slots
             if told.present:
                 query.run.slots_each = told.slots / told.present
 
-    def see(self, query: Query, time: float) -> None:
-        """After a batch that was looked at: what all queries of its application need together."""
-        known = self._known.get(query.run.application_id)
+    def see(self, application_id: str, time: float) -> None:
+        """After a batch that was looked at, or a heartbeat: what all its queries need together."""
+        known = self._known.get(application_id)
         if known is None or not known.told.present or not known.told.slots:
             return
-        seen, several = known.seen_time, self._roster.count_in(query.run.application_id) > 1
+        seen, several = known.seen_time, self._roster.count_in(application_id) > 1
         if several and seen is not None and 0.0 <= time - seen < TOGETHER_SECONDS:
             return
         known.seen_time = time
-        live = self._live(query.run.application_id)
-        needs = [one.sizing.need for one in live]
-        found = [need for need in needs if need is not None]
-        if not found or len(found) < len(needs):
-            return  # of one query nothing is known yet
+        live = self._live(application_id)
+        # One that never had a batch, and has nothing to read, needs nothing.
+        asking = [one for one in live if one.sizing.need is not None or not one.rests()]
+        found = [one.sizing.need for one in asking if one.sizing.need is not None]
+        if not found:
+            return
         each = known.told.slots / known.told.present
         number = math.ceil(slots_of(found) / each - 1e-9)
         roomy = math.ceil(slots_of(found, roomy=True) / each - 1e-9)
-        settings = self._settings(query.run.application_id)
+        settings = self._settings(application_id)
         moves = max([one.sizing.work.move_seconds for one in live])
-        known.scaler.decide(number, roomy, known.told.present, time, settings, move_seconds=moves)
+        acting = self._mode(application_id) == "on" and not known.told.note
+        wanted = known.scaler.wanted
+        # Where nothing is asked for, what was wanted counts as there.
+        present = known.told.present if acting or wanted is None else wanted
+        if len(found) < len(asking):
+            # Of one query nothing is known yet: it may need whatever the others do not.
+            roomy = max(roomy, present, known.own)
+        known.scaler.decide(
+            number, roomy, present, time, settings, own=known.own, move_seconds=moves
+        )
         known.bound = bound_of(found, number, settings)
 
-    def order(self, application_id: str) -> ExecutorsOrder | None:
-        """What the driver is told; None: nothing, as nothing of ours may be in force."""
+    def order(self, application_id: str, now: float) -> ExecutorsOrder | None:
+        """What the driver is told; None: nothing, and what was asked for stays."""
         known = self._known.get(application_id)
         if known is None:
             return None
-        mode = self._mode(application_id)
-        if mode == "on" and known.scaler.wanted is not None and not known.told.note:
-            return ExecutorsOrder(known.scaler.wanted, self._policy.grant_seconds)
-        if mode != "on" and known.told.asked is not None:
-            return ExecutorsOrder(None, self._policy.grant_seconds)
-        return None
+        if self._deserted(known, application_id, now):
+            return None
+        mode, wanted = self._mode(application_id), known.scaler.wanted
+        if mode != "on":
+            ours = known.told.asked is not None
+            return ExecutorsOrder(None, self._policy.grant_seconds) if ours else None
+        if wanted is None or known.told.note:
+            return None
+        if known.told.asked is None and (known.told.configured is None or wanted == known.own):
+            return None  # while it comes up, or as it is: nothing of ours need be in force
+        return ExecutorsOrder(wanted, self._policy.grant_seconds)
+
+    def _deserted(self, known: _Cluster, application_id: str, now: float) -> bool:
+        """Whether no query lives, and one may come back: a restart finds what it left."""
+        if self._live(application_id):
+            known.deserted_time = None
+            return False
+        if known.deserted_time is None:
+            known.deserted_time = now
+        quiet = max(
+            (
+                self._policy.of(*one.key).executors_quiet_seconds
+                for one in self._roster.of_application(application_id)
+            ),
+            default=self._policy.default.executors_quiet_seconds,
+        )
+        return now - known.deserted_time < quiet
 
     def view(self, query: Query, modes: dict[str, Mode]) -> ExecutorsView | None:
         """What is shown; None where the driver tells nothing of executors.

@@ -183,7 +183,7 @@ class Fleet:
             said.judged,
             said.touched,
             self._unsafe_limits(request.application.id),
-            self._clusters.order(request.application.id),
+            self._clusters.order(request.application.id, now),
         )
 
     def hear(self, request: Request, now: float) -> None:
@@ -213,6 +213,7 @@ class Fleet:
         """One event that is new, judged for whom it is about."""
         body, policy = event.body, self._policy
         if isinstance(body, HeartbeatEvent):
+            time = event.time
             for running in body.queries:
                 query, time = self._query(application, running, event, now, said)
                 before = query.run.run_id, query.running.batch_id
@@ -226,6 +227,7 @@ class Fleet:
                     said.judged.append(self._line(query, event.kind, time))
             if body.executors is not None:
                 self._clusters.hear(application.id, body.executors)
+                self._clusters.see(application.id, time)
             return
         query, time = self._query(application, subject_of(body), event, now, said)
         if isinstance(body, ProgressEvent):
@@ -236,7 +238,7 @@ class Fleet:
             if spent in {"busy", "backpressured"}:
                 said.batches.append((query.key, tell.point(query, policy)))
                 if body.work is not None and body.work.groups:
-                    self._clusters.see(query, time)
+                    self._clusters.see(application.id, time)
             if said.lines:
                 said.judged.append(self._line(query, event.kind, time, spent))
         elif isinstance(body, StartedEvent):

@@ -154,14 +154,18 @@ def count(query: Query, ended: Ended) -> None:
 def work(query: Query, ended: Ended) -> None:
     """What it ran on, and what its stages were made of; other slots change its cost."""
     batch, known = ended.batch, query.sizing.work
-    if ended.work is None or not ended.work.steady:
+    if ended.work is None:
+        return
+    if not ended.work.steady:
+        if batch.rows and batch.seconds:
+            known.unsteady(batch.rows, batch.seconds, ended.work.slots)
         return
     if known.slots not in (None, ended.work.slots):
         # Expected, not learned anew: the batch itself then says how well that fits.
         then = known.resized(query.sizing.cost.curve, ended.work.slots)
         if known.trial is not None:
             query.sizing.cost.rescale(then, abs(known.trial.step) * known.contention_doubt)
-    known.slots = ended.work.slots
+    known.slots, known.lost = ended.work.slots, None
     if batch.rows and batch.seconds and not ended.replayed:
         known.judge(batch.rows, batch.seconds)
         if ended.work.groups:

@@ -53,6 +53,7 @@ class Trial(msgspec.Struct, frozen=True, gc=False):
     logs: float = 0.0  # of rows a second over those before, all batches together
     first: tuple[float, float] | None = None  # seconds of the first batch, and as foretold
     rest: float = 0.0  # of the later ones, logs of what they took over what was foretold
+    later: int = 0  # how many those are
 
 
 class Brought(msgspec.Struct, frozen=True, gc=False):
@@ -72,6 +73,9 @@ class Work(msgspec.Struct):
     variance: float = CONTENTION_SPREAD**2  # of contention
     trial: Trial | None = None
     brought: Brought | None = None
+    #: Rows and seconds of the first batch that ran while slots went: the state that they held is
+    #: loaded in it.
+    lost: tuple[int, float] | None = None
     #: By which the first batch after a change took longer than the next ones say: state that is
     #: loaded anew, and what else a change costs once.
     move_seconds: float = 0.0
@@ -93,12 +97,21 @@ class Work(msgspec.Struct):
         self.samples = [*self.samples[-(MOST_SAMPLES - 1) :], sample]
         self.variance = min(self.variance + CONTENTION_DRIFT**2, CONTENTION_SPREAD**2)
 
+    def unsteady(self, rows: int, seconds: float, slots: int) -> None:
+        """A batch during which slots came or went, and so many are left: teaches only the latter.
+
+        Where some went, it is the first on fewer.
+        """
+        if self.lost is None and self.slots is not None and slots < self.slots:
+            self.lost = rows, seconds
+
     def resized(self, curve: Curve, slots: int) -> Curve:
         """What batches cost from now on: ``curve`` is what they did. Whether so is then judged."""
         then = self.curve_at(curve, slots)
         if self.slots is not None and self.samples:
             step = math.log(slots / self.slots)
-            self.trial = Trial(then, self.contention, step, before=curve)
+            first = None if self.lost is None else (self.lost[1], then.seconds(self.lost[0]))
+            self.trial = Trial(then, self.contention, step, before=curve, first=first)
         self.slots = slots
         return then
 
@@ -111,16 +124,18 @@ class Work(msgspec.Struct):
         before = 0.0 if trial.before is None else trial.before.seconds(rows)
         if before > 0.0:
             logs += math.log(before / seconds)
-        first, rest, then = trial.first, trial.rest, trial.curve.seconds(rows)
+        first, rest, later = trial.first, trial.rest, trial.later
+        then = trial.curve.seconds(rows)
         if first is None:
             first = seconds, then
         elif then > 0.0:
-            rest += math.log(seconds / then)
-        if not left:
-            lasting = math.exp(rest / (TRIAL_BATCHES - 1))
-            self.move_seconds = max(first[0] - first[1] * lasting, 0.0)
+            rest, later = rest + math.log(seconds / then), later + 1
+        if not left and later:
+            self.move_seconds = max(first[0] - first[1] * math.exp(rest / later), 0.0)
         self.trial = (
-            msgspec.structs.replace(trial, left=left, logs=logs, first=first, rest=rest)
+            msgspec.structs.replace(
+                trial, left=left, logs=logs, first=first, rest=rest, later=later
+            )
             if left
             else None
         )

@@ -1,0 +1,208 @@
+"""Asking for executors: what is asked of Spark, when, and what is left alone.
+
+Spark is played here; tests/plugin/test_executors.py asks the real one.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from spark_listener.executors import Executors
+
+
+class Names(list[str]):
+    """As Scala's collections are read."""
+
+    def mkString(self, between: str) -> str:
+        return between.join(self)
+
+
+class Spark:
+    """Context, backend, scheduler and status in one; two executors of two slots to begin with."""
+
+    def __init__(self, **conf: str) -> None:
+        self.conf = conf
+        self.names = ["0", "1"]
+        self.busy: set[str] = set()
+        self.jobs: list[int] = []
+        self.totals: list[int] = []
+        self.takes = True
+        self.gone: list[list[str]] = []
+        self.jvm = self
+        self.java = self.scala = self.util = self.org = self.apache = self.spark = self
+        self.api = self.python = self.collection = self.immutable = self.PythonUtils = self
+
+    def __getattr__(self, name: str) -> Any:
+        """Whatever only gives another part of it."""
+        if name in {"getConf", "schedulerBackend", "statusTracker", "taskScheduler", "getClass"} | {
+            "resourceProfileManager",
+            "defaultResourceProfile",
+            "HashMap",
+        }:
+            return lambda: self
+        raise AttributeError(name)
+
+    def getName(self) -> str:
+        return "CoarseGrainedSchedulerBackend"
+
+    def get(self, key: str, default: str) -> str:
+        return self.conf.get(key, default)
+
+    def getExecutorIds(self) -> Names:
+        return Names(self.names)
+
+    def maxNumConcurrentTasks(self, _: Any) -> int:
+        return 2 * len(self.names)
+
+    def requestTotalExecutors(self, total: int, *_: Any) -> bool:
+        if self.takes:
+            self.totals.append(total)
+        return self.takes
+
+    def getActiveJobIds(self) -> list[int]:
+        return self.jobs
+
+    def isExecutorBusy(self, name: str) -> bool:
+        return name in self.busy
+
+    def new_array(self, _: Any, count: int) -> list[int]:
+        return [0] * count
+
+    int = None
+
+    def ArrayList(self) -> Any:
+        class Java(list[str]):
+            add = list.append
+
+        return Java()
+
+    def toSeq(self, names: list[str]) -> list[str]:
+        return names
+
+    def killExecutors(self, names: list[str], *_: Any) -> Names:
+        self.gone.append(list(names))
+        return Names(names)
+
+
+class Lease:
+    def __init__(self) -> None:
+        self.held: dict[str, Any] = {}
+
+    def kept(self, key: str) -> Any:
+        return self.held.get(key)
+
+    def keep(self, key: str, value: Any) -> None:
+        self.held[key] = value
+
+    def forget(self, key: str) -> None:
+        self.held.pop(key, None)
+
+
+class Bench:
+    def __init__(self, **conf: str) -> None:
+        self.time, self.spark, self.lease = 100.0, Spark(**conf), Lease()
+        self.executors = self.another()
+
+    def another(self) -> Executors:
+        return Executors(self.spark, self.spark, self.lease, clock=lambda: self.time)  # type: ignore[arg-type]
+
+
+def test_how_many_a_job_has_is_told_at_once_where_it_says_so_else_when_no_more_come() -> None:
+    says = Bench(**{"spark.executor.instances": "6"})
+    assert says.executors.standing() == {"present": 2, "slots": 4, "configured": 6}
+    silent = Bench()
+    assert silent.executors.standing() == {"present": 2, "slots": 4}
+    silent.time += 20
+    silent.spark.names.append("2")
+    assert silent.executors.standing() == {"present": 3, "slots": 6}
+    silent.time += 29
+    assert "configured" not in silent.executors.standing()
+    silent.time += 1
+    assert silent.executors.standing() == {"present": 3, "slots": 6, "configured": 3}
+
+
+def test_those_beyond_the_number_go_newest_first_once_no_job_runs() -> None:
+    bench = Bench()
+    bench.spark.names = ["0", "1", "2", "3"]
+    bench.spark.jobs = [7]
+    assert not bench.executors.ask(2)
+    assert bench.spark.totals == [2]
+    assert bench.spark.gone == []
+    bench.time += 30
+    bench.spark.jobs = []
+    assert bench.executors.ask(2)
+    assert bench.spark.gone == [["2", "3"]]
+    assert bench.executors.present() == 2
+    assert bench.spark.totals == [2], "it is asked once"
+
+
+def test_where_some_job_always_runs_they_go_after_a_minute_without_those_that_work() -> None:
+    bench = Bench()
+    bench.spark.names = ["0", "1", "2", "3"]
+    bench.spark.jobs, bench.spark.busy = [7], {"3"}
+    bench.executors.ask(2)
+    bench.time += 59
+    bench.executors.ask(2)
+    assert bench.spark.gone == []
+    bench.time += 1
+    assert bench.executors.ask(2)
+    assert bench.spark.gone == [["2"]]
+    bench.executors.ask(4)  # more are wanted again: the minute begins anew next time
+    bench.executors.ask(1)
+    assert len(bench.spark.gone) == 1
+
+
+def test_none_of_those_that_work_is_decommissioned() -> None:
+    bench = Bench(**{"spark.decommission.enabled": "TRUE"})
+    told: list[list[Any]] = []
+
+    class Scheduler:
+        def ExecutorDecommissionInfo(self, *_: Any) -> str:
+            return "why"
+
+    class Option:
+        def empty(self) -> None:
+            return None
+
+    bench.spark.scheduler, bench.spark.Option = Scheduler(), Option()  # type: ignore[attr-defined]
+    bench.spark.Tuple2 = lambda name, info: (name, info)  # type: ignore[attr-defined]
+    bench.spark.decommissionExecutors = (  # type: ignore[attr-defined]
+        lambda pairs, *_: told.append(pairs) or Names(name for name, _ in pairs)
+    )
+    bench.spark.names, bench.spark.busy = ["0", "1", "2"], {"1"}
+    assert bench.executors.ask(1)
+    assert told == [[("2", "why")]]
+
+
+def test_going_back_is_to_the_number_before_the_first_word_also_for_who_comes_after() -> None:
+    bench = Bench()
+    bench.executors.ask(5)
+    bench.spark.names += ["2", "3", "4"]
+    after = bench.another()
+    assert after.standing() == {"present": 5, "slots": 10, "configured": 2, "asked": 5}
+    assert after.ask(None)
+    assert bench.spark.totals == [5, 2]
+    assert bench.spark.gone == [["2", "3", "4"]]
+    assert not after.ask(None)
+    assert "asked" not in after.standing()
+    assert bench.lease.held == {}
+
+
+def test_a_cluster_that_does_not_take_the_number_is_told_of() -> None:
+    bench = Bench()
+    bench.spark.takes = False
+    with pytest.raises(RuntimeError, match="did not take a number of 5"):
+        bench.executors.ask(5)
+    assert "asked" not in bench.executors.standing()
+
+
+@pytest.mark.parametrize("value", ["true", "True", " TRUE "])
+def test_where_spark_asks_itself_that_is_said_and_what_to_set(value: str) -> None:
+    bench = Bench(**{"spark.dynamicAllocation.enabled": value})
+    note = bench.executors.standing()["note"]
+    assert note.startswith("spark.dynamicAllocation.enabled is on")
+    assert "set it to false" in note
+    assert not bench.executors.ask(5)
+    assert bench.spark.totals == []
