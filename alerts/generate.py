@@ -20,13 +20,17 @@ DIRECTORY: Final = Path(__file__).resolve().parent / "generated"
 PAGE: Final = DOCS / "alerts.md"
 RULES: Final = "weir.rules.yml"
 ALERTMANAGER: Final = "alertmanager.example.yml"
+#: How often alerts are judged: as often as is scraped where somebody is to be woken.
+INTERVAL: Final = "15s"
 _HEADER: Final = "# Written by `python -m alerts`; edit alerts/*.py.\n"
 
-#: Which labels of an alert choose what its dashboard shows.
+#: Which labels of an alert choose what its dashboard shows, where it has them: two clusters may
+#: have queries of one name.
+_ANY: Final = ("cluster", "namespace")
 _CHOICES: Final[dict[Subject, tuple[str, ...]]] = {
-    "query": ("application", "query"),
-    "application": (),
-    "agent": (),
+    "query": ("application", "query", *_ANY),
+    "application": _ANY,
+    "agent": ("instance", *_ANY),
 }
 
 _WHO: Final[dict[Subject, str]] = {
@@ -38,10 +42,11 @@ _WHO: Final[dict[Subject, str]] = {
 
 def dashboard_path(alert: Alert) -> str:
     """Where in Grafana the alert's subject is shown, from the server's root on."""
-    choices = "&".join(
-        f"var-{label}={{{{ $labels.{label} | urlquery }}}}" for label in _CHOICES[alert.subject]
+    choices = (
+        f"{{{{ with $labels.{label} }}}}&var-{label}={{{{ . | urlquery }}}}{{{{ end }}}}"
+        for label in _CHOICES[alert.subject]
     )
-    return f"/d/{alert.dashboard}" + (f"?{choices}" if choices else "")
+    return f"/d/{alert.dashboard}?{''.join(choices)}"
 
 
 def rules(runbooks: str = ALERT_RUNBOOKS, *, keep: str | None = None) -> str:
@@ -54,7 +59,8 @@ def rules(runbooks: str = ALERT_RUNBOOKS, *, keep: str | None = None) -> str:
         _item({"record": recording.name, "expr": recording.expression}, recording.why)
         for recording in RECORDINGS
     ]
-    lines += ["- name: weir-alerts\n", "  rules:\n"]
+    # Prometheus's default is a minute, which an agent's death would wait for on top.
+    lines += ["- name: weir-alerts\n", f"  interval: {INTERVAL}\n", "  rules:\n"]
     for alert in ALERTS:
         rule: dict[str, Any] = {"alert": alert.name, "expr": alert.expression}
         if alert.hold != "0s":

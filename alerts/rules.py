@@ -79,8 +79,12 @@ _TIMING_OUT = series("weir_spiral_phase", phase="timing_out")
 _DEAD = series("weir_spiral_phase", phase="dead")
 _LOSS = series("weir_retention_loss_seconds")
 _FAILED = series("weir_batches_total", result="failed")
+_BUILD = series("weir_build_info")
 #: An agent is missed for a weekend after it last answered.
-_WAS_AGENT = f"on (job, instance) last_over_time({series('weir_build_info')}[3d])"
+_WAS_AGENT = f"last_over_time({_BUILD}[3d])"
+_AGENT_MAY = series("weir_agent_process_memory_limit_bytes")
+_AGENT_USES = series("weir_agent_process_memory_limit_used_bytes")
+_AGENT_HOLDS = series("process_resident_memory_bytes")
 _OFF = f"{series('weir_query_mode', mode='off')} == 1"
 _BY_HAND = f"{of_query('weir_query_mode')} {series('weir_query_mode_overridden')} == 1"
 _MODE_ALIVE = f"{of_query('weir_query_mode')} ({_UP} == 1)"
@@ -483,7 +487,8 @@ ALERTS: Final[tuple[Alert, ...]] = (
         severity="critical",
         subject="agent",
         says="no agent is scraped",
-        expression=f"absent({series('weir_build_info')})",
+        # By the clusters that were last seen, so that what it silences is theirs.
+        expression=f"max by (cluster) ({_WAS_AGENT}) unless on () {_BUILD} or absent({_WAS_AGENT})",
         hold="5m",
         why="Without the agent every other alert is silent. Five minutes cover a rollout and "
         "Prometheus's own look-back.",
@@ -497,7 +502,9 @@ ALERTS: Final[tuple[Alert, ...]] = (
         severity="critical",
         subject="agent",
         says="one that was scraped does not answer, others may",
-        expression=f"{UP} == 0 and {_WAS_AGENT}",
+        # With the labels that an agent gives its series: a target itself has no cluster of its own.
+        expression=f"max without (version, python_version) ({_WAS_AGENT})"
+        f" and on (job, instance) ({UP} == 0)",
         hold="30s",
         why="Of its queries nothing is told any more, so their own alerts are silent, however many "
         "agents still answer. Half a minute leaves out a restart, which takes seconds, and a "
@@ -576,13 +583,16 @@ ALERTS: Final[tuple[Alert, ...]] = (
         severity="warning",
         subject="agent",
         says="90 % of its memory limit",
-        expression=f"{series('process_resident_memory_bytes')}"
-        f" > 0.9 * {series('weir_agent_process_memory_limit_bytes')}",
+        expression=f"({_AGENT_USES} or {_AGENT_HOLDS}) > 0.9 * {_AGENT_MAY}"
+        f" and {_AGENT_HOLDS} > 0.1 * {_AGENT_MAY}",
         hold="10m",
-        why="At the limit the kernel kills the agent, and it comes back to the same queries. Ten "
+        why="At the limit the kernel kills the agent, and it comes back to the same queries. All "
+        "under the limit counts: each driver's door is a process beside it. Where the agent holds "
+        "less than a tenth, as on a machine that others fill, its limit is not the trouble. Ten "
         "minutes leave out a large scrape.",
         summary="A Weir agent nears its memory limit",
-        description="It holds {{ $value | humanize1024 }}B, more than 90 % of what it may have.",
+        description="It and what shares its limit hold {{ $value | humanize1024 }}B, more than "
+        "90 % of what they may have.",
         dashboard=links.AGENT,
     ),
     Alert(

@@ -104,8 +104,9 @@ def agent_board(runbooks: str) -> Dashboard:
                 ),
                 rows_of(
                     "Each agent",
-                    "One that does not answer is not here: see how many are silent. Memory is of "
-                    "the limit that holds for it; Kafka: whether brokers answered when last asked.",
+                    "One that does not answer is not here: see how many are silent. Memory: how "
+                    "full the limit is that holds for it and what shares it; Kafka: whether "
+                    "brokers answered when last asked.",
                     ("cluster", "namespace", "instance", "version"),
                     [
                         Column(
@@ -134,7 +135,9 @@ def agent_board(runbooks: str) -> Dashboard:
                         Column("Kafka", _each("weir_kafka_up"), texts=NO_OR_YES),
                         Column(
                             "Memory",
-                            f"max {BY_AGENT} ({AGENTS('process_resident_memory_bytes')}"
+                            f"max {BY_AGENT} (("
+                            f"{AGENTS('weir_agent_process_memory_limit_used_bytes')}"
+                            f" or {AGENTS('process_resident_memory_bytes')})"
                             f" / {AGENTS('weir_agent_process_memory_limit_bytes')})",
                             "percentunit",
                             thresholds=((None, GREEN), (0.8, YELLOW), (0.9, RED)),

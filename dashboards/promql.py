@@ -111,10 +111,12 @@ def or_none(expression: str) -> str:
 
 
 def silent_agents() -> str:
-    """Targets that do not answer, and that were agents within the last days, each 0."""
-    chosen = ",".join(f'{label}=~"${label}"' for label in FIXED)
-    build = ALL_AGENTS("weir_build_info")
-    return f"up{{{chosen}}} == 0 and on (job, instance) last_over_time({build}[{MISSED}])"
+    """Agents within the last days whose targets do not answer, each 1, with their own labels.
+
+    A target has those of Prometheus alone: no cluster that is the agent's word.
+    """
+    told = f"last_over_time({ALL_AGENTS('weir_build_info')}[{MISSED}])"
+    return f"max by (cluster, namespace, job, instance) ({told}) and on (job, instance) (up == 0)"
 
 
 def caught_up_in(worst: Callable[[str], str]) -> str:

@@ -56,18 +56,19 @@ _OF_QUERY: Final = {**LABELS, "application": "orders", "query": "enrich"}
 _OF_QUERY_ANYWHERE: Final = {k: v for k, v in _OF_QUERY.items() if k != "instance"}
 _MORE: Final = {q("weir_backlog_estimated_rows"): "0+6000x120"}
 _UP: Final = {q("weir_query_up"): "1x120"}
-_JOB: Final = {"cluster": "eu", "job": "weir"}
+_JOB: Final = {"cluster": "eu", "namespace": "streams", "job": "weir"}
 _ENDS: Final = "weir_agent_certificate_expiry_timestamp_seconds" + AGENT
 
 
 def _target(agent: str) -> str:
-    """Whether a target answers."""
-    return f'up{{cluster="eu",job="weir",instance="{agent}:9655"}}'
+    """Whether a target answers; Prometheus knows no cluster."""
+    return f'up{{job="weir",instance="{agent}:9655"}}'
 
 
 def _build(agent: str) -> str:
-    """What an agent tells of itself; its own namespace is no label of the target."""
-    return _target(agent).replace("up{", 'weir_build_info{namespace="streams",')
+    """What an agent tells of itself; its own labels are none of the target."""
+    told = 'weir_build_info{cluster="eu",namespace="streams",version="1",python_version="3.11",'
+    return _target(agent).replace("up{", told)
 
 
 def _grown(*days: str) -> dict[str, str]:
@@ -725,7 +726,7 @@ CASES: Final[tuple[Case, ...]] = (
         alert="WeirAgentDown",
         fires={"weir_build_info" + AGENT: "1x4 _x120"},
         at=15,  # the last sample, at 4, looks alive for 5 minutes; held for 5
-        labels={},
+        labels={"cluster": "eu"},
         summary="No Weir agent is scraped",
         description="Grants expire and drivers go back to their configured limits; jobs run on. "
         "Nobody sees their backlog meanwhile.",
@@ -849,20 +850,45 @@ CASES: Final[tuple[Case, ...]] = (
     Case(
         alert="WeirAgentMemoryNearLimit",
         fires={
+            "process_resident_memory_bytes" + AGENT: "100000000x130",
+            "weir_agent_process_memory_limit_used_bytes" + AGENT: "150000000x4 241591911x120",
+            "weir_agent_process_memory_limit_bytes" + AGENT: "268435456x130",
+        },
+        at=15,
+        labels=LABELS,
+        summary="A Weir agent nears its memory limit",
+        description="It and what shares its limit hold 230.4MiB, more than 90 % of what they may "
+        "have.",
+        quiet=(
+            {  # what others fill, the agent being less than a tenth of it
+                "process_resident_memory_bytes" + AGENT: "26843545x120",
+                "weir_agent_process_memory_limit_used_bytes" + AGENT: "268435455x120",
+                "weir_agent_process_memory_limit_bytes" + AGENT: "268435456x120",
+            },
+            {
+                "process_resident_memory_bytes" + AGENT: "241591911x120",
+                "weir_agent_process_memory_limit_used_bytes" + AGENT: "241591910x120",
+                "weir_agent_process_memory_limit_bytes" + AGENT: "268435456x120",
+            },
+            {  # the agent alone, where what is used is not told
+                "process_resident_memory_bytes" + AGENT: "241591910x120",
+                "weir_agent_process_memory_limit_bytes" + AGENT: "268435456x120",
+            },
+            {"process_resident_memory_bytes" + AGENT: "999999999999x120"},  # another program
+        ),
+    ),
+    Case(
+        alert="WeirAgentMemoryNearLimit",  # what is used under the limit is not told
+        fires={
             "process_resident_memory_bytes" + AGENT: "100000000x4 241591911x120",
             "weir_agent_process_memory_limit_bytes" + AGENT: "268435456x130",
         },
         at=15,
         labels=LABELS,
         summary="A Weir agent nears its memory limit",
-        description="It holds 230.4MiB, more than 90 % of what it may have.",
-        quiet=(
-            {
-                "process_resident_memory_bytes" + AGENT: "241591910x120",
-                "weir_agent_process_memory_limit_bytes" + AGENT: "268435456x120",
-            },
-            {"process_resident_memory_bytes" + AGENT: "999999999999x120"},  # another program
-        ),
+        description="It and what shares its limit hold 230.4MiB, more than 90 % of what they may "
+        "have.",
+        quiet=(),
     ),
     Case(
         alert="WeirBrokersUnreachable",

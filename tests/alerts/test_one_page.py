@@ -48,8 +48,12 @@ def shorter(duration: str) -> str:
 
 
 def rules() -> str:
-    """The committed rules with each ``for`` made shorter, and for how long one is kept."""
+    """The committed rules with each ``for`` made shorter, and for how long one is kept.
+
+    They are judged as often as the rest of Prometheus's configuration says.
+    """
     text = (generate.DIRECTORY / generate.RULES).read_text()
+    text = text.replace(f"\n  interval: {generate.INTERVAL}\n", "\n")
     assert text.count("\n    for: ") == sum(hold != "0s" for hold in HOLD.values())
     return re.sub(r"(\n    (?:keep_firing_)?for: )(\w+)", lambda m: m[1] + shorter(m[2]), text)
 

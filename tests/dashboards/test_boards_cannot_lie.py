@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from tests.dashboards.live import LivePrometheus
 
 GOOD: Final = "green"
+#: The agent's own word: Prometheus, and so ``up``, does not know it.
+CLUSTER: Final = views.extras().labels["cluster"]
 #: Those of a query that speak of the present.
 OF_NOW: Final = ("Up", "Behind", "Caught up in", "Capacity needed", "Target holds")
 
@@ -33,7 +35,7 @@ def looks(live: LivePrometheus, panel: dict[str, Any]) -> tuple[str, str]:
     (target,) = panel["targets"]
     assert target["instant"]
     defaults = panel["fieldConfig"]["defaults"]
-    found = live.ask(filled(target["expr"], "orders", "enrich"))
+    found = live.ask(filled(target["expr"], "orders", "enrich", CLUSTER))
     value = float(found[0]["value"][1]) if found else math.nan
     for mapping in defaults["mappings"]:
         options = mapping["options"]

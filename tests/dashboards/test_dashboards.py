@@ -61,7 +61,7 @@ def named(expression: str) -> set[str]:
     return set(re.findall(r"\b(?:weir|process)_\w+", expression))
 
 
-def filled(expression: str, application: str, query: str) -> str:
+def filled(expression: str, application: str, query: str, cluster: str = ".*") -> str:
     """The expression as Grafana would send it, with all of everything else chosen."""
     for name, value in {
         "$__rate_interval": "10s",
@@ -71,7 +71,7 @@ def filled(expression: str, application: str, query: str) -> str:
         '"$1"': '"ONE"',
         '=~"$application"': '=~".*"',
         '=~"$query"': '=~".*"',
-        "$cluster": ".*",
+        "$cluster": cluster,
         "$namespace": ".*",
         "$application": application,
         "$query": query,
