@@ -493,7 +493,8 @@ ALERTS: Final[tuple[Alert, ...]] = (
         why="Without the agent every other alert is silent. Five minutes cover a rollout and "
         "Prometheus's own look-back.",
         summary="No Weir agent is scraped",
-        description="Grants expire and drivers go back to their configured limits; jobs run on. "
+        description="Jobs run on: grants expire, and drivers go back to the limits that they "
+        "configured; where they configured none, the last one stays. "
         "Nobody sees their backlog meanwhile.",
         dashboard=links.AGENT,
     ),
@@ -511,8 +512,9 @@ ALERTS: Final[tuple[Alert, ...]] = (
         "single scrape that failed; scraped every 15 s it pages within two minutes. One that "
         "service discovery lists no more was taken away on purpose, as with its driver's pod.",
         summary="The Weir agent at {{ $labels.instance }} does not answer",
-        description="Nobody sees the queries that report to it. Their grants expire, and they go "
-        "back to their configured limits; jobs run on.",
+        description="Nobody sees the queries that report to it. They run on: their grants expire, "
+        "and they go back to the limits that they configured; where they configured none, the last "
+        "one stays.",
         dashboard=links.AGENT,
     ),
     Alert(

@@ -51,6 +51,10 @@ public final class WeirPlugin extends SparkListener
   static final long LEAVING_MILLISECONDS = 2_000;
   private static final long TICK_MILLISECONDS = 100;
   private static final String CLOSED = "weir: the door is closed, and the job goes on without it: {}";
+  private static final String GONE =
+      "weir: the agent's process is gone: limits that the job configured are back, where it set none"
+          + " the last one stays, and the job goes on";
+  private static final String BACK = "weir: the agent's process is back";
   private static final Logger LOG = LoggerFactory.getLogger("weir");
   private static final String PROCESS = ManagementFactory.getRuntimeMXBean().getName(); // pid@host
   private static volatile WeirPlugin present;
@@ -60,6 +64,7 @@ public final class WeirPlugin extends SparkListener
   private final Set<Py4JServerConnection> connections = ConcurrentHashMap.newKeySet();
   private volatile String state = "open"; // aside: another watches; ended: Spark does
   private volatile long heardNanos; // 0: nobody has come in
+  private volatile boolean missed; // the process that was in is gone, and none came after it
   private volatile GatewayServer server;
   private volatile Path file;
   private Path directory;
@@ -137,11 +142,15 @@ public final class WeirPlugin extends SparkListener
             left -= TICK_MILLISECONDS) {
           Thread.sleep(TICK_MILLISECONDS);
         }
+        missed = heardNanos != 0 && state.equals("open");
         close();
         if (!state.equals("ended")) {
           undo.values().forEach(WeirPlugin::quietly);
         }
         undo.clear();
+        if (missed) {
+          LOG.warn(GONE);
+        }
       }
       if (state.equals("aside")) {
         write("aside\n");
@@ -233,6 +242,10 @@ public final class WeirPlugin extends SparkListener
       return false;
     }
     heardNanos = System.nanoTime();
+    if (missed) {
+      missed = false;
+      LOG.warn(BACK);
+    }
     return true;
   }
 

@@ -728,8 +728,9 @@ CASES: Final[tuple[Case, ...]] = (
         at=15,  # the last sample, at 4, looks alive for 5 minutes; held for 5
         labels={"cluster": "eu"},
         summary="No Weir agent is scraped",
-        description="Grants expire and drivers go back to their configured limits; jobs run on. "
-        "Nobody sees their backlog meanwhile.",
+        description="Jobs run on: grants expire, and drivers go back to the limits that they "
+        "configured; where they configured none, the last one stays. Nobody sees their backlog "
+        "meanwhile.",
         quiet=(
             {"weir_build_info" + AGENT: "1x4 _x6 1x120"},  # a rollout
             {"weir_build_info" + AGENT: "1x120"},
@@ -746,8 +747,9 @@ CASES: Final[tuple[Case, ...]] = (
         at=6,
         labels={**_JOB, "instance": "a:9655"},
         summary="The Weir agent at a:9655 does not answer",
-        description="Nobody sees the queries that report to it. Their grants expire, and they go "
-        "back to their configured limits; jobs run on.",
+        description="Nobody sees the queries that report to it. They run on: their grants expire, "
+        "and they go back to the limits that they configured; where they configured none, the last "
+        "one stays.",
         quiet=(
             {_target("a"): "1x4 0 1x120", _build("a"): "1x4 _ 1x120"},  # a restart
             {_target("a"): "0x130", _build("b"): "1x130"},  # another program's target

@@ -34,6 +34,62 @@ def test_prometheus_takes_its_configuration_and_the_rules_that_it_names() -> Non
     assert (EXAMPLES / rules).resolve() == generate.DIRECTORY / generate.RULES
 
 
+def test_a_driver_that_is_gone_with_its_agent_is_told_for_a_day(tmp_path: Path) -> None:
+    rules = EXAMPLES / "sidecar.rules.yml"
+    passes(tool("promtool"), "check", "rules", "--lint-fatal", rules)
+
+    def of(query: str, instance: str) -> str:
+        return f'{{application="orders",query="{query}",cluster="eu",instance="{instance}"}}'
+
+    told = {
+        "weir_query_up": {
+            of("killed", "a"): "1x10 _x1500",
+            of("moved", "a"): "1x10 _x1500",  # its driver came back at another address
+            of("moved", "b"): "_x11 1x1500",
+            of("stopped", "a"): "1x9 0x1 _x1500",
+            of("failed", "a"): "0x10 _x1500",  # told already, while its agent was there
+        },
+        "weir_query_stopped": {
+            of("killed", "a"): "0x10 _x1500",
+            of("stopped", "a"): "0x9 1x1 _x1500",
+        },
+    }
+    gone = {
+        "exp_labels": {
+            "application": "orders",
+            "query": "killed",
+            "cluster": "eu",
+            "severity": "critical",
+            "component": "weir",
+        },
+        "exp_annotations": {
+            "summary": "orders/killed is gone, and its driver with it",
+            "description": "Nothing of its input is processed since its pod ended.",
+        },
+    }
+
+    def at(minute: int, *expected: Any) -> dict[str, Any]:
+        asked = {"eval_time": f"{minute}m", "alertname": "WeirDriverGone"}
+        return asked | {"exp_alerts": list(expected)}
+
+    series = [
+        {"series": name + labels, "values": values}
+        for name, by_labels in told.items()
+        for labels, values in by_labels.items()
+    ]
+    path = tmp_path / "tests.json"
+    tests = [
+        {
+            "interval": "1m",
+            "input_series": series,
+            # It looks alive for five minutes, and three are waited for.
+            "alert_rule_test": [at(17), at(19, gone), at(1440, gone), at(1455)],
+        }
+    ]
+    path.write_text(json.dumps({"rule_files": [str(rules)], "tests": tests}))
+    passes(tool("promtool"), "test", "rules", path)
+
+
 def test_alertmanager_takes_the_receivers_in_place_of_the_web_hooks(tmp_path: Path) -> None:
     config = yaml.safe_load(generate.alertmanager())
     ours = {one["name"] for one in config["receivers"]}

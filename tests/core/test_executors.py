@@ -244,6 +244,37 @@ class TestOverTime:
         assert scaler.decide(1, 1, 8, 1000.0, self.policy) == 8
         assert scaler.decide(1, 1, 8, 1301.0, self.policy) == 2
 
+    @given(
+        needs=st.lists(
+            st.tuples(st.floats(0.5, 400.0), st.integers(1, 12), st.integers(0, 4)),
+            min_size=2,
+            max_size=60,
+        ),
+        quiet=st.sampled_from([30.0, 300.0]),
+        own=st.integers(0, 6),
+    )
+    def test_those_that_are_there_are_given_back_once_in_a_quiet_time_at_most(
+        self, needs: list[tuple[float, int, int]], quiet: float, own: int
+    ) -> None:
+        """And only where no need of the quiet time, nor what held when it began, was for more."""
+        policy = msgspec.structs.replace(self.policy, executors_quiet_seconds=quiet)
+        scaler, present, time = Scaler(), 4, 0.0
+        given_back, told = -math.inf, [(0.0, 0)]
+        for after, number, more in needs:
+            time += after
+            roomy = min(max(number + more, policy.minimum_executors), 10)
+            before = scaler.wanted
+            wanted = scaler.decide(number, number + more, present, time, policy, own=own)
+            assert policy.minimum_executors <= wanted <= max(10, own)
+            if before is not None and wanted < min(before, present):
+                assert time - given_back >= quiet
+                held = [n for at, n in told if at > time - quiet]
+                held += [n for at, n in told if at <= time - quiet][-1:]
+                assert wanted >= min(max([*held, roomy]), before)
+                given_back = time
+            told.append((time, roomy))
+            present = wanted
+
     def test_noise_changes_little(self) -> None:
         """A need that strays by a quarter every five seconds, for an hour."""
         rng = random.Random(1)

@@ -127,13 +127,33 @@ def test_one_number_of_slots_says_nothing_of_contention() -> None:
     assert len(work.samples) == MOST_SAMPLES
 
 
-def test_what_was_seen_fades_within_hours() -> None:
-    """A sink that was freed gets another chance: an hour of looks, every five seconds."""
-    work = after_a_change(1.0)
-    before = work.contention_doubt
-    for _ in range(720):
-        work.learn(sample(3, slower=3.0))
-    assert 1.3 * before < work.contention_doubt < 0.29
+@pytest.mark.parametrize(("calm", "burst"), [(0.0, 1.0), (1.0, 0.0)])
+def test_each_change_says_anew_what_is_shared(calm: float, burst: float) -> None:
+    """A sink that a calm does not fill is full in a burst; one that was may be free."""
+    work = after_a_change(calm)
+    for slots, contention in ((1, calm), (3, burst)):
+        before = work.slots
+        assert before is not None
+        then = work.resized(Curve(0.1, 0.01), slots)
+        truly = (slots / before) ** (contention - work.contention)
+        for _ in range(3):
+            work.judge(3000, 0.1 + (then.seconds(3000) - 0.1) * truly)
+    assert work.contention == pytest.approx(burst, abs=0.25)
+
+
+def test_what_the_first_batch_on_fewer_slots_cost_is_kept_where_they_went_before_it() -> None:
+    """It is not steady, and teaches nothing else."""
+    work = learned(*(sample(4) for _ in range(5)))
+    work.unsteady(1000, 9.0, 6)  # some came
+    assert work.lost is None
+    work.unsteady(1000, 27.0, 2)
+    work.unsteady(400, 3.0, 2)  # what was lost is loaded
+    then = work.resized(Curve(0.0, 0.01), 2)
+    work.lost = None
+    for rows in (400, 2000, 1000):
+        assert work.move_seconds == 0.0
+        work.judge(rows, then.seconds(rows))
+    assert work.move_seconds == pytest.approx(27.0 - then.seconds(1000))
 
 
 def test_one_slow_batch_is_no_contention() -> None:

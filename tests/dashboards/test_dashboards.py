@@ -360,6 +360,23 @@ def test_stats_are_of_this_moment_and_what_is_absent_looks_neither_good_nor_bad(
             assert missing["result"]["text"] == panel["fieldConfig"]["defaults"]["noValue"]
 
 
+@pytest.mark.parametrize(
+    ("uid", "kinds"),
+    [
+        (
+            links.OVERVIEW,
+            {"Alerts that fire": "table", "Gone": "stat", "Failing": "stat", "In a spiral": "stat"},
+        ),
+        (links.OVERVIEW, {"Agents silent": "stat", "Queries": "table"}),
+        (links.QUERY, {"Batch times": "heatmap", "Time within target": "stat"}),
+        (links.QUERY, {"What Weir may do": "state-timeline"}),
+        (links.AGENT, {"Each agent": "table"}),
+    ],
+)
+def test_what_boards_are_looked_at_for_is_on_them(uid: str, kinds: dict[str, str]) -> None:
+    assert kinds.items() <= {panel["title"]: panel["type"] for panel in panels(uid)}.items()
+
+
 def test_series_without_the_fixed_labels_belong_to_all(asked: LivePrometheus) -> None:
     assert asked.ask('weir_query_up{cluster=~".*",tenant=~".*"}')
 

@@ -61,15 +61,24 @@ ROWS = [
 
 def test_a_line_of_the_table_is_a_way_with_medians_and_the_best_is_bold() -> None:
     page = report.page(report.of_csv(report.to_csv(ROWS)))
-    told = (
-        "**15 runs, 3 seeds, in 1 series (begun 2026-11-24 UTC), on a virtual machine of 2 cores**"
-    )
-    assert f"{told} (a processor, 8 GiB)" in page
+    assert "**15 runs, 3 seeds, in 1 series**, begun 2026-11-24 UTC." in page
+    assert " On a virtual machine of 2 cores (a processor, 8 GiB), Spark " in page
     assert "| as configured, no limit | 22.0 | **1.0** | **20.0** | **100** |" in page
     assert "| Weir | **5.0** | **1.0** | 24.0 | 90 |" in page
     assert "| best fixed limit in hindsight (4) | 12.0 | **1.0** | 22.0 | **100** |" in page
     assert "In no run: rows read again after the stop" in page
     assert "Results are the same to the byte" in page
+
+
+def test_each_machine_is_told_with_its_series_and_one_limit_is_not_called_the_best() -> None:
+    other = [{**one, "processor": "another", "series": "2026-12-01"} for one in ROWS]
+    page = report.page([*ROWS, *other])
+    assert "(a processor, 8 GiB)" in page
+    assert "(another, 8 GiB)" in page
+    assert "(begun 2026-12-01)" in page
+    page = report.page([one for one in ROWS if one["arm"] != "fixed-4"])
+    assert "| a fixed limit, batches of 1 target | 6.0 |" in page
+    assert "best fixed" not in page
 
 
 def test_losses_are_told_like_wins() -> None:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
+from typing import Any
 
 import pytest
+import yaml
 
+from agent.export.catalogue import metric
 from tests.helm import chart
 from tests.helm.chart import ROOT
 
@@ -20,3 +24,25 @@ def test_the_example_is_what_the_chart_renders(name: str) -> None:
     if os.environ.get("UPDATE_GOLDEN"):
         path.write_text(text, "utf-8")
     assert path.read_text("utf-8") == text, "make it anew: UPDATE_GOLDEN=1"
+
+
+def read(name: str) -> dict[str, Any]:
+    read: dict[str, Any] = yaml.safe_load((FOLDER / name).read_text("utf-8"))
+    return read
+
+
+def test_workers_are_scaled_by_a_metric_and_labels_that_there_are() -> None:
+    by_keda, by_itself = read("workers-keda.yaml")["spec"], read("workers-hpa.yaml")["spec"]
+    assert by_keda["scaleTargetRef"] == by_itself["scaleTargetRef"]
+    (trigger,), (external,) = by_keda["triggers"], by_itself["metrics"]
+    asked = re.fullmatch(r'max\((\w+)\{(\w+)="(\w+)"\}\)', trigger["metadata"]["query"])
+    assert asked is not None
+    told = external["external"]
+    assert asked[1] == told["metric"]["name"]
+    assert {asked[2]: asked[3]} == told["metric"]["selector"]["matchLabels"]
+    assert asked[2] in metric(asked[1]).label_names
+    # An executor a Worker: a mean of one over all of them.
+    assert told["target"] == {
+        "type": "AverageValue",
+        "averageValue": trigger["metadata"]["threshold"],
+    }

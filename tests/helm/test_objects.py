@@ -170,6 +170,8 @@ def test_the_token_is_the_same_wherever_it_is_named(case: tuple[str, Objects]) -
     for kind, endpoints in (("ServiceMonitor", "endpoints"), ("PodMonitor", "podMetricsEndpoints")):
         for one in of(objects, kind):
             for endpoint in one["spec"][endpoints]:
+                # Else the labels that an agent gives are renamed, and no board finds them.
+                assert endpoint["honorLabels"] is True
                 if "authorization" in endpoint:
                     credentials = endpoint["authorization"]["credentials"]
                     named.add((credentials["name"], credentials["key"]))

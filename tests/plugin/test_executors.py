@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -19,6 +21,7 @@ from tests.plugin.scaling import (
     executor_processes,
     scaled,
 )
+from tests.service.agents import weir
 from tests.waiting import until
 
 if TYPE_CHECKING:
@@ -41,26 +44,59 @@ def scaling(bench: Bench, tmp_path: Path) -> Iterator[AgentProcess]:
         yield running
 
 
-@pytest.mark.parametrize("where", ["standalone", "local-cluster"])
+class Killer:
+    """Kills one executor after the other, whichever and whenever its seed draws."""
+
+    def __init__(self, seed: int) -> None:
+        self._draw = random.Random(seed)
+        self._over = threading.Event()
+        self.killed = 0
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        # Rarer than a batch and its second try take, so that what is tried is not Spark's patience.
+        while not self._over.wait(self._draw.uniform(8.0, 25.0)):
+            if found := executor_processes():
+                self._draw.choice(found).kill()
+                self.killed += 1
+
+    def end(self) -> None:
+        self._over.set()
+        self._thread.join()
+
+
+@pytest.mark.parametrize("where", ["standalone", "standalone-with-state", "local-cluster"])
 def test_executors_follow_the_load(bench: Bench, scaling: AgentProcess, where: str) -> None:
+    """Up, down, while they are killed at random, and back to the job's own number."""
     master = LOCAL_CLUSTER if where == "local-cluster" else start_cluster(bench, bench.folder)
-    course = Course(bench, scaling, master)
+    course = Course(bench, scaling, master, state=where.endswith("state"))
+    own = 0
+
+    def one_is_enough() -> bool:
+        nonlocal own
+        present = course.present()
+        own = max(own, present)
+        return present == 1
+
     try:
-        course.until(lambda: course.present() == 1, "one executor at a low load")
-        course.load.rows = HIGH
+        course.until(one_is_enough, "one executor at a low load")
+        course.load.rows = course.high
         course.until(lambda: course.present() >= 2, "more executors", seconds=120)
-        (killed, *_) = executor_processes()
-        killed.kill()
-        course.until(
-            lambda: killed not in executor_processes() and course.present() >= 2,
-            "executors after one was killed",
-            seconds=120,
-        )
-        course.until(course.caught_up, "what waited is caught up with")
-        course.load.rows = LOW
-        course.until(lambda: course.present() == 1, "fewer executors")
+        killer = Killer(len(where))
+        try:
+            course.until(course.caught_up, "what waited is caught up with", seconds=400)
+            until(lambda: killer.killed >= 2, "some to be killed", seconds=120)
+            course.load.rows = LOW
+            course.until(lambda: course.present() == 1, "fewer executors", seconds=400)
+        finally:
+            killer.end()
+        done = weir("mode", "off", "waiting/*", "--url", scaling.address)
+        assert done.returncode == 0, done.stderr
+        course.until(lambda: course.present() == own, "the job's own number", seconds=120)
     finally:
         course.load.end()
+    print(f"{killer.killed} executors were killed; the job's own number is {own}")
     (bench.folder / "stop").touch()
     assert course.job.wait(240) == 0, course.job.err[-3000:]
     assert bench.read() == bench.all_lines()

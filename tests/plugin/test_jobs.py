@@ -84,6 +84,8 @@ def test_a_java_job_is_regulated_and_a_kill_beyond_the_door_goes_unnoticed(
     bench.files(20)
     until(lambda: bench.read() == bench.all_lines(), "every line, once")
     assert max(bench.batches()[before:]) == 5, "as configured, with nobody at the door"
+    assert job.err.count("WARN weir: weir: the agent's process is gone") == 2
+    assert job.err.count("WARN weir: weir: the agent's process is back") == 1
     assert job.process.poll() is None
     job.process.send_signal(signal.SIGTERM)
     assert job.wait() == 143

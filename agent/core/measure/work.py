@@ -28,10 +28,9 @@ MOST_SAMPLES: Final = 8
 TRIAL_BATCHES: Final = 3
 TRIAL_SIGMA: Final = 0.3
 #: What is believed of contention beforehand (mean 0, this deviation): three slots for one bring
-#: 2.2 to 3 times the rows; and its drift a batch looked at, after which thousands a sink that was
-#: freed gets another chance.
+#: 2.2 to 3 times the rows. And how far each change of slots may find it from the one before: a sink
+#: that a calm does not fill is full in a burst.
 CONTENTION_SPREAD: Final = 0.3
-CONTENTION_DRIFT: Final = 0.005
 
 
 class Sample(msgspec.Struct, frozen=True, gc=False):
@@ -95,7 +94,6 @@ class Work(msgspec.Struct):
         """Takes in a batch with rows that was looked at."""
         self.slots = sample.work.slots
         self.samples = [*self.samples[-(MOST_SAMPLES - 1) :], sample]
-        self.variance = min(self.variance + CONTENTION_DRIFT**2, CONTENTION_SPREAD**2)
 
     def unsteady(self, rows: int, seconds: float, slots: int) -> None:
         """A batch during which slots came or went, and so many are left: teaches only the latter.
@@ -112,6 +110,7 @@ class Work(msgspec.Struct):
             step = math.log(slots / self.slots)
             first = None if self.lost is None else (self.lost[1], then.seconds(self.lost[0]))
             self.trial = Trial(then, self.contention, step, before=curve, first=first)
+            self.variance = CONTENTION_SPREAD**2
         self.slots = slots
         return then
 

@@ -368,8 +368,11 @@ def capacity_words(view: QueryView) -> list[str]:
 def executors_words(view: QueryView) -> list[str]:
     """What the application runs on, what is needed, and what keeps more from helping; sentences."""
     told, text = view.executors, words().executors
-    if told is None or not told.present:
+    if told is None:
         return []
+    if not told.present:
+        asked_for = told.mode != "off" and told.note
+        return [text["note"].format(note=told.note)] if asked_for else []
     enough = told.wanted == told.present
     kind = "have" if told.wanted is None else "enough" if enough else "wanted"
     said = [text[kind].format(present=told.present, slots=told.slots, wanted=told.wanted)]
@@ -381,7 +384,8 @@ def executors_words(view: QueryView) -> list[str]:
         elif told.mode != "on":
             said.append(text[told.mode])
         elif told.asked is not None:
-            said.append(text["asked"].format(asked=told.asked))
+            kind = "coming" if told.asked > told.present else "asked"
+            said.append(text[kind].format(asked=told.asked))
     if told.bound != "enough":
         said.append(words().executor_bounds[told.bound].format(wanted=told.wanted))
     if told.in_vain is not None:

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from examples.demo.plan import Capacity
-from tests.benchmarks.evidence import report
+from tests.benchmarks.evidence import dspbench, report
 from tests.benchmarks.evidence.figures import figures
 from tests.benchmarks.evidence.record import read
 from tests.benchmarks.evidence.run import (
@@ -252,6 +252,9 @@ def main() -> int:
     parser.add_argument(
         "--load", type=float, default=LOAD, help="what comes, as a share of what is digested"
     )
+    parser.add_argument(
+        "--dspbench", type=Path, metavar="CHECKOUT", help="of GMAP/DSPBench: its jobs as well"
+    )
     parser.add_argument("--minutes", type=float, default=0.0, help="begin no run after so many")
     parser.add_argument("--report", action="store_true", help="run nothing, write the page")
     given = parser.parse_args()
@@ -268,6 +271,17 @@ def main() -> int:
         parser.error("--load is a share of what is digested: above 0, below 1")
     broken = 0
     if not given.report:
+        try:
+            if given.dspbench is not None:
+                dspbench.build(given.dspbench)
+        except ValueError as error:
+            parser.error(f"--dspbench: {error}")
+        theirs = [one for one in given.workloads if one.split("/")[0] in dspbench.QUERIES]
+        if theirs and not dspbench.JAR.exists():
+            parser.error(
+                f"{theirs[0]} is of DSPBench: give a checkout of https://github.com/GMAP/DSPBench "
+                "(--dspbench)"
+            )
         if not is_there():
             print("the broker's jars are missing: make kafka")
             return 1

@@ -7,6 +7,7 @@ fails is started again, too. What happened stands in ``told.jsonl``.
 
 from __future__ import annotations
 
+import functools
 import json
 import sys
 import time
@@ -16,11 +17,16 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as every Spark program names it
 
+from tests.benchmarks.evidence import dspbench
 from tests.benchmarks.evidence.query import WATERMARK
 from tests.benchmarks.evidence.workloads import QUERIES, TOPICS
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyspark.sql.streaming import StreamingQuery
+
+    from tests.benchmarks.evidence.query import Query
 
 #: A query that fails this often in a run is left alone: the run tells no more by going on.
 MOST_FAILURES = 20
@@ -31,12 +37,10 @@ def newest(folder: Path) -> int:
     return max((int(one.name) for one in folder.glob("[0-9]*") if one.name.isdigit()), default=-1)
 
 
-def main() -> None:
-    folder = Path(sys.argv[1])
-    given = json.loads((folder / "job.json").read_text())
-    query = QUERIES[given["query"]]
-    spark = SparkSession.builder.getOrCreate()
-    spark.sparkContext.setLogLevel("WARN")
+def of_sql(
+    spark: SparkSession, query: Query, given: dict[str, Any]
+) -> Callable[[], StreamingQuery]:
+    """What starts a query that is told in SQL, from Kafka to Kafka."""
     for topic in query.topics:
         reader = (
             spark.readStream.format("kafka")
@@ -55,21 +59,32 @@ def main() -> None:
         )
     for name, table in query.tables.items():
         spark.sql(table).createOrReplaceTempView(name)
-    result = spark.sql(query.sql)
-    checkpoint = folder / "checkpoint"
-    told = (folder / "told.jsonl").open("a", buffering=1)
+    return (
+        spark.sql(query.sql)
+        .select(F.to_json(F.struct("*")).alias("value"))
+        .writeStream.queryName(given["query"])
+        .format("kafka")
+        .option("kafka.bootstrap.servers", given["bootstrap"])
+        .option("topic", given["sink"])
+        .option("checkpointLocation", given["checkpoint"])
+        .outputMode("append")
+        .start
+    )
 
-    def start() -> StreamingQuery:
-        return (
-            result.select(F.to_json(F.struct("*")).alias("value"))
-            .writeStream.queryName(given["query"])
-            .format("kafka")
-            .option("kafka.bootstrap.servers", given["bootstrap"])
-            .option("topic", given["sink"])
-            .option("checkpointLocation", str(checkpoint))
-            .outputMode("append")
-            .start()
-        )
+
+def main() -> None:
+    folder = Path(sys.argv[1])
+    checkpoint = folder / "checkpoint"
+    given = json.loads((folder / "job.json").read_text())
+    given |= {"checkpoint": str(checkpoint), "metrics": str(folder / "metrics")}
+    query = QUERIES[given["query"]]
+    spark = SparkSession.builder.getOrCreate()
+    spark.sparkContext.setLogLevel("WARN")
+    if isinstance(query, dspbench.Application):
+        start = functools.partial(dspbench.start, spark, query, given)
+    else:
+        start = of_sql(spark, query, given)
+    told = (folder / "told.jsonl").open("a", buffering=1)
 
     def tell(**what: Any) -> None:
         planned, committed = newest(checkpoint / "offsets"), newest(checkpoint / "commits")

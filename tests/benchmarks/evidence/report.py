@@ -195,7 +195,7 @@ def headline(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
             ]
         )
     told = f"{rows[0]['cores']:.0f} cores, {len(rows)} runs"
-    return [told, *(NAMES[kind] for kind in TOLD_ARMS)], lines
+    return [told, *(names(rows)[kind] for kind in TOLD_ARMS)], lines
 
 
 def write(rows: Sequence[Row], docs: Path, record: Callable[[str, str, str, int], Record]) -> int:
@@ -261,6 +261,15 @@ class Workload:
         ]
 
 
+def names(rows: Sequence[Row]) -> dict[str, str]:
+    """What each way is called: a limit is the best in hindsight only where several were tried."""
+    tried = {row["arm"].removeprefix("fixed-") for row in rows if row["arm"].startswith("fixed-")}
+    if len(tried) != 1:
+        return NAMES
+    (only,) = tried
+    return NAMES | {"fixed": f"a fixed limit, batches of {only} target{'s' * (only != '1')}"}
+
+
 def workloads(rows: Sequence[Row]) -> list[Workload]:
     """By query, trace and load."""
     found: dict[tuple[str, str, float], list[Row]] = {}
@@ -278,7 +287,7 @@ def page(rows: Sequence[Row]) -> str:
         if course_of(rows):
             parts.append(COURSE)
         parts += ["## Each workload\n", _told(rows)]
-        parts += [_table(one) for one in workloads(rows)]
+        parts += [_table(one, names(rows)) for one in workloads(rows)]
         parts.append(_same_results(rows))
     else:
         parts.append("No run has been published yet.\n")
@@ -291,9 +300,8 @@ INTRODUCTION: Final = """\
 
 <!-- written by make evidence; the text stands in tests/benchmarks/evidence/report.py -->
 Workloads that others defined, fed with arrivals that were recorded in the world, on a real Spark
-cluster and a real Kafka: as configured without a limit, under the best fixed limit that one finds
-afterwards, with Spark's own dynamic allocation, and under Weir. What Weir loses stands beside what
-it wins.
+cluster and a real Kafka: as configured without a limit, under fixed limits, with Spark's own
+dynamic allocation, and under Weir. What Weir loses stands beside what it wins.
 """
 
 COURSE: Final = """\
@@ -317,9 +325,9 @@ METHOD: Final = """\
   with state in RocksDB.
 - **Arrivals**: [recorded traces](../tests/benchmarks/arrivals), each played in the run's time.
   Their mean is a share, the *load*, of what batches of the target's length digest on the machine,
-  as measured before the first run, so that a burst is the same trouble on any machine. The two
-  series so far measured it while Java was still warming up: it digests up to twice as much later,
-  and the load is less than it says.
+  as measured before the first run, so that a burst is the same trouble on any machine. The series
+  of 2026-11-25 and 2026-11-25 07:35 measured it while Java was still warming up: it digests up to
+  twice as much later, and their load is less than it says.
 - **Cluster**: Spark's Master and two Workers, each a process of its own, an executor of one core on
   each Worker; driver, broker and what brings the rows are on the same machine.
 - **Ways**, all with the same rows at the same times for a seed. *As configured*: no limit, Spark's
@@ -356,18 +364,26 @@ as they came and went. `evidence.csv` beside this page has a line for each.
 
 
 def _machine(rows: Sequence[Row]) -> str:
-    one = rows[0]
+    """What ran where: machines and settings, each with its series."""
     series = sorted({row["series"] for row in rows})
-    kind = "a virtual machine" if one["virtual"] else "a machine"
     busy = sum(row["busy_share"] > BUSY_SHARE for row in rows)
     seeds = len({row["seed"] for row in rows})
+    on: dict[str, set[str]] = {}
+    for row in rows:
+        kind = "a virtual machine" if row["virtual"] else "a machine"
+        where = (
+            f"{kind} of {row['cores']:.0f} cores ({row['processor']}, {row['memory_gib']:.0f} "
+            f"GiB), Spark {row['spark']}, {row['seconds']:g} s a run, a result wanted every "
+            f"{row['target_seconds']:g} s"
+        )
+        on.setdefault(where, set()).add(row["series"])
     told = (
-        f"**{len(rows)} runs, {seeds} seed{'s' * (seeds > 1)}, in {len(series)} series (begun "
-        f"{', '.join(series)} UTC), on {kind} of "
-        f"{one['cores']:.0f} cores** ({one['processor']}, {one['memory_gib']:.0f} GiB), "
-        f"Spark {one['spark']}; {one['seconds']:g} s each, a result wanted every "
-        f"{one['target_seconds']:g} s."
+        f"**{len(rows)} runs, {seeds} seed{'s' * (seeds > 1)}, in {len(series)} series**, begun "
+        f"{', '.join(series)} UTC."
     )
+    for where, begun in on.items():
+        which = f" (begun {', '.join(sorted(begun))})" if len(on) > 1 else ""
+        told += f" On {where}{which}."
     if busy:
         told += (
             f" **{busy} of the runs began while the machine did other work as well**: their times "
@@ -389,7 +405,7 @@ def _verdict(rows: Sequence[Row]) -> str:
     ]
     for kind in ("configured", "fixed", "dynamic"):
         judged = ((column, _judged(rows, kind, column)) for column in COLUMNS)
-        parts += [f"| {NAMES[kind]} | {one.head} | {told} |" for one, told in judged if told]
+        parts += [f"| {names(rows)[kind]} | {one.head} | {told} |" for one, told in judged if told]
     series = sorted({row["series"] for row in rows})
     if len(series) > 1:
         parts += [
@@ -402,7 +418,7 @@ def _verdict(rows: Sequence[Row]) -> str:
                 for one in series:
                     told = _judged([row for row in rows if row["series"] == one], kind, column)
                     if told is not None:
-                        parts.append(f"| {one} | {NAMES[kind]} | {column.head} | {told} |")
+                        parts.append(f"| {one} | {names(rows)[kind]} | {column.head} | {told} |")
     return "\n".join([*parts, ""])
 
 
@@ -432,12 +448,12 @@ def compare(mine: float, other: float, *, less: bool) -> int:
 
 def _told(rows: Sequence[Row]) -> str:
     return (
-        "Medians over the seeds; the best of each column is bold. A *fixed limit* is in batches of "
+        "Medians over the seeds; the best of each column is bold. A fixed limit is in batches of "
         "the target's length; the percentage is the load.\n"
     )
 
 
-def _table(workload: Workload) -> str:
+def _table(workload: Workload, named: dict[str, str]) -> str:
     trace = recordings()[workload.trace]
     arms = workload.arms()
     # What happened in no run needs no column.
@@ -459,8 +475,8 @@ def _table(workload: Workload) -> str:
         for column in columns
     }
     for kind, arm in arms:
-        name = NAMES[kind]
-        if kind == "fixed":
+        name = named[kind]
+        if kind == "fixed" and name == NAMES[kind]:
             name += f" ({arm.removeprefix('fixed-')})"
         cells = []
         for column in columns:
@@ -474,11 +490,22 @@ def _table(workload: Workload) -> str:
     return "\n".join([*lines, ""])
 
 
+def _not_compared(rows: Sequence[Row]) -> str:
+    """Whose results are others in each run, with Weir or without."""
+    names = sorted({row["query"] for row in rows if not row["results_sha256"]})
+    if not names:
+        return ""
+    return (
+        f" Not compared: {', '.join(names)}, whose results hang on where batches end, or on the "
+        "order in which rows meet, and differ from run to run in any way of running."
+    )
+
+
 def _same_results(rows: Sequence[Row]) -> str:
     """Whether every way computed the same from the same rows."""
     by_seed: dict[tuple[Any, ...], set[str]] = {}
     for row in rows:
-        if not row["rows_left"]:
+        if not row["rows_left"] and row["results_sha256"]:
             by_seed.setdefault(rows_alike(row), set()).add(row["results_sha256"])
     differ = sorted(
         {f"{query} · {trace}" for (_, query, trace, *_), one in by_seed.items() if len(one) > 1}
@@ -486,7 +513,7 @@ def _same_results(rows: Sequence[Row]) -> str:
     if not differ:
         return (
             "**Results are the same to the byte** in every way of running, for each workload and "
-            "seed, where all rows were read.\n"
+            f"seed, where all rows were read.{_not_compared(rows)}\n"
         )
     return (
         f"**Results differ between ways of running** in {', '.join(differ)}: rows that were "

@@ -400,16 +400,17 @@ export function capacityWords(view) {
 // What the application runs on, what is needed, and what keeps more from helping.
 export function executorsWords(view) {
   const told = view.executors;
-  if (!told || !told.present) return [];
+  if (!told || (!told.present && (told.mode === "off" || !told.note))) return [];
   const values = { present: told.present, slots: told.slots, wanted: told.wanted, asked: told.asked, note: visible(told.note, 200) };
   const text = words.executors;
+  if (!told.present) return [fill(text.note, values)];
   const enough = told.wanted === told.present;
   const said = [fill(told.wanted === null ? text.have : enough ? text.enough : text.wanted, values)];
   if (told.wanted === null) return said;
   if (!enough) {
     if (told.note) said.push(fill(text.note, values));
     else if (told.mode !== "on") said.push(text[told.mode]);
-    else if (told.asked !== null) said.push(fill(text.asked, values));
+    else if (told.asked !== null) said.push(fill(told.asked > told.present ? text.coming : text.asked, values));
   }
   if (told.bound !== "enough") said.push(fill(words.executor_bounds[told.bound], values));
   if (told.in_vain) said.push(fill(text.in_vain, { ...told.in_vain, percent: Math.floor(100 * told.in_vain.rows_ratio + 0.5) }));
