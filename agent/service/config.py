@@ -16,7 +16,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    model_validator,
+)
 from pydantic_settings import BaseSettings, InitSettingsSource, SettingsConfigDict
 
 from agent.core.lag_groups import check_pattern
@@ -68,7 +76,19 @@ _DriverProcess = Annotated[
     Annotated[int, Field(gt=0)] | Literal["off", "auto"], BeforeValidator(_yaml_word)
 ]
 _TIME: Final = r"([01]\d|2[0-3]):[0-5]\d"
-_Hours = Annotated[str, Field(pattern=f"^({_TIME}-{_TIME}(,{_TIME}-{_TIME})*)?$")]
+
+
+def _spans(hours: str) -> str:
+    for window in filter(None, hours.split(",")):
+        begin, _, end = window.partition("-")
+        if begin == end:
+            raise ValueError(f"{window} ends when it begins: for the whole day, executors: dry-run")
+    return hours
+
+
+_Hours = Annotated[
+    str, Field(pattern=f"^({_TIME}-{_TIME}(,{_TIME}-{_TIME})*)?$"), AfterValidator(_spans)
+]
 _Text = Annotated[str, Field(min_length=1, max_length=4096)]
 
 

@@ -48,7 +48,7 @@ def shared() -> Work:
     for slots in (4, 1, 4):
         then = work.resized(CURVE, slots)
         for _ in range(3):
-            work.judge(1000, CURVE.seconds(1000))
+            work.judge(1000, CURVE.seconds(1000), 0.2)
             assert then
     work.learn(batch(4, tasks=64, rows=1000, seconds_per_row=1.0 / PER_SLOT, slower=4.0))
     return work

@@ -109,6 +109,10 @@ FILE_ERRORS = {
         "rules: [{match: 'a/*', executors: on}]",
         "rules: a/*: executors: on needs maximum_executors",
     ),
+    "quiet hours that are none": (
+        "executors_quiet_hours: 22:00-22:00",
+        "22:00-22:00 ends when it begins",
+    ),
     "bounds crossed": ("minimum_limit: 5\nmaximum_limit: 4", "maximum_limit: 4 is below"),
     "key twice": ("port: 1\nport: 2", "the key 'port' stands twice"),
     "not yaml": ("port: [", "not YAML"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -167,7 +168,10 @@ def work(query: Query, ended: Ended) -> None:
             query.sizing.cost.rescale(then, abs(known.trial.step) * known.contention_doubt)
     known.slots, known.lost = ended.work.slots, None
     if batch.rows and batch.seconds and not ended.replayed:
-        known.judge(batch.rows, batch.seconds)
+        learned = query.sizing.cost
+        foretold = learned.seconds(batch.rows) or 0.0
+        doubt = learned.doubt(batch.rows) / foretold if foretold > 0.0 else 1.0
+        known.judge(batch.rows, batch.seconds, math.hypot(learned.cautious_sigma, doubt))
         if ended.work.groups:
             known.learn(Sample(batch.rows, batch.seconds, ended.work))
 

@@ -23,10 +23,8 @@ if TYPE_CHECKING:
 
 #: Batches looked at last, by which the shape of a batch is judged: a slow one is outvoted.
 MOST_SAMPLES: Final = 8
-#: Batches after a change of slots by which it is judged, and the deviation of the log of each one's
-#: time from what was foretold: its own noise, and what is in doubt of the cost it is held against.
+#: Batches after a change of slots by which it is judged.
 TRIAL_BATCHES: Final = 3
-TRIAL_SIGMA: Final = 0.3
 #: What is believed of contention beforehand (mean 0, this deviation): three slots for one bring
 #: 2.2 to 3 times the rows. And how far each change of slots may find it from the one before: a sink
 #: that a calm does not fill is full in a burst.
@@ -114,8 +112,11 @@ class Work(msgspec.Struct):
         self.slots = slots
         return then
 
-    def judge(self, rows: int, seconds: float) -> None:
-        """Holds a batch after a change of slots against what was foretold of it."""
+    def judge(self, rows: int, seconds: float, sigma: float) -> None:
+        """Holds a batch after a change of slots against what was foretold of it.
+
+        ``sigma``: deviation of the log of its time, by its own noise and the doubt of its cost.
+        """
         trial = self.trial
         if trial is None:
             return
@@ -147,7 +148,7 @@ class Work(msgspec.Struct):
             return
         # Kalman's step for contention: the log is off by its error, times the step.
         off = math.log(taken / foretold) - (self.contention - trial.contention) * trial.step
-        gain = self.variance * trial.step / (self.variance * trial.step**2 + TRIAL_SIGMA**2)
+        gain = self.variance * trial.step / (self.variance * trial.step**2 + sigma**2)
         self.contention = min(max(self.contention + gain * off, 0.0), 1.0)
         self.variance *= 1.0 - gain * trial.step
 

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from tests.benchmarks.evidence.query import BASE_TIME_MS, Topic, time_text
+from tests.kafka.broker import connector
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -101,10 +102,12 @@ def build(checkout: Path) -> None:
     sources = [str(folder / f"{query.name}.java") for query in QUERIES.values()]
     if not all(Path(source).exists() for source in sources):
         raise ValueError(f"{checkout} is no checkout of https://github.com/GMAP/DSPBench")
+    of_spark = Path(pyspark.__file__).parent / "jars"
+    of_kafka = connector(pyspark.__version__).replace(",", ":")
     with tempfile.TemporaryDirectory() as made:
         done = subprocess.run(
             [
-                *(javac, "-nowarn", "-classpath", f"{Path(pyspark.__file__).parent / 'jars'}/*"),
+                *(javac, "-nowarn", "-classpath", f"{of_spark}/*:{of_kafka}"),
                 # Loaded by name, so that no other class names them.
                 *("-sourcepath", str(checkout / SOURCES), "-d", made, *sources),
                 *(
