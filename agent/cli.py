@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from agent.client import ClientSettings
+    from agent.core.policy import Policy
 
 #: Where neither option nor WEIR_AGENT_URL names an agent; agent.client has the same.
 _DEFAULT_URL: Final = "http://127.0.0.1:9655"
@@ -276,12 +277,20 @@ def _replay(
         int | None,
         typer.Option("--maximum-executors", metavar="N", help="Never want more executors."),
     ] = None,
+    config: Annotated[
+        str | None,
+        typer.Option(
+            "--config",
+            metavar="FILE",
+            help="Decide as an agent with this configuration, its rules too; options go before it.",
+        ),
+    ] = None,
     quiet: Quiet = False,
 ) -> None:
     """Judge recorded events, plain or compressed: one line of JSON each; a summary at the end."""
     from msgspec.structs import replace
 
-    from agent.core.policy import QueryPolicy
+    from agent.core.policy import Policy
     from agent.replay import replay_files
     from agent.replay_summary import Summary
     from agent.sources.recording import RecordingError
@@ -289,12 +298,17 @@ def _replay(
     _check_seconds(target, deadline)
     if maximum_executors is not None and maximum_executors < 1:
         raise WrongUsage(f"--maximum-executors: {maximum_executors}: a number from 1 is needed")
-    settings = QueryPolicy(deadline_seconds=deadline, maximum_executors=maximum_executors)
-    if target is not None:
-        settings = replace(settings, target_seconds=target)
-    summary = None if quiet else Summary(settings.target_seconds)
+    policy = Policy() if config is None else _policy_of(config)
+    given = {
+        "target_seconds": target,
+        "deadline_seconds": deadline,
+        "maximum_executors": maximum_executors,
+    }
+    told = {key: value for key, value in given.items() if value is not None}
+    policy = replace(policy, default=replace(policy.default, **told))
+    summary = None if quiet else Summary(policy.default.target_seconds)
     try:
-        broken = replay_files(files, settings, sys.stdout.buffer, summary)
+        broken = replay_files(files, policy, sys.stdout.buffer, summary)
     except RecordingError as error:
         _fail(str(error), 2)
     except BrokenPipeError:
@@ -306,6 +320,16 @@ def _replay(
             _say(line)
         if broken:
             _fail("; ".join(broken), 1)
+
+
+def _policy_of(config: str) -> Policy:
+    """What an agent with this configuration decides by; the environment has no say in it."""
+    from agent.service.config import ConfigError, load
+
+    try:
+        return load({}, {}, config)[0].policy()
+    except ConfigError as error:
+        raise WrongUsage(str(error)) from None
 
 
 @app.command("compare", short_help="Hold what dry-run decided against what happened.")

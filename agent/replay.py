@@ -44,9 +44,10 @@ class Beside(Protocol):
 class Replay:
     """A fleet fed from recordings; ``summary`` listens along."""
 
-    def __init__(self, settings: QueryPolicy, summary: Beside | None = None) -> None:
+    def __init__(self, settings: QueryPolicy | Policy, summary: Beside | None = None) -> None:
         self._summary = summary
-        self._policy = Policy(default=settings, max_queries=MOST_QUERIES)
+        policy = settings if isinstance(settings, Policy) else Policy(default=settings)
+        self._policy = msgspec.structs.replace(policy, max_queries=MOST_QUERIES)
         self._fleet: Fleet | None = None
         self._sequence = 0
         self._time = 0.0  # of the newest event
@@ -79,11 +80,15 @@ class Replay:
 
 
 def replay_files(
-    files: Iterable[str], settings: QueryPolicy, out: BinaryIO, summary: Beside | None = None
+    files: Iterable[str],
+    settings: QueryPolicy | Policy,
+    out: BinaryIO,
+    summary: Beside | None = None,
 ) -> list[str]:
     """Writes a line per judged event of all files in order; ``-`` is standard input.
 
-    A folder stands for the event logs in it, those that roll over too.
+    A folder stands for the event logs in it, those that roll over too. ``settings``: of every
+    query, or an agent's policy with its rules.
 
     ``summary``, where given, listens along. Returns where files broke off, if any. Raises OSError
     where one cannot be read, RecordingError at a line that cannot be used, with all before it

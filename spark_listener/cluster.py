@@ -118,7 +118,7 @@ class Cluster:
         """Goes back to the number that the job had before our first word."""
         executors, self._order = self._executors, None
         if executors is not None:
-            self._guarded("giving the executors back", lambda: executors.ask(None))
+            self._guarded("giving the executors back", lambda: executors.ask(None, last=True))
 
     def _guarded(self, what: str, act: Callable[[], _Told]) -> _Told | None:
         try:

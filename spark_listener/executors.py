@@ -118,14 +118,15 @@ class Executors:
         """Tasks that can run at once, all executors together."""
         return int(self._context.maxNumConcurrentTasks(self._profile))
 
-    def ask(self, wanted: int | None) -> bool:
-        """Asks for so many, and releases those beyond it; whether any are released now.
+    def ask(self, wanted: int | None, *, last: bool = False) -> None:
+        """Asks for so many, and releases those beyond it.
 
-        None goes back to the number that there was before the first word of ours. Raises
-        RuntimeError where the cluster does not take the number.
+        None goes back to the number that there was before the first word of ours. ``last``: nobody
+        asks again, so those without a task go now. Raises RuntimeError where the cluster does not
+        take the number.
         """
         if self._note or (wanted is None and self._asked is None):
-            return False
+            return
         configured = self._own_number(self.present())
         total = configured if wanted is None else wanted
         if total != self._asked:
@@ -136,11 +137,10 @@ class Executors:
             kept = self._gateway.new_array(self._gateway.jvm.int, 2)
             kept[0], kept[1] = total, configured
             self._lease.keep(_KEPT, kept)
-        released = self._release(total)
+        self._release(total, last=last)
         if wanted is None and self.present() <= total:
             self._asked = None
             self._lease.forget(_KEPT)
-        return released
 
     def _own_number(self, present: int) -> int:
         """What the job has without us: as it configures, or more where its cluster gives more."""
@@ -148,23 +148,22 @@ class Executors:
             self._configured, self._came = present, self._clock()
         return self._configured
 
-    def _release(self, total: int) -> bool:
+    def _release(self, total: int, *, last: bool) -> None:
         # The newest go first: what the oldest hold of the queries' state is the most.
         spare = self._ids()[total:]
         if not spare:
             self._waits = None
-            return False
+            return
         now = self._clock()
         self._waits = now if self._waits is None else self._waits
         # A stage may read what another one left on an executor that runs no task any more.
-        calm = not len(self._context.statusTracker().getActiveJobIds())
+        calm = last or not len(self._context.statusTracker().getActiveJobIds())
         if not calm and now - self._waits < _IDLE_SECONDS:
-            return False
+            return
         tasks = self._context.taskScheduler()
         spare = [name for name in spare if not tasks.isExecutorBusy(name)]
         if not spare:
-            return False
-        before = len(self._leaving)
+            return
         jvm = self._gateway.jvm
         if self._decommissions:
             info = jvm.org.apache.spark.scheduler.ExecutorDecommissionInfo(
@@ -174,7 +173,7 @@ class Executors:
             for index, name in enumerate(spare):
                 pairs[index] = jvm.scala.Tuple2(name, info)
             self._leaving |= _texts(self._backend.decommissionExecutors(pairs, False, False))
-            return len(self._leaving) > before
+            return
         names = jvm.java.util.ArrayList()
         for name in spare:
             names.add(name)
@@ -182,7 +181,6 @@ class Executors:
         listed = jvm.org.apache.spark.api.python.PythonUtils.toSeq(names)
         # The total was lowered above; one that runs a task is not killed, but asked again later.
         self._leaving |= _texts(self._backend.killExecutors(listed, False, False, False))
-        return len(self._leaving) > before
 
 
 def _is_true(value: Any) -> bool:

@@ -274,9 +274,13 @@ class Observer:
             if allowed is not None:  # an agent that says nothing of it leaves it as it is
                 self._guarded("a query's limits", self._allow_unsafe, run, allowed)
             run.actuator.take([grant for grant in reply.grants if grant.run_id == run_id], now)
-        controls = any(session.control for session in self._sessions)
-        if reply.executors is not None and controls:
+        if reply.executors is not None and self._controls:
             self._cluster.take(reply.executors)
+
+    @property
+    def _controls(self) -> bool:
+        """Whether any session lets limits and executors be changed."""
+        return any(session.control for session in self._sessions)
 
     @staticmethod
     def _allow_unsafe(run: Run, allowed: bool) -> None:
@@ -460,7 +464,7 @@ class Observer:
                 self._forget(run_id)
 
     def _refuse_control(self, session: Session) -> None:
-        if not any(one.control for one in self._sessions):
+        if not self._controls:
             self._cluster.leave()
         for run in self._runs.values():
             if run.session is session:
@@ -662,6 +666,8 @@ class Observer:
         told: dict[str, Any] = {"queries": queries}
         standing = self._cluster.standing()
         if standing is not None:
+            if not self._controls:
+                standing.setdefault("note", "its sessions are only watched: attach(control=False)")
             told["executors"] = standing
         self._outbox.put("heartbeat", format_time(time.time()), _json(told))
         self._cluster.steer()

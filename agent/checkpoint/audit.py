@@ -45,6 +45,7 @@ CHECKS: Final = (
     "temporary_files",
     "leftovers_at_start",
     "late_rows",
+    "batch_ends",
 )
 #: Kafka's default for transaction.max.timeout.ms on a broker.
 BROKER_LONGEST_TRANSACTION_MS: Final = 900_000

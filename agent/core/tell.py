@@ -13,7 +13,7 @@ import msgspec
 
 from agent.core.decide import limits as decide
 from agent.core.decode.events import MOST_SECONDS
-from agent.core.judge import attention, lateness, starved, watch
+from agent.core.judge import attention, batch_ends, lateness, starved, watch
 from agent.core.judge.advice import Costs, Kept, StateCost, advise
 from agent.core.judge.alignment import AlignmentView
 from agent.core.judgement import (
@@ -222,6 +222,7 @@ def view(
     driver_now = now - query.clock.skew_seconds
     up = not query.life.terminated and query.life.gone_since_time is None
     age = running_age(query, now) if up else None
+    controlled = bool(query.controlled())
     arrival = query.arrival_rows()
     backlog = _backlog_at(query, driver_now)
     state = _state(query, age, policy)
@@ -304,9 +305,12 @@ def view(
         missing=_missing(query),
         alignment=alignment or AlignmentView(),
         advice=[*_of_an_order(query), *advise(_costs(query), alignment)],
-        findings=lateness.findings(
-            query.watched.lateness, settings.late_rows, controlled=bool(query.controlled())
-        ),
+        findings=[
+            *lateness.findings(query.watched.lateness, settings.late_rows, controlled=controlled),
+            *batch_ends.findings(
+                [one.name for one in query.operators], query.run.sink, controlled=controlled
+            ),
+        ],
         late_rows_held=(
             query.watched.lateness.went_back(settings.late_rows)
             if query.watched.lateness.drops

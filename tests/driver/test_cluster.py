@@ -32,7 +32,7 @@ class Executors:
     def slots(self) -> int:
         return self.now
 
-    def ask(self, wanted: int | None) -> None:
+    def ask(self, wanted: int | None, *, last: bool = False) -> None:
         if self.fails:
             raise RuntimeError("the JVM is gone")
         self.asked.append(wanted)

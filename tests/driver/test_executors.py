@@ -127,15 +127,24 @@ def test_those_beyond_the_number_go_newest_first_once_no_job_runs() -> None:
     bench = Bench()
     bench.spark.names = ["0", "1", "2", "3"]
     bench.spark.jobs = [7]
-    assert not bench.executors.ask(2)
+    bench.executors.ask(2)
     assert bench.spark.totals == [2]
     assert bench.spark.gone == []
     bench.time += 30
     bench.spark.jobs = []
-    assert bench.executors.ask(2)
+    bench.executors.ask(2)
     assert bench.spark.gone == [["2", "3"]]
     assert bench.executors.present() == 2
     assert bench.spark.totals == [2], "it is asked once"
+
+
+def test_where_nobody_asks_again_those_without_a_task_go_at_once() -> None:
+    bench = Bench()
+    bench.executors.ask(4)
+    bench.spark.names += ["2", "3"]
+    bench.spark.jobs, bench.spark.busy = [7], {"2"}
+    bench.executors.ask(None, last=True)
+    assert bench.spark.gone == [["3"]]
 
 
 def test_where_some_job_always_runs_they_go_after_a_minute_without_those_that_work() -> None:
@@ -147,7 +156,7 @@ def test_where_some_job_always_runs_they_go_after_a_minute_without_those_that_wo
     bench.executors.ask(2)
     assert bench.spark.gone == []
     bench.time += 1
-    assert bench.executors.ask(2)
+    bench.executors.ask(2)
     assert bench.spark.gone == [["2"]]
     bench.executors.ask(4)  # more are wanted again: the minute begins anew next time
     bench.executors.ask(1)
@@ -172,7 +181,7 @@ def test_none_of_those_that_work_is_decommissioned() -> None:
         lambda pairs, *_: told.append(pairs) or Names(name for name, _ in pairs)
     )
     bench.spark.names, bench.spark.busy = ["0", "1", "2"], {"1"}
-    assert bench.executors.ask(1)
+    bench.executors.ask(1)
     assert told == [[("2", "why")]]
 
 
@@ -182,10 +191,10 @@ def test_going_back_is_to_the_number_before_the_first_word_also_for_who_comes_af
     bench.spark.names += ["2", "3", "4"]
     after = bench.another()
     assert after.standing() == {"present": 5, "slots": 10, "configured": 2, "asked": 5}
-    assert after.ask(None)
+    after.ask(None)
     assert bench.spark.totals == [5, 2]
     assert bench.spark.gone == [["2", "3", "4"]]
-    assert not after.ask(None)
+    after.ask(None)
     assert "asked" not in after.standing()
     assert bench.lease.held == {}
 
@@ -204,5 +213,5 @@ def test_where_spark_asks_itself_that_is_said_and_what_to_set(value: str) -> Non
     note = bench.executors.standing()["note"]
     assert note.startswith("spark.dynamicAllocation.enabled is on")
     assert "set it to false" in note
-    assert not bench.executors.ask(5)
+    bench.executors.ask(5)
     assert bench.spark.totals == []

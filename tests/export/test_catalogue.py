@@ -15,6 +15,7 @@ from agent.core.measure.occupancy import SPENT
 from agent.export import catalogue, prometheus
 from agent.export.catalogue import METRICS, metric
 from agent.export.metrics.row import AGENT_PROCESS
+from alerts.rules import ALERTS
 from spark_listener.wire import CONTROLS, EVENT_TYPES
 
 if TYPE_CHECKING:
@@ -136,3 +137,16 @@ def _functions(module: Path) -> set[str]:
         elif isinstance(node, ast.ClassDef):
             found |= {f"{node.name}.{one.name}" for one in node.body if hasattr(one, "args")}
     return found
+
+
+def test_what_may_be_left_out_is_read_by_no_alert_and_is_what_the_example_drops() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    named = re.findall(r"^\| `(weir_\w+)` \| \d+ \|", page, re.MULTILINE)
+    assert named
+    drops = re.search(r"regex: (weir_\S+)", page)
+    assert drops is not None
+    for name in named:
+        assert metric(name.removesuffix("_bucket"))
+        assert re.fullmatch(drops[1], name)
+        for alert in ALERTS:
+            assert not re.search(rf"\b{name}\b", alert.expression), alert.name

@@ -69,6 +69,52 @@ def test_a_recording_replays_to_the_decisions_of_the_live_core(name, tmp_path):
         assert mine == theirs
 
 
+def test_a_replay_decides_by_an_agents_configuration_rules_included(tmp_path):
+    """What no option tells: the least number and the quiet time, for some queries."""
+    block = SCALED["executors"]
+    own = QueryPolicy(
+        target_seconds=10.0,
+        executors="on",
+        maximum_executors=block["maximum"],
+        minimum_executors=2,
+        executors_quiet_seconds=700.0,
+    )
+    scenario = scenario_of(**SCALED)
+    events, judged = [], []
+    live = Live(scenario, settings=own, on_event=events.append, on_judgement=judged.append)
+    plant.run(scenario, plant.Noise(scenario.noise_sigma, 1), live)
+    record = tmp_path / "events.jsonl"
+    record.write_bytes(b"\n".join(map(msgspec.json.encode, events)))
+    config = tmp_path / "weir.yaml"
+    rule = f'match: "*", executors: "on", maximum_executors: {block["maximum"]}'
+    config.write_text(
+        f"target_seconds: 99\nminimum_executors: 2\n"
+        f"rules: [{{{rule}, executors_quiet_seconds: 700}}]\n"
+    )
+
+    def wanted(*options: str) -> list[int | None]:
+        done = subprocess.run(
+            [sys.executable, "-m", "agent.cli", "replay", "--target", "10", *options, str(record)],
+            capture_output=True,
+            check=True,
+        )
+        lines = map(json.loads, done.stdout.splitlines())
+        return [(one.get("executors") or {}).get("wanted") for one in lines]
+
+    theirs = [None if one.executors is None else one.executors.wanted for one in judged]
+    assert wanted("--config", str(config)) == theirs
+    assert wanted("--maximum-executors", str(block["maximum"])) != theirs
+    config.write_text("target_seconds: none\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "agent.cli", "replay", "--config", str(config), str(record)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert f"{config}: target_seconds" in done.stderr
+
+
 @pytest.mark.parametrize(
     "pack",
     [

@@ -71,9 +71,6 @@ QUERIES: Final = {
         "DSPBench's word count: a state for every word",
         _final_counts,
     ),
-    "frauddetection": Application(
-        ("fraud",), "FraudDetection", "fd", "DSPBench's fraud detection: a Markov model by customer"
-    ),
     "spikedetection": Application(
         ("sensors",),
         "SpikeDetection",
@@ -175,7 +172,6 @@ class Generator:
         self._random = random.Random(f"dspbench {seed}")
         self._draw = {
             "books": self._line,
-            "fraud": self._transaction,
             "sensors": self._reading,
             "machines": self._usage,
         }[self._topic]
@@ -196,12 +192,6 @@ class Generator:
     def _line(self, time_ms: int) -> str:
         found = self._random.choices(self._words, cum_weights=self._often, k=WORDS_OF_A_LINE)
         return " ".join(found)
-
-    def _transaction(self, time_ms: int) -> str:
-        """As dspbench-flink/data/credit-card.py draws them."""
-        draw, signs = self._random, string.ascii_uppercase + string.digits
-        customer, number = "".join(draw.choices(signs, k=3)), "".join(draw.choices(signs, k=12))
-        return f"{customer},{number},{draw.choice(TRANSACTIONS)}"
 
     def _reading(self, time_ms: int) -> str:
         """As Intel's laboratory in Berkeley told them (2004): 54 motes, about 20 degrees."""
@@ -224,5 +214,3 @@ class Generator:
 
 WORDS, WORDS_OF_A_LINE = 20_000, 10
 MOTES, MACHINES = 54, 4_000
-#: What a transaction was: high or low, near or far, soon or late, by its model's states.
-TRANSACTIONS: Final = tuple("".join(one) for one in itertools.product("HLM", "HN", "LNS"))

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from tests.benchmarks.evidence.query import Query
 
-#: A query that fails this often in a run is left alone: the run tells no more by going on.
+#: A query that fails this often in a run ends its job: the run tells no more by going on.
 MOST_FAILURES = 20
 
 
@@ -101,8 +101,10 @@ def main() -> None:
             running.stop()
             tell(event="restart")
             running = start()
-        if not running.isActive and failures < MOST_FAILURES:
+        if not running.isActive:
             failures += 1
+            if failures > MOST_FAILURES:
+                raise SystemExit(f"failed {MOST_FAILURES} times: {running.exception()}")
             tell(event="failed", error=str(running.exception())[:500])
             running = start()
         time.sleep(0.05)

@@ -322,7 +322,9 @@ METHOD: Final = """\
   as their generators draw them, queries in Spark's SQL
   ([NEXMark](../tests/benchmarks/evidence/nexmark.py),
   [Yahoo's](../tests/benchmarks/evidence/advertising.py)). They read from Kafka and write to it,
-  with state in RocksDB.
+  with state in RocksDB. And [DSPBench](https://github.com/GMAP/DSPBench)'s jobs in Java, compiled
+  as they stand and run with their own settings but for the source's address and limit and a
+  trigger that goes on ([how](../tests/benchmarks/evidence/dspbench.py)): they print their rows.
 - **Arrivals**: [recorded traces](../tests/benchmarks/arrivals), each played in the run's time.
   Their mean is a share, the *load*, of what batches of the target's length digest on the machine,
   as measured before the first run, so that a burst is the same trouble on any machine. The series
@@ -355,6 +357,7 @@ METHOD: Final = """\
 ```sh
 make evidence                # hours; Ctrl-C, and the same command goes on where it was
 make evidence MINUTES=40 ARGS="--workloads q5/tweets-apple --seconds 60"
+make evidence ARGS="--dspbench CHECKOUT --workloads wordcount/llm-code"  # of GMAP/DSPBench
 make evidence ARGS=--report  # writes this page anew from what there is
 ```
 

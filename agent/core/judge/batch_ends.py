@@ -1,0 +1,41 @@
+"""Code of a job's own that may give another result where batches end elsewhere.
+
+Spark's own operators do not, but for the watermark (``lateness``). What Spark calls once a batch,
+or once a batch and key, can: ``foreachBatch``, and functions that keep state of their own. Whether
+it does, its owner knows; that it may is said before Weir acts. See docs/late-rows.md.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from agent.core.judgement import Finding
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+#: As Spark names them in a query's progress, 3.5 to 4.3.
+_OWN_STATE: Final = re.compile(r"(?i)GroupsWithState|InPandasWithState|transformWithState")
+_EACH_BATCH: Final = re.compile(r"(?i)foreachBatch")
+
+
+def findings(operators: Iterable[str], sink: str, *, controlled: bool) -> list[Finding]:
+    """Of a query with these state operators and this sink, whose limits Weir may set."""
+    if not controlled:
+        return []
+    own = sorted({name for name in operators if _OWN_STATE.search(name)})
+    calls = [f"{' and '.join(own)} once a batch and key"] if own else []
+    if _EACH_BATCH.search(sink):
+        calls.append("foreachBatch once a batch")
+    if not calls:
+        return []
+    return [
+        Finding(
+            "batch_ends",
+            "info",
+            f"the job's own code is called by {', by '.join(calls)}: what it gives out may hang on "
+            "where batches end, which limits move, as restarts and bursts do",
+            "nothing, where it does not; else mode: dry-run for this query",
+        )
+    ]

@@ -1,0 +1,33 @@
+"""Of which queries it is said that their result may hang on where batches end."""
+
+from __future__ import annotations
+
+import pytest
+
+from agent.core.judge.batch_ends import findings
+
+KAFKA = "org.apache.spark.sql.kafka010.KafkaSourceProvider$KafkaTable@1"
+EACH_BATCH = "ForeachBatchSink"
+
+
+@pytest.mark.parametrize(
+    ("operators", "sink", "said"),
+    [
+        (["stateStoreSave", "dedupe", "symmetricHashJoin"], KAFKA, ""),
+        (["flatMapGroupsWithState"], KAFKA, "by flatMapGroupsWithState once a batch and key:"),
+        (["mapGroupsWithState", "dedupe"], KAFKA, "by mapGroupsWithState once a batch and key:"),
+        (["applyInPandasWithState"], KAFKA, "by applyInPandasWithState once a batch and key:"),
+        (["transformWithStateExec"], KAFKA, "by transformWithStateExec once a batch and key:"),
+        (
+            ["transformWithStateInPandasExec"] * 2,
+            EACH_BATCH,
+            "by transformWithStateInPandasExec once a batch and key, by foreachBatch once a batch:",
+        ),
+        ([], EACH_BATCH, "by foreachBatch once a batch:"),
+    ],
+)
+def test_code_of_the_jobs_own(operators: list[str], sink: str, said: str) -> None:
+    found = findings(operators, sink, controlled=True)
+    assert [one.check for one in found] == ["batch_ends"] * bool(said)
+    assert all(one.severity == "info" and said in one.evidence for one in found)
+    assert findings(operators, sink, controlled=False) == []

@@ -1,0 +1,27 @@
+"""docs/commands.md is what the command line says of itself."""
+
+from __future__ import annotations
+
+import re
+
+from agent.export import commands
+from tests.service.agents import weir
+
+
+def test_the_page_is_fresh() -> None:
+    assert commands.PAGE.read_text("utf-8") == commands.as_markdown(), (
+        "docs/commands.md is stale: run python -m agent.export.commands"
+    )
+
+
+def test_every_command_that_help_lists_has_its_part_and_its_options() -> None:
+    page = commands.as_markdown()
+    listed = re.findall(
+        r"^  (\w[\w-]*)  ", weir("--help").stdout.split("Commands:")[1], re.MULTILINE
+    )
+    assert {"agent", "replay", "checkpoint"} <= set(listed)
+    for name in listed:
+        assert re.search(rf"^## weir {name}\b", page, re.MULTILINE), name
+    part = page.split("\n## weir replay\n")[1].split("\n## ")[0]
+    for option in re.findall(r"^  (--[\w-]+)", weir("replay", "--help").stdout, re.MULTILINE):
+        assert f"`{option}" in part or option == "--help", option
