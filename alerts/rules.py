@@ -82,6 +82,7 @@ _FAILED = series("weir_batches_total", result="failed")
 _BUILD = series("weir_build_info")
 #: An agent is missed for a weekend after it last answered.
 _WAS_AGENT = f"last_over_time({_BUILD}[3d])"
+_CLUSTERS = f"max by (cluster) ({_WAS_AGENT})"
 _AGENT_MAY = series("weir_agent_process_memory_limit_bytes")
 _AGENT_USES = series("weir_agent_process_memory_limit_used_bytes")
 _AGENT_HOLDS = series("process_resident_memory_bytes")
@@ -487,8 +488,10 @@ ALERTS: Final[tuple[Alert, ...]] = (
         severity="critical",
         subject="agent",
         says="no agent is scraped",
-        # By the clusters that were last seen, so that what it silences is theirs.
-        expression=f"max by (cluster) ({_WAS_AGENT}) unless on () {_BUILD} or absent({_WAS_AGENT})",
+        # Of one cluster it bears the name, so that it silences what is of it; of several it is one
+        # page all the same.
+        expression=f"{_CLUSTERS} and on () count({_CLUSTERS}) == 1 unless on () {_BUILD}"
+        f" or absent({_BUILD}) unless on () count({_CLUSTERS}) == 1",
         hold="5m",
         why="Without the agent every other alert is silent. Five minutes cover a rollout and "
         "Prometheus's own look-back.",

@@ -12,7 +12,7 @@ from typing import Final
 GENERATORS: Final = (
     "agent.export.catalogue",
     "agent.export.advice",
-    "agent.export.commands",
+    "scripts.commands",
     "agent.service.reference",
     "agent.history.tables",
     "helm.schema",

@@ -737,6 +737,20 @@ CASES: Final[tuple[Case, ...]] = (
         ),
     ),
     Case(
+        alert="WeirAgentDown",  # of several clusters: one page
+        fires={
+            "weir_build_info" + AGENT: "1x4 _x120",
+            "weir_build_info" + AGENT.replace('"eu"', '"us"'): "1x4 _x120",
+        },
+        at=15,
+        labels={},
+        summary="No Weir agent is scraped",
+        description="Jobs run on: grants expire, and drivers go back to the limits that they "
+        "configured; where they configured none, the last one stays. Nobody sees their backlog "
+        "meanwhile.",
+        quiet=({"weir_build_info" + AGENT: "1x4 _x120", _build("b"): "1x130"},),
+    ),
+    Case(
         alert="WeirAgentUnreachable",
         fires={
             _target("a"): "1x4 0x120",

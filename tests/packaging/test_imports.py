@@ -231,7 +231,13 @@ MAY_IMPORT: dict[str, set[str]] = {
     "dashboards": {"agent.core", "agent.export"},
     "alerts": {"agent.export", "dashboards"},
     "helm": {"agent.service"},
-    "scripts": {"spark_listener", "agent.client", "agent.export", "agent.simulation"},
+    "scripts": {
+        "spark_listener",
+        "agent.cli",
+        "agent.client",
+        "agent.export",
+        "agent.simulation",
+    },
     "examples": {"spark_listener", "agent.client", "agent.export", "alerts"},
 }
 

@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from tests.benchmarks.evidence.query import BASE_TIME_MS, Topic, time_text
-from tests.kafka.broker import connector
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -89,6 +88,8 @@ TOPICS: Final = {
 def build(checkout: Path) -> None:
     """Their classes, and the files that these read, as a jar. Raises ValueError, with a line."""
     import pyspark
+
+    from tests.kafka.broker import connector
 
     javac = shutil.which("javac")
     if javac is None:

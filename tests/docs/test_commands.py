@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 
-from agent.export import commands
+from scripts import commands
 from tests.service.agents import weir
 
 
 def test_the_page_is_fresh() -> None:
     assert commands.PAGE.read_text("utf-8") == commands.as_markdown(), (
-        "docs/commands.md is stale: run python -m agent.export.commands"
+        "docs/commands.md is stale: run python -m scripts.commands"
     )
 
 

@@ -1,4 +1,4 @@
-"""docs/commands.md, from the command line itself: ``python -m agent.export.commands`` renews it."""
+"""docs/commands.md, from the command line itself: ``python -m scripts.commands`` renews it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PAGE: Final = DOCS / "commands.md"
 _PREAMBLE: Final = """\
 # Commands
 
-<!-- Written by `python -m agent.export.commands`, from the command line itself. -->
+<!-- Written by `python -m scripts.commands`, from the command line itself. -->
 
 `weir COMMAND --help` says the same. Commands that ask an agent find it by `--url` or
 `WEIR_AGENT_URL`; every option of `weir agent` is a key of its [configuration](configuration.md).
@@ -60,5 +60,4 @@ def _row(param: Any, context: Any) -> str | None:
 
 
 if __name__ == "__main__":
-    if PAGE.parent.exists():  # an installed Weir has no docs
-        PAGE.write_text(as_markdown(), encoding="utf-8")
+    PAGE.write_text(as_markdown(), encoding="utf-8")
