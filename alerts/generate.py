@@ -49,10 +49,13 @@ def dashboard_path(alert: Alert) -> str:
     return f"/d/{alert.dashboard}?{''.join(choices)}"
 
 
-def rules(runbooks: str = ALERT_RUNBOOKS, *, keep: str | None = None) -> str:
+def rules(
+    runbooks: str = ALERT_RUNBOOKS, *, keep: str | None = None, interval: str = INTERVAL
+) -> str:
     """The Prometheus rule file; the reason of each rule stands over it.
 
-    ``keep`` is how long what is kept is kept, in place of each alert's own.
+    ``keep`` is how long what is kept is kept, in place of each alert's own; ``interval``, how often
+    alerts are judged.
     """
     lines = [_HEADER, "groups:\n", "- name: weir-recordings\n", "  rules:\n"]
     lines += [
@@ -60,7 +63,7 @@ def rules(runbooks: str = ALERT_RUNBOOKS, *, keep: str | None = None) -> str:
         for recording in RECORDINGS
     ]
     # Prometheus's default is a minute, which an agent's death would wait for on top.
-    lines += ["- name: weir-alerts\n", f"  interval: {INTERVAL}\n", "  rules:\n"]
+    lines += ["- name: weir-alerts\n", f"  interval: {interval}\n", "  rules:\n"]
     for alert in ALERTS:
         rule: dict[str, Any] = {"alert": alert.name, "expr": alert.expression}
         if alert.hold != "0s":

@@ -88,7 +88,7 @@ class Prometheus(Server):
     def __init__(self, work: Path, logs: Path, agent: str, alertmanager: str) -> None:
         program = find(PROMETHEUS)
         rules = work / generate.RULES
-        text = generate.rules(f"{agent}/runbooks", keep=KEEP)
+        text = generate.rules(f"{agent}/runbooks", keep=KEEP, interval=f"{SCRAPE_SECONDS}s")
         rules.write_text(text, encoding="utf-8")
         config = {
             "global": {
