@@ -282,7 +282,8 @@ def _replay(
         typer.Option(
             "--config",
             metavar="FILE",
-            help="Decide as an agent with this configuration, its rules too; options go before it.",
+            help="Decide as an agent with this configuration, its rules too."
+            " Options go before its defaults.",
         ),
     ] = None,
     quiet: Quiet = False,

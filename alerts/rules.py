@@ -589,11 +589,11 @@ ALERTS: Final[tuple[Alert, ...]] = (
         subject="agent",
         says="90 % of its memory limit",
         expression=f"({_AGENT_USES} or {_AGENT_HOLDS}) > 0.9 * {_AGENT_MAY}"
-        f" and {_AGENT_HOLDS} > 0.1 * {_AGENT_MAY}",
+        f" and {_AGENT_HOLDS} > 0.02 * {_AGENT_MAY}",
         hold="10m",
         why="At the limit the kernel kills the agent, and it comes back to the same queries. All "
         "under the limit counts: each driver's door is a process beside it. Where the agent holds "
-        "less than a tenth, as on a machine that others fill, its limit is not the trouble. Ten "
+        "less than a fiftieth, as on a machine that others fill, its limit is not the trouble. Ten "
         "minutes leave out a large scrape.",
         summary="A Weir agent nears its memory limit",
         description="It and what shares its limit hold {{ $value | humanize1024 }}B, more than "

@@ -25,8 +25,8 @@ _DYNAMIC: Final = ("spark.dynamicAllocation.enabled", "spark.streaming.dynamicAl
 #: Where a job does not say how many executors it has, so many seconds without a new one tell it:
 #: as long as Spark itself waits for them (spark.scheduler.maxRegisteredResourcesWaitingTime).
 _COMING_SECONDS: Final = 30.0
-#: Where some job always runs, executors without a task are released after so many seconds all the
-#: same: as Spark does (spark.dynamicAllocation.executorIdleTimeout).
+#: Where some job always runs, an executor is released once it was seen without a task for so many
+#: seconds: as Spark's dynamic allocation does (spark.dynamicAllocation.executorIdleTimeout).
 _IDLE_SECONDS: Final = 60.0
 
 
@@ -68,7 +68,9 @@ class Executors:
         self._configured = instances or 0
         self._says = bool(instances)  # how many it has
         self._came = clock()  # the newest, where it does not say
-        self._waits: float | None = None  # since when some are to be released
+        self._idle: dict[
+            str, float
+        ] = {}  # since when those to be released were seen without a task
         self._asked: int | None = None
         self._leaving: set[str] = set()  # released, and registered for a moment still
         kept = None if self._note else lease.kept(_KEPT)
@@ -152,16 +154,14 @@ class Executors:
         # The newest go first: what the oldest hold of the queries' state is the most.
         spare = self._ids()[total:]
         if not spare:
-            self._waits = None
+            self._idle.clear()
             return
-        now = self._clock()
-        self._waits = now if self._waits is None else self._waits
+        now, tasks = self._clock(), self._context.taskScheduler()
+        idle = [name for name in spare if not tasks.isExecutorBusy(name)]
+        self._idle = {name: self._idle.get(name, now) for name in idle}
         # A stage may read what another one left on an executor that runs no task any more.
         calm = last or not len(self._context.statusTracker().getActiveJobIds())
-        if not calm and now - self._waits < _IDLE_SECONDS:
-            return
-        tasks = self._context.taskScheduler()
-        spare = [name for name in spare if not tasks.isExecutorBusy(name)]
+        spare = [name for name in idle if calm or now - self._idle[name] >= _IDLE_SECONDS]
         if not spare:
             return
         jvm = self._gateway.jvm

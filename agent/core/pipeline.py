@@ -84,6 +84,7 @@ def idle(query: Query, event: IdleEvent, time: float, policy: Policy) -> None:
         watch.begins(query, event.id, event.run_id, time, policy)
     measure.rest(query, time)
     watch.rests(query, time)
+    need_at_rest(query, policy.of(*query.key))
 
 
 def plans_next(query: Query, running: RunningQuery) -> bool:
@@ -151,6 +152,7 @@ def progress(
         decide.adopt(query, time, policy)
         measure.rest(query, time)
         watch.rests(query, time)
+        need_at_rest(query, policy.of(*query.key))
         return "idle"
     settings = policy.of(query.application, query.query)
     ended = Ended(

@@ -311,7 +311,8 @@ class Query(msgspec.Struct):
 
     def rests(self) -> bool:
         """Whether no batch runs and nothing waits, as far as is known."""
-        return self.running.batch_id is None and not self.backlog_rows()
+        running = self.running.batch_id is not None or self.running.seconds is not None
+        return not running and not self.backlog_rows()
 
     def pressing_rows(self, time: float) -> float:
         """Rows per second that must be read for retention to delete none unread; 0: none known."""

@@ -6,7 +6,7 @@ driver tells an agent beside its events, so that the same core says how many wou
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from agent.core.decode.events import Executors, HeartbeatEvent
 from agent.core.decode.stages import batch_work
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from agent.core.decode.stages import BatchWork
     from agent.sources.spark_executors import ExecutorSeen
     from agent.sources.spark_stages import Stage
+
+#: Why nothing is asked for: those that come are no more its own than those that were there.
+OF_A_LOG: Final = "a log of what was"
 
 
 class Crew:
@@ -47,7 +50,7 @@ class Crew:
 
     def heartbeat(self) -> HeartbeatEvent | None:
         """What a driver's heartbeat would tell of them; None where that is known already."""
-        told = Executors(self.present, self.slots)
+        told = Executors(self.present, self.slots, note=OF_A_LOG)
         if told == self._told or (self._told is None and not self._cores):
             return None
         self._told = told

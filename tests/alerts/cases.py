@@ -876,8 +876,8 @@ CASES: Final[tuple[Case, ...]] = (
         description="It and what shares its limit hold 230.4MiB, more than 90 % of what they may "
         "have.",
         quiet=(
-            {  # what others fill, the agent being less than a tenth of it
-                "process_resident_memory_bytes" + AGENT: "26843545x120",
+            {  # what others fill, the agent being less than a fiftieth of it
+                "process_resident_memory_bytes" + AGENT: "5368709x120",
                 "weir_agent_process_memory_limit_used_bytes" + AGENT: "268435455x120",
                 "weir_agent_process_memory_limit_bytes" + AGENT: "268435456x120",
             },

@@ -47,11 +47,13 @@ def test_a_driver_that_is_gone_with_its_agent_is_told_for_a_day(tmp_path: Path) 
             of("moved", "a"): "1x10 _x1500",  # its driver came back at another address
             of("moved", "b"): "_x11 1x1500",
             of("stopped", "a"): "1x9 0x1 _x1500",
+            of("killed", "z"): "1x3 0x1 _x1500",  # stopped, and started again at another address
             of("failed", "a"): "0x10 _x1500",  # told already, while its agent was there
         },
         "weir_query_stopped": {
             of("killed", "a"): "0x10 _x1500",
             of("stopped", "a"): "0x9 1x1 _x1500",
+            of("killed", "z"): "0x3 1x1 _x1500",
         },
     }
     gone = {

@@ -34,13 +34,14 @@ class World:
         now = self.driver.time + 0.05
         return self.fleet.receive(decode_request(self.driver.body(*events)), now)
 
-    def heartbeat(self) -> Receipt:
+    def heartbeat(self, running_seconds: float | None = None) -> Receipt:
         told: dict[str, Any] = {"present": self.present, "slots": self.present, "note": self.note}
         if self.asked is not None:
             told["asked"] = self.asked
         if self.configured is not None:
             told["configured"] = self.configured
-        ids = {**self.driver.ids(), "batchId": None, "running_seconds": None}
+        batch_id = None if running_seconds is None else self.driver.batch_id + 1
+        ids = {**self.driver.ids(), "batchId": batch_id, "running_seconds": running_seconds}
         body = {"queries": [ids], "executors": told}
         return self.send(self.driver.event("heartbeat", body))
 
@@ -118,6 +119,37 @@ def test_a_query_that_gets_nothing_more_gives_all_back_but_one() -> None:
     assert world.present == 4  # the quiet time is a minute
     world.rest(600)
     assert (world.present, world.view.bound) == (1, "enough")
+
+
+def test_no_quiet_time_goes_by_while_a_batch_runs() -> None:
+    """It may be one that needs them all: its end will say."""
+    world = World()
+    world.run(300.0)
+    world.batch(90.0)
+    for second in range(5, 600, 5):
+        world.driver.time += 5
+        assert wanted(world.heartbeat(running_seconds=float(second))) == 4
+    world.driver.time += 5
+    world.heartbeat()
+    assert world.view.wanted == 4
+    for _ in range(12):  # a batch of the usual length keeps nothing from going
+        world.heartbeat(running_seconds=6.0)
+        world.batch(90.0)
+    assert world.view.wanted == 2
+
+
+@pytest.mark.parametrize("note", ["spark.dynamicAllocation.enabled is on", ""])
+def test_what_spark_itself_adds_is_not_the_jobs_own(note: str) -> None:
+    """Where its dynamic allocation, or a log, has more and more, the need is told all the same."""
+    world = World(note=note)
+    world.configured = None if note else 2
+    world.asked = None if note else 2
+    for present in (2, 3, 5, 8, 12):
+        world.present = present
+        world.heartbeat()
+        for _ in range(3):
+            world.batch(150.0)
+    assert world.view.wanted == 2
 
 
 def test_the_first_word_takes_nothing_away_from_a_job_that_comes_up() -> None:

@@ -150,6 +150,11 @@ def test_what_the_first_batch_on_fewer_slots_cost_is_kept_where_they_went_before
     work = learned(*(sample(4) for _ in range(5)))
     work.unsteady(1000, 9.0, 6)  # some came
     assert work.lost is None
+    grown = learned(*(sample(4) for _ in range(5)))
+    grown.unsteady(1000, 27.0, 2)  # went, and more came than went
+    grown.resized(Curve(0.0, 0.01), 6)
+    assert grown.trial is not None
+    assert grown.trial.first is None
     work.unsteady(1000, 27.0, 2)
     work.unsteady(400, 3.0, 2)  # what was lost is loaded
     then = work.resized(Curve(0.0, 0.01), 2)

@@ -163,6 +163,23 @@ def test_where_some_job_always_runs_they_go_after_a_minute_without_those_that_wo
     assert len(bench.spark.gone) == 1
 
 
+def test_the_minute_is_each_executors_own() -> None:
+    bench = Bench()
+    bench.spark.names = ["0", "1", "2", "3"]
+    bench.spark.jobs, bench.spark.busy = [7], {"2"}
+    bench.executors.ask(2)
+    bench.time += 50
+    bench.spark.busy = {"3"}  # the one that was idle so long works, and starts anew
+    bench.executors.ask(2)
+    bench.time += 15
+    bench.spark.busy = set()
+    bench.executors.ask(2)
+    assert bench.spark.gone == []
+    bench.time += 45
+    bench.executors.ask(2)
+    assert bench.spark.gone == [["2"]]
+
+
 def test_none_of_those_that_work_is_decommissioned() -> None:
     bench = Bench(**{"spark.decommission.enabled": "TRUE"})
     told: list[list[Any]] = []

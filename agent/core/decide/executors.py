@@ -192,13 +192,9 @@ class Scaler(msgspec.Struct):
         number, roomy = (int(min(max(one, low), high)) for one in (number, max(number, roomy)))
         standing = max(present, own) if self.wanted is None else self.wanted
         quiet = policy.executors_quiet_seconds
-        if roomy < standing:
-            # All wait while state moves; what was not needed for so long is taken not to be for as
-            # long again.
-            quiet = max(quiet, move_seconds * present / (standing - roomy))
         if self.since is None:
             self.since = time
-        self._note(time, roomy, quiet)
+        self._note(time, roomy, max(quiet, move_seconds * present))
         if in_hours(time, policy.executors_quiet_hours):
             return standing
         if number >= standing:
@@ -208,13 +204,24 @@ class Scaler(msgspec.Struct):
             self.wanted = min(max(lately, present, own), standing)
             return self.wanted
         elif time - self.since >= quiet:
-            self.wanted = min(self._most_since(time - quiet), standing)
+            fewer = min(self._most_since(time - quiet), standing)
+            if fewer < standing:
+                # All wait while state moves; what was not needed for so long is taken not to be for
+                # as long again.
+                quiet = max(quiet, move_seconds * present / (standing - fewer))
+                fewer = min(self._most_since(time - quiet), standing)
+            self.wanted = fewer if time - self.since >= quiet else standing
         else:
             self.wanted = standing
         if self.wanted != standing:
             # What it brings is seen first.
             self.since, self.recent = time, [(time, roomy)]
         return self.wanted
+
+    def hold(self, time: float) -> None:
+        """What is wanted is needed still, as far as anybody knows."""
+        if self.wanted is not None:
+            self._note(time, self.wanted, 0.0)
 
     def _note(self, time: float, roomy: int, quiet: float) -> None:
         # A number holds until the next one, however long that takes to come.

@@ -9,6 +9,7 @@ import msgspec
 
 from agent.core.decide.executors import Scaler, bound_of, slots_of, worth_it
 from agent.core.decode.events import Executors
+from agent.core.judge.attention import LATE_RUNNING_TARGETS
 from agent.core.judgement import MODES, ExecutorsLine, ExecutorsView, InVain
 
 if TYPE_CHECKING:
@@ -53,12 +54,12 @@ class Clusters:
         """What a heartbeat tells."""
         known = self._known.get(application_id)
         own = told.configured or 0
-        if told.asked is None:
+        if told.asked is None and not told.note:
             own = max(own, told.present)
         if known is None:
             # What an agent before this one asked for is where this one goes on.
             known = self._known[application_id] = _Cluster(told, Scaler(told.asked), own)
-        elif told.asked is None and own > known.own:
+        elif told.asked is None and not told.note and own > known.own:
             # It still comes up, or its cluster gave it more: what was wanted was wanted of less.
             known.scaler, known.own = Scaler(), own
         known.told = told
@@ -67,8 +68,25 @@ class Clusters:
             if told.present:
                 query.run.slots_each = told.slots / told.present
 
+    def look(self, application_id: str, time: float) -> None:
+        """Between batches: a query at rest has none that would say what it needs.
+
+        While a batch is late no time of quiet goes by: it may need them all, and its end will say.
+        """
+        known, live = self._known.get(application_id), self._live(application_id)
+        if known is None:
+            return
+        if all(one.rests() for one in live):
+            self.see(application_id, time)
+        elif any(self._is_late(one) for one in live):
+            known.scaler.hold(time)
+
+    def _is_late(self, query: Query) -> bool:
+        cycle = max(self._policy.of(*query.key).target_seconds, query.run.trigger_seconds)
+        return (query.running.seconds or 0.0) > LATE_RUNNING_TARGETS * cycle
+
     def see(self, application_id: str, time: float) -> None:
-        """After a batch that was looked at, or a heartbeat: what all its queries need together."""
+        """After a batch that was looked at: what all queries of its application need together."""
         known = self._known.get(application_id)
         if known is None or not known.told.present or not known.told.slots:
             return
@@ -77,7 +95,7 @@ class Clusters:
             return
         known.seen_time = time
         live = self._live(application_id)
-        # One that never had a batch, and has nothing to read, needs nothing.
+        # One of which nothing is known yet, and that has nothing to read, needs nothing.
         asking = [one for one in live if one.sizing.need is not None or not one.rests()]
         found = [one.sizing.need for one in asking if one.sizing.need is not None]
         if not found:
@@ -130,7 +148,10 @@ class Clusters:
             ),
             default=self._policy.default.executors_quiet_seconds,
         )
-        return now - known.deserted_time < quiet
+        if now - known.deserted_time < quiet:
+            return True
+        known.scaler = Scaler()  # who comes later finds the job as it is without us
+        return False
 
     def view(self, query: Query, modes: dict[str, Mode]) -> ExecutorsView | None:
         """What is shown; None where the driver tells nothing of executors.

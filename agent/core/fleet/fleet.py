@@ -227,7 +227,7 @@ class Fleet:
                     said.judged.append(self._line(query, event.kind, time))
             if body.executors is not None:
                 self._clusters.hear(application.id, body.executors)
-                self._clusters.see(application.id, time)
+                self._clusters.look(application.id, time)
             return
         query, time = self._query(application, subject_of(body), event, now, said)
         if isinstance(body, ProgressEvent):
@@ -239,6 +239,8 @@ class Fleet:
                 said.batches.append((query.key, tell.point(query, policy)))
                 if body.work is not None and body.work.groups:
                     self._clusters.see(application.id, time)
+            elif spent == "idle":
+                self._clusters.look(application.id, time)
             if said.lines:
                 said.judged.append(self._line(query, event.kind, time, spent))
         elif isinstance(body, StartedEvent):
@@ -249,6 +251,7 @@ class Fleet:
                 said.judged.append(self._line(query, event.kind, time))
         else:
             judge.idle(query, body, time, policy)
+            self._clusters.look(application.id, time)
         self._pools.see(query)
         measure.add(query.totals.events, event.kind)
 

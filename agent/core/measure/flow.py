@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from agent.core.decide import pool
-from agent.core.measure.cost import fixed_phase_seconds
+from agent.core.measure.cost import Cost, fixed_phase_seconds
 from agent.core.measure.decaying import LATELY_SECONDS
 from agent.core.measure.state_store import figures
 from agent.core.measure.work import Sample
@@ -163,17 +162,21 @@ def work(query: Query, ended: Ended) -> None:
         return
     if known.slots not in (None, ended.work.slots):
         # Expected, not learned anew: the batch itself then says how well that fits.
-        then = known.resized(query.sizing.cost.curve, ended.work.slots)
+        doubt = _relative_doubt(query.sizing.cost, batch.rows or 0)
+        then = known.resized(query.sizing.cost.curve, ended.work.slots, doubt)
         if known.trial is not None:
             query.sizing.cost.rescale(then, abs(known.trial.step) * known.contention_doubt)
     known.slots, known.lost = ended.work.slots, None
     if batch.rows and batch.seconds and not ended.replayed:
-        learned = query.sizing.cost
-        foretold = learned.seconds(batch.rows) or 0.0
-        doubt = learned.doubt(batch.rows) / foretold if foretold > 0.0 else 1.0
-        known.judge(batch.rows, batch.seconds, math.hypot(learned.cautious_sigma, doubt))
+        known.judge(batch.rows, batch.seconds, query.sizing.cost.cautious_sigma)
         if ended.work.groups:
             known.learn(Sample(batch.rows, batch.seconds, ended.work))
+
+
+def _relative_doubt(learned: Cost, rows: int) -> float:
+    """Of what a batch of so many rows is foretold to take; 1 where nothing is."""
+    foretold = learned.seconds(rows) or 0.0
+    return min(learned.doubt(rows) / foretold, 1.0) if foretold > 0.0 else 1.0
 
 
 def cost(query: Query, ended: Ended) -> None:

@@ -45,6 +45,7 @@ class Trial(msgspec.Struct, frozen=True, gc=False):
     curve: Curve  # what batches were foretold to cost
     contention: float  # by which
     step: float  # log of the slots over those before
+    doubt: float = 0.0  # of the curve, relative, before the change
     left: int = TRIAL_BATCHES
     before: Curve | None = None  # what batches cost on the slots before
     logs: float = 0.0  # of rows a second over those before, all batches together
@@ -101,13 +102,18 @@ class Work(msgspec.Struct):
         if self.lost is None and self.slots is not None and slots < self.slots:
             self.lost = rows, seconds
 
-    def resized(self, curve: Curve, slots: int) -> Curve:
-        """What batches cost from now on: ``curve`` is what they did. Whether so is then judged."""
+    def resized(self, curve: Curve, slots: int, doubt: float = 0.0) -> Curve:
+        """What batches cost from now on: ``curve`` is what they did, give or take ``doubt``.
+
+        Whether so is then judged; ``doubt`` is relative.
+        """
         then = self.curve_at(curve, slots)
         if self.slots is not None and self.samples:
             step = math.log(slots / self.slots)
-            first = None if self.lost is None else (self.lost[1], then.seconds(self.lost[0]))
-            self.trial = Trial(then, self.contention, step, before=curve, first=first)
+            first = None
+            if self.lost is not None and step < 0.0:
+                first = self.lost[1], then.seconds(self.lost[0])
+            self.trial = Trial(then, self.contention, step, doubt, before=curve, first=first)
             self.variance = CONTENTION_SPREAD**2
         self.slots = slots
         return then
@@ -115,7 +121,7 @@ class Work(msgspec.Struct):
     def judge(self, rows: int, seconds: float, sigma: float) -> None:
         """Holds a batch after a change of slots against what was foretold of it.
 
-        ``sigma``: deviation of the log of its time, by its own noise and the doubt of its cost.
+        ``sigma``: deviation of the log of its time, by its own noise.
         """
         trial = self.trial
         if trial is None:
@@ -148,7 +154,8 @@ class Work(msgspec.Struct):
             return
         # Kalman's step for contention: the log is off by its error, times the step.
         off = math.log(taken / foretold) - (self.contention - trial.contention) * trial.step
-        gain = self.variance * trial.step / (self.variance * trial.step**2 + sigma**2)
+        noise = sigma**2 + trial.doubt**2
+        gain = self.variance * trial.step / (self.variance * trial.step**2 + noise)
         self.contention = min(max(self.contention + gain * off, 0.0), 1.0)
         self.variance *= 1.0 - gain * trial.step
 
