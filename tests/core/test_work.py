@@ -165,6 +165,16 @@ def test_what_the_first_batch_on_fewer_slots_cost_is_kept_where_they_went_before
     assert work.move_seconds == pytest.approx(27.0 - then.seconds(1000))
 
 
+def test_a_batch_that_is_mostly_the_drivers_says_little_of_its_stages() -> None:
+    """Ten percent of noise of a batch are as much as all of its stages."""
+    work = learned(*(sample(1, rows=100, driver=10.0) for _ in range(5)))
+    assert work.driver_seconds == pytest.approx(10.0)
+    then = work.resized(Curve(10.0, 0.01), 3)
+    for _ in range(3):
+        work.judge(100, 1.1 * then.seconds(100), 0.1)
+    assert work.contention < 0.15
+
+
 def test_one_slow_batch_is_no_contention() -> None:
     work = learned(*(sample(1) for _ in range(5)))
     work.resized(Curve(0.0, 0.01), 3)

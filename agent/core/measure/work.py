@@ -154,7 +154,8 @@ class Work(msgspec.Struct):
             return
         # Kalman's step for contention: the log is off by its error, times the step.
         off = math.log(taken / foretold) - (self.contention - trial.contention) * trial.step
-        noise = sigma**2 + trial.doubt**2
+        # Noise is of the whole batch: of what is left without the driver it is a larger share.
+        noise = (sigma**2 + trial.doubt**2) * (trial.curve.seconds(rows) / foretold) ** 2
         gain = self.variance * trial.step / (self.variance * trial.step**2 + noise)
         self.contention = min(max(self.contention + gain * off, 0.0), 1.0)
         self.variance *= 1.0 - gain * trial.step
