@@ -175,11 +175,23 @@ def test_a_batch_that_is_mostly_the_drivers_says_little_of_its_stages() -> None:
     assert work.contention < 0.15
 
 
+def test_where_more_brought_nothing_there_is_another_chance_in_about_an_hour() -> None:
+    """Twice as many bring a quarter more once contention is below two thirds."""
+    work = after_a_change(1.0, 12, batches=4)
+    assert work.contention > 0.85
+    seen = sample(12)
+    looks = 0
+    while work.contention > math.log2(2.0 / 1.25):
+        work.learn(seen)
+        looks += 1
+    assert 30 * 60 < 5 * looks < 90 * 60
+
+
 def test_one_slow_batch_is_no_contention() -> None:
     work = learned(*(sample(1) for _ in range(5)))
     work.resized(Curve(0.0, 0.01), 3)
     work.judge(3000, 15.0, SIGMA)  # foretold: 10 s
-    assert work.contention == pytest.approx(0.27, abs=0.02)  # nearly half as long: not believed
+    assert work.contention == 0.0  # the first one paid for the change
 
 
 def test_the_last_eight_tell_the_shape_of_a_batch() -> None:

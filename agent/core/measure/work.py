@@ -29,6 +29,9 @@ TRIAL_BATCHES: Final = 3
 #: 2.2 to 3 times the rows. And how far each change of slots may find it from the one before: a sink
 #: that a calm does not fill is full in a burst.
 CONTENTION_SPREAD: Final = 0.3
+#: What is believed of it fades by this with each batch that is looked at, one every five seconds at
+#: most: where more slots brought nothing, they get another chance in about an hour.
+CONTENTION_FADE: Final = 0.9996
 
 
 class Sample(msgspec.Struct, frozen=True, gc=False):
@@ -93,6 +96,7 @@ class Work(msgspec.Struct):
         """Takes in a batch with rows that was looked at."""
         self.slots = sample.work.slots
         self.samples = [*self.samples[-(MOST_SAMPLES - 1) :], sample]
+        self.contention *= CONTENTION_FADE
 
     def unsteady(self, rows: int, seconds: float, slots: int) -> None:
         """A batch during which slots came or went, and so many are left: teaches only the latter.
@@ -148,6 +152,8 @@ class Work(msgspec.Struct):
         if not left and trial.step > 0.0 and self.slots is not None and before > 0.0:
             slots_before = round(self.slots / math.exp(trial.step))
             self.brought = Brought(slots_before, self.slots, math.exp(logs / TRIAL_BATCHES))
+        if trial.first is None:
+            return  # it paid for the change
         driver = self.driver_seconds
         foretold, taken = trial.curve.seconds(rows) - driver, seconds - driver
         if foretold <= 0.0 or taken <= 0.0:
