@@ -66,11 +66,11 @@ class Killer:
         self._thread.join()
 
 
-@pytest.mark.parametrize("where", ["standalone", "standalone-with-state", "local-cluster"])
+@pytest.mark.parametrize("where", ["standalone", "local-cluster"])
 def test_executors_follow_the_load(bench: Bench, scaling: AgentProcess, where: str) -> None:
     """Up, down, while they are killed at random, and back to the job's own number."""
     master = LOCAL_CLUSTER if where == "local-cluster" else start_cluster(bench, bench.folder)
-    course = Course(bench, scaling, master, state=where.endswith("state"))
+    course = Course(bench, scaling, master)
     own = 0
 
     def one_is_enough() -> bool:

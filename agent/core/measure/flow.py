@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from agent.core.decide import pool
-from agent.core.measure.cost import Cost, fixed_phase_seconds
+from agent.core.measure.cost import fixed_phase_seconds
 from agent.core.measure.decaying import LATELY_SECONDS
 from agent.core.measure.state_store import figures
 from agent.core.measure.work import Sample
@@ -162,8 +162,7 @@ def work(query: Query, ended: Ended) -> None:
         return
     if known.slots not in (None, ended.work.slots):
         # Expected, not learned anew: the batch itself then says how well that fits.
-        doubt = _relative_doubt(query.sizing.cost, batch.rows or 0)
-        then = known.resized(query.sizing.cost.curve, ended.work.slots, doubt)
+        then = known.resized(query.sizing.cost.curve, ended.work.slots)
         if known.trial is not None:
             query.sizing.cost.rescale(then, abs(known.trial.step) * known.contention_doubt)
     known.slots, known.lost = ended.work.slots, None
@@ -171,12 +170,6 @@ def work(query: Query, ended: Ended) -> None:
         known.judge(batch.rows, batch.seconds, query.sizing.cost.cautious_sigma)
         if ended.work.groups:
             known.learn(Sample(batch.rows, batch.seconds, ended.work))
-
-
-def _relative_doubt(learned: Cost, rows: int) -> float:
-    """Of what a batch of so many rows is foretold to take; 1 where nothing is."""
-    foretold = learned.seconds(rows) or 0.0
-    return min(learned.doubt(rows) / foretold, 1.0) if foretold > 0.0 else 1.0
 
 
 def cost(query: Query, ended: Ended) -> None:

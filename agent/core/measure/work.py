@@ -48,7 +48,6 @@ class Trial(msgspec.Struct, frozen=True, gc=False):
     curve: Curve  # what batches were foretold to cost
     contention: float  # by which
     step: float  # log of the slots over those before
-    doubt: float = 0.0  # of the curve, relative, before the change
     left: int = TRIAL_BATCHES
     before: Curve | None = None  # what batches cost on the slots before
     logs: float = 0.0  # of rows a second over those before, all batches together
@@ -106,18 +105,15 @@ class Work(msgspec.Struct):
         if self.lost is None and self.slots is not None and slots < self.slots:
             self.lost = rows, seconds
 
-    def resized(self, curve: Curve, slots: int, doubt: float = 0.0) -> Curve:
-        """What batches cost from now on: ``curve`` is what they did, give or take ``doubt``.
-
-        Whether so is then judged; ``doubt`` is relative.
-        """
+    def resized(self, curve: Curve, slots: int) -> Curve:
+        """What batches cost from now on: ``curve`` is what they did. Whether so is then judged."""
         then = self.curve_at(curve, slots)
         if self.slots is not None and self.samples:
             step = math.log(slots / self.slots)
             first = None
             if self.lost is not None and step < 0.0:
                 first = self.lost[1], then.seconds(self.lost[0])
-            self.trial = Trial(then, self.contention, step, doubt, before=curve, first=first)
+            self.trial = Trial(then, self.contention, step, before=curve, first=first)
             self.variance = CONTENTION_SPREAD**2
         self.slots = slots
         return then
@@ -161,7 +157,7 @@ class Work(msgspec.Struct):
         # Kalman's step for contention: the log is off by its error, times the step.
         off = math.log(taken / foretold) - (self.contention - trial.contention) * trial.step
         # Noise is of the whole batch: of what is left without the driver it is a larger share.
-        noise = (sigma**2 + trial.doubt**2) * (trial.curve.seconds(rows) / foretold) ** 2
+        noise = (sigma * trial.curve.seconds(rows) / foretold) ** 2
         gain = self.variance * trial.step / (self.variance * trial.step**2 + noise)
         self.contention = min(max(self.contention + gain * off, 0.0), 1.0)
         self.variance *= 1.0 - gain * trial.step
