@@ -55,8 +55,9 @@ class Killer:
         self._thread.start()
 
     def _run(self) -> None:
-        # Rarer than a batch and its second try take, so that what is tried is not Spark's patience.
-        while not self._over.wait(self._draw.uniform(8.0, 25.0)):
+        # Rarer than an executor takes to come back on a slow machine: who kills faster than that takes
+        # away what the load needs.
+        while not self._over.wait(self._draw.uniform(20.0, 45.0)):
             if found := executor_processes():
                 self._draw.choice(found).kill()
                 self.killed += 1
