@@ -55,8 +55,8 @@ class Killer:
         self._thread.start()
 
     def _run(self) -> None:
-        # Rarer than an executor takes to come back on a slow machine: who kills faster than that takes
-        # away what the load needs.
+        # Rarer than an executor takes to come back on a slow machine: else the load that is left to
+        # the others is more than they digest.
         while not self._over.wait(self._draw.uniform(20.0, 45.0)):
             if found := executor_processes():
                 self._draw.choice(found).kill()
