@@ -68,9 +68,8 @@ class Executors:
         self._configured = instances or 0
         self._says = bool(instances)  # how many it has
         self._came = clock()  # the newest, where it does not say
-        self._idle: dict[
-            str, float
-        ] = {}  # since when those to be released were seen without a task
+        #: Of those to be released, since when each was seen without a task.
+        self._idle: dict[str, float] = {}
         self._asked: int | None = None
         self._leaving: set[str] = set()  # released, and registered for a moment still
         kept = None if self._note else lease.kept(_KEPT)

@@ -57,6 +57,13 @@ _OF_QUERY_ANYWHERE: Final = {k: v for k, v in _OF_QUERY.items() if k != "instanc
 _MORE: Final = {q("weir_backlog_estimated_rows"): "0+6000x120"}
 _UP: Final = {q("weir_query_up"): "1x120"}
 _JOB: Final = {"cluster": "eu", "namespace": "streams", "job": "weir"}
+_NEARS_ITS_LIMIT: Final = (
+    "It and what shares its limit hold 230.4MiB, more than 90 % of what they may have."
+)
+_NO_AGENT: Final = (
+    "Jobs run on: grants expire, and drivers go back to the limits that they configured; where "
+    "they configured none, the last one stays. Nobody sees their backlog meanwhile."
+)
 _ENDS: Final = "weir_agent_certificate_expiry_timestamp_seconds" + AGENT
 
 
@@ -728,9 +735,7 @@ CASES: Final[tuple[Case, ...]] = (
         at=15,  # the last sample, at 4, looks alive for 5 minutes; held for 5
         labels={"cluster": "eu"},
         summary="No Weir agent is scraped",
-        description="Jobs run on: grants expire, and drivers go back to the limits that they "
-        "configured; where they configured none, the last one stays. Nobody sees their backlog "
-        "meanwhile.",
+        description=_NO_AGENT,
         quiet=(
             {"weir_build_info" + AGENT: "1x4 _x6 1x120"},  # a rollout
             {"weir_build_info" + AGENT: "1x120"},
@@ -745,9 +750,7 @@ CASES: Final[tuple[Case, ...]] = (
         at=15,
         labels={},
         summary="No Weir agent is scraped",
-        description="Jobs run on: grants expire, and drivers go back to the limits that they "
-        "configured; where they configured none, the last one stays. Nobody sees their backlog "
-        "meanwhile.",
+        description=_NO_AGENT,
         quiet=({"weir_build_info" + AGENT: "1x4 _x120", _build("b"): "1x130"},),
     ),
     Case(
@@ -873,8 +876,7 @@ CASES: Final[tuple[Case, ...]] = (
         at=15,
         labels=LABELS,
         summary="A Weir agent nears its memory limit",
-        description="It and what shares its limit hold 230.4MiB, more than 90 % of what they may "
-        "have.",
+        description=_NEARS_ITS_LIMIT,
         quiet=(
             {  # what others fill, the agent being less than a fiftieth of it
                 "process_resident_memory_bytes" + AGENT: "5368709x120",
@@ -902,8 +904,7 @@ CASES: Final[tuple[Case, ...]] = (
         at=15,
         labels=LABELS,
         summary="A Weir agent nears its memory limit",
-        description="It and what shares its limit hold 230.4MiB, more than 90 % of what they may "
-        "have.",
+        description=_NEARS_ITS_LIMIT,
         quiet=(),
     ),
     Case(

@@ -377,3 +377,15 @@ class TestManyQueriesOfOneApplication:
         monkeypatch.setattr(clusters, "_live", lambda one: added.append(one) or of_all(one))
         clusters.see(application, 1000.0 + gap)
         assert bool(added) is again
+
+    @pytest.mark.parametrize(("gap", "again"), [(0.6, False), (1.0, True)])
+    def test_rest(self, monkeypatch: pytest.MonkeyPatch, gap: float, again: bool) -> None:
+        """Each of many that idle says so."""
+        world, asked = self.world(2), []
+        clusters = world.fleet._clusters
+        of_all = clusters._live
+        application = world.fleet._roster[("shop", "orders")].run.application_id
+        clusters.look(application, 1000.0)
+        monkeypatch.setattr(clusters, "_live", lambda one: asked.append(one) or of_all(one))
+        clusters.look(application, 1000.0 + gap)
+        assert bool(asked) is again

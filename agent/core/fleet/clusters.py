@@ -39,6 +39,7 @@ class _Cluster(msgspec.Struct):
     own: int  # executors that it has without us
     bound: str = "enough"
     seen_time: float | None = None  # when the needs were added up last
+    looked_time: float | None = None  # when it was asked last whether all rest
     deserted_time: float | None = None  # since when none of its queries lives; agent's clock
 
 
@@ -73,13 +74,20 @@ class Clusters:
 
         While a batch is late no time of quiet goes by: it may need them all, and its end will say.
         """
-        known, live = self._known.get(application_id), self._live(application_id)
-        if known is None:
+        known = self._known.get(application_id)
+        if known is None or self._just_done(application_id, known.looked_time, time):
             return
+        known.looked_time = time
+        live = self._live(application_id)
         if all(one.rests() for one in live):
             self.see(application_id, time)
         elif any(self._is_late(one) for one in live):
             known.scaler.hold(time)
+
+    def _just_done(self, application_id: str, done_time: float | None, time: float) -> bool:
+        """Whether what is asked of all queries of an application was asked a moment ago."""
+        several = self._roster.count_in(application_id) > 1
+        return several and done_time is not None and 0.0 <= time - done_time < TOGETHER_SECONDS
 
     def _is_late(self, query: Query) -> bool:
         cycle = max(self._policy.of(*query.key).target_seconds, query.run.trigger_seconds)
@@ -90,8 +98,7 @@ class Clusters:
         known = self._known.get(application_id)
         if known is None or not known.told.present or not known.told.slots:
             return
-        seen, several = known.seen_time, self._roster.count_in(application_id) > 1
-        if several and seen is not None and 0.0 <= time - seen < TOGETHER_SECONDS:
+        if self._just_done(application_id, known.seen_time, time):
             return
         known.seen_time = time
         live = self._live(application_id)

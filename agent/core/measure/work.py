@@ -151,13 +151,13 @@ class Work(msgspec.Struct):
         if trial.first is None:
             return  # it paid for the change
         driver = self.driver_seconds
-        foretold, taken = trial.curve.seconds(rows) - driver, seconds - driver
+        foretold, taken = then - driver, seconds - driver
         if foretold <= 0.0 or taken <= 0.0:
             return
         # Kalman's step for contention: the log is off by its error, times the step.
         off = math.log(taken / foretold) - (self.contention - trial.contention) * trial.step
         # Noise is of the whole batch: of what is left without the driver it is a larger share.
-        noise = (sigma * trial.curve.seconds(rows) / foretold) ** 2
+        noise = (sigma * then / foretold) ** 2
         gain = self.variance * trial.step / (self.variance * trial.step**2 + noise)
         self.contention = min(max(self.contention + gain * off, 0.0), 1.0)
         self.variance *= 1.0 - gain * trial.step

@@ -445,8 +445,12 @@ class _Course:
 
     def _printed(self) -> list[str]:
         """Lines that the executors wrote."""
-        paths = self._world.folder.glob("worker-*/work/*/*/stdout")
-        return [line for path in paths for line in path.read_text().splitlines()]
+        return [
+            line
+            for worker in self._world.folder.glob("worker-*")
+            for path in (worker / "work").glob("*/*/stdout")
+            for line in path.read_text().splitlines()
+        ]
 
 
 def sum_of(metrics: dict[str, float], name: str) -> float:
