@@ -206,7 +206,10 @@ def test_twenty_kills_at_random(
     assert again["run_id"] == run_id, "no start in between"
     assert again["sources"][0]["configured"] == 3
     print(f"longest until the next process: {longest:.2f} s")
-    assert not [line for line in job.err.splitlines() if "weir" in line and " INFO " not in line]
+    told = [line for line in job.err.splitlines() if "weir" in line and " INFO " not in line]
+    for line, words in zip(told, ("process is gone", "process is back") * 20, strict=False):
+        assert words in line, "one word when it goes, one when it is back, and nothing else"
+    assert "process is back" in told[-1]
 
 
 @pytest.mark.slow("a job, and a compiler for it")
