@@ -53,6 +53,20 @@ class QueryPolicy(msgspec.Struct, frozen=True, kw_only=True):
     #: So long the series of a query that failed or fell silent stay; None: until it is retired.
     retire_seconds: float | None = None
 
+    @property
+    def executors_flaw(self) -> str:
+        """Why these settings ask for no executors, and what to set; "" where they make sense."""
+        most, least = self.maximum_executors, self.minimum_executors
+        if most is None:
+            needed = "executors: on needs maximum_executors, the most that may be asked for"
+            return needed if self.executors == "on" else ""
+        if most >= least:
+            return ""
+        return (
+            f"maximum_executors: {most} is below minimum_executors {least}: "
+            "raise the first or lower the second"
+        )
+
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True):
     """Overrides for the queries whose ``application/query`` matches a shell pattern."""
@@ -108,12 +122,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def _ruled(self, application: str, query: str) -> QueryPolicy:
         chosen = self.default
         for rule in self._matching(application, query):
-            set_ones = {
-                key: value
-                for key, value in msgspec.structs.asdict(rule).items()
-                if key != "match" and value is not None
-            }
-            chosen = msgspec.structs.replace(chosen, **set_ones)
+            chosen = _with(chosen, rule)
         return chosen
 
     def ruled_mode(self, application: str, query: str) -> Mode | None:
@@ -121,8 +130,25 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         modes = [rule.mode for rule in self._matching(application, query) if rule.mode]
         return modes[-1] if modes else None
 
+    def executors_flaws(self) -> list[str]:
+        """Of the defaults, and of each rule as it is by itself."""
+        found = [self.default.executors_flaw]
+        for rule in self.rules:
+            flaw = _with(self.default, rule).executors_flaw
+            found.append(flaw and f"rules: {rule.match}: {flaw}")
+        return [flaw for flaw in found if flaw]
+
     def _matching(self, application: str, query: str) -> list[Rule]:
         return [rule for rule in self.rules if matches(rule.match, application, query)]
+
+
+def _with(settings: QueryPolicy, rule: Rule) -> QueryPolicy:
+    set_ones = {
+        key: value
+        for key, value in msgspec.structs.asdict(rule).items()
+        if key != "match" and value is not None
+    }
+    return msgspec.structs.replace(settings, **set_ones)
 
 
 def matches(pattern: str, application: str, query: str) -> bool:

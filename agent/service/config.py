@@ -466,14 +466,6 @@ class Settings(BaseSettings):
             raise ValueError(
                 f"maximum_limit: {self.maximum_limit} is below minimum_limit {self.minimum_limit}"
             )
-        self._check_executors("", self.executors, self.minimum_executors, self.maximum_executors)
-        for rule in self.rules:
-            self._check_executors(
-                f"rules: {rule.match}: ",
-                rule.executors or self.executors,
-                rule.minimum_executors or self.minimum_executors,
-                rule.maximum_executors or self.maximum_executors,
-            )
         for name in self.labels:
             if not LABEL_NAME.match(name):
                 raise ValueError(
@@ -489,20 +481,6 @@ class Settings(BaseSettings):
                     f"{MAX_LABEL_VALUE} characters"
                 )
         return self
-
-    @staticmethod
-    def _check_executors(where: str, mode: str, least: int, most: int | None) -> None:
-        """Raises ValueError where the bounds of executors make no sense."""
-        if most is None:
-            if mode == "on":
-                raise ValueError(
-                    f"{where}executors: on needs maximum_executors, the most that may be asked for"
-                )
-        elif most < least:
-            raise ValueError(
-                f"{where}maximum_executors: {most} is below minimum_executors {least}: "
-                "raise the first or lower the second"
-            )
 
     def policy(self) -> Policy:
         """The core's part of the settings."""
@@ -577,6 +555,9 @@ def load(
             f"{origin('host')}: {settings.host!r} is reachable from other machines and there is "
             "no token: set token_file (or WEIR_TOKEN_FILE), or listen on 127.0.0.1"
         )
+    # Watching and limits go on without them.
+    for flaw in settings.policy().executors_flaws():
+        notices.append(f"{flaw}; until then no executors are asked for")
     return settings, notices
 
 

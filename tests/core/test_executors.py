@@ -21,7 +21,7 @@ from agent.core.decide.executors import (
     slots_of,
 )
 from agent.core.measure.cost import Curve
-from agent.core.measure.work import Sample, Work
+from agent.core.measure.work import TRIAL_BATCHES, Sample, Work
 from agent.core.policy import QueryPolicy
 from tests.core.waves import batch
 
@@ -47,7 +47,7 @@ def shared() -> Work:
     work = plain(1)
     for slots in (4, 1, 4):
         then = work.resized(CURVE, slots)
-        for _ in range(3):
+        for _ in range(TRIAL_BATCHES):
             work.judge(1000, CURVE.seconds(1000), 0.2)
             assert then
     work.learn(batch(4, tasks=64, rows=1000, seconds_per_row=1.0 / PER_SLOT, slower=4.0))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from agent.core.decode.stages import BatchWork, StageGroup, batch_work
 from agent.core.measure.cost import Cost, Curve
-from agent.core.measure.work import MOST_SAMPLES, Sample, Work
+from agent.core.measure.work import MOST_SAMPLES, TRIAL_BATCHES, Sample, Work
 from tests.core.waves import batch
 
 
@@ -73,7 +73,7 @@ def test_more_slots_never_make_the_critical_path_shorter(
 
 
 def after_a_change(
-    contention: float, slots: int = 3, *, batches: int = 3, rows: int = 3000
+    contention: float, slots: int = 3, *, batches: int = TRIAL_BATCHES, rows: int = 3000
 ) -> Work:
     """From one slot to more, judged by larger batches than before, and noisy ones."""
     rng = random.Random(5)
@@ -90,9 +90,10 @@ def test_what_more_slots_really_brought_is_believed(contention: float) -> None:
     work = after_a_change(contention)
     assert work.contention == pytest.approx(contention, abs=0.3)
     assert work.contention_doubt < 0.17  # it was 0.3 before any change
-    again = after_a_change(contention, 12, batches=5)
+    again = after_a_change(contention, 12)
     assert again.contention == pytest.approx(contention, abs=0.1)
     assert again.trial is None
+    assert again.shown == pytest.approx(max(again.contention - again.contention_doubt, 0.0))
 
 
 @pytest.mark.parametrize(("contention", "ratio"), [(0.0, 3.0), (0.5, 1.73), (1.0, 1.0)])
@@ -106,7 +107,7 @@ def test_what_more_slots_brought_is_kept(contention: float, ratio: float) -> Non
 def test_fewer_slots_brought_nothing_new() -> None:
     work = learned(*(sample(4) for _ in range(5)))
     work.resized(Curve(0.1, 0.01), 2)
-    for _ in range(3):
+    for _ in range(TRIAL_BATCHES):
         work.judge(1000, 20.0, SIGMA)
     assert (work.trial, work.brought) == (None, None)
 
@@ -121,6 +122,53 @@ def test_what_a_change_costs_once_is_told_from_what_stays(slower: float) -> None
     for rows in (400, 2000):
         work.judge(rows, slower * then.seconds(rows), SIGMA)
     assert work.move_seconds == pytest.approx(7.0)
+
+
+@pytest.mark.parametrize("judged", [3, TRIAL_BATCHES - 1])
+def test_an_executor_that_died_makes_no_scaling_one_in_vain(judged: int) -> None:
+    """And another that comes for it is no trial: cold, it looks as if it brought nothing."""
+    work = after_a_change(1.0, batches=judged)
+    assert work.contention > 0.4
+    work.resized(Curve(0.1, 0.01), 2)
+    assert (work.contention, work.shown, work.brought) == (0.0, 0.0, None)
+    then = work.resized(Curve(0.1, 0.01), 3)
+    assert work.trial is None
+    assert then.per_row == pytest.approx(0.01 * 2 / 3)
+    for _ in range(TRIAL_BATCHES):
+        work.judge(3000, 3.0 * then.seconds(3000), SIGMA)
+    assert work.contention == 0.0
+
+
+def test_a_scaling_taken_for_one_in_vain_is_found_out_on_fewer() -> None:
+    """Where they come back before the trial is over, too: a query starves meanwhile."""
+    work = after_a_change(1.0)
+    assert work.least_contention > 0.7
+    then = work.resized(Curve(0.1, 0.01), 1)
+    for _ in range(3):
+        work.judge(3000, 3.0 * then.seconds(3000), SIGMA)
+    found = work.least_contention
+    assert found < 0.4
+    work.resized(Curve(0.1, 0.01), 3)
+    assert work.least_contention == found
+
+
+def test_what_the_same_rise_showed_goes_on_when_it_goes_on() -> None:
+    """One that comes later is no new trial of those that came before."""
+    work = after_a_change(1.0, 6, batches=5)
+    found = work.contention, work.contention_doubt
+    work.resized(Curve(0.1, 0.01), 8)
+    assert (work.contention, work.contention_doubt) == found
+    assert work.trial is not None
+    assert work.trial.slots == 6
+
+
+def test_that_more_brought_nothing_is_believed_when_it_is_sure() -> None:
+    """Until its trial is over it is not, nor where noise leaves it open."""
+    work = after_a_change(1.0, 2, batches=TRIAL_BATCHES - 1)
+    assert work.contention > 0.5
+    assert work.least_contention == 0.0
+    sure = after_a_change(1.0, 2)
+    assert sure.least_contention > math.log2(2.0 / 1.25)  # a doubling brings less than a quarter
 
 
 def test_one_number_of_slots_says_nothing_of_contention() -> None:
@@ -140,7 +188,7 @@ def test_each_change_says_anew_what_is_shared(calm: float, burst: float) -> None
         assert before is not None
         then = work.resized(Curve(0.1, 0.01), slots)
         truly = (slots / before) ** (contention - work.contention)
-        for _ in range(3):
+        for _ in range(TRIAL_BATCHES):
             work.judge(3000, 0.1 + (then.seconds(3000) - 0.1) * truly, SIGMA)
     assert work.contention == pytest.approx(burst, abs=0.25)
 
@@ -159,7 +207,7 @@ def test_what_the_first_batch_on_fewer_slots_cost_is_kept_where_they_went_before
     work.unsteady(400, 3.0, 2)  # what was lost is loaded
     then = work.resized(Curve(0.0, 0.01), 2)
     work.lost = None
-    for rows in (400, 2000, 1000):
+    for rows in (400, 2000):
         assert work.move_seconds == 0.0
         work.judge(rows, then.seconds(rows), SIGMA)
     assert work.move_seconds == pytest.approx(27.0 - then.seconds(1000))
@@ -177,11 +225,11 @@ def test_a_batch_that_is_mostly_the_drivers_says_little_of_its_stages() -> None:
 
 def test_where_more_brought_nothing_there_is_another_chance_in_about_an_hour() -> None:
     """Twice as many bring a quarter more once contention is below two thirds."""
-    work = after_a_change(1.0, 12, batches=4)
-    assert work.contention > 0.85
+    work = after_a_change(1.0, 12)
+    assert work.shown > 0.85
     seen = sample(12)
     looks = 0
-    while work.contention > math.log2(2.0 / 1.25):
+    while work.least_contention > math.log2(2.0 / 1.25):
         work.learn(seen)
         looks += 1
     assert 30 * 60 < 5 * looks < 90 * 60

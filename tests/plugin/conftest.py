@@ -145,10 +145,10 @@ class Bench(Children):
             *("--conf", f"spark.weir.door.dir={self.doors}"),
         ]
 
-    def read(self, name: str = "job") -> list[str]:
+    def read(self, name: str = "job", out: str = "out") -> list[str]:
         """Every line that the job has written, in order."""
         found: list[str] = []
-        for path in (self.folder / name / "out").rglob("part-*.txt"):
+        for path in (self.folder / name / out).rglob("part-*.txt"):
             found += path.read_text().splitlines()
         return sorted(found)
 

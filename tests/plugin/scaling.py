@@ -80,11 +80,18 @@ class Course:
     """The job under its load, looked at by ``view``; ``seen`` has each batch once."""
 
     def __init__(
-        self, bench: Bench, agent: AgentProcess, master: str, *, state: bool = False
+        self,
+        bench: Bench,
+        agent: AgentProcess,
+        master: str,
+        *,
+        state: bool = False,
+        queries: int = 1,
     ) -> None:
         self.seen: list[dict[str, Any]] = []
-        self.high = HIGH_WITH_STATE if state else HIGH
-        self.load = Load(bench)
+        self.high = (HIGH_WITH_STATE if state else HIGH) // queries
+        self.low = LOW // queries
+        self.load = Load(bench, self.low)
         self._agent = agent
         self._begun = time.monotonic()
         conf = (f"spark.cores.max={MOST}", "spark.sql.shuffle.partitions=6")
@@ -92,6 +99,7 @@ class Course:
             conf += SMALL_LOCAL
         if state:
             conf += ("spark.waiting.state=true",)
+        conf += (f"spark.waiting.queries={queries}",)
         self.job: Job = bench.submit(
             JOBS / "waiting_job.py",
             master=("--master", master, *(() if master == LOCAL_CLUSTER else SMALL)),
@@ -101,9 +109,12 @@ class Course:
 
     def view(self) -> dict[str, Any]:
         told = self._agent.http.get("/v1/queries").json()["queries"]
-        one: dict[str, Any] = told[0] if told else {"executors": None, "batch_id": None}
+        one: dict[str, Any] = {"executors": None, "batch_id": None, "backlog_rows": None}
+        # Of several the one that is furthest behind.
+        one = max(told, key=lambda query: query["backlog_rows"] or 0.0, default=one)
         one |= {"after_seconds": time.monotonic() - self._begun, "load": self.load.rows}
-        if not self.seen or self.seen[-1]["batch_id"] != one["batch_id"]:
+        last = self.seen[-1] if self.seen else {}
+        if any(last.get(key) != one.get(key) for key in ("query", "batch_id")):
             self.seen.append(one)
         return one
 
@@ -194,7 +205,7 @@ def main() -> None:
                 course.load.rows = course.high
                 course.until(course.caught_up, "what waited is caught up with")
                 course.watch(60)
-                course.load.rows = LOW
+                course.load.rows = course.low
                 course.until(lambda: course.present() == 1, "fewer executors")
                 course.watch(20)
             finally:

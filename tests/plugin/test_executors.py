@@ -67,11 +67,21 @@ class Killer:
         self._thread.join()
 
 
-@pytest.mark.parametrize("where", ["standalone", "local-cluster"])
-def test_executors_follow_the_load(bench: Bench, scaling: AgentProcess, where: str) -> None:
+@pytest.mark.parametrize(
+    ("where", "state", "queries"),
+    [
+        ("standalone", False, 1),
+        ("standalone", True, 1),
+        ("standalone", False, 2),
+        ("local-cluster", False, 1),
+    ],
+)
+def test_executors_follow_the_load(
+    bench: Bench, scaling: AgentProcess, where: str, *, state: bool, queries: int
+) -> None:
     """Up, down, while they are killed at random, and back to the job's own number."""
     master = LOCAL_CLUSTER if where == "local-cluster" else start_cluster(bench, bench.folder)
-    course = Course(bench, scaling, master)
+    course = Course(bench, scaling, master, state=state, queries=queries)
     own = 0
 
     def one_is_enough() -> bool:
@@ -88,7 +98,7 @@ def test_executors_follow_the_load(bench: Bench, scaling: AgentProcess, where: s
         try:
             course.until(course.caught_up, "what waited is caught up with", seconds=400)
             until(lambda: killer.killed >= 2, "some to be killed", seconds=120)
-            course.load.rows = LOW
+            course.load.rows = course.low
             course.until(lambda: course.present() == 1, "fewer executors", seconds=400)
         finally:
             killer.end()
@@ -100,7 +110,8 @@ def test_executors_follow_the_load(bench: Bench, scaling: AgentProcess, where: s
     print(f"{killer.killed} executors were killed; the job's own number is {own}")
     (bench.folder / "stop").touch()
     assert course.job.wait(240) == 0, course.job.err[-3000:]
-    assert bench.read() == bench.all_lines()
+    for number in range(queries):
+        assert bench.read(out=f"out{number or ''}") == bench.all_lines()
     asked = {(one["executors"] or {"asked": 1})["asked"] for one in course.seen}
     assert asked <= {None, 1, 2, MOST}
     print(course.told())

@@ -100,15 +100,6 @@ FILE_ERRORS = {
         "tls_cert_file: a certificate and its key belong together; set tls_key",
     ),
     "token to ask for": ("metrics_need_token: true", "metrics_need_token: there is no token"),
-    "executors crossed": (
-        "minimum_executors: 5\nmaximum_executors: 4",
-        "maximum_executors: 4 is below minimum_executors 5: raise the first",
-    ),
-    "executors unbounded": ("executors: on", "executors: on needs maximum_executors"),
-    "a rule's executors unbounded": (
-        "rules: [{match: 'a/*', executors: on}]",
-        "rules: a/*: executors: on needs maximum_executors",
-    ),
     "quiet hours that are none": (
         "executors_quiet_hours: 22:00-22:00",
         "22:00-22:00 ends when it begins",
@@ -133,6 +124,32 @@ def test_errors_of_the_file_name_file_and_key(tmp_path: Path, case: str) -> None
     assert str(file) in message
     assert words in message
     assert "\n" not in message
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (
+            "minimum_executors: 5\nmaximum_executors: 4",
+            (
+                "maximum_executors: 4 is below minimum_executors 5: "
+                "raise the first or lower the second"
+            ),
+        ),
+        ("executors: on", "executors: on needs maximum_executors, the most that may be asked for"),
+        (
+            "rules: [{match: 'a/*', executors: on}]",
+            "rules: a/*: executors: on needs maximum_executors, the most that may be asked for",
+        ),
+    ],
+)
+def test_bounds_of_executors_that_make_no_sense_are_told_and_watching_goes_on(
+    tmp_path: Path, text: str, words: str
+) -> None:
+    file = tmp_path / "weir.yaml"
+    file.write_text(text)
+    _, notices = load({}, {}, str(file))
+    assert notices == [f"{words}; until then no executors are asked for"]
 
 
 VARIABLE_ERRORS = {

@@ -83,8 +83,10 @@ def need_of(curve: Curve, work: Work, load: Load, policy: QueryPolicy, most: int
         return capacity(work.curve_at(curve, slots))
 
     def pays(slots: int, more: int) -> bool:
-        now = at(slots)
-        return now <= 0.0 or worth_it(at(more) / now, slots, more)
+        """As far as is sure: where it may, it does."""
+        sure = work.least_contention
+        now, then = (capacity(work.curve_at(curve, one, contention=sure)) for one in (slots, more))
+        return now <= 0.0 or worth_it(then / now, slots, more)
 
     best = at(usable)
     bound: Bound = "enough"

@@ -181,7 +181,7 @@ class Clusters:
             slots=told.slots,
             wanted=known.scaler.wanted,
             asked=told.asked,
-            note=told.note,
+            note=told.note or self._flaw(application_id),
             bound=known.bound,
             gain=None if need is None else need.gain,
             contention=work.contention if work.samples else None,
@@ -218,7 +218,14 @@ class Clusters:
             for one in self._live(application_id)
             for mode in (self._policy.of(*one.key).executors, one.mode(self._policy))
         ]
+        if self._flaw(application_id):
+            modes.append("dry-run")
         return min(modes, key=MODES.index, default="off")
+
+    def _flaw(self, application_id: str) -> str:
+        """Why nothing is asked for by these settings."""
+        found = [self._policy.of(*one.key).executors_flaw for one in self._live(application_id)]
+        return max(found, default="")
 
     def _settings(self, application_id: str) -> QueryPolicy:
         """Bounds that all of its queries keep."""

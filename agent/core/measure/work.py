@@ -23,8 +23,11 @@ if TYPE_CHECKING:
 
 #: Batches looked at last, by which the shape of a batch is judged: a slow one is outvoted.
 MOST_SAMPLES: Final = 8
-#: Batches after a change of slots by which it is judged.
-TRIAL_BATCHES: Final = 3
+#: Batches after a change of slots by which it is judged: enough to be sure that a doubling brought
+#: nothing, with the noise of most queries.
+TRIAL_BATCHES: Final = 8
+#: Of these, so many after the first tell what that one cost more than they did.
+MOVE_BATCHES: Final = 2
 #: What is believed of contention beforehand (mean 0, this deviation): three slots for one bring
 #: 2.2 to 3 times the rows. And how far each change of slots may find it from the one before: a sink
 #: that a calm does not fill is full in a burst.
@@ -47,6 +50,8 @@ class Trial(msgspec.Struct, frozen=True, gc=False):
 
     curve: Curve  # what batches were foretold to cost
     contention: float  # by which
+    variance: float  # of that
+    slots: int  # before
     step: float  # log of the slots over those before
     left: int = TRIAL_BATCHES
     before: Curve | None = None  # what batches cost on the slots before
@@ -71,6 +76,9 @@ class Work(msgspec.Struct):
     slots: int | None = None  # as of the newest batch that had so many all the while
     contention: float = 0.0
     variance: float = CONTENTION_SPREAD**2  # of contention
+    #: Of it, what the last trial is sure to have shown, a deviation less than was believed then: to
+    #: take a scaling for one in vain starves the query, the other way it costs an executor.
+    shown: float = 0.0
     trial: Trial | None = None
     brought: Brought | None = None
     #: Rows and seconds of the first batch that ran while slots went: the state that they held is
@@ -91,11 +99,17 @@ class Work(msgspec.Struct):
         tasks = [group.tasks for one in self.samples for group in one.work.groups]
         return max(tasks, default=1)
 
+    @property
+    def least_contention(self) -> float:
+        """So much of it is sure."""
+        return min(self.shown, self.contention)
+
     def learn(self, sample: Sample) -> None:
         """Takes in a batch with rows that was looked at."""
         self.slots = sample.work.slots
         self.samples = [*self.samples[-(MOST_SAMPLES - 1) :], sample]
         self.contention *= CONTENTION_FADE
+        self.shown *= CONTENTION_FADE
 
     def unsteady(self, rows: int, seconds: float, slots: int) -> None:
         """A batch during which slots came or went, and so many are left: teaches only the latter.
@@ -106,15 +120,28 @@ class Work(msgspec.Struct):
             self.lost = rows, seconds
 
     def resized(self, curve: Curve, slots: int) -> Curve:
-        """What batches cost from now on: ``curve`` is what they did. Whether so is then judged."""
+        """What batches cost from now on: ``curve`` is what they did. Whether so is then judged.
+
+        A trial that is cut short by a change of the other direction, as an executor that died, does
+        not count against more slots; and one back to what was before it, as another that came for
+        it, is none.
+        """
+        was, cut = self.slots, self.trial
+        onward = cut is not None and was is not None and (slots > was) == (cut.step > 0.0)
+        if cut is not None and not onward:
+            self.contention, self.variance = min(self.contention, cut.contention), cut.variance
+        self.trial = None
         then = self.curve_at(curve, slots)
-        if self.slots is not None and self.samples:
-            step = math.log(slots / self.slots)
+        if was is not None and self.samples and (cut is None or cut.slots != slots):
+            step = math.log(slots / was)
             first = None
             if self.lost is not None and step < 0.0:
                 first = self.lost[1], then.seconds(self.lost[0])
-            self.trial = Trial(then, self.contention, step, before=curve, first=first)
-            self.variance = CONTENTION_SPREAD**2
+            self.trial = Trial(
+                then, self.contention, self.variance, was, step, before=curve, first=first
+            )
+            if not onward:
+                self.variance = CONTENTION_SPREAD**2
         self.slots = slots
         return then
 
@@ -136,7 +163,7 @@ class Work(msgspec.Struct):
             first = seconds, then
         elif then > 0.0:
             rest, later = rest + math.log(seconds / then), later + 1
-        if not left and later:
+        if later >= MOVE_BATCHES:
             self.move_seconds = max(first[0] - first[1] * math.exp(rest / later), 0.0)
         self.trial = (
             msgspec.structs.replace(
@@ -146,21 +173,21 @@ class Work(msgspec.Struct):
             else None
         )
         if not left and trial.step > 0.0 and self.slots is not None and before > 0.0:
-            slots_before = round(self.slots / math.exp(trial.step))
-            self.brought = Brought(slots_before, self.slots, math.exp(logs / TRIAL_BATCHES))
+            self.brought = Brought(trial.slots, self.slots, math.exp(logs / TRIAL_BATCHES))
         if trial.first is None:
             return  # it paid for the change
         driver = self.driver_seconds
         foretold, taken = then - driver, seconds - driver
-        if foretold <= 0.0 or taken <= 0.0:
-            return
-        # Kalman's step for contention: the log is off by its error, times the step.
-        off = math.log(taken / foretold) - (self.contention - trial.contention) * trial.step
-        # Noise is of the whole batch: of what is left without the driver it is a larger share.
-        noise = (sigma * then / foretold) ** 2
-        gain = self.variance * trial.step / (self.variance * trial.step**2 + noise)
-        self.contention = min(max(self.contention + gain * off, 0.0), 1.0)
-        self.variance *= 1.0 - gain * trial.step
+        if foretold > 0.0 and taken > 0.0:
+            # Kalman's step for contention: the log is off by its error, times the step.
+            off = math.log(taken / foretold) - (self.contention - trial.contention) * trial.step
+            # Noise is of the whole batch: of what is left without the driver it is a larger share.
+            noise = (sigma * then / foretold) ** 2
+            gain = self.variance * trial.step / (self.variance * trial.step**2 + noise)
+            self.contention = min(max(self.contention + gain * off, 0.0), 1.0)
+            self.variance *= 1.0 - gain * trial.step
+        if not left:
+            self.shown = max(self.contention - self.contention_doubt, 0.0)
 
     def stage_ratio(self, slots: float, *, contention: float | None = None) -> float:
         """Time of the stages at so many slots over that at the present ones; 1 where unknown."""
