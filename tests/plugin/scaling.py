@@ -9,6 +9,7 @@ job that remembers every row, it only says so.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import signal
 import sys
@@ -36,7 +37,8 @@ LOW: Final = 20
 #: Of a file: the limit is in files, and is worth as much at every load.
 FILE_ROWS: Final = 10
 HIGH: Final = 70
-#: With state each batch takes longer: three executors digest some 60.
+#: With state each batch takes longer: three executors digest some 60, and one some 30.
+LOW_WITH_STATE: Final = 10
 HIGH_WITH_STATE: Final = 50
 MOST: Final = 3
 TARGET_SECONDS: Final = 4
@@ -90,7 +92,8 @@ class Course:
     ) -> None:
         self.seen: list[dict[str, Any]] = []
         self.high = (HIGH_WITH_STATE if state else HIGH) // queries
-        self.low = LOW // queries
+        # Each of several has its own fixed costs.
+        self.low = (LOW_WITH_STATE if state else LOW) // queries**2
         self.load = Load(bench, self.low)
         self._agent = agent
         self._begun = time.monotonic()
@@ -125,7 +128,10 @@ class Course:
         return self.present() >= 2 and (self.view()["backlog_rows"] or 0.0) <= 2 * self.high
 
     def told(self) -> str:
-        return "\n".join(map(str, self.figures())) + self.job.err[-2000:]
+        last = self.seen[-1] if self.seen else {}
+        known = ("arrival_rows_per_second", "throughput_rows_per_second", "executors")
+        figures = [*self.figures(), {key: last.get(key) for key in known}]
+        return "\n".join(map(str, figures)) + self.job.err[-2000:]
 
     def figures(self) -> list[dict[str, Any]]:
         """Of each batch that was seen."""
@@ -145,17 +151,23 @@ class Course:
             time.sleep(0.05)
 
     def until(self, look: Callable[[], bool], what: str, seconds: float = 240) -> None:
-        until(look, what, seconds=seconds, telling=self.told)
+        def looked() -> bool:
+            assert self.job.process.poll() is None, self.job.err[-3000:]
+            return look()
+
+        until(looked, what, seconds=seconds, telling=self.told)
 
 
 def executor_processes() -> list[psutil.Process]:
     """Of this process's own cluster."""
-    return [
-        one
-        for one in psutil.Process().children(recursive=True)
-        if one.status() != psutil.STATUS_ZOMBIE
-        and any("CoarseGrainedExecutorBackend" in word for word in one.cmdline())
-    ]
+    found = []
+    for one in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if one.status() != psutil.STATUS_ZOMBIE and any(
+                "CoarseGrainedExecutorBackend" in word for word in one.cmdline()
+            ):
+                found.append(one)
+    return found
 
 
 def scaled(folder: Path, bench: Bench, settings: str = CONFIG) -> AgentProcess:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import threading
 from typing import TYPE_CHECKING, Any
 
+import psutil
 import pytest
 
 from tests.plugin.cluster import start_cluster
@@ -59,8 +61,9 @@ class Killer:
         # the others is more than they digest.
         while not self._over.wait(self._draw.uniform(20.0, 45.0)):
             if found := executor_processes():
-                self._draw.choice(found).kill()
-                self.killed += 1
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    self._draw.choice(found).kill()
+                    self.killed += 1
 
     def end(self) -> None:
         self._over.set()
