@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from agent.core.decode.stages import BatchWork, StageGroup, batch_work
 from agent.core.measure.cost import Cost, Curve
-from agent.core.measure.work import MOST_SAMPLES, TRIAL_BATCHES, Sample, Work
+from agent.core.measure.work import MOST_SAMPLES, MOST_TRIALS, TRIAL_BATCHES, Sample, Work
 from tests.core.waves import batch
 
 
@@ -107,9 +107,9 @@ def test_what_more_slots_brought_is_kept(contention: float, ratio: float) -> Non
 def test_fewer_slots_brought_nothing_new() -> None:
     work = learned(*(sample(4) for _ in range(5)))
     work.resized(Curve(0.1, 0.01), 2)
-    for _ in range(TRIAL_BATCHES):
+    while work.trial is not None:
         work.judge(1000, 20.0, SIGMA)
-    assert (work.trial, work.brought) == (None, None)
+    assert work.brought is None
 
 
 @pytest.mark.parametrize("slower", [1.0, 1.7])
@@ -126,30 +126,54 @@ def test_what_a_change_costs_once_is_told_from_what_stays(slower: float) -> None
 
 @pytest.mark.parametrize("judged", [3, TRIAL_BATCHES - 1])
 def test_an_executor_that_died_makes_no_scaling_one_in_vain(judged: int) -> None:
-    """And another that comes for it is no trial: cold, it looks as if it brought nothing."""
+    """It is judged anew with the one that comes for it: cold, it looked as if it brought nothing."""
     work = after_a_change(1.0, batches=judged)
     assert work.contention > 0.4
     work.resized(Curve(0.1, 0.01), 2)
     assert (work.contention, work.shown, work.brought) == (0.0, 0.0, None)
     then = work.resized(Curve(0.1, 0.01), 3)
-    assert work.trial is None
     assert then.per_row == pytest.approx(0.01 * 2 / 3)
+    assert work.trial is not None
+    assert (work.trial.slots, work.trial.seen) == (1, 0)
+    assert work.trial.curve.per_row == pytest.approx(0.01 / 3)  # of one slot, as it was
     for _ in range(TRIAL_BATCHES):
-        work.judge(3000, 3.0 * then.seconds(3000), SIGMA)
+        work.judge(3000, work.trial.curve.seconds(3000), SIGMA)
     assert work.contention == 0.0
+    assert work.brought is not None
+    assert (work.brought.before, work.brought.slots) == (1, 3)
+
+
+def test_another_executor_for_one_that_died_is_no_trial() -> None:
+    work = after_a_change(0.0)
+    assert work.trial is None
+    found = work.contention
+    work.resized(Curve(0.1, 0.01), 2)
+    for _ in range(3):
+        work.judge(3000, 9.0, SIGMA)
+    then = work.resized(Curve(0.1, 0.01), 3)
+    assert then.per_row == pytest.approx(0.01 * (2 / 3) ** (1.0 - work.contention), rel=0.01)
+    assert work.trial is None
+    assert work.contention <= found
+    work.resized(Curve(0.1, 0.01), 6)
+    for _ in range(2):
+        work.judge(3000, 9.0, SIGMA)
+    before = work.contention
+    work.unsteady(3000, 9.0, 6)  # one died and another came, all within a batch
+    work.judge(3000, 90.0, SIGMA)  # it is cold
+    assert work.contention == before
 
 
 def test_a_scaling_taken_for_one_in_vain_is_found_out_on_fewer() -> None:
     """Where they come back before the trial is over, too: a query starves meanwhile."""
     work = after_a_change(1.0)
-    assert work.least_contention > 0.7
+    assert work.shown > 0.7
     then = work.resized(Curve(0.1, 0.01), 1)
     for _ in range(3):
         work.judge(3000, 3.0 * then.seconds(3000), SIGMA)
-    found = work.least_contention
+    found = work.shown
     assert found < 0.4
     work.resized(Curve(0.1, 0.01), 3)
-    assert work.least_contention == found
+    assert work.shown == found
 
 
 def test_what_the_same_rise_showed_goes_on_when_it_goes_on() -> None:
@@ -159,16 +183,54 @@ def test_what_the_same_rise_showed_goes_on_when_it_goes_on() -> None:
     work.resized(Curve(0.1, 0.01), 8)
     assert (work.contention, work.contention_doubt) == found
     assert work.trial is not None
-    assert work.trial.slots == 6
+    assert work.trial.slots == 1
+    for seen in range(1, 9):  # executors that come one by one, with each batch
+        work.resized(Curve(0.1, 0.01), 8 + seen)
+        work.judge(3000, 30.0, SIGMA)
+    assert (work.contention, work.contention_doubt) == found
+    while work.trial is not None:
+        work.judge(3000, 30.0, SIGMA)
+    assert work.shown > 0.85
 
 
 def test_that_more_brought_nothing_is_believed_when_it_is_sure() -> None:
     """Until its trial is over it is not, nor where noise leaves it open."""
     work = after_a_change(1.0, 2, batches=TRIAL_BATCHES - 1)
     assert work.contention > 0.5
-    assert work.least_contention == 0.0
-    sure = after_a_change(1.0, 2)
-    assert sure.least_contention > math.log2(2.0 / 1.25)  # a doubling brings less than a quarter
+    assert work.shown == 0.0
+    rng = random.Random(7)
+    for sigma, least in ((0.1, TRIAL_BATCHES), (0.2, TRIAL_BATCHES + 1), (0.3, 2 * TRIAL_BATCHES)):
+        sure = after_a_change(1.0, 2, batches=1)
+        batches = 1
+        while sure.trial is not None:
+            sure.judge(3000, 30.1 * math.exp(rng.gauss(0.0, sigma)), sigma)
+            batches += 1
+        assert sure.shown > math.log2(2.0 / 1.25)  # a doubling brings less than a quarter
+        assert batches >= least
+
+
+def test_a_small_step_says_little_and_takes_nothing_from_what_is_sure() -> None:
+    """As of ten executors one more; or one that dies, and comes back late."""
+    work = learned(*(sample(1, tasks=120) for _ in range(5)))
+    then = work.resized(Curve(0.1, 0.01), 10)
+    while work.trial is not None:
+        work.judge(3000, 10**0.85 * then.seconds(3000), SIGMA)
+    assert work.shown > 0.75
+    for slots in (11, 10, 9, 10):
+        then = work.resized(Curve(0.1, 0.01), slots)
+        while work.trial is not None:
+            work.judge(3000, then.seconds(3000), SIGMA)
+        assert work.shown > 0.75
+        assert work.contention == pytest.approx(0.85, abs=0.1)
+
+
+def test_a_trial_that_is_never_sure_ends() -> None:
+    work = after_a_change(0.0, 2, batches=0)
+    batches = 0
+    while work.trial is not None:
+        work.judge(3000, 15.0, 3.0)
+        batches += 1
+    assert batches == MOST_TRIALS * TRIAL_BATCHES == 24
 
 
 def test_one_number_of_slots_says_nothing_of_contention() -> None:
@@ -229,7 +291,7 @@ def test_where_more_brought_nothing_there_is_another_chance_in_about_an_hour() -
     assert work.shown > 0.85
     seen = sample(12)
     looks = 0
-    while work.least_contention > math.log2(2.0 / 1.25):
+    while work.shown > math.log2(2.0 / 1.25):
         work.learn(seen)
         looks += 1
     assert 30 * 60 < 5 * looks < 90 * 60

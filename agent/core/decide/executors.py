@@ -79,14 +79,13 @@ def need_of(curve: Curve, work: Work, load: Load, policy: QueryPolicy, most: int
     def capacity(curve: Curve) -> float:
         return curve.rows_in(cycle) / cycle
 
-    def at(slots: int) -> float:
-        return capacity(work.curve_at(curve, slots))
+    def at(slots: int, contention: float | None = None) -> float:
+        return capacity(work.curve_at(curve, slots, contention=contention))
 
     def pays(slots: int, more: int) -> bool:
         """As far as is sure: where it may, it does."""
-        sure = work.least_contention
-        now, then = (capacity(work.curve_at(curve, one, contention=sure)) for one in (slots, more))
-        return now <= 0.0 or worth_it(then / now, slots, more)
+        now = at(slots, work.shown)
+        return now <= 0.0 or worth_it(at(more, work.shown) / now, slots, more)
 
     best = at(usable)
     bound: Bound = "enough"
@@ -94,7 +93,7 @@ def need_of(curve: Curve, work: Work, load: Load, policy: QueryPolicy, most: int
         beyond = min(2 * usable, tasks)
         if beyond > usable and pays(usable, beyond):
             bound = "maximum"
-        elif capacity(work.curve_at(curve, beyond, contention=0.0)) > at(beyond) * (1.0 + PAYS):
+        elif at(beyond, 0.0) > at(beyond, work.shown) * (1.0 + PAYS):
             bound = "contention"
         elif work.driver_seconds > work.longest_seconds:
             bound = "driver"

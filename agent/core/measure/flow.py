@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -160,11 +161,12 @@ def work(query: Query, ended: Ended) -> None:
         if batch.rows and batch.seconds:
             known.unsteady(batch.rows, batch.seconds, ended.work.slots)
         return
-    if known.slots not in (None, ended.work.slots):
+    if known.slots is not None and known.slots != ended.work.slots:
         # Expected, not learned anew: the batch itself then says how well that fits.
+        step = math.log(ended.work.slots / known.slots)
         then = known.resized(query.sizing.cost.curve, ended.work.slots)
-        if known.trial is not None:
-            query.sizing.cost.rescale(then, abs(known.trial.step) * known.contention_doubt)
+        if known.samples:
+            query.sizing.cost.rescale(then, abs(step) * known.contention_doubt)
     known.slots, known.lost = ended.work.slots, None
     if batch.rows and batch.seconds and not ended.replayed:
         known.judge(batch.rows, batch.seconds, query.sizing.cost.cautious_sigma)

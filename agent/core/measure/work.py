@@ -23,9 +23,12 @@ if TYPE_CHECKING:
 
 #: Batches looked at last, by which the shape of a batch is judged: a slow one is outvoted.
 MOST_SAMPLES: Final = 8
-#: Batches after a change of slots by which it is judged: enough to be sure that a doubling brought
-#: nothing, with the noise of most queries.
+#: Batches after a change of slots by which it is judged: at four seconds each the half of a minute in
+#: which a new executor's Java is cold. While contention's doubt is above this, up to this many times
+#: as many: enough to know, with the noise of most queries, that a doubling brought nothing.
 TRIAL_BATCHES: Final = 8
+TRIAL_DOUBT: Final = 0.1
+MOST_TRIALS: Final = 3
 #: Of these, so many after the first tell what that one cost more than they did.
 MOVE_BATCHES: Final = 2
 #: What is believed of contention beforehand (mean 0, this deviation): three slots for one bring
@@ -46,15 +49,15 @@ class Sample(msgspec.Struct, frozen=True, gc=False):
 
 
 class Trial(msgspec.Struct, frozen=True, gc=False):
-    """A change of slots that is still judged."""
+    """A change of slots that is still judged, from what was before it, in however many steps."""
 
     curve: Curve  # what batches were foretold to cost
     contention: float  # by which
-    variance: float  # of that
-    slots: int  # before
     step: float  # log of the slots over those before
-    left: int = TRIAL_BATCHES
-    before: Curve | None = None  # what batches cost on the slots before
+    variance: float  # of that contention
+    slots: int  # before
+    before: Curve  # what batches cost on these
+    seen: int = 0  # batches since the last change
     logs: float = 0.0  # of rows a second over those before, all batches together
     first: tuple[float, float] | None = None  # seconds of the first batch, and as foretold
     rest: float = 0.0  # of the later ones, logs of what they took over what was foretold
@@ -76,8 +79,8 @@ class Work(msgspec.Struct):
     slots: int | None = None  # as of the newest batch that had so many all the while
     contention: float = 0.0
     variance: float = CONTENTION_SPREAD**2  # of contention
-    #: Of it, what the last trial is sure to have shown, a deviation less than was believed then: to
-    #: take a scaling for one in vain starves the query, the other way it costs an executor.
+    #: Of it, what is sure: a deviation less than was believed when the last trial ended. To take a
+    #: scaling for one in vain starves the query, the other way it costs an executor.
     shown: float = 0.0
     trial: Trial | None = None
     brought: Brought | None = None
@@ -99,11 +102,6 @@ class Work(msgspec.Struct):
         tasks = [group.tasks for one in self.samples for group in one.work.groups]
         return max(tasks, default=1)
 
-    @property
-    def least_contention(self) -> float:
-        """So much of it is sure."""
-        return min(self.shown, self.contention)
-
     def learn(self, sample: Sample) -> None:
         """Takes in a batch with rows that was looked at."""
         self.slots = sample.work.slots
@@ -118,31 +116,45 @@ class Work(msgspec.Struct):
         """
         if self.lost is None and self.slots is not None and slots < self.slots:
             self.lost = rows, seconds
+        if self.trial is not None and self.trial.seen:
+            # Another executor in place of one that died; the next batch pays for that.
+            self.trial = msgspec.structs.replace(
+                self.trial, seen=0, logs=0.0, first=None, rest=0.0, later=0
+            )
 
     def resized(self, curve: Curve, slots: int) -> Curve:
         """What batches cost from now on: ``curve`` is what they did. Whether so is then judged.
 
-        A trial that is cut short by a change of the other direction, as an executor that died, does
-        not count against more slots; and one back to what was before it, as another that came for
-        it, is none.
+        While a trial is open, a further change goes on with it, from the slots that were before it:
+        executors come one by one, or one dies and another comes for it. What it has shown by then
+        counts where they went on in its direction; else only where it speaks for more slots. Back
+        at the slots before there is nothing to judge.
         """
-        was, cut = self.slots, self.trial
-        onward = cut is not None and was is not None and (slots > was) == (cut.step > 0.0)
-        if cut is not None and not onward:
-            self.contention, self.variance = min(self.contention, cut.contention), cut.variance
-        self.trial = None
-        then = self.curve_at(curve, slots)
-        if was is not None and self.samples and (cut is None or cut.slots != slots):
-            step = math.log(slots / was)
-            first = None
-            if self.lost is not None and step < 0.0:
-                first = self.lost[1], then.seconds(self.lost[0])
-            self.trial = Trial(
-                then, self.contention, self.variance, was, step, before=curve, first=first
-            )
-            if not onward:
-                self.variance = CONTENTION_SPREAD**2
-        self.slots = slots
+        was, self.slots = self.slots, slots
+        cut, self.trial = self.trial, None
+        if was is None or not self.samples:
+            return curve
+        onward = False
+        if cut is None:
+            cut = Trial(curve, self.contention, 0.0, self.variance, was, curve)
+        elif not (onward := (slots > was) == (cut.step > 0.0)):
+            self.contention = min(self.contention, cut.contention)
+        then = self.curve_at(curve, slots, now=was)
+        step = math.log(slots / cut.slots)
+        if not onward:
+            # What is shared may be another than before, the more so the larger the step.
+            wider = cut.variance + (CONTENTION_SPREAD * step) ** 2
+            self.variance = min(wider, CONTENTION_SPREAD**2)
+        if not step:
+            return then
+        # All that it shows is held against what was believed before it.
+        foretold = self.curve_at(cut.before, slots, contention=cut.contention, now=cut.slots)
+        first = None
+        if self.lost is not None and slots < was:
+            first = self.lost[1], foretold.seconds(self.lost[0])
+        self.trial = Trial(
+            foretold, cut.contention, step, cut.variance, cut.slots, cut.before, first=first
+        )
         return then
 
     def judge(self, rows: int, seconds: float, sigma: float) -> None:
@@ -153,46 +165,54 @@ class Work(msgspec.Struct):
         trial = self.trial
         if trial is None:
             return
-        left, logs = trial.left - 1, trial.logs
-        before = 0.0 if trial.before is None else trial.before.seconds(rows)
-        if before > 0.0:
-            logs += math.log(before / seconds)
+        before, then = trial.before.seconds(rows), trial.curve.seconds(rows)
+        if before <= 0.0 or then <= 0.0:
+            return
+        logs = trial.logs + math.log(before / seconds)
         first, rest, later = trial.first, trial.rest, trial.later
-        then = trial.curve.seconds(rows)
         if first is None:
-            first = seconds, then
-        elif then > 0.0:
+            first = seconds, then  # it pays for the change, and does not judge it
+        else:
             rest, later = rest + math.log(seconds / then), later + 1
+            self._believe(trial, then, seconds, sigma)
         if later >= MOVE_BATCHES:
             self.move_seconds = max(first[0] - first[1] * math.exp(rest / later), 0.0)
-        self.trial = (
-            msgspec.structs.replace(
-                trial, left=left, logs=logs, first=first, rest=rest, later=later
-            )
-            if left
-            else None
+        trial = msgspec.structs.replace(
+            trial, seen=trial.seen + 1, logs=logs, first=first, rest=rest, later=later
         )
-        if not left and trial.step > 0.0 and self.slots is not None and before > 0.0:
-            self.brought = Brought(trial.slots, self.slots, math.exp(logs / TRIAL_BATCHES))
-        if trial.first is None:
-            return  # it paid for the change
+        unsure = self.variance > TRIAL_DOUBT**2 and trial.seen < MOST_TRIALS * TRIAL_BATCHES
+        if trial.seen < TRIAL_BATCHES or unsure:
+            self.trial = trial
+            return
+        self.trial = None
+        self.shown = max(self.contention - self.contention_doubt, 0.0)
+        if trial.step > 0.0 and self.slots is not None:
+            self.brought = Brought(trial.slots, self.slots, math.exp(logs / trial.seen))
+
+    def _believe(self, trial: Trial, then: float, seconds: float, sigma: float) -> None:
+        """Kalman's step for contention: the log of a batch is off by its error, times the step."""
         driver = self.driver_seconds
         foretold, taken = then - driver, seconds - driver
-        if foretold > 0.0 and taken > 0.0:
-            # Kalman's step for contention: the log is off by its error, times the step.
-            off = math.log(taken / foretold) - (self.contention - trial.contention) * trial.step
-            # Noise is of the whole batch: of what is left without the driver it is a larger share.
-            noise = (sigma * then / foretold) ** 2
-            gain = self.variance * trial.step / (self.variance * trial.step**2 + noise)
-            self.contention = min(max(self.contention + gain * off, 0.0), 1.0)
-            self.variance *= 1.0 - gain * trial.step
-        if not left:
-            self.shown = max(self.contention - self.contention_doubt, 0.0)
+        if foretold <= 0.0 or taken <= 0.0:
+            return
+        off = math.log(taken / foretold) - (self.contention - trial.contention) * trial.step
+        # Noise is of the whole batch: of what is left without the driver it is a larger share.
+        noise = (sigma * then / foretold) ** 2
+        gain = self.variance * trial.step / (self.variance * trial.step**2 + noise)
+        self.contention = min(max(self.contention + gain * off, 0.0), 1.0)
+        self.variance *= 1.0 - gain * trial.step
+        # That more slots do help, as fewer starve the query, counts at once.
+        self.shown = min(self.shown, self.contention + self.contention_doubt)
 
-    def stage_ratio(self, slots: float, *, contention: float | None = None) -> float:
-        """Time of the stages at so many slots over that at the present ones; 1 where unknown."""
+    def stage_ratio(
+        self, slots: float, *, contention: float | None = None, now: int | None = None
+    ) -> float:
+        """Time of the stages at so many slots over that ``now``, at the present ones if not told.
+
+        1 where nothing is known of them.
+        """
         power = self.contention if contention is None else contention
-        now = self.slots
+        now = self.slots if now is None else now
         if now is None or not self.samples:
             return 1.0
         there = here = 0.0
@@ -208,11 +228,11 @@ class Work(msgspec.Struct):
         slots: float,
         *,
         contention: float | None = None,
-        without_driver: bool = False,
+        now: int | None = None,
     ) -> Curve:
-        """What batches would cost at so many slots; ``curve`` is what they cost now."""
-        ratio = self.stage_ratio(slots, contention=contention)
-        driver = 0.0 if without_driver else self.driver_seconds
+        """What batches would cost at so many slots; ``curve`` is what they cost ``now``."""
+        ratio = self.stage_ratio(slots, contention=contention, now=now)
+        driver = self.driver_seconds
         kept = min(curve.fixed, driver)
         # What the driver takes beyond the fixed cost grows with the rows, and stays.
         rows = self._mean(lambda one: one.rows)

@@ -1,0 +1,167 @@
+"""Spark's own tests of streams, run with the plugin and an agent, as they are.
+
+``python -m tests.plugin.suites [SUITE ...]`` (as ``StreamSuite``; without any: all, for hours) runs
+each with the plugin and, where a test fails, once more without: printed is what fails only with it.
+The tests come from the jars of Spark's tests, which ``scripts/ensure-kafka.sh suites-4.2`` gets.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import xml.etree.ElementTree as ET
+import zipfile
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from spark_listener import plugin
+from tests.plugin.cluster import ROOT, SPARK
+from tests.service.agents import AgentProcess
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+JARS: Final = ROOT / ".make/kafka/suites-4.2"
+_SUITE: Final = re.compile(r"(?:org|test)/.*streaming/(?:[a-z]+/)*\w+Suite\.class")
+#: What Spark's launcher opens of Java for itself.
+_OPENED: Final = (
+    *("java.lang", "java.lang.invoke", "java.lang.reflect", "java.io", "java.net", "java.nio"),
+    *("java.util", "java.util.concurrent", "java.util.concurrent.atomic", "jdk.internal.ref"),
+    *("sun.nio.ch", "sun.nio.cs", "sun.security.action", "sun.util.calendar"),
+)
+_LOG: Final = """\
+rootLogger.level = warn
+rootLogger.appenderRef.stdout.ref = console
+appender.console.type = Console
+appender.console.name = console
+appender.console.target = SYSTEM_ERR
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex
+"""
+#: A target so short that limits are moved wherever they can be; but in two tests of configured ones,
+#: which count the batches that come of them.
+CONFIG: Final = """\
+target_seconds: 0.2
+rules: [{match: file_data, mode: dry-run}]
+"""
+
+
+def suites() -> dict[str, str]:
+    """The class of each suite, by its short name."""
+    with zipfile.ZipFile(_jar("spark-sql_")) as jar:
+        found = [name for name in jar.namelist() if _SUITE.fullmatch(name)]
+    classes = [name.removesuffix(".class").replace("/", ".") for name in found]
+    return {one.rpartition(".")[2]: one for one in classes}
+
+
+def run(
+    names: Iterable[str], folder: Path, doors: Path | None, seconds: float = 900
+) -> dict[str, str]:
+    """What went wrong in each test, "" where nothing did, by ``Suite: test``.
+
+    ``doors``: with the plugin, whose doors are there. A suite that could not begin or end is a test
+    without a name.
+    """
+    folder.mkdir(parents=True)
+    classes = folder / "classes"
+    with zipfile.ZipFile(_jar("spark-sql_")) as jar:
+        jar.extractall(classes)  # some tests read their resources as files
+    log = folder / "log4j2.properties"
+    log.write_text(_LOG)
+    path = [classes, *(SPARK / "jars").glob("*.jar"), *JARS.glob("*.jar")]
+    options = [f"--add-opens=java.base/{one}=ALL-UNNAMED" for one in _OPENED]
+    options += [
+        "-XX:+IgnoreUnrecognizedVMOptions",
+        "--add-modules=jdk.incubator.vector",
+        "-Djdk.reflect.useDirectMethodHandle=false",
+        "-Dio.netty.tryReflectionSetAccessible=true",
+        f"-Dlog4j2.configurationFile={log}",
+        f"-Djava.io.tmpdir={folder}",
+        f"-Dspark.test.home={folder}",
+        "-Dspark.testing=true",
+        "-Dspark.ui.enabled=false",
+    ]
+    if doors is not None:
+        path.append(plugin.JAR)
+        options += [f"-Dspark.plugins={plugin.NAME}", f"-Dspark.weir.door.dir={doors}"]
+    known = suites()
+    chosen = [part for name in names for part in ("-s", known[name])]
+    said = folder / "said.txt"
+    with said.open("w") as out:
+        subprocess.run(
+            [
+                *("java", "-Xmx3g", "-Xss4m", *options),
+                *("-cp", os.pathsep.join(map(str, path)), "org.scalatest.tools.Runner"),
+                *("-R", str(classes), *chosen, "-oWF", "-u", str(folder / "reports")),
+            ],
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            cwd=folder,
+            timeout=seconds,
+            env={**os.environ, "SPARK_TESTING": "1"},
+            check=False,
+        )
+    found: dict[str, str] = {}
+    for report in (folder / "reports").glob("*.xml"):
+        for case in ET.parse(report).iter("testcase"):
+            suite = str(case.get("classname")).rpartition(".")[2]
+            wrong = case.find("failure")
+            text = "" if wrong is None else str(wrong.get("message") or wrong.text or "failed")
+            found[f"{suite}: {case.get('name')}"] = text
+    for line in said.read_text().splitlines():
+        if match := re.match(r"SUITE ABORTED - (\w+): (.*)", line):
+            found[f"{match[1]}: "] = match[2]
+    return found
+
+
+def _jar(name: str) -> Path:
+    (found,) = JARS.glob(f"{name}*-tests.jar")
+    return found
+
+
+@contextmanager
+def agent_for(folder: Path) -> Iterator[tuple[AgentProcess, Path]]:
+    """An agent, and the directory of the doors that it watches."""
+    folder.mkdir()
+    config = folder / "weir.yaml"
+    config.write_text(CONFIG)
+    doors = folder / "doors"
+    with AgentProcess(folder, "--doors", str(doors), "--config", str(config)) as agent:
+        yield agent, doors
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("suite", nargs="*")
+    parser.add_argument("--seconds", type=float, default=900, help="the longest a suite may take")
+    given = parser.parse_args()
+    differ = 0
+    with tempfile.TemporaryDirectory(prefix="weir-suites-") as made:
+        folder = Path(made)
+        with agent_for(folder / "agent") as (agent, doors):
+            for name in given.suite or sorted(suites()):
+                found = run([name], folder / f"{name}-with", doors, given.seconds)
+                wrong = {test: text for test, text in found.items() if text}
+                alone = (
+                    run([name], folder / f"{name}-without", None, given.seconds) if wrong else {}
+                )
+                only = {test: text for test, text in wrong.items() if not alone.get(test)}
+                differ += len(only)
+                print(
+                    f"{name}: {len(found)} tests, {len(wrong)} fail, {len(only)} only with",
+                    flush=True,
+                )
+                for test, text in only.items():
+                    print(f"    {test}: {text[:300]}", flush=True)
+            events = agent.http.get("/v1/queries").json()["agent"]["events"]
+    print(f"{differ} fail only with the plugin; the agent heard {events}")
+    return int(differ > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

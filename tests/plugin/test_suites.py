@@ -1,0 +1,36 @@
+"""Spark's own tests of streams pass with the plugin in their driver, and limits that move."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.plugin.suites import JARS, agent_for, run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.timeout(900),
+    pytest.mark.slow("Spark's own tests, some minutes of them"),
+]
+#: How many tests each has in Spark 4.2.
+SUITES = {"FileStreamSourceSuite": 76, "StreamingQuerySuite": 48, "TriggerAvailableNowSuite": 14}
+
+
+@pytest.mark.parametrize("suite", SUITES)
+def test_spark_s_own_tests_pass_with_the_plugin(suite: str, tmp_path: Path) -> None:
+    if not any(JARS.glob("*.jar")) and os.environ.get("CI") != "true":
+        pytest.skip("Spark's tests are missing: sh scripts/ensure-kafka.sh suites-4.2 gets them")
+    with agent_for(tmp_path / "agent") as (agent, doors):
+        found = run([suite], tmp_path / "with", doors)
+        told = agent.http.get("/v1/queries").json()["agent"]
+        log = agent.log()
+    assert {test: text for test, text in found.items() if text} == {}
+    assert len(found) == SUITES[suite]
+    assert told["events"]["started"] > 10, "Weir was there"
+    assert told["events"]["progress"] > 10
+    assert [one for one in log if one["level"] == "error"] == []
