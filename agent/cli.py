@@ -328,7 +328,10 @@ def _policy_of(config: str) -> Policy:
     from agent.service.config import ConfigError, load
 
     try:
-        return load({}, {}, config)[0].policy()
+        settings, notices = load({}, {}, config)
+        for notice in notices:
+            _say(f"weir: {notice}")
+        return settings.policy()
     except ConfigError as error:
         raise WrongUsage(str(error)) from None
 

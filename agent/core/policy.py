@@ -135,7 +135,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         found = [self.default.executors_flaw]
         for rule in self.rules:
             flaw = _with(self.default, rule).executors_flaw
-            found.append(flaw and f"rules: {rule.match}: {flaw}")
+            if flaw != self.default.executors_flaw:
+                found.append(flaw and f"rules: {rule.match}: {flaw}")
         return [flaw for flaw in found if flaw]
 
     def _matching(self, application: str, query: str) -> list[Rule]:

@@ -557,7 +557,7 @@ def load(
         )
     # Watching and limits go on without them.
     for flaw in settings.policy().executors_flaws():
-        notices.append(f"{flaw}; until then no executors are asked for")
+        notices.append(f"{flaw}; until then no executors are asked for where that holds")
     return settings, notices
 
 

@@ -336,6 +336,33 @@ def test_bounds_that_make_no_sense_ask_for_nothing_and_are_told(
     fixed = World(Rule(match="orders", minimum_executors=1, maximum_executors=4), **settings)
     assert wanted(fixed.run(300.0)) == 4
     assert fixed.view.note == ""
+    # A slip of the pen takes nothing from a job that has more by then.
+    world.asked = world.present = 7
+    assert world.run(300.0).executors is None
+    off = World(Rule(match="orders", executors="off"), **settings)
+    off.run(300.0)
+    assert (off.view.mode, off.view.note) == ("off", "")
+
+
+def test_limits_know_what_is_left_when_an_executor_dies_and_when_another_comes() -> None:
+    """While what came before is still judged, too."""
+    world = World()
+    world.heartbeat()
+    for _ in range(8):
+        world.batch(100.0)
+    (key,) = world.fleet.keys()
+
+    def throughput(present: int) -> float:
+        world.present = present
+        world.heartbeat()
+        world.batch(100.0)
+        found = world.fleet.view(key, world.driver.time).throughput_rows_per_second
+        assert found is not None
+        return found
+
+    of_two = throughput(2)
+    for present in (4, 2, 3, 2, 1, 2, 4):
+        assert throughput(present) == pytest.approx(of_two * present / 2, rel=0.15)
 
 
 def test_a_scaling_that_brought_nothing_is_taken_back_and_said() -> None:
@@ -377,8 +404,8 @@ class TestManyQueriesOfOneApplication:
     def test_views(self, monkeypatch: pytest.MonkeyPatch) -> None:
         world, asked = self.world(30), []
         clusters = world.fleet._clusters
-        of_all = clusters._mode
-        monkeypatch.setattr(clusters, "_mode", lambda one: asked.append(one) or of_all(one))
+        of_all = clusters._live
+        monkeypatch.setattr(clusters, "_live", lambda one: asked.append(one) or of_all(one))
         told = [view.executors for view in world.fleet.views(world.driver.time)]
         assert len(told) == 30
         assert {one.mode for one in told} == {"on"}

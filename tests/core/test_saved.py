@@ -66,6 +66,21 @@ def test_a_cost_that_an_earlier_version_learned_is_taken_over() -> None:
     assert query_of(msgspec.msgpack.encode(raw)).sizing.cost == line.cost()
 
 
+def test_a_trial_that_an_earlier_version_left_open_is_judged_no_more() -> None:
+    (data,) = [one.data for one in flat() if one.part.startswith("query:")]
+    assert data is not None
+    query = query_of(data)
+    raw = msgspec.msgpack.decode(encode(query))
+    raw["sizing"]["work"]["trial"] = {
+        "curve": {"fixed": 1.0, "per_row": 0.1},
+        "contention": 0.2,
+        "step": 1.1,
+        "left": 2,
+        "before": None,
+    }
+    assert query_of(msgspec.msgpack.encode(raw)) == query
+
+
 def test_what_is_saved_now_is_read_as_it_was() -> None:
     fleet = Fleet.restore(Policy(), flat(), started_time=LAST_TIME)
     fleet.tick(LAST_TIME + 100.0)  # it is silent by now: a change

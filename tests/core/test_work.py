@@ -126,7 +126,7 @@ def test_what_a_change_costs_once_is_told_from_what_stays(slower: float) -> None
 
 @pytest.mark.parametrize("judged", [3, TRIAL_BATCHES - 1])
 def test_an_executor_that_died_makes_no_scaling_one_in_vain(judged: int) -> None:
-    """It is judged anew with the one that comes for it: cold, it looked as if it brought nothing."""
+    """Judged anew with the one that comes for it: cold, it looked as if it brought nothing."""
     work = after_a_change(1.0, batches=judged)
     assert work.contention > 0.4
     work.resized(Curve(0.1, 0.01), 2)

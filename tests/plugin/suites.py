@@ -43,8 +43,8 @@ appender.console.target = SYSTEM_ERR
 appender.console.layout.type = PatternLayout
 appender.console.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex
 """
-#: A target so short that limits are moved wherever they can be; but in two tests of configured ones,
-#: which count the batches that come of them.
+#: A target so short that limits are moved wherever they can be, but in two tests of configured
+#: ones, which count the batches that come of them.
 CONFIG: Final = """\
 target_seconds: 0.2
 rules: [{match: file_data, mode: dry-run}]

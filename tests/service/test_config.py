@@ -149,7 +149,11 @@ def test_bounds_of_executors_that_make_no_sense_are_told_and_watching_goes_on(
     file = tmp_path / "weir.yaml"
     file.write_text(text)
     _, notices = load({}, {}, str(file))
-    assert notices == [f"{words}; until then no executors are asked for"]
+    assert notices == [f"{words}; until then no executors are asked for where that holds"]
+    file.write_text(
+        f"{text}\nrules: [{{match: b, target_seconds: 3}}]" if "rules" not in text else text
+    )
+    assert load({}, {}, str(file))[1] == notices, "once"
 
 
 VARIABLE_ERRORS = {

@@ -112,7 +112,7 @@ class Clusters:
         roomy = math.ceil(slots_of(found, roomy=True) / each - 1e-9)
         settings = self._settings(application_id)
         moves = max([one.sizing.work.move_seconds for one in live])
-        acting = self._mode(application_id) == "on" and not known.told.note
+        acting = self._word(application_id) == ("on", "") and not known.told.note
         wanted = known.scaler.wanted
         # Where nothing is asked for, what was wanted counts as there.
         present = known.told.present if acting or wanted is None else wanted
@@ -131,7 +131,9 @@ class Clusters:
             return None
         if self._deserted(known, application_id, now):
             return None
-        mode, wanted = self._mode(application_id), known.scaler.wanted
+        (mode, flaw), wanted = self._word(application_id), known.scaler.wanted
+        if flaw and mode == "on":
+            return None  # a slip of the pen takes nothing from a job
         if mode != "on":
             ours = known.told.asked is not None
             return ExecutorsOrder(None, self._policy.grant_seconds) if ours else None
@@ -160,28 +162,30 @@ class Clusters:
         known.scaler = Scaler()  # who comes later finds the job as it is without us
         return False
 
-    def view(self, query: Query, modes: dict[str, Mode]) -> ExecutorsView | None:
+    def view(self, query: Query, words: dict[str, tuple[Mode, str]]) -> ExecutorsView | None:
         """What is shown; None where the driver tells nothing of executors.
 
-        ``modes`` are kept by application while several views are made: each asks all its queries.
+        ``words``, mode and flaw, are kept by application while several views are made: each asks
+        all its queries.
         """
         application_id = query.run.application_id
         known = self._known.get(application_id)
         if known is None:
             return None
-        if application_id not in modes:
-            modes[application_id] = self._mode(application_id)
+        if application_id not in words:
+            words[application_id] = self._word(application_id)
+        mode, flaw = words[application_id]
         told, need, work = known.told, query.sizing.need, query.sizing.work
         last, in_vain = work.brought, None
         if last is not None and not worth_it(last.rows_ratio, last.before, last.slots):
             in_vain = InVain(last.before, last.slots, last.rows_ratio)
         return ExecutorsView(
-            mode=modes[application_id],
+            mode="dry-run" if flaw and mode == "on" else mode,
             present=told.present,
             slots=told.slots,
             wanted=known.scaler.wanted,
             asked=told.asked,
-            note=told.note or self._flaw(application_id),
+            note=told.note or (flaw if mode != "off" else ""),
             bound=known.bound,
             gain=None if need is None else need.gain,
             contention=work.contention if work.samples else None,
@@ -211,21 +215,19 @@ class Clusters:
             if not one.life.terminated and one.life.gone_since_time is None
         ]
 
-    def _mode(self, application_id: str) -> Mode:
-        """The most cautious of its queries: a hand at one of them holds for all."""
-        modes = [
-            mode
-            for one in self._live(application_id)
-            for mode in (self._policy.of(*one.key).executors, one.mode(self._policy))
-        ]
-        if self._flaw(application_id):
-            modes.append("dry-run")
-        return min(modes, key=MODES.index, default="off")
+    def _word(self, application_id: str) -> tuple[Mode, str]:
+        """The mode that holds, and why nothing is asked for by these settings all the same.
 
-    def _flaw(self, application_id: str) -> str:
-        """Why nothing is asked for by these settings."""
-        found = [self._policy.of(*one.key).executors_flaw for one in self._live(application_id)]
-        return max(found, default="")
+        The most cautious of its queries: a hand at one of them holds for all.
+        """
+        mode: Mode = "on"
+        flaw = ""
+        live = self._live(application_id)
+        for one in live:
+            settings = self._policy.of(*one.key)
+            mode = min(mode, settings.executors, one.mode(self._policy), key=MODES.index)
+            flaw = flaw or settings.executors_flaw
+        return (mode, flaw) if live else ("off", "")
 
     def _settings(self, application_id: str) -> QueryPolicy:
         """Bounds that all of its queries keep."""

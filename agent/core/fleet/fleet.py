@@ -461,7 +461,7 @@ class Fleet:
         return self._view(key, now, {}, growing=growing)
 
     def _view(
-        self, key: Key, now: float, modes: dict[str, Mode], *, growing: bool = False
+        self, key: Key, now: float, words: dict[str, tuple[Mode, str]], *, growing: bool = False
     ) -> QueryView:
         query = self._roster[key]
         run_id, alignment = self._alignments.get(key, ("", None))
@@ -470,13 +470,13 @@ class Fleet:
         partitions = self._brokers.partitions(query, now)
         if partitions:
             view = msgspec.structs.replace(view, partitions=partitions)
-        executors = self._clusters.view(query, modes)
+        executors = self._clusters.view(query, words)
         return view if executors is None else msgspec.structs.replace(view, executors=executors)
 
     def views(self, now: float) -> Iterator[QueryView]:
         """Every query, in the order of their keys. Built one at a time: views are large."""
-        modes: dict[str, Mode] = {}
-        return (self._view(key, now, modes) for key in self.keys())
+        words: dict[str, tuple[Mode, str]] = {}
+        return (self._view(key, now, words) for key in self.keys())
 
     def listeners(self, now: float) -> list[ListenerView]:
         """The listeners heard of within the time after which series expire."""

@@ -66,7 +66,11 @@ def query_of(data: bytes) -> Query:
     """A query as saved, by this version or one before. Raises msgspec.DecodeError."""
     raw = _decode_raw(data)
     if "run" in raw:
-        return _decode_query(data)
+        work = raw.get("sizing", {}).get("work", {})
+        if "slots" in (work.get("trial") or {"slots": None}):
+            return _decode_query(data)
+        work["trial"] = None  # of before trials knew what they began at: it is judged no more
+        return _decode_query(encode(raw))
     line = raw.pop("capacity", None)
     query = _decode_query(encode(_grouped(raw)))
     if line is not None:

@@ -23,10 +23,11 @@ if TYPE_CHECKING:
 
 #: Batches looked at last, by which the shape of a batch is judged: a slow one is outvoted.
 MOST_SAMPLES: Final = 8
-#: Batches after a change of slots by which it is judged: at four seconds each the half of a minute in
-#: which a new executor's Java is cold. While contention's doubt is above this, up to this many times
-#: as many: enough to know, with the noise of most queries, that a doubling brought nothing.
+#: Batches after a change of slots by which it is judged: at four seconds each the half of a minute
+#: in which a new executor's Java is cold.
 TRIAL_BATCHES: Final = 8
+#: While the doubt of contention is above this it goes on, up to so many times as long: to know that
+#: a doubling brought nothing it takes 9 batches of a noise of .2, and 18 of .3.
 TRIAL_DOUBT: Final = 0.1
 MOST_TRIALS: Final = 3
 #: Of these, so many after the first tell what that one cost more than they did.

@@ -376,12 +376,13 @@ def executors_words(view: QueryView) -> list[str]:
     enough = told.wanted == told.present
     kind = "have" if told.wanted is None else "enough" if enough else "wanted"
     said = [text[kind].format(present=told.present, slots=told.slots, wanted=told.wanted)]
+    unsuited = told.note and (told.mode != "off" or not (enough or told.wanted is None))
+    if unsuited:
+        said.append(text["note"].format(note=told.note))
     if told.wanted is None:
         return said
-    if not enough:
-        if told.note:
-            said.append(text["note"].format(note=told.note))
-        elif told.mode != "on":
+    if not enough and not unsuited:
+        if told.mode != "on":
             said.append(text[told.mode])
         elif told.asked is not None:
             kind = "coming" if told.asked > told.present else "asked"

@@ -406,10 +406,11 @@ export function executorsWords(view) {
   if (!told.present) return [fill(text.note, values)];
   const enough = told.wanted === told.present;
   const said = [fill(told.wanted === null ? text.have : enough ? text.enough : text.wanted, values)];
+  const unsuited = told.note && (told.mode !== "off" || !(enough || told.wanted === null));
+  if (unsuited) said.push(fill(text.note, values));
   if (told.wanted === null) return said;
-  if (!enough) {
-    if (told.note) said.push(fill(text.note, values));
-    else if (told.mode !== "on") said.push(text[told.mode]);
+  if (!enough && !unsuited) {
+    if (told.mode !== "on") said.push(text[told.mode]);
     else if (told.asked !== null) said.push(fill(told.asked > told.present ? text.coming : text.asked, values));
   }
   if (told.bound !== "enough") said.push(fill(words.executor_bounds[told.bound], values));
