@@ -1,8 +1,10 @@
 """Spark's own tests of streams, run with the plugin and an agent, as they are.
 
 ``python -m tests.plugin.suites [SUITE ...]`` (as ``StreamSuite``; without any: all, for hours) runs
-each with the plugin and, where a test fails, once more without: printed is what fails only with it.
-The tests come from the jars of Spark's tests, which ``scripts/ensure-kafka.sh suites-4.2`` gets.
+each with the plugin and, where a test fails, once more without: printed is what fails only with it. A
+test that counts on where batches end does, as it would with a configured limit.
+The tests come from the jars of Spark's tests, which ``scripts/ensure-kafka.sh suites-4.2
+suites-kafka-4.2`` gets.
 """
 
 from __future__ import annotations
@@ -26,8 +28,14 @@ from tests.service.agents import AgentProcess
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-JARS: Final = ROOT / ".make/kafka/suites-4.2"
-_SUITE: Final = re.compile(r"(?:org|test)/.*streaming/(?:[a-z]+/)*\w+Suite\.class")
+JARS: Final = ROOT / ".make/kafka"
+#: The jars that tests are in, and what those of streams are called in them.
+_TESTS: Final = {
+    "suites-4.2/spark-sql_2.13-*-tests.jar": re.compile(
+        r"(?:org|test)/.*streaming/(?:[a-z]+/)*\w+Suite\.class"
+    ),
+    "suites-kafka-4.2/*-tests.jar": re.compile(r"org/apache/spark/sql/kafka010/\w+Suite\.class"),
+}
 #: What Spark's launcher opens of Java for itself.
 _OPENED: Final = (
     *("java.lang", "java.lang.invoke", "java.lang.reflect", "java.io", "java.net", "java.nio"),
@@ -53,8 +61,10 @@ rules: [{match: file_data, mode: dry-run}]
 
 def suites() -> dict[str, str]:
     """The class of each suite, by its short name."""
-    with zipfile.ZipFile(_jar("spark-sql_")) as jar:
-        found = [name for name in jar.namelist() if _SUITE.fullmatch(name)]
+    found = []
+    for home, called in _TESTS.items():
+        with zipfile.ZipFile(_jar(home)) as jar:
+            found += [name for name in jar.namelist() if called.fullmatch(name)]
     classes = [name.removesuffix(".class").replace("/", ".") for name in found]
     return {one.rpartition(".")[2]: one for one in classes}
 
@@ -69,11 +79,12 @@ def run(
     """
     folder.mkdir(parents=True)
     classes = folder / "classes"
-    with zipfile.ZipFile(_jar("spark-sql_")) as jar:
-        jar.extractall(classes)  # some tests read their resources as files
+    for home in _TESTS:
+        with zipfile.ZipFile(_jar(home)) as jar:
+            jar.extractall(classes)  # some tests read their resources as files
     log = folder / "log4j2.properties"
     log.write_text(_LOG)
-    path = [classes, *(SPARK / "jars").glob("*.jar"), *JARS.glob("*.jar")]
+    path = [classes, *(SPARK / "jars").glob("*.jar"), *JARS.glob("suites-*/*.jar")]
     options = [f"--add-opens=java.base/{one}=ALL-UNNAMED" for one in _OPENED]
     options += [
         "-XX:+IgnoreUnrecognizedVMOptions",
@@ -119,8 +130,13 @@ def run(
     return found
 
 
-def _jar(name: str) -> Path:
-    (found,) = JARS.glob(f"{name}*-tests.jar")
+def there_are() -> bool:
+    """Whether the jars are there."""
+    return all(any(JARS.glob(home)) for home in _TESTS)
+
+
+def _jar(home: str) -> Path:
+    (found,) = JARS.glob(home)
     return found
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.plugin.suites import JARS, agent_for, run
+from tests.plugin.suites import agent_for, run, there_are
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -18,13 +18,13 @@ pytestmark = [
     pytest.mark.slow("Spark's own tests, some minutes of them"),
 ]
 #: How many tests each has in Spark 4.2.
-SUITES = {"FileStreamSourceSuite": 76, "StreamingQuerySuite": 48, "TriggerAvailableNowSuite": 14}
+SUITES = {"FileStreamSourceSuite": 76, "StreamingQuerySuite": 48, "TriggerAvailableNowSuite": 11}
 
 
 @pytest.mark.parametrize("suite", SUITES)
 def test_spark_s_own_tests_pass_with_the_plugin(suite: str, tmp_path: Path) -> None:
-    if not any(JARS.glob("*.jar")) and os.environ.get("CI") != "true":
-        pytest.skip("Spark's tests are missing: sh scripts/ensure-kafka.sh suites-4.2 gets them")
+    if not there_are() and os.environ.get("CI") != "true":
+        pytest.skip("Spark's tests are missing: sh scripts/ensure-kafka.sh gets them")
     with agent_for(tmp_path / "agent") as (agent, doors):
         found = run([suite], tmp_path / "with", doors)
         told = agent.http.get("/v1/queries").json()["agent"]
