@@ -1,10 +1,9 @@
 """Spark's own tests of streams, run with the plugin and an agent, as they are.
 
 ``python -m tests.plugin.suites [SUITE ...]`` (as ``StreamSuite``; without any: all, for hours) runs
-each with the plugin and, where a test fails, once more without: printed is what fails only with it. A
-test that counts on where batches end does, as it would with a configured limit.
-The tests come from the jars of Spark's tests, which ``scripts/ensure-kafka.sh suites-4.2
-suites-kafka-4.2`` gets.
+each with the plugin and, where a test fails, once more without: printed is what fails only with it.
+A test that counts on where batches end does, as it would with a configured limit. The tests come
+from the jars of Spark's, which ``scripts/ensure-kafka.sh suites-4.2 suites-kafka-4.2`` gets.
 """
 
 from __future__ import annotations
