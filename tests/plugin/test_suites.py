@@ -18,7 +18,7 @@ pytestmark = [
     pytest.mark.slow("Spark's own tests, some minutes of them"),
 ]
 #: How many tests each has in Spark 4.2.
-SUITES = {"FileStreamSourceSuite": 76, "StreamingQuerySuite": 48, "TriggerAvailableNowSuite": 11}
+SUITES = {"FileStreamSourceSuite": 76, "StreamingQuerySuite": 48, "TriggerAvailableNowSuite": 12}
 
 
 @pytest.mark.parametrize("suite", SUITES)
