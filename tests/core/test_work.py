@@ -143,7 +143,7 @@ def test_an_executor_that_died_makes_no_scaling_one_in_vain(judged: int) -> None
     assert (work.brought.before, work.brought.slots) == (1, 3)
 
 
-def test_another_executor_for_one_that_died_is_no_trial() -> None:
+def test_another_executor_for_one_that_died_is_judged_once_it_is_warm() -> None:
     work = after_a_change(0.0)
     assert work.trial is None
     found = work.contention
@@ -152,8 +152,14 @@ def test_another_executor_for_one_that_died_is_no_trial() -> None:
         work.judge(3000, 9.0, SIGMA)
     then = work.resized(Curve(0.1, 0.01), 3)
     assert then.per_row == pytest.approx(0.01 * (2 / 3) ** (1.0 - work.contention), rel=0.01)
-    assert work.trial is None
     assert work.contention <= found
+    warm = then.seconds(3000)
+    for slower in (4.0, 1.5, 1.3, 1.1):
+        work.judge(3000, slower * warm, SIGMA)
+    while work.trial is not None:
+        assert work.shown < 0.2
+        work.judge(3000, warm, SIGMA)
+    assert work.shown < 0.2
     work.resized(Curve(0.1, 0.01), 6)
     for _ in range(2):
         work.judge(3000, 9.0, SIGMA)
@@ -174,6 +180,22 @@ def test_a_scaling_taken_for_one_in_vain_is_found_out_on_fewer() -> None:
     assert found < 0.4
     work.resized(Curve(0.1, 0.01), 3)
     assert work.shown == found
+
+
+def test_more_that_come_back_in_a_burst_are_tried_again() -> None:
+    """A calm gave them back, one by one, and its trial is not over."""
+    work = after_a_change(0.0)
+    for slots in (2, 1):
+        work.resized(Curve(0.1, 0.01), slots)
+        work.judge(300, 3.0, SIGMA)
+    work.resized(Curve(0.1, 0.01), 3)
+    assert work.trial is not None
+    assert work.trial.slots == 1
+    while work.trial is not None:
+        work.judge(3000, 30.0, SIGMA)
+    assert work.shown > math.log2(2.0 / 1.25)
+    assert work.brought is not None
+    assert (work.brought.before, work.brought.slots) == (1, 3)
 
 
 def test_what_the_same_rise_showed_goes_on_when_it_goes_on() -> None:

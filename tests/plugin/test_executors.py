@@ -46,6 +46,10 @@ def scaling(bench: Bench, tmp_path: Path) -> Iterator[AgentProcess]:
         yield running
 
 
+#: Each that is killed takes its state with it, and some seconds of all others.
+HIGH_WITH_STATE_AND_KILLS = 40
+
+
 class Killer:
     """Kills one executor after the other, whichever and whenever its seed draws."""
 
@@ -73,7 +77,6 @@ class Killer:
 @pytest.mark.parametrize(
     ("where", "state", "queries"),
     [
-        ("standalone", False, 1),
         ("standalone", True, 1),
         ("standalone", False, 2),
         ("local-cluster", False, 1),
@@ -85,6 +88,8 @@ def test_executors_follow_the_load(
     """Up, down, while they are killed at random, and back to the job's own number."""
     master = LOCAL_CLUSTER if where == "local-cluster" else start_cluster(bench, bench.folder)
     course = Course(bench, scaling, master, state=state, queries=queries)
+    if state:
+        course.high = HIGH_WITH_STATE_AND_KILLS
     own = 0
 
     def one_is_enough() -> bool:

@@ -129,25 +129,24 @@ class Work(msgspec.Struct):
         While a trial is open, a further change goes on with it, from the slots that were before it:
         executors come one by one, or one dies and another comes for it. What it has shown by then
         counts where they went on in its direction; else only where it speaks for more slots. Back
-        at the slots before there is nothing to judge.
+        at the slots before, the way back is a trial of its own.
         """
         was, self.slots = self.slots, slots
         cut, self.trial = self.trial, None
         if was is None or not self.samples:
             return curve
         onward = False
-        if cut is None:
-            cut = Trial(curve, self.contention, 0.0, self.variance, was, curve)
-        elif not (onward := (slots > was) == (cut.step > 0.0)):
+        if cut is not None and not (onward := (slots > was) == (cut.step > 0.0)):
             self.contention = min(self.contention, cut.contention)
+            self.variance = cut.variance
+        if cut is None or cut.slots == slots:
+            cut = Trial(curve, self.contention, 0.0, self.variance, was, curve)
         then = self.curve_at(curve, slots, now=was)
         step = math.log(slots / cut.slots)
         if not onward:
             # What is shared may be another than before, the more so the larger the step.
             wider = cut.variance + (CONTENTION_SPREAD * step) ** 2
             self.variance = min(wider, CONTENTION_SPREAD**2)
-        if not step:
-            return then
         # All that it shows is held against what was believed before it.
         foretold = self.curve_at(cut.before, slots, contention=cut.contention, now=cut.slots)
         first = None
