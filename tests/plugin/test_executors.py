@@ -146,7 +146,7 @@ def test_what_keeps_more_from_helping_is_named(bench: Bench, tmp_path: Path, rea
     )
     seen: list[Any] = []
     # So few that one does, although three that wait for each other look like three times the work.
-    load = Load(bench, LOW // 4 if mode == "on" else HIGH)
+    load = Load(bench, LOW // 8 if mode == "on" else HIGH)
     try:
         with scaled(tmp_path / "agent", bench, settings) as agent:
             job = bench.submit(
@@ -176,6 +176,12 @@ def test_what_keeps_more_from_helping_is_named(bench: Bench, tmp_path: Path, rea
 
             if mode == "on":
                 until(lambda: told().get("present") == 1, "one", seconds=240, telling=log)
+                # What one digests it is seen to before others come, and take part of this machine.
+                load.rows = LOW // 4
+                batches = len(seen) + 12
+                until(
+                    lambda: told() and len(seen) > batches, "some batches", seconds=120, telling=log
+                )
                 load.rows = HIGH
             until(named, f"{reason} to be named", seconds=240, every=0.5, telling=log)
     finally:
