@@ -61,6 +61,7 @@ class Need(msgspec.Struct, frozen=True, gc=False):
     gain: float = 1.0  # rows per second there over those now
     load: float = 1.0  # of the time, the share that its batches would take there
     had: float = 1.0  # of the slots, the share that is its own while its stages run
+    on_trial: bool = False  # whether more would help shows when what came last has been judged
 
 
 def need_of(curve: Curve, work: Work, load: Load, policy: QueryPolicy, most: int) -> Need | None:
@@ -82,16 +83,15 @@ def need_of(curve: Curve, work: Work, load: Load, policy: QueryPolicy, most: int
     def at(slots: int, contention: float | None = None) -> float:
         return capacity(work.curve_at(curve, slots, contention=contention))
 
-    def pays(slots: int, more: int) -> bool:
-        """As far as is sure: where it may, it does."""
-        now = at(slots, work.shown)
-        return now <= 0.0 or worth_it(at(more, work.shown) / now, slots, more)
+    def pays(slots: int, more: int, contention: float) -> bool:
+        now = at(slots, contention)
+        return now <= 0.0 or worth_it(at(more, contention) / now, slots, more)
 
     best = at(usable)
     bound: Bound = "enough"
     if best < needed:
         beyond = min(2 * usable, tasks)
-        if beyond > usable and pays(usable, beyond):
+        if beyond > usable and pays(usable, beyond, work.shown):
             bound = "maximum"
         elif at(beyond, 0.0) > at(beyond, work.shown) * (1.0 + PAYS):
             bound = "contention"
@@ -105,7 +105,14 @@ def need_of(curve: Curve, work: Work, load: Load, policy: QueryPolicy, most: int
         slots = _least(lambda count: at(count) >= needed, usable)
         roomy = _least(lambda count: at(count) >= needed * (1.0 + ROOM), usable)
     else:
-        slots = roomy = _least(lambda count: not pays(count, min(2 * count, usable)), usable)
+        # Where it may be worth it, it is.
+        slots = roomy = _least(
+            lambda count: not pays(count, min(2 * count, usable), work.shown), usable
+        )
+    # What came last looks as if more were in vain, and may be cold: first its trial.
+    now = work.slots or usable
+    undecided = work.trial is not None and slots > now
+    on_trial = undecided and not pays(now, min(2 * now, usable), work.contention)
     here, there = capacity(curve), at(slots)
     return Need(
         slots,
@@ -114,6 +121,7 @@ def need_of(curve: Curve, work: Work, load: Load, policy: QueryPolicy, most: int
         there / here if here > 0.0 else 1.0,
         min(needed / there, 1.0) if there > 0.0 else 1.0,
         work.slots_had,
+        on_trial,
     )
 
 

@@ -111,6 +111,10 @@ class Clusters:
         number = math.ceil(slots_of(found) / each - 1e-9)
         roomy = math.ceil(slots_of(found, roomy=True) / each - 1e-9)
         settings = self._settings(application_id)
+        known.bound = bound_of(found, number, settings)
+        if known.scaler.wanted is not None and any(need.on_trial for need in found):
+            known.scaler.hold(time)
+            return
         moves = max([one.sizing.work.move_seconds for one in live])
         acting = self._word(application_id) == ("on", "") and not known.told.note
         wanted = known.scaler.wanted
@@ -122,7 +126,6 @@ class Clusters:
         known.scaler.decide(
             number, roomy, present, time, settings, own=known.own, move_seconds=moves
         )
-        known.bound = bound_of(found, number, settings)
 
     def order(self, application_id: str, now: float) -> ExecutorsOrder | None:
         """What the driver is told; None: nothing, and what was asked for stays."""
