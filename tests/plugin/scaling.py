@@ -170,12 +170,12 @@ def executor_processes() -> list[psutil.Process]:
     return found
 
 
-def scaled(folder: Path, bench: Bench, settings: str = CONFIG) -> AgentProcess:
-    """An agent that knows of executors."""
+def configured(folder: Path, doors: Path, settings: str = CONFIG) -> AgentProcess:
+    """An agent with these settings, one that knows of executors unless told."""
     folder.mkdir()
     config = folder / "weir.yaml"
     config.write_text(settings)
-    return AgentProcess(folder, "--doors", str(bench.doors), "--config", str(config))
+    return AgentProcess(folder, "--doors", str(doors), "--config", str(config))
 
 
 def kept(batches: list[dict[str, Any]], high: int) -> str:
@@ -209,7 +209,7 @@ def main() -> None:
     bench = Bench(folder, Jobs(folder))
     try:
         master = LOCAL_CLUSTER if local else start_cluster(bench, folder)
-        with scaled(folder / "agent", bench) as agent:
+        with configured(folder / "agent", bench.doors) as agent:
             course = Course(bench, agent, master, state=given.state)
             try:
                 course.until(lambda: course.present() == 1, "one executor at a low load")

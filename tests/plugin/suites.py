@@ -16,16 +16,15 @@ import sys
 import tempfile
 import xml.etree.ElementTree as ET
 import zipfile
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from spark_listener import plugin
 from tests.plugin.cluster import ROOT, SPARK
-from tests.service.agents import AgentProcess
+from tests.plugin.scaling import configured
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
 JARS: Final = ROOT / ".make/kafka"
 #: The jars that tests are in, and what those of streams are called in them.
@@ -139,17 +138,6 @@ def _jar(home: str) -> Path:
     return found
 
 
-@contextmanager
-def agent_for(folder: Path) -> Iterator[tuple[AgentProcess, Path]]:
-    """An agent, and the directory of the doors that it watches."""
-    folder.mkdir()
-    config = folder / "weir.yaml"
-    config.write_text(CONFIG)
-    doors = folder / "doors"
-    with AgentProcess(folder, "--doors", str(doors), "--config", str(config)) as agent:
-        yield agent, doors
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("suite", nargs="*")
@@ -158,7 +146,8 @@ def main() -> int:
     differ = 0
     with tempfile.TemporaryDirectory(prefix="weir-suites-") as made:
         folder = Path(made)
-        with agent_for(folder / "agent") as (agent, doors):
+        doors = folder / "doors"
+        with configured(folder / "agent", doors, CONFIG) as agent:
             for name in given.suite or sorted(suites()):
                 found = run([name], folder / f"{name}-with", doors, given.seconds)
                 wrong = {test: text for test, text in found.items() if text}

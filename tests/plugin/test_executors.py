@@ -20,8 +20,8 @@ from tests.plugin.scaling import (
     SMALL_LOCAL,
     Course,
     Load,
+    configured,
     executor_processes,
-    scaled,
 )
 from tests.service.agents import weir
 from tests.waiting import until
@@ -42,7 +42,7 @@ pytestmark = [
 
 @pytest.fixture
 def scaling(bench: Bench, tmp_path: Path) -> Iterator[AgentProcess]:
-    with scaled(tmp_path / "agent", bench) as running:
+    with configured(tmp_path / "agent", bench.doors) as running:
         yield running
 
 
@@ -148,7 +148,7 @@ def test_what_keeps_more_from_helping_is_named(bench: Bench, tmp_path: Path, rea
     # So few that one does, although three that wait for each other look like three times the work.
     load = Load(bench, LOW // 8 if mode == "on" else HIGH)
     try:
-        with scaled(tmp_path / "agent", bench, settings) as agent:
+        with configured(tmp_path / "agent", bench.doors, settings) as agent:
             job = bench.submit(
                 JOBS / "bounded_job.py",
                 ending=reason,

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.plugin.suites import agent_for, run, there_are
+from tests.plugin.scaling import configured
+from tests.plugin.suites import CONFIG, run, there_are
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,7 +26,8 @@ SUITES = {"FileStreamSourceSuite": 76, "StreamingQuerySuite": 48, "TriggerAvaila
 def test_spark_s_own_tests_pass_with_the_plugin(suite: str, tmp_path: Path) -> None:
     if not there_are() and os.environ.get("CI") != "true":
         pytest.skip("Spark's tests are missing: sh scripts/ensure-kafka.sh gets them")
-    with agent_for(tmp_path / "agent") as (agent, doors):
+    doors = tmp_path / "doors"
+    with configured(tmp_path / "agent", doors, CONFIG) as agent:
         found = run([suite], tmp_path / "with", doors)
         told = agent.http.get("/v1/queries").json()["agent"]
         log = agent.log()
