@@ -58,9 +58,9 @@ class FirstBatchGate:
         return self.stage == _HELD
 
     @property
-    def over(self) -> bool:
-        """True once it was held and let go."""
-        return self.stage == _OVER
+    def was_held(self) -> bool:
+        """True once it is held, and from then on: it cost the first batch some time."""
+        return self.stage in (_HELD, _OVER)
 
     def release(self) -> None:
         """Lets the first batch go. May be called by anyone, any number of times."""

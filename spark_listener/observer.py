@@ -542,7 +542,7 @@ class Observer:
             if changed and gate.held:  # still: it is planned under this limit
                 run.actuator.settle_first_batch()
         late = time.monotonic() >= gate.deadline
-        if late and gate.over and link is not None:
+        if late and gate.was_held and link is not None:
             # It cost a first batch its time, even if its answer is here by now: no other one waits.
             link.patient = False
         lost = link is None or link.failing

@@ -181,11 +181,11 @@ def test_a_first_batch_is_held_before_its_thread_goes_on_until_it_is_let_go(
     assert calling.join() < taking_milliseconds(4.0) / 1000.0, "handed over, not given up"
     assert lock.isLocked()
     until(lambda: gate.held, "the holding thread to say so", every=0.01)
-    assert not gate.over
     gate.release()
     gate.release()
     until(lambda: not lock.isLocked(), "the lock to be given back")
-    assert gate.over
+    assert gate.was_held
+    assert not gate.held
 
 
 def test_a_first_batch_goes_by_itself_in_less_than_the_longest_wait(
@@ -196,7 +196,7 @@ def test_a_first_batch_goes_by_itself_in_less_than_the_longest_wait(
     begun = time.monotonic()
     gate = keeper(gateway, 1.0).hold(lock, handoff)
     calling.join()
-    until(lambda: gate.over, "the end of the wait", every=0.01)
+    until(lambda: gate.was_held and not gate.held, "the end of the wait", every=0.01)
     assert not lock.isLocked()
     assert time.monotonic() - begun >= 0.7, "a quarter of the second is for taking hold"
 
@@ -217,7 +217,7 @@ def test_who_comes_too_late_holds_nothing(inbox: Inbox, events: Any, gateway: Ja
     )
     assert not lock.isLocked()
     assert not gate.held
-    assert not gate.over, "never held, so no time was lost"
+    assert not gate.was_held, "so no time was lost"
 
 
 def test_a_lock_that_is_taken_is_not_waited_for(

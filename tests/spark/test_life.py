@@ -30,6 +30,10 @@ def short_runs(spark: Any, folder: Any, start: Any, count: int) -> None:
         start(source.read(spark), trigger={"availableNow": True}).awaitTermination()
 
 
+def held(gates: list[Any]) -> int:
+    return sum(gate.was_held for gate in gates)
+
+
 def test_starts_leave_no_thread_no_socket_and_no_connection(
     agent: Any, attached: Any, folder: Any, start: Any, spark: Any, gates: Any
 ) -> None:
@@ -152,7 +156,7 @@ def test_a_slow_agent_costs_many_short_runs_one_wait_at_most(
     seen = len(agent.requests)
     agent.wait(lambda a: len(a.requests) > seen)
     short_runs(spark, folder, start, 8)
-    assert len(gates) <= 1
+    assert held(gates) <= 1
     agent.delay_seconds = 0.0
     until(lambda: short_runs(spark, folder, start, 1) or len(gates) > 1, "a first batch held again")
 
@@ -162,11 +166,17 @@ def test_an_agent_quick_with_heartbeats_and_slow_with_starts_costs_one_wait_too(
 ) -> None:
     attached(agent, first_batch_seconds=0.4)
     agent.slow_starts_seconds = 1.0
-    for _ in range(4):
-        short_runs(spark, folder, start, 1)
-        seen = len(agent.of("heartbeat"))
-        agent.wait(lambda a, seen=seen: len(a.of("heartbeat")) > seen)
-    assert len(gates) == 1
+
+    def runs(count: int) -> None:
+        for _ in range(count):
+            short_runs(spark, folder, start, 1)
+            seen = len(agent.of("heartbeat"))
+            agent.wait(lambda a, seen=seen: len(a.of("heartbeat")) > seen)
+
+    # Where a busy machine is slow to take hold of a batch, its query goes on, and no agent is at fault.
+    until(lambda: runs(1) or held(gates), "a first batch held")
+    runs(3)
+    assert held(gates) == 1
 
 
 def test_control_refused_after_an_attach_with_control_holds_at_once(
