@@ -173,7 +173,7 @@ def test_an_agent_quick_with_heartbeats_and_slow_with_starts_costs_one_wait_too(
             seen = len(agent.of("heartbeat"))
             agent.wait(lambda a, seen=seen: len(a.of("heartbeat")) > seen)
 
-    # Where a busy machine is slow to take hold of a batch, its query goes on, and no agent is at fault.
+    # Where a busy machine is slow to take hold of a batch its query goes on: no fault of an agent.
     until(lambda: runs(1) or held(gates), "a first batch held")
     runs(3)
     assert held(gates) == 1
