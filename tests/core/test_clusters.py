@@ -376,7 +376,8 @@ def test_a_scaling_that_brought_nothing_is_taken_back_and_said() -> None:
         said.add(world.view.bound)
         asked.append(world.view.wanted)
     assert said <= {"enough", "contention"}
-    assert max(asked) == 4, "while the first ones are on trial no others are asked for"
+    assert asked[:4] == [3] * 4, "while the first ones are on trial no others are asked for"
+    assert max(asked) <= 6
     assert world.view.bound == "contention"
     assert world.view.wanted == 1
     found = world.view.in_vain

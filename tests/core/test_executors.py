@@ -21,7 +21,7 @@ from agent.core.decide.executors import (
     slots_of,
 )
 from agent.core.measure.cost import Curve
-from agent.core.measure.work import TRIAL_BATCHES, Sample, Work
+from agent.core.measure.work import MOST_TRIAL_BATCHES, Sample, Work
 from agent.core.policy import QueryPolicy
 from tests.core.waves import batch
 
@@ -46,8 +46,8 @@ def shared() -> Work:
     """One that was seen to get nothing of four slots."""
     work = plain(1)
     for slots in (4, 1, 4):
-        then = work.resized(CURVE, slots)
-        for _ in range(TRIAL_BATCHES):
+        then = work.resized(CURVE, slots, 0.0)
+        for _ in range(MOST_TRIAL_BATCHES):
             work.judge(1000, CURVE.seconds(1000), 0.2)
             assert then
     work.learn(batch(4, tasks=64, rows=1000, seconds_per_row=1.0 / PER_SLOT, slower=4.0))
@@ -116,6 +116,29 @@ def test_every_reason_not_to_scale(
     found = need(Load(5000.0), work, most, curve)
     assert found.bound == bound
     assert found.slots == slots
+
+
+def test_what_came_last_is_judged_before_more_are_asked_for() -> None:
+    """Until its first batch, and while it looks in vain; what surely is goes back to before."""
+    load = Load(5000.0)
+    work = plain(2)
+    assert not need(load, work).on_trial
+    for seconds, on_trial, in_vain_from in ((10.0, False, None), (40.0, True, 2)):
+        work = plain(2)
+        work.resized(CURVE, 8, 0.0)
+        assert need(load, work).on_trial
+        work.judge(4000, seconds, 0.1)  # pays for the change
+        assert need(load, work).on_trial
+        for _ in range(2):
+            work.judge(4000, seconds, 0.1)
+        found = need(load, work)
+        assert (found.on_trial, found.in_vain_from) == (on_trial, None)
+        while work.trial is not None:
+            work.judge(4000, seconds, 0.1)
+        found = need(load, work)
+        assert (found.on_trial, found.in_vain_from) == (False, in_vain_from)
+        work.resized(CURVE, 7, 0.0)  # others now
+        assert need(load, work).in_vain_from is None
 
 
 @given(st.floats(0.1, 1e6), st.floats(0.1, 1e6), st.integers(1, 500))
@@ -188,6 +211,17 @@ class TestOverTime:
         assert scaler.decide(2, 3, 4, 230.0, self.policy, own=9) == 9
         assert scaler.decide(2, 3, 4, 509.0, self.policy, own=9) == 9
         assert scaler.decide(2, 3, 4, 511.0, self.policy, own=9) == 3
+
+    def test_what_came_last_in_vain_goes_at_once_and_no_more(self) -> None:
+        scaler = Scaler()
+        scaler.decide(9, 9, 4, 0.0, self.policy)
+        assert scaler.decide(2, 3, 9, 60.0, self.policy) == 9
+        assert scaler.decide(2, 3, 9, 61.0, self.policy, in_vain_from=4) == 4
+        assert scaler.decide(2, 3, 4, 360.0, self.policy) == 4
+        assert scaler.decide(2, 3, 4, 361.0, self.policy) == 3
+        scaler.decide(9, 9, 4, 1000.0, self.policy)
+        assert scaler.decide(6, 7, 9, 1060.0, self.policy, in_vain_from=4) == 7
+        assert scaler.decide(8, 8, 9, 1060.0, self.policy, in_vain_from=4) == 8
 
     def test_down_only_with_room_and_never_up_for_it(self) -> None:
         scaler = Scaler(wanted=4)

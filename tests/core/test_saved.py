@@ -75,8 +75,10 @@ def test_a_trial_that_an_earlier_version_left_open_is_judged_no_more() -> None:
         "curve": {"fixed": 1.0, "per_row": 0.1},
         "contention": 0.2,
         "step": 1.1,
-        "left": 2,
-        "before": None,
+        "variance": 0.04,
+        "slots": 2,
+        "before": {"fixed": 2.0, "per_row": 0.2},
+        "seen": 3,
     }
     assert query_of(msgspec.msgpack.encode(raw)) == query
 

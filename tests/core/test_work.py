@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from agent.core.decode.stages import BatchWork, StageGroup, batch_work
 from agent.core.measure.cost import Cost, Curve
-from agent.core.measure.work import MOST_SAMPLES, MOST_TRIALS, TRIAL_BATCHES, Sample, Work
+from agent.core.measure.work import MOST_SAMPLES, MOST_TRIAL_BATCHES, Sample, Work
 from tests.core.waves import batch
 
 
@@ -73,12 +73,12 @@ def test_more_slots_never_make_the_critical_path_shorter(
 
 
 def after_a_change(
-    contention: float, slots: int = 3, *, batches: int = TRIAL_BATCHES, rows: int = 3000
+    contention: float, slots: int = 3, *, batches: int = MOST_TRIAL_BATCHES, rows: int = 3000
 ) -> Work:
     """From one slot to more, judged by larger batches than before, and noisy ones."""
     rng = random.Random(5)
     work = learned(*(sample(1) for _ in range(5)))
-    work.resized(Curve(0.1, 0.01), slots)
+    work.resized(Curve(0.1, 0.01), slots, 0.0)
     for _ in range(batches):
         true = 0.1 / slots + 0.01 * rows * slots ** (contention - 1.0)
         work.judge(rows, true * math.exp(rng.gauss(0.0, 0.1)), SIGMA)
@@ -91,7 +91,7 @@ def test_what_more_slots_really_brought_is_believed(contention: float) -> None:
     assert work.contention == pytest.approx(contention, abs=0.3)
     assert work.contention_doubt < 0.17  # it was 0.3 before any change
     again = after_a_change(contention, 12)
-    assert again.contention == pytest.approx(contention, abs=0.1)
+    assert again.contention == pytest.approx(contention, abs=0.15)
     assert again.trial is None
     assert again.shown == pytest.approx(max(again.contention - again.contention_doubt, 0.0))
 
@@ -106,7 +106,7 @@ def test_what_more_slots_brought_is_kept(contention: float, ratio: float) -> Non
 
 def test_fewer_slots_brought_nothing_new() -> None:
     work = learned(*(sample(4) for _ in range(5)))
-    work.resized(Curve(0.1, 0.01), 2)
+    work.resized(Curve(0.1, 0.01), 2, 0.0)
     while work.trial is not None:
         work.judge(1000, 20.0, SIGMA)
     assert work.brought is None
@@ -116,7 +116,7 @@ def test_fewer_slots_brought_nothing_new() -> None:
 def test_what_a_change_costs_once_is_told_from_what_stays(slower: float) -> None:
     """State that is loaded anew makes the first batch longer; a shared sink all of them."""
     work = learned(*(sample(4) for _ in range(5)))
-    then = work.resized(Curve(0.1, 0.01), 2)
+    then = work.resized(Curve(0.1, 0.01), 2, 0.0)
     work.judge(1000, slower * then.seconds(1000) + 7.0, SIGMA)
     assert work.move_seconds == 0.0
     for rows in (400, 2000):
@@ -124,19 +124,19 @@ def test_what_a_change_costs_once_is_told_from_what_stays(slower: float) -> None
     assert work.move_seconds == pytest.approx(7.0)
 
 
-@pytest.mark.parametrize("judged", [3, TRIAL_BATCHES - 1])
+@pytest.mark.parametrize("judged", [3, 5])
 def test_an_executor_that_died_makes_no_scaling_one_in_vain(judged: int) -> None:
     """Judged anew with the one that comes for it: cold, it looked as if it brought nothing."""
     work = after_a_change(1.0, batches=judged)
     assert work.contention > 0.4
-    work.resized(Curve(0.1, 0.01), 2)
+    work.resized(Curve(0.1, 0.01), 2, 0.0)
     assert (work.contention, work.shown, work.brought) == (0.0, 0.0, None)
-    then = work.resized(Curve(0.1, 0.01), 3)
+    then = work.resized(Curve(0.1, 0.01), 3, 0.0)
     assert then.per_row == pytest.approx(0.01 * 2 / 3)
     assert work.trial is not None
     assert (work.trial.slots, work.trial.seen) == (1, 0)
     assert work.trial.curve.per_row == pytest.approx(0.01 / 3)  # of one slot, as it was
-    for _ in range(TRIAL_BATCHES):
+    while work.trial is not None:
         work.judge(3000, work.trial.curve.seconds(3000), SIGMA)
     assert work.contention == 0.0
     assert work.brought is not None
@@ -147,10 +147,10 @@ def test_another_executor_for_one_that_died_is_judged_once_it_is_warm() -> None:
     work = after_a_change(0.0)
     assert work.trial is None
     found = work.contention
-    work.resized(Curve(0.1, 0.01), 2)
+    work.resized(Curve(0.1, 0.01), 2, 0.0)
     for _ in range(3):
         work.judge(3000, 9.0, SIGMA)
-    then = work.resized(Curve(0.1, 0.01), 3)
+    then = work.resized(Curve(0.1, 0.01), 3, 0.0)
     assert then.per_row == pytest.approx(0.01 * (2 / 3) ** (1.0 - work.contention), rel=0.01)
     assert work.contention <= found
     warm = then.seconds(3000)
@@ -160,7 +160,7 @@ def test_another_executor_for_one_that_died_is_judged_once_it_is_warm() -> None:
         assert work.shown < 0.2
         work.judge(3000, warm, SIGMA)
     assert work.shown < 0.2
-    work.resized(Curve(0.1, 0.01), 6)
+    work.resized(Curve(0.1, 0.01), 6, 0.0)
     for _ in range(2):
         work.judge(3000, 9.0, SIGMA)
     before = work.contention
@@ -173,12 +173,12 @@ def test_a_scaling_taken_for_one_in_vain_is_found_out_on_fewer() -> None:
     """Where they come back before the trial is over, too: a query starves meanwhile."""
     work = after_a_change(1.0)
     assert work.shown > 0.7
-    then = work.resized(Curve(0.1, 0.01), 1)
+    then = work.resized(Curve(0.1, 0.01), 1, 0.0)
     for _ in range(3):
         work.judge(3000, 3.0 * then.seconds(3000), SIGMA)
     found = work.shown
     assert found < 0.4
-    work.resized(Curve(0.1, 0.01), 3)
+    work.resized(Curve(0.1, 0.01), 3, 0.0)
     assert work.shown == found
 
 
@@ -186,9 +186,9 @@ def test_more_that_come_back_in_a_burst_are_tried_again() -> None:
     """A calm gave them back, one by one, and its trial is not over."""
     work = after_a_change(0.0)
     for slots in (2, 1):
-        work.resized(Curve(0.1, 0.01), slots)
+        work.resized(Curve(0.1, 0.01), slots, 0.0)
         work.judge(300, 3.0, SIGMA)
-    work.resized(Curve(0.1, 0.01), 3)
+    work.resized(Curve(0.1, 0.01), 3, 0.0)
     assert work.trial is not None
     assert work.trial.slots == 1
     while work.trial is not None:
@@ -200,28 +200,28 @@ def test_more_that_come_back_in_a_burst_are_tried_again() -> None:
 
 def test_what_the_same_rise_showed_goes_on_when_it_goes_on() -> None:
     """One that comes later is no new trial of those that came before."""
-    work = after_a_change(1.0, 6, batches=5)
+    work = after_a_change(1.0, 6, batches=4)
     found = work.contention, work.contention_doubt
-    work.resized(Curve(0.1, 0.01), 8)
+    work.resized(Curve(0.1, 0.01), 8, 0.0)
     assert (work.contention, work.contention_doubt) == found
     assert work.trial is not None
     assert work.trial.slots == 1
     for seen in range(1, 9):  # executors that come one by one, with each batch
-        work.resized(Curve(0.1, 0.01), 8 + seen)
+        work.resized(Curve(0.1, 0.01), 8 + seen, 0.0)
         work.judge(3000, 30.0, SIGMA)
     assert (work.contention, work.contention_doubt) == found
     while work.trial is not None:
         work.judge(3000, 30.0, SIGMA)
-    assert work.shown > 0.85
+    assert work.shown > 0.75
 
 
 def test_that_more_brought_nothing_is_believed_when_it_is_sure() -> None:
     """Until its trial is over it is not, nor where noise leaves it open."""
-    work = after_a_change(1.0, 2, batches=TRIAL_BATCHES - 1)
+    work = after_a_change(1.0, 2, batches=5)
     assert work.contention > 0.5
     assert work.shown == 0.0
     rng = random.Random(7)
-    for sigma, least in ((0.1, TRIAL_BATCHES), (0.2, TRIAL_BATCHES + 1), (0.3, 2 * TRIAL_BATCHES)):
+    for sigma, least in ((0.1, 5), (0.2, 9), (0.3, 16)):
         sure = after_a_change(1.0, 2, batches=1)
         batches = 1
         while sure.trial is not None:
@@ -231,19 +231,46 @@ def test_that_more_brought_nothing_is_believed_when_it_is_sure() -> None:
         assert batches >= least
 
 
+@pytest.mark.parametrize("slots", [2, 3, 12])
+@pytest.mark.parametrize("seconds", [1.0, 4.0, 10.0, 60.0])
+def test_cold_executors_are_not_taken_for_ones_in_vain(slots: int, seconds: float) -> None:
+    """Three times as long at first, and less by the half minute; nor such in vain for cold ones."""
+    for contention, least, most in ((0.0, 0.0, 0.5), (1.0, math.log2(2.0 / 1.25), 1.0)):
+        rng = random.Random(5)
+        work = learned(*(sample(1) for _ in range(5)))
+        work.resized(Curve(0.0, 0.01), slots, 0.0)
+        rows, time = round(seconds * 100 * slots ** (1.0 - contention)), 0.0
+        while work.trial is not None:
+            took = seconds * math.exp(rng.gauss(0.0, 0.1)) * (1.0 + 2.0 * math.exp(-time / 30.0))
+            work.judge(rows, took, 0.1)
+            time += took
+        assert least <= work.shown < most
+
+
+def test_what_came_before_was_little_known_leaves_a_scaling_in_doubt() -> None:
+    """However many batches follow: all are held against the same guess."""
+    for doubt, shown in ((0.0, True), (0.5, False)):
+        work = learned(*(sample(1) for _ in range(5)))
+        then = work.resized(Curve(0.1, 0.01), 3, doubt)
+        while work.trial is not None:
+            work.judge(3000, 3.0 * then.seconds(3000), 0.1)
+        assert (work.shown > math.log2(2.0 / 1.25)) is shown
+        assert work.contention > 0.5 or not shown
+
+
 def test_a_small_step_says_little_and_takes_nothing_from_what_is_sure() -> None:
     """As of ten executors one more; or one that dies, and comes back late."""
     work = learned(*(sample(1, tasks=120) for _ in range(5)))
-    then = work.resized(Curve(0.1, 0.01), 10)
+    then = work.resized(Curve(0.1, 0.01), 10, 0.0)
     while work.trial is not None:
-        work.judge(3000, 10**0.85 * then.seconds(3000), SIGMA)
+        work.judge(3000, 10**0.95 * then.seconds(3000), SIGMA)
     assert work.shown > 0.75
     for slots in (11, 10, 9, 10):
-        then = work.resized(Curve(0.1, 0.01), slots)
+        then = work.resized(Curve(0.1, 0.01), slots, 0.0)
         while work.trial is not None:
             work.judge(3000, then.seconds(3000), SIGMA)
         assert work.shown > 0.75
-        assert work.contention == pytest.approx(0.85, abs=0.1)
+        assert work.contention == pytest.approx(0.9, abs=0.1)
 
 
 def test_a_trial_that_is_never_sure_ends() -> None:
@@ -252,7 +279,7 @@ def test_a_trial_that_is_never_sure_ends() -> None:
     while work.trial is not None:
         work.judge(3000, 15.0, 3.0)
         batches += 1
-    assert batches == MOST_TRIALS * TRIAL_BATCHES == 24
+    assert batches == MOST_TRIAL_BATCHES == 24
 
 
 def test_one_number_of_slots_says_nothing_of_contention() -> None:
@@ -270,9 +297,9 @@ def test_each_change_says_anew_what_is_shared(calm: float, burst: float) -> None
     for slots, contention in ((1, calm), (3, burst)):
         before = work.slots
         assert before is not None
-        then = work.resized(Curve(0.1, 0.01), slots)
+        then = work.resized(Curve(0.1, 0.01), slots, 0.0)
         truly = (slots / before) ** (contention - work.contention)
-        for _ in range(TRIAL_BATCHES):
+        for _ in range(MOST_TRIAL_BATCHES):
             work.judge(3000, 0.1 + (then.seconds(3000) - 0.1) * truly, SIGMA)
     assert work.contention == pytest.approx(burst, abs=0.25)
 
@@ -284,12 +311,12 @@ def test_what_the_first_batch_on_fewer_slots_cost_is_kept_where_they_went_before
     assert work.lost is None
     grown = learned(*(sample(4) for _ in range(5)))
     grown.unsteady(1000, 27.0, 2)  # went, and more came than went
-    grown.resized(Curve(0.0, 0.01), 6)
+    grown.resized(Curve(0.0, 0.01), 6, 0.0)
     assert grown.trial is not None
     assert grown.trial.first is None
     work.unsteady(1000, 27.0, 2)
     work.unsteady(400, 3.0, 2)  # what was lost is loaded
-    then = work.resized(Curve(0.0, 0.01), 2)
+    then = work.resized(Curve(0.0, 0.01), 2, 0.0)
     work.lost = None
     for rows in (400, 2000):
         assert work.move_seconds == 0.0
@@ -301,7 +328,7 @@ def test_a_batch_that_is_mostly_the_drivers_says_little_of_its_stages() -> None:
     """Ten percent of noise of a batch are as much as all of its stages."""
     work = learned(*(sample(1, rows=100, driver=10.0) for _ in range(5)))
     assert work.driver_seconds == pytest.approx(10.0)
-    then = work.resized(Curve(10.0, 0.01), 3)
+    then = work.resized(Curve(10.0, 0.01), 3, 0.0)
     for _ in range(3):
         work.judge(100, 1.1 * then.seconds(100), 0.1)
     assert work.contention < 0.15
@@ -310,7 +337,7 @@ def test_a_batch_that_is_mostly_the_drivers_says_little_of_its_stages() -> None:
 def test_where_more_brought_nothing_there_is_another_chance_in_about_an_hour() -> None:
     """Twice as many bring a quarter more once contention is below two thirds."""
     work = after_a_change(1.0, 12)
-    assert work.shown > 0.85
+    assert work.shown > 0.8
     seen = sample(12)
     looks = 0
     while work.shown > math.log2(2.0 / 1.25):
@@ -321,7 +348,7 @@ def test_where_more_brought_nothing_there_is_another_chance_in_about_an_hour() -
 
 def test_one_slow_batch_is_no_contention() -> None:
     work = learned(*(sample(1) for _ in range(5)))
-    work.resized(Curve(0.0, 0.01), 3)
+    work.resized(Curve(0.0, 0.01), 3, 0.0)
     work.judge(3000, 15.0, SIGMA)  # foretold: 10 s
     assert work.contention == 0.0  # the first one paid for the change
 
@@ -335,7 +362,7 @@ def test_the_last_eight_tell_the_shape_of_a_batch() -> None:
 
 def test_fewer_slots_tell_as_well() -> None:
     work = learned(*(sample(4) for _ in range(5)))
-    work.resized(Curve(0.0, 0.01), 1)
+    work.resized(Curve(0.0, 0.01), 1, 0.0)
     for _ in range(3):
         work.judge(100, 100 * 0.01 * 4 ** (1.0 - 0.8), SIGMA)
     assert work.contention > 0.5

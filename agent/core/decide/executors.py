@@ -62,6 +62,7 @@ class Need(msgspec.Struct, frozen=True, gc=False):
     load: float = 1.0  # of the time, the share that its batches would take there
     had: float = 1.0  # of the slots, the share that is its own while its stages run
     on_trial: bool = False  # whether more would help shows when what came last has been judged
+    in_vain_from: int | None = None  # slots before those that came last and surely do not pay
 
 
 def need_of(curve: Curve, work: Work, load: Load, policy: QueryPolicy, most: int) -> Need | None:
@@ -111,8 +112,14 @@ def need_of(curve: Curve, work: Work, load: Load, policy: QueryPolicy, most: int
         )
     # What came last looks as if more were in vain, and may be cold: first its trial.
     now = work.slots or usable
-    undecided = work.trial is not None and slots > now
-    on_trial = undecided and not pays(now, min(2 * now, usable), work.contention)
+    on_trial = False
+    if work.trial is not None and slots > now:
+        looks = work.trial.looks
+        on_trial = looks is None or not pays(now, min(2 * now, usable), looks)
+    last = work.brought if work.trial is None else None
+    in_vain_from = None
+    if last is not None and last.slots == work.slots:
+        in_vain_from = None if pays(last.before, last.slots, work.shown) else last.before
     here, there = capacity(curve), at(slots)
     return Need(
         slots,
@@ -122,6 +129,7 @@ def need_of(curve: Curve, work: Work, load: Load, policy: QueryPolicy, most: int
         min(needed / there, 1.0) if there > 0.0 else 1.0,
         work.slots_had,
         on_trial,
+        in_vain_from,
     )
 
 
@@ -187,9 +195,12 @@ class Scaler(msgspec.Struct):
         *,
         own: int = 0,
         move_seconds: float = 0.0,
+        in_vain_from: int | None = None,
     ) -> int:
         """Up at once; down to the largest ``roomy`` number of the quiet time, when it is over.
 
+        Those that came last in vain, ``in_vain_from`` so many, go at once: that they were needed
+        was a belief that is no more.
         Those that have not come yet are taken back sooner: a spike that is over when they would
         come is not paid for. ``own`` is the number that the job has without us: it begins there,
         and of those nothing is taken back sooner. ``move_seconds`` is what a change of executors
@@ -208,6 +219,8 @@ class Scaler(msgspec.Struct):
             return standing
         if number >= standing:
             self.wanted = number
+        elif in_vain_from is not None:
+            self.wanted = min(max(roomy, in_vain_from), standing)
         elif max(present, own) < standing and time - self.since >= TAKE_BACK_SECONDS:
             lately = self._most_since(time - TAKE_BACK_SECONDS)
             self.wanted = min(max(lately, present, own), standing)

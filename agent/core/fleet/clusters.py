@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from agent.core.decide.executors import Scaler, bound_of, slots_of, worth_it
+from agent.core.decide.executors import Need, Scaler, bound_of, slots_of, worth_it
 from agent.core.decode.events import Executors
 from agent.core.judge.attention import LATE_RUNNING_TARGETS
 from agent.core.judgement import MODES, ExecutorsLine, ExecutorsView, InVain
@@ -17,6 +17,12 @@ if TYPE_CHECKING:
     from agent.core.judgement import Mode
     from agent.core.policy import Policy, QueryPolicy
     from agent.core.query import Query
+
+
+def _in_vain_from(needs: list[Need], slots_each: float) -> int | None:
+    """The executors before those that came last, in vain for all queries; None: not for all."""
+    before = [need.in_vain_from for need in needs if need.in_vain_from is not None]
+    return math.ceil(max(before) / slots_each - 1e-9) if len(before) == len(needs) else None
 
 
 class ExecutorsOrder(msgspec.Struct, frozen=True):
@@ -124,7 +130,14 @@ class Clusters:
             # Of one query nothing is known yet: it may need whatever the others do not.
             roomy = max(roomy, present, known.own)
         known.scaler.decide(
-            number, roomy, present, time, settings, own=known.own, move_seconds=moves
+            number,
+            roomy,
+            present,
+            time,
+            settings,
+            own=known.own,
+            move_seconds=moves,
+            in_vain_from=None if len(found) < len(asking) else _in_vain_from(found, each),
         )
 
     def order(self, application_id: str, now: float) -> ExecutorsOrder | None:

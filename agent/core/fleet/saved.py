@@ -67,9 +67,9 @@ def query_of(data: bytes) -> Query:
     raw = _decode_raw(data)
     if "run" in raw:
         work = raw.get("sizing", {}).get("work", {})
-        if "slots" in (work.get("trial") or {"slots": None}):
+        if "prior" in (work.get("trial") or {"prior": None}):
             return _decode_query(data)
-        work["trial"] = None  # of before trials knew what they began at: it is judged no more
+        work["trial"] = None  # of before trials kept what they began with: it is judged no more
         return _decode_query(encode(raw))
     line = raw.pop("capacity", None)
     query = _decode_query(encode(_grouped(raw)))

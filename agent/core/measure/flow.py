@@ -164,9 +164,12 @@ def work(query: Query, ended: Ended) -> None:
     if known.slots is not None and known.slots != ended.work.slots:
         # Expected, not learned anew: the batch itself then says how well that fits.
         step = math.log(ended.work.slots / known.slots)
-        then = known.resized(query.sizing.cost.curve, ended.work.slots)
+        cost = query.sizing.cost
+        then = known.resized(
+            cost.curve, ended.work.slots, cost.relative_doubt(ended.settings.target_seconds)
+        )
         if known.samples:
-            query.sizing.cost.rescale(then, abs(step) * known.contention_doubt)
+            cost.rescale(then, abs(step) * known.contention_doubt)
     known.slots, known.lost = ended.work.slots, None
     if batch.rows and batch.seconds and not ended.replayed:
         known.judge(batch.rows, batch.seconds, query.sizing.cost.cautious_sigma)

@@ -23,13 +23,14 @@ if TYPE_CHECKING:
 
 #: Batches looked at last, by which the shape of a batch is judged: a slow one is outvoted.
 MOST_SAMPLES: Final = 8
-#: Batches after a change of slots by which it is judged: at four seconds each the half of a minute
-#: in which a new executor's Java is cold.
-TRIAL_BATCHES: Final = 8
-#: While the doubt of contention is above this it goes on, up to so many times as long: to know that
-#: a doubling brought nothing it takes 9 batches of a noise of .2, and 18 of .3.
+#: A new executor's Java is cold: after so many seconds a batch may take e times what it will, and
+#: the log of that falls with the time that it is there (measured: three times what it will at
+#: first, 1.7 times after half a minute, 1.3 after a minute, 1.1 after one and a half).
+COLD_SECONDS: Final = 15.0
+#: A change of slots is judged until its batches leave less doubt of contention than this, or are so
+#: many: to know that a doubling brought nothing it takes 9 of a noise of .2, and 18 of .3.
 TRIAL_DOUBT: Final = 0.1
-MOST_TRIALS: Final = 3
+MOST_TRIAL_BATCHES: Final = 24
 #: Of these, so many after the first tell what that one cost more than they did.
 MOVE_BATCHES: Final = 2
 #: What is believed of contention beforehand (mean 0, this deviation): three slots for one bring
@@ -58,11 +59,23 @@ class Trial(msgspec.Struct, frozen=True, gc=False):
     variance: float  # of that contention
     slots: int  # before
     before: Curve  # what batches cost on these
+    doubt: float  # of that, as a deviation of the log of their time
+    prior: tuple[float, float]  # contention and its variance, before any of the batches
     seen: int = 0  # batches since the last change
-    logs: float = 0.0  # of rows a second over those before, all batches together
+    seconds: float = 0.0  # of these
+    precision: float = 0.0  # of the batches together: a sum of one over their variances
+    off: float = 0.0  # the mean, so weighted, of the logs of what they took over what was foretold
     first: tuple[float, float] | None = None  # seconds of the first batch, and as foretold
-    rest: float = 0.0  # of the later ones, logs of what they took over what was foretold
-    later: int = 0  # how many those are
+    later: int = 0  # batches after it; of these together:
+    rest: float = 0.0  # logs of what they took over what was foretold
+    logs: float = 0.0  # logs of rows a second over those before
+
+    @property
+    def looks(self) -> float | None:
+        """Contention by its batches alone, cold ones or not; None before any was judged."""
+        if self.precision == 0.0:
+            return None
+        return min(max(self.contention + self.off / self.step, 0.0), 1.0)
 
 
 class Brought(msgspec.Struct, frozen=True, gc=False):
@@ -70,7 +83,7 @@ class Brought(msgspec.Struct, frozen=True, gc=False):
 
     before: int  # slots
     slots: int
-    rows_ratio: float  # rows a second over those before, as the first batches were
+    rows_ratio: float  # rows a second over those before, as its trial's batches were
 
 
 class Work(msgspec.Struct):
@@ -120,11 +133,14 @@ class Work(msgspec.Struct):
         if self.trial is not None and self.trial.seen:
             # Another executor in place of one that died; the next batch pays for that.
             self.trial = msgspec.structs.replace(
-                self.trial, seen=0, logs=0.0, first=None, rest=0.0, later=0
+                self.trial, seen=0, seconds=0.0, logs=0.0, first=None, rest=0.0, later=0
             )
 
-    def resized(self, curve: Curve, slots: int) -> Curve:
+    def resized(self, curve: Curve, slots: int, doubt: float) -> Curve:
         """What batches cost from now on: ``curve`` is what they did. Whether so is then judged.
+
+        ``doubt`` is how unsure ``curve`` is, as a deviation of the log of a batch's seconds: all
+        batches of the trial are off by it, so that more of them do not lessen it.
 
         While a trial is open, a further change goes on with it, from the slots that were before it:
         executors come one by one, or one dies and another comes for it. What it has shown by then
@@ -140,7 +156,8 @@ class Work(msgspec.Struct):
             self.contention = min(self.contention, cut.contention)
             self.variance = cut.variance
         if cut is None or cut.slots == slots:
-            cut = Trial(curve, self.contention, 0.0, self.variance, was, curve)
+            here = self.contention, self.variance
+            cut = Trial(curve, here[0], 0.0, here[1], was, curve, doubt, here)
         then = self.curve_at(curve, slots, now=was)
         step = math.log(slots / cut.slots)
         if not onward:
@@ -153,7 +170,15 @@ class Work(msgspec.Struct):
         if self.lost is not None and slots < was:
             first = self.lost[1], foretold.seconds(self.lost[0])
         self.trial = Trial(
-            foretold, cut.contention, step, cut.variance, cut.slots, cut.before, first=first
+            curve=foretold,
+            contention=cut.contention,
+            step=step,
+            variance=cut.variance,
+            slots=cut.slots,
+            before=cut.before,
+            doubt=cut.doubt,
+            prior=(self.contention, self.variance),
+            first=first,
         )
         return then
 
@@ -168,41 +193,61 @@ class Work(msgspec.Struct):
         before, then = trial.before.seconds(rows), trial.curve.seconds(rows)
         if before <= 0.0 or then <= 0.0:
             return
-        logs = trial.logs + math.log(before / seconds)
-        first, rest, later = trial.first, trial.rest, trial.later
+        first, logs, rest, later = trial.first, trial.logs, trial.rest, trial.later
         if first is None:
             first = seconds, then  # it pays for the change, and does not judge it
         else:
-            rest, later = rest + math.log(seconds / then), later + 1
-            self._believe(trial, then, seconds, sigma)
+            logs, rest = logs + math.log(before / seconds), rest + math.log(seconds / then)
+            later += 1
+            trial = self._believe(trial, then, seconds, sigma)
         if later >= MOVE_BATCHES:
             self.move_seconds = max(first[0] - first[1] * math.exp(rest / later), 0.0)
         trial = msgspec.structs.replace(
-            trial, seen=trial.seen + 1, logs=logs, first=first, rest=rest, later=later
+            trial,
+            seen=trial.seen + 1,
+            seconds=trial.seconds + seconds,
+            logs=logs,
+            first=first,
+            rest=rest,
+            later=later,
         )
-        unsure = self.variance > TRIAL_DOUBT**2 and trial.seen < MOST_TRIALS * TRIAL_BATCHES
-        if trial.seen < TRIAL_BATCHES or unsure:
+        enough = 1.0 / (TRIAL_DOUBT * trial.step) ** 2
+        if trial.precision < enough and trial.seen < MOST_TRIAL_BATCHES:
             self.trial = trial
             return
         self.trial = None
         self.shown = max(self.contention - self.contention_doubt, 0.0)
         if trial.step > 0.0 and self.slots is not None:
-            self.brought = Brought(trial.slots, self.slots, math.exp(logs / trial.seen))
+            self.brought = Brought(trial.slots, self.slots, math.exp(logs / later))
 
-    def _believe(self, trial: Trial, then: float, seconds: float, sigma: float) -> None:
-        """Kalman's step for contention: the log of a batch is off by its error, times the step."""
+    def _believe(self, trial: Trial, then: float, seconds: float, sigma: float) -> Trial:
+        """Kalman's step for contention: the log of a batch is off by its error, times the step.
+
+        By all batches of the trial at once, as all are held against the same curve.
+        """
         driver = self.driver_seconds
         foretold, taken = then - driver, seconds - driver
         if foretold <= 0.0 or taken <= 0.0:
-            return
-        off = math.log(taken / foretold) - (self.contention - trial.contention) * trial.step
+            return trial
         # Noise is of the whole batch: of what is left without the driver it is a larger share.
-        noise = (sigma * then / foretold) ** 2
-        gain = self.variance * trial.step / (self.variance * trial.step**2 + noise)
-        self.contention = min(max(self.contention + gain * off, 0.0), 1.0)
-        self.variance *= 1.0 - gain * trial.step
+        share = then / foretold
+        cold = COLD_SECONDS / trial.seconds if trial.step > 0.0 else 0.0
+        precision = 1.0 / ((sigma * share) ** 2 + cold**2)
+        trial = msgspec.structs.replace(
+            trial,
+            precision=trial.precision + precision,
+            off=trial.off
+            + (math.log(taken / foretold) - trial.off) * precision / (trial.precision + precision),
+        )
+        contention, variance = trial.prior
+        off = trial.off - (contention - trial.contention) * trial.step
+        noise = 1.0 / trial.precision + (trial.doubt * share) ** 2
+        gain = variance * trial.step / (variance * trial.step**2 + noise)
+        self.contention = min(max(contention + gain * off, 0.0), 1.0)
+        self.variance = variance * (1.0 - gain * trial.step)
         # That more slots do help, as fewer starve the query, counts at once.
         self.shown = min(self.shown, self.contention + self.contention_doubt)
+        return trial
 
     def stage_ratio(
         self, slots: float, *, contention: float | None = None, now: int | None = None
