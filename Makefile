@@ -2,11 +2,11 @@
 # make demo     a real Spark job, first as configured, then under Weir (SECONDS=90, KEEP=1)
 # make stack    that job beside Prometheus and Alertmanager: an alert fires and resolves
 # make test     lint, types and the quick tests, of everything: minutes
-# make test-all  every test
+# make test-all  every test but for the courses of minutes: make test-courses
 # `make help` lists the rest.
 
 .DEFAULT_GOAL := setup
-.PHONY: setup setup-run demo stack test test-all test-matrix evidence kafka sparks chart lint format generated lock clean help
+.PHONY: setup setup-run demo stack test test-all test-courses test-matrix evidence kafka sparks chart lint format generated lock clean help
 
 # A Python to build .venv with; one is looked for when this is empty.
 PYTHON ?=
@@ -42,6 +42,9 @@ test: ## lint, types and the quick tests, of every part
 
 test-all: ## every test; what `make test` has just passed on this tree is not run again
 	@sh scripts/test.sh all
+
+test-courses: ## what neither runs: each for minutes at a load's own pace, one by one: an hour, beside nothing else
+	@sh scripts/test.sh courses
 
 test-matrix: setup ## Weir on each PySpark of the matrix; writes docs/versions.md
 	@sh scripts/ensure-sparks.sh

@@ -5,6 +5,7 @@
 #   scripts/test.sh all     everything; what the former has just passed on exactly this tree is not
 #                           run again, but counted
 #   scripts/test.sh rest    what the first leaves out
+#   scripts/test.sh courses  what both leave out: each for minutes at a load's own pace, one by one
 #   scripts/test.sh lint    lint and types
 set -u
 
@@ -14,12 +15,13 @@ python=.venv/bin/python
 what=${1:-quick}
 quick=.make/reports/quick
 rest=.make/reports/rest
+courses=.make/reports/courses
 caches=.make/pytest
 failed=''
 
 case $what in
-  quick | all | rest | lint) ;;
-  *) echo "usage: scripts/test.sh [all|rest|lint]" >&2; exit 2 ;;
+  quick | all | rest | courses | lint) ;;
+  *) echo "usage: scripts/test.sh [all|rest|courses|lint]" >&2; exit 2 ;;
 esac
 
 stage() { # stage NAME COMMAND...
@@ -77,7 +79,7 @@ prepare() {
   "$python" -m scripts.plugin_jar || [ "${CI:-}" != true ] || exit 2
   sh scripts/ensure-kafka.sh || exit 2
   sh scripts/ensure-helm.sh || exit 2
-  [ "$what" != quick ] || return 0
+  case $what in quick | courses) return 0 ;; esac
   sh scripts/ensure-apiserver.sh || exit 2
   # Beside the default: the oldest Spark, and the newest that this Python can run.
   sparks='3.5 4.3'
@@ -129,13 +131,20 @@ run_rest() {
   rm -rf "$rest"
   mkdir -p "$rest"
   # shellcheck disable=SC2086
-  stage "slow tests without Spark or browser" tests "$rest/plain" "slow and not spark and not browser" $many
+  stage "slow tests without Spark or browser" tests "$rest/plain" "slow and not course and not spark and not browser" $many
   # shellcheck disable=SC2046
-  stage "slow tests in a browser" tests "$rest/browser" "slow and browser and not spark" -n 2 $(marked browser)
+  stage "slow tests in a browser" tests "$rest/browser" "slow and not course and browser and not spark" -n 2 $(marked browser)
   # shellcheck disable=SC2046,SC2086
-  stage "slow tests on real Spark" tests "$rest/spark" "slow and spark" -n 2 $by_file $(marked spark)
+  stage "slow tests on real Spark" tests "$rest/spark" "slow and not course and spark" -n 3 $by_file $(marked spark)
   # shellcheck disable=SC2086
   stage "the oldest and the newest Spark" "$python" -m tests.matrix $sparks --reports "$rest"
+}
+
+run_courses() {
+  rm -rf "$courses"
+  mkdir -p "$courses"
+  # shellcheck disable=SC2046
+  stage "courses" tests "$courses/all" course -n 0 $(marked course)
 }
 
 began=$(date +%s)
@@ -149,6 +158,7 @@ case $what in
   lint) lint ;;
   quick) run_quick ;;
   rest) run_rest ;;
+  courses) run_courses ;;
   all)
     if [ "$same" = yes ] && [ -f "$quick/passed" ]; then
       printf '\n── make test has passed on exactly this tree: what it ran is counted, not run again\n'
@@ -165,6 +175,7 @@ printf '\n── all in %s s\n' "$(($(date +%s) - began))"
 [ -z "$failed" ] || printf 'FAILED: %s\n' "${failed#, }"
 case $what in
   lint) ;;
+  courses) "$python" scripts/count_tests.py "$courses"/*.xml || failed="$failed, counting" ;;
   quick) "$python" scripts/count_tests.py "$quick"/*.xml || failed="$failed, counting" ;;
   *)
     [ "$same" = yes ] || quick=

@@ -39,12 +39,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What ``make test`` leaves out says why; it finds each kind of test by its file's words."""
     kinds = {path: _kinds(path) for path in {item.path for item in items}}
     for item in items:
-        for kind in ("spark", "browser"):
+        for kind in ("spark", "browser", "course"):
             if item.get_closest_marker(kind) and kind not in kinds[item.path]:
                 raise pytest.UsageError(f"{item.nodeid}: write pytest.mark.{kind} in its own file")
-        for mark in item.iter_markers("slow"):
+        for mark in [*item.iter_markers("slow"), *item.iter_markers("course")]:
             if len(mark.args) != 1 or not isinstance(mark.args[0], str) or not mark.args[0]:
-                raise pytest.UsageError(f'{item.nodeid}: say why: @pytest.mark.slow("reason")')
+                why = f'say why: @pytest.mark.{mark.name}("reason")'
+                raise pytest.UsageError(f"{item.nodeid}: {why}")
+        if item.get_closest_marker("course") and not item.get_closest_marker("slow"):
+            raise pytest.UsageError(f"{item.nodeid}: a course is slow: mark it so, too")
 
 
 def _kinds(path: Path) -> set[str]:

@@ -11,10 +11,10 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 pytestmark = [
-    pytest.mark.slow("the whole script, some times over, on a project of three tests"),
+    pytest.mark.slow("the whole script, some times over, on a project of four tests"),
     pytest.mark.timeout(600),
 ]
-TESTS = '''"""Three tests."""
+TESTS = '''"""Four tests."""
 
 import os
 import pathlib
@@ -38,6 +38,14 @@ def test_slow() -> None:
     """Writes down that it ran."""
     with RAN.open("a") as file:
         file.write("slow ")
+
+
+@pytest.mark.course("it is longer")
+@pytest.mark.slow("it is longer")
+def test_course() -> None:
+    """Writes down that it ran."""
+    with RAN.open("a") as file:
+        file.write("course ")
 '''
 SETTINGS = """
 [tool.ruff]
@@ -48,13 +56,13 @@ select = ["F"]
 packages = ["tests"]
 [tool.pytest.ini_options]
 addopts = "-q"
-markers = ["spark: x", "browser: x", "slow(reason): x"]
+markers = ["spark: x", "browser: x", "slow(reason): x", "course(reason): x"]
 """
 ALONE = "what it ran is counted, not run again"
 
 
 class Project:
-    """A checkout with the real script, three tests, and nothing to install."""
+    """A checkout with the real script, four tests, and nothing to install."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -109,6 +117,10 @@ def test_what_has_passed_on_this_tree_is_not_run_again_but_counted(project: Proj
     # By itself it runs everything.
     assert project.run("all") == (0, "61 passed, 0 failed", ["quick", "slow"]), project.said
     assert ALONE not in project.said
+
+
+def test_courses_are_run_by_themselves_alone(project: Project) -> None:
+    assert project.run("courses") == (0, "1 passed, 0 failed", ["course"]), project.said
 
 
 def test_on_another_tree_everything_is_run(project: Project) -> None:

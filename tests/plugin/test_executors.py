@@ -74,6 +74,26 @@ class Killer:
         self._thread.join()
 
 
+def test_executors_come_when_a_load_needs_them_and_go_when_switched_off(
+    bench: Bench, scaling: AgentProcess
+) -> None:
+    """However slow the machine; how well they follow is for the courses."""
+    course = Course(bench, scaling, LOCAL_CLUSTER)
+    try:
+        course.until(lambda: course.present() == 1, "one executor at a low load")
+        course.load.rows = course.high
+        course.until(lambda: course.present() >= 2, "more executors")
+        done = weir("mode", "off", "waiting/*", "--url", scaling.address)
+        assert done.returncode == 0, done.stderr
+        course.until(lambda: course.present() == MOST, "the job's own number")
+    finally:
+        course.load.end()
+    (bench.folder / "stop").touch()
+    assert course.job.wait(240) == 0, course.job.err[-3000:]
+    assert bench.read() == bench.all_lines()
+
+
+@pytest.mark.course("a load that waits for nobody, and executors killed at random meanwhile")
 @pytest.mark.parametrize(
     ("where", "state", "queries"),
     [
@@ -136,7 +156,15 @@ REASONS = {
 }
 
 
-@pytest.mark.parametrize("reason", REASONS)
+@pytest.mark.parametrize(
+    "reason",
+    [
+        pytest.param(
+            one, marks=[] if mode == "dry-run" else pytest.mark.course("a lock and a load")
+        )
+        for one, (mode, _, _) in REASONS.items()
+    ],
+)
 def test_what_keeps_more_from_helping_is_named(bench: Bench, tmp_path: Path, reason: str) -> None:
     """A query that really is so, overloaded: the reason is named, and nobody pays for more."""
     mode, most, wanted = REASONS[reason]

@@ -28,8 +28,11 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
 def beyond(agent: AgentProcess) -> psutil.Process | None:
     """The agent's process at the door."""
-    children = psutil.Process(agent.process.pid).children()
-    return next((one for one in children if one.status() != psutil.STATUS_ZOMBIE), None)
+    for one in psutil.Process(agent.process.pid).children():
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if one.status() != psutil.STATUS_ZOMBIE:
+                return one
+    return None
 
 
 def limit(found: dict[str, Any]) -> int | None:
@@ -106,14 +109,17 @@ def test_a_hung_batch_is_seen_and_the_switch_puts_back_what_was_configured(
     bench.files(12)
     # What waits is what no batch was planned to read; heartbeats tell it while nothing else does.
     until(lambda: (query("lines")["running_seconds"] or 0.0) > 6.0, "the hung batch's age to grow")
-    until(lambda: query("lines")["sources"][0]["backlog"] == 10, "the exact backlog")
-    assert bench.batches()[before:] == [2]
+    (hung,) = bench.batches()[before:]
+    assert 1 <= hung <= 2, "as ordered, or the one that was there when it was planned"
+    waits = 12 - hung
+    until(lambda: query("lines")["sources"][0]["backlog"] == waits, "the exact backlog")
+    assert bench.batches()[before:] == [hung]
     done = weir("mode", "off", "lines", "--url", agent.address)
     assert done.returncode == 0, done.stderr
     until(lambda: limit(query("lines")) == 5, "what was configured")
     bench.hang.unlink()
     until(lambda: bench.read() == bench.all_lines(), "every line, once")
-    assert bench.batches()[before:] == [2, 5, 5], "off within a batch"
+    assert bench.batches()[before:][:3] == [hung, 5, 5], "off within a batch"
 
 
 def secrets(bench: Bench) -> list[str]:

@@ -20,9 +20,16 @@ pytestmark = [
 ]
 #: How many tests each has in Spark 4.2.
 SUITES = {"FileStreamSourceSuite": 76, "StreamingQuerySuite": 48, "TriggerAvailableNowSuite": 12}
+LONG = "FileStreamSourceSuite"
 
 
-@pytest.mark.parametrize("suite", SUITES)
+@pytest.mark.parametrize(
+    "suite",
+    [
+        pytest.param(one, marks=pytest.mark.course("several minutes") if one == LONG else [])
+        for one in SUITES
+    ],
+)
 def test_spark_s_own_tests_pass_with_the_plugin(suite: str, tmp_path: Path) -> None:
     if not there_are() and os.environ.get("CI") != "true":
         pytest.skip("Spark's tests are missing: sh scripts/ensure-kafka.sh gets them")
