@@ -40,7 +40,7 @@ stack: ## Prometheus and Alertmanager beside the demo's job: an alert fires and 
 test: ## lint, types and the quick tests, of every part
 	@sh scripts/test.sh
 
-test-all: ## every test; what `make test` has just passed on this tree is not run again
+test-all: ## the slow tests too; what `make test` has just passed on this tree is not run again
 	@sh scripts/test.sh all
 
 test-courses: ## what neither runs: each for minutes at a load's own pace, one by one: an hour, beside nothing else

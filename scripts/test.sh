@@ -2,9 +2,9 @@
 # Lint, types and tests, quick things first. Every stage runs even when one before it failed, so
 # that one run tells everything. The last line counts the tests: "N passed, N failed, …".
 #   scripts/test.sh         lint, types and the quick tests: all but those marked "slow"
-#   scripts/test.sh all     everything; what the former has just passed on exactly this tree is not
+#   scripts/test.sh all     all but courses; what the former has just passed on exactly this tree is not
 #                           run again, but counted
-#   scripts/test.sh rest    what the first leaves out
+#   scripts/test.sh rest    the second less the first
 #   scripts/test.sh courses  what both leave out: each for minutes at a load's own pace, one by one
 #   scripts/test.sh lint    lint and types
 set -u
@@ -71,7 +71,8 @@ tree() {
 
 prepare() {
   if [ "$what" != lint ]; then
-    sh scripts/ensure-tools.sh "$what" || exit 2
+    case $what in courses) tools=quick ;; *) tools=$what ;; esac
+    sh scripts/ensure-tools.sh "$tools" || exit 2
     sh scripts/check-java.sh --quiet || exit 2
   fi
   sh scripts/setup.sh dev || exit 2

@@ -365,19 +365,75 @@ def test_limits_know_what_is_left_when_an_executor_dies_and_when_another_comes()
         assert throughput(present) == pytest.approx(of_two * present / 2, rel=0.15)
 
 
-def test_a_scaling_that_brought_nothing_is_taken_back_and_said() -> None:
+def test_an_executor_that_goes_while_more_are_on_trial_breaks_nothing() -> None:
+    """The first batch on fewer is one during which it went."""
     world = World()
+    world.run(100.0, 6)
+    for slots in (2, 6, 6, 5, 3, 4):
+        world.present = slots
+        world.heartbeat()
+        for steady in (False, True, True):
+            receipt = world.batch(300.0, steady=steady)
+            assert receipt.refused == []
+            assert receipt.accepted == 1
+    query = world.fleet.view(("shop", "orders"), world.driver.time)
+    assert query.executors.present == 4
+
+
+def test_that_a_scaling_was_in_vain_is_said_once() -> None:
+    """Those that stay, as nobody takes them back, are not in vain anew with each calm."""
+    world = World()
+    world.sink = True
+    for arriving in (100.0, 260.0):
+        for _ in range(10):
+            world.heartbeat()
+            world.batch(arriving)
+    world.present = 8
+    said = []
+    for _ in range(40):
+        world.heartbeat()
+        world.batch(260.0)
+        (query,) = world.fleet._roster
+        assert query.sizing.need is not None
+        said.append(query.sizing.need.in_vain_from)
+    assert [one for one in said if one is not None] == [2]
+
+
+def test_at_rest_all_go_also_after_a_scaling_in_vain() -> None:
+    world = World(executors_quiet_seconds=120.0)
+    world.sink = True
+    world.run(100.0, 6)
+    world.run(260.0, 40)
+    world.rest(600.0)
+    assert world.view.wanted == 1
+
+
+def test_a_trial_that_is_left_open_holds_no_longer_than_a_quiet_time() -> None:
+    """As where executors come and go with each batch that is looked at."""
+    world = World(executors_quiet_seconds=60.0)
+    world.run(100.0, 6)
+    for number in range(16):
+        world.present = 3 + number % 2
+        world.heartbeat()
+        world.batch(600.0)
+    assert world.view.wanted > 4
+
+
+def test_a_scaling_that_brought_nothing_is_taken_back_and_said() -> None:
+    world = World(executors_quiet_seconds=300.0)
     world.sink = True
     world.run(100.0, 6)
     assert world.view.in_vain is None
     said, asked = set(), []
-    for _ in range(12):
+    for _ in range(16):
         world.run(260.0, 5)
         said.add(world.view.bound)
         asked.append(world.view.wanted)
     assert said <= {"enough", "contention"}
-    assert asked[:4] == [3] * 4, "while the first ones are on trial no others are asked for"
-    assert max(asked) <= 6
+    assert set(asked[:4]) == {3, 4}, "while the first ones are on trial no others are asked for"
+    after = asked[asked.index(8) :]
+    assert after[:4] == [8, 8, 8, 4], "those that came in vain go at once, and no more than those"
+    assert after == sorted(after, reverse=True)
     assert world.view.bound == "contention"
     assert world.view.wanted == 1
     found = world.view.in_vain

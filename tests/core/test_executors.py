@@ -46,7 +46,7 @@ def shared() -> Work:
     """One that was seen to get nothing of four slots."""
     work = plain(1)
     for slots in (4, 1, 4):
-        then = work.resized(CURVE, slots, 0.0)
+        then = work.resized(CURVE, slots, 0.0, 1e9)
         for _ in range(MOST_TRIAL_BATCHES):
             work.judge(1000, CURVE.seconds(1000), 0.2)
             assert then
@@ -125,7 +125,7 @@ def test_what_came_last_is_judged_before_more_are_asked_for() -> None:
     assert not need(load, work).on_trial
     for seconds, on_trial, in_vain_from in ((10.0, False, None), (40.0, True, 2)):
         work = plain(2)
-        work.resized(CURVE, 8, 0.0)
+        work.resized(CURVE, 8, 0.0, 1e9)
         assert need(load, work).on_trial
         work.judge(4000, seconds, 0.1)  # pays for the change
         assert need(load, work).on_trial
@@ -135,10 +135,22 @@ def test_what_came_last_is_judged_before_more_are_asked_for() -> None:
         assert (found.on_trial, found.in_vain_from) == (on_trial, None)
         while work.trial is not None:
             work.judge(4000, seconds, 0.1)
+        # By what it brought, and not by how few slots the batches of now can use.
+        work.learn(batch(8, tasks=1, rows=10, seconds_per_row=1.0 / PER_SLOT))
         found = need(load, work)
         assert (found.on_trial, found.in_vain_from) == (False, in_vain_from)
-        work.resized(CURVE, 7, 0.0)  # others now
+        work.resized(CURVE, 7, 0.0, 1e9)  # others now
         assert need(load, work).in_vain_from is None
+
+
+def test_a_small_step_says_too_little_to_wait_for() -> None:
+    """Of eight one more: by noise alone it seems to bring nothing, or the one that died did."""
+    for slots, then in ((8, 9), (9, 8)):
+        work = plain(slots)
+        foretold = work.resized(CURVE, then, 0.0, 1e9)
+        for _ in range(4):
+            work.judge(4000, 1.1 * foretold.seconds(4000), 0.2)
+        assert not need(Load(5000.0), work).on_trial
 
 
 @given(st.floats(0.1, 1e6), st.floats(0.1, 1e6), st.integers(1, 500))
@@ -217,11 +229,24 @@ class TestOverTime:
         scaler.decide(9, 9, 4, 0.0, self.policy)
         assert scaler.decide(2, 3, 9, 60.0, self.policy) == 9
         assert scaler.decide(2, 3, 9, 61.0, self.policy, in_vain_from=4) == 4
-        assert scaler.decide(2, 3, 4, 360.0, self.policy) == 4
-        assert scaler.decide(2, 3, 4, 361.0, self.policy) == 3
+        assert scaler.decide(2, 3, 4, 360.0, self.policy, in_vain_from=4) == 4
+        assert scaler.decide(2, 3, 4, 361.0, self.policy, in_vain_from=4) == 3
         scaler.decide(9, 9, 4, 1000.0, self.policy)
         assert scaler.decide(6, 7, 9, 1060.0, self.policy, in_vain_from=4) == 7
-        assert scaler.decide(8, 8, 9, 1060.0, self.policy, in_vain_from=4) == 8
+
+    def test_what_came_in_vain_goes_at_once_but_once_in_a_quiet_time(self) -> None:
+        """Where one batch says so and the next one does not."""
+        scaler = Scaler()
+        scaler.decide(9, 9, 4, 0.0, self.policy)
+        assert scaler.decide(2, 3, 9, 60.0, self.policy, in_vain_from=4) == 4
+        assert scaler.decide(9, 9, 4, 70.0, self.policy) == 9
+        assert scaler.decide(2, 3, 9, 130.0, self.policy, in_vain_from=4) == 9
+        assert scaler.decide(2, 3, 9, 361.0, self.policy, in_vain_from=4) == 4
+
+    def test_of_the_jobs_own_none_goes_sooner_for_being_in_vain(self) -> None:
+        scaler = Scaler(wanted=2)
+        scaler.decide(9, 9, 2, 0.0, self.policy, own=6)
+        assert scaler.decide(2, 3, 9, 60.0, self.policy, own=6, in_vain_from=2) == 6
 
     def test_down_only_with_room_and_never_up_for_it(self) -> None:
         scaler = Scaler(wanted=4)

@@ -4,7 +4,8 @@ The least number at which arrivals, with the margin of stability, are digested i
 and what waits is caught up with in the stated time; never more than tasks, the critical path and
 what more slots were seen to bring can use. As in Flink's autoscaler (FLIP-271) the number follows
 from measured capacity and not from steps, so that what is on its way is not asked for twice; down
-goes the largest number of a quiet time (the stabilization window of Kubernetes' autoscaler).
+goes the largest number of a quiet time (the stabilization window of Kubernetes' autoscaler), and at
+once what was seen to bring nothing (FLIP-271's effectiveness detection).
 """
 
 from __future__ import annotations
@@ -62,7 +63,8 @@ class Need(msgspec.Struct, frozen=True, gc=False):
     load: float = 1.0  # of the time, the share that its batches would take there
     had: float = 1.0  # of the slots, the share that is its own while its stages run
     on_trial: bool = False  # whether more would help shows when what came last has been judged
-    in_vain_from: int | None = None  # slots before those that came last and surely do not pay
+    #: Slots before those that came last, where it has just shown that these surely do not pay.
+    in_vain_from: int | None = None
 
 
 def need_of(curve: Curve, work: Work, load: Load, policy: QueryPolicy, most: int) -> Need | None:
@@ -113,13 +115,14 @@ def need_of(curve: Curve, work: Work, load: Load, policy: QueryPolicy, most: int
     # What came last looks as if more were in vain, and may be cold: first its trial.
     now = work.slots or usable
     on_trial = False
-    if work.trial is not None and slots > now:
+    if work.trial is not None and work.trial.step > 0.0 and slots > now:
         looks = work.trial.looks
         on_trial = looks is None or not pays(now, min(2 * now, usable), looks)
-    last = work.brought if work.trial is None else None
-    in_vain_from = None
-    if last is not None and last.slots == work.slots:
-        in_vain_from = None if pays(last.before, last.slots, work.shown) else last.before
+    last, in_vain_from = work.brought, None
+    if last is not None and not work.told and last.slots == work.slots:
+        # By what is shared alone: the batches of now may be too small for so many.
+        ratio = (last.slots / last.before) ** (1.0 - last.shown)
+        in_vain_from = None if worth_it(ratio, last.before, last.slots) else last.before
     here, there = capacity(curve), at(slots)
     return Need(
         slots,
@@ -184,6 +187,7 @@ class Scaler(msgspec.Struct):
     #: stood when that began.
     recent: list[tuple[float, int]] = []
     since: float | None = None  # of the last change, or the first word of any need
+    given_back: float | None = None  # when some that were there were, last
 
     def decide(
         self,
@@ -199,8 +203,8 @@ class Scaler(msgspec.Struct):
     ) -> int:
         """Up at once; down to the largest ``roomy`` number of the quiet time, when it is over.
 
-        Those that came last in vain, ``in_vain_from`` so many, go at once: that they were needed
-        was a belief that is no more.
+        Those that came last in vain go at once, back to ``in_vain_from``: that they were needed was
+        a belief that is no more. So that two beliefs do not take turns, once in a quiet time.
         Those that have not come yet are taken back sooner: a spike that is over when they would
         come is not paid for. ``own`` is the number that the job has without us: it begins there,
         and of those nothing is taken back sooner. ``move_seconds`` is what a change of executors
@@ -211,6 +215,9 @@ class Scaler(msgspec.Struct):
         high = math.inf if policy.maximum_executors is None else policy.maximum_executors
         number, roomy = (int(min(max(one, low), high)) for one in (number, max(number, roomy)))
         standing = max(present, own) if self.wanted is None else self.wanted
+        without = standing
+        if in_vain_from is not None and not self._gave_back_lately(time, policy):
+            without = min(max(roomy, in_vain_from, own), standing)
         quiet = policy.executors_quiet_seconds
         if self.since is None:
             self.since = time
@@ -219,8 +226,8 @@ class Scaler(msgspec.Struct):
             return standing
         if number >= standing:
             self.wanted = number
-        elif in_vain_from is not None:
-            self.wanted = min(max(roomy, in_vain_from), standing)
+        elif without < standing:
+            self.wanted = without
         elif max(present, own) < standing and time - self.since >= TAKE_BACK_SECONDS:
             lately = self._most_since(time - TAKE_BACK_SECONDS)
             self.wanted = min(max(lately, present, own), standing)
@@ -235,10 +242,21 @@ class Scaler(msgspec.Struct):
             self.wanted = fewer if time - self.since >= quiet else standing
         else:
             self.wanted = standing
+        if self.wanted < min(standing, present):
+            self.given_back = time
         if self.wanted != standing:
             # What it brings is seen first.
             self.since, self.recent = time, [(time, roomy)]
         return self.wanted
+
+    def waits(self, time: float, policy: QueryPolicy) -> bool:
+        """Whether so little time went by since the last change that it may still be judged."""
+        since = self.since
+        return since is not None and time - since < policy.executors_quiet_seconds
+
+    def _gave_back_lately(self, time: float, policy: QueryPolicy) -> bool:
+        last = self.given_back
+        return last is not None and time - last < policy.executors_quiet_seconds
 
     def hold(self, time: float) -> None:
         """What is wanted is needed still, as far as anybody knows."""

@@ -39,3 +39,4 @@ def _renew(query: Query, settings: QueryPolicy) -> None:
         slots = max(round(most * query.run.slots_each), 1)
     load = Load(arriving, query.backlog_rows() or 0.0, query.run.trigger_seconds)
     sizing.need = need_of(sizing.cost.curve, sizing.work, load, settings, slots)
+    sizing.work.told = True

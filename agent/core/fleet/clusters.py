@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from agent.core.query import Query
 
 
-def _in_vain_from(needs: list[Need], slots_each: float) -> int | None:
-    """The executors before those that came last, in vain for all queries; None: not for all."""
-    before = [need.in_vain_from for need in needs if need.in_vain_from is not None]
-    return math.ceil(max(before) / slots_each - 1e-9) if len(before) == len(needs) else None
+def _in_vain_from(need: Need, slots_each: float) -> int | None:
+    """In executors."""
+    slots = need.in_vain_from
+    return None if slots is None else math.ceil(slots / slots_each - 1e-9)
 
 
 class ExecutorsOrder(msgspec.Struct, frozen=True):
@@ -118,8 +118,10 @@ class Clusters:
         roomy = math.ceil(slots_of(found, roomy=True) / each - 1e-9)
         settings = self._settings(application_id)
         known.bound = bound_of(found, number, settings)
-        if known.scaler.wanted is not None and any(need.on_trial for need in found):
-            known.scaler.hold(time)
+        scaler = known.scaler
+        on_trial = any(need.on_trial for need in found)
+        if scaler.wanted is not None and on_trial and scaler.waits(time, settings):
+            scaler.hold(time)
             return
         moves = max([one.sizing.work.move_seconds for one in live])
         acting = self._word(application_id) == ("on", "") and not known.told.note
@@ -137,7 +139,8 @@ class Clusters:
             settings,
             own=known.own,
             move_seconds=moves,
-            in_vain_from=None if len(found) < len(asking) else _in_vain_from(found, each),
+            # What came in vain for one of several may have come for another.
+            in_vain_from=_in_vain_from(found[0], each) if len(live) == 1 else None,
         )
 
     def order(self, application_id: str, now: float) -> ExecutorsOrder | None:

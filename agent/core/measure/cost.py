@@ -205,12 +205,11 @@ class Cost(msgspec.Struct):
         bend = BEYOND * math.log(rows / self.largest_rows) * (self.seconds(rows) or 0.0)
         return math.hypot(known, bend)
 
-    def relative_doubt(self, seconds: float) -> float:
-        """Deviation of the log of a batch of so many seconds, without noise: of one that is due."""
-        rows = self.curve.rows_in(seconds)
-        if not 0.0 < rows < math.inf:
-            rows = self.largest_rows
-        return self.doubt(rows) / max(self.seconds(rows) or 0.0, seconds)
+    @property
+    def relative_doubt(self) -> float:
+        """Deviation of the log of the largest batch of late, without noise."""
+        seconds = self.seconds(self.largest_rows)
+        return self.doubt(self.largest_rows) / seconds if seconds else 0.0
 
     @property
     def sure_fixed_seconds(self) -> float:

@@ -165,9 +165,7 @@ def work(query: Query, ended: Ended) -> None:
         # Expected, not learned anew: the batch itself then says how well that fits.
         step = math.log(ended.work.slots / known.slots)
         cost = query.sizing.cost
-        then = known.resized(
-            cost.curve, ended.work.slots, cost.relative_doubt(ended.settings.target_seconds)
-        )
+        then = known.resized(cost.curve, ended.work.slots, cost.relative_doubt, cost.largest_rows)
         if known.samples:
             cost.rescale(then, abs(step) * known.contention_doubt)
     known.slots, known.lost = ended.work.slots, None

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from agent.core.decode.stages import BatchWork, StageGroup
-from agent.core.measure.cost import Curve
+from agent.core.measure.cost import BEYOND, Curve
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,13 +25,14 @@ if TYPE_CHECKING:
 MOST_SAMPLES: Final = 8
 #: A new executor's Java is cold: after so many seconds a batch may take e times what it will, and
 #: the log of that falls with the time that it is there (measured: three times what it will at
-#: first, 1.7 times after half a minute, 1.3 after a minute, 1.1 after one and a half).
+#: first, 1.7 times after half a minute, 1.3 after a minute, 1.1 after one and a half). Those that
+#: are left when others go are warm.
 COLD_SECONDS: Final = 15.0
 #: A change of slots is judged until its batches leave less doubt of contention than this, or are so
-#: many: to know that a doubling brought nothing it takes 9 of a noise of .2, and 18 of .3.
+#: many: to know that a doubling brought nothing it takes 9 warm ones of a noise of .2, 18 of .3.
 TRIAL_DOUBT: Final = 0.1
 MOST_TRIAL_BATCHES: Final = 24
-#: Of these, so many after the first tell what that one cost more than they did.
+#: Of these, so many after the first tell what that one cost more than they did, and no fewer judge.
 MOVE_BATCHES: Final = 2
 #: What is believed of contention beforehand (mean 0, this deviation): three slots for one bring
 #: 2.2 to 3 times the rows. And how far each change of slots may find it from the one before: a sink
@@ -60,22 +61,42 @@ class Trial(msgspec.Struct, frozen=True, gc=False):
     slots: int  # before
     before: Curve  # what batches cost on these
     doubt: float  # of that, as a deviation of the log of their time
+    reach: float  # rows up to which so little: more were not seen before
     prior: tuple[float, float]  # contention and its variance, before any of the batches
-    seen: int = 0  # batches since the last change
+    # Of all batches judged, weighted by one over the variance of the log of what each took over
+    # what was foretold, sums of: steps squared; steps times the doubt of what was before, steps
+    # times those logs; and the first as if all had been warm.
+    information: float = 0.0
+    lever: float = 0.0
+    score: float = 0.0
+    warm: float = 0.0
+    # Since the last executor came or went:
+    seen: int = 0  # batches
     seconds: float = 0.0  # of these
-    precision: float = 0.0  # of the batches together: a sum of one over their variances
-    off: float = 0.0  # the mean, so weighted, of the logs of what they took over what was foretold
     first: tuple[float, float] | None = None  # seconds of the first batch, and as foretold
-    later: int = 0  # batches after it; of these together:
+    # Since the last change of slots, after its first batch:
+    later: int = 0  # batches; of these together:
     rest: float = 0.0  # logs of what they took over what was foretold
     logs: float = 0.0  # logs of rows a second over those before
 
+    def believed(self) -> tuple[float, float]:
+        """Contention and its variance by all batches: a Gaussian on what they say together.
+
+        What was before is the same for all of them: however many they are, its doubt stays.
+        """
+        common = self.lever / self.information
+        return self._posterior(1.0 / self.information + common * common)
+
     @property
     def looks(self) -> float | None:
-        """Contention by its batches alone, cold ones or not; None before any was judged."""
-        if self.precision == 0.0:
-            return None
-        return min(max(self.contention + self.off / self.step, 0.0), 1.0)
+        """Contention as it would be believed if all had been warm; None before any was judged."""
+        return self._posterior(1.0 / self.warm)[0] if self.warm > 0.0 else None
+
+    def _posterior(self, noise: float) -> tuple[float, float]:
+        mean, variance = self.prior
+        told = self.contention + self.score / self.information
+        gain = variance / (variance + noise)
+        return min(max(mean + gain * (told - mean), 0.0), 1.0), variance * (1.0 - gain)
 
 
 class Brought(msgspec.Struct, frozen=True, gc=False):
@@ -84,6 +105,7 @@ class Brought(msgspec.Struct, frozen=True, gc=False):
     before: int  # slots
     slots: int
     rows_ratio: float  # rows a second over those before, as its trial's batches were
+    shown: float = 0.0  # of contention, what its trial left as sure
 
 
 class Work(msgspec.Struct):
@@ -98,6 +120,7 @@ class Work(msgspec.Struct):
     shown: float = 0.0
     trial: Trial | None = None
     brought: Brought | None = None
+    told: bool = True  # whether a need was worked out since that was known
     #: Rows and seconds of the first batch that ran while slots went: the state that they held is
     #: loaded in it.
     lost: tuple[int, float] | None = None
@@ -132,15 +155,13 @@ class Work(msgspec.Struct):
             self.lost = rows, seconds
         if self.trial is not None and self.trial.seen:
             # Another executor in place of one that died; the next batch pays for that.
-            self.trial = msgspec.structs.replace(
-                self.trial, seen=0, seconds=0.0, logs=0.0, first=None, rest=0.0, later=0
-            )
+            self.trial = msgspec.structs.replace(self.trial, seen=0, seconds=0.0, first=None)
 
-    def resized(self, curve: Curve, slots: int, doubt: float) -> Curve:
+    def resized(self, curve: Curve, slots: int, doubt: float, reach: float) -> Curve:
         """What batches cost from now on: ``curve`` is what they did. Whether so is then judged.
 
-        ``doubt`` is how unsure ``curve`` is, as a deviation of the log of a batch's seconds: all
-        batches of the trial are off by it, so that more of them do not lessen it.
+        ``doubt`` is how unsure ``curve`` is for up to ``reach`` rows, the most that were seen, as a
+        deviation of the log of a batch's seconds.
 
         While a trial is open, a further change goes on with it, from the slots that were before it:
         executors come one by one, or one dies and another comes for it. What it has shown by then
@@ -157,7 +178,7 @@ class Work(msgspec.Struct):
             self.variance = cut.variance
         if cut is None or cut.slots == slots:
             here = self.contention, self.variance
-            cut = Trial(curve, here[0], 0.0, here[1], was, curve, doubt, here)
+            cut = Trial(curve, here[0], 0.0, here[1], was, curve, doubt, reach, here)
         then = self.curve_at(curve, slots, now=was)
         step = math.log(slots / cut.slots)
         if not onward:
@@ -166,20 +187,19 @@ class Work(msgspec.Struct):
             self.variance = min(wider, CONTENTION_SPREAD**2)
         # All that it shows is held against what was believed before it.
         foretold = self.curve_at(cut.before, slots, contention=cut.contention, now=cut.slots)
-        first = None
+        first, seconds = None, 0.0
         if self.lost is not None and slots < was:
-            first = self.lost[1], foretold.seconds(self.lost[0])
-        self.trial = Trial(
-            curve=foretold,
-            contention=cut.contention,
-            step=step,
-            variance=cut.variance,
-            slots=cut.slots,
-            before=cut.before,
-            doubt=cut.doubt,
-            prior=(self.contention, self.variance),
-            first=first,
+            first, seconds = (self.lost[1], foretold.seconds(self.lost[0])), self.lost[1]
+        trial = msgspec.structs.replace(
+            cut, curve=foretold, step=step, first=first, seconds=seconds, seen=0
         )
+        trial = msgspec.structs.replace(trial, later=0, rest=0.0, logs=0.0)
+        if not onward:
+            prior = self.contention, self.variance
+            trial = msgspec.structs.replace(
+                trial, prior=prior, information=0.0, lever=0.0, score=0.0, warm=0.0
+            )
+        self.trial = trial
         return then
 
     def judge(self, rows: int, seconds: float, sigma: float) -> None:
@@ -199,7 +219,7 @@ class Work(msgspec.Struct):
         else:
             logs, rest = logs + math.log(before / seconds), rest + math.log(seconds / then)
             later += 1
-            trial = self._believe(trial, then, seconds, sigma)
+            trial = self._believe(trial, rows, then, seconds, sigma)
         if later >= MOVE_BATCHES:
             self.move_seconds = max(first[0] - first[1] * math.exp(rest / later), 0.0)
         trial = msgspec.structs.replace(
@@ -211,40 +231,39 @@ class Work(msgspec.Struct):
             rest=rest,
             later=later,
         )
-        enough = 1.0 / (TRIAL_DOUBT * trial.step) ** 2
-        if trial.precision < enough and trial.seen < MOST_TRIAL_BATCHES:
+        unsure = trial.information < 1.0 / TRIAL_DOUBT**2 or later < MOVE_BATCHES
+        if unsure and trial.seen < MOST_TRIAL_BATCHES:
             self.trial = trial
             return
         self.trial = None
         self.shown = max(self.contention - self.contention_doubt, 0.0)
         if trial.step > 0.0 and self.slots is not None:
-            self.brought = Brought(trial.slots, self.slots, math.exp(logs / later))
+            ratio = math.exp(logs / later)
+            self.brought = Brought(trial.slots, self.slots, ratio, self.shown)
+            self.told = False
 
-    def _believe(self, trial: Trial, then: float, seconds: float, sigma: float) -> Trial:
-        """Kalman's step for contention: the log of a batch is off by its error, times the step.
-
-        By all batches of the trial at once, as all are held against the same curve.
-        """
+    def _believe(self, trial: Trial, rows: int, then: float, seconds: float, sigma: float) -> Trial:
+        """What a batch adds: its log is off by contention's error times the step, and noise."""
         driver = self.driver_seconds
         foretold, taken = then - driver, seconds - driver
         if foretold <= 0.0 or taken <= 0.0:
             return trial
-        # Noise is of the whole batch: of what is left without the driver it is a larger share.
-        share = then / foretold
-        cold = COLD_SECONDS / trial.seconds if trial.step > 0.0 else 0.0
-        precision = 1.0 / ((sigma * share) ** 2 + cold**2)
+        # Noise and doubt are of the whole batch: of what is left without the driver they are a
+        # larger share.
+        share = max(then / foretold, seconds / taken)
+        cold = COLD_SECONDS / (trial.seconds + seconds / 2.0) if trial.step > 0.0 else 0.0
+        warm = trial.step / (sigma * share) ** 2
+        weight = trial.step / ((sigma * share) ** 2 + cold**2)
+        beyond = BEYOND * max(math.log(rows / trial.reach), 0.0) if trial.reach > 0.0 else 0.0
+        doubt = math.hypot(trial.doubt, beyond) * share
         trial = msgspec.structs.replace(
             trial,
-            precision=trial.precision + precision,
-            off=trial.off
-            + (math.log(taken / foretold) - trial.off) * precision / (trial.precision + precision),
+            information=trial.information + weight * trial.step,
+            lever=trial.lever + weight * doubt,
+            score=trial.score + weight * math.log(taken / foretold),
+            warm=trial.warm + warm * trial.step,
         )
-        contention, variance = trial.prior
-        off = trial.off - (contention - trial.contention) * trial.step
-        noise = 1.0 / trial.precision + (trial.doubt * share) ** 2
-        gain = variance * trial.step / (variance * trial.step**2 + noise)
-        self.contention = min(max(contention + gain * off, 0.0), 1.0)
-        self.variance = variance * (1.0 - gain * trial.step)
+        self.contention, self.variance = trial.believed()
         # That more slots do help, as fewer starve the query, counts at once.
         self.shown = min(self.shown, self.contention + self.contention_doubt)
         return trial
