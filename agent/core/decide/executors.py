@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from agent.core.measure.cost import Curve
-    from agent.core.measure.work import Work
+    from agent.core.measure.work import Brought, Work
     from agent.core.policy import QueryPolicy
 
 #: What bounds a query's need, as told first; ``enough``: nothing does.
@@ -51,6 +51,15 @@ class Load(msgspec.Struct, frozen=True, gc=False):
 def worth_it(rows_ratio: float, slots: int, more: int) -> bool:
     """Whether so many slots more pay, by the rows per second that they bring."""
     return rows_ratio > math.pow(1.0 + PAYS, math.log2(more / slots))
+
+
+def in_vain(last: Brought) -> bool:
+    """Whether a scaling surely did not pay.
+
+    By what is shared alone: the batches of now may be too small for so many.
+    """
+    ratio = (last.slots / last.before) ** (1.0 - last.shown)
+    return not worth_it(ratio, last.before, last.slots)
 
 
 class Need(msgspec.Struct, frozen=True, gc=False):
@@ -119,10 +128,8 @@ def need_of(curve: Curve, work: Work, load: Load, policy: QueryPolicy, most: int
         looks = work.trial.looks
         on_trial = looks is None or not pays(now, min(2 * now, usable), looks)
     last, in_vain_from = work.brought, None
-    if last is not None and not work.told and last.slots == work.slots:
-        # By what is shared alone: the batches of now may be too small for so many.
-        ratio = (last.slots / last.before) ** (1.0 - last.shown)
-        in_vain_from = None if worth_it(ratio, last.before, last.slots) else last.before
+    if last is not None and not work.told and last.slots == work.slots and in_vain(last):
+        in_vain_from = last.before
     here, there = capacity(curve), at(slots)
     return Need(
         slots,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from agent.core.decide.executors import Need, Scaler, bound_of, slots_of, worth_it
+from agent.core.decide.executors import Need, Scaler, bound_of, in_vain, slots_of
 from agent.core.decode.events import Executors
 from agent.core.judge.attention import LATE_RUNNING_TARGETS
 from agent.core.judgement import MODES, ExecutorsLine, ExecutorsView, InVain
@@ -195,9 +195,9 @@ class Clusters:
             words[application_id] = self._word(application_id)
         mode, flaw = words[application_id]
         told, need, work = known.told, query.sizing.need, query.sizing.work
-        last, in_vain = work.brought, None
-        if last is not None and not worth_it(last.rows_ratio, last.before, last.slots):
-            in_vain = InVain(last.before, last.slots, last.rows_ratio)
+        last, vain = work.brought, None
+        if last is not None and in_vain(last):
+            vain = InVain(last.before, last.slots, last.rows_ratio)
         return ExecutorsView(
             mode="dry-run" if flaw and mode == "on" else mode,
             present=told.present,
@@ -212,7 +212,7 @@ class Clusters:
             task_seconds=work.task_seconds if work.samples else None,
             longest_seconds=work.longest_seconds if work.samples else None,
             driver_seconds=work.driver_seconds if work.samples else None,
-            in_vain=in_vain,
+            in_vain=vain,
         )
 
     def line(self, query: Query) -> ExecutorsLine | None:
