@@ -171,16 +171,17 @@ def test_a_job_ends_as_it_would_without(
     ending: str,
 ) -> None:
     bench.files(10)
-    seconds = 600 if ending == "kill" else 8
     told: list[tuple[int, str, list[str]]] = []
     for ways in ((), plugin.CONFS[:1]):
         name = "with" if ways else "without"
-        job = bench.submit(name=name, ways=ways, seconds=seconds, ending=ending)
+        job = bench.submit(name=name, ways=ways, ending=ending)
         if ways:
             query("lines")
+        until(lambda name=name: bench.read(name) == bench.all_lines(), "all to be read")
         if ending == "kill":
-            until(lambda name=name: bench.read(name) == bench.all_lines(), "all to be read")
             job.process.send_signal(signal.SIGTERM)
+        else:
+            (bench.folder / name / "stop").touch()
         code = job.wait()
         out = "\n".join(line for line in job.out.splitlines() if not line.startswith("run "))
         told.append((code, out, bench.read(name)))
@@ -241,14 +242,16 @@ def test_a_query_that_starts_again_in_another_session_at_once(
 ) -> None:
     """As when a Connect client comes back: the same checkpoint, so the same id."""
     bench.files(10)
-    job = bench.submit(JOBS / "sessions_job.py", limit="2", seconds=3)
-    query("lines")
+    job = bench.submit(JOBS / "sessions_job.py", limit="2", seconds=60)
     seen = set()
     while job.process.poll() is None:
-        seen.add(query("lines")["run_id"])
+        run_id = query("lines")["run_id"]
+        seen.add(run_id)
+        (bench.folder / "job" / run_id).touch()
         time.sleep(0.1)
     assert job.wait() == 0
     assert seen == {line.split()[1] for line in job.out.splitlines()}
+    assert len(seen) == 6
 
 
 @pytest.mark.slow("a job of its own; one in Java is regulated every time")

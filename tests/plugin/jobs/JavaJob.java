@@ -8,8 +8,8 @@ import org.apache.spark.sql.streaming.DataStreamReader;
 import org.apache.spark.sql.streaming.StreamingQuery;
 
 /**
- * Copies lines of files: IN OUT CHECKPOINT LIMIT SECONDS ENDING [HANG]. Knows nothing of Weir. A
- * batch waits while there is a file HANG.
+ * Copies lines of files: IN OUT CHECKPOINT LIMIT SECONDS ENDING [HANG]. Knows nothing of Weir. Ends
+ * sooner where there is a file "stop" beside CHECKPOINT. A batch waits while there is a file HANG.
  */
 public class JavaJob {
   public static void main(String[] given) throws Exception {
@@ -32,7 +32,11 @@ public class JavaJob {
     StreamingQuery query = lines.writeStream().queryName("lines").format("text")
         .option("path", given[1]).option("checkpointLocation", given[2]).start();
     System.out.println("run " + query.runId());
-    query.awaitTermination(TimeUnit.SECONDS.toMillis(Long.parseLong(given[4])));
+    File stop = new File(new File(given[2]).getParentFile(), "stop");
+    long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(Long.parseLong(given[4]));
+    while (!stop.exists() && System.nanoTime() < end && !query.awaitTermination(50)) {
+      // Until it is told to.
+    }
     System.out.println("over");
     switch (given[5]) {
       case "exit 7": System.exit(7); break;

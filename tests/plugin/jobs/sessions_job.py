@@ -1,7 +1,11 @@
-"""The same query in one new session after another: IN OUT CHECKPOINT LIMIT SECONDS ENDING."""
+"""The same query in one new session after another: IN OUT CHECKPOINT LIMIT SECONDS ENDING.
+
+Each until somebody has seen it, and a file beside CHECKPOINT has its run's id as name.
+"""
 
 import sys
 import time
+from pathlib import Path
 
 from pyspark.sql import SparkSession
 
@@ -18,6 +22,8 @@ for _ in range(6):
         .start()
     )
     print("run", query.runId, flush=True)
-    time.sleep(float(seconds))
+    end = time.monotonic() + float(seconds)
+    while not (Path(checkpoint).parent / str(query.runId)).exists() and time.monotonic() < end:
+        time.sleep(0.05)
     query.stop()
 spark.stop()
