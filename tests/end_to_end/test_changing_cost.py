@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.slow("27 batches of ten seconds; the main path's limit moves in three"),
+    pytest.mark.course("each batch is timed, and a busy machine's are longer"),
     pytest.mark.timeout(1200),
 ]
 TARGET_SECONDS = 10.0

@@ -19,6 +19,7 @@ pytestmark = [
     pytest.mark.spark,
     pytest.mark.timeout(1800),
     pytest.mark.slow("a broker, a cluster, and a driver with executors for each way of running"),
+    pytest.mark.course("as long as three runs take"),
 ]
 ROWS, TARGET_ROWS = 8_000, 1_000
 #: No batch takes that long on the busiest machine: what is tried is that all comes through.

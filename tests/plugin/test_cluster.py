@@ -28,7 +28,7 @@ def test_one_agent_regulates_an_application_of_each_mode(
 ) -> None:
     bench.files(20)
     where = ("--master", master, *SMALL)
-    client = bench.submit(name="client", application="client", master=where, limit="5", seconds=40)
+    client = bench.submit(name="client", application="client", master=where, limit="5")
     cluster = bench.submit(
         name="cluster",
         application="cluster",
@@ -36,7 +36,6 @@ def test_one_agent_regulates_an_application_of_each_mode(
         ways=("spark.plugins",),  # executors load it too
         conf=("spark.standalone.submit.waitAppCompletion=true",),
         limit="5",
-        seconds=40,
     )
 
     def seen() -> dict[str, dict[str, Any]] | None:
@@ -54,6 +53,7 @@ def test_one_agent_regulates_an_application_of_each_mode(
     for name in ("client", "cluster"):
         until(lambda name=name: bench.read(name) == bench.all_lines(), "every line, once")
         assert max(bench.batches(name)[before[name] :]) == 2
+        (bench.folder / name / "stop").touch()
     assert client.wait() == 0
     assert cluster.wait() == 0
     until(lambda: not any(one["up"] for one in (seen() or {}).values()), "both ends to be told")

@@ -79,6 +79,7 @@ def test_executors_come_when_a_load_needs_them_and_go_when_switched_off(
 ) -> None:
     """However slow the machine; how well they follow is for the courses."""
     course = Course(bench, scaling, LOCAL_CLUSTER)
+    course.load.rows = LOW // 4
     try:
         course.until(lambda: course.present() == 1, "one executor at a low load")
         course.load.rows = course.high
