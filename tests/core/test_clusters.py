@@ -404,6 +404,7 @@ def test_at_rest_all_go_also_after_a_scaling_in_vain() -> None:
     world.sink = True
     world.run(100.0, 6)
     world.run(260.0, 40)
+    assert world.view.in_vain is not None
     world.rest(600.0)
     assert world.view.wanted == 1
 

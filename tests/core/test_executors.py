@@ -46,7 +46,7 @@ def shared() -> Work:
     """One that was seen to get nothing of four slots."""
     work = plain(1)
     for slots in (4, 1, 4):
-        then = work.resized(CURVE, slots, 0.0, 1e9)
+        then = work.resized(CURVE, slots, (0.0,) * 6, 1e9)
         for _ in range(MOST_TRIAL_BATCHES):
             work.judge(1000, CURVE.seconds(1000), 0.2)
             assert then
@@ -125,7 +125,7 @@ def test_what_came_last_is_judged_before_more_are_asked_for() -> None:
     assert not need(load, work).on_trial
     for seconds, on_trial, in_vain_from in ((10.0, False, None), (40.0, True, 2)):
         work = plain(2)
-        work.resized(CURVE, 8, 0.0, 1e9)
+        work.resized(CURVE, 8, (0.0,) * 6, 1e9)
         assert need(load, work).on_trial
         work.judge(4000, seconds, 0.1)  # pays for the change
         assert need(load, work).on_trial
@@ -139,7 +139,7 @@ def test_what_came_last_is_judged_before_more_are_asked_for() -> None:
         work.learn(batch(8, tasks=1, rows=10, seconds_per_row=1.0 / PER_SLOT))
         found = need(load, work)
         assert (found.on_trial, found.in_vain_from) == (False, in_vain_from)
-        work.resized(CURVE, 7, 0.0, 1e9)  # others now
+        work.resized(CURVE, 7, (0.0,) * 6, 1e9)  # others now
         assert need(load, work).in_vain_from is None
 
 
@@ -147,7 +147,7 @@ def test_a_small_step_says_too_little_to_wait_for() -> None:
     """Of eight one more: by noise alone it seems to bring nothing, or the one that died did."""
     for slots, then in ((8, 9), (9, 8)):
         work = plain(slots)
-        foretold = work.resized(CURVE, then, 0.0, 1e9)
+        foretold = work.resized(CURVE, then, (0.0,) * 6, 1e9)
         for _ in range(4):
             work.judge(4000, 1.1 * foretold.seconds(4000), 0.2)
         assert not need(Load(5000.0), work).on_trial
@@ -243,6 +243,13 @@ class TestOverTime:
         assert scaler.decide(2, 3, 9, 130.0, self.policy, in_vain_from=4) == 9
         assert scaler.decide(2, 3, 9, 361.0, self.policy, in_vain_from=4) == 4
 
+    def test_what_came_in_vain_goes_sooner_only_where_to_move_state_is_cheaper(self) -> None:
+        for move, number in ((40.0, 9), (20.0, 2)):
+            scaler = Scaler()
+            scaler.decide(9, 9, 2, 0.0, self.policy)
+            told = scaler.decide(2, 2, 9, 60.0, self.policy, in_vain_from=2, move_seconds=10 * move)
+            assert told == number
+
     def test_of_the_jobs_own_none_goes_sooner_for_being_in_vain(self) -> None:
         scaler = Scaler(wanted=2)
         scaler.decide(9, 9, 2, 0.0, self.policy, own=6)
@@ -305,7 +312,10 @@ class TestOverTime:
 
     @given(
         needs=st.lists(
-            st.tuples(st.floats(0.5, 400.0), st.integers(1, 12), st.integers(0, 4)),
+            st.tuples(
+                *(st.floats(0.5, 400.0), st.integers(1, 12), st.integers(0, 4)),
+                st.none() | st.integers(1, 12),
+            ),
             min_size=2,
             max_size=60,
         ),
@@ -313,23 +323,26 @@ class TestOverTime:
         own=st.integers(0, 6),
     )
     def test_those_that_are_there_are_given_back_once_in_a_quiet_time_at_most(
-        self, needs: list[tuple[float, int, int]], quiet: float, own: int
+        self, needs: list[tuple[float, int, int, int | None]], quiet: float, own: int
     ) -> None:
         """And only where no need of the quiet time, nor what held when it began, was for more."""
         policy = msgspec.structs.replace(self.policy, executors_quiet_seconds=quiet)
         scaler, present, time = Scaler(), 4, 0.0
         given_back, told = -math.inf, [(0.0, 0)]
-        for after, number, more in needs:
+        for after, number, more, vain in needs:
             time += after
             roomy = min(max(number + more, policy.minimum_executors), 10)
             before = scaler.wanted
-            wanted = scaler.decide(number, number + more, present, time, policy, own=own)
+            wanted = scaler.decide(
+                number, number + more, present, time, policy, own=own, in_vain_from=vain
+            )
             assert policy.minimum_executors <= wanted <= max(10, own)
             if before is not None and wanted < min(before, present):
                 assert time - given_back >= quiet
                 held = [n for at, n in told if at > time - quiet]
                 held += [n for at, n in told if at <= time - quiet][-1:]
-                assert wanted >= min(max([*held, roomy]), before)
+                least = max([*held, roomy]) if vain is None else max(vain, own, roomy)
+                assert wanted >= min(max([*held, roomy]), least, before)
                 given_back = time
             told.append((time, roomy))
             present = wanted

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.core.decode.stages import BatchWork, StageGroup, batch_work
-from agent.core.measure.cost import Cost, Curve
+from agent.core.measure.cost import Cost, Covariance, Curve
 from agent.core.measure.work import MOST_SAMPLES, MOST_TRIAL_BATCHES, Sample, Work
 from tests.core.waves import batch
 
@@ -57,6 +57,15 @@ def test_a_driver_that_takes_longer_for_more_rows_keeps_them_dear() -> None:
     assert then.per_row == pytest.approx(0.005 + 0.01 / 12)
 
 
+#: What is known for sure of the batches before.
+SURE = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+
+
+def unsure(share: float) -> Covariance:
+    """Of a hundredth of a second a row."""
+    return (0.0, 0.0, 0.0, (share * 0.01) ** 2, 0.0, 0.0)
+
+
 #: Noise of a batch as it is known of most.
 SIGMA = 0.2
 
@@ -78,7 +87,7 @@ def after_a_change(
     """From one slot to more, judged by larger batches than before, and noisy ones."""
     rng = random.Random(5)
     work = learned(*(sample(1) for _ in range(5)))
-    work.resized(Curve(0.1, 0.01), slots, 0.0, 1e9)
+    work.resized(Curve(0.1, 0.01), slots, SURE, 1e9)
     for _ in range(batches):
         true = 0.1 / slots + 0.01 * rows * slots ** (contention - 1.0)
         work.judge(rows, true * math.exp(rng.gauss(0.0, 0.1)), SIGMA)
@@ -106,7 +115,7 @@ def test_what_more_slots_brought_is_kept(contention: float, ratio: float) -> Non
 
 def test_fewer_slots_brought_nothing_new() -> None:
     work = learned(*(sample(4) for _ in range(5)))
-    work.resized(Curve(0.1, 0.01), 2, 0.0, 1e9)
+    work.resized(Curve(0.1, 0.01), 2, SURE, 1e9)
     while work.trial is not None:
         work.judge(1000, 20.0, SIGMA)
     assert work.brought is None
@@ -116,7 +125,7 @@ def test_fewer_slots_brought_nothing_new() -> None:
 def test_what_a_change_costs_once_is_told_from_what_stays(slower: float) -> None:
     """State that is loaded anew makes the first batch longer; a shared sink all of them."""
     work = learned(*(sample(4) for _ in range(5)))
-    then = work.resized(Curve(0.1, 0.01), 2, 0.0, 1e9)
+    then = work.resized(Curve(0.1, 0.01), 2, SURE, 1e9)
     work.judge(1000, slower * then.seconds(1000) + 7.0, SIGMA)
     assert work.move_seconds == 0.0
     for rows in (400, 2000):
@@ -129,9 +138,9 @@ def test_an_executor_that_died_makes_no_scaling_one_in_vain(judged: int) -> None
     """Judged anew with the one that comes for it: cold, it looked as if it brought nothing."""
     work = after_a_change(1.0, batches=judged)
     assert work.contention > 0.4
-    work.resized(Curve(0.1, 0.01), 2, 0.0, 1e9)
+    work.resized(Curve(0.1, 0.01), 2, SURE, 1e9)
     assert (work.contention, work.shown, work.brought) == (0.0, 0.0, None)
-    then = work.resized(Curve(0.1, 0.01), 3, 0.0, 1e9)
+    then = work.resized(Curve(0.1, 0.01), 3, SURE, 1e9)
     assert then.per_row == pytest.approx(0.01 * 2 / 3)
     assert work.trial is not None
     assert (work.trial.slots, work.trial.seen) == (1, 0)
@@ -147,10 +156,10 @@ def test_another_executor_for_one_that_died_is_judged_once_it_is_warm() -> None:
     work = after_a_change(0.0)
     assert work.trial is None
     found = work.contention
-    work.resized(Curve(0.1, 0.01), 2, 0.0, 1e9)
+    work.resized(Curve(0.1, 0.01), 2, SURE, 1e9)
     for _ in range(3):
         work.judge(3000, 9.0, SIGMA)
-    then = work.resized(Curve(0.1, 0.01), 3, 0.0, 1e9)
+    then = work.resized(Curve(0.1, 0.01), 3, SURE, 1e9)
     assert then.per_row == pytest.approx(0.01 * (2 / 3) ** (1.0 - work.contention), rel=0.01)
     assert work.contention <= found
     warm = then.seconds(3000)
@@ -160,7 +169,7 @@ def test_another_executor_for_one_that_died_is_judged_once_it_is_warm() -> None:
         assert work.shown < 0.2
         work.judge(3000, warm, SIGMA)
     assert work.shown < 0.2
-    work.resized(Curve(0.1, 0.01), 6, 0.0, 1e9)
+    work.resized(Curve(0.1, 0.01), 6, SURE, 1e9)
     for _ in range(2):
         work.judge(3000, 9.0, SIGMA)
     before = work.contention
@@ -173,12 +182,12 @@ def test_a_scaling_taken_for_one_in_vain_is_found_out_on_fewer() -> None:
     """Where they come back before the trial is over, too: a query starves meanwhile."""
     work = after_a_change(1.0)
     assert work.shown > 0.7
-    then = work.resized(Curve(0.1, 0.01), 1, 0.0, 1e9)
+    then = work.resized(Curve(0.1, 0.01), 1, SURE, 1e9)
     for _ in range(3):
         work.judge(3000, 3.0 * then.seconds(3000), SIGMA)
     found = work.shown
     assert found < 0.4
-    work.resized(Curve(0.1, 0.01), 3, 0.0, 1e9)
+    work.resized(Curve(0.1, 0.01), 3, SURE, 1e9)
     assert work.shown == found
 
 
@@ -186,9 +195,9 @@ def test_more_that_come_back_in_a_burst_are_tried_again() -> None:
     """A calm gave them back, one by one, and its trial is not over."""
     work = after_a_change(0.0)
     for slots in (2, 1):
-        work.resized(Curve(0.1, 0.01), slots, 0.0, 1e9)
+        work.resized(Curve(0.1, 0.01), slots, SURE, 1e9)
         work.judge(300, 3.0, SIGMA)
-    work.resized(Curve(0.1, 0.01), 3, 0.0, 1e9)
+    work.resized(Curve(0.1, 0.01), 3, SURE, 1e9)
     assert work.trial is not None
     assert work.trial.slots == 1
     while work.trial is not None:
@@ -202,12 +211,12 @@ def test_what_the_same_rise_showed_goes_on_when_it_goes_on() -> None:
     """One that comes later is no new trial of those that came before."""
     work = after_a_change(1.0, 6, batches=3)
     found = work.contention, work.contention_doubt
-    work.resized(Curve(0.1, 0.01), 8, 0.0, 1e9)
+    work.resized(Curve(0.1, 0.01), 8, SURE, 1e9)
     assert (work.contention, work.contention_doubt) == found
     assert work.trial is not None
     assert work.trial.slots == 1
     for seen in range(1, 9):  # executors that come one by one, with each batch
-        work.resized(Curve(0.1, 0.01), 8 + seen, 0.0, 1e9)
+        work.resized(Curve(0.1, 0.01), 8 + seen, SURE, 1e9)
         work.judge(3000, 30.0, SIGMA)
     assert (work.contention, work.contention_doubt) == found
     while work.trial is not None:
@@ -238,7 +247,7 @@ def test_cold_executors_are_not_taken_for_ones_in_vain(slots: int, seconds: floa
     for contention, least, most in ((0.0, 0.0, 0.5), (1.0, math.log2(2.0 / 1.25), 1.0)):
         rng = random.Random(5)
         work = learned(*(sample(1) for _ in range(5)))
-        work.resized(Curve(0.0, 0.01), slots, 0.0, 1e9)
+        work.resized(Curve(0.0, 0.01), slots, SURE, 1e9)
         rows, time = round(seconds * 100 * slots ** (1.0 - contention)), 0.0
         while work.trial is not None:
             took = seconds * math.exp(rng.gauss(0.0, 0.1)) * (1.0 + 2.0 * math.exp(-time / 30.0))
@@ -251,7 +260,7 @@ def test_what_came_before_was_little_known_leaves_a_scaling_in_doubt() -> None:
     """However many batches follow: all are held against the same guess."""
     for doubt, shown in ((0.0, True), (0.5, False)):
         work = learned(*(sample(1) for _ in range(5)))
-        then = work.resized(Curve(0.1, 0.01), 3, doubt, 1e9)
+        then = work.resized(Curve(0.1, 0.01), 3, unsure(doubt), 1e9)
         while work.trial is not None:
             work.judge(3000, 3.0 * then.seconds(3000), 0.1)
         assert (work.shown > math.log2(2.0 / 1.25)) is shown
@@ -262,18 +271,57 @@ def test_more_than_was_ever_read_says_little_of_what_is_shared() -> None:
     """Ten times the rows of before may take twice as long each for reasons of their own."""
     for reach, shown in ((3000.0, True), (300.0, False)):
         work = learned(*(sample(1) for _ in range(5)))
-        then = work.resized(Curve(0.1, 0.01), 2, 0.0, reach)
+        then = work.resized(Curve(0.1, 0.01), 2, SURE, reach)
         while work.trial is not None:
             work.judge(3000, 1.8 * then.seconds(3000), 0.1)
         assert (work.shown > 0.6) is shown
 
 
+def test_much_smaller_batches_say_little_where_the_fixed_cost_was_little_known() -> None:
+    """Batches of one size tell nothing of it."""
+    rows, fixed = 1000, 3.0
+    # Of the whole almost nothing is in doubt, of its two parts much.
+    known = (fixed**2, -(fixed**2) / rows, 0.0, (fixed / rows) ** 2, 0.0, 0.0)
+    for size, shown in ((rows, True), (200, False)):
+        work = learned(*(sample(1) for _ in range(5)))
+        then = work.resized(Curve(fixed, 0.007), 2, known, 1e9)
+        while work.trial is not None:
+            work.judge(size, 1.8 * then.seconds(size), 0.1)
+        assert (work.shown > 0.6) is shown
+
+
+def test_a_cold_executor_that_comes_after_others_went_frees_no_sink() -> None:
+    """Fewer than before they are still; that it is slow at first says nothing of what is shared."""
+    work = after_a_change(1.0, 12)
+    found = work.shown
+    work.resized(Curve(0.1, 0.01), 2, SURE, 1e9)
+    work.judge(3000, 30.0, 0.1)
+    work.resized(Curve(0.1, 0.01), 3, SURE, 1e9)
+    assert work.trial is not None
+    assert work.trial.step < 0.0
+    for _ in range(4):
+        work.judge(100, 2.5 * work.trial.curve.seconds(100), 0.1)
+    assert work.shown > 0.8 * found
+
+
+def test_what_others_took_is_no_verdict() -> None:
+    """It goes with them."""
+    for alone in (True, False):
+        work = learned(*(sample(1) for _ in range(5)))
+        then = work.resized(Curve(0.1, 0.01), 3, SURE, 1e9)
+        number = 0
+        while work.trial is not None:
+            work.judge(3000, 3.0 * then.seconds(3000), 0.1, alone=alone or number != 1)
+            number += 1
+        assert work.told is not alone
+
+
 def test_what_was_little_known_stays_so_over_executors_that_come_one_by_one() -> None:
     """One error of all steps, and not one of each."""
     at_once, one_by_one = learned(sample(1)), learned(sample(1))
-    at_once.resized(Curve(0.0, 0.01), 8, 0.3, 1e9)
+    at_once.resized(Curve(0.0, 0.01), 8, unsure(0.3), 1e9)
     for slots in range(2, 9):
-        one_by_one.resized(Curve(0.0, 0.01), slots, 0.3, 1e9)
+        one_by_one.resized(Curve(0.0, 0.01), slots, unsure(0.3), 1e9)
         for _ in range(2):
             one_by_one.judge(3000, 30.0, 0.1)
     while at_once.trial is not None:
@@ -288,7 +336,7 @@ def test_an_executor_that_goes_during_a_trial_is_no_trial_of_its_own() -> None:
     """The batch in which it went is the first of those on fewer, which are still more."""
     work = after_a_change(0.0, 6, batches=2)
     work.unsteady(3000, 9.0, 5)
-    work.resized(Curve(0.1, 0.01), 5, 0.0, 1e9)
+    work.resized(Curve(0.1, 0.01), 5, SURE, 1e9)
     work.lost = None
     work.judge(3000, 6.0, SIGMA)
     assert work.trial is not None
@@ -298,12 +346,12 @@ def test_an_executor_that_goes_during_a_trial_is_no_trial_of_its_own() -> None:
 def test_a_small_step_says_little_and_takes_nothing_from_what_is_sure() -> None:
     """As of ten executors one more; or one that dies, and comes back late."""
     work = learned(*(sample(1, tasks=120) for _ in range(5)))
-    then = work.resized(Curve(0.1, 0.01), 10, 0.0, 1e9)
+    then = work.resized(Curve(0.1, 0.01), 10, SURE, 1e9)
     while work.trial is not None:
         work.judge(3000, 10**0.95 * then.seconds(3000), SIGMA)
     assert work.shown > 0.75
     for slots in (11, 10, 9, 10):
-        then = work.resized(Curve(0.1, 0.01), slots, 0.0, 1e9)
+        then = work.resized(Curve(0.1, 0.01), slots, SURE, 1e9)
         while work.trial is not None:
             work.judge(3000, then.seconds(3000), SIGMA)
         assert work.shown > 0.75
@@ -334,7 +382,7 @@ def test_each_change_says_anew_what_is_shared(calm: float, burst: float) -> None
     for slots, contention in ((1, calm), (3, burst)):
         before = work.slots
         assert before is not None
-        then = work.resized(Curve(0.1, 0.01), slots, 0.0, 1e9)
+        then = work.resized(Curve(0.1, 0.01), slots, SURE, 1e9)
         truly = (slots / before) ** (contention - work.contention)
         for _ in range(MOST_TRIAL_BATCHES):
             work.judge(3000, 0.1 + (then.seconds(3000) - 0.1) * truly, SIGMA)
@@ -348,12 +396,12 @@ def test_what_the_first_batch_on_fewer_slots_cost_is_kept_where_they_went_before
     assert work.lost is None
     grown = learned(*(sample(4) for _ in range(5)))
     grown.unsteady(1000, 27.0, 2)  # went, and more came than went
-    grown.resized(Curve(0.0, 0.01), 6, 0.0, 1e9)
+    grown.resized(Curve(0.0, 0.01), 6, SURE, 1e9)
     assert grown.trial is not None
     assert grown.trial.first is None
     work.unsteady(1000, 27.0, 2)
     work.unsteady(400, 3.0, 2)  # what was lost is loaded
-    then = work.resized(Curve(0.0, 0.01), 2, 0.0, 1e9)
+    then = work.resized(Curve(0.0, 0.01), 2, SURE, 1e9)
     work.lost = None
     for rows in (400, 2000):
         assert work.move_seconds == 0.0
@@ -365,7 +413,7 @@ def test_a_batch_that_is_mostly_the_drivers_says_little_of_its_stages() -> None:
     """Ten percent of noise of a batch are as much as all of its stages."""
     work = learned(*(sample(1, rows=100, driver=10.0) for _ in range(5)))
     assert work.driver_seconds == pytest.approx(10.0)
-    then = work.resized(Curve(10.0, 0.01), 3, 0.0, 1e9)
+    then = work.resized(Curve(10.0, 0.01), 3, SURE, 1e9)
     for _ in range(3):
         work.judge(100, 1.1 * then.seconds(100), 0.1)
     assert work.contention < 0.15
@@ -385,7 +433,7 @@ def test_where_more_brought_nothing_there_is_another_chance_in_about_an_hour() -
 
 def test_one_slow_batch_is_no_contention() -> None:
     work = learned(*(sample(1) for _ in range(5)))
-    work.resized(Curve(0.0, 0.01), 3, 0.0, 1e9)
+    work.resized(Curve(0.0, 0.01), 3, SURE, 1e9)
     work.judge(3000, 15.0, SIGMA)  # foretold: 10 s
     assert work.contention == 0.0  # the first one paid for the change
 
@@ -399,7 +447,7 @@ def test_the_last_eight_tell_the_shape_of_a_batch() -> None:
 
 def test_fewer_slots_tell_as_well() -> None:
     work = learned(*(sample(4) for _ in range(5)))
-    work.resized(Curve(0.0, 0.01), 1, 0.0, 1e9)
+    work.resized(Curve(0.0, 0.01), 1, SURE, 1e9)
     for _ in range(3):
         work.judge(100, 100 * 0.01 * 4 ** (1.0 - 0.8), SIGMA)
     assert work.contention > 0.5

@@ -205,8 +205,8 @@ def test_what_keeps_more_from_helping_is_named(bench: Bench, tmp_path: Path, rea
 
             if mode == "on":
                 until(lambda: told().get("present") == 1, "one", seconds=240, telling=log)
-                # What one digests it is seen to before others come, and take part of this machine.
-                load.rows = LOW // 4
+                # What one digests it is seen to, in batches as large as it can, before others come.
+                load.rows = LOW // 2
                 batches = len(seen) + 12
                 until(
                     lambda: told() and len(seen) > batches, "some batches", seconds=120, telling=log

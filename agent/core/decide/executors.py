@@ -222,10 +222,12 @@ class Scaler(msgspec.Struct):
         high = math.inf if policy.maximum_executors is None else policy.maximum_executors
         number, roomy = (int(min(max(one, low), high)) for one in (number, max(number, roomy)))
         standing = max(present, own) if self.wanted is None else self.wanted
+        quiet = policy.executors_quiet_seconds
         without = standing
         if in_vain_from is not None and not self._gave_back_lately(time, policy):
-            without = min(max(roomy, in_vain_from, own), standing)
-        quiet = policy.executors_quiet_seconds
+            without = int(min(max(roomy, in_vain_from, own), standing, high))
+            if move_seconds * present > quiet * (standing - without):
+                without = standing  # to move state costs more than that saves
         if self.since is None:
             self.since = time
         self._note(time, roomy, max(quiet, move_seconds * present))

@@ -67,7 +67,7 @@ def query_of(data: bytes) -> Query:
     raw = _decode_raw(data)
     if "run" in raw:
         work = raw.get("sizing", {}).get("work", {})
-        if "prior" in (work.get("trial") or {"prior": None}):
+        if "reach" in (work.get("trial") or {"reach": None}):
             return _decode_query(data)
         work["trial"] = None  # of before trials kept what they began with: it is judged no more
         return _decode_query(encode(raw))

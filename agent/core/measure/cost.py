@@ -206,12 +206,6 @@ class Cost(msgspec.Struct):
         return math.hypot(known, bend)
 
     @property
-    def relative_doubt(self) -> float:
-        """Deviation of the log of the largest batch of late, without noise."""
-        seconds = self.seconds(self.largest_rows)
-        return self.doubt(self.largest_rows) / seconds if seconds else 0.0
-
-    @property
     def sure_fixed_seconds(self) -> float:
         """Of the fixed cost what is surely none of the phases before and after the batch's tasks.
 

@@ -165,12 +165,13 @@ def work(query: Query, ended: Ended) -> None:
         # Expected, not learned anew: the batch itself then says how well that fits.
         step = math.log(ended.work.slots / known.slots)
         cost = query.sizing.cost
-        then = known.resized(cost.curve, ended.work.slots, cost.relative_doubt, cost.largest_rows)
+        then = known.resized(cost.curve, ended.work.slots, cost.covariance, cost.largest_rows)
         if known.samples:
             cost.rescale(then, abs(step) * known.contention_doubt)
     known.slots, known.lost = ended.work.slots, None
     if batch.rows and batch.seconds and not ended.replayed:
-        known.judge(batch.rows, batch.seconds, query.sizing.cost.cautious_sigma)
+        sigma = query.sizing.cost.cautious_sigma
+        known.judge(batch.rows, batch.seconds, sigma, alone=ended.beside is None)
         if ended.work.groups:
             known.learn(Sample(batch.rows, batch.seconds, ended.work))
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from agent.core.decode.stages import BatchWork, StageGroup
-from agent.core.measure.cost import BEYOND, Curve
+from agent.core.measure.cost import BEYOND, Covariance, Curve, variance_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -60,8 +60,8 @@ class Trial(msgspec.Struct, frozen=True, gc=False):
     variance: float  # of that contention
     slots: int  # before
     before: Curve  # what batches cost on these
-    doubt: float  # of that, as a deviation of the log of their time
-    reach: float  # rows up to which so little: more were not seen before
+    doubt: Covariance  # of that
+    reach: float  # the most rows that were seen before
     prior: tuple[float, float]  # contention and its variance, before any of the batches
     # Of all batches judged, weighted by one over the variance of the log of what each took over
     # what was foretold, sums of: steps squared; steps times the doubt of what was before, steps
@@ -70,6 +70,8 @@ class Trial(msgspec.Struct, frozen=True, gc=False):
     lever: float = 0.0
     score: float = 0.0
     warm: float = 0.0
+    cold: bool = False  # some came since it began
+    alone: bool = True  # no batch of another query ran beside those judged
     # Since the last executor came or went:
     seen: int = 0  # batches
     seconds: float = 0.0  # of these
@@ -155,13 +157,14 @@ class Work(msgspec.Struct):
             self.lost = rows, seconds
         if self.trial is not None and self.trial.seen:
             # Another executor in place of one that died; the next batch pays for that.
-            self.trial = msgspec.structs.replace(self.trial, seen=0, seconds=0.0, first=None)
+            self.trial = msgspec.structs.replace(
+                self.trial, seen=0, seconds=0.0, first=None, cold=True
+            )
 
-    def resized(self, curve: Curve, slots: int, doubt: float, reach: float) -> Curve:
+    def resized(self, curve: Curve, slots: int, doubt: Covariance, reach: float) -> Curve:
         """What batches cost from now on: ``curve`` is what they did. Whether so is then judged.
 
-        ``doubt`` is how unsure ``curve`` is for up to ``reach`` rows, the most that were seen, as a
-        deviation of the log of a batch's seconds.
+        ``doubt`` is how unsure ``curve`` is, in square seconds, and ``reach`` the most rows seen.
 
         While a trial is open, a further change goes on with it, from the slots that were before it:
         executors come one by one, or one dies and another comes for it. What it has shown by then
@@ -193,7 +196,8 @@ class Work(msgspec.Struct):
         trial = msgspec.structs.replace(
             cut, curve=foretold, step=step, first=first, seconds=seconds, seen=0
         )
-        trial = msgspec.structs.replace(trial, later=0, rest=0.0, logs=0.0)
+        cold = cut.cold or slots > was
+        trial = msgspec.structs.replace(trial, later=0, rest=0.0, logs=0.0, cold=cold)
         if not onward:
             prior = self.contention, self.variance
             trial = msgspec.structs.replace(
@@ -202,10 +206,11 @@ class Work(msgspec.Struct):
         self.trial = trial
         return then
 
-    def judge(self, rows: int, seconds: float, sigma: float) -> None:
+    def judge(self, rows: int, seconds: float, sigma: float, *, alone: bool = True) -> None:
         """Holds a batch after a change of slots against what was foretold of it.
 
-        ``sigma``: deviation of the log of its time, by its own noise.
+        ``sigma``: deviation of the log of its time, by its own noise. ``alone``: no batch of
+        another query took its slots meanwhile.
         """
         trial = self.trial
         if trial is None:
@@ -219,6 +224,7 @@ class Work(msgspec.Struct):
         else:
             logs, rest = logs + math.log(before / seconds), rest + math.log(seconds / then)
             later += 1
+            trial = msgspec.structs.replace(trial, alone=trial.alone and alone)
             trial = self._believe(trial, rows, then, seconds, sigma)
         if later >= MOVE_BATCHES:
             self.move_seconds = max(first[0] - first[1] * math.exp(rest / later), 0.0)
@@ -240,7 +246,8 @@ class Work(msgspec.Struct):
         if trial.step > 0.0 and self.slots is not None:
             ratio = math.exp(logs / later)
             self.brought = Brought(trial.slots, self.slots, ratio, self.shown)
-            self.told = False
+            # What others took looks like what is shared, and goes with them.
+            self.told = not trial.alone
 
     def _believe(self, trial: Trial, rows: int, then: float, seconds: float, sigma: float) -> Trial:
         """What a batch adds: its log is off by contention's error times the step, and noise."""
@@ -251,11 +258,12 @@ class Work(msgspec.Struct):
         # Noise and doubt are of the whole batch: of what is left without the driver they are a
         # larger share.
         share = max(then / foretold, seconds / taken)
-        cold = COLD_SECONDS / (trial.seconds + seconds / 2.0) if trial.step > 0.0 else 0.0
+        cold = COLD_SECONDS / (trial.seconds + seconds / 2.0) if trial.cold else 0.0
         warm = trial.step / (sigma * share) ** 2
         weight = trial.step / ((sigma * share) ** 2 + cold**2)
         beyond = BEYOND * max(math.log(rows / trial.reach), 0.0) if trial.reach > 0.0 else 0.0
-        doubt = math.hypot(trial.doubt, beyond) * share
+        known = math.sqrt(variance_at(trial.doubt, rows)) / trial.before.seconds(rows)
+        doubt = math.hypot(known, beyond) * share
         trial = msgspec.structs.replace(
             trial,
             information=trial.information + weight * trial.step,
