@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+import psutil
 import pyspark
 
 from tests.kafka.broker import free_ports
 from tests.waiting import until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
 
 ROOT = Path(__file__).parents[2]
 SPARK = Path(pyspark.__file__).parent
@@ -75,6 +81,14 @@ class Children:
             if job.process.poll() is None:
                 job.process.kill()
                 job.process.wait()
+
+
+def living(processes: Iterable[psutil.Process]) -> Iterator[psutil.Process]:
+    """Those that have not ended."""
+    for one in processes:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if one.status() != psutil.STATUS_ZOMBIE:
+                yield one
 
 
 def start_cluster(

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 import psutil
 
 from agent.simulation.summary import BAND
-from tests.plugin.cluster import ROOT, start_cluster
+from tests.plugin.cluster import ROOT, living, start_cluster
 from tests.plugin.conftest import JOBS, SMALL, Bench, Jobs
 from tests.service.agents import AgentProcess
 from tests.waiting import until
@@ -161,11 +161,9 @@ class Course:
 def executor_processes() -> list[psutil.Process]:
     """Of this process's own cluster."""
     found = []
-    for one in psutil.Process().children(recursive=True):
+    for one in living(psutil.Process().children(recursive=True)):
         with contextlib.suppress(psutil.NoSuchProcess):
-            if one.status() != psutil.STATUS_ZOMBIE and any(
-                "CoarseGrainedExecutorBackend" in word for word in one.cmdline()
-            ):
+            if any("CoarseGrainedExecutorBackend" in word for word in one.cmdline()):
                 found.append(one)
     return found
 

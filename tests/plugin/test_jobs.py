@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 from spark_listener import door, plugin
+from tests.plugin.cluster import living
 from tests.plugin.conftest import JOBS
 from tests.service.agents import AgentProcess, weir
 from tests.waiting import until
@@ -28,11 +29,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
 def beyond(agent: AgentProcess) -> psutil.Process | None:
     """The agent's process at the door."""
-    for one in psutil.Process(agent.process.pid).children():
-        with contextlib.suppress(psutil.NoSuchProcess):
-            if one.status() != psutil.STATUS_ZOMBIE:
-                return one
-    return None
+    return next(living(psutil.Process(agent.process.pid).children()), None)
 
 
 def limit(found: dict[str, Any]) -> int | None:

@@ -224,7 +224,7 @@ class Scaler(msgspec.Struct):
         standing = max(present, own) if self.wanted is None else self.wanted
         quiet = policy.executors_quiet_seconds
         without = standing
-        if in_vain_from is not None and not self._gave_back_lately(time, policy):
+        if in_vain_from is not None and not _lately(self.given_back, time, policy):
             without = int(min(max(roomy, in_vain_from, own), standing, high))
             if move_seconds * present > quiet * (standing - without):
                 without = standing  # to move state costs more than that saves
@@ -260,12 +260,7 @@ class Scaler(msgspec.Struct):
 
     def waits(self, time: float, policy: QueryPolicy) -> bool:
         """Whether so little time went by since the last change that it may still be judged."""
-        since = self.since
-        return since is not None and time - since < policy.executors_quiet_seconds
-
-    def _gave_back_lately(self, time: float, policy: QueryPolicy) -> bool:
-        last = self.given_back
-        return last is not None and time - last < policy.executors_quiet_seconds
+        return _lately(self.since, time, policy)
 
     def hold(self, time: float) -> None:
         """What is wanted is needed still, as far as anybody knows."""
@@ -286,3 +281,8 @@ class Scaler(msgspec.Struct):
         """The largest number that held from a time on."""
         later = sum(at > time for at, _ in self.recent)
         return self.recent[max(len(self.recent) - later - 1, 0)][1]
+
+
+def _lately(then: float | None, time: float, policy: QueryPolicy) -> bool:
+    """Whether that was within the quiet time."""
+    return then is not None and time - then < policy.executors_quiet_seconds

@@ -81,6 +81,17 @@ class Trial(msgspec.Struct, frozen=True, gc=False):
     rest: float = 0.0  # logs of what they took over what was foretold
     logs: float = 0.0  # logs of rows a second over those before
 
+    def with_batches_of(self, cut: Trial) -> Trial:
+        """One that goes on where ``cut`` ended: all batches are held against the same before."""
+        return msgspec.structs.replace(
+            self,
+            prior=cut.prior,
+            information=cut.information,
+            lever=cut.lever,
+            score=cut.score,
+            warm=cut.warm,
+        )
+
     def believed(self) -> tuple[float, float]:
         """Contention and its variance by all batches: a Gaussian on what they say together.
 
@@ -180,8 +191,8 @@ class Work(msgspec.Struct):
             self.contention = min(self.contention, cut.contention)
             self.variance = cut.variance
         if cut is None or cut.slots == slots:
-            here = self.contention, self.variance
-            cut = Trial(curve, here[0], 0.0, here[1], was, curve, doubt, reach, here)
+            prior = self.contention, self.variance
+            cut = Trial(curve, prior[0], 0.0, prior[1], was, curve, doubt, reach, prior)
         then = self.curve_at(curve, slots, now=was)
         step = math.log(slots / cut.slots)
         if not onward:
@@ -193,17 +204,23 @@ class Work(msgspec.Struct):
         first, seconds = None, 0.0
         if self.lost is not None and slots < was:
             first, seconds = (self.lost[1], foretold.seconds(self.lost[0])), self.lost[1]
-        trial = msgspec.structs.replace(
-            cut, curve=foretold, step=step, first=first, seconds=seconds, seen=0
+        self.trial = Trial(
+            curve=foretold,
+            contention=cut.contention,
+            step=step,
+            variance=cut.variance,
+            slots=cut.slots,
+            before=cut.before,
+            doubt=cut.doubt,
+            reach=cut.reach,
+            prior=(self.contention, self.variance),
+            cold=cut.cold or slots > was,
+            alone=cut.alone,
+            seconds=seconds,
+            first=first,
         )
-        cold = cut.cold or slots > was
-        trial = msgspec.structs.replace(trial, later=0, rest=0.0, logs=0.0, cold=cold)
-        if not onward:
-            prior = self.contention, self.variance
-            trial = msgspec.structs.replace(
-                trial, prior=prior, information=0.0, lever=0.0, score=0.0, warm=0.0
-            )
-        self.trial = trial
+        if onward:
+            self.trial = self.trial.with_batches_of(cut)
         return then
 
     def judge(self, rows: int, seconds: float, sigma: float, *, alone: bool = True) -> None:
