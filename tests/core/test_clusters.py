@@ -236,6 +236,22 @@ def test_what_would_be_wanted_is_given_back_no_sooner_where_it_is_not_asked_for(
     assert world.view.wanted == most
 
 
+def test_executors_go_also_where_no_batch_can_keep_the_target() -> None:
+    """Four targets of driver's time in each batch: one that takes as long as all is not late."""
+    world = World(executors_quiet_seconds=30.0)
+    assert wanted(world.run(300.0)) == 4
+    stage = {"tasks": 24, "task_seconds": 2.4, "longest_seconds": 0.1, "seconds": 0.6}
+    for _ in range(8):
+        for second in range(5, 40, 5):
+            world.driver.time += 5
+            world.heartbeat(running_seconds=float(second))
+        world.driver.time -= 35
+        event = world.driver.progress(3000, 40.0, backlog=0, gap=0.0)
+        work = {"slots": world.present, "steady": True, "stages": [{**stage, "begin_seconds": 0.0}]}
+        world.send({**event, "work": work})
+    assert (world.view.wanted, world.view.bound) == (1, "driver")
+
+
 def test_nothing_is_said_unless_it_is_switched_on() -> None:
     for mode in ("off", "dry-run"):
         world = World(executors=mode)

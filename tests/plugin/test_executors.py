@@ -13,11 +13,13 @@ import pytest
 from tests.plugin.cluster import start_cluster
 from tests.plugin.conftest import JOBS
 from tests.plugin.scaling import (
+    CONFIG,
     HIGH,
     LOCAL_CLUSTER,
     LOW,
     MOST,
     SMALL_LOCAL,
+    TARGET_SECONDS,
     Course,
     Load,
     configured,
@@ -43,6 +45,14 @@ pytestmark = [
 @pytest.fixture
 def scaling(bench: Bench, tmp_path: Path) -> Iterator[AgentProcess]:
     with configured(tmp_path / "agent", bench.doors) as running:
+        yield running
+
+
+@pytest.fixture
+def patient(bench: Bench, tmp_path: Path) -> Iterator[AgentProcess]:
+    """One executor keeps its target at a low load even where a batch takes seconds of itself."""
+    settings = CONFIG.replace(f"{TARGET_SECONDS}", "15", 1)
+    with configured(tmp_path / "agent", bench.doors, settings) as running:
         yield running
 
 
@@ -75,16 +85,16 @@ class Killer:
 
 
 def test_executors_come_when_a_load_needs_them_and_go_when_switched_off(
-    bench: Bench, scaling: AgentProcess
+    bench: Bench, patient: AgentProcess
 ) -> None:
     """However slow the machine; how well they follow is for the courses."""
-    course = Course(bench, scaling, LOCAL_CLUSTER)
+    course = Course(bench, patient, LOCAL_CLUSTER)
     course.load.rows = LOW // 4
     try:
         course.until(lambda: course.present() == 1, "one executor at a low load")
         course.load.rows = course.high
         course.until(lambda: course.present() >= 2, "more executors")
-        done = weir("mode", "off", "waiting/*", "--url", scaling.address)
+        done = weir("mode", "off", "waiting/*", "--url", patient.address)
         assert done.returncode == 0, done.stderr
         course.until(lambda: course.present() == MOST, "the job's own number")
     finally:
@@ -170,12 +180,13 @@ def test_what_keeps_more_from_helping_is_named(bench: Bench, tmp_path: Path, rea
     """A query that really is so, overloaded: the reason is named, and nobody pays for more."""
     mode, most, wanted = REASONS[reason]
     settings = (
-        f"target_seconds: 3\nexecutors: '{mode}'\nmaximum_executors: {most}\n"
+        f"target_seconds: 12\nexecutors: '{mode}'\nmaximum_executors: {most}\n"
         "executors_quiet_seconds: 8\ncatch_up_seconds: 30\n"
     )
     seen: list[Any] = []
-    # So few that one does, although three that wait for each other look like three times the work.
-    load = Load(bench, LOW // 8 if mode == "on" else HIGH)
+    # So few that one does, although three that wait for each other look like three times the work;
+    # and while a job starts, which takes minutes on a slow machine, no batch of minutes gathers.
+    load = Load(bench, LOW // 8)
     try:
         with configured(tmp_path / "agent", bench.doors, settings) as agent:
             job = bench.submit(
@@ -211,7 +222,9 @@ def test_what_keeps_more_from_helping_is_named(bench: Bench, tmp_path: Path, rea
                 until(
                     lambda: told() and len(seen) > batches, "some batches", seconds=120, telling=log
                 )
-                load.rows = HIGH
+            else:
+                until(lambda: told().get("present"), "a batch", seconds=240, telling=log)
+            load.rows = HIGH
             until(named, f"{reason} to be named", seconds=240, every=0.5, telling=log)
     finally:
         load.end()

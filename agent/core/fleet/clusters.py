@@ -96,7 +96,12 @@ class Clusters:
         return several and done_time is not None and 0.0 <= time - done_time < TOGETHER_SECONDS
 
     def _is_late(self, query: Query) -> bool:
-        cycle = max(self._policy.of(*query.key).target_seconds, query.run.trigger_seconds)
+        # Where no batch can keep the target, one that takes as long as the last is no later than it.
+        cycle = max(
+            self._policy.of(*query.key).target_seconds,
+            query.run.trigger_seconds,
+            query.batch.seconds or 0.0,
+        )
         return (query.running.seconds or 0.0) > LATE_RUNNING_TARGETS * cycle
 
     def see(self, application_id: str, time: float) -> None:
