@@ -5,9 +5,12 @@ One that is asked for comes after the start-up; fewer are had at once, those on 
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import msgspec
+
+from agent.simulation.scenario import COLD_TIMES
 
 if TYPE_CHECKING:
     from agent.simulation.scenario import Executors
@@ -38,6 +41,7 @@ class Crew:
         self._block = block
         self._now = 0.0
         self._coming: list[tuple[float, int]] = []  # (when, how many), the next first
+        self._came: list[tuple[float, int]] = []  # (when, how many) that may be cold, newest last
         self._counted = block.present  # when the last batch ended
         self.present = block.present
         self.asked = block.present
@@ -52,6 +56,7 @@ class Crew:
             self.seconds += self.present * (when - self._now)
             self._now = when
             self.present += count
+            self._came.append((when, count))
         self.seconds += self.present * (second - self._now)
         self._now = second
         self.most = max(self.most, self.present)
@@ -75,6 +80,19 @@ class Crew:
                 self._coming.append((when, kept))
         self.present -= max(gone, 0)
         self.asked = number
+
+    def slower(self) -> float:
+        """By which tasks take longer now than on executors that are all warm."""
+        warm_up = self._block.warm_up_seconds
+        if not self._came or warm_up <= 0.0:
+            return 1.0
+        warm, speed = self.present, 0.0
+        for when, count in reversed(self._came):
+            cold = min(count, warm)  # the first to go are the oldest
+            warm -= cold
+            excess = (COLD_TIMES - 1.0) * math.exp((when - self._now) / warm_up)
+            speed += cold / (1.0 + excess)
+        return self.present / (warm + speed)
 
     def ran(self, executors: int, driver_seconds: float) -> Ran:
         """Of a batch that ends now."""

@@ -252,7 +252,11 @@ class _Run:
             if crew is not None:
                 crew.move(start)
             executors = None if crew is None else crew.present
-            seconds = scenario.seconds(rows, start, executors) * factor
+            seconds = scenario.seconds(rows, start, executors)
+            if crew is not None:
+                driver = min(scenario.driver_seconds(rows, start), seconds)
+                seconds = driver + (seconds - driver) * crew.slower()
+            seconds *= factor
             killed = timeout is not None and seconds > timeout
             if killed and timeout is not None:
                 seconds = timeout

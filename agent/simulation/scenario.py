@@ -37,12 +37,17 @@ class Series(msgspec.Struct, frozen=True):
         return self.values[bisect_right(self.times, second) - 1]
 
 
+#: A task on an executor that just came takes so many times as long as on a warm one (measured).
+COLD_TIMES: Final = 3.0
+
+
 class Executors(msgspec.Struct, frozen=True, kw_only=True):
     """What the plant runs on; names and units as in the file.
 
     The serial share of a row's time is the driver's or one task's and stays (Amdahl 1967); the rest
     is ``tasks`` even tasks, which run in waves. Each takes ``executors ** contention`` times as
-    long, where all of them wait for the same sink: at 1 more executors bring nothing.
+    long, where all of them wait for the same sink: at 1 more executors bring nothing. A new one is
+    cold: ``COLD_TIMES`` times as long at first.
     """
 
     present: int  # in the beginning
@@ -52,6 +57,7 @@ class Executors(msgspec.Struct, frozen=True, kw_only=True):
     slots: int = 1  # tasks that one runs at once
     tasks: int = 200  # Spark's default of spark.sql.shuffle.partitions
     contention: float = 0.0
+    warm_up_seconds: float = 0.0  # in which what cold Java adds falls to a third (by e)
 
     def waves(self, executors: int) -> int:
         """Of tasks, one after the other."""
@@ -180,6 +186,9 @@ class _Reader:
                 if field in self._data
             },
             contention=self._number("contention") if "contention" in self._data else 0.0,
+            warm_up_seconds=(
+                self._number("warm_up_seconds") if "warm_up_seconds" in self._data else 0.0
+            ),
         )
         if block.present > block.maximum:
             self._fail("present", f"at most the maximum, {block.maximum}, not {block.present}")

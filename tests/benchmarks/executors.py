@@ -65,6 +65,7 @@ class Family:
     driver: float = 0.5
     tasks: int = TASKS
     noise: float = 0.1
+    warm_up: float = 0.0
 
     def scenario(self, seed: int) -> Scenario:
         """From a number of executors that fits its first hour; arrivals drawn anew each second."""
@@ -79,6 +80,7 @@ class Family:
             slots=SLOTS,
             tasks=self.tasks,
             contention=self.contention,
+            warm_up_seconds=self.warm_up,
         )
         drawn = Scenario(
             name=self.name,
@@ -104,16 +106,27 @@ def _day(second: float) -> float:
     return 900.0 + 700.0 * math.sin(2 * math.pi * second / (8 * HOUR))
 
 
+def _steps(second: float) -> float:
+    return (400.0, 1600.0, 800.0, 2400.0)[int(second // HOUR) % 4]
+
+
+def _sink(second: float) -> float:
+    return 60.0 if second < HOUR else 300.0
+
+
 FAMILIES: Final = (
-    Family("steps", lambda s: (400.0, 1600.0, 800.0, 2400.0)[int(s // HOUR) % 4]),
+    Family("steps", _steps),
     Family("ramp", lambda s: 200.0 + 2200.0 * s / (4 * HOUR)),
     Family("day", _day, hours=8.0),
     Family("noisy-day", _day, hours=8.0, noise=0.3),
     Family("spikes", lambda s: 3000.0 if s % 1800 < 90 else 500.0),
     Family("saturating", lambda s: 600.0 if s < HOUR else 1800.0, contention=0.5),
-    Family("sink-does-not-scale", lambda s: 60.0 if s < HOUR else 300.0, contention=1.0),
+    Family("sink-does-not-scale", _sink, contention=1.0),
     Family("few-tasks", lambda s: 300.0 if s < HOUR else 1500.0, tasks=8),
     Family("driver", lambda s: 300.0 if s < HOUR else 1500.0, driver=6.0),
+    # As measured: what cold Java adds is a third after half a minute.
+    Family("cold-steps", _steps, warm_up=30.0),
+    Family("cold-sink", _sink, contention=1.0, warm_up=30.0),
 )
 
 

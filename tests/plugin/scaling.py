@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 LOW: Final = 20
 #: Of a file: the limit is in files, and is worth as much at every load.
 FILE_ROWS: Final = 10
-HIGH: Final = 70
+HIGH: Final = 3 * LOW
 #: With state each batch takes longer: three executors digest some 60, and one some 30.
 LOW_WITH_STATE: Final = 10
 HIGH_WITH_STATE: Final = 50

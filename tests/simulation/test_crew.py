@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 
 import msgspec
 import pytest
@@ -47,6 +48,41 @@ class Asking(Static):
 def test_what_a_row_takes_on_more_executors(changes, shares):
     block = Executors(**{**EXECUTORS, **changes})
     assert {number: block.share(number) for number in shares} == pytest.approx(shares)
+
+
+def test_those_that_just_came_are_slower_and_warm_up():
+    """As measured: three times as long at first, what is too much a third after the half minute."""
+    block = {**EXECUTORS, "present": 1, "maximum": 3, "start_seconds": 10}
+    crew, at_once = (Crew(Executors(**block, warm_up_seconds=warm)) for warm in (30, 0))
+    for one in (crew, at_once):
+        assert one.slower() == 1.0
+        one.move(5)
+        one.ask(3)
+        one.move(15)
+        assert one.present == 3
+    # One at full speed and two at a third of it do in so long what three warm ones do.
+    assert crew.slower() == pytest.approx(3 / (1 + 2 / 3))
+    assert at_once.slower() == 1.0
+    crew.move(45)
+    assert crew.slower() == pytest.approx(3 / (1 + 2 / (1 + 2 / math.e)))
+    crew.ask(1)  # who is left is taken to be the newest
+    assert crew.slower() == pytest.approx(1 + 2 / math.e)
+    crew.move(1000)
+    assert crew.slower() == pytest.approx(1.0)
+
+
+def test_a_batch_on_cold_executors_takes_longer_but_for_what_the_driver_does():
+    block = {**EXECUTORS, "present": 1, "maximum": 2, "start_seconds": 0, "serial_share": 0}
+    took = []
+    for warm_up in (0, 1e9):
+        scenario = scenario_of(
+            executors={**block, "warm_up_seconds": warm_up}, noise_sigma=0, duration_seconds=600
+        )
+        trace = plant.run(scenario, Noise(0, 0), Asking(2))
+        (first,) = [one for one in trace.attempts if one.ran.executors == 2][:1]
+        driver = scenario.driver_seconds(first.rows, first.start_seconds)
+        took.append(first.seconds - driver)
+    assert took[1] == pytest.approx(took[0] * 2 / (1 + 1 / 3))
 
 
 @given(

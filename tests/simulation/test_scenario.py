@@ -98,7 +98,7 @@ def test_the_contracts_executors_are_read():
     read = scenario_of(executors=block).executors
     assert read is not None
     assert (read.present, read.maximum, read.start_seconds, read.serial_share) == (2, 8, 60, 0.1)
-    assert (read.slots, read.tasks, read.contention) == (1, 200, 0.0)
+    assert (read.slots, read.tasks, read.contention, read.warm_up_seconds) == (1, 200, 0.0, 0.0)
     assert scenario_of(executors=None).executors is None
 
 
@@ -114,6 +114,7 @@ def test_the_contracts_executors_are_read():
         ({"slots": 0}, "slots", "from 1"),
         ({"tasks": None}, "tasks", "null"),
         ({"contention": 2}, "contention", "from 0 to 1"),
+        ({"warm_up_seconds": -30}, "warm_up_seconds", "from 0"),
         ({"cores": 4}, "cores", "is none of executors' present, maximum,"),
     ],
 )

@@ -96,7 +96,7 @@ class Clusters:
         return several and done_time is not None and 0.0 <= time - done_time < TOGETHER_SECONDS
 
     def _is_late(self, query: Query) -> bool:
-        # Where no batch can keep the target, one that takes as long as the last is no later than it.
+        # Where no batch can keep the target, one that takes as long as the last is not late.
         cycle = max(
             self._policy.of(*query.key).target_seconds,
             query.run.trigger_seconds,
