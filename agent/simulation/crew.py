@@ -5,12 +5,11 @@ One that is asked for comes after the start-up; fewer are had at once, those on 
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from agent.simulation.scenario import COLD_TIMES
+from agent.simulation.scenario import cold_times
 
 if TYPE_CHECKING:
     from agent.simulation.scenario import Executors
@@ -90,8 +89,7 @@ class Crew:
         for when, count in reversed(self._came):
             cold = min(count, warm)  # the first to go are the oldest
             warm -= cold
-            excess = (COLD_TIMES - 1.0) * math.exp((when - self._now) / warm_up)
-            speed += cold / (1.0 + excess)
+            speed += cold / cold_times(self._now - when, warm_up)
         return self.present / (warm + speed)
 
     def ran(self, executors: int, driver_seconds: float) -> Ran:

@@ -253,9 +253,9 @@ class _Run:
                 crew.move(start)
             executors = None if crew is None else crew.present
             seconds = scenario.seconds(rows, start, executors)
+            driver = scenario.driver_seconds(rows, start)
             if crew is not None:
-                driver = min(scenario.driver_seconds(rows, start), seconds)
-                seconds = driver + (seconds - driver) * crew.slower()
+                seconds += (seconds - driver) * (crew.slower() - 1.0)
             seconds *= factor
             killed = timeout is not None and seconds > timeout
             if killed and timeout is not None:
@@ -265,8 +265,7 @@ class _Run:
             ran: Ran | None = None
             if crew is not None and executors is not None:
                 crew.move(start + seconds)
-                driver = min(scenario.driver_seconds(rows, start) * factor, seconds)
-                ran = crew.ran(executors, driver)
+                ran = crew.ran(executors, min(driver * factor, seconds))
             attempt = Attempt(batch_id, rows, start, seconds, *limits, left, killed, replayed, ran)
             attempts.append(attempt)
             self._controller.ended(attempt)

@@ -20,6 +20,14 @@ from agent.core.measure.cost import Curve
 MOST_SECONDS: Final = 366 * 86400.0
 #: More executors than any cluster has is a slip.
 MOST_EXECUTORS: Final = 10_000
+#: On Java that just started all takes so many times as long as when it is warm: as measured on four
+#: queries of NEXMark on a standalone cluster (Spark 4.2).
+COLD_TIMES: Final = 3.0
+
+
+def cold_times(age_seconds: float, warm_up_seconds: float) -> float:
+    """By which what runs on Java of that age takes longer; the excess fades with the warm-up."""
+    return 1.0 + (COLD_TIMES - 1.0) * math.exp(-age_seconds / warm_up_seconds)
 
 
 class ScenarioError(ValueError):
@@ -37,17 +45,13 @@ class Series(msgspec.Struct, frozen=True):
         return self.values[bisect_right(self.times, second) - 1]
 
 
-#: A task on an executor that just came takes so many times as long as on a warm one (measured).
-COLD_TIMES: Final = 3.0
-
-
 class Executors(msgspec.Struct, frozen=True, kw_only=True):
     """What the plant runs on; names and units as in the file.
 
     The serial share of a row's time is the driver's or one task's and stays (Amdahl 1967); the rest
     is ``tasks`` even tasks, which run in waves. Each takes ``executors ** contention`` times as
     long, where all of them wait for the same sink: at 1 more executors bring nothing. A new one is
-    cold: ``COLD_TIMES`` times as long at first.
+    cold (``cold_times``).
     """
 
     present: int  # in the beginning
@@ -185,10 +189,8 @@ class _Reader:
                 for field in ("slots", "tasks")
                 if field in self._data
             },
-            contention=self._number("contention") if "contention" in self._data else 0.0,
-            warm_up_seconds=(
-                self._number("warm_up_seconds") if "warm_up_seconds" in self._data else 0.0
-            ),
+            contention=self._number_or_zero("contention"),
+            warm_up_seconds=self._number_or_zero("warm_up_seconds"),
         )
         if block.present > block.maximum:
             self._fail("present", f"at most the maximum, {block.maximum}, not {block.present}")
@@ -254,6 +256,9 @@ class _Reader:
 
     def _number(self, field: str, *, above_zero: bool = False) -> float:
         return self._check(field, self._get(field), above_zero=above_zero)
+
+    def _number_or_zero(self, field: str) -> float:
+        return self._number(field) if field in self._data else 0.0
 
     def _whole(self, field: str, *, least: int) -> int:
         number = self._number(field)

@@ -40,6 +40,7 @@ from agent.simulation.oracle import arriving, enough
 from agent.simulation.plant import Arrivals, Noise
 from agent.simulation.scenario import Executors, Scenario, Series
 from agent.simulation.yardsticks import Static
+from tests.benchmarks.families import COLD_FADE_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -124,9 +125,8 @@ FAMILIES: Final = (
     Family("sink-does-not-scale", _sink, contention=1.0),
     Family("few-tasks", lambda s: 300.0 if s < HOUR else 1500.0, tasks=8),
     Family("driver", lambda s: 300.0 if s < HOUR else 1500.0, driver=6.0),
-    # As measured: what cold Java adds is a third after half a minute.
-    Family("cold-steps", _steps, warm_up=30.0),
-    Family("cold-sink", _sink, contention=1.0, warm_up=30.0),
+    Family("cold-steps", _steps, warm_up=COLD_FADE_SECONDS),
+    Family("cold-sink", _sink, contention=1.0, warm_up=COLD_FADE_SECONDS),
 )
 
 

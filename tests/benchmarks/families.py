@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-import math
 from typing import Any, Final, NamedTuple
 
-from agent.simulation.scenario import Scenario, read_scenario
+from agent.simulation.scenario import Scenario, cold_times, read_scenario
 
 BASE: dict[str, Any] = {
     "duration_seconds": 900,
@@ -34,7 +33,6 @@ DRAIN: dict[str, Any] = {
 #: seconds for classes and code, and from then on all takes three times as long, which fades with a
 #: time constant of half a minute.
 COLD_FIRST_SECONDS: Final = 8.0
-COLD_TIMES: Final = 2.0
 COLD_FADE_SECONDS: Final = 30.0
 _COLD_STEP_SECONDS: Final = 5.0
 
@@ -59,11 +57,11 @@ def _cold() -> dict[str, Any]:
     """The cost's two series from a cold start on, until five time constants have passed."""
     fixed, throughput = BASE["fixed_cost_seconds"][0][1], BASE["throughput_rows_per_second"][0][1]
     until = 5.0 * COLD_FADE_SECONDS
-    fixed_series = [[0.0, fixed * (1.0 + COLD_TIMES) + COLD_FIRST_SECONDS]]
+    fixed_series = [[0.0, fixed * cold_times(0.0, COLD_FADE_SECONDS) + COLD_FIRST_SECONDS]]
     rows_series = []
     for step in range(int(until / _COLD_STEP_SECONDS)):
         second = step * _COLD_STEP_SECONDS
-        times = 1.0 + COLD_TIMES * math.exp(-second / COLD_FADE_SECONDS)
+        times = cold_times(second, COLD_FADE_SECONDS)
         # The first batch alone begins at second 0.
         fixed_series.append([max(second, 0.001), fixed * times])
         rows_series.append([second, throughput / times])

@@ -42,13 +42,6 @@ LOW_WITH_STATE: Final = 10
 HIGH_WITH_STATE: Final = 50
 MOST: Final = 3
 TARGET_SECONDS: Final = 4
-CONFIG: Final = f"""
-target_seconds: {TARGET_SECONDS}
-executors: 'on'
-maximum_executors: {MOST}
-executors_quiet_seconds: 20
-catch_up_seconds: 30
-"""
 #: Workers of one core each in one process, and what its executors get.
 LOCAL_CLUSTER: Final = f"local-cluster[{MOST},1,600]"
 SMALL_LOCAL: Final = (
@@ -57,6 +50,17 @@ SMALL_LOCAL: Final = (
     "spark.driver.memory=512m",
 )
 SEEN: Final = ROOT / "docs" / "images" / "executors.json"
+
+
+def config(target_seconds: int = TARGET_SECONDS) -> str:
+    """Of an agent that sets executors."""
+    return f"""
+target_seconds: {target_seconds}
+executors: 'on'
+maximum_executors: {MOST}
+executors_quiet_seconds: 20
+catch_up_seconds: 30
+"""
 
 
 class Load:
@@ -168,12 +172,12 @@ def executor_processes() -> list[psutil.Process]:
     return found
 
 
-def configured(folder: Path, doors: Path, settings: str = CONFIG) -> AgentProcess:
+def configured(folder: Path, doors: Path, settings: str | None = None) -> AgentProcess:
     """An agent with these settings, one that knows of executors unless told."""
     folder.mkdir()
-    config = folder / "weir.yaml"
-    config.write_text(settings)
-    return AgentProcess(folder, "--doors", str(doors), "--config", str(config))
+    file = folder / "weir.yaml"
+    file.write_text(config() if settings is None else settings)
+    return AgentProcess(folder, "--doors", str(doors), "--config", str(file))
 
 
 def kept(batches: list[dict[str, Any]], high: int) -> str:

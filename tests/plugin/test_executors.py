@@ -13,15 +13,14 @@ import pytest
 from tests.plugin.cluster import start_cluster
 from tests.plugin.conftest import JOBS
 from tests.plugin.scaling import (
-    CONFIG,
     HIGH,
     LOCAL_CLUSTER,
     LOW,
     MOST,
     SMALL_LOCAL,
-    TARGET_SECONDS,
     Course,
     Load,
+    config,
     configured,
     executor_processes,
 )
@@ -51,8 +50,7 @@ def scaling(bench: Bench, tmp_path: Path) -> Iterator[AgentProcess]:
 @pytest.fixture
 def patient(bench: Bench, tmp_path: Path) -> Iterator[AgentProcess]:
     """One executor keeps its target at a low load even where a batch takes seconds of itself."""
-    settings = CONFIG.replace(f"{TARGET_SECONDS}", "15", 1)
-    with configured(tmp_path / "agent", bench.doors, settings) as running:
+    with configured(tmp_path / "agent", bench.doors, config(target_seconds=15)) as running:
         yield running
 
 
