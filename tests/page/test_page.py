@@ -849,3 +849,19 @@ def test_a_thousand_queries(open_page: Callable[..., Watched], fleet: FleetServe
         timeout=30_000,
     )
     watched.assert_clean(fleet.url)
+
+
+@pytest.mark.parametrize("width", [360, 1280])
+def test_an_opened_query_keeps_its_height_out_of_sight(
+    open_page: Callable[..., Watched], width: int
+) -> None:
+    """What is below it stays where it is: who has scrolled there reads it, or aims at it."""
+    page = open_page(width=width, still=True).page
+    rows = [open_query(page, name) for name in ("sessions", "to-warehouse")]
+    page.wait_for_timeout(500)  # the details are drawn
+    heights = [row.evaluate("node => node.offsetHeight") for row in rows]
+    assert min(heights) > 300, "rows with details"
+    page.evaluate("scrollTo(0, document.body.scrollHeight)")
+    page.wait_for_selector(".shell.opened", state="attached")
+    now = [row.evaluate("node => node.offsetHeight") for row in rows]
+    assert now == pytest.approx(heights, abs=2)

@@ -27,6 +27,7 @@ const state = {
   onlyLevel: null,
   filter: "",
   visible: new Set(),
+  heights: new Map(), // pixels of opened rows that are out of sight
   hover: null, // {key, time}
   busyUntil: 0,
   drawSeconds: 0,
@@ -241,7 +242,7 @@ function content() {
       shown.map((entry, index) => {
         const open = state.open.has(entry.key);
         const seen = state.visible.has(entry.key) || (state.visible.size === 0 && index < 30);
-        if (!seen && !(open && shown.length <= 12)) return shell(entry);
+        if (!seen && !(open && shown.length <= 12)) return shell(entry, open ? state.heights.get(entry.key) : null);
         const fresh = { ...entry, view: aged(entry.view) };
         return card(fresh, { now, open, hover: state.hover?.key === entry.key ? state.hover.time : null, zoom: state.zoom, pieces: state.hours.get(entry.key)?.pieces ?? null, compared: state.compared.get(entry.key)?.comparison ?? null });
       }),
@@ -283,8 +284,10 @@ function empty() {
 const observer = new IntersectionObserver(
   (records) => {
     let changed = false;
-    for (const { target, isIntersecting } of records) {
+    for (const { target, isIntersecting, boundingClientRect } of records) {
       const { key } = target.dataset;
+      // What is below stays where it is when this one is no longer drawn.
+      if (target.dataset.open === "yes") state.heights.set(key, Math.round(boundingClientRect.height));
       if (isIntersecting !== state.visible.has(key)) changed = true;
       if (isIntersecting) state.visible.add(key);
       else state.visible.delete(key);
@@ -302,6 +305,7 @@ function watch() {
       observer.unobserve(node);
       watched.delete(node);
       state.visible.delete(node.dataset.key);
+      state.heights.delete(node.dataset.key);
     }
   }
   if (list === null) return;

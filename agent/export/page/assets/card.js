@@ -38,20 +38,26 @@ export function card(entry, { now, open, hover, zoom = null, pieces = null, comp
       limitCell(view),
       h("span", { class: "fold", "aria-hidden": "true" }),
     ),
-    open && h("div", { class: "detail", id: `${id}-detail`, role: "region", "aria-label": `Details of ${visible(view.query, 80)}`, key: "detail" }, detail(entry, now, hover, key, zoom, pieces, compared)),
+    open && h("div", { class: "detail", id: `${id}-detail`, role: "region", "aria-label": `Details of ${named(view)}`, key: "detail" }, detail(entry, now, hover, key, zoom, pieces, compared)),
   );
+}
+
+// Of two applications a query may have the same name; said to who cannot see where it stands.
+function named(view) {
+  return `${visible(view.query, 80)} of ${visible(view.application, 80)}`;
 }
 
 export function domId(key) {
   return `q-${key}`;
 }
 
-// A row that is out of sight: its name only, for search and for the height.
-export function shell(entry) {
+// A row that is out of sight: its name only, for search and for the height. That of an opened one,
+// in pixels, is `height`.
+export function shell(entry, height) {
   const { view, key } = entry;
   return h(
     "li",
-    { class: "query shell", key, id: domId(key), "data-key": key, "data-open": "no", memo: `shell ${key}` },
+    { class: `query shell${height ? " opened" : ""}`, key, id: domId(key), "data-key": key, "data-open": "no", "--height": height ? `${height}px` : null, memo: `shell ${key} ${height}` },
     h("div", { class: "row", "data-action": "toggle" }, h("h2", { class: "name", key: "name" }, h("button", { type: "button", class: "toggle", id: `${domId(key)}-toggle`, "aria-expanded": "false" }, h("bdi", { class: "query-name" }, visible(view.query, 120)), h("bdi", { class: "application" }, visible(view.application, 120))))),
   );
 }
@@ -209,7 +215,7 @@ function plots(view, now, hover, levelName, zoom, pieces) {
   const span = zoom === null ? timeSpan(view.history, now) : chosenSpan(zoom, now);
   // Of hours too: until they have come, what is known of the minutes.
   const points = within(zoom === null ? view.history : (pieces ?? view.history), span);
-  return h("section", { class: "plots", "aria-label": zoom === null ? "The last minutes" : "The last hours", key: "plots" }, batchPlot(view, points, span, now, hover), backlogPlot(view, points, span, hover, levelName), limitPlot(view, points, span, hover), ratePlot(view, points, span, hover, levelName));
+  return h("section", { class: "plots", "aria-label": `${zoom === null ? "The last minutes" : "The last hours"} of ${named(view)}`, key: "plots" }, batchPlot(view, points, span, now, hover), backlogPlot(view, points, span, hover, levelName), limitPlot(view, points, span, hover), ratePlot(view, points, span, hover, levelName));
 }
 
 // The batch that was running at the time pointed at, else the next one to end.
