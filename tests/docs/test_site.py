@@ -11,10 +11,11 @@ from functools import partial
 from html.parser import HTMLParser
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import unquote, urljoin, urlsplit
 
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 from markdown_it import MarkdownIt
 from playwright.sync_api import sync_playwright
 
@@ -225,6 +226,32 @@ def test_dark_is_dark(browser: Browser, address: str) -> None:
         context.close()
     assert ink["light"] == "rgb(255, 255, 255)"
     assert sum(map(int, ink["dark"].strip("rgb()").split(","))) < 150
+
+
+#: Of the theme itself: names of its dialog and lists, focus of a table that scrolls.
+#: Of Markdown: a table of rows with names has an empty corner.
+OF_THEME = (
+    "aria-dialog-name",
+    "empty-table-header",
+    "landmark-unique",
+    "scrollable-region-focusable",
+)
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("path", ["", "start/kubernetes/", "alerts/", "control/"])
+def test_axe_finds_nothing_of_ours(
+    browser: Browser, address: str, path: str, scheme: Literal["light", "dark"]
+) -> None:
+    """Links in sentences, colours of code: told apart by who sees little."""
+    context = browser.new_context(color_scheme=scheme)
+    page = context.new_page()
+    page.goto(address + path)
+    found = Axe().run(page, options={"rules": {rule: {"enabled": False} for rule in OF_THEME}})
+    context.close()
+    assert found.violations_count == 0, found.generate_report()
+    assert found.response["passes"], "axe has looked at nothing"
 
 
 @pytest.mark.browser
