@@ -100,6 +100,14 @@ def test_no_step_of_the_workflow_puts_a_name_from_outside_into_a_shell() -> None
             assert "${{" not in step.get("run", ""), step
 
 
+def test_actions_are_named_by_commit() -> None:
+    """A tag of somebody else's may point elsewhere tomorrow, and these steps publish for us."""
+    used = [step["uses"] for job in workflow()["jobs"].values() for step in job["steps"]
+            if "uses" in step]  # fmt: skip
+    assert len(used) > 5
+    assert [name for name in used if not re.fullmatch(r"[\w/-]+@[0-9a-f]{40}", name)] == []
+
+
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """Two builds of one commit, by different settings of the machine."""
