@@ -138,13 +138,14 @@ ALERTS: Final[tuple[Alert, ...]] = (
         name="WeirBatchHung",
         severity="critical",
         subject="query",
-        says="the running batch is far older than its batches ever were",
+        says="the running batch is past its deadline or, without one, six times as old as the last",
         expression=f"{series('weir_attention', level='hung')} == 1",
         hold="2m",
-        why="Hung already means past the deadline, or without one longer than 30 s and six "
-        "times what batches take. Two minutes more let a first batch after a start warm up.",
+        why="Hung already means past the deadline, or without one longer than 30 s, six targets "
+        "and six times the last batch. Two minutes more let a first batch after a start warm up.",
         summary=f"{_QUERY}: a batch hangs",
-        description="The running batch is far older than its batches ever were. Heartbeats still "
+        description="The running batch is past its deadline or, where none is known, six times as "
+        "old as the target and the last batch. Heartbeats still "
         "come, so the driver lives; the batch makes no visible progress.",
         dashboard=links.QUERY,
     ),

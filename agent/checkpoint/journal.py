@@ -153,14 +153,19 @@ def undo(root: Path, rescue: Rescue, on_step: Callable[[str], None] | None = Non
 def sweep(root: Path) -> None:
     """Removes the folders of rescues that have nothing aside. Raises OSError."""
     for folder in _folders(root):
-        aside = folder / _FILES
-        journal = _read(root, folder)
-        moves = journal.moves if journal else []
-        kept = any(os.path.lexists(aside / move.path) for move in moves)
-        if not kept and all(path.is_dir() and not path.is_symlink() for path in aside.rglob("*")):
-            shutil.rmtree(aside, ignore_errors=True)
-            shutil.rmtree(folder)
-            _sync(root)
+        _remove_empty(root, folder)
+
+
+def _remove_empty(root: Path, folder: Path) -> None:
+    """Removes a rescue's folder unless it has something aside. Raises OSError."""
+    aside = folder / _FILES
+    journal = _read(root, folder)
+    moves = journal.moves if journal else []
+    kept = any(os.path.lexists(aside / move.path) for move in moves)
+    if not kept and all(path.is_dir() and not path.is_symlink() for path in aside.rglob("*")):
+        shutil.rmtree(aside, ignore_errors=True)
+        shutil.rmtree(folder)
+        _sync(root)
 
 
 def _folders(root: Path) -> list[Path]:
@@ -220,12 +225,17 @@ def _move_all(root: Path, folder: Path, moves: list[Move], say: Callable[[str], 
             _sync_parents(root, chosen)
         say("done")
     except (OSError, CheckpointError) as error:
-        _take_back(root, folder, made)
-        if isinstance(error, CheckpointError):
-            raise CheckpointError(f"{error}; nothing was moved") from None
-        raise CheckpointError(
-            f"{error.filename or root}: {error.strerror}; nothing was moved"
-        ) from None
+        said = str(error)
+        if isinstance(error, OSError):
+            said = f"{error.filename or root}: {error.strerror}"
+        try:
+            _take_back(root, folder, made)
+        except (OSError, CheckpointError):
+            left = True  # the journal says what to move back
+        else:
+            left = folder.exists()
+        after = "some files are still aside: --undo moves them back" if left else "nothing was moved"
+        raise CheckpointError(f"{said}; {after}") from None
 
 
 def _check_unchanged(path: Path, move: Move) -> None:
@@ -235,11 +245,11 @@ def _check_unchanged(path: Path, move: Move) -> None:
 
 
 def _take_back(root: Path, folder: Path, made: list[Move]) -> None:
+    """Moves these back; the folder goes unless an earlier try left something aside in it."""
     for move in reversed(made):
         _rename(root, f"{folder.name}/{_FILES}/{move.path}", move.path, sync=False)
     _sync_parents(root, made)
-    shutil.rmtree(folder / _FILES, ignore_errors=True)
-    shutil.rmtree(folder, ignore_errors=True)
+    _remove_empty(root, folder)
 
 
 def _new_folder(root: Path, now: float) -> Path:

@@ -189,6 +189,7 @@ class Flow(msgspec.Struct):
     lag: LagTable = msgspec.field(default_factory=LagTable)
     processed: DecayingRate = msgspec.field(default_factory=DecayingRate)
     watermark_time: float | None = None
+    rested_time: float | None = None  # of the last trigger that found nothing to do
 
 
 class Watched(msgspec.Struct):

@@ -13,7 +13,7 @@ import msgspec
 
 from agent.core.decide import limits as decide
 from agent.core.decode.events import MOST_SECONDS
-from agent.core.judge import attention, batch_ends, lateness, starved, watch
+from agent.core.judge import attention, batch_ends, lateness, spiral, starved, watch
 from agent.core.judge.advice import Costs, Kept, StateCost, advise
 from agent.core.judge.alignment import AlignmentView
 from agent.core.judgement import (
@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     from agent.core.policy import Policy
     from agent.core.query import Query
 
-#: Without a deadline a batch counts as hung after this many times what it should take.
+#: Without a deadline a batch counts as hung after this many times the target, the last batch and
+#: what its rows should take.
 HUNG_FACTOR: Final = 6.0
 HUNG_SECONDS: Final = 30.0
 
@@ -75,18 +76,34 @@ def _state(query: Query, running_seconds: float | None, policy: Policy) -> Query
         return "terminated"
     if running_seconds is None:
         return query.flow.between
-    if running_seconds > hung_after_seconds(query, policy):
+    if _hangs(query, running_seconds, policy):
         return "stalled"
     return "backpressured" if query.holds_back() else "busy"
 
 
-def hung_after_seconds(query: Query, policy: Policy) -> float:
-    """The age at which a running batch counts as hung."""
+def _hangs(query: Query, running_seconds: float, policy: Policy) -> bool:
+    """Whether a batch of that age counts as hung: past its deadline, or what it should take."""
     settings = policy.of(query.application, query.query)
     if settings.deadline_seconds is not None:
-        return settings.deadline_seconds
+        return running_seconds > settings.deadline_seconds
     usual = max(settings.target_seconds, query.batch.seconds or 0.0)
-    return max(HUNG_SECONDS, HUNG_FACTOR * usual)
+    if running_seconds <= max(HUNG_SECONDS, HUNG_FACTOR * usual):
+        return False
+    # After a pause, or where more arrives, a batch without a limit is larger than the last one.
+    return running_seconds > HUNG_FACTOR * (_should_take(query) or 0.0)
+
+
+def _should_take(query: Query) -> float | None:
+    """Seconds of the running batch, by what waited when it was planned; None: not known."""
+    running, batches = query.running, query.watched.spiral.batches
+    if running.heard_time is None or running.seconds is None:
+        return None
+    planned_time = running.heard_time - running.seconds
+    there = spiral.waiting_rows(batches, planned_time, query.flow.rested_time)
+    if there is None:
+        return None
+    limit = query.limit_rows()
+    return query.sizing.cost.seconds(there if limit is None else min(there, limit))
 
 
 def _limit_view(query: Query) -> LimitView:

@@ -19,7 +19,15 @@ import structlog
 from agent.core.names import first_line
 from agent.service.keeper import FleetFull, StateUnavailable
 from agent.service.log import Rarely
-from agent.sources.event_log import INSTANCE, LOST_SECONDS, Follower, Log, find_logs, newest_time
+from agent.sources.event_log import (
+    INSTANCE,
+    LOST_SECONDS,
+    PULSE,
+    Follower,
+    Log,
+    find_logs,
+    newest_time,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -154,7 +162,7 @@ class EventLogs:
             )
             return
         self._past.pop(log.name, None)
-        self._followers[log.name] = Follower(log, counted, self._batches.get)
+        self._followers[log.name] = Follower(log, counted, lambda run_id: self._batches.get(run_id))
         _log.info("following an event log", file=log.path)
 
     async def _put_aside(self, now: float) -> None:
@@ -222,7 +230,9 @@ class EventLogs:
         self._aligned.clear()
 
     async def _pulse(self, follower: Follower) -> None:
-        request = await asyncio.to_thread(follower.pulse, self._machine())
+        # By no clock: one that is set back would make all that follow old news.
+        sequence = self._keeper.fleet.counted(PULSE + follower.log.name) + 1
+        request = await asyncio.to_thread(follower.pulse, self._machine(), sequence)
         if request is None:
             return
         try:

@@ -220,7 +220,7 @@ class Follower:
             for run_id, view in told.items()
         }
 
-    def pulse(self, now: float) -> Request | None:
+    def pulse(self, now: float, sequence: int) -> Request | None:
         """A heartbeat at ``now``: what runs, and for how long; None where nobody can know.
 
         While a batch runs it is told for up to ``LOST_SECONDS`` after the log's last line: a driver
@@ -237,7 +237,7 @@ class Follower:
         running = [one.told(now) for one in known]
         if not running:
             return None
-        event = Event(int(now * 1000), "heartbeat", now, HeartbeatEvent(running))
+        event = Event(sequence, "heartbeat", now, HeartbeatEvent(running))
         return self._request([event], PULSE)
 
     @property

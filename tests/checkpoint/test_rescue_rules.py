@@ -287,6 +287,29 @@ def test_apply_killed_at_any_step_can_be_finished_or_undone(tmp_path, committed)
     assert step > len(plan(pristine).moves)
 
 
+def test_what_was_moved_before_a_kill_stays_aside_where_going_on_fails(tmp_path):
+    pristine = checkpoint(tmp_path / "pristine")
+    before, failed = tree(pristine), 0
+    for step in range(len(plan(pristine).moves) + 3):
+        root = shutil.copytree(pristine, tmp_path / str(step))
+        wanted = plan(root)
+        killed_at(step, lambda say, r=root, w=wanted: journal.apply_plan(r, w, now=1e9, on_step=say))
+        for found in journal.find_rescues(root):
+            files = [move for move in found.waiting if not move.folder]
+            if not files or not found.moved:
+                continue
+            written = root / files[-1].path
+            was = written.stat()
+            os.utime(written)
+            with pytest.raises(CheckpointError, match="still aside: --undo"):
+                journal.resume(root, found)
+            os.utime(written, ns=(was.st_atime_ns, was.st_mtime_ns))
+            assert rescue(str(root), RescueOptions(undo=True, unchanged_seconds=0)) == 0
+            assert tree(root) == before
+            failed += 1
+    assert failed > 3
+
+
 def test_undo_killed_at_any_step_can_be_tried_again(tmp_path):
     pristine = checkpoint(tmp_path / "pristine")
     before = tree(pristine)

@@ -780,6 +780,28 @@ def test_a_hung_batch_grows_older_between_heartbeats() -> None:
 
 
 @pytest.mark.parametrize(
+    ("rested", "age", "state"),
+    [(False, 200.0, "busy"), (False, 2_400.0, "stalled"), (True, 200.0, "stalled")],
+    ids=["reads an hour's rows", "six times what they take", "nothing had come"],
+)
+def test_a_batch_that_reads_what_came_in_a_pause_is_not_hung(
+    *, rested: bool, age: float, state: str
+) -> None:
+    """A hundred rows arrive a second and a thousand are read in one: an hour's take six minutes."""
+    world = World(Policy(default=QueryPolicy(mode="off")))
+    for number in range(20):
+        rows = 200 + 10 * number
+        seconds = 0.2 + rows / 1000
+        world.send(world.driver.progress(rows, seconds, gap=rows / 100 - seconds, backlog=0))
+    world.driver.time += 3_600.0
+    if rested:
+        world.send(world.driver.idle())
+    world.driver.time += age
+    world.send(world.driver.heartbeat(20, age))
+    assert world.view().state == state
+
+
+@pytest.mark.parametrize(
     ("after", "event", "ok", "why"),
     [
         (1.0, None, True, "idle"),

@@ -227,7 +227,7 @@ def test_a_batch_that_hangs_shows_its_age_from_its_first_job(tmp_path: Path) -> 
     follower = follow(log)
     drain(follower)
     hung = lines.BASE + 5.5 + 4000.0
-    request = follower.pulse(hung)
+    request = follower.pulse(hung, 1)
     assert request is not None
     (_, event), *_ = request.events
     assert isinstance(event.body, HeartbeatEvent)
@@ -243,10 +243,10 @@ def test_between_batches_only_a_log_that_grew_lately_speaks_for_a_live_driver(
     follower = follow(log)
     drain(follower)
     written = log.path.stat().st_mtime
-    alive = follower.pulse(written + 10.0)
+    alive = follower.pulse(written + 10.0, 1)
     assert alive is not None
     assert alive.events[0][1].body.queries[0].running_seconds is None  # type: ignore[union-attr]
-    assert follower.pulse(written + 4000.0) is None
+    assert follower.pulse(written + 4000.0, 1) is None
 
 
 def test_an_ended_query_and_an_ended_application_have_no_pulse(tmp_path: Path) -> None:
@@ -256,7 +256,7 @@ def test_an_ended_query_and_an_ended_application_have_no_pulse(tmp_path: Path) -
         folder.mkdir()
         follower = follow(single(folder, b"".join(content[:upto])))
         drain(follower)
-        assert follower.pulse(lines.BASE + 100.0) is None
+        assert follower.pulse(lines.BASE + 100.0, 1) is None
 
 
 def test_the_fleet_counts_each_once_over_a_restart(tmp_path: Path) -> None:

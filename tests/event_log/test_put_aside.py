@@ -29,8 +29,15 @@ class Watch:
     def __init__(self, folder: Path) -> None:
         self.now = lines.BASE + 100.0
         self.keeper = Keeper(Policy(), Store(None), started_time=lines.BASE - 100.0)
-        self.logs = EventLogs([folder], self.keeper, lambda: self.now)
+        self.set_back = 0.0  # of the machine's clock, which the agent's own does not follow
         self.folder = folder
+        self.follow_anew()
+
+    def follow_anew(self) -> None:
+        """As after a restart of the agent, which has kept its state."""
+        self.logs = EventLogs(
+            [self.folder], self.keeper, lambda: self.now, lambda: self.now - self.set_back
+        )
 
     def write(self, content: list[bytes], name: str = "app-1.inprogress") -> None:
         path = self.folder / name
@@ -82,6 +89,33 @@ def test_a_driver_killed_in_the_middle_of_a_batch_is_gone_after_an_hour(watch: W
     watch.pass_time(150.0)
     assert not watch.up
     assert watch.followed == []
+
+
+def test_a_driver_stays_alive_when_the_machines_clock_is_set_back(watch: Watch) -> None:
+    watch.write(MIDST)
+    watch.pass_time(10.0)
+    watch.set_back = 7_200.0
+    watch.pass_time(60.0)
+    assert watch.up, "its batch runs, and the log is as new as it was"
+
+
+@pytest.mark.parametrize("restarted", [True, False])
+def test_what_a_compacted_file_repeats_is_counted_once(watch: Watch, *, restarted: bool) -> None:
+    content = lines.whole()
+    folder = watch.folder / "eventlog_v2_app-1"
+    folder.mkdir()
+    watch.write(content[:17], "eventlog_v2_app-1/events_1_app-1")
+    watch.pass_time(10.0)
+    counted = watch.completed
+    assert counted > 1
+    watch.delete("eventlog_v2_app-1/events_1_app-1")
+    watch.write(content[:26], "eventlog_v2_app-1/events_2_app-1.compact")
+    watch.write(content[26:], "eventlog_v2_app-1/events_3_app-1")
+    if restarted:
+        watch.follow_anew()
+    watch.pass_time(10.0)
+    assert watch.completed == 8
+    assert watch.keeper.view(KEY, watch.now).totals.checkpoints.get("replayed", 0) == 0
 
 
 def test_a_deleted_log_is_let_go_of_at_once(watch: Watch) -> None:

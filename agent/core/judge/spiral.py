@@ -260,7 +260,12 @@ def judge(state: Spiral, around: Surroundings) -> None:
 
 
 def runs_long(
-    state: Spiral, around: Surroundings, *, planned_time: float, age_seconds: float
+    state: Spiral,
+    around: Surroundings,
+    *,
+    planned_time: float,
+    age_seconds: float,
+    rested_time: float | None = None,
 ) -> None:
     """Looks ahead from a batch that runs, once it is older than the last one was long.
 
@@ -271,10 +276,11 @@ def runs_long(
     if state.cost is None or state.spiralling or state.open_ends or len(batches) < FEWEST_BATCHES:
         return
     last = batches[-1]
-    rates = arrival_rates(batches)
-    if not rates or age_seconds <= last.seconds or planned_time <= last.time:
+    if age_seconds <= last.seconds or planned_time <= last.time:
         return
-    there = (last.backlog_rows or 0.0) + _arrival(rates) * (planned_time - last.time)
+    there = waiting_rows(batches, planned_time, rested_time)
+    if there is None:
+        return
     rows = there if around.limit_rows is None else min(there, around.limit_rows)
     if rows <= 0.0:
         return
@@ -285,6 +291,21 @@ def runs_long(
     cost.learn(running, max(around.sigma, LEAST_SIGMA))
     if _foresees(state, [*batches, running], cost, around):
         _settle(state, foreseen=True)
+
+
+def waiting_rows(
+    batches: Sequence[Batch], planned_time: float, rested_time: float | None = None
+) -> float | None:
+    """Rows that wait for a batch planned then: left by the last, and come since; None: not told.
+
+    ``rested_time``: when a trigger found nothing to read, if one did.
+    """
+    rates = arrival_rates(batches)
+    if not rates:
+        return None
+    last = batches[-1]
+    since = last.time if rested_time is None else max(last.time, rested_time)
+    return (last.backlog_rows or 0.0) + _arrival(rates) * max(planned_time - since, 0.0)
 
 
 def _foresees(state: Spiral, batches: list[Batch], cost: Cost, around: Surroundings) -> bool:

@@ -131,6 +131,7 @@ def runs(query: Query, time: float, policy: Policy) -> None:
         _surroundings(query, policy, query.main_source()),
         planned_time=time - age,
         age_seconds=age,
+        rested_time=query.flow.rested_time,
     )
 
 
