@@ -234,7 +234,9 @@ def _move_all(root: Path, folder: Path, moves: list[Move], say: Callable[[str], 
             left = True  # the journal says what to move back
         else:
             left = folder.exists()
-        after = "some files are still aside: --undo moves them back" if left else "nothing was moved"
+        after = (
+            "some files are still aside: --undo moves them back" if left else "nothing was moved"
+        )
         raise CheckpointError(f"{said}; {after}") from None
 
 

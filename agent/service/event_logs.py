@@ -162,8 +162,12 @@ class EventLogs:
             )
             return
         self._past.pop(log.name, None)
-        self._followers[log.name] = Follower(log, counted, lambda run_id: self._batches.get(run_id))
+        self._followers[log.name] = Follower(log, counted, self._last_batch)
         _log.info("following an event log", file=log.path)
+
+    def _last_batch(self, run_id: str) -> int | None:
+        """Of a run, as the fleet had it when this look at the logs began."""
+        return self._batches.get(run_id)
 
     async def _put_aside(self, now: float) -> None:
         """Lets go of logs that are read to their end and that nobody writes to any more."""

@@ -33,8 +33,7 @@ class Recorder:
         self._written: dict[str, int] = {}  # newest sequence by listener instance
         self.recorded_total = 0
         path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = self._open()
-        self._cut_torn_line()
+        self._file: io.FileIO | None = self._open()
 
     def record(self, body: bytes, refused: set[int]) -> None:
         """Appends a request's events, but for those refused by index. Raises OSError.
@@ -60,16 +59,11 @@ class Recorder:
         if not lines:
             return
         text = b"\n".join(lines) + b"\n"
-        size = self._file.tell()
-        if size and size + len(text) > self._max_bytes:
-            self._rotate()
-        start = self._file.tell()
         try:
-            written = self._file.write(text)
-            if written != len(text):
-                raise OSError(28, "the record is cut short: no space left", str(self._path))  # noqa: TRY301
+            self._append(text)
         except OSError:
-            self._file.truncate(start)
+            # Opened anew next time, at its true end: whatever is the matter may be mended by then.
+            self.close()
             raise
         if len(self._written) >= 10_000:  # listeners long gone: their tails will not come again
             self._written.clear()
@@ -78,10 +72,24 @@ class Recorder:
 
     def close(self) -> None:
         """Closes the file."""
-        self._file.close()
+        file, self._file = self._file, None
+        if file is not None:
+            file.close()
+
+    def _append(self, text: bytes) -> None:
+        file = self._file = self._file or self._open()
+        size = os.fstat(file.fileno()).st_size
+        if size and size + len(text) > self._max_bytes:
+            self._rotate()
+            file = self._file = self._open()
+            size = 0
+        written = file.write(text)
+        if written != len(text):
+            file.truncate(size)
+            raise OSError(28, "the record is cut short: no space left", str(self._path))
 
     def _rotate(self) -> None:
-        self._file.close()
+        self.close()
         for number in range(self._keep, 0, -1):
             older = self._path.with_name(f"{self._path.name}.{number}")
             newer = (
@@ -91,7 +99,6 @@ class Recorder:
             )
             if newer.exists():
                 newer.replace(older)
-        self._file = self._open()
 
     def _open(self) -> io.FileIO:
         """Its owner's alone: it holds what exceptions say."""
@@ -99,14 +106,15 @@ class Recorder:
             os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600), "ab"
         )
         os.fchmod(file.fileno(), 0o600)  # one from before
+        self._end_torn_line(file)
         return file
 
-    def _cut_torn_line(self) -> None:
+    def _end_torn_line(self, file: io.FileIO) -> None:
         """A kill while writing leaves half a line; what follows must not join it."""
-        size = self._file.seek(0, os.SEEK_END)
+        size = file.seek(0, os.SEEK_END)
         if not size:
             return
-        with self._path.open("rb") as file:
-            file.seek(size - 1)
-            if file.read(1) != b"\n":
-                self._file.write(b"\n")
+        with self._path.open("rb") as written:
+            written.seek(size - 1)
+            if written.read(1) != b"\n":
+                file.write(b"\n")

@@ -293,7 +293,9 @@ def test_what_was_moved_before_a_kill_stays_aside_where_going_on_fails(tmp_path)
     for step in range(len(plan(pristine).moves) + 3):
         root = shutil.copytree(pristine, tmp_path / str(step))
         wanted = plan(root)
-        killed_at(step, lambda say, r=root, w=wanted: journal.apply_plan(r, w, now=1e9, on_step=say))
+        killed_at(
+            step, lambda say, r=root, w=wanted: journal.apply_plan(r, w, now=1e9, on_step=say)
+        )
         for found in journal.find_rescues(root):
             files = [move for move in found.waiting if not move.folder]
             if not files or not found.moved:

@@ -7,6 +7,7 @@ import io
 import json
 import math
 import os
+import resource
 from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -161,6 +162,36 @@ def test_a_torn_line_of_the_record_stays_alone(tmp_path: Path) -> None:
     lines = path.read_text().splitlines()
     assert lines[1] == '{"sequ'
     assert [json.loads(line)["sequence"] for line in lines[2:]] == [1, 3]
+
+
+def test_a_disk_that_is_full_for_a_while_leaves_whole_lines(tmp_path: Path) -> None:
+    path = tmp_path / "record.jsonl"
+    recorder = Recorder(path, max_bytes=10**6, keep=2)
+    recorder.record(wire.body([wire.progress(1)]), set())
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + 10, before[1]))
+    try:
+        for sequence in (2, 3):
+            with pytest.raises(OSError, match="cut short"):
+                recorder.record(wire.body([wire.progress(sequence)]), set())
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    recorder.record(wire.body([wire.progress(4)]), set())
+    recorder.close()
+    assert [json.loads(line)["sequence"] for line in path.read_text().splitlines()] == [1, 4]
+
+
+def test_the_record_goes_on_once_its_files_can_be_renamed_again(tmp_path: Path) -> None:
+    path, in_the_way = tmp_path / "record.jsonl", tmp_path / "record.jsonl.1"
+    recorder = Recorder(path, max_bytes=100, keep=1)
+    recorder.record(wire.body([wire.progress(1)]), set())
+    in_the_way.mkdir()
+    with pytest.raises(OSError, match="directory"):
+        recorder.record(wire.body([wire.progress(2)]), set())
+    in_the_way.rmdir()
+    recorder.record(wire.body([wire.progress(3)]), set())
+    recorder.close()
+    assert recorder.recorded_total == 2
 
 
 def test_the_record_keeps_so_many_files(tmp_path: Path) -> None:
