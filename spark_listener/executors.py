@@ -1,8 +1,8 @@
 """The application's executors: how many there are, and asking for more or fewer.
 
 Asking is ``SparkContext.requestTotalExecutors``, as Spark's own dynamic allocation does it. Fewer
-are had by releasing executors that run no task, while no job runs that may still read what they
-hold; decommissioned where the job allows it, so that this moves elsewhere. What was asked for last
+are had by releasing executors that run no task and hold nothing that the job has cached, while no
+job runs that may still read what they hold; decommissioned where the job allows it, so that this moves elsewhere. What was asked for last
 stays when the agent falls silent.
 """
 
@@ -149,6 +149,20 @@ class Executors:
             self._configured, self._came = present, self._clock()
         return self._configured
 
+    def _holding(self) -> set[str]:
+        """Executors on which data lies that the job keeps: it may have it nowhere else.
+
+        A frame that was checkpointed locally ends the query that reads it without them, and a
+        cached one may not be the same when it is made again. Spark's own dynamic allocation keeps
+        such executors as well (spark.dynamicAllocation.cachedExecutorIdleTimeout).
+        """
+        if self._context.getPersistentRDDs().isEmpty():
+            return set()
+        told = self._context.env().blockManager().master().getStorageStatus()
+        return {
+            str(one.blockManagerId().executorId()) for one in told if not one.rddBlocks().isEmpty()
+        }
+
     def _release(self, total: int, *, last: bool) -> None:
         # The newest go first: what the oldest hold of the queries' state is the most.
         spare = self._ids()[total:]
@@ -161,6 +175,9 @@ class Executors:
         # A stage may read what another one left on an executor that runs no task any more.
         calm = last or not len(self._context.statusTracker().getActiveJobIds())
         spare = [name for name in idle if calm or now - self._idle[name] >= _IDLE_SECONDS]
+        if spare:
+            held = self._holding()
+            spare = [name for name in spare if name not in held]
         if not spare:
             return
         jvm = self._gateway.jvm

@@ -5,7 +5,7 @@ Spark is played here; tests/plugin/test_executors.py asks the real one.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -19,6 +19,29 @@ class Names(list[str]):
         return between.join(self)
 
 
+class Blocks(list[str]):
+    """As Scala's collections are asked."""
+
+    def isEmpty(self) -> bool:
+        return not self
+
+
+class Status(NamedTuple):
+    """What an executor's block manager has told."""
+
+    name: str
+    blocks: Blocks
+
+    def blockManagerId(self) -> Status:
+        return self
+
+    def executorId(self) -> str:
+        return self.name
+
+    def rddBlocks(self) -> Blocks:
+        return self.blocks
+
+
 class Spark:
     """Context, backend, scheduler and status in one; two executors of two slots to begin with."""
 
@@ -30,6 +53,7 @@ class Spark:
         self.totals: list[int] = []
         self.takes = True
         self.gone: list[list[str]] = []
+        self.cached: dict[str, list[str]] = {}  # blocks by executor
         self.jvm = self
         self.java = self.scala = self.util = self.org = self.apache = self.spark = self
         self.api = self.python = self.collection = self.immutable = self.PythonUtils = self
@@ -40,6 +64,9 @@ class Spark:
             "resourceProfileManager",
             "defaultResourceProfile",
             "HashMap",
+            "env",
+            "blockManager",
+            "master",
         }:
             return lambda: self
         raise AttributeError(name)
@@ -66,6 +93,12 @@ class Spark:
 
     def isExecutorBusy(self, name: str) -> bool:
         return name in self.busy
+
+    def getPersistentRDDs(self) -> Blocks:
+        return Blocks(sum(self.cached.values(), []))
+
+    def getStorageStatus(self) -> list[Status]:
+        return [Status(name, Blocks(self.cached.get(name, []))) for name in ["driver", *self.names]]
 
     def new_array(self, _: Any, count: int) -> list[int]:
         return [0] * count
@@ -232,3 +265,19 @@ def test_where_spark_asks_itself_that_is_said_and_what_to_set(value: str) -> Non
     assert "set it to false" in note
     bench.executors.ask(5)
     assert bench.spark.totals == []
+
+
+@pytest.mark.parametrize("last", [False, True])
+def test_an_executor_that_holds_what_the_job_has_cached_is_kept(*, last: bool) -> None:
+    """A frame checkpointed locally would be lost with it, and with that the query."""
+    bench = Bench(**{"spark.executor.instances": "2"})
+    bench.spark.names = ["0", "1", "2", "3"]
+    bench.spark.cached = {"2": ["rdd_7_0"]}
+    bench.executors.ask(2, last=last)
+    assert bench.spark.gone == [["3"]]
+    bench.spark.names.remove("3")
+    bench.executors.ask(2, last=last)
+    assert bench.spark.gone == [["3"]]
+    bench.spark.cached = {}
+    bench.executors.ask(2, last=last)
+    assert bench.spark.gone == [["3"], ["2"]]
