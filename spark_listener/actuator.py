@@ -50,6 +50,10 @@ class SourceControl:
     grant: Grant | None = None
     grant_ends: float = 0.0  # monotonic seconds
     obedience: Obedience = field(default_factory=Obedience)
+    ours: bool = False  # what is in force: Weir set it, this process or one before it
+    #: What a process before this one left in force where nothing is configured; until the agent's
+    #: first word of it.
+    left: Limit | None = None
 
     def __post_init__(self) -> None:
         if not self.changes:
@@ -93,8 +97,16 @@ class SourceControl:
 
     def changed(self, present: Limit, epoch_seconds: float) -> None:
         """Notes that ``present`` is in force from this moment on."""
+        self.no_later_than(epoch_seconds)
         self.present = present
         self.changes.append((epoch_seconds, self.maximum))
+
+    def no_later_than(self, epoch_seconds: float) -> None:
+        """It is that time now: by a clock that was set back, earlier than the newest change."""
+        if self.changes[-1][0] > epoch_seconds:
+            told = [(min(moment, epoch_seconds), maximum) for moment, maximum in self.changes]
+            self.changes.clear()
+            self.changes.extend(told)
 
     def settle_first_batch(self) -> None:
         """What is in force now held before the first batch was planned."""
@@ -105,7 +117,7 @@ class SourceControl:
         """Keeps a grant, or renews the same one; false where its unit is not this source's."""
         if grant.unit != self.handle.unit:
             return False
-        self.grant = grant
+        self.grant, self.left = grant, None
         self.grant_ends = now + grant.expires_seconds
         return True
 
@@ -124,7 +136,9 @@ class SourceControl:
         Raises Refused where the grant asks for what this source must not be given.
         """
         grant = self.grant
-        if grant is None or grant.limit is None:
+        if grant is None:
+            return self.left or self.configured
+        if grant.limit is None:
             return self.configured
         if now >= self.grant_ends and self.configured_maximum is not None:
             return self.configured
@@ -166,7 +180,7 @@ class Actuator:
         self._gateway = gateway
         self._lease = lease
         self._allowed = allowed
-        self._unsafe_allowed = False
+        self._unsafe_allowed: bool | None = None  # the agent has not said yet: no
         self._complaints = complaints
         self._clock = clock  # epoch seconds
         self._objects: dict[int, SourceObject] = {}
@@ -204,18 +218,24 @@ class Actuator:
                     handle = replace(handle, control=control, note=unsafe)
             self._objects[item.index] = item
             self._java_configured[item.index] = java_limit
-            self.sources.append(
-                SourceControl(
-                    item.index,
-                    item.class_name,
-                    handle,
-                    configured,
-                    configured if kept is None else limits.describe(in_force),
-                    identity=item.identity,
-                    unsafe=unsafe,
-                )
+            source = SourceControl(
+                item.index,
+                item.class_name,
+                handle,
+                configured,
+                configured if kept is None else limits.describe(in_force),
+                identity=item.identity,
+                unsafe=unsafe,
+                ours=kept is not None,
             )
+            if source.ours and source.configured_maximum is None:
+                source.left = source.present
+            self.sources.append(source)
         self.ready = True
+        # What may not be steered any more; where the agent has to say so, it will.
+        self._put_back(
+            [one for one in self.sources if one.handle.control != "live" and not one.unsafe]
+        )
         early, self._early = self._early, []
         for now in dict.fromkeys(moment for _, moment in early):
             self.take([grant for grant, moment in early if moment == now], now)
@@ -234,7 +254,7 @@ class Actuator:
 
         No longer: what was configured comes back.
         """
-        if allowed == self._unsafe_allowed:
+        if allowed is self._unsafe_allowed:
             return
         self._unsafe_allowed = allowed
         unsafe = [source for source in self.sources if source.unsafe]
@@ -310,10 +330,10 @@ class Actuator:
         wanted = {
             source.index: source.configured
             for source in sources
-            if source.handle.control == "live" and source.present != source.configured
+            if source.ours and source.present != source.configured
         }
         for source in sources:
-            source.grant = None
+            source.grant = source.left = None
         if wanted:
             self._swap(wanted)
 
@@ -355,6 +375,7 @@ class Actuator:
             if not limits.may_follow(found, source.configured, source.source_class, unit):
                 source.handle = Handle("advice", unit, "something else has changed its limit")
                 source.changed(found, self._clock())
+                source.ours = False
                 self._refuse("something else has changed its limit", source.index)
                 continue
             try:
@@ -375,6 +396,7 @@ class Actuator:
             if source.index in accepted:
                 before = source.maximum
                 source.changed(accepted[source.index], moment)
+                source.ours = True
                 LOGGER.debug(
                     "weir: %s source %d: limit %s -> %s %s",
                     self._query.name or self._query.id,

@@ -126,11 +126,22 @@ class Watch:
                 return True  # it has ended
             session = query.sparkSession()
             if driver.session(session) is None:
-                driver.watch(session, control=driver.settings.control)
+                self._watch(driver, session)
         except Exception as error:
             self._complaints.error("looking up a query's session", error)
             return False
         return True
+
+
+    def _watch(self, driver: Driver, session: Any) -> None:
+        """What was said of the session itself may refuse more than the application does."""
+        try:
+            settings = resolve(self._arguments, conf_of(session), {})
+        except ConfigurationError as error:
+            self._complaints.warn(f"session:{error}", f"weir: a session is not watched: {error}")
+            return
+        if settings.enabled:
+            driver.watch(session, control=driver.settings.control and settings.control)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

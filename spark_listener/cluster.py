@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 _Told = TypeVar("_Told")
 #: A query whose stages cannot be had is asked for them ever less often, up to this.
 _MOST_PAUSE_SECONDS: Final = 30.0
+#: A cluster manager that hangs holds whoever asks it for minutes (spark.rpc.askTimeout), and with
+#: that all of Weir: asking may take no more than this share of the time. Half or twice as much
+#: holds half or twice as much.
+_MOST_ASKING_SHARE: Final = 0.1
 
 
 class Cluster:
@@ -50,6 +54,7 @@ class Cluster:
         self._slots: dict[str, int] = {}  # by run, when its last batch ended
         self._order: ExecutorsOrder | None = None
         self._until = 0.0  # when the order expires
+        self._may_ask = clock()  # from when on
 
     def join(self, context: Any) -> None:
         """The JVM's ``SparkContext``, once there is one."""
@@ -110,9 +115,11 @@ class Cluster:
         An order that is not renewed in time asks for nothing more; what was asked for stays.
         """
         order, executors = self._order, self._executors
-        if order is None or executors is None or self._clock() >= self._until:
+        begun = self._clock()
+        if order is None or executors is None or not self._may_ask <= begun < self._until:
             return
         self._guarded("asking for executors", lambda: executors.ask(order.wanted))
+        self._may_ask = begun + (self._clock() - begun) / _MOST_ASKING_SHARE
 
     def leave(self) -> None:
         """Goes back to the number that the job had before our first word."""

@@ -2,8 +2,8 @@
 
 Asking is ``SparkContext.requestTotalExecutors``, as Spark's own dynamic allocation does it. Fewer
 are had by releasing executors that run no task and hold nothing that the job has cached, while no
-job runs that may still read what they hold; decommissioned where the job allows it, so that this moves elsewhere. What was asked for last
-stays when the agent falls silent.
+job runs that may still read what they hold; decommissioned where the job allows it, so that this
+moves elsewhere. What was asked for last stays when the agent falls silent.
 """
 
 from __future__ import annotations

@@ -210,6 +210,8 @@ class Observer:
     def _loop(self) -> None:
         while not self._stopping.is_set():
             self._round_guarded()
+        if not self._spark_stopped():
+            self._do_what_is_asked()  # a call into Spark may have held the round for long
         if self._ending or self._spark_stopped():
             self._guarded("the end", self._end_all, self.mailbox.take(0.0)[0])
 
@@ -339,8 +341,10 @@ class Observer:
 
     def _started(self, item: Captured) -> None:
         session = item.session
-        if session is None:
-            return
+        if session is None or session not in self._sessions:
+            if item.gate is not None:
+                item.gate.release()
+            return  # detached meanwhile
         if not item.run_id:
             for java_query in session.java.streams().active():
                 self._guarded("a running query", self._adopt, java_query, session)
@@ -456,19 +460,19 @@ class Observer:
 
     def _leave(self, session: Session) -> None:
         self._sessions.discard(session)
-        if not self._sessions:
-            self._cluster.leave()
         for run_id, run in list(self._runs.items()):
             if run.session is session:
                 self._guarded("restoring limits", run.actuator.restore)
                 self._forget(run_id)
+        if not self._sessions:
+            self._cluster.leave()  # last, as a cluster may let one wait
 
     def _refuse_control(self, session: Session) -> None:
-        if not self._controls:
-            self._cluster.leave()
         for run in self._runs.values():
             if run.session is session:
                 self._guarded("restoring limits", run.actuator.give_up, WATCH_ONLY)
+        if not self._controls:
+            self._cluster.leave()  # last, as a cluster may let one wait
 
     def _end_all(self, captured: list[Captured]) -> None:
         """Spark has stopped: its queries are over, whatever it still told of them."""
@@ -558,6 +562,7 @@ class Observer:
         """What goes beside a progress: per source the limit in force then, and the backlog."""
         self._guarded("a query's sources", self._prepare, run)
         for source in run.actuator.sources:
+            source.no_later_than(time.time())
             planned = progress.trigger_epoch_seconds
             if source.judged and planned is not None and source.index < len(progress.sources):
                 said = progress.sources[source.index]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -11,6 +12,7 @@ from spark_listener.actuator import Actuator, SourceControl, without_agent
 from spark_listener.application import Lease
 from spark_listener.complaints import Complaints
 from spark_listener.limits import ALL, Limit, Refused, handle_of
+from spark_listener.query import SourceObject
 from spark_listener.replies import Grant
 
 FILES = sources.FILES.classes[1]
@@ -228,6 +230,165 @@ def test_a_grant_reaches_the_source_that_it_means(
     actuator = ordered(*now)
     actuator.take([meant(i, limit, name) for i, (name, limit) in enumerate(granted)], 0.0)
     assert [one.grant and one.grant.limit for one in actuator.sources] == taken
+
+
+# -- what a process before this one left -----------------------------------------------------------
+
+
+class Java(NamedTuple):
+    """A ``ReadLimit``, and whatever gives its class and its name."""
+
+    name: str
+    value: int = 0
+
+    def getClass(self) -> Java:
+        return self
+
+    def getName(self) -> str:
+        return self.name
+
+    def maxFiles(self) -> int:
+        return self.value
+
+
+READ = "org.apache.spark.sql.connector.read.streaming"
+EVERYTHING = Java(f"{READ}.ReadAllAvailable")
+
+
+def files_at_once(count: int) -> Java:
+    return Java(f"{READ}.ReadMaxFiles", count)
+
+
+class Limits(dict[int, Java]):
+    """Spark's map of sources and limits."""
+
+    apply = dict.__getitem__
+
+    def updated(self, key: int, limit: Java) -> Limits:
+        return Limits({**self, key: limit})
+
+
+class SetUp(NoQuery):
+    """A query with one file source, and what is in force of it."""
+
+    trigger, sink = "", ""
+
+    def __init__(self, in_force: Java) -> None:
+        self.in_force = Limits({0: in_force})
+        self.execution = self
+        setattr(self, "uniqueSources_$eq", self.set)
+
+    def set(self, limits: Limits) -> None:
+        self.in_force = limits
+
+    def uniqueSources(self) -> Limits:
+        return self.in_force
+
+    @staticmethod
+    def limits_known() -> bool:
+        return True
+
+    @staticmethod
+    def takes_all_at_once() -> bool:
+        return False
+
+    @staticmethod
+    def sources() -> list[SourceObject]:
+        return [SourceObject(0, 0, None, FILES)]
+
+
+class Kept(Lease):
+    """Of a process that has ended."""
+
+    def __init__(self, configured: Java) -> None:
+        self.configured = configured
+
+    def kept(self, name: str) -> Any:
+        assert name == "limit run 0"
+        return self.configured
+
+
+def taken_over(
+    monkeypatch: pytest.MonkeyPatch,
+    configured: Java,
+    *,
+    allowed: bool = True,
+    unsafe: str = "",
+) -> tuple[Actuator, SetUp]:
+    """An actuator after one that set a limit of three files and was killed."""
+    monkeypatch.setattr(Actuator, "_why_unsafe", lambda *_: unsafe)
+    query = SetUp(files_at_once(3))
+    actuator = Actuator(
+        query,  # type: ignore[arg-type]
+        MagicMock(),
+        lease=Kept(configured),
+        allowed=allowed,
+        complaints=Complaints(),
+        clock=lambda: 0.0,
+    )
+    assert actuator.prepare()
+    return actuator, query
+
+
+def test_where_nothing_is_configured_what_was_left_stays_until_the_agent_speaks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Everything at once would be what the limit has held back."""
+    actuator, query = taken_over(monkeypatch, EVERYTHING)
+    assert not actuator.apply(0.0)
+    assert not actuator.apply(1e6)
+    assert query.in_force[0] == files_at_once(3)
+    assert actuator.sources[0].maximum == 3, "the agent is told, and can renew it"
+    actuator.take([grant(None)], 0.0)
+    assert actuator.apply(0.0)
+    assert query.in_force[0] == EVERYTHING
+
+
+def test_where_something_is_configured_it_comes_back_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    actuator, query = taken_over(monkeypatch, files_at_once(9))
+    assert actuator.apply(0.0)
+    assert query.in_force[0] == files_at_once(9)
+
+
+def test_what_was_left_goes_where_limits_are_refused_by_now(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    _, query = taken_over(monkeypatch, EVERYTHING, allowed=False)
+    assert query.in_force[0] == EVERYTHING
+
+
+@pytest.mark.parametrize("how", ["the agent says no", "it is detached"])
+def test_what_was_left_goes_where_it_is_unsafe_and_not_wanted_any_more(
+    monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    actuator, query = taken_over(monkeypatch, EVERYTHING, unsafe="latestFirst: …")
+    assert query.in_force[0] == files_at_once(3), "the agent may still want it"
+    if how == "it is detached":
+        actuator.restore()
+    else:
+        actuator.allow_unsafe(allowed=False)
+    assert query.in_force[0] == EVERYTHING
+
+
+def test_what_was_left_stays_where_it_is_unsafe_and_wanted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    actuator, query = taken_over(monkeypatch, EVERYTHING, unsafe="latestFirst: …")
+    actuator.allow_unsafe(allowed=True)
+    assert not actuator.apply(0.0)
+    assert query.in_force[0] == files_at_once(3)
+
+
+def test_a_clock_that_is_set_back_does_not_change_the_order_of_limits() -> None:
+    one = source(Limit("files", 5))
+    one.changed(Limit("files", 9), 1_000.0)
+    one.no_later_than(100.0)
+    assert one.in_force_at(110.0) == 9
+    one.changed(Limit("files", 20), 120.0)
+    assert [one.in_force_at(moment) for moment in (110.0, 130.0)] == [9, 20]
+    assert one.in_force_since(130.0) == {20}
 
 
 def test_wanted_never_leaves_the_class() -> None:

@@ -139,3 +139,19 @@ def test_an_order_that_makes_no_sense_is_none(said: Any, found: Any) -> None:
 
     body = json.dumps({"acknowledged": 1, "executors": said}).encode()
     assert parse_reply(body).executors == found
+
+
+def test_a_cluster_manager_that_hangs_takes_a_tenth_of_the_time_and_no_more(bench: Bench) -> None:
+    def hang(_: int | None, *, last: bool = False) -> None:
+        bench.time += 120.0
+        raise RuntimeError("no answer")
+
+    bench.executors.ask = hang  # type: ignore[method-assign]
+    begun, hung = bench.time, 0.0
+    while bench.time < begun + 12_000.0:
+        bench.cluster.take(ExecutorsOrder(5, 60.0))
+        before = bench.time
+        bench.cluster.steer()
+        hung += bench.time - before
+        bench.time += 1.0
+    assert hung == pytest.approx(1_200.0, rel=0.02)

@@ -95,7 +95,7 @@ class Spark:
         return name in self.busy
 
     def getPersistentRDDs(self) -> Blocks:
-        return Blocks(sum(self.cached.values(), []))
+        return Blocks(block for blocks in self.cached.values() for block in blocks)
 
     def getStorageStatus(self) -> list[Status]:
         return [Status(name, Blocks(self.cached.get(name, []))) for name in ["driver", *self.names]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -47,6 +48,9 @@ class FileControl:
 
     def in_force_at(self, _: float) -> int:
         return 2
+
+    def no_later_than(self, _: float) -> None:
+        pass
 
 
 class Actuated:
@@ -330,3 +334,50 @@ def test_what_becomes_of_limits_without_an_agent_is_told_of_all_its_queries() ->
     assert watched.observer.without_agent().startswith("what Weir set holds for ")
     watched.observer._runs.clear()
     assert watched.observer.without_agent() == "it keeps its configured limits"
+
+
+class Left:
+    """A session that was detached, in which a query runs."""
+
+    control = True
+
+    def __init__(self) -> None:
+        self.java = self
+        self.asked = 0
+
+    def streams(self) -> Left:
+        self.asked += 1
+        return self
+
+    def active(self) -> list[object]:
+        return [object()]
+
+
+class Gate:
+    released = False
+
+    def release(self) -> None:
+        self.released = True
+
+
+@pytest.mark.parametrize("run_id", ["", "r-9"])
+def test_a_query_of_a_session_that_was_detached_meanwhile_is_let_be(run_id: str) -> None:
+    watched, session, gate = Watched(RunningQuery(resting)), Left(), Gate()
+    told = Captured("started", time.time(), run_id=run_id, session=session, gate=gate)  # type: ignore[arg-type]
+    watched.observer._started(told)
+    assert list(watched.observer._runs) == ["r"]
+    assert session.asked == 0
+    assert gate.released
+
+
+def test_what_was_asked_while_a_round_hung_is_done_before_the_end() -> None:
+    """A call into Spark may take minutes: whoever detaches then does not wait, but is obeyed."""
+    observer = Watched(RunningQuery(resting)).observer
+    hangs, asked = threading.Event(), threading.Event()
+    observer._round = lambda: hangs.wait(30)  # type: ignore[method-assign,assignment,return-value]
+    observer._thread.start()
+    observer._ask(asked.set, 0.05)
+    observer.stop(0.05)
+    assert not asked.is_set()
+    hangs.set()
+    assert asked.wait(30)
