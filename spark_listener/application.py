@@ -32,6 +32,23 @@ class Lease:
         """Neither runs nor keeps what has these names."""
 
 
+class Heir(Lease):
+    """For a driver that attaches by itself after a process beyond the plugin's door."""
+
+    def __init__(self, left: Any) -> None:
+        """``left``: what that process kept, a Java map by name."""
+        self._left = left
+
+    def kept(self, name: str) -> Any:
+        """What it kept: above all what a job configured, where a limit of ours is in force."""
+        return self._left.get(name)
+
+    def forget(self, *names: str) -> None:
+        """It is ours to let go of, too."""
+        for name in names:
+            self._left.remove(name)
+
+
 @dataclass
 class Application:
     """One ``SparkContext``."""
@@ -44,7 +61,7 @@ class Application:
     lease: Lease = field(default_factory=Lease)
 
 
-def of_session(spark: Any) -> Application:
+def of_session(spark: Any, lease: Lease | None = None) -> Application:
     """The application of a PySpark session, in its own process."""
     context = spark.sparkContext
     return Application(
@@ -53,6 +70,7 @@ def of_session(spark: Any) -> Application:
         str(context.appName),
         str(context.version),
         stopped=lambda: context._jsc is None,
+        lease=lease or Lease(),
     )
 
 

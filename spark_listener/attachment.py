@@ -9,7 +9,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from spark_listener import plugin
-from spark_listener.application import conf_of, of_session
+from spark_listener.application import Heir, Lease, conf_of, of_session
 from spark_listener.complaints import LOGGER, Complaints
 from spark_listener.config import ConfigurationError, Settings, conf_key, resolve
 from spark_listener.driver import Driver
@@ -115,8 +115,8 @@ def _attach(spark: Any, arguments: dict[str, Any]) -> Attachment:
         if not _given(arguments, only="control"):  # what was said of one session holds for others
             control = control and all(other.control for other in driver.sessions)
     if driver is None:
-        _close_the_door(spark)
-        driver = Driver(of_session(spark), settings, complaints=_complaints, on_lost=_lost)
+        lease = _close_the_door(spark)
+        driver = Driver(of_session(spark, lease), settings, complaints=_complaints, on_lost=_lost)
         _drivers[driver.application_id] = driver
         if settings.exposes_token:
             _complaints.warn(
@@ -155,17 +155,22 @@ def _of_connect(spark: Any) -> str:
     )
 
 
-def _close_the_door(spark: Any) -> None:
-    """Where the plugin opened one: who attaches in the job's own code wins, and says so."""
+def _close_the_door(spark: Any) -> Lease:
+    """Where the plugin opened one: who attaches in the job's own code wins, and says so.
+
+    What the process beyond it left is taken over: its limits are not what the job configured.
+    """
     try:
         context = spark.sparkContext
         conf = context.getConf()
-        if not any(plugin.NAME in str(conf.get(one) or "") for one in plugin.CONFS):
-            return
-        if context._gateway.jvm.weir.WeirPlugin.standAside():
-            LOGGER.info("weir: attach() watches from here on; the plugin's door is closed")
+        if any(plugin.NAME in str(conf.get(one) or "") for one in plugin.CONFS):
+            door = context._gateway.jvm.weir.WeirPlugin
+            if door.standAside():
+                LOGGER.info("weir: attach() watches from here on; the plugin's door is closed")
+            return Heir(door.left())
     except Exception as error:
         _complaints.error("closing the plugin's door", error)
+    return Lease()
 
 
 def _attached_again(

@@ -265,6 +265,12 @@ public final class WeirPlugin extends SparkListener
     return kept;
   }
 
+  /** For a driver that attaches by itself: what the last process left for the next one to find. */
+  public static Map<String, Object> left() {
+    WeirPlugin door = present;
+    return door == null ? new ConcurrentHashMap<>() : door.kept;
+  }
+
   /** For a driver that attaches by itself: closes the door for good; true where there was one. */
   public static boolean standAside() throws InterruptedException {
     WeirPlugin door = present;

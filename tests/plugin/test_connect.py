@@ -122,3 +122,23 @@ def test_six_queries_of_three_clients_are_regulated(
     clients[1].process.kill()  # its queries go on until its session is given up
     assert clients[2].end() == 0
     until(lambda: not query("b2")["up"], "the ends to be told")
+
+
+def test_a_session_that_refuses_control_is_only_watched(
+    bench: Bench, query: Callable[[str], dict[str, Any]], python: str, address: str
+) -> None:
+    """Of one server: what a client sets holds for its own session."""
+    bench.files(4)
+    made = [
+        Client(python, bench.folder / name, address, str(bench.input), str(bench.folder), "5", name)
+        for name in ("watched", "steered")
+    ]
+    for client in made:
+        until(client.started, "the query of a client", seconds=120)
+    assert query("steered")["control"] == "live"
+    assert (query("watched")["control"], query("watched")["note"]) == (
+        "advice",
+        "spark.weir.control is false",
+    )
+    for client in made:
+        assert client.end() == 0

