@@ -11,7 +11,7 @@ from string import Formatter
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from agent.core.decode.kafka_offsets import Offsets
     from agent.core.query import Key
@@ -77,6 +77,6 @@ class Written:
         """Somebody else may have written since."""
         self._written.pop(group, None)
 
-    def has(self, group: str) -> bool:
-        """Whether it is known to be ours."""
-        return group in self._written
+    def keep(self, wanted: Collection[str]) -> None:
+        """Forgets the groups of queries that are followed no more."""
+        self._written = {group: told for group, told in self._written.items() if group in wanted}

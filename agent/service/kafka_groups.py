@@ -69,6 +69,7 @@ class KafkaGroups:
         self._fleet().keep_offsets()
         wanted = groups_of(self._pattern, self._fleet().committed())
         self._later = {group: time for group, time in self._later.items() if group in wanted}
+        self._written.keep(wanted)
         due = {
             group: offsets
             for group, offsets in self._written.due(wanted, now).items()
@@ -82,7 +83,7 @@ class KafkaGroups:
         self._behind = len(due)
         for group, offsets in due.items():
             try:
-                self._writer.write_group(group, offsets, ours=self._written.has(group))
+                self._writer.write_group(group, offsets)
             except GroupRefused as error:
                 self._written.forget(group)
                 self._later[group] = now + REFUSED_SECONDS

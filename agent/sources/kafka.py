@@ -161,11 +161,12 @@ class Brokers:
                 kept[resource.name] = milliseconds / 1000.0
         return kept
 
-    def write_group(self, group: str, offsets: Mapping[Place, int], *, ours: bool) -> None:
+    def write_group(self, group: str, offsets: Mapping[Place, int]) -> None:
         """Puts offsets into a consumer group without members.
 
-        ``ours``: known to be written by Weir, else it is looked up. Raises GroupRefused where the
-        group is somebody else's or has members, or a partition is not there; KafkaUnavailable.
+        It is looked up each time whose they are: somebody may have come and gone since. Raises
+        GroupRefused where the group is somebody else's or has members, or a partition is not there;
+        KafkaUnavailable.
         """
         from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 
@@ -173,10 +174,9 @@ class Brokers:
             TopicPartition(topic, int(partition), offset, metadata=GROUP_MARK)
             for (topic, partition), offset in offsets.items()
         ]
-        if not ours:
-            there = self._group(self._admin.list_consumer_group_offsets, group, None)
-            if any(mark.offset >= 0 and mark.metadata != GROUP_MARK for mark in there):
-                raise GroupRefused("it holds offsets that Weir did not write")
+        there = self._group(self._admin.list_consumer_group_offsets, group, None)
+        if any(mark.offset >= 0 and mark.metadata != GROUP_MARK for mark in there):
+            raise GroupRefused("it holds offsets that Weir did not write")
         request = ConsumerGroupTopicPartitions(group, marks)
         for mark in self._group(self._admin.alter_consumer_group_offsets, group, request):
             if mark.error is not None:

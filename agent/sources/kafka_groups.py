@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-import select
+import selectors
 import subprocess
 import sys
 import threading
@@ -36,12 +36,11 @@ class GroupWriter:
         self._child: subprocess.Popen[bytes] | None = None
         self._lock = threading.Lock()
 
-    def write_group(self, group: str, offsets: Mapping[Place, int], *, ours: bool) -> None:
+    def write_group(self, group: str, offsets: Mapping[Place, int]) -> None:
         """As ``Brokers.write_group``; KafkaUnavailable too where the child ends over it."""
         asked = {
             "group": group,
             "offsets": [[topic, partition, at] for (topic, partition), at in offsets.items()],
-            "ours": ours,
         }
         with self._lock:
             try:
@@ -78,7 +77,9 @@ class GroupWriter:
             self._tell(child, self._setup)
         self._tell(child, asked)
         assert child.stdout is not None
-        ready, _, _ = select.select([child.stdout], [], [], ANSWER_SECONDS)
+        with selectors.DefaultSelector() as answers:  # which takes descriptors of any number
+            answers.register(child.stdout, selectors.EVENT_READ)
+            ready = answers.select(ANSWER_SECONDS)
         answer = json.loads(child.stdout.readline()) if ready else None
         if not isinstance(answer, dict):
             raise ValueError("no answer")
@@ -105,7 +106,7 @@ class GroupWriter:
 def _answer(brokers: Brokers, asked: Mapping[str, Any]) -> dict[str, str]:
     offsets = {(topic, partition): at for topic, partition, at in asked["offsets"]}
     try:
-        brokers.write_group(asked["group"], offsets, ours=asked["ours"])
+        brokers.write_group(asked["group"], offsets)
     except GroupRefused as error:
         return {"refused": str(error)}
     except KafkaUnavailable as error:

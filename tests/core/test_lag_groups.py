@@ -57,15 +57,21 @@ def test_queries_that_would_share_a_group_have_none() -> None:
 def test_a_group_is_written_when_offsets_move_and_before_they_are_forgotten() -> None:
     written = Written()
     assert written.due({"g": HERE}, 0.0) == {"g": HERE}
-    assert not written.has("g")
     written.note("g", HERE, 0.0)
-    assert written.has("g")
     assert written.due({"g": HERE}, 3599.0) == {}
     assert written.due({"g": HERE}, RENEW_SECONDS) == {"g": HERE}
     moved = {**HERE, ("orders", "1"): 21}
     assert written.due({"g": moved}, 1.0) == {"g": moved}
     written.forget("g")
     assert written.due({"g": HERE}, 1.0) == {"g": HERE}
+
+
+def test_groups_of_queries_that_are_gone_are_forgotten() -> None:
+    written = Written()
+    written.note("g", HERE, 0.0)
+    written.note("h", HERE, 0.0)
+    written.keep({"h": HERE})
+    assert written.due({"g": HERE, "h": HERE}, 1.0) == {"g": HERE}
 
 
 def reading(**offsets: dict[str, int]) -> dict[str, Any]:

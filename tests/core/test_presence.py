@@ -9,6 +9,7 @@ import pytest
 
 from agent.core.decode.events import MalformedRequest, decode_request
 from agent.core.fleet import Fleet
+from agent.core.fleet.orders import Order
 from agent.core.measure.partitions import PartitionView
 from agent.core.policy import Policy, QueryPolicy
 from tests.core.events import START_TIME, Driver
@@ -83,6 +84,44 @@ def test_the_plain_name_is_taken_up_when_its_query_is_gone(ends: str, applicatio
     assert all_.view(KEY, two.time).totals.batches == {"completed": 2}
 
 
+def test_what_is_known_and_was_ordered_goes_with_the_query_to_its_plain_name() -> None:
+    all_ = fleet()
+    one = Driver()
+    send(all_, one, one.started(), one.progress(10, 1.0))
+    two = session(one, 2)
+    two.application_id, two.instance, two.sequence = "local-2", "listener-2", 0
+    begun = two.started(trigger="ProcessingTimeTrigger(60000)", checkpointLocation="/ck-2")
+    send(all_, two, begun, two.progress(10, 1.0))
+    beside = (set(all_.keys()) - {KEY}).pop()
+    all_.control(*beside, Order(who="kim", hold=True), two.time)
+    send(all_, one, one.terminated(None))
+    send(all_, two, two.progress(10, 1.0))
+    all_.tick(two.time)
+    assert all_.keys() == [KEY]
+    view = all_.view(KEY, two.time)
+    assert (view.query_id, view.checkpoint_location) == ("q-2", "/ck-2")
+    assert view.held_by is not None
+    assert view.held_by.who == "kim"
+    assert all_._roster[KEY].run.trigger_seconds == 60.0
+    send(all_, one, one.heartbeat(1, 3.0))  # a late word
+    assert all_.view(KEY, two.time).query_id == "q-2"
+    again = Fleet.restore(POLICY, all_.changes(), started_time=two.time)
+    assert again.view(KEY, two.time).checkpoint_location == "/ck-2"
+
+
+def test_what_was_ordered_of_the_plain_name_holds_for_who_takes_it_up() -> None:
+    all_ = fleet()
+    one = Driver()
+    send(all_, one, one.started(), one.progress(10, 1.0))
+    all_.control(*KEY, Order(who="kim", mode="off"), one.time)
+    two = session(one, 2)
+    two.application_id, two.instance, two.sequence = "local-2", "listener-2", 0
+    send(all_, two, two.started(), two.progress(10, 1.0))
+    send(all_, one, one.terminated(None))
+    send(all_, two, two.progress(10, 1.0))
+    assert all_.view(KEY, two.time).mode == "off"
+
+
 def test_a_late_word_of_an_ended_run_does_not_call_its_successor_alive() -> None:
     all_ = fleet()
     old = Driver()
@@ -122,6 +161,46 @@ def test_of_a_driver_from_before_its_own_start_an_agent_knows_nothing() -> None:
     one.time += 700
     send(later, one, one.progress(10, 1.0))
     assert later.liveness(*KEY, one.time + 20).why == "silent"
+
+
+def test_executors_of_applications_that_are_gone_are_forgotten() -> None:
+    """Each of its own name, as of jobs with a date in it; and one that never had a query."""
+    all_ = fleet()
+    told = {"present": 2, "slots": 2}
+    for number in range(50):
+        one = Driver(
+            application=f"shop-{number}",
+            application_id=f"local-{number}",
+            instance=f"listener-{number}",
+            run_id=f"r-{number}",
+            time=START_TIME + 4_000.0 * number,
+        )
+        queries = [] if number % 2 else [{**one.ids(), "batchId": None, "running_seconds": None}]
+        beat = one.event("heartbeat", {"queries": queries, "executors": told})
+        send(all_, one, beat, *([] if number % 2 else [one.progress(10, 1.0), one.terminated()]))
+        for _ in range(2):
+            all_.tick(one.time + 1.0)
+    assert len(all_._clusters._known) < 3
+
+
+@pytest.mark.parametrize("known_first", [True, False])
+def test_a_heartbeat_with_one_query_too_many_is_heard_of_the_rest(*, known_first: bool) -> None:
+    all_ = Fleet(Policy(max_queries=1), started_time=START_TIME - 1000)
+    one = Driver()
+    send(all_, one, one.progress(10, 1.0))
+    one.time += 14.0
+    known = {**one.ids(), "batchId": 1, "running_seconds": 13.0}
+    other = {**known, "id": "q-2", "runId": "r-2", "name": "second"}
+    queries = [known, other] if known_first else [other, known]
+    beat = {"queries": queries, "executors": {"present": 2, "slots": 2}}
+    receipt = send(all_, one, one.event("heartbeat", beat))
+    assert "already follows 1 queries" in receipt.refused[0].error
+    one.time += 10.0
+    all_.tick(one.time)
+    view = all_.view(KEY, one.time)
+    assert view.up
+    assert view.running_batch_id == 1
+    assert view.executors is not None
 
 
 def test_many_restarts_leave_nothing_behind() -> None:

@@ -136,7 +136,8 @@ def test_a_session_that_refuses_control_is_only_watched(
     for client in made:
         until(client.started, "the query of a client", seconds=120)
     assert query("steered")["control"] == "live"
-    assert (query("watched")["control"], query("watched")["note"]) == (
+    watched = query("watched")
+    assert (watched["control"], watched["sources"][0]["note"]) == (
         "advice",
         "spark.weir.control is false",
     )

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -29,12 +32,12 @@ def test_a_child_that_dies_is_said_and_another_begun() -> None:
     writer = GroupWriter(NOBODY, {})
     try:
         with pytest.raises(KafkaUnavailable, match=NOBODY):
-            writer.write_group("g", OFFSETS, ours=True)
+            writer.write_group("g", OFFSETS)
         first = child(writer)
         os.kill(first, signal.SIGKILL)
         for _ in range(2):  # the first may be the one that finds it dead
             with pytest.raises(KafkaUnavailable):
-                writer.write_group("g", OFFSETS, ours=True)
+                writer.write_group("g", OFFSETS)
         assert child(writer) != first
     finally:
         writer.close()
@@ -47,7 +50,7 @@ def test_closing_waits_for_no_answer() -> None:
 
     def write() -> None:
         try:
-            writer.write_group("g", OFFSETS, ours=True)
+            writer.write_group("g", OFFSETS)
         except KafkaUnavailable as error:
             failures.append(error)
 
@@ -61,11 +64,35 @@ def test_closing_waits_for_no_answer() -> None:
     assert len(failures) == 1
 
 
+def test_an_agent_of_a_thousand_connections_hears_its_child(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its pipe has a number that ``select`` does not take."""
+    begun = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, begun[1]), begun[1]))
+    held = [os.open(os.devnull, os.O_RDONLY) for _ in range(1100)]
+    answers = "import sys\nfor _ in sys.stdin: print('{}', flush=True)"
+    real = subprocess.Popen
+    monkeypatch.setattr(
+        kafka_groups.subprocess,
+        "Popen",
+        lambda _, **given: real([sys.executable, "-c", answers], **given),
+    )
+    writer = GroupWriter(NOBODY, {})
+    try:
+        writer.write_group("g", OFFSETS)
+    finally:
+        writer.close()
+        for one in held:
+            os.close(one)
+        resource.setrlimit(resource.RLIMIT_NOFILE, begun)
+
+
 def test_options_stand_on_no_command_line() -> None:
     writer = GroupWriter(NOBODY, {"sasl.password": "hunter2"})
     try:
         with pytest.raises(KafkaUnavailable) as error:
-            writer.write_group("g", OFFSETS, ours=True)
+            writer.write_group("g", OFFSETS)
         assert "hunter2" not in str(error.value)
         assert b"hunter2" not in Path(f"/proc/{child(writer)}/cmdline").read_bytes()
     finally:

@@ -227,10 +227,10 @@ class Clusters:
             return None
         return ExecutorsLine(known.told.present, known.scaler.wanted, known.bound)
 
-    def forget(self, application_ids: set[str]) -> None:
-        """They are gone."""
-        for application_id in application_ids:
-            self._known.pop(application_id, None)
+    def keep(self, application_ids: set[str]) -> None:
+        """Forgets all but these."""
+        for application_id in self._known.keys() - application_ids:
+            del self._known[application_id]
 
     def _live(self, application_id: str) -> list[Query]:
         return [

@@ -213,9 +213,13 @@ class Fleet:
         """One event that is new, judged for whom it is about."""
         body, policy = event.body, self._policy
         if isinstance(body, HeartbeatEvent):
-            time = event.time
+            time, full = event.time, None
             for running in body.queries:
-                query, time = self._query(application, running, event, now, said)
+                try:
+                    query, time = self._query(application, running, event, now, said)
+                except RosterFull as error:
+                    full = error  # of the others more can be told
+                    continue
                 before = query.run.run_id, query.running.batch_id
                 limits = _shifted(running.limits, query.clock.set_seconds)
                 judge.heartbeat(query, running, limits, time, policy)
@@ -228,6 +232,8 @@ class Fleet:
             if body.executors is not None:
                 self._clusters.hear(application.id, body.executors)
                 self._clusters.look(application.id, time)
+            if full is not None:
+                raise full
             return
         query, time = self._query(application, subject_of(body), event, now, said)
         if isinstance(body, ProgressEvent):
@@ -340,10 +346,10 @@ class Fleet:
         if not forgotten and len(self._roster) >= self._policy.max_queries:
             forgotten |= self._in_the_way(now)
         self._let_go(forgotten)
-        heard = self._senders.heard_within(self._policy.forget_seconds, now)
-        gone_applications = self._roster.forget_applications({one.application_id for one in heard})
-        self._pools.forget(gone_applications)
-        self._clusters.forget(gone_applications)
+        lately = self._senders.heard_within(self._policy.forget_seconds, now)
+        heard = {one.application_id for one in lately}
+        self._pools.forget(self._roster.forget_applications(heard))
+        self._clusters.keep(self._roster.applications() | heard)
         for instance in self._senders.forget_silent(now):
             self._changed.forget(part_of_listener(instance))
         return changed | forgotten

@@ -123,8 +123,14 @@ class Roster:
             and name != query.name_label  # nearly always: a label is its own label
             and query.name_label != label(name)
         )
-        if query is not None and query.aside and not renamed:
-            renamed = self._may_move(application, query, now)
+        if (
+            query is not None
+            and query.aside
+            and not renamed
+            and self._is_free(query, application, now)
+        ):
+            ids[subject.id] = self._take_up(query, application, now)
+            return Found(query, moved=True)
         if query is not None and not renamed and query.run.application_id == application.id:
             return Found(query)
         named = subject.name or (subject.id if query is None else query.name_label)
@@ -139,16 +145,35 @@ class Roster:
         silent = now - query.life.heard_time >= self._policy.silent_seconds
         return not query.life.terminated and not silent
 
-    def _may_move(self, application: Application, query: Query, now: float) -> bool:
+    def _is_free(self, query: Query, application: Application, now: float) -> bool:
         """Whether a query beside another of its name may take that, since the other is gone."""
         plain = self._queries.get((label(application.name), query.name_label))
-        if plain is query or (plain is not None and self._alive(plain, now)):
-            return False
+        return plain is not query and (plain is None or not self._alive(plain, now))
+
+    def _take_up(self, query: Query, application: Application, now: float) -> Key:
+        """Gives a query its plain name: what is known of it and was ordered goes with it.
+
+        Counters go on from those of the name, as over any restart, and what was ordered of the name
+        holds where nothing was of this query.
+        """
+        left = Query(query.application, query.query, query.name_label, aside=True)
         # The series made for it alone ends here: forgotten with the next look at the clock.
-        query.life.terminated = True
-        query.life.gone_since_time = now - self._policy.forget_seconds - 1.0
-        self._changed.touch(part_of_query(query.key))
-        return True
+        left.life.terminated = left.life.stopped = True
+        left.life.gone_since_time = now - self._policy.forget_seconds - 1.0
+        self._queries[left.key] = left
+        query.application, query.query = label(application.name), query.name_label
+        query.aside = False
+        plain = self._queries.get(query.key)
+        if plain is not None:
+            query.totals = plain.totals
+            past = [*plain.run.past_runs, plain.run.run_id, *query.run.past_runs]
+            query.run.past_runs = [run_id for run_id in past if run_id][-MOST_PAST_RUNS:]
+            if query.orders.held_by is None and query.orders.mode_by is None:
+                query.orders = plain.orders
+        self._queries[query.key] = query
+        for key in (left.key, query.key):
+            self._changed.touch(part_of_query(key))
+        return query.key
 
     def _claim(self, application: Application, subject: Named, named: str, now: float) -> Found:
         """The series for a query: its own name's, unless a second live query has that.
