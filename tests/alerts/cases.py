@@ -156,7 +156,8 @@ CASES: Final[tuple[Case, ...]] = (
         at=12,
         labels={**_OF_QUERY, "level": "hung"},
         summary="orders/enrich: a batch hangs",
-        description="The running batch is far older than its batches ever were. Heartbeats still "
+        description="The running batch is past its deadline or, where none is known, six times as "
+        "old as the target and the last batch. Heartbeats still "
         "come, so the driver lives; the batch makes no visible progress.",
         quiet=(
             {q("weir_attention", level="hung"): "0x9 1x1 0x120"},  # the first batch's warm-up
