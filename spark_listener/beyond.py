@@ -132,7 +132,6 @@ class Watch:
             return False
         return True
 
-
     def _watch(self, driver: Driver, session: Any) -> None:
         """What was said of the session itself may refuse more than the application does."""
         try:
