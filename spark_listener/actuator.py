@@ -232,10 +232,6 @@ class Actuator:
                 source.left = source.present
             self.sources.append(source)
         self.ready = True
-        # What may not be steered any more; where the agent has to say so, it will.
-        self._put_back(
-            [one for one in self.sources if one.handle.control != "live" and not one.unsafe]
-        )
         early, self._early = self._early, []
         for now in dict.fromkeys(moment for _, moment in early):
             self.take([grant for grant, moment in early if moment == now], now)
@@ -312,6 +308,10 @@ class Actuator:
         wanted: dict[int, Limit] = {}
         for source in self.sources:
             if source.handle.control != "live":
+                # What was left may stay only until the agent says whether it wants that.
+                awaited = source.unsafe and self._unsafe_allowed is None
+                if source.ours and not awaited and source.present != source.configured:
+                    wanted[source.index] = source.configured
                 continue
             try:
                 limit = source.wanted(now)

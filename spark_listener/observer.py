@@ -66,6 +66,7 @@ class Run:
     gate: FirstBatchGate | None = None
     silent_beats: int = 0  # heartbeats in a row that found it inactive
     plan_untold_since: float | None = None  # monotonic; its last batch ended then
+    told: int | None = None  # the number of the first word of what is configured
     began: tuple[float, float] = (0.0, 0.0)  # the running batch: by Spark's clock, monotonic
 
     def age_seconds(self, started_epoch_seconds: float) -> float:
@@ -276,6 +277,10 @@ class Observer:
             if allowed is not None:  # an agent that says nothing of it leaves it as it is
                 self._guarded("a query's limits", self._allow_unsafe, run, allowed)
             run.actuator.take([grant for grant in reply.grants if grant.run_id == run_id], now)
+            if run.told is None or self._answered < run.told:
+                # Decided by what an earlier run had configured.
+                for source in run.actuator.sources:
+                    source.keep_to_configured()
         if reply.executors is not None and self._controls:
             self._cluster.take(reply.executors)
 
@@ -309,7 +314,11 @@ class Observer:
             work = None if run is None else self._cluster.work(progress.run_id, progress.batch_id)
             if work is not None:
                 beside["work"] = work
-            self._outbox.put("progress", moment, progress.text, beside, origin=item.clock_origin)
+            number = self._outbox.put(
+                "progress", moment, progress.text, beside, origin=item.clock_origin
+            )
+            if run is not None and limits and run.told is None:
+                run.told = number
             self._cluster.steer()  # now that its batch is over
             if run is not None and any(_counts_offsets(one) for one in limits):
                 run.plan_untold_since = time.monotonic()
@@ -674,7 +683,11 @@ class Observer:
             if not self._controls:
                 standing.setdefault("note", "its sessions are only watched: attach(control=False)")
             told["executors"] = standing
-        self._outbox.put("heartbeat", format_time(time.time()), _json(told))
+        number = self._outbox.put("heartbeat", format_time(time.time()), _json(told))
+        for pulse in queries:
+            of = self._runs.get(pulse["runId"])
+            if of is not None and of.told is None and pulse.get("limits"):
+                of.told = number
         self._cluster.steer()
         self._failed_rounds = self._failed_rounds + 1 if unanswered and not queries else 0
         if self._failed_rounds >= _LOST_AFTER:

@@ -73,6 +73,9 @@ def started(
     query.run.ui_url = event.ui_url
     query.run.conf = event.conf
     watch.started(query, event)
+    if event.limits:  # what is configured may be less than in the run before
+        measure.hear_limits(query, event.limits, None, policy)
+        decide.adopt(query, time, policy)
     decide.first_batch(query, time, policy, beside)
 
 

@@ -95,15 +95,20 @@ def _hangs(query: Query, running_seconds: float, policy: Policy) -> bool:
 
 def _should_take(query: Query) -> float | None:
     """Seconds of the running batch, by what waited when it was planned; None: not known."""
-    running, batches = query.running, query.watched.spiral.batches
-    if running.heard_time is None or running.seconds is None:
+    running, batches, cost = query.running, query.watched.spiral.batches, query.sizing.cost
+    if running.heard_time is None or running.seconds is None or not cost.batches:
         return None
+    if running.batch_id is not None and running.batch_id == running.open_batch_id:
+        return None  # it reads what it read before, whatever has come since
     planned_time = running.heard_time - running.seconds
     there = spiral.waiting_rows(batches, planned_time, query.flow.rested_time)
     if there is None:
         return None
     limit = query.limit_rows()
-    return query.sizing.cost.seconds(there if limit is None else min(there, limit))
+    rows = there if limit is None else min(there, limit)
+    # Beyond what was seen rows get no dearer still: that is for who is cautious.
+    per_row = cost.per_row + cost.congestion * min(rows, cost.largest_rows)
+    return cost.fixed + rows * per_row
 
 
 def _limit_view(query: Query) -> LimitView:

@@ -166,7 +166,7 @@ class EventLogs:
         _log.info("following an event log", file=log.path)
 
     def _last_batch(self, run_id: str) -> int | None:
-        """Of a run, as the fleet had it when this look at the logs began."""
+        """Of a run, as the fleet has it."""
         return self._batches.get(run_id)
 
     async def _put_aside(self, now: float) -> None:
@@ -210,6 +210,8 @@ class EventLogs:
             self._rarely.warn(_log.warning, "an event log has to wait", now, cause=error)
             return False
         follower.accepted()
+        if follower.log.rolling:  # it may be compacted while it is read
+            self._batches = self._keeper.fleet.newest_batches()
         self._aligned.update(follower.alignments(now))
         return True
 

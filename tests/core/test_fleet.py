@@ -779,6 +779,72 @@ def test_a_hung_batch_grows_older_between_heartbeats() -> None:
     assert world.view().running_seconds is None
 
 
+def test_a_batch_that_is_run_again_after_an_outage_reads_no_more_than_before() -> None:
+    world = World(Policy(default=QueryPolicy(mode="off")))
+    for number in range(20):
+        rows = 200 + 10 * number
+        seconds = 0.2 + rows / 1000
+        world.send(world.driver.progress(rows, seconds, gap=rows / 100 - seconds, backlog=0))
+    world.send(world.driver.heartbeat(20, 1.0), world.driver.terminated("lost"))
+    world.driver.time += 8 * 3_600.0
+    world.driver.run_id = "r-2"
+    world.send(world.driver.started())
+    world.driver.time += 2_400.0
+    world.send(world.driver.heartbeat(20, 2_400.0))
+    assert world.view().state == "stalled"
+
+
+def test_a_source_that_waits_for_more_is_at_rest_with_what_it_has() -> None:
+    world = World(Policy(default=QueryPolicy(mode="off")))
+    world.batches(4, limit=None, configured=None, backlog=0)
+    world.send(world.driver.progress(100, 1.0, backlog=5_000))
+    world.send(world.driver.idle())
+    assert world.fleet._roster[KEY].flow.rested_time is None
+    world.send(world.driver.progress(5_000, 1.0, backlog=0), world.driver.idle())
+    assert world.fleet._roster[KEY].flow.rested_time is not None
+
+
+@pytest.mark.parametrize("how", [{"mode": "off"}, {"limit": 300}, {"hold": True}])
+def test_what_was_ordered_of_a_query_holds_for_its_next_run_whenever_that_is(
+    how: dict[str, Any],
+) -> None:
+    """As of one that reads what is there four times a day."""
+    world = World()
+    world.batches(5)
+    world.fleet.control(*KEY, Order(who="kim", **how), world.now)
+    before = world.view()
+    world.send(world.driver.terminated())
+    for _ in range(2):
+        world.fleet.tick(world.now + 3_700.0)
+    world.driver.time += 6 * 3_600.0
+    world.driver.run_id = "r-2"
+    world.send(world.driver.started())
+    now = world.view()
+    assert (now.mode, now.held_by, now.mode_by) == (before.mode, before.held_by, before.mode_by)
+
+
+def test_a_run_that_configures_less_is_granted_no_more_at_its_start() -> None:
+    world = World(Policy(default=QueryPolicy()))
+    world.batches(20, limit=40_000, configured=40_000, backlog=10**9)
+    world.send(world.driver.terminated())
+    world.driver.run_id = "r-2"
+    begun = world.driver.started()
+    begun["limits"] = [
+        {"source": 0, "unit": "rows", "limit": 2_000, "configured": 2_000, "control": "live"}
+    ]
+    granted = world.send(begun).grants
+    assert all(one.limit is None or one.limit <= 2_000 for one in granted)
+    assert world.view().sources[0].configured == 2_000
+
+
+def test_what_was_only_told_in_dry_run_and_released_is_never_granted() -> None:
+    world = World(Policy(default=QueryPolicy(above_configured=True, mode="dry-run")))
+    world.batches(20, fixed=2.5, throughput=1e9, limit=12_000, configured=12_000, backlog=10**9)
+    for what in ({"limit": 5}, {"hold": False}, {"mode": "on"}):
+        world.fleet.control(*KEY, Order(who="kim", **what), world.now)
+    assert all(one.limit != 5 for one in world.send(world.driver.heartbeat()).grants)
+
+
 @pytest.mark.parametrize(
     ("rested", "age", "state"),
     [(False, 200.0, "busy"), (False, 2_400.0, "stalled"), (True, 200.0, "stalled")],

@@ -109,7 +109,44 @@ def test_what_is_known_and_was_ordered_goes_with_the_query_to_its_plain_name() -
     assert again.view(KEY, two.time).checkpoint_location == "/ck-2"
 
 
-def test_what_was_ordered_of_the_plain_name_holds_for_who_takes_it_up() -> None:
+def test_who_starts_again_after_another_took_up_its_name_is_the_second_one() -> None:
+    all_ = fleet()
+    one = Driver()
+    send(all_, one, one.progress(10, 1.0))
+    two = session(one, 2)
+    send(all_, two, two.progress(10, 1.0))
+    one.sequence = two.sequence
+    send(all_, one, one.terminated("boom"))
+    two.sequence, two.time = one.sequence, one.time
+    send(all_, two, two.progress(10, 1.0))
+    one.sequence, one.time, one.run_id = two.sequence, two.time, "r-1b"
+    send(all_, one, one.started(), one.progress(10, 1.0))
+    two.sequence, two.time = one.sequence, one.time
+    send(all_, two, two.progress(10, 1.0))
+    all_.tick(two.time)
+    assert all_.keys() == [KEY, ("shop", "orders-q-1")]
+    assert all(all_.view(key, two.time).up for key in all_.keys())  # noqa: SIM118 - no mapping
+    assert all_.view(KEY, two.time).query_id == "q-2"
+    assert all_.view(KEY, two.time).totals.batches == {"completed": 3, "failed": 1}
+
+
+def test_counters_of_the_plain_name_do_not_fall_when_another_takes_it_up() -> None:
+    all_ = fleet()
+    one = Driver()
+    for _ in range(20):
+        send(all_, one, one.progress(10, 1.0))
+    two = session(one, 2)
+    two.application_id, two.instance, two.sequence = "local-2", "listener-2", 0
+    send(all_, two, two.started(), two.progress(10, 1.0))
+    send(all_, one, one.terminated(None))
+    before = sum(all_.view(KEY, one.time).totals.state_seconds.values())
+    send(all_, two, two.progress(10, 1.0))
+    assert all_.view(KEY, two.time).query_id == "q-2"
+    assert sum(all_.view(KEY, two.time).totals.state_seconds.values()) >= before
+
+
+@pytest.mark.parametrize("held", [False, True])
+def test_what_was_ordered_of_the_plain_name_holds_for_who_takes_it_up(*, held: bool) -> None:
     all_ = fleet()
     one = Driver()
     send(all_, one, one.started(), one.progress(10, 1.0))
@@ -117,9 +154,13 @@ def test_what_was_ordered_of_the_plain_name_holds_for_who_takes_it_up() -> None:
     two = session(one, 2)
     two.application_id, two.instance, two.sequence = "local-2", "listener-2", 0
     send(all_, two, two.started(), two.progress(10, 1.0))
+    if held:
+        beside = (set(all_.keys()) - {KEY}).pop()
+        all_.control(*beside, Order(who="lee", hold=True), two.time)
     send(all_, one, one.terminated(None))
     send(all_, two, two.progress(10, 1.0))
     assert all_.view(KEY, two.time).mode == "off"
+    assert (all_.view(KEY, two.time).held_by is not None) is held
 
 
 def test_a_late_word_of_an_ended_run_does_not_call_its_successor_alive() -> None:

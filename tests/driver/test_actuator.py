@@ -355,7 +355,8 @@ def test_where_something_is_configured_it_comes_back_at_once(
 def test_what_was_left_goes_where_limits_are_refused_by_now(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    _, query = taken_over(monkeypatch, EVERYTHING, allowed=False)
+    actuator, query = taken_over(monkeypatch, EVERYTHING, allowed=False)
+    assert actuator.apply(0.0)
     assert query.in_force[0] == EVERYTHING
 
 
@@ -364,11 +365,31 @@ def test_what_was_left_goes_where_it_is_unsafe_and_not_wanted_any_more(
     monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     actuator, query = taken_over(monkeypatch, EVERYTHING, unsafe="latestFirst: …")
+    assert not actuator.apply(0.0)
     assert query.in_force[0] == files_at_once(3), "the agent may still want it"
     if how == "it is detached":
         actuator.restore()
     else:
         actuator.allow_unsafe(allowed=False)
+    assert query.in_force[0] == EVERYTHING
+
+
+def test_what_was_left_goes_where_the_agent_said_no_before_the_sources_were_known(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    actuator, query = taken_over(monkeypatch, EVERYTHING, unsafe="latestFirst: …")
+    actuator._unsafe_allowed = False
+    fails = iter([RuntimeError("py4j")])
+
+    def set_once_it_works(limits: Limits) -> None:
+        for failure in fails:
+            raise failure
+        query.in_force = limits
+
+    setattr(query, "uniqueSources_$eq", set_once_it_works)
+    with pytest.raises(RuntimeError):
+        actuator.apply(0.0)
+    assert actuator.apply(0.5), "and is tried until it is done"
     assert query.in_force[0] == EVERYTHING
 
 

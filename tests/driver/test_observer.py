@@ -20,6 +20,7 @@ from spark_listener.listener import Captured, Counters
 from spark_listener.observer import Observer, Run
 from spark_listener.outbox import Outbox
 from spark_listener.query import Abilities, PlannedOffsets, RunningBatch
+from spark_listener.replies import Reply
 from spark_listener.sources import KAFKA
 from spark_listener.wire import SILENT_SECONDS
 from tests.driver.test_actuator import grant, source
@@ -52,6 +53,11 @@ class FileControl:
     def no_later_than(self, _: float) -> None:
         pass
 
+    kept = 0
+
+    def keep_to_configured(self) -> None:
+        self.kept += 1
+
 
 class Actuated:
     """An actuator with nothing to set."""
@@ -66,6 +72,9 @@ class Actuated:
 
     def object_of(self, index: int) -> object:
         return index
+
+    def take(self, grants: object, now: float) -> None:
+        pass
 
     def forget(self) -> None:
         pass
@@ -381,3 +390,20 @@ def test_what_was_asked_while_a_round_hung_is_done_before_the_end() -> None:
     assert not asked.is_set()
     hangs.set()
     assert asked.wait(30)
+
+
+def test_until_the_agent_knows_what_is_configured_no_grant_goes_beyond_it() -> None:
+    """What it grants at a start was decided by what the run before had configured."""
+    source = FileControl()
+    watched = Watched(RunningQuery(resting), source, heartbeat_seconds=1000.0)
+    watched.observer._hand_out(Reply(0, (), ()))
+    assert source.kept == 1
+    watched.observer._heartbeat()
+    number = watched.run.told
+    assert number is not None
+    watched.observer._answered = number - 1
+    watched.observer._hand_out(Reply(number - 1, (), ()))
+    assert source.kept == 2
+    watched.observer._answered = number
+    watched.observer._hand_out(Reply(number, (), ()))
+    assert source.kept == 2

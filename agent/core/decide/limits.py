@@ -523,7 +523,9 @@ def order_release(query: Query) -> None:
     query.orders.held, query.orders.limit, query.orders.unit = False, None, None
     query.watched.lateness.retry()
     for source in query.sources:
-        if source.decided_reason in {"manual", "hold:operator", "hold:late_rows"}:
+        if source.would_be:
+            source.withdraw()  # it was only told: nothing is in force that could be released
+        elif source.decided_reason in {"manual", "hold:operator", "hold:late_rows"}:
             source.decided_reason = "release"
     query.sizing.reason = "release"
 

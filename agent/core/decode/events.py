@@ -165,6 +165,7 @@ class StartedEvent(msgspec.Struct, frozen=True, gc=False):
     checkpoint_location: str
     ui_url: str | None
     conf: dict[str, str]
+    limits: list[SourceLimit] = []  # where its sources were known already
 
 
 class ProgressEvent(msgspec.Struct, frozen=True, gc=False):
@@ -440,6 +441,9 @@ def _event(data: _EventObject, sequence: int) -> Event:
     read: Body
     if kind == "started":
         read = _started(body)
+        if data.limits:
+            limits = decode_limits(data.limits, "limits")
+            read = msgspec.structs.replace(read, limits=limits)
     elif kind == "progress":
         progress = _progress(body)
         limits = decode_limits(data.limits, "limits")

@@ -250,6 +250,8 @@ class Fleet:
             if said.lines:
                 said.judged.append(self._line(query, event.kind, time, spent))
         elif isinstance(body, StartedEvent):
+            limits = _shifted(body.limits, query.clock.set_seconds)
+            body = msgspec.structs.replace(body, limits=limits)
             judge.started(query, body, time, policy, self._pools.beside(query))
         elif isinstance(body, TerminatedEvent):
             judge.terminate(query, body, time, now, policy)

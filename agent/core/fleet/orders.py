@@ -133,10 +133,15 @@ def stays_seconds(one: Query, policy: Policy) -> float:
     """How long a query that is gone is told of: until it is retired, where nothing else says.
 
     One that its owner stopped is missed by nobody, and one whose name was made for it, as another
-    had its own, does not come back under it.
+    had its own, does not come back under it. What somebody ordered of a query, and that it is not
+    to be cut smaller since rows came late, holds for its next run, whenever that is.
     """
-    if one.life.stopped or one.aside:
+    if one.aside:
         return policy.forget_seconds
+    if one.life.stopped:
+        ordered = one.orders.held_by is not None or one.orders.mode_by is not None
+        held = one.watched.lateness.held_since_time is not None
+        return math.inf if ordered or held else policy.forget_seconds
     retire_seconds = policy.of(one.application, one.query).retire_seconds
     return math.inf if retire_seconds is None else retire_seconds
 

@@ -129,9 +129,11 @@ class Roster:
             and not renamed
             and self._is_free(query, application, now)
         ):
+            is_new = (label(application.name), query.name_label) not in self._queries
             ids[subject.id] = self._take_up(query, application, now)
-            return Found(query, moved=True)
-        if query is not None and not renamed and query.run.application_id == application.id:
+            return Found(query, moved=True, created=is_new)
+        here = query is not None and query.run.application_id == application.id
+        if query is not None and here and not renamed and not self._displaced(subject, query, now):
             return Found(query)
         named = subject.name or (subject.id if query is None else query.name_label)
         found = self._claim(application, subject, label(named), now)
@@ -145,6 +147,15 @@ class Roster:
         silent = now - query.life.heard_time >= self._policy.silent_seconds
         return not query.life.terminated and not silent
 
+    def _displaced(self, subject: Named, query: Query, now: float) -> bool:
+        """Whether a query starts again whose name another one has taken up, which lives.
+
+        A late word of a run that is known to be over is none: it is passed over.
+        """
+        if query.run.query_id in (subject.id, "") or not self._alive(query, now):
+            return False
+        return subject.run_id not in (query.run.run_id, *query.run.past_runs)
+
     def _is_free(self, query: Query, application: Application, now: float) -> bool:
         """Whether a query beside another of its name may take that, since the other is gone."""
         plain = self._queries.get((label(application.name), query.name_label))
@@ -154,7 +165,7 @@ class Roster:
         """Gives a query its plain name: what is known of it and was ordered goes with it.
 
         Counters go on from those of the name, as over any restart, and what was ordered of the name
-        holds where nothing was of this query.
+        holds as far as nothing was of this query.
         """
         left = Query(query.application, query.query, query.name_label, aside=True)
         # The series made for it alone ends here: forgotten with the next look at the clock.
@@ -166,10 +177,17 @@ class Roster:
         plain = self._queries.get(query.key)
         if plain is not None:
             query.totals = plain.totals
+            mine, of_name = query.flow.occupancy, plain.flow.occupancy
+            mine.busy_seconds, mine.idle_seconds = of_name.busy_seconds, of_name.idle_seconds
+            mine.backpressured_seconds = of_name.backpressured_seconds
             past = [*plain.run.past_runs, plain.run.run_id, *query.run.past_runs]
             query.run.past_runs = [run_id for run_id in past if run_id][-MOST_PAST_RUNS:]
-            if query.orders.held_by is None and query.orders.mode_by is None:
-                query.orders = plain.orders
+            given, before = query.orders, plain.orders
+            if given.mode is None:
+                given.mode, given.mode_by = before.mode, before.mode_by
+            if given.held_by is None:
+                given.held, given.limit, given.unit = before.held, before.limit, before.unit
+                given.held_by = before.held_by
         self._queries[query.key] = query
         for key in (left.key, query.key):
             self._changed.touch(part_of_query(key))

@@ -44,7 +44,9 @@ KNOWN_BATCHES: Final = 3
 def rest(query: Query, time: float) -> None:
     """Takes in that a trigger found nothing to do."""
     query.flow.occupancy.spend(time, "idle")
-    query.flow.between, query.flow.rested_time = "idle", time
+    query.flow.between = "idle"
+    if not query.backlog_rows():  # else its source waits for more: what is there goes on waiting
+        query.flow.rested_time = time
     query.running.nothing()
     for source in query.sources:
         source.nothing_arrived(time)
