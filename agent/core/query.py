@@ -317,13 +317,7 @@ class Query(msgspec.Struct):
 
     def pressing_rows(self, time: float) -> float:
         """Rows per second that must be read for retention to delete none unread; 0: none known."""
-        return sum(
-            [
-                source.pressing_rows_per_second or 0.0
-                for source in self.sources
-                if time <= source.pressing_until_time
-            ]
-        )
+        return sum([source.pressing_at(time) for source in self.sources])
 
     def holds_back(self) -> bool:
         """Whether a limit holds back more than the next batch takes, as far as is known now."""

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from agent.core.decode.events import decode_request
 from agent.core.fleet import Change, Fleet, Order, Receipt, UnknownQuery
+from agent.core.measure.partitions import PartitionView
 from agent.core.policy import Policy, QueryPolicy, Rule
 from tests.core.events import START_TIME, Driver
 
@@ -250,6 +251,27 @@ def test_two_sources_share_by_backlog_and_the_smaller_keeps_its_exclusive_credit
     view = world.view()
     total = sum((s.exclusive_rows or 0) + (s.floating_rows or 0) for s in view.sources)
     assert small.limit >= 0.05 * total
+
+
+def test_of_two_sources_the_one_whose_rows_are_deleted_soon_is_read_in_time() -> None:
+    """60,000 rows in 30 s: 2,000 a second, whatever waits at the other source."""
+    world = World(Policy(default=QueryPolicy(above_configured=True)))
+    limits = [40_000, 40_000]
+    for _ in range(20):
+        backlogs = (60_000, 10_000_000)
+        said = [
+            {"source": i, "unit": "rows", "limit": limit, "configured": 100_000, "backlog": waits}
+            for i, (limit, waits) in enumerate(zip(limits, backlogs, strict=True))
+        ]
+        read = [{"numInputRows": limit} for limit in limits]
+        seconds = 0.5 + sum(limits) / 10_000
+        receipt = world.send(world.driver.progress(sum(limits), seconds, limits=said, sources=read))
+        for grant in receipt.grants:
+            limits[grant.source] = grant.limit or limits[grant.source]
+        for index, (waits, left) in enumerate(zip(backlogs, (30.0, None), strict=True)):
+            view = PartitionView(index, "t", str(index), waits, 0, left)
+            world.fleet.hear_partitions(KEY, "r-1", index, [view], world.now)
+    assert limits[0] / (0.5 + sum(limits) / 10_000) >= 2_000.0 * 0.95
 
 
 def test_the_reason_floor_stability_is_given_when_the_target_cannot_hold() -> None:

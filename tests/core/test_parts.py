@@ -126,6 +126,21 @@ def test_more_need_never_gets_less(
         assert after >= before * (1 - 1e-9)
 
 
+@given(st.floats(min_value=1.0, max_value=1e9), needs, st.data())
+def test_what_presses_is_owned_as_far_as_there_is_room(
+    total: float, wanted: list[float | None], data: st.DataObject
+) -> None:
+    rows = st.floats(min_value=0.0, max_value=1e9)
+    pressing = data.draw(st.lists(rows, min_size=len(wanted), max_size=len(wanted)))
+    shares = share(total, wanted, pressing)
+    assert sum(part.rows for part in shares) == pytest.approx(total, rel=1e-6)
+    least = total / len(wanted) * EXCLUSIVE_SHARE
+    assert all(part.rows >= least * (1 - 1e-9) for part in shares)
+    if sum(max(own, least) for own in pressing) <= total:
+        parts = zip(shares, pressing, strict=True)
+        assert all(part.rows >= own * (1 - 1e-9) for part, own in parts)
+
+
 def test_floating_credit_goes_where_the_backlog_is() -> None:
     small, large = share(1000.0, [100.0, 900.0])
     assert small.exclusive_rows == large.exclusive_rows == pytest.approx(100.0)

@@ -281,7 +281,7 @@ def after_batch(query: Query, ended: Ended) -> None:
     needs = [_need(query, source) for source in controlled]
     need = None if None in needs else sum(part or 0.0 for part in needs)
     size, owned = _pooled(query, settings, size, need, ended.beside)
-    shares = credit.share(_free(query, size), needs)
+    shares = credit.share(_free(query, size), needs, _pressing(query, controlled, size, time))
     main, cost, trigger = query.main_source(), query.sizing.cost, query.run.trigger_seconds
     full = _full_rows(controlled)
     wanted = [
@@ -352,6 +352,12 @@ def _reason_to_hold(
     if query.sizing.cost.batches < LEARN_BATCHES and size.rows < full and not telling:
         return "hold:learning"
     return None
+
+
+def _pressing(query: Query, controlled: list[Source], size: Size, time: float) -> list[float]:
+    """Rows of each source that retention deletes unless the next batch reads them."""
+    seconds = max(query.sizing.cost.seconds(size.rows) or 0.0, query.run.trigger_seconds)
+    return [seconds * source.pressing_at(time) for source in controlled]
 
 
 def _free(query: Query, size: Size) -> float:

@@ -56,6 +56,11 @@ class Source(msgspec.Struct):
     floating_rows: float | None = None
     wanted_beyond: int | None = None  # what would be wanted, were the configured limit not kept
 
+    def pressing_at(self, time: float) -> float:
+        """Rows per second that must be read for retention to delete none unread; 0: none known."""
+        known = self.pressing_rows_per_second is not None and time <= self.pressing_until_time
+        return self.pressing_rows_per_second or 0.0 if known else 0.0
+
     @property
     def controllable(self) -> bool:
         """Whether a limit can be set while the query runs."""
