@@ -28,10 +28,11 @@ class World:
         self.configured: int | None = 2
         self.asked: int | None = None
         self.note = note
+        self.behind_seconds = 0.0  # the driver's clock
         self.sink = False  # behind all tasks, and no faster for more of them than it is for two
 
     def send(self, *events: dict[str, Any]) -> Receipt:
-        now = self.driver.time + 0.05
+        now = self.driver.time + self.behind_seconds + 0.05
         return self.fleet.receive(decode_request(self.driver.body(*events)), now)
 
     def heartbeat(self, running_seconds: float | None = None) -> Receipt:
@@ -119,6 +120,20 @@ def test_a_query_that_gets_nothing_more_gives_all_back_but_one() -> None:
     assert world.present == 4  # the quiet time is a minute
     world.rest(600)
     assert (world.present, world.view.bound) == (1, "enough")
+
+
+@pytest.mark.parametrize("whose", ["the agent's", "the driver's"])
+def test_quiet_hours_are_of_the_agents_clock(whose: str) -> None:
+    """Drivers' clocks differ, and each of an application's queries may count by another."""
+    behind = 8 * 3_600.0
+    clock = START_TIME + (behind if whose == "the agent's" else 0.0)
+    minute = int(clock % 86_400 // 60)
+    quiet = ((minute - 60) % 1_440, (minute + 60) % 1_440)
+    world = World(executors_quiet_hours=(quiet,))
+    world.behind_seconds = behind
+    receipt = world.run(400.0, 12)
+    wanted = None if receipt.executors is None else receipt.executors.wanted
+    assert (wanted in (None, 2)) is (whose == "the agent's")
 
 
 def test_no_quiet_time_goes_by_while_a_batch_runs() -> None:

@@ -231,7 +231,7 @@ class Fleet:
                     said.judged.append(self._line(query, event.kind, time))
             if body.executors is not None:
                 self._clusters.hear(application.id, body.executors)
-                self._clusters.look(application.id, time)
+                self._clusters.look(application.id, now)
             if full is not None:
                 raise full
             return
@@ -244,9 +244,9 @@ class Fleet:
             if spent in {"busy", "backpressured"}:
                 said.batches.append((query.key, tell.point(query, policy)))
                 if body.work is not None and body.work.groups:
-                    self._clusters.see(application.id, time)
+                    self._clusters.see(application.id, now)
             elif spent == "idle":
-                self._clusters.look(application.id, time)
+                self._clusters.look(application.id, now)
             if said.lines:
                 said.judged.append(self._line(query, event.kind, time, spent))
         elif isinstance(body, StartedEvent):
@@ -259,7 +259,7 @@ class Fleet:
                 said.judged.append(self._line(query, event.kind, time))
         else:
             judge.idle(query, body, time, policy)
-            self._clusters.look(application.id, time)
+            self._clusters.look(application.id, now)
         self._pools.see(query)
         measure.add(query.totals.events, event.kind)
 
