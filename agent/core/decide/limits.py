@@ -140,6 +140,8 @@ def first_batch(
     if query.watched.lateness.holds(settings.late_rows, first=query.batch.id is None):
         # Nothing is granted: what the job configures may have changed with this run.
         for source in query.sources:
+            if query.orders.held and source.decided:
+                source.held_limit = source.decided_limit
             source.withdraw()
         query.sizing.reason = "hold:late_rows"
         return
@@ -274,6 +276,8 @@ def after_batch(query: Query, ended: Ended) -> None:
                 source.withdraw()
         elif hold == "manual":
             _decide_manual(query, time, policy)
+        elif hold == "hold:operator":
+            _hold_again(query, time)
         elif hold == "hold:late_rows":
             _as_configured(query, time, policy)
         measure.add(query.totals.grants, query.sizing.reason)
@@ -524,11 +528,20 @@ def order_hold(query: Query, time: float, policy: Policy) -> None:
     query.sizing.reason = "hold:operator"
 
 
+def _hold_again(query: Query, time: float) -> None:
+    """What was held before a first batch that was as configured."""
+    for source in query.sources:
+        if source.held_limit is not None and not source.decided:
+            source.decide(source.held_limit, "hold:operator", time)
+        source.held_limit = None
+
+
 def order_release(query: Query) -> None:
     """The controller decides again with the next batch, from what is granted until then."""
     query.orders.held, query.orders.limit, query.orders.unit = False, None, None
     query.watched.lateness.retry()
     for source in query.sources:
+        source.held_limit = None
         if source.would_be:
             source.withdraw()  # it was only told: nothing is in force that could be released
         elif source.decided_reason in {"manual", "hold:operator", "hold:late_rows"}:

@@ -51,6 +51,7 @@ class Source(msgspec.Struct):
     decided_limit: int | None = None
     decided_reason: str = ""
     decided_time: float | None = None
+    held_limit: int | None = None  # held by hand, and to hold again after a first batch without
     would_be: bool = False  # decided in dry-run, from the limit in force: told, and not granted
     exclusive_rows: float | None = None
     floating_rows: float | None = None
@@ -281,7 +282,7 @@ class Source(msgspec.Struct):
             self.withdraw()
 
     def _reset_unit(self) -> None:
-        self.rows_per_unit = None
+        self.rows_per_unit = self.held_limit = None
         self.arrival = SteppingRate()
         self._count_anew()
         self.withdraw()
