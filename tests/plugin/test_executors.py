@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 
-from tests.plugin.cluster import start_cluster
+from tests.plugin.cluster import SPARK, start_cluster
 from tests.plugin.conftest import JOBS
 from tests.plugin.scaling import (
     HIGH,
@@ -227,3 +227,18 @@ def test_what_keeps_more_from_helping_is_named(bench: Bench, tmp_path: Path, rea
     finally:
         load.end()
     print(log())
+
+
+def test_an_executor_on_which_the_job_keeps_a_frame_stays(bench: Bench) -> None:
+    """What is checked in tests/driver by a Spark that is played, asked of the real one."""
+    command = (str(SPARK / "bin/spark-submit"), "--master", LOCAL_CLUSTER)
+    conf = ("--conf", "spark.ui.enabled=false", "--conf", "spark.executor.memory=600m")
+    job = bench.run(bench.folder / "job", *command, *conf, str(JOBS / "cached_job.py"))
+    assert job.wait() == 0, job.err[-3000:]
+    assert [line for line in job.out.splitlines() if line] == [
+        "came 3",
+        "kept 1000",
+        "asked for one 2",
+        "still 1000 True",
+        "let go 1",
+    ]
