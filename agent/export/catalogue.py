@@ -65,7 +65,8 @@ What `GET /metrics` tells, in Prometheus and OpenMetrics text.
 - Series belong to the application's and the query's names: a restarted application goes on in the
   same series. Run ids stand only on `weir_query_info`, batch ids nowhere.
 - All series of a query end an hour (`forget_seconds`) after its owner stopped it. Those of one that
-  failed or fell silent stay until somebody retires it: `weir retire`, or `retire_seconds`.
+  failed or fell silent stay until somebody retires it: `weir retire`, or `retire_seconds`; and so
+  do those of one that is stopped while something is ordered of it by hand.
 - A state set has one series for each value, 1 for the present one. Both text formats call it a
   gauge: OpenMetrics would want its label named like the metric.
 - Labels of the configuration (such as `namespace` and `cluster`) stand on every series beside
