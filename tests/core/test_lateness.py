@@ -43,6 +43,7 @@ class Stream:
         self.read = 0
         self.greatest = self.watermark = 0.0
         self.oldest = 0.0  # no event is older
+        self.chunk = 0  # of so many rows each is read whole, and nobody tells what is left
         self.limits: list[int | None] = [CONFIGURED, CONFIGURED]
         self.batches: list[tuple[int | None, int, int]] = []  # limit, rows, dropped
 
@@ -57,6 +58,8 @@ class Stream:
             arrived = int((driver.time - self.began) * RATE)
             limit = self.limits.pop(0)
             rows = min(arrived - self.read, CONFIGURED if limit is None else limit)
+            if self.chunk and rows > self.chunk:
+                rows -= rows % self.chunk
             times = [
                 max(
                     driver.time - (arrived - self.read - n) / RATE - self.lateness(self.random),
@@ -77,7 +80,7 @@ class Stream:
                     {"operatorName": "stateStoreSave", "numRowsDroppedByWatermark": dropped}
                 ],
             }
-            backlog = arrived - self.read
+            backlog = None if self.chunk else arrived - self.read
             event = driver.progress(
                 rows, seconds, limit=limit, configured=CONFIGURED, backlog=backlog, **body
             )
@@ -102,11 +105,22 @@ def late(share: float, most_seconds: float) -> Callable[[random.Random], float]:
 ON_TIME = late(0.0, 0.0)
 
 
-def learned(told: Policy) -> Stream:
+def learned(told: Policy, chunk: int = 0) -> Stream:
     """A burst is worked off in small batches; then another one comes, in which rows are late."""
-    stream = Stream(World(told), ON_TIME).wait(60.0).run(40)
+    stream = Stream(World(told), ON_TIME)
+    stream.chunk = chunk
+    stream.wait(60.0).run(40)
     stream.lateness, stream.oldest = late(0.03, 45.0), stream.world.driver.time
     return stream.wait(40.0).run(30)
+
+
+def test_whole_chunks_stay_below_the_limit_that_cuts_them() -> None:
+    stream = learned(policy("guard"), chunk=300)
+    first = next(n for n, dropped in enumerate(stream.dropped) if dropped)
+    ours = [n for n, (limit, _, _) in enumerate(stream.batches) if (limit or 0) < CONFIGURED]
+    assert ours, "a smaller batch was never tried"
+    assert max(ours) <= first + 2
+    assert stream.world.view().late_rows_held is True
 
 
 def test_where_rows_fall_late_the_limit_goes_back_within_two_batches_and_stays() -> None:

@@ -137,9 +137,14 @@ class Lateness(msgspec.Struct):
 
 def cut_short(source: Source) -> bool:
     """Whether a limit below the configured one ended the source's last batch."""
-    if not source.limited or source.batch_limit is None:
+    limit = source.batch_limit
+    if limit is None or (source.configured is not None and limit >= source.configured):
         return False
-    return source.configured is None or source.batch_limit < source.configured
+    if source.limited:
+        return True
+    # Where nobody tells what is left, a source that reads whole chunks stays below a limit that
+    # ends its batches: of equal chunks, none larger than the limit, more than half of it is taken.
+    return source.backlog is None and (source.admitted is None or source.admitted > limit / 2)
 
 
 def findings(lateness: Lateness, late_rows: LateRows, *, controlled: bool) -> list[Finding]:
