@@ -30,7 +30,8 @@ query = (
     .start()
 )
 if later:
-    while not Path(later).exists():
+    over = time.monotonic() + 120
+    while not Path(later).exists() and time.monotonic() < over:
         time.sleep(0.1)
     attached = attach(spark)
     print("attached" if attached.active else "not attached", flush=True)
