@@ -67,7 +67,12 @@ def test_the_index_has_each_once_and_the_gravest_first() -> None:
 def test_every_page_says_how_to_reach_the_agent() -> None:
     for text in (runbooks.index(), *map(runbooks.page, runbooks.names())):
         before = text.split("<main>", 1)[0]
-        for needed in ("WEIR_AGENT_URL", "WEIR_TOKEN_FILE", "port-forward", "get secret"):
+        for needed in (
+            "WEIR_AGENT_URL",
+            "WEIR_TOKEN_FILE",
+            "kubectl -n NAMESPACE port-forward",
+            "get secret",
+        ):
             assert needed in before
 
 
@@ -115,6 +120,8 @@ def test_commands_exist() -> None:
         usage = done.stdout.split("\n\n", 1)[0]
         for words, of in named.items():
             if of == name:
+                options = {word for word in words if word.startswith("-")}
+                assert all(f" {one}" in done.stdout for one in options), (words, done.stdout)
                 plain = list(takewhile(lambda word: not word.startswith("-"), words))
                 given = len(plain) - len(name)
                 # Of what may be left out only `[OPTIONS]` is no word of the command.

@@ -72,6 +72,13 @@ class World:
             pending.append(granted[0] if granted else configured)
         return receipts
 
+    def hundred_a_second(self) -> None:
+        """Twenty batches of all that came; a thousand rows are read in one."""
+        for number in range(20):
+            rows = 200 + 10 * number
+            seconds = 0.2 + rows / 1000
+            self.send(self.driver.progress(rows, seconds, gap=rows / 100 - seconds, backlog=0))
+
 
 def limits_of(receipts: list[Receipt]) -> list[int | None]:
     return [judged.limit.next for receipt in receipts for judged in receipt.judged]
@@ -803,10 +810,7 @@ def test_a_hung_batch_grows_older_between_heartbeats() -> None:
 
 def test_a_batch_that_is_run_again_after_an_outage_reads_no_more_than_before() -> None:
     world = World(Policy(default=QueryPolicy(mode="off")))
-    for number in range(20):
-        rows = 200 + 10 * number
-        seconds = 0.2 + rows / 1000
-        world.send(world.driver.progress(rows, seconds, gap=rows / 100 - seconds, backlog=0))
+    world.hundred_a_second()
     world.send(world.driver.heartbeat(20, 1.0), world.driver.terminated("lost"))
     world.driver.time += 8 * 3_600.0
     world.driver.run_id = "r-2"
@@ -877,10 +881,7 @@ def test_a_batch_that_reads_what_came_in_a_pause_is_not_hung(
 ) -> None:
     """A hundred rows arrive a second and a thousand are read in one: an hour's take six minutes."""
     world = World(Policy(default=QueryPolicy(mode="off")))
-    for number in range(20):
-        rows = 200 + 10 * number
-        seconds = 0.2 + rows / 1000
-        world.send(world.driver.progress(rows, seconds, gap=rows / 100 - seconds, backlog=0))
+    world.hundred_a_second()
     world.driver.time += 3_600.0
     if rested:
         world.send(world.driver.idle())

@@ -440,10 +440,7 @@ def _event(data: _EventObject, sequence: int) -> Event:
         raise ValueError(f"body: an object is needed, not {_kind_of(body)}")
     read: Body
     if kind == "started":
-        read = _started(body)
-        if data.limits:
-            limits = decode_limits(data.limits, "limits")
-            read = msgspec.structs.replace(read, limits=limits)
+        read = _started(body, decode_limits(data.limits or None, "limits"))
     elif kind == "progress":
         progress = _progress(body)
         limits = decode_limits(data.limits, "limits")
@@ -555,7 +552,7 @@ def decode_limits(value: object, where: str) -> list[SourceLimit]:
     return limits
 
 
-def _started(body: _EventBody) -> StartedEvent:
+def _started(body: _EventBody, limits: list[SourceLimit]) -> StartedEvent:
     conf = _mapping(body.conf)
     return StartedEvent(
         *_body_ids(body),
@@ -570,6 +567,7 @@ def _started(body: _EventBody) -> StartedEvent:
             str(key)[:200]: redact_conf(str(key)[:200], str(value)[:500])
             for key, value in list(conf.items())[:100]
         },
+        limits=limits,
     )
 
 

@@ -129,9 +129,9 @@ class Roster:
             and not renamed
             and self._is_free(query, application, now)
         ):
-            is_new = (label(application.name), query.name_label) not in self._queries
-            ids[subject.id] = self._take_up(query, application, now)
-            return Found(query, moved=True, created=is_new)
+            found = self._take_up(query, application, now)
+            ids[subject.id] = query.key
+            return found
         here = query is not None and query.run.application_id == application.id
         if query is not None and here and not renamed and not self._displaced(subject, query, now):
             return Found(query)
@@ -161,7 +161,7 @@ class Roster:
         plain = self._queries.get((label(application.name), query.name_label))
         return plain is not query and (plain is None or not self._alive(plain, now))
 
-    def _take_up(self, query: Query, application: Application, now: float) -> Key:
+    def _take_up(self, query: Query, application: Application, now: float) -> Found:
         """Gives a query its plain name: what is known of it and was ordered goes with it.
 
         Counters go on from those of the name, as over any restart, and what was ordered of the name
@@ -191,7 +191,7 @@ class Roster:
         self._queries[query.key] = query
         for key in (left.key, query.key):
             self._changed.touch(part_of_query(key))
-        return query.key
+        return Found(query, moved=True, created=plain is None)
 
     def _claim(self, application: Application, subject: Named, named: str, now: float) -> Found:
         """The series for a query: its own name's, unless a second live query has that.
