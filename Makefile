@@ -95,7 +95,7 @@ release-check: setup ## what make release built, installed and seen at work; SEC
 
 docs: ## site/: the documentation as a site, every link checked
 	@sh scripts/ensure-docs.sh
-	@NO_MKDOCS_2_WARNING=1 .make/docs/bin/mkdocs build --strict --quiet
+	@NO_MKDOCS_2_WARNING=1 .make/docs/bin/python -m mkdocs build --strict --quiet
 	@echo "weir: made site/; to read it: $(python) -m http.server --directory site --bind 127.0.0.1"
 
 lint: setup ## lint and types only

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
 ROOT = Path(__file__).resolve().parents[2]
-MKDOCS = ROOT / ".make" / "docs" / "bin" / "mkdocs"
+MKDOCS = [ROOT / ".make" / "docs" / "bin" / "python", "-m", "mkdocs"]
 pytestmark = [
     pytest.mark.slow("mkdocs builds all pages, which nothing but the docs depends on"),
     pytest.mark.timeout(300),
@@ -42,7 +42,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pytest.skip("what builds the site is missing: make docs")
     into = tmp_path_factory.mktemp("docs") / "site"
     done = subprocess.run(
-        [MKDOCS, "build", "--strict", "--quiet", "--site-dir", into],
+        [*MKDOCS, "build", "--strict", "--quiet", "--site-dir", into],
         cwd=ROOT,
         env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
         capture_output=True,
