@@ -12,7 +12,7 @@ import msgspec
 
 from agent.checkpoint.layout import Checkpoint, chain_of, file_log_entries, log_offset
 from agent.checkpoint.soundness import admitted
-from agent.core.decide.size import allowed_seconds
+from agent.core.decide.size import allowed_seconds, deadline_rows
 from agent.core.measure.cost import PRIOR_SIGMA, Cost, Curve
 from agent.core.policy import QueryPolicy
 
@@ -26,6 +26,10 @@ LEAST_BATCHES: Final = 3
 COPIED_SECONDS: Final = 0.001
 _OPTIONS: Final = {"kafka": "maxOffsetsPerTrigger", "file": "maxFilesPerTrigger"}
 _UNITS: Final = {"kafka": "rows", "file": "files"}
+NOT_ONE: Final = (
+    "; not even one fits, and fewer than these would save next to nothing: "
+    "it will take a longer deadline or more capacity"
+)
 
 
 class LimitAdvice(msgspec.Struct, frozen=True):
@@ -135,13 +139,13 @@ def _of_agent(
     policy = QueryPolicy(deadline_seconds=deadline_seconds)
     curve = Curve(fixed, rows_per_unit / throughput)
     seconds = allowed_seconds(policy, PRIOR_SIGMA)
-    most = curve.rows_in(seconds)
+    most = deadline_rows(curve, policy, PRIOR_SIGMA)
     detail = (
         f"the agent learned {fixed:.3g} s + {rows_per_unit / throughput:.3g} s for each of {unit}"
     )
     detail += f"; {_meant(seconds, policy, deadline_seconds)}"
-    if most < 1:
-        detail += "; not even one fits: it will take a longer deadline or more capacity"
+    if curve.rows_in(seconds) < 1:
+        detail += NOT_ONE
     return max(int(most / shared_by), 1), detail
 
 
@@ -161,14 +165,14 @@ def _limit(
         return None, "checkpoint", f"{model}; give --deadline for a limit"
     policy = QueryPolicy(deadline_seconds=deadline_seconds)
     seconds = allowed_seconds(policy, cost.cautious_sigma)
-    most = cost.curve.rows_in(seconds)
+    most = deadline_rows(cost.curve, policy, cost.cautious_sigma)
     # A batch of several sources must fit as a whole; the model of each counts all its seconds.
     limit = max(int(most / shared_by), 1)
     largest = max(one.amount for one in seen)
     detail = f"{model}; {_meant(seconds, policy, deadline_seconds)}"
-    if most < 1:
-        detail += "; not even one fits: it will take a longer deadline or more capacity"
-    elif limit > 4 * largest:
+    if cost.curve.rows_in(seconds) < 1:
+        detail += NOT_ONE
+    if limit > 4 * largest:
         limit = 4 * largest
         detail += f"; held to 4 times the largest batch seen ({largest:,})"
     return limit, "checkpoint", detail

@@ -47,6 +47,24 @@ def test_under_noise_the_deadline_is_kept_with_two_deviations() -> None:
     assert 1.0 + 1e-3 * size.rows == pytest.approx(0.8 * 50.0 / math.exp(0.6))
 
 
+@pytest.mark.parametrize(
+    ("fixed", "seconds"),
+    [
+        (10.0, 48.0),  # four fifths of the deadline
+        (44.0, 48.0),
+        (47.0, 50.76),  # 8 % beyond the fixed cost: no less than that starves for nothing
+        (55.0, 57.5),  # it still ends before the deadline
+        (70.0, 75.6),  # nothing does
+    ],
+)
+def test_a_deadline_that_the_fixed_cost_takes_starves_nobody(fixed: float, seconds: float) -> None:
+    """One row a batch would keep it no better, and the backlog would grow for ever."""
+    curve = Curve(fixed, 1e-4)
+    policy = QueryPolicy(target_seconds=5.0, deadline_seconds=60.0)
+    size = size_of(curve, Ask(20_000.0, lost=True), policy)  # twice what any size digests
+    assert curve.seconds(size.rows) == pytest.approx(seconds)
+
+
 def test_the_trigger_interval_asks_for_what_arrives_between_batches() -> None:
     size = size_of(Curve(0.1, 1 / 4000), Ask(1000.0, 30.0), QueryPolicy(target_seconds=5.0))
     assert size.stable_rows == pytest.approx(1000.0 * 1.2 * 30.0)
@@ -207,6 +225,12 @@ def test_the_size_keeps_the_deadline_whatever_else_is_asked(
     assert isinstance(size, Size)
     assert 1.0 <= size.rows < math.inf
     assert size.rows <= size.deadline_rows * (1 + 1e-9)
+    if deadline is not None and size.rows > 1.0:
+        curve = Curve(fixed, per_row, congestion)
+        longest = max(0.8 * deadline, 1.08 * fixed)  # an empty batch is hardly shorter
+        assert curve.seconds(size.rows) <= longest * (1 + 1e-9)
+        if fixed < deadline:
+            assert curve.seconds(size.rows) < deadline
 
 
 @pytest.mark.parametrize("load", [0.82, 0.87, 0.92])

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from agent.core.measure.cost import Curve
     from agent.core.policy import QueryPolicy
 
-#: A batch near the target holds at least the rows of so much of it: enough to learn from, and not
-#: felt beside the fixed cost.
+#: A batch near the target holds at least the rows of so much of it, and one near the deadline of so
+#: much of the fixed cost: enough to learn from, and not felt beside the fixed cost.
 LEAST_SHARE: Final = 0.08
 #: The mean batch is aimed above the target by so much, on the log scale, of c0's share of it: where
 #: c0 takes most, a second more holds many times the rows (without it a fixed cost of nine tenths of
@@ -84,6 +84,21 @@ def allowed_seconds(policy: QueryPolicy, sigma: float) -> float:
     return policy.deadline_share * policy.deadline_seconds / math.exp(DEADLINE_SIGMAS * sigma)
 
 
+def deadline_rows(curve: Curve, policy: QueryPolicy, sigma: float) -> float:
+    """The most rows whose batch keeps the deadline under noise; inf without a deadline.
+
+    Where the fixed cost alone is too long for that, fewer rows save nothing more, and a row a batch
+    would starve the query: a batch that is hardly longer than an empty one remains, and one that
+    still ends before the deadline where any does.
+    """
+    if policy.deadline_seconds is None:
+        return math.inf
+    hardly = curve.fixed * (1.0 + LEAST_SHARE)
+    if curve.fixed < policy.deadline_seconds:
+        hardly = min(hardly, (curve.fixed + policy.deadline_seconds) / 2.0)
+    return curve.rows_in(max(allowed_seconds(policy, sigma), hardly))
+
+
 def patience_seconds(policy: QueryPolicy, trigger_seconds: float) -> float:
     """How long a spike may last before batches beyond the target are worth it."""
     return PATIENCE_TARGETS * max(policy.target_seconds, trigger_seconds)
@@ -112,7 +127,7 @@ def size_of(curve: Curve, ask: Ask, policy: QueryPolicy) -> Size:
     paying = rows_in(stretch_fixed_costs(policy.stretch_gain) * fixed)
     # As much as c0 may well be: batches of one size do not tell it, larger ones will.
     longest = max(rows_in(MOST_FIXED_COSTS * (fixed + ask.fixed_doubt)), near)
-    deadline = curve.rows_in(allowed_seconds(policy, ask.sigma))
+    deadline = deadline_rows(curve, policy, ask.sigma)
     stable: float | None = None
     ratio: float | None = None
     needed = largest = 0.0
