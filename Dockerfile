@@ -36,7 +36,7 @@ COPY --from=build /opt/weir /opt/weir
 COPY --from=build /usr/share/weir /usr/share/weir
 COPY --from=build --chown=10001:10001 /var/lib/weir /var/lib/weir
 COPY LICENSE /usr/share/doc/weir/LICENSE
-ENV PATH=/opt/weir/bin:$PATH PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1 WEIR_LOG_FORMAT=json WEIR_STATE_DIR=/var/lib/weir
+ENV PATH=/opt/weir/bin:$PATH PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1 WEIR_STATE_DIR=/var/lib/weir
 # By number, so that Kubernetes can tell that it is not root.
 USER 10001:10001
 WORKDIR /var/lib/weir

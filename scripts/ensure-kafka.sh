@@ -32,7 +32,8 @@ made() { # made NAME LIST: are its jars there, and from what stands in LIST now?
 # How far Maven is, on one line of a terminal: it does not say how many files it will get.
 watch() { # watch WHAT LOG: until killed
   seconds=0
-  while sleep 1; do
+  # Nor longer than this script: one in the background hears no Ctrl-C.
+  while sleep 1 && kill -0 $$ 2>/dev/null; do
     seconds=$((seconds + 1))
     got=$(grep -c -e '^Downloaded' -e 'Copying' "$2" 2>/dev/null)
     printf '\rweir: %s: %s s, %s files ' "$1" "$seconds" "${got:-0}" >&2

@@ -65,9 +65,14 @@ look() {
 install() {
   echo "weir: installing$missing"
   # Packages may start what they bring; nothing of it is wanted as a service.
-  policy=/usr/sbin/policy-rc.d
+  policy=${WEIR_POLICY_RC:-/usr/sbin/policy-rc.d}
   ours=no
   if [ ! -e "$policy" ]; then
+    # Whatever ends this, it goes: with it no package would start a service any more.
+    trap 'rm -f "$policy"' EXIT
+    trap 'exit 130' INT
+    trap 'exit 143' TERM
+    trap 'exit 129' HUP
     printf '#!/bin/sh\nexit 101\n' >"$policy" && chmod +x "$policy" && ours=yes
   fi
   log=.make/apt.log

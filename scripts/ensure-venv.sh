@@ -9,7 +9,14 @@ cd "$here"
 venv=.make/$1
 lock=requirements/$1.txt
 
-if [ -f "$venv/.made" ] && [ "$(cat "$venv/.made")" = "$(cksum <"$lock")" ]; then
+# Its commands carry the folder they were made in, and its Python may be gone.
+fingerprint() {
+  { echo "$here" && "$venv/bin/python" -c 'import sys; print(sys.version, sys.base_prefix)' &&
+    cat "$lock"; } 2>/dev/null | cksum
+}
+
+if [ -f "$venv/.made" ] && [ "$(cat "$venv/.made")" = "$(fingerprint)" ] &&
+  "$venv/bin/python" -c '' 2>/dev/null; then
   exit 0
 fi
 echo "weir: making $venv: $2"
@@ -17,4 +24,5 @@ rm -rf "$venv"
 "$(sh scripts/find-python.sh)" -m venv "$venv"
 "$venv/bin/python" -m pip --disable-pip-version-check --no-input install --quiet \
   --require-hashes -r "$lock"
-cksum <"$lock" >"$venv/.made"
+made=$(fingerprint)
+echo "$made" >"$venv/.made"

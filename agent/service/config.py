@@ -75,6 +75,7 @@ _ModeWord = Annotated[Literal["off", "dry-run", "on"], BeforeValidator(_yaml_wor
 _DriverProcess = Annotated[
     Annotated[int, Field(gt=0)] | Literal["off", "auto"], BeforeValidator(_yaml_word)
 ]
+_Doors = Annotated[Literal["off"] | Path | None, BeforeValidator(_yaml_word)]
 _TIME: Final = r"([01]\d|2[0-3]):[0-5]\d"
 
 
@@ -393,7 +394,7 @@ class Settings(BaseSettings):
         max_length=100,
     )
 
-    doors: Literal["off"] | Path | None = _option(
+    doors: _Doors = _option(
         "Queries",
         None,
         "Directory in which drivers with Weir's Spark plugin open their doors; queries behind them "
@@ -554,6 +555,13 @@ def load(
         raise ConfigError(
             f"{origin('host')}: {settings.host!r} is reachable from other machines and there is "
             "no token: set token_file (or WEIR_TOKEN_FILE), or listen on 127.0.0.1"
+        )
+    said, filed = (layer.get("state_dir") for layer in layers[1:])
+    if "state_dir" not in layers[0] and said and filed and str(said) != str(filed):
+        # Weir's image sets it; who did not set it himself would lose what he means to keep.
+        notices.append(
+            f"{path}: state_dir: {filed} is passed over, as the environment says "
+            f"WEIR_STATE_DIR={said}: set that to the former, or unset it"
         )
     # Watching and limits go on without them.
     for flaw in settings.policy().executors_flaws():

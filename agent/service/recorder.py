@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from agent.service.owned import only_ours
 from spark_listener.redact import redact_event
 
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ class Recorder:
         file = io.FileIO(
             os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600), "ab"
         )
-        os.fchmod(file.fileno(), 0o600)  # one from before
+        only_ours(file.fileno())  # one from before
         self._end_torn_line(file)
         return file
 

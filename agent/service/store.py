@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from agent.core.fleet import Change
+from agent.service.owned import only_ours
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -175,7 +176,7 @@ class Store:
             database.close()
             raise
         if self.path is not None:
-            os.chmod(self.path, 0o600)  # noqa: PTH101 - names of queries are the owner's
+            only_ours(self.path)
         return database
 
     def _set_aside(self, path: Path, why: str) -> None:

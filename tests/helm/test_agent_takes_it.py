@@ -309,7 +309,9 @@ def test_the_drivers_side_takes_its_environment(running: Running) -> None:
     assert settings.token_file == running.given.config.get("token_file", "")
     assert not settings.exposes_token
     if "livenessProbe" in driver:
-        path = driver["livenessProbe"]["httpGet"]["path"]
+        *probe, port, path = driver["livenessProbe"]["exec"]["command"]
+        assert int(port) == running.given.config["port"]
+        subprocess.run([*probe, str(running.port), path], timeout=10, check=True)
         answer = running.http.get(running.address + path)
         assert answer.status_code == 200
         assert answer.json()["ok"] is True

@@ -312,8 +312,10 @@ def test_the_agent_runs_on_a_read_only_root(image: Image, running: dict[str, str
         assert answer.status == 200
     assert (image.root / "var/lib/weir/state.sqlite").exists()
     lines = (image.root / "agent.log").read_text().splitlines()
-    assert all(json.loads(line)["level"] != "error" for line in lines)
-    assert running["WEIR_LOG_FORMAT"] == "json"
+    assert lines
+    assert not any("error" in line.split()[:3] for line in lines)
+    # Nothing is preset that a file of configuration could say: the environment stands above it.
+    assert "WEIR_LOG_FORMAT" not in running
 
 
 def health(image: Image, environ: dict[str, str]) -> int:

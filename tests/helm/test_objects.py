@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
+import socket
+import subprocess
+import threading
+import time
 from typing import Any
 
 import pytest
@@ -397,10 +402,57 @@ def test_the_template_and_the_application_hold_one_pod(objects: Objects) -> None
 
 def test_the_drivers_probe_names_the_query_as_the_agent_does() -> None:
     (driver,) = chart.driver_pod(chart.render(MATRIX["sidecar-monitored"]))["spec"]["containers"]
-    get = driver["livenessProbe"]["httpGet"]
-    # A slash, a plus and a space of a name, encoded; kubelet hands the path on as it is.
-    assert get["path"] == "/queries/orders%20of%20today/enrich%2Fclean%2Bjoin/live"
-    assert get["port"] == 9655
+    *_, port, path = driver["livenessProbe"]["exec"]["command"]
+    # A slash, a plus and a space of a name, encoded.
+    assert path == "/queries/orders%20of%20today/enrich%2Fclean%2Bjoin/live"
+    assert port == "9655"
+
+
+@pytest.mark.parametrize(
+    ("answer", "ends_the_driver"),
+    [
+        (None, False),  # nobody listens: the agent is away
+        (b"", False),  # it takes the connection and goes
+        (b"hang", False),
+        (b"HTTP/1.1 200 OK\r\n\r\n", False),
+        (b"HTTP/1.1 404 Not Found\r\n\r\n", False),
+        (b"HTTP/1.1 500 Internal Server Error\r\n\r\n", False),
+        (b"HTTP/1.1 503 Service Unavailable\r\n\r\n", True),
+    ],
+)
+def test_only_the_agents_word_ends_a_driver(answer: bytes | None, ends_the_driver: bool) -> None:
+    """Above all stands the job: it lives on beside an agent that is gone, broken or hanging."""
+    (driver,) = chart.driver_pod(chart.render(MATRIX["sidecar-monitored"]))["spec"]["containers"]
+    *probe, _, path = driver["livenessProbe"]["exec"]["command"]
+    asked: list[bytes] = []
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+
+        def serve() -> None:
+            with contextlib.suppress(OSError):
+                connection, _ = server.accept()
+                with connection:
+                    asked.append(connection.recv(4096))
+                    if answer == b"hang":
+                        time.sleep(4.0)  # longer than the probe waits
+                    elif answer:
+                        connection.sendall(answer)
+
+        thread = threading.Thread(target=serve)
+        if answer is None:
+            server.close()
+        else:
+            thread.start()
+        started = time.monotonic()
+        done = subprocess.run(
+            [*probe, str(port), path], capture_output=True, timeout=20, check=False
+        )
+        took = time.monotonic() - started
+        if answer is not None:
+            thread.join()
+            assert asked[0].startswith(b"GET " + path.encode() + b" HTTP/1.1\r\n")
+    assert (done.returncode != 0) is ends_the_driver, done
+    assert took < driver["livenessProbe"]["timeoutSeconds"]
 
 
 def test_notes_give_commands_that_name_what_was_made(case: tuple[str, Objects]) -> None:

@@ -292,15 +292,6 @@ CONTRADICTIONS: list[tuple[str, Values, list[str]]] = [
         ["sidecar.livenessProbe.application", "sidecar.livenessProbe.query"],
     ),
     (
-        "a probe of loopback",
-        {
-            "mode": "sidecar",
-            "agent": {"host": "127.0.0.1"},
-            "sidecar": {"livenessProbe": {"enabled": True, "application": "a", "query": "q"}},
-        },
-        ["sidecar.livenessProbe", "agent.host=0.0.0.0"],
-    ),
-    (
         "a probe that would need a token",
         {
             "mode": "sidecar",

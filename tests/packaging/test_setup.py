@@ -5,12 +5,15 @@ Real virtual environments; only pip is one that writes down what it was asked.
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.waiting import until
 
 ROOT = Path(__file__).resolve().parents[2]
 FAKE_PIP = """
@@ -164,3 +167,113 @@ def test_a_sound_venv_that_others_made_is_kept(checkout: Checkout) -> None:
     keepsake.touch()
     assert checkout.setup().returncode == 0
     assert keepsake.exists()
+
+
+# Venvs of tools
+
+
+def ensure(checkout: Checkout, name: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["/bin/sh", str(checkout.root / "scripts" / "ensure-venv.sh"), name, "a test"],
+        env={"PATH": "/usr/bin:/bin", "PYTHON": str(checkout.base)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+@pytest.fixture
+def made(checkout: Checkout) -> Checkout:
+    assert ensure(checkout, "docs").returncode == 0
+    done = ensure(checkout, "docs")
+    assert (done.returncode, done.stdout) == (0, ""), "once"
+    return checkout
+
+
+def test_a_moved_venv_of_tools_is_made_anew(made: Checkout, tmp_path: Path) -> None:
+    """Its commands carry the folder they were made in."""
+    moved = tmp_path / "moved"
+    made.root.rename(moved)
+    made.root = moved
+    (moved / "base-python").unlink()
+    assert "making .make/docs" in ensure(made, "docs").stdout
+    assert ensure(made, "docs").stdout == ""
+
+
+def test_a_venv_of_tools_whose_python_is_gone_is_made_anew(made: Checkout) -> None:
+    python = made.root / ".make" / "docs" / "bin" / "python"
+    python.unlink()
+    python.symlink_to("/nowhere/python")
+    assert "making .make/docs" in ensure(made, "docs").stdout
+    assert ensure(made, "docs").stdout == ""
+
+
+# What an interruption leaves
+
+
+def interrupted(script: Path, path: Path, log: Path, **environ: str) -> None:
+    """Runs it with its own tools until the one that takes long has begun, and presses Ctrl-C."""
+    leader, follower = os.openpty()
+    process = subprocess.Popen(
+        ["setsid", "--ctty", "/bin/sh", str(script)],  # a terminal of its own
+        env={"PATH": f"{path}:/usr/bin:/bin", **environ},
+        stdin=follower,
+        stdout=follower,
+        stderr=follower,
+    )
+    os.close(follower)
+    try:
+        until(log.exists, "the tool that takes long", seconds=20)
+        os.write(leader, b"\x03")
+        assert process.wait(20) != 0
+        session = process.pid
+        until(lambda: not living(session), "everything of it to end", seconds=10)
+    finally:
+        os.close(leader)
+
+
+def living(session: int) -> list[str]:
+    """The commands of a session's processes."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            text = stat.read_text()
+        except OSError:
+            continue  # it ended meanwhile
+        command, _, rest = text.partition("(")[2].rpartition(")")
+        state, _, _, of = rest.split()[:4]
+        if int(of) == session and state != "Z":
+            found.append(command)
+    return found
+
+
+def stub(folder: Path, name: str, text: str) -> None:
+    folder.mkdir(exist_ok=True)
+    (folder / name).write_text("#!/bin/sh\n" + text)
+    (folder / name).chmod(0o755)
+
+
+def test_an_interrupted_installation_keeps_no_service_from_starting(
+    checkout: Checkout, tmp_path: Path
+) -> None:
+    """While packages are installed none of what they bring may start; afterwards all may again."""
+    path, log, policy = tmp_path / "path", tmp_path / "begun", tmp_path / "policy-rc.d"
+    stub(path, "apt-get", f'touch "{log}"; sleep 30\n')
+    stub(path, "id", "echo 0\n")
+    for name in ("chromium", "prometheus", "fc-list"):
+        stub(path, name, "exit 1\n")
+    script = checkout.root / "scripts" / "ensure-tools.sh"
+    script.write_text(script.read_text().replace("\nlook\nif", '\nmissing=" something"\nif', 1))
+    interrupted(script, path, log, WEIR_POLICY_RC=str(policy))
+    assert not policy.exists()
+
+
+def test_an_interrupted_download_leaves_nobody_who_counts(
+    checkout: Checkout, tmp_path: Path
+) -> None:
+    path, log = tmp_path / "path", tmp_path / "begun"
+    stub(path, "mvn", f'touch "{log}"; sleep 30\n')
+    for jars in (ROOT / "tests").glob("*/jars"):
+        shutil.copytree(jars, checkout.root / jars.relative_to(ROOT))
+    interrupted(checkout.root / "scripts" / "ensure-kafka.sh", path, log)

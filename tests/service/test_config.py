@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import socket
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -13,9 +13,6 @@ from agent.core.policy import Policy
 from agent.service.config import ConfigError, Settings, is_loopback, load
 from agent.service.reference import PAGE, markdown, parse
 from tests.service.agents import weir
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def test_command_line_wins_over_environment_over_file(tmp_path: Path) -> None:
@@ -289,6 +286,26 @@ def test_an_unknown_option_is_named_with_the_nearest_one(
     said = capsys.readouterr().err
     assert said.startswith(f"weir agent: {says}")
     assert said.count("\n") == 1
+
+
+def test_a_state_directory_that_the_environment_overrides_is_told(tmp_path: Path) -> None:
+    """Weir's image says where its own is: whoever names another one in a file must hear of it."""
+    file = tmp_path / "weir.yaml"
+    file.write_text("state_dir: /data\n")
+    settings, notices = load({}, {"WEIR_STATE_DIR": "/var/lib/weir"}, str(file))
+    assert settings.state_dir == Path("/var/lib/weir")
+    (notice,) = notices
+    assert "state_dir: /data" in notice
+    assert "WEIR_STATE_DIR=/var/lib/weir" in notice
+    assert load({}, {"WEIR_STATE_DIR": "/data"}, str(file))[1] == []
+    assert load({"state_dir": "/x"}, {"WEIR_STATE_DIR": "/var/lib/weir"}, str(file))[1] == []
+
+
+@pytest.mark.parametrize("word", ["off", "'off'", "no"])
+def test_doors_are_shut_by_a_bare_word_of_yaml(tmp_path: Path, word: str) -> None:
+    file = tmp_path / "weir.yaml"
+    file.write_text(f"doors: {word}\n")
+    assert load({}, {}, str(file))[0].doors == "off"
 
 
 def test_the_page_is_what_the_settings_say() -> None:

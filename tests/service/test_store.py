@@ -16,6 +16,7 @@ from agent.core.fleet import Change, Fleet, Order
 from agent.core.policy import Policy, QueryPolicy
 from agent.service.history import POINTS
 from agent.service.keeper import FleetFull, Keeper, StateUnavailable
+from agent.service.recorder import Recorder
 from agent.service.store import Store, StoreFailed, StoreInUse, StoreUnusable
 from tests.service import wire
 
@@ -48,6 +49,25 @@ def test_parts_are_written_replaced_and_deleted(tmp_path: Path) -> None:
     assert again.mark("m") == b"x"
     assert again.mark("n") is None
     again.close()
+
+
+def test_files_of_another_user_are_taken_as_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A volume that Kubernetes shares by group: only their owner may change who reads them."""
+    Store(tmp_path).close()
+    Recorder(tmp_path / "record.jsonl", max_bytes=1000, keep=1).close()
+
+    def refuse(*_: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    for name in ("chmod", "fchmod"):
+        monkeypatch.setattr(os, name, refuse)
+    store = Store(tmp_path)
+    store.write([Change("a", b"1")])
+    assert [one.part for one in store.load()] == ["a"]
+    store.close()
+    Recorder(tmp_path / "record.jsonl", max_bytes=1000, keep=1).close()
 
 
 def test_a_failing_write_changes_nothing(tmp_path: Path) -> None:

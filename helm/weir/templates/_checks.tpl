@@ -100,11 +100,8 @@ each value by itself is values.schema.json's.
 {{- if not (regexMatch "^[a-z]" (include "weir.applicationObject" $)) -}}
 {{- fail (printf "sidecar.livenessProbe.application: of %q no object can be named, as the SparkApplication is: begin the application's name (spark.app.name) with a letter from a to z, and set this to the same" .application) -}}
 {{- end -}}
-{{- if $loopback -}}
-{{- fail (printf "sidecar.livenessProbe: the kubelet does not reach an agent at %s: set agent.host=0.0.0.0 (or ::), or sidecar.livenessProbe.enabled=false" $.Values.agent.host) -}}
-{{- end -}}
 {{- if $.Values.config.live_need_token -}}
-{{- fail "sidecar.livenessProbe: the kubelet has no token to show: set config.live_need_token=false, or sidecar.livenessProbe.enabled=false" -}}
+{{- fail "sidecar.livenessProbe: it has no token to show: set config.live_need_token=false, or sidecar.livenessProbe.enabled=false" -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}

@@ -76,11 +76,24 @@ spec:
         {{- end }}
       {{- with .Values.sidecar.livenessProbe }}
       {{- if .enabled }}
-      # 503 only where a restart of the driver helps: it is silent, or hangs past your deadline.
+      # The agent answers 503 only where a restart of the driver helps: it is silent, or hangs past
+      # your deadline. That alone counts, so no httpGet: an agent that is away, or does not answer,
+      # must not end a job.
       livenessProbe:
-        httpGet:
-          path: /queries/{{ .application | urlquery | replace "+" "%20" }}/{{ .query | urlquery | replace "+" "%20" }}/live
-          port: {{ $.Values.agent.port }}
+        exec:
+          command:
+            - bash
+            - -c
+            - |-
+              hangs() {
+                exec 3<>"/dev/tcp/127.0.0.1/$1" &&
+                  printf 'GET %s HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n' "$2" >&3 &&
+                  read -r -t 3 _ status _ <&3 && [ "$status" = 503 ]
+              }
+              ! (hangs "$@") 2>/dev/null
+            - hangs
+            - {{ $.Values.agent.port | int | quote }}
+            - /queries/{{ .application | urlquery | replace "+" "%20" }}/{{ .query | urlquery | replace "+" "%20" }}/live
         periodSeconds: 10
         timeoutSeconds: 5
         failureThreshold: 6
