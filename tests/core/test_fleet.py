@@ -863,6 +863,24 @@ def test_a_run_that_configures_less_is_granted_no_more_at_its_start() -> None:
     assert world.view().sources[0].configured == 2_000
 
 
+def test_a_hold_names_no_number_and_keeps_to_what_the_next_run_configures() -> None:
+    world = World(Policy(default=QueryPolicy()))
+    world.send(world.driver.progress(500, 1.0, limit=5_000, configured=5_000, backlog=0))
+    world.fleet.control(*KEY, order(hold=True), world.now)
+    (grant,) = world.send(world.driver.heartbeat()).grants
+    assert (grant.limit, grant.reason) == (5_000, "hold:operator")
+    world.send(world.driver.terminated())
+    world.driver.run_id = "r-2"
+    begun = world.driver.started()
+    begun["limits"] = [
+        {"source": 0, "unit": "rows", "limit": 1_000, "configured": 1_000, "control": "live"}
+    ]
+    for sent in (begun, world.driver.progress(1_000, 1.5, limit=1_000, configured=1_000)):
+        (grant,) = world.send(sent).grants
+        assert (grant.limit, grant.reason) == (1_000, "hold:operator")
+    assert world.view().limit.reason == "hold:operator"
+
+
 def test_what_was_only_told_in_dry_run_and_released_is_never_granted() -> None:
     world = World(Policy(default=QueryPolicy(above_configured=True, mode="dry-run")))
     world.batches(20, fixed=2.5, throughput=1e9, limit=12_000, configured=12_000, backlog=10**9)

@@ -106,8 +106,7 @@ def adopt(query: Query, time: float, policy: Policy) -> None:
     for source in query.sources:
         if not source.controllable or not source.limit_known:
             continue
-        if _exceeds(source, settings):
-            source.decide(source.configured, "bound:configured", time)
+        _keep_to_configured(source, settings, time)
         if source.decided:
             continue
         if source.limit is not None and source.limit != source.configured:
@@ -117,13 +116,19 @@ def adopt(query: Query, time: float, policy: Policy) -> None:
             source.decide(kept, "renew", time)
 
 
-def _exceeds(source: Source, settings: QueryPolicy) -> bool:
-    """Whether what was decided is above what the job configures, which may have changed since."""
-    if settings.above_configured or source.decided_reason in {"manual", "hold:operator"}:
-        return False
+def _keep_to_configured(source: Source, settings: QueryPolicy, time: float) -> None:
+    """Takes back what was decided above what the job configures, which may have changed since.
+
+    Only a number that somebody named may be above it; a hold names none.
+    """
+    if settings.above_configured or source.decided_reason == "manual":
+        return
     if source.configured is None or not source.decided:
-        return False
-    return source.decided_limit is None or source.decided_limit > source.configured
+        return
+    if source.decided_limit is None or source.decided_limit > source.configured:
+        held = source.decided_reason == "hold:operator"
+        reason = "hold:operator" if held else "bound:configured"
+        source.decide(source.configured, reason, time)
 
 
 def first_batch(
@@ -146,6 +151,8 @@ def first_batch(
         query.sizing.reason = "hold:late_rows"
         return
     if query.orders.held:
+        for source in query.sources:
+            _keep_to_configured(source, settings, time)
         return
     if query.orders.limit is not None:
         _decide_manual(query, time, policy)
@@ -277,7 +284,7 @@ def after_batch(query: Query, ended: Ended) -> None:
         elif hold == "manual":
             _decide_manual(query, time, policy)
         elif hold == "hold:operator":
-            _hold_again(query, time)
+            _hold_again(query, time, settings)
         elif hold == "hold:late_rows":
             _as_configured(query, time, policy)
         measure.add(query.totals.grants, query.sizing.reason)
@@ -528,11 +535,12 @@ def order_hold(query: Query, time: float, policy: Policy) -> None:
     query.sizing.reason = "hold:operator"
 
 
-def _hold_again(query: Query, time: float) -> None:
+def _hold_again(query: Query, time: float, settings: QueryPolicy) -> None:
     """What was held before a first batch that was as configured."""
     for source in query.sources:
         if source.held_limit is not None and not source.decided:
             source.decide(source.held_limit, "hold:operator", time)
+            _keep_to_configured(source, settings, time)
         source.held_limit = None
 
 
