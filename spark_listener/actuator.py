@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from spark_listener import couplings, limits
+from spark_listener.application import RUN
 from spark_listener.complaints import LOGGER
 from spark_listener.handles import Handles
 from spark_listener.iceberg import release_of
@@ -31,6 +32,7 @@ _HISTORY: Final = 64
 _EARLY: Final = 63  # grants kept until the sources are known
 DISOBEYS: Final = "does not obey its limit"
 WATCH_ONLY: Final = "spark.weir.control is false"
+DETACHED: Final = "detached"
 _ALWAYS: Final = float("-inf")
 
 
@@ -197,6 +199,10 @@ class Actuator:
             return False
         all_at_once = self._query.takes_all_at_once()
         present = self._query.execution.uniqueSources()
+        # All or none: a call that fails half way is made again.
+        sources: list[SourceControl] = []
+        objects: dict[int, SourceObject] = {}
+        java_configured: dict[int, Any] = {}
         for item in self._query.sources():
             in_force = present.apply(item.key)
             # Where a process before this one left a limit of its own, it kept what was configured.
@@ -216,8 +222,8 @@ class Actuator:
                 if unsafe:
                     control: Control = "live" if self._unsafe_allowed else "advice"
                     handle = replace(handle, control=control, note=unsafe)
-            self._objects[item.index] = item
-            self._java_configured[item.index] = java_limit
+            objects[item.index] = item
+            java_configured[item.index] = java_limit
             source = SourceControl(
                 item.index,
                 item.class_name,
@@ -230,7 +236,8 @@ class Actuator:
             )
             if source.ours and source.configured_maximum is None:
                 source.left = source.present
-            self.sources.append(source)
+            sources.append(source)
+        self._objects, self._java_configured, self.sources = objects, java_configured, sources
         self.ready = True
         early, self._early = self._early, []
         for now in dict.fromkeys(moment for _, moment in early):
@@ -250,16 +257,17 @@ class Actuator:
 
         No longer: what was configured comes back.
         """
-        if allowed is self._unsafe_allowed:
+        if allowed is self._unsafe_allowed or not self._allowed:
             return
         self._unsafe_allowed = allowed
         unsafe = [source for source in self.sources if source.unsafe]
-        if not allowed:
-            self._put_back(unsafe)
         control: Control = "live" if allowed else "advice"
+        # First, as the swap may fail: from here on ``apply`` tries it until it is done.
         for source in unsafe:
             if source.handle.note == source.unsafe:  # else something else has changed its limit
                 source.handle = replace(source.handle, control=control)
+        if not allowed:
+            self._put_back(unsafe)
 
     @property
     def has_early_grants(self) -> bool:
@@ -309,7 +317,7 @@ class Actuator:
         for source in self.sources:
             if source.handle.control != "live":
                 # What was left may stay only until the agent says whether it wants that.
-                awaited = source.unsafe and self._unsafe_allowed is None
+                awaited = source.unsafe and self._allowed and self._unsafe_allowed is None
                 if source.ours and not awaited and source.present != source.configured:
                     wanted[source.index] = source.configured
                 continue
@@ -321,6 +329,11 @@ class Actuator:
             if limit != source.present:
                 wanted[source.index] = limit
         return bool(wanted) and self._swap(wanted)
+
+    @property
+    def as_configured(self) -> bool:
+        """Whether nothing of ours is in force."""
+        return not any(one.ours and one.present != one.configured for one in self.sources)
 
     def restore(self) -> None:
         """Puts every configured limit back and forgets the grants."""
@@ -339,11 +352,12 @@ class Actuator:
 
     def give_up(self, why: str) -> None:
         """Puts every configured limit back and sets none from now on, for the reason ``why``."""
-        self.restore()
         self._allowed = False
+        # First, as the swap may fail: from here on ``apply`` tries it until it is done.
         for source in self.sources:
             if source.handle.control == "live":
                 source.handle = Handle("advice", source.handle.unit, why)
+        self.restore()
 
     def batch_read(
         self, index: int, rows: int, planned_epoch_seconds: float, backlog: int | None
@@ -413,28 +427,35 @@ class Actuator:
     def _leave(self, updated: Any, accepted: dict[int, Limit]) -> None:
         """Should this process end: what was configured comes back, and the next one knows it.
 
-        Where nothing was configured the limit stays, as everything at once would be worse.
+        Where nothing was configured the limit stays, as everything at once would be worse; until
+        it is clear that nobody comes who takes it over.
         """
         for index in accepted:
             self._lease.keep(self._name_of(index), self._java_configured[index])
 
-        def undo() -> Any:
+        def undo(sources: Iterable[SourceControl]) -> Any:
             after = updated
-            for source in self.sources:
-                if source.handle.control == "live" and source.configured_maximum is not None:
-                    index = source.index
-                    after = after.updated(self._objects[index].key, self._java_configured[index])
+            for source in sources:
+                index = source.index
+                after = after.updated(self._objects[index].key, self._java_configured[index])
             h = Handles(self._gateway)
             write = h.method_of(self._query.execution, "uniqueSources_$eq", _MAP)
             written = h.given(write.bindTo(self._query.execution), 0, after)
             return h.as_interface("java.lang.Runnable", written)
 
-        self._lease.leave(f"limits {self._query.run_id}", undo)
+        ours = [one for one in self.sources if one.ours or one.index in accepted]
+        limited = [source for source in ours if source.configured_maximum is not None]
+        staying = len(limited) < len(ours)
+        self._lease.leave(
+            f"{RUN}{self._query.run_id}",
+            lambda: undo(limited),
+            (lambda: undo(ours)) if staying else None,
+        )
 
     def forget(self) -> None:
         """Leaves nothing: the query has ended, or is as configured. Raises what py4j raises."""
         names = [self._name_of(source.index) for source in self.sources]
-        self._lease.forget(f"limits {self._query.run_id}", *names)
+        self._lease.forget(f"{RUN}{self._query.run_id}", *names)
 
     def _refuse(self, why: str, index: int) -> None:
         name = self._query.name or self._query.id

@@ -8,19 +8,29 @@ when this process ends: in the driver both end together; beyond the door the JVM
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from spark_listener.config import CONF_PREFIX
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Container
+
+
+#: Before a run's id: the name under which its limits are left.
+RUN: Final = "limits "
 
 
 class Lease:
     """What of ours is in the JVM when this process ends; here nothing, as the JVM ends with it."""
 
-    def leave(self, name: str, undo: Callable[[], Any]) -> None:
-        """Has what ``undo`` makes, a Java ``Runnable``, run when this process is gone."""
+    def leave(
+        self, name: str, undo: Callable[[], Any], whole: Callable[[], Any] | None = None
+    ) -> None:
+        """Has what ``undo`` makes, a Java ``Runnable``, run when this process is gone.
+
+        What ``whole`` makes is run where nobody takes over what the process leaves; None where that
+        is nothing beyond ``undo``.
+        """
 
     def keep(self, name: str, value: Any) -> None:
         """Lets the next process find a Java object."""
@@ -31,13 +41,18 @@ class Lease:
     def forget(self, *names: str) -> None:
         """Neither runs nor keeps what has these names."""
 
+    def rest(self, run_ids: Container[str]) -> None:
+        """Undoes whatever was left but for these runs, which were taken over."""
+
 
 class Heir(Lease):
     """For a driver that attaches by itself after a process beyond the plugin's door."""
 
-    def __init__(self, left: Any) -> None:
-        """``left``: what that process kept, a Java map by name."""
-        self._left = left
+    def __init__(self, door: Any) -> None:
+        """``door``: the plugin's class."""
+        self._door = door
+        self._left = door.left()
+        self._settled = False
 
     def kept(self, name: str) -> Any:
         """What it kept: above all what a job configured, where a limit of ours is in force."""
@@ -47,6 +62,19 @@ class Heir(Lease):
         """It is ours to let go of, too."""
         for name in names:
             self._left.remove(name)
+            self._door.letGo(name)
+
+    def rest(self, run_ids: Container[str]) -> None:
+        """The door is closed for good: a limit that stayed for another process would stay for ever.
+
+        Once: what is watched later is as configured by then. Raises what py4j raises.
+        """
+        if self._settled:
+            return
+        self._settled = True
+        for name in list(self._door.staying()):
+            if str(name).removeprefix(RUN) not in run_ids:
+                self._door.putBack(name)
 
 
 @dataclass

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _lock = threading.RLock()
 _drivers: dict[str, Driver] = {}  # by Spark's application id
+_leaving: list[Driver] = []  # detached, and their threads still wait for Spark
 _complaints = Complaints()
 
 
@@ -79,6 +80,8 @@ def _detach(session: Any, *, every: bool = False) -> None:
                 if not driver.sessions:
                     _drivers.pop(driver.application_id, None)
                     driver.close(ending=False)
+                    if driver.lingers:
+                        _leaving.append(driver)
     except Exception as error:
         _complaints.error("detaching", error)
 
@@ -101,6 +104,13 @@ def _attach(spark: Any, arguments: dict[str, Any]) -> Attachment:
         # Of an application of the same id that has ended; its observer is about to notice.
         del _drivers[driver.application_id]
         driver = None
+    _leaving[:] = [one for one in _leaving if one.lingers]
+    if driver is None and any(one.application_id == context.applicationId for one in _leaving):
+        # It puts the configured limits back, which until then nobody can tell from ours.
+        return _off(
+            "weir is off: a detach() before has not ended, as Spark does not answer: attach again "
+            "once it has"
+        )
     known = None if driver is None else driver.session(session)
     if driver is not None and known is not None:
         # weir-run comes here at each getOrCreate, in foreachBatch too: reading conf would cost it.
@@ -167,7 +177,7 @@ def _close_the_door(spark: Any) -> Lease:
             door = context._gateway.jvm.weir.WeirPlugin
             if door.standAside():
                 LOGGER.info("weir: attach() watches from here on; the plugin's door is closed")
-            return Heir(door.left())
+            return Heir(door)
     except Exception as error:
         _complaints.error("closing the plugin's door", error)
     return Lease()

@@ -53,6 +53,7 @@ class Watch:
         self._ended = threading.Event()
         self._queries: Any = None  # Java: by id, those that run, of all sessions
         self._seen = ""
+        self._tidied = False
         self._looked_at: set[tuple[str, str]] = set()
 
     def run(self) -> int:
@@ -96,6 +97,9 @@ class Watch:
             return
         # By run: a query that starts again in another session has the id that it had before.
         present = set(_RUNS.findall(told))
+        if not self._tidied and self._door.lease is not None:
+            self._tidied = True
+            self._door.lease.only({run_id for _, run_id in present})
         failed = {one for one in present - self._looked_at if not self._meet(one[0])}
         self._looked_at = present - failed
         self._seen = "" if failed else told

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, cast
 from spark_listener.application import Application, Lease
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Container
     from pathlib import Path
 
 SUFFIX: Final = ".door"
@@ -109,15 +109,29 @@ def parse(data: bytes) -> DoorFile:
     return DoorFile(int(port), token, said["application"], said["process"])
 
 
+#: The first word of names that a run's id follows.
+_OF_RUNS: Final = ("limit", "limits")
+
+
 class DoorLease(Lease):
     """What is left with the plugin, which undoes it once this process is gone."""
 
     def __init__(self, plugin: Any) -> None:
         self._undo = plugin.undo()
         self._kept = plugin.kept()
+        try:
+            self._whole: Any = plugin.whole()
+        except Exception:  # a plugin from before there was one
+            self._whole = {}
 
-    def leave(self, name: str, undo: Callable[[], Any]) -> None:
+    def leave(
+        self, name: str, undo: Callable[[], Any], whole: Callable[[], Any] | None = None
+    ) -> None:
         """Raises what py4j raises; then nothing was left, and nothing must be done."""
+        if whole is None:
+            self._whole.pop(name, None)
+        else:
+            self._whole[name] = whole()
         self._undo.put(name, undo())
 
     def keep(self, name: str, value: Any) -> None:
@@ -132,7 +146,16 @@ class DoorLease(Lease):
         """Raises what py4j raises."""
         for name in names:
             self._undo.remove(name)
+            self._whole.pop(name, None)
             self._kept.remove(name)
+
+    def only(self, run_ids: Container[str]) -> None:
+        """Lets go of runs that ended while no process was in; raises what py4j raises."""
+        for held in (self._whole, self._kept):
+            for name in list(held):
+                what, _, rest = str(name).partition(" ")
+                if what in _OF_RUNS and rest.partition(" ")[0] not in run_ids:
+                    held.pop(name, None)
 
 
 class Door:
@@ -154,6 +177,7 @@ class Door:
         )
         self.plugin = self.gateway.entry_point
         self._context: Any = None
+        self.lease: DoorLease | None = None  # once there is an application
 
     def enter(self) -> bool:
         """False where another process is in."""
@@ -179,13 +203,14 @@ class Door:
     def application(self, java_session: Any) -> Application:
         """The application of a session."""
         self._context = context = java_session.sparkContext()
+        self.lease = DoorLease(self.plugin)
         return Application(
             self.gateway,
             str(context.applicationId()),
             str(context.appName()),
             str(context.version()),
             stopped=self.stopped,
-            lease=DoorLease(self.plugin),
+            lease=self.lease,
         )
 
     def stopped(self) -> bool:

@@ -170,6 +170,11 @@ class Driver:
         return self._settings
 
     @property
+    def lingers(self) -> bool:
+        """True while a call into Spark keeps the thread that puts limits back."""
+        return not self.stopped and self._observer.alive
+
+    @property
     def inherited(self) -> bool:
         """True in a child that this process forked: threads and Spark are its parent's."""
         return os.getpid() != self._process_id

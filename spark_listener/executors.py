@@ -71,6 +71,7 @@ class Executors:
         #: Of those to be released, since when each was seen without a task.
         self._idle: dict[str, float] = {}
         self._asked: int | None = None
+        self._taken = True  # the cluster manager has said that it takes it
         self._leaving: set[str] = set()  # released, and registered for a moment still
         kept = None if self._note else lease.kept(_KEPT)
         if kept is not None:  # of a process before this one
@@ -130,18 +131,31 @@ class Executors:
             return
         configured = self._own_number(self.present())
         total = configured if wanted is None else wanted
-        if total != self._asked:
+        if total != self._asked or not self._taken:
+            before = self._asked, self._taken
+            # First: a call that ends without an answer may have been heard all the same, and what
+            # comes of it is not the job's own number.
+            self._asked, self._taken = total, False
+            self._keep(configured)
             nowhere = self._gateway.jvm.scala.collection.immutable.HashMap()
             if not self._context.requestTotalExecutors(total, 0, nowhere):
+                self._asked, self._taken = before
+                self._keep(configured)
                 raise RuntimeError(f"the cluster manager did not take a number of {total}")
-            self._asked = total
-            kept = self._gateway.new_array(self._gateway.jvm.int, 2)
-            kept[0], kept[1] = total, configured
-            self._lease.keep(_KEPT, kept)
+            self._taken = True
         self._release(total, last=last)
         if wanted is None and self.present() <= total:
             self._asked = None
+            self._keep(configured)
+
+    def _keep(self, configured: int) -> None:
+        """Lets a process after this one know what was asked for, and what there was before."""
+        if self._asked is None:
             self._lease.forget(_KEPT)
+            return
+        kept = self._gateway.new_array(self._gateway.jvm.int, 2)
+        kept[0], kept[1] = self._asked, configured
+        self._lease.keep(_KEPT, kept)
 
     def _own_number(self, present: int) -> int:
         """What the job has without us: as it configures, or more where its cluster gives more."""

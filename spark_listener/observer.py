@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from spark_listener import backlog
-from spark_listener.actuator import WATCH_ONLY, Actuator, SourceControl, without_agent
+from spark_listener.actuator import DETACHED, WATCH_ONLY, Actuator, SourceControl, without_agent
 from spark_listener.cluster import Cluster
 from spark_listener.delta import DeltaTable
 from spark_listener.files import FileBacklog, FilePrograms, FileSource, FileWatcher
@@ -47,6 +47,7 @@ _GATE_TICK_SECONDS: Final = 0.005  # while a first batch is held
 _ADMITTED_WITHIN_SECONDS: Final = 0.2
 _FILES_WITHIN_SECONDS: Final = 0.5  # of all questions to files and tables of one round
 _LAST_WORDS_SECONDS: Final = 1.0
+_TRIES: Final = 2  # of putting limits back: a connection that broke is made anew by the next call
 _LONGEST_TEXT: Final = 16_000
 _FORGOTTEN_AFTER_BEATS: Final = 12
 _LOST_AFTER: Final = 10  # failed rounds in a row before the JVM is given up
@@ -170,8 +171,7 @@ class Observer:
     def join_session(self, session: Session) -> None:
         """Watches this JVM session from now on, the queries that run in it included."""
         self._sessions.add(session)
-        self._ask(lambda: self._cluster.join(session.java.sparkContext()), 0.0)
-        self.mailbox.deliver(Captured("started", time.time(), session=session))
+        self._ask(lambda: self._join(session), 0.0)
 
     def leave_session(self, session: Session, timeout_seconds: float) -> None:
         """Puts the configured limits of a session's queries back and forgets them."""
@@ -179,7 +179,7 @@ class Observer:
 
     def forget_session(self, session: Session) -> None:
         """For a session that is gone, and its queries with it."""
-        self._ask(lambda: self._sessions.discard(session), 0.0)
+        self._ask(lambda: self._let_go(session), 0.0)
 
     def refuse_control(self, session: Session, timeout_seconds: float) -> None:
         """Puts the configured limits of a session's queries back and only watches it from now."""
@@ -205,6 +205,11 @@ class Observer:
         if threading.current_thread() is not self._thread and self._thread.is_alive():
             self._thread.join(timeout_seconds)
         self._files.stop()
+
+    @property
+    def alive(self) -> bool:
+        """Whether its thread has not ended."""
+        return self._thread.is_alive()
 
     # -- the thread -----------------------------------------------------------------------------
 
@@ -354,10 +359,6 @@ class Observer:
             if item.gate is not None:
                 item.gate.release()
             return  # detached meanwhile
-        if not item.run_id:
-            for java_query in session.java.streams().active():
-                self._guarded("a running query", self._adopt, java_query, session)
-            return
         if item.run_id in self._runs:
             if item.gate is not None:
                 item.gate.release()
@@ -467,14 +468,30 @@ class Observer:
             self._guarded("what was asked", act)
             done.set()
 
-    def _leave(self, session: Session) -> None:
+    def _join(self, session: Session) -> None:
+        if session not in self._sessions:
+            return  # detached meanwhile
+        self._cluster.join(session.java.sparkContext())
+        for java_query in session.java.streams().active():
+            self._guarded("a running query", self._adopt, java_query, session)
+        self._guarded("what another process left", self._lease.rest, set(self._runs))
+        if not self._controls:
+            self._cluster.leave()  # what another process asked for, too
+
+    def _let_go(self, session: Session) -> None:
         self._sessions.discard(session)
+        if not self._controls:
+            self._cluster.leave()  # last, as a cluster may let one wait
+
+    def _leave(self, session: Session) -> None:
         for run_id, run in list(self._runs.items()):
             if run.session is session:
-                self._guarded("restoring limits", run.actuator.restore)
+                for _ in range(_TRIES):
+                    self._guarded("restoring limits", run.actuator.give_up, DETACHED)
+                    if run.actuator.as_configured:
+                        break
                 self._forget(run_id)
-        if not self._sessions:
-            self._cluster.leave()  # last, as a cluster may let one wait
+        self._let_go(session)
 
     def _refuse_control(self, session: Session) -> None:
         for run in self._runs.values():

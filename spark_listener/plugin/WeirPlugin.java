@@ -10,7 +10,9 @@ import java.nio.file.StandardCopyOption;
 import java.nio.file.attribute.PosixFilePermission;
 import java.nio.file.attribute.PosixFilePermissions;
 import java.security.SecureRandom;
+import java.util.ArrayList;
 import java.util.Collections;
+import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
@@ -60,6 +62,7 @@ public final class WeirPlugin extends SparkListener
   private static volatile WeirPlugin present;
 
   private final Map<String, Runnable> undo = new ConcurrentHashMap<>();
+  private final Map<String, Runnable> whole = new ConcurrentHashMap<>();
   private final Map<String, Object> kept = new ConcurrentHashMap<>();
   private final Set<Py4JServerConnection> connections = ConcurrentHashMap.newKeySet();
   private volatile String state = "open"; // aside: another watches; ended: Spark does
@@ -260,6 +263,11 @@ public final class WeirPlugin extends SparkListener
     return undo;
   }
 
+  /** What is run where no process comes that takes over what the last one left, by name. */
+  public Map<String, Runnable> whole() {
+    return whole;
+  }
+
   /** What the next process finds, by name. */
   public Map<String, Object> kept() {
     return kept;
@@ -269,6 +277,29 @@ public final class WeirPlugin extends SparkListener
   public static Map<String, Object> left() {
     WeirPlugin door = present;
     return door == null ? new ConcurrentHashMap<>() : door.kept;
+  }
+
+  /** For a driver that attaches by itself: the names of what stays until somebody undoes it. */
+  public static List<String> staying() {
+    WeirPlugin door = present;
+    return door == null ? new ArrayList<>() : new ArrayList<>(door.whole.keySet());
+  }
+
+  /** For a driver that attaches by itself: nobody takes over what has this name, so it is undone. */
+  public static void putBack(String name) {
+    WeirPlugin door = present;
+    Runnable left = door == null ? null : door.whole.remove(name);
+    if (left != null) {
+      quietly(left);
+    }
+  }
+
+  /** For a driver that attaches by itself: what has this name is its own from now on. */
+  public static void letGo(String name) {
+    WeirPlugin door = present;
+    if (door != null) {
+      door.whole.remove(name);
+    }
   }
 
   /** For a driver that attaches by itself: closes the door for good; true where there was one. */

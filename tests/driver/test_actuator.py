@@ -7,8 +7,8 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from spark_listener import sources
-from spark_listener.actuator import Actuator, SourceControl, without_agent
+from spark_listener import limits, sources
+from spark_listener.actuator import WATCH_ONLY, Actuator, SourceControl, without_agent
 from spark_listener.application import Lease
 from spark_listener.complaints import Complaints
 from spark_listener.limits import ALL, Limit, Refused, handle_of
@@ -391,6 +391,141 @@ def test_what_was_left_goes_where_the_agent_said_no_before_the_sources_were_know
         actuator.apply(0.0)
     assert actuator.apply(0.5), "and is tried until it is done"
     assert query.in_force[0] == EVERYTHING
+
+
+def fails_once(query: SetUp) -> None:
+    """The next swap ends without an answer."""
+    fails = iter([RuntimeError("py4j")])
+
+    def set_once_it_works(limits: Limits) -> None:
+        for failure in fails:
+            raise failure
+        query.in_force = limits
+
+    setattr(query, "uniqueSources_$eq", set_once_it_works)
+
+
+def test_a_session_that_refuses_control_is_not_steered_by_the_agents_leave_for_unsafe_limits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    actuator, query = taken_over(monkeypatch, EVERYTHING, unsafe="latestFirst: …")
+    actuator.give_up(WATCH_ONLY)
+    assert query.in_force[0] == EVERYTHING
+    actuator.allow_unsafe(allowed=True)
+    actuator.take([grant(3)], 0.0)
+    assert not actuator.apply(0.0)
+    assert actuator.sources[0].handle.control == "advice"
+    assert query.in_force[0] == EVERYTHING
+
+
+@pytest.mark.parametrize("how", ["the agent says no", "control is refused"])
+def test_a_swap_that_fails_while_limits_are_put_back_ends_the_steering_all_the_same(
+    monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    actuator, query = taken_over(monkeypatch, EVERYTHING, unsafe="latestFirst: …")
+    actuator.allow_unsafe(allowed=True)
+    fails_once(query)
+    no = {
+        "control is refused": lambda: actuator.give_up(WATCH_ONLY),
+        "the agent says no": lambda: actuator.allow_unsafe(allowed=False),
+    }
+    with pytest.raises(RuntimeError):
+        no[how]()
+    assert not actuator.as_configured
+    actuator.take([grant(2)], 0.0)
+    assert actuator.apply(0.0), "what was configured is put back as soon as that works"
+    assert query.in_force[0] == EVERYTHING
+    assert actuator.as_configured
+    assert not actuator.apply(0.0)
+
+
+def test_sources_are_known_all_or_not_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that is there twice would have two limits by turns."""
+    monkeypatch.setattr(Actuator, "_why_unsafe", lambda *_: "")
+    query = SetUp(EVERYTHING)
+    query.in_force = Limits({0: EVERYTHING, 1: EVERYTHING})
+    both = [SourceObject(index, index, None, FILES) for index in (0, 1)]
+    monkeypatch.setattr(SetUp, "sources", lambda _: both)
+    looked = limits.describe
+    fails = iter([1, 0])
+
+    def describe(java: Java) -> Limit:
+        if next(fails, 1) == 0:
+            raise RuntimeError("py4j")
+        return looked(java)
+
+    monkeypatch.setattr(limits, "describe", describe)
+    actuator = Actuator(
+        query,  # type: ignore[arg-type]
+        MagicMock(),
+        lease=Lease(),
+        allowed=True,
+        complaints=Complaints(),
+        clock=lambda: 0.0,
+    )
+    with pytest.raises(RuntimeError):
+        actuator.prepare()
+    assert actuator.sources == []
+    assert actuator.prepare()
+    assert [one.index for one in actuator.sources] == [0, 1]
+
+
+class Left(Lease):
+    """What is left behind, by name: undone where the process ends, and where none comes after."""
+
+    def __init__(self) -> None:
+        self.left: dict[str, tuple[Any, Any]] = {}
+
+    def leave(self, name: str, undo: Any, whole: Any = None) -> None:
+        self.left[name] = undo, whole
+
+
+def test_a_limit_where_none_is_configured_is_undone_where_nobody_takes_it_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Actuator, "_why_unsafe", lambda *_: "")
+    lease, written = Left(), []
+
+    class Method:
+        def bindTo(self, execution: Any) -> Any:
+            return execution
+
+    class Java:
+        def __init__(self, _: Any) -> None:
+            pass
+
+        def method_of(self, *_: Any) -> Method:
+            return Method()
+
+        def given(self, execution: SetUp, _: int, after: Limits) -> Any:
+            return lambda: written.append(dict(after))
+
+        def as_interface(self, _: str, act: Any) -> Any:
+            return act
+
+    monkeypatch.setattr("spark_listener.actuator.Handles", Java)
+    built = {3: files_at_once(3)}
+    monkeypatch.setattr(limits, "build", lambda _gateway, limit, *_: built[limit.value])
+    for configured, stays in ((EVERYTHING, True), (files_at_once(9), False)):
+        query = SetUp(configured)
+        actuator = Actuator(
+            query,  # type: ignore[arg-type]
+            MagicMock(),
+            lease=lease,
+            allowed=True,
+            complaints=Complaints(),
+            clock=lambda: 0.0,
+        )
+        actuator.prepare()
+        actuator.take([grant(3)], 0.0)
+        assert actuator.apply(0.0)
+        undo, whole = lease.left.pop("limits run")
+        undo()()
+        assert written.pop()[0] == (files_at_once(3) if stays else configured)
+        assert (whole is not None) is stays
+        if whole is not None:
+            whole()()
+            assert written.pop()[0] == configured
 
 
 def test_what_was_left_stays_where_it_is_unsafe_and_wanted(

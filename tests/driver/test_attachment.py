@@ -5,6 +5,12 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+from spark_listener import attachment
+
+if TYPE_CHECKING:
+    import pytest
 
 JOB = """
 import os, sys
@@ -48,3 +54,36 @@ def test_a_forked_child_that_exits_leaves_its_parents_driver_alone() -> None:
 
 def test_a_forked_child_that_attached_itself_closes_what_is_its_own() -> None:
     assert run("attaches") == ["closed by child", "waited", "closed by parent"]
+
+
+class Lingering:
+    """A driver that was detached while Spark did not answer: its thread puts limits back later."""
+
+    application_id = "app-1"
+    lingers = True
+
+
+class Spark:
+    """A session as attach() first looks at it."""
+
+    _jsc = object()
+
+    def __init__(self) -> None:
+        self.sparkContext = self._jsparkSession = self
+        self.applicationId = "app-1"
+
+
+def test_whoever_attaches_before_a_detach_has_ended_is_told_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It would take the limit that is still to be put back for what the job configured."""
+    left = Lingering()
+    monkeypatch.setattr(attachment, "_leaving", [left])
+    told = attachment.attach(Spark())
+    assert not told.active
+    assert "a detach() before has not ended" in told.reason
+    assert "attach again" in told.reason
+    left.lingers = False
+    monkeypatch.setattr(attachment, "conf_of", lambda _: {})
+    assert attachment.attach(Spark(), enabled=False).reason == "enabled is false"
+    assert attachment._leaving == []

@@ -52,6 +52,7 @@ class Spark:
         self.jobs: list[int] = []
         self.totals: list[int] = []
         self.takes = True
+        self.hangs = False
         self.gone: list[list[str]] = []
         self.cached: dict[str, list[str]] = {}  # blocks by executor
         self.jvm = self
@@ -86,6 +87,8 @@ class Spark:
     def requestTotalExecutors(self, total: int, *_: Any) -> bool:
         if self.takes:
             self.totals.append(total)
+        if self.hangs:
+            raise TimeoutError("spark.rpc.askTimeout")
         return self.takes
 
     def getActiveJobIds(self) -> list[int]:
@@ -255,6 +258,36 @@ def test_a_cluster_that_does_not_take_the_number_is_told_of() -> None:
     with pytest.raises(RuntimeError, match="did not take a number of 5"):
         bench.executors.ask(5)
     assert "asked" not in bench.executors.standing()
+
+
+def test_a_request_without_an_answer_may_have_been_heard() -> None:
+    """Then what comes of it is not the job's own number, to which all goes back in the end."""
+    bench = Bench()
+    bench.spark.hangs = True
+    with pytest.raises(TimeoutError):
+        bench.executors.ask(5)
+    bench.spark.names += ["2", "3", "4"]  # on waking the cluster manager does as it was told
+    bench.time += 60.0
+    assert bench.executors.standing() == {"present": 5, "slots": 10, "configured": 2, "asked": 5}
+    after = bench.another()
+    bench.spark.hangs = False
+    bench.executors.ask(5)
+    assert bench.spark.totals == [5, 5], "it is asked again until it is said to be taken"
+    bench.executors.ask(5)
+    assert bench.spark.totals == [5, 5]
+    after.ask(None)
+    assert bench.spark.totals[-1] == 2
+    assert bench.spark.gone == [["2", "3", "4"]]
+
+
+def test_a_number_that_is_not_taken_leaves_the_one_before() -> None:
+    bench = Bench()
+    bench.executors.ask(3)
+    bench.spark.takes = False
+    with pytest.raises(RuntimeError, match="did not take"):
+        bench.executors.ask(9)
+    assert bench.executors.standing()["asked"] == 3
+    assert bench.another().standing()["asked"] == 3
 
 
 @pytest.mark.parametrize("value", ["true", "True", " TRUE "])

@@ -11,9 +11,10 @@ import pytest
 from py4j.protocol import Py4JError, Py4JNetworkError, get_return_value
 
 from agent.core.policy import Policy
-from spark_listener.application import Application
+from spark_listener.application import Application, Heir
 from spark_listener.complaints import Complaints
 from spark_listener.config import Settings
+from spark_listener.door import DoorLease
 from spark_listener.files import FileBacklog
 from spark_listener.limits import Limit
 from spark_listener.listener import Captured, Counters
@@ -377,6 +378,141 @@ def test_a_query_of_a_session_that_was_detached_meanwhile_is_let_be(run_id: str)
     assert list(watched.observer._runs) == ["r"]
     assert session.asked == 0
     assert gate.released
+
+
+class Cluster:
+    """The application's executors: what was said of them."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def join(self, _: object) -> None:
+        self.said.append("join")
+
+    def leave(self) -> None:
+        self.said.append("leave")
+
+    def forget(self, _: str) -> None:
+        pass
+
+
+class Session:
+    """One in which no query runs."""
+
+    def __init__(self, *, control: bool) -> None:
+        self.control, self.java = control, self
+
+    def sparkContext(self) -> Session:
+        return self
+
+    def streams(self) -> Session:
+        return self
+
+    def active(self) -> list[object]:
+        return []
+
+
+def with_cluster() -> tuple[Observer, Cluster]:
+    observer, cluster = Watched(RunningQuery(resting)).observer, Cluster()
+    observer._cluster = cluster  # type: ignore[assignment]
+    observer._runs.clear()
+    return observer, cluster
+
+
+@pytest.mark.parametrize("how", ["_leave", "_let_go"])
+def test_executors_go_back_with_the_last_session_that_lets_them_be_changed(how: str) -> None:
+    observer, cluster = with_cluster()
+    steered, watched = Session(control=True), Session(control=False)
+    for session in (steered, watched):
+        observer._sessions.add(session)  # type: ignore[arg-type]
+        observer._join(session)  # type: ignore[arg-type]
+    assert cluster.said == ["join", "join"]
+    getattr(observer, how)(steered)
+    assert cluster.said == ["join", "join", "leave"]
+
+
+def test_executors_that_another_process_asked_for_go_back_where_they_may_not_be_changed() -> None:
+    observer, cluster = with_cluster()
+    watched = Session(control=False)
+    observer._sessions.add(watched)  # type: ignore[arg-type]
+    observer._join(watched)  # type: ignore[arg-type]
+    assert cluster.said == ["join", "leave"]
+
+
+def test_whoever_leaves_at_once_has_found_the_queries_that_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A limit of another process is put back then, too."""
+    observer, _ = with_cluster()
+    session, met = Session(control=True), []
+    monkeypatch.setattr(Session, "active", lambda _: ["a query"])
+    monkeypatch.setattr(observer, "_adopt", lambda query, _: met.append(query))
+    observer.join_session(session)  # type: ignore[arg-type]
+    observer.leave_session(session, 0.0)  # type: ignore[arg-type]
+    observer._do_what_is_asked()
+    assert met == ["a query"]
+    observer._ask(lambda: observer._join(session), 0.0)  # type: ignore[arg-type]
+    observer._do_what_is_asked()
+    assert met == ["a query"], "and one that was left meanwhile is let be"
+
+
+class JavaMap(dict[str, Any]):
+    """As py4j shows one."""
+
+    def remove(self, name: str) -> None:
+        self.pop(name, None)
+
+
+class Door:
+    """The plugin's class: what a process beyond its door left."""
+
+    def __init__(self) -> None:
+        self.undone: list[str] = []
+        self.stays = {"limits r-1", "limits r-2"}
+        self.kept = JavaMap({"limit r-1 0": 500, "limit r-2 0": 500, "executors": [5, 2]})
+
+    def left(self) -> dict[str, Any]:
+        return self.kept
+
+    def staying(self) -> list[str]:
+        return sorted(self.stays)
+
+    def putBack(self, name: str) -> None:
+        self.stays.discard(name)
+        self.undone.append(name)
+
+    def letGo(self, name: str) -> None:
+        self.stays.discard(name)
+
+
+def test_what_nobody_takes_over_when_the_door_is_closed_for_good_is_put_back() -> None:
+    door = Door()
+    heir = Heir(door)
+    assert heir.kept("limit r-1 0") == 500
+    heir.rest({"r-1"})
+    assert door.undone == ["limits r-2"]
+    heir.rest(set())  # a session that is attached later: all of it is as configured by now
+    assert door.undone == ["limits r-2"]
+    heir.forget("limits r-1", "limit r-1 0")
+    assert door.stays == set()
+    assert "limit r-1 0" not in door.kept
+
+
+def test_a_process_that_comes_in_lets_go_of_runs_that_ended_meanwhile() -> None:
+    class Plugin:
+        maps = {  # noqa: RUF012
+            "undo": {},
+            "whole": {"limits r-1": 1, "limits r-2": 2},
+            "kept": {"limit r-1 0": 1, "limit r-2 10": 2, "executors": 3},
+        }
+
+        def __getattr__(self, name: str) -> Any:
+            return lambda: self.maps[name]
+
+    plugin = Plugin()
+    DoorLease(plugin).only({"r-2"})
+    assert plugin.maps["whole"] == {"limits r-2": 2}
+    assert plugin.maps["kept"] == {"limit r-2 10": 2, "executors": 3}
 
 
 def test_what_was_asked_while_a_round_hung_is_done_before_the_end() -> None:

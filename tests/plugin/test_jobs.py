@@ -159,16 +159,18 @@ def test_where_nothing_is_configured_the_last_grant_stays(
         assert source["configured"] is None, "what the agent before had set is no configuration"
 
 
-@pytest.mark.slow("a job that attaches late; that one wins is looked at every time")
+@pytest.mark.slow("jobs that attach late; that one wins is looked at every time")
+@pytest.mark.parametrize("where", ["attach", "elsewhere"])
 def test_what_a_process_beyond_the_door_left_is_no_configuration_of_who_attaches(
-    bench: Bench, agent: AgentProcess, query: Callable[[str], dict[str, Any]]
+    bench: Bench, agent: AgentProcess, query: Callable[[str], dict[str, Any]], where: str
 ) -> None:
+    """Nor does it stay, where who attaches watches another session: the door is closed for good."""
     bench.files(2)
     go = bench.folder / "go"
     job = bench.submit(
         JOBS / "python_job.py",
         limit="none",
-        ending=f"attach {go}",
+        ending=f"{where} {go}",
         conf=(f"spark.weir.agent.url={agent.address}",),
     )
     query("lines")

@@ -1,7 +1,8 @@
 """A PySpark job: IN OUT CHECKPOINT LIMIT SECONDS ENDING.
 
 With ENDING ``attach`` it attaches itself at once; with ``attach FILE`` when there is such a file,
-and then detaches.
+and then detaches. With ``elsewhere FILE`` it does that with a session in which no query runs, and
+detaches at once.
 """
 
 import sys
@@ -13,7 +14,7 @@ from pyspark.sql import SparkSession
 folder, out, checkpoint, limit, seconds, ending = sys.argv[1:]
 word, _, later = ending.partition(" ")
 spark = SparkSession.builder.appName("python job").getOrCreate()
-if word == "attach":
+if word in ("attach", "elsewhere"):
     from spark_listener import attach
 
     if not later:
@@ -33,9 +34,10 @@ if later:
     over = time.monotonic() + 120
     while not Path(later).exists() and time.monotonic() < over:
         time.sleep(0.1)
-    attached = attach(spark)
+    attached = attach(spark if word == "attach" else spark.newSession())
     print("attached" if attached.active else "not attached", flush=True)
-    time.sleep(2)  # its sources are looked up
+    if word == "attach":
+        time.sleep(2)  # its sources are looked up
     attached.detach()
     print("detached", flush=True)
 query.awaitTermination(int(float(seconds)))
