@@ -103,10 +103,13 @@ class AgentClient:
             raise AgentUnavailable(
                 f"no agent answers at {self.url}: {_ERRNO.sub('', cause)}. {_remedy(cause)}"
             ) from None
+        except httpx.HTTPError as error:
+            cause = first_line(str(error)) or type(error).__name__
+            raise AgentUnavailable(f"what answers at {self.url} cannot be read: {cause}") from None
         if response.is_success:
             try:
                 answer = response.json()
-            except ValueError:
+            except (ValueError, RecursionError):
                 answer = None
             if not isinstance(answer, dict):
                 raise AgentUnavailable(f"what answers at {self.url} is not a Weir agent")
@@ -161,7 +164,7 @@ def _segment(name: str) -> str:
 def _message(response: httpx.Response) -> str:
     try:
         return first_line(str(response.json()["error"]["message"]))
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return f"HTTP {response.status_code}"
 
 

@@ -167,6 +167,8 @@ def _live(console: Console, poller: Poller, orders: Orders) -> int:
                     return 0
                 selection = _sent(after, snapshot, orders)
                 listed = [entry.key for entry in arrange(snapshot, selection)]
+                if selection.ask is not None and selection.ask.sure:
+                    break  # nobody has seen this question yet: what was typed before answers none
 
 
 def _sent(selection: Selection, snapshot: Snapshot, orders: Orders) -> Selection:

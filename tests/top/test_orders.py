@@ -7,14 +7,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from agent.client import AgentClient, ClientSettings
 from agent.export.terminal.choose import press
-from agent.export.terminal.orders import Told
+from agent.export.terminal.orders import Orders, Told
+from agent.export.terminal.poll import Poller
 from agent.export.terminal.render import Selection, lines
 from agent.export.terminal.snapshot import Snapshot
 from tests.page import views as made
 from tests.service import wire
 from tests.service.agents import AgentProcess
 from tests.top.test_top import Terminal
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -94,6 +97,29 @@ def test_the_keys_of_a_question_are_never_cut(keys, width) -> None:
     assert re.match(r" (y  yes   n|o  on   d  dry-run   f  off|⏎  set   Esc) ", foot.plain)
 
 
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_a_question_shows_whom_and_how_much(width: int) -> None:
+    key = ("clickstream-sessionization-prod", "sessions-to-warehouse")
+    snapshot = Snapshot(time=made.NOW, views=[made.view(key[1], key[0])])
+
+    def asked(*keys: str) -> str:
+        selection: Selection | None = Selection()
+        for one in keys:
+            assert selection is not None
+            selection = press(one, selection, [key])
+        assert selection is not None
+        drawn = lines(snapshot, made.NOW, selection, width, 24)
+        assert len(drawn) == 24
+        assert all(line.cell_len <= width for line in drawn)
+        return " ".join(" ".join(line.plain for line in drawn[-5:]).split())
+
+    assert f"Hold the limit of {'/'.join(key)} as it is" in asked("h")
+    assert f"Release {'/'.join(key)}, so that" in asked("r")
+    assert f"Switch Weir off for {'/'.join(key)}:" in asked("m", "f")
+    assert f"Limit of {'/'.join(key)}, in rows: 75▏" in asked("l", "7", "5")
+    assert f"Limit {'/'.join(key)} to 75 rows a batch, until" in asked("l", "7", "5", "enter")
+
+
 @pytest.mark.parametrize("width", [60, 80, 160])
 def test_what_became_of_it_is_told_whole(width: int) -> None:
     note = "orders: limit 500 rows (done; batches of 300 rows digest 203 rows/s, and 1,000 arrive)"
@@ -139,7 +165,14 @@ def test_a_real_agent_obeys_and_its_log_says_who(tmp_path: Path) -> None:
             terminal.type("y")
             terminal.wait_for(r"✓ orders: mode off")
             assert view()["mode"] == "off"
-            terminal.type("ry")
+            terminal.type("inventory")  # a word that was to be the filter
+            terminal.wait_for(r"Release shop/orders")
+            terminal.type("n")
+            terminal.wait_for(r"h r m l")
+            assert view()["manual_limit"] == 1234
+            terminal.type("r")
+            terminal.wait_for(r"Release shop/orders")
+            terminal.type("y")
             terminal.wait_for(r"✓ orders: release")
             assert view()["manual_limit"] is None
         finally:
@@ -149,12 +182,26 @@ def test_a_real_agent_obeys_and_its_log_says_who(tmp_path: Path) -> None:
         assert all(one["reason"] == "weir top" and one["who"] for one in orders)
 
 
+def test_an_order_whose_answer_cannot_be_read_is_told(
+    fleet: FleetServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with AgentClient(ClientSettings(url=fleet.url)) as client:
+        monkeypatch.setattr(client, "control", lambda *_: {"orders": ["done?"]})
+        orders = Orders(client, Poller(client, 1.0))
+        orders.send(ORDERS, {"hold": True})
+        told = until(orders.take, "what became of it")
+    assert not told.done
+    assert "orders: not known whether it was done" in told.text
+
+
 def test_what_the_agent_refuses_is_told(fleet: FleetServer) -> None:
     """It takes no orders."""
     terminal = Terminal(fleet.url)
     try:
         terminal.wait_for(r"▌■ hung")
-        terminal.type("hy")
+        terminal.type("h")
+        terminal.wait_for(r"Hold the limit of clicks/sessions")
+        terminal.type("y")
         terminal.wait_for(r"✗ HTTP 40[45]")
         terminal.type("j")
         terminal.wait_for(r"h r m l")

@@ -18,6 +18,7 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
+from agent.core.judgement import ExecutorsView, QueryView
 from agent.export.terminal.cells import columns, fit, share_bar, sparkline, target_bar
 from agent.export.terminal.choose import press
 from agent.export.terminal.render import SORTS, Selection, arrange, lines, render
@@ -197,12 +198,26 @@ def test_unknown_fields_of_a_newer_agent_are_ignored() -> None:
     assert len(read_answer(answer).views) == 13
 
 
-def test_hostile_names_neither_steer_nor_shift() -> None:
-    views = [
+def executors(**changes: object) -> ExecutorsView:
+    given = {
+        "mode": "dry-run", "present": 0, "slots": 0, "wanted": None, "asked": None, "note": "",
+        "bound": "enough", "gain": None, "contention": None, "contention_doubt": None,
+        "task_seconds": None, "longest_seconds": None, "driver_seconds": None,
+    }  # fmt: skip
+    return ExecutorsView(**{**given, **changes})
+
+
+def hostile(**told: object) -> list[QueryView]:
+    return [
         made.view(name, name, sink=name, sources=[made.source(description=name, note=name)],
-                  missing=[name])
+                  missing=[name], executors=executors(note=name, **told))
         for name in made.HOSTILE_NAMES
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("told", [{}, {"present": 1, "slots": 4, "wanted": 2}])
+def test_hostile_names_neither_steer_nor_shift(told: dict) -> None:
+    views = hostile(**told)
     for width, height in ((60, 24), (80, 24), (120, 60)):
         for place in range(len(views)):
             shown = frame(width, height, of=snapshot(views), selection=place)
@@ -217,6 +232,21 @@ def test_hostile_names_neither_steer_nor_shift() -> None:
     assert any("🔥" in row for row in rows)
     assert any("two␊lines" in row for row in rows)
     assert any("‹202E›" in row for row in rows)
+    escape = executors(note="\x1b]52;c;cm0=\x1b\\\x1b[2J", **told)
+    shown = frame(120, 60, of=snapshot([made.view("a", executors=escape)]))
+    assert any("Weir cannot ask for them: ␛]52;c;cm0=␛" in line for line in shown)
+
+
+def test_words_of_a_newer_agent_are_passed_over() -> None:
+    told = executors(mode="on", present=1, slots=4, wanted=2, bound="new")
+    shown = "\n".join(frame(120, 60, of=snapshot([made.view("a", executors=told)])))
+    assert "Executors: 1, for 4 tasks at once. Needed: 2." in shown
+
+
+def test_what_an_answer_that_does_not_fit_says_steers_nothing() -> None:
+    with pytest.raises(NotAnAgent) as raised:
+        read_answer({"agent": {"version": "\x1b[2J9"}, "queries": []})
+    assert "\x1b" not in str(raised.value)
 
 
 def test_no_size_breaks_it() -> None:

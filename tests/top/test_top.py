@@ -19,13 +19,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from agent.client import AgentUnavailable, ClientSettings, WrongUse
+from agent.client import AgentClient, AgentUnavailable, ClientSettings, WrongUse
+from agent.export.terminal.poll import Poller, fetch
 from agent.export.top import run_top
 from tests.page import views as made
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from agent.export.terminal.snapshot import Snapshot
     from tests.page.conftest import FleetServer
 
 ROOT = Path(__file__).parents[2]
@@ -158,6 +161,37 @@ def test_the_agent_goes_and_comes_back(terminal: Terminal, fleet: FleetServer) -
     terminal.wait_for(r"● live")
 
 
+@pytest.mark.parametrize(
+    ("body", "headers"),
+    [(b"{}", {"content-encoding": "gzip"}), (b'{"queries":' + 100_000 * b"[", {})],
+)
+def test_an_answer_that_cannot_be_read_is_shown_and_asked_again(
+    terminal: Terminal, fleet: FleetServer, body: bytes, headers: dict[str, str]
+) -> None:
+    terminal.wait_for(r"● live")
+    fleet.body, fleet.headers = body, headers
+    terminal.wait_for(r"Agent not reachable since \d\d:\d\d:\d\d .*what answers at http")
+    fleet.body, fleet.headers = None, {}
+    terminal.wait_for(r"● live")
+
+
+def test_nothing_that_goes_wrong_ends_the_asking(
+    fleet: FleetServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with AgentClient(ClientSettings(url=fleet.url)) as client, Poller(client, 0.1) as poller:
+
+        def shown(*, lost: bool) -> Snapshot | None:
+            latest = poller.latest()
+            found = latest is not None and (latest[0].lost_since_time is not None) is lost
+            return latest[0] if latest is not None and found else None
+
+        until(lambda: shown(lost=False), "an answer")
+        with monkeypatch.context() as broken:
+            broken.setattr(client, "queries", lambda **_: {}["gone"])
+            assert until(lambda: shown(lost=True), "the fault").problem == "KeyError: 'gone'"
+        until(lambda: shown(lost=False), "an answer again")
+
+
 def test_no_agent_at_all_is_shown_and_tried_again(fleet: FleetServer) -> None:
     fleet.stop()
     terminal = Terminal(fleet.url)
@@ -259,9 +293,6 @@ def test_a_wrong_refresh(fleet: FleetServer) -> None:
 
 
 def test_with_many_queries_only_the_chosen_one_comes_in_full(fleet: FleetServer) -> None:
-    from agent.client import AgentClient
-    from agent.export.terminal.poll import fetch
-
     fleet.show(made.many(100))
     with AgentClient(ClientSettings(url=fleet.url)) as client:
         snapshot = fetch(client, known=100, wanted=("application-00", "query-0000"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 import textwrap
 import unicodedata
@@ -9,6 +10,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Final, Literal
 
 from rich.cells import cell_len, set_cell_size
+from rich.console import Console
 from rich.text import Text
 
 from agent.export.terminal.format import is_known, visible
@@ -71,6 +73,12 @@ def crop(line: Text, width: int) -> Text:
 def wrap(text: str, width: int, *, indent: str = "") -> list[str]:
     """Prose in lines of at most ``width`` characters."""
     return textwrap.wrap(text, max(10, width), subsequent_indent=indent) or [""]
+
+
+def wrap_cells(text: Text, width: int) -> list[Text]:
+    """Words, however wide their letters, in lines of at most ``width`` cells; styles are kept."""
+    folding = Console(file=io.StringIO(), width=max(2, width))
+    return list(text.wrap(folding, folding.width, overflow="fold"))
 
 
 def sparkline(values: Sequence[float | None], width: int, top: float) -> str:

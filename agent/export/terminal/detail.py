@@ -370,15 +370,15 @@ def executors_words(view: QueryView) -> list[str]:
     told, text = view.executors, words().executors
     if told is None:
         return []
+    note = text["note"].format(note=visible(told.note, 200))
     if not told.present:
-        asked_for = told.mode != "off" and told.note
-        return [text["note"].format(note=told.note)] if asked_for else []
+        return [note] if told.mode != "off" and told.note else []
     enough = told.wanted == told.present
     kind = "have" if told.wanted is None else "enough" if enough else "wanted"
     said = [text[kind].format(present=told.present, slots=told.slots, wanted=told.wanted)]
     unsuited = told.note and (told.mode != "off" or not (enough or told.wanted is None))
     if unsuited:
-        said.append(text["note"].format(note=told.note))
+        said.append(note)
     if told.wanted is None:
         return said
     if not enough and not unsuited:
@@ -387,7 +387,7 @@ def executors_words(view: QueryView) -> list[str]:
         elif told.asked is not None:
             kind = "coming" if told.asked > told.present else "asked"
             said.append(text[kind].format(asked=told.asked))
-    if told.bound != "enough":
+    if told.bound in words().executor_bounds:  # a newer agent's may be another
         said.append(words().executor_bounds[told.bound].format(wanted=told.wanted))
     if told.in_vain is not None:
         vain = told.in_vain
@@ -409,7 +409,7 @@ def _capacity(entry: Entry, now: float, width: int) -> list[Text]:
             told = [f"As of the last batch, {duration(now - view.last_progress_time)} ago:"]
     said = [Text(f" {line}", style) for line in wrap(" ".join(told), width - 2)]
     if not entry.level.still:
-        runs_on = " ".join(executors_words(view))
+        runs_on = " ".join(name(said_of_it, 400) for said_of_it in executors_words(view))
         said += [Text(f" {line}") for line in wrap(runs_on, width - 2)] if runs_on else []
     figures = begin(" capacity ", "bright_black")
     figures.append(

@@ -46,10 +46,12 @@ class Orders:
         said = {**order, "reason": REASON, "who": user_name()}
         try:
             done = self._client.control(*key, said).get("orders") or [{}]
-        except (WrongUse, AgentUnavailable) as error:
-            self._told = Told(str(error), done=False)
-        else:
             note = first_line(str(done[0].get("note") or ""))
             what = first_line(str(done[0].get("what") or "done"))
             self._told = Told(f"{key[1]}: {what}{f' ({note})' if note else ''}", done=True)
+        except (WrongUse, AgentUnavailable) as error:
+            self._told = Told(str(error), done=False)
+        except Exception as error:  # noqa: BLE001 - who gave an order hears what became of it
+            cause = f"{type(error).__name__}: {first_line(str(error))}"
+            self._told = Told(f"{key[1]}: not known whether it was done ({cause})", done=False)
         self._poller.hurry()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from agent.client import AgentUnavailable, WrongUse
+from agent.core.names import first_line
 from agent.export.terminal.snapshot import NotAnAgent, Snapshot, read_answer
 
 if TYPE_CHECKING:
@@ -135,6 +136,10 @@ class Poller:
             except (WrongUse, AgentUnavailable, NotAnAgent) as error:
                 failures += 1
                 self._fail(error)
+            except Exception as error:  # noqa: BLE001 - else the last answer would stand as live
+                failures += 1
+                said = f"{type(error).__name__}: {first_line(str(error))}"
+                self._fail(AgentUnavailable(said))
             else:
                 failures = 0
                 with self._lock:

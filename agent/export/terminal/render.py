@@ -9,8 +9,9 @@ import msgspec
 from rich.console import Group
 from rich.text import Text
 
+from agent.core.names import LONGEST_NAME
 from agent.export.terminal.ask import MODES, Ask
-from agent.export.terminal.cells import STYLES, crop, name, wrap
+from agent.export.terminal.cells import STYLES, begin, crop, name, wrap, wrap_cells
 from agent.export.terminal.columns import columns_for, row, titles
 from agent.export.terminal.detail import detail
 from agent.export.terminal.format import UNKNOWN, clock, duration
@@ -118,7 +119,9 @@ def lines(
             entries, at, now, alone=selection.open, width=width, room=room, url=snapshot.url
         )
     middle = middle[:room] + [Text() for _ in range(room - len(middle))]
-    return [crop(line, width) for line in [*top, *middle, *foot]][:height]
+    drawn = [crop(line, width) for line in [*top, *middle, *foot]]
+    # A question, and the keys that answer it, are what a low screen must show.
+    return drawn[:height] if selection.ask is None else drawn[max(0, len(drawn) - height) :]
 
 
 def aged(snapshot: Snapshot, now: float) -> Snapshot:
@@ -208,7 +211,7 @@ def _lost(snapshot: Snapshot) -> Text:
 
 def _foot(snapshot: Snapshot, selection: Selection, width: int) -> list[Text]:
     if selection.ask is not None:
-        return [_asking(snapshot, selection.ask, width)]
+        return _asking(snapshot, selection.ask, width)
     if selection.typing:
         return [Text.assemble(("/", "bold"), name(selection.filter, 200), ("▏", "blink"))]
     if selection.told is not None:
@@ -244,19 +247,24 @@ def unit_of(snapshot: Snapshot, key: tuple[str, str]) -> str | None:
     return next((view.limit.unit for view in found), None)
 
 
-def _asking(snapshot: Snapshot, ask: Ask, width: int) -> Text:
-    """The line in which an order is made: the keys first, as names may be long."""
-    said = name("/".join(ask.key), 60)
+def _asking(snapshot: Snapshot, ask: Ask, width: int) -> list[Text]:
+    """Where an order is made: its keys, and whole what they would do, above where it is long."""
+    said = "/".join(name(one, LONGEST_NAME) for one in ask.key)
     unit = unit_of(snapshot, ask.key)
     if ask.sure:
-        line = _keys([("y", "yes"), ("n", "no")], width)
-        return line.append(ask.sentence(said, unit), "bold yellow")
-    if ask.verb == "mode":
-        line = _keys([*MODES.items(), ("Esc", "leave it")], width)
-        return line.append(f"Mode of {said}?", "bold yellow")
-    line = _keys([("⏎", "set"), ("Esc", "leave it")], width)
-    line.append(f"Limit of {said}, in {unit or 'units of its source'}: ", "bold yellow")
-    return line.append(ask.value, "bold").append("▏", "blink")
+        keys = [("y", "yes"), ("n", "no")]
+        question = begin(ask.sentence(said, unit), "bold yellow")
+    elif ask.verb == "mode":
+        keys = [*MODES.items(), ("Esc", "leave it")]
+        question = begin(f"Mode of {said}?", "bold yellow")
+    else:
+        keys = [("⏎", "set"), ("Esc", "leave it")]
+        question = begin(f"Limit of {said}, in {unit or 'units of its source'}: ", "bold yellow")
+        question.append(ask.value, "bold").append("▏", "blink")
+    line = _keys(keys, width)
+    if line.cell_len + question.cell_len <= width:
+        return [line.append_text(question)]
+    return [*(begin(" ", "").append_text(part) for part in wrap_cells(question, width - 1)), line]
 
 
 def _help(room: int) -> list[Text]:

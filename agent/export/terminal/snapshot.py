@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from agent.core.judgement import QueryView
+from agent.core.names import label
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -49,7 +50,7 @@ def read_answer(answer: Mapping[str, Any], *, url: str = "") -> Snapshot:
     except msgspec.ValidationError as error:
         agent = answer.get("agent")
         version = agent.get("version") if isinstance(agent, dict) else None
-        said = f"agent {version}" if isinstance(version, str) else "what answers"
+        said = f"agent {label(version)}" if isinstance(version, str) else "what answers"
         raise NotAnAgent(f"{said} does not fit this version of weir: {error}") from None
     return Snapshot(
         time=read.time,
