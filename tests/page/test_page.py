@@ -11,7 +11,7 @@ import pytest
 
 from agent.compare import compare
 from agent.core.judge.alignment import Alignment, AlignmentView
-from agent.core.judgement import FailureView, Finding, Point
+from agent.core.judgement import ExecutorsView, FailureView, Finding, LimitView, Point
 from agent.core.measure.partitions import PartitionView
 from tests.page import views as made
 from tests.waiting import until
@@ -466,6 +466,108 @@ def test_a_dead_agent_and_back_off(open_page: Callable[..., Watched], fleet: Fle
     assert page.locator(".query").count() == 13, "the last figures stay"
 
 
+def watched_polls(page: Page, fleet: FleetServer, more: int = 2) -> None:
+    """Waits until the page has asked again."""
+    polls = fleet.polls
+    until(
+        lambda: fleet.polls >= polls + more,
+        "the page to ask again",
+        every=0.2,
+        pause=lambda seconds: page.wait_for_timeout(1_000 * seconds),
+    )
+
+
+def test_no_word_of_a_driver_ends_the_page(
+    open_page: Callable[..., Watched], fleet: FleetServer
+) -> None:
+    odd = [
+        msgspec.structs.replace(
+            made.view(word, control=word, failure=FailureView(word, "gone", word, word)),
+            limit=LimitView("rows", None, None, word),
+            sources=[made.source(control=word, limit_known=False)],
+            decisions=[],
+            findings=[Finding("check", word, "evidence", "remedy")],
+        )
+        for word in ("__proto__", "constructor", "toString")
+    ]
+    fleet.show([*odd, made.view("plain")])
+    watched = open_page(height=2600)
+    for name in ("__proto__", "constructor", "toString", "plain"):
+        open_query(watched.page, name)
+    badges = watched.page.locator('[data-badge="control"]').all_inner_texts()
+    assert sorted(badges) == ["__proto__", "constructor", "toString"]
+    watched_polls(watched.page, fleet)
+    assert watched.page.locator(".connection").inner_text() == "live"
+    watched.assert_clean(fleet.url)
+
+
+def test_what_a_newer_agent_says_is_shown_as_far_as_it_goes(
+    open_page: Callable[..., Watched], fleet: FleetServer
+) -> None:
+    told = ExecutorsView("on", 1, 4, 2, None, "", "new", *[None] * 6)
+    fleet.show([made.view("known"), made.view("newer", executors=told)])
+    answer = msgspec.json.decode(made.answer(fleet.views))
+    answer["queries"][1]["attention"]["level"] = "new level"
+    fleet.body = msgspec.json.encode(answer)
+    watched = open_page(height=2600)
+    row = open_query(watched.page, "newer")
+    assert "new level" in row.locator(".chip").inner_text()
+    assert "Needed: 2." in row.locator(".detail").inner_text()
+    assert watched.page.locator("h2 .query-name").all_inner_texts() == ["newer", "known"]
+    watched_polls(watched.page, fleet)
+    watched.assert_clean(fleet.url)
+
+
+def test_an_answer_that_cannot_be_drawn_is_said_and_asked_again(
+    open_page: Callable[..., Watched], fleet: FleetServer
+) -> None:
+    watched = open_page()
+    page = watched.page
+    page.wait_for_selector(".query[data-level]")
+    answer = msgspec.json.decode(made.answer(fleet.views))
+    for view in answer["queries"]:
+        del view["limit"]
+    fleet.body = msgspec.json.encode(answer)
+    page.wait_for_selector(".lost")
+    assert page.locator(".connection").inner_text() == "cannot be shown"
+    said = page.locator(".lost").inner_text()
+    assert "This page cannot show what the agent answered. Reload it" in said
+    assert page.locator("#spoken").inner_text().startswith("This page cannot show")
+    assert page.evaluate("document.documentElement.dataset.stale") == "yes"
+    watched_polls(page, fleet)
+    fleet.body = b'{"queries": [7]}'
+    page.locator(".lost", has_text="does not fit this page: reload it").wait_for()
+    fleet.body = None
+    page.wait_for_selector(".lost", state="detached")
+    assert page.locator(".connection").inner_text() == "live"
+    assert page.evaluate("document.documentElement.dataset.stale") == "no"
+
+
+def test_an_outage_is_announced_once(open_page: Callable[..., Watched], fleet: FleetServer) -> None:
+    page = open_page().page
+    page.wait_for_selector(".query")
+    fleet.status = 500
+    page.wait_for_selector(".lost")
+    page.evaluate(
+        """() => {
+          window.changes = [];
+          const watching = { childList: true, characterData: true, subtree: true };
+          const spoken = '[role="alert"], [role="status"], [aria-live]';
+          new MutationObserver((records) => {
+            for (const { target } of records) {
+              const at = target.nodeType === Node.TEXT_NODE ? target.parentElement : target;
+              if (at?.closest(spoken)) window.changes.push(at.closest(spoken).textContent);
+            }
+          }).observe(document.body, watching);
+        }"""
+    )
+    before = page.locator(".lost").inner_text()
+    page.wait_for_timeout(5000)
+    assert page.locator(".lost").inner_text() != before, "since when is counted on"
+    assert page.evaluate("window.changes") == []
+    assert page.locator("#spoken").inner_text().startswith("Agent not reachable")
+
+
 def test_a_wrong_token_says_what_to_do(
     open_page: Callable[..., Watched], fleet: FleetServer
 ) -> None:
@@ -520,8 +622,23 @@ def test_keyboard_alone(open_page: Callable[..., Watched]) -> None:
     assert page.locator(".toggle:focus").get_attribute("aria-expanded") == "true"
     page.wait_for_timeout(2500)
     assert page.evaluate(focused) == "to-warehouse", "a refresh does not take the focus away"
+    page.evaluate("getSelection().selectAllChildren(document.querySelector('h1'))")
     page.keyboard.press("Enter")
     page.wait_for_selector('.query[data-level="failed"] .detail', state="detached")
+
+
+def test_who_selects_a_name_does_not_open_its_row(open_page: Callable[..., Watched]) -> None:
+    page = open_page(height=1400).page
+    row = page.locator('.query[data-level="pressured"] .row')
+    cell = row.locator(".cell-backlog .cell-main")
+    cell.dblclick()  # marks the figure, as who copies it does; the first click opens the row
+    assert page.evaluate("String(getSelection())") != ""
+    expanded = row.locator(".toggle").get_attribute("aria-expanded")
+    cell.dispatch_event("click", {"detail": 1})
+    assert row.locator(".toggle").get_attribute("aria-expanded") == expanded
+    other = page.locator('.query[data-level="ok"] .row')
+    other.locator(".cell-limit").dispatch_event("click", {"detail": 1})
+    assert other.locator(".toggle").get_attribute("aria-expanded") == "true"
 
 
 def test_a_link_opens_its_query(open_page: Callable[..., Watched], fleet: FleetServer) -> None:
@@ -685,6 +802,46 @@ def test_nobody_looking_nothing_asked(
     page.evaluate("window.away = false; document.dispatchEvent(new Event('visibilitychange'));")
     page.wait_for_timeout(1000)
     assert fleet.polls > polls
+
+
+@pytest.mark.parametrize("clock", ["performance.now", "Date.now"])
+def test_old_figures_are_not_called_live(
+    open_page: Callable[..., Watched], fleet: FleetServer, clock: str
+) -> None:
+    """An hour away, and the agent's address answers nothing; one clock may have stood still."""
+    page = open_page().page
+    page.wait_for_selector(".query")
+    assert page.locator(".connection").inner_text() == "live"
+    page.evaluate(
+        "Object.defineProperty(document, 'hidden', {get: () => window.away, configurable: true});"
+        "window.away = true; document.dispatchEvent(new Event('visibilitychange'));"
+    )
+    page.wait_for_timeout(2500)
+    polls = fleet.polls
+    page.route("**/v1/queries*", lambda _: None)
+    of = clock.partition(".")[0]
+    page.evaluate(f"{{ const before = {clock}.bind({of}); {clock} = () => before() + 3_600_000; }}")
+    page.evaluate("window.away = false; document.dispatchEvent(new Event('visibilitychange'));")
+    page.locator(".connection", has_text="1 h old").wait_for(timeout=2000)
+    assert fleet.polls == polls
+    assert page.evaluate("document.documentElement.dataset.stale") == "yes"
+    page.unroute("**/v1/queries*")
+
+
+def test_figures_are_live_for_ten_seconds_beyond_the_next_question(
+    open_page: Callable[..., Watched],
+) -> None:
+    page = open_page().page
+    page.wait_for_selector(".query")
+    page.route("**/v1/queries*", lambda _: None)
+    page.wait_for_timeout(2500)  # the question that stays open has been asked
+    skip = "{ const before = Date.now.bind(Date); Date.now = () => before() + %d; }"
+    page.evaluate(skip % 4_000)
+    page.wait_for_timeout(1200)
+    assert page.locator(".connection").inner_text() == "live"
+    page.evaluate(skip % 8_000)
+    page.locator(".connection", has_text=" s old").wait_for(timeout=5000)
+    page.unroute("**/v1/queries*")
 
 
 def test_what_the_audit_found(open_page: Callable[..., Watched], fleet: FleetServer) -> None:

@@ -4,18 +4,23 @@ import { card, domId, shell } from "./card.js";
 import { h, patch } from "./dom.js";
 import { clock, duration, isKnown, visible } from "./format.js";
 import { filterWords, keyOf, level, matches, worstFirst } from "./order.js";
-import { comparison, historyWanted, hours, snapshot, waitSeconds } from "./poll.js";
+import { comparison, historyWanted, hours, snapshot, Unanswered, waitSeconds } from "./poll.js";
 import words from "./words.js";
 
 const ORDER_HELD_SECONDS = 4; // rows don't move under a hand that is about to click
-const STALE_SECONDS = 10;
+const STALE_SECONDS = 10; // an answer so late makes the figures old ones
 const MOST_OPENING_ONE = 5; // queries
 const HOURS_EVERY_SECONDS = 30; // a piece of them is two minutes
 const COMPARED_EVERY_SECONDS = 10; // a batch more or less changes little of a hundred
 
+const CANNOT_BE_SHOWN = "This page cannot show what the agent answered. Reload it.";
+
 const state = {
   answer: null, // the agent's last answer
   answerAt: 0, // when it came, on this machine's own steady clock, in seconds
+  answerDate: 0, // and in epoch seconds of this machine
+  wait: 0, // seconds after it until the next is asked for
+  fault: null, // what kept the figures from being drawn
   entries: [], // worst first
   order: [], // keys, as drawn
   failures: 0,
@@ -48,6 +53,17 @@ function agentNow() {
   return state.answer.time + age;
 }
 
+// Seconds since the last answer. While a machine sleeps its steady clock may stand still, and its
+// other one may be set back.
+function answerAge() {
+  return Math.max(steady() - state.answerAt, Date.now() / 1000 - state.answerDate);
+}
+
+// Whether the answer after it is overdue, as when nobody looked for hours, or the next one hangs.
+function overdue() {
+  return state.answer !== null && answerAge() > state.wait + STALE_SECONDS;
+}
+
 // A view as of now: a running batch grows older between two answers.
 function aged(view) {
   if (!view.up || !isKnown(view.running_seconds)) return view;
@@ -77,17 +93,18 @@ async function ask() {
     state.failedSince = null;
   } catch (error) {
     state.failures += 1;
-    state.problem = error.message;
+    state.problem = error instanceof Unanswered ? error.message : "what answered does not fit this page: reload it";
     if (state.failedSince === null) {
       state.failedSince = Date.now() / 1000;
-      say(`Agent not reachable: ${error.message}.`);
+      say(`Agent not reachable: ${state.problem}.`);
     }
   }
   asking = false;
   const wait = again ? 0 : waitSeconds(state.failures, steady() - began);
   state.retryAt = steady() + wait;
+  if (state.failures === 0) state.wait = wait;
+  timer = setTimeout(ask, wait * 1000); // before anything is drawn: whatever that meets, the asking goes on
   draw();
-  timer = setTimeout(ask, wait * 1000);
 }
 
 async function askHours(wanted) {
@@ -114,9 +131,10 @@ function take(answer, details) {
     if (full?.history) view.history = full.history;
   }
   const first = state.answer === null;
+  state.entries = worstFirst(answer.queries);
   state.answer = answer;
   state.answerAt = steady();
-  state.entries = worstFirst(answer.queries);
+  state.answerDate = Date.now() / 1000;
   if (first) openAtFirst();
 }
 
@@ -138,15 +156,33 @@ function openAtFirst() {
 function draw() {
   const began = performance.now();
   const focused = document.activeElement?.id;
+  drawFigures();
   patch(head, header());
-  patch(main, content());
-  watch();
   if (focused && document.activeElement?.id !== focused) document.getElementById(focused)?.focus({ preventScroll: true });
   const hung = state.entries.filter((entry) => level(entry.level).tone === "high").length;
-  document.title = state.failedSince !== null ? "Weir: agent not reachable" : hung > 0 ? `(${hung}) Weir` : "Weir";
-  document.documentElement.dataset.stale = state.failedSince === null ? "no" : "yes";
+  const old = overdue();
+  document.title = state.failedSince !== null ? "Weir: agent not reachable" : state.fault !== null ? "Weir: cannot be shown" : old ? "Weir: old figures" : hung > 0 ? `(${hung}) Weir` : "Weir";
+  document.documentElement.dataset.stale = state.failedSince !== null || state.fault !== null || old ? "yes" : "no";
   state.drawSeconds = (performance.now() - began) / 1000;
   document.documentElement.dataset.drawMilliseconds = String(Math.round(state.drawSeconds * 1000));
+}
+
+// What cannot be drawn, as after the agent became another version, is said: figures that stand still
+// must not pass for live ones.
+function drawFigures() {
+  const before = state.fault;
+  try {
+    patch(main, content());
+    watch();
+    state.fault = null;
+  } catch (error) {
+    state.fault = error;
+  }
+  if (before === null && state.fault !== null) {
+    console.error(state.fault);
+    say(CANNOT_BE_SHOWN);
+  }
+  if (before !== null && state.fault === null) say("The figures are shown again.");
 }
 
 function header() {
@@ -171,7 +207,9 @@ function header() {
         ),
       connection(),
     ),
-    state.failedSince !== null && h("div", { class: "lost", role: "alert", key: "lost" }, ...lost()),
+    // No live region, as it changes every second: what it says first has been said.
+    state.failedSince !== null && h("div", { class: "lost", key: "lost" }, ...lost()),
+    state.failedSince === null && state.fault !== null && h("div", { class: "lost", key: "fault" }, h("span", null, h("b", null, CANNOT_BE_SHOWN), " What stands below may be old.")),
     state.entries.length > 1 &&
       h(
         "div",
@@ -211,6 +249,8 @@ function labels(given) {
 function connection() {
   if (state.answer === null && state.failedSince === null) return h("span", { class: "connection", "data-tone": "idle" }, "connecting");
   if (state.failedSince !== null) return h("span", { class: "connection", "data-tone": "high" }, "not reachable");
+  if (state.fault !== null) return h("span", { class: "connection", "data-tone": "high" }, "cannot be shown");
+  if (overdue()) return h("span", { class: "connection", "data-tone": "low", title: "the agent has not answered since" }, `figures ${duration(answerAge())} old`);
   const version = state.answer.agent?.version;
   return h("span", { class: "connection", "data-tone": "ok", title: version ? `agent ${visible(version, 30)}` : null }, "live");
 }
@@ -218,7 +258,7 @@ function connection() {
 function lost() {
   const since = state.failedSince;
   const next = Math.max(0, state.retryAt - steady());
-  const age = state.answer === null ? "" : ` The figures below are ${duration(steady() - state.answerAt)} old.`;
+  const age = state.answer === null ? "" : ` The figures below are ${duration(answerAge())} old.`;
   return [
     h("span", null, h("b", null, `Agent not reachable since ${clock(since)}`), ` (${duration(Date.now() / 1000 - since)}): ${state.problem}.${age}`),
     h("button", { type: "button", class: "quiet", "data-action": "retry", id: "retry" }, asking ? "Trying" : `Try now (${Math.ceil(next)} s)`),
@@ -358,6 +398,12 @@ async function copy(button) {
   }
 }
 
+// Whether a click only ends the marking of text in a row. A key's click has no detail.
+function selecting(event, row) {
+  const selection = getSelection();
+  return event.detail > 0 && String(selection) !== "" && row.contains(selection.anchorNode);
+}
+
 function openNamed(key) {
   const entry = state.entries.find((one) => one.key === key);
   if (entry === undefined) {
@@ -402,7 +448,7 @@ document.addEventListener("click", (event) => {
     history.replaceState(null, "", location.pathname + location.search);
     draw();
   }
-  if (name === "toggle" && String(getSelection()) === "") toggle(action.closest("[data-key]").dataset.key);
+  if (name === "toggle" && !selecting(event, action)) toggle(action.closest("[data-key]").dataset.key);
 });
 
 document.addEventListener("input", (event) => {
@@ -466,14 +512,16 @@ addEventListener("hashchange", () => {
 });
 
 document.addEventListener("visibilitychange", () => {
-  if (!document.hidden) ask();
+  if (document.hidden) return;
+  draw(); // first: an answer may be long in coming
+  ask();
 });
 
 // Ages grow on screen between two answers.
 setInterval(() => {
   if (document.hidden) return;
   const running = state.entries.some((entry) => state.visible.has(entry.key) && isKnown(entry.view.running_seconds));
-  if (running || state.failedSince !== null) drawSoon();
+  if (running || state.failedSince !== null || overdue()) drawSoon();
 }, 1000);
 
 draw();

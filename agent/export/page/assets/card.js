@@ -1,7 +1,7 @@
 // One query of the list: its row, and what opens below it.
 
 import { h } from "./dom.js";
-import { clock, count, duration, fill, isKnown, quantity, rate, visible } from "./format.js";
+import { clock, count, duration, fill, isKnown, quantity, rate, visible, word } from "./format.js";
 import { flow } from "./flow.js";
 import { level } from "./order.js";
 import { areaPath, bar, batchBar, batchTone, chosenSpan, horizontal, linePath, niceMaximum, plot, runsPath, sparkline, stepPath, timeSpan, within } from "./plot.js";
@@ -107,7 +107,7 @@ function limitCell(view) {
   if (current === null && next === null) {
     const source = view.sources[0];
     const unlimited = source !== undefined && source.limit_known && source.limit === null;
-    return cell("limit", "limit", unlimited ? "none" : "–", view.control === "live" ? "" : (words.controls[view.control] ?? ""));
+    return cell("limit", "limit", unlimited ? "none" : "–", view.control === "live" ? "" : (word(words.controls, view.control) ?? ""));
   }
   const now = current === null ? "none" : count(current);
   if (view.mode === "dry-run" && next !== current) return cell("limit", "limit", now, `would be ${next === null ? "none" : count(next)}`);
@@ -119,7 +119,7 @@ function badges(view) {
   if (view.mode !== "on") list.push(["mode", view.mode === "dry-run" ? "dry run" : "off", "what Weir may do with this query"]);
   if (view.held) list.push(["hold", "hold", orderTitle(view.held_by) ?? "an operator holds the limit where it is"]);
   if (isKnown(view.manual_limit)) list.push(["manual", `by hand: ${count(view.manual_limit)}`, orderTitle(view.held_by) ?? "an operator set the limit"]);
-  if (view.control !== "live") list.push(["control", words.controls[view.control] ?? visible(view.control, 20), "whether the limit can be changed while the query runs"]);
+  if (view.control !== "live") list.push(["control", word(words.controls, view.control) ?? visible(view.control, 20), "whether the limit can be changed while the query runs"]);
   return h("span", { class: "badges" }, list.map(([kind, text, title]) => h("span", { class: "badge", "data-badge": kind, title, key: kind }, text)));
 }
 
@@ -144,7 +144,7 @@ function alarm(entry, now) {
   } else if (entry.level === "late" && isKnown(view.running_seconds)) {
     lines.push(["Batch ", String(view.running_batch_id ?? "?"), " has been running for ", h("strong", { class: "age" }, duration(view.running_seconds)), `, target ${duration(view.target_seconds)}.`]);
   }
-  if (view.failure !== null) lines.push([h("strong", null, `Ended by ${words.causes[view.failure.cause] ?? "an unknown cause"}${axes(view.failure)}: `), h("bdi", null, visible(view.failure.evidence, 600))]);
+  if (view.failure !== null) lines.push([h("strong", null, `Ended by ${word(words.causes, view.failure.cause) ?? "an unknown cause"}${axes(view.failure)}: `), h("bdi", null, visible(view.failure.evidence, 600))]);
   if (entry.level === "lost" && view.state === "terminated") lines.push(["The driver ended while the query ran: nobody had stopped it. The figures below are the last ones known."]);
   else if (entry.level === "lost") lines.push(["No word from the driver", isKnown(view.last_event_time) ? ` since ${clock(view.last_event_time)} (${duration(now - view.last_event_time)}). ` : ". ", "It was killed, or it cannot reach this agent. The figures below are the last ones known."]);
   if (["spiralling", "timing_out", "dead"].includes(view.spiral.phase)) lines.push([h("strong", null, `Checkpoint spiral: ${words.spirals[view.spiral.phase]}. `), spiralWords(view)]);
@@ -162,7 +162,7 @@ function alarm(entry, now) {
 
 // Where a run failed and what it ran into, as far as either is known.
 function axes(failure) {
-  const known = [words.places[failure.where], words.happenings[failure.what]].filter((word) => word !== undefined);
+  const known = [word(words.places, failure.where), word(words.happenings, failure.what)].filter((one) => one !== undefined);
   return known.length === 0 ? "" : ` (${known.join(": ")})`;
 }
 
@@ -356,7 +356,7 @@ function decisions(view, now) {
     { class: "panel", key: "decisions" },
     h("h3", null, "Last decisions"),
     list.length === 0
-      ? h("p", { class: "muted" }, words.reasons[view.limit.reason] ?? "none yet")
+      ? h("p", { class: "muted" }, word(words.reasons, view.limit.reason) ?? "none yet")
       : h(
           "ol",
           { class: "decisions" },
@@ -370,7 +370,7 @@ function decisions(view, now) {
                 null,
                 h("span", { class: "change" }, change(decision), several ? ` at source ${decision.source}` : ""),
                 " ",
-                h("span", null, words.reasons[decision.reason] ?? visible(decision.reason, 40)),
+                h("span", null, word(words.reasons, decision.reason) ?? visible(decision.reason, 40)),
                 decision.acted ? null : h("span", { class: "badge" }, "not acted on"),
                 decision.detail ? h("div", { class: "muted" }, visible(decision.detail, 300)) : null,
               ),
@@ -419,7 +419,8 @@ export function executorsWords(view) {
     if (told.mode !== "on") said.push(text[told.mode]);
     else if (told.asked !== null) said.push(fill(told.asked > told.present ? text.coming : text.asked, values));
   }
-  if (told.bound !== "enough") said.push(fill(words.executor_bounds[told.bound], values));
+  const bound = word(words.executor_bounds, told.bound); // none: enough, or what a newer agent says
+  if (bound !== undefined) said.push(fill(bound, values));
   if (told.in_vain) said.push(fill(text.in_vain, { ...told.in_vain, percent: Math.floor(100 * told.in_vain.rows_ratio + 0.5) }));
   return said;
 }
@@ -609,7 +610,7 @@ function findings(view) {
     h(
       "ul",
       null,
-      view.findings.slice(0, 12).map((finding, index) => h("li", { "data-severity": finding.severity, key: index }, h("strong", null, `${words.severities[finding.severity] ?? visible(finding.severity, 20)}: `), h("bdi", null, visible(finding.evidence, 300)), ". ", h("span", { class: "muted" }, visible(finding.remedy, 300)))),
+      view.findings.slice(0, 12).map((finding, index) => h("li", { "data-severity": finding.severity, key: index }, h("strong", null, `${word(words.severities, finding.severity) ?? visible(finding.severity, 20)}: `), h("bdi", null, visible(finding.evidence, 300)), ". ", h("span", { class: "muted" }, visible(finding.remedy, 300)))),
     ),
     view.findings.length > 12 ? h("p", { class: "muted" }, `and ${view.findings.length - 12} more: weir checkpoint audit lists them`) : null,
   );
@@ -634,7 +635,7 @@ function waits(view) {
           h("span", { class: "operator-name" }, `stage ${stage.stage}${isKnown(stage.source) ? `, source ${stage.source}` : ""}`),
           h("span", null, `${duration(stage.wait_seconds)}, ${count(stage.ratio)} times the median`),
           h("span", null, `partition ${stage.partition} on executor `, h("bdi", null, visible(stage.executor, 40)), ", ", h("bdi", null, visible(stage.host, 60))),
-          h("span", { class: stage.why === "even" ? null : "warn" }, words.waits[stage.why] ?? visible(stage.why, 30)),
+          h("span", { class: stage.why === "even" ? null : "warn" }, word(words.waits, stage.why) ?? visible(stage.why, 30)),
         ),
       ),
     ),

@@ -1,7 +1,7 @@
 // The flow of one query from its sources to its sink: boxes coloured by pressure, arrows with rates.
 
 import { h } from "./dom.js";
-import { count, duration, isKnown, percent, quantity, rate, visible } from "./format.js";
+import { count, duration, isKnown, percent, quantity, rate, visible, word } from "./format.js";
 import { level, shares } from "./order.js";
 import words from "./words.js";
 
@@ -82,7 +82,7 @@ function sourceBox(source, tone, view) {
 
 // The source's limit in force, and the one granted next where it differs.
 export function limitText(source, view) {
-  if (!source.limit_known) return source.control === "live" ? "limit unknown" : (words.controls[source.control] ?? "limit unknown");
+  if (!source.limit_known) return source.control === "live" ? "limit unknown" : (word(words.controls, source.control) ?? "limit unknown");
   const now = source.limit === null ? "no limit" : `limit ${quantity(source.limit, source.unit)}`;
   if (view.up && isKnown(source.granted) && source.granted !== source.limit) {
     return `${source.limit === null ? now : `limit ${count(source.limit)}`} → ${quantity(source.granted, source.unit)}`;
@@ -139,7 +139,7 @@ function queryBox(view, levelName, nowSeconds) {
       h("span", { class: "kind" }, "Query"),
       h("span", { class: "tone-word" }, h("span", { class: "symbol", "aria-hidden": "true" }, symbol), ` ${label}`),
     ),
-    h("div", { class: "box-line strong" }, `${levelName === "lost" ? "last known: " : ""}${words.states[view.state] ?? view.state}${running ? `, batch ${view.running_batch_id ?? ""}` : ""}`),
+    h("div", { class: "box-line strong" }, `${levelName === "lost" ? "last known: " : ""}${word(words.states, view.state) ?? visible(view.state, 20)}${running ? `, batch ${view.running_batch_id ?? ""}` : ""}`),
     view.up ? shareBar(part) : null,
     h(
       "div",

@@ -100,6 +100,11 @@ function codeOf(mark) {
   return mark.codePointAt(0).toString(16).toUpperCase().padStart(4, "0");
 }
 
+// The word for what a driver or a newer agent calls so; a name that every object knows is none.
+export function word(list, name) {
+  return Object.hasOwn(list, name) ? list[name] : undefined;
+}
+
 // A sentence with its figures, each in the place of its {name}.
 export function fill(text, figures) {
   return text.replace(/\{(\w+)\}/g, (_, name) => figures[name]);

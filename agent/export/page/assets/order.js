@@ -3,15 +3,20 @@
 // terminal's list alike, and a test holds the two together.
 
 import words from "./words.js";
-import { isKnown } from "./format.js";
+import { isKnown, visible } from "./format.js";
 
 const RANKS = new Map(words.levels.map((level, index) => [level.name, index]));
 const LEVELS = new Map(words.levels.map((level) => [level.name, level]));
 
 export const WINDOW_SECONDS = 60;
 
+// One of a newer agent's is not known here, and may be bad: it comes first.
 export function level(name) {
-  return LEVELS.get(name);
+  return LEVELS.get(name) ?? { name, label: visible(name, 20), tone: "low", symbol: "?", means: "this page does not know this level: reload it" };
+}
+
+function rank(name) {
+  return RANKS.get(name) ?? -1;
 }
 
 // [{view, key, level}], worst first; level, then urgency, then names by code point.
@@ -19,7 +24,7 @@ export function worstFirst(views) {
   const entries = views.map((view) => ({ view, key: keyOf(view), level: view.attention.level }));
   return entries.sort(
     (one, other) =>
-      RANKS.get(one.level) - RANKS.get(other.level) ||
+      rank(one.level) - rank(other.level) ||
       other.view.attention.urgency - one.view.attention.urgency ||
       byCodePoint(one.view.application, other.view.application) ||
       byCodePoint(one.view.query, other.view.query),
@@ -87,7 +92,7 @@ export function matches(entry, words_) {
     view.application,
     view.query,
     view.state,
-    LEVELS.get(entry.level).label,
+    level(entry.level).label,
     view.mode === "on" ? "" : view.mode,
     view.held ? "hold" : "",
     view.sink,

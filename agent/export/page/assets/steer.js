@@ -1,7 +1,7 @@
 // Who steers a query by hand, what to do about it, and about trouble; in words and commands.
 // agent/export/terminal/steer.py says the same for the terminal, and a test holds the two together.
 
-import { duration, fill, isKnown, quantity, visible } from "./format.js";
+import { duration, fill, isKnown, quantity, visible, word } from "./format.js";
 import { level } from "./order.js";
 import words from "./words.js";
 
@@ -20,7 +20,7 @@ export function steered(view, now) {
   else if (view.held) list.push({ said: fill(words.steered.held, { by: held }), verb: "release" });
   if (view.mode !== "on") {
     const set = view.mode_by ? ` ${fill(words.steered.set, { by: by(view.mode_by, now) })}` : "";
-    list.push({ said: `${words.steered[view.mode] ?? visible(view.mode, 20)}${set}`, verb: "mode on" });
+    list.push({ said: `${word(words.steered, view.mode) ?? visible(view.mode, 20)}${set}`, verb: "mode on" });
   }
   return list;
 }
