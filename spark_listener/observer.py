@@ -490,8 +490,15 @@ class Observer:
                     self._guarded("restoring limits", run.actuator.give_up, DETACHED)
                     if run.actuator.as_configured:
                         break
+                self._guarded("a query that is let be", self._tell_left, run)
                 self._forget(run_id)
         self._let_go(session)
+
+    def _tell_left(self, run: Run) -> None:
+        """Its driver lives, and it runs on: else its silence would look like its end."""
+        query = run.query
+        body = {"id": query.id, "runId": query.run_id, "name": query.name or "", "left": True}
+        self._outbox.put("idle", format_time(time.time()), _json(body))
 
     def _refuse_control(self, session: Session) -> None:
         for run in self._runs.values():

@@ -64,6 +64,8 @@ def started(
         return
     if event.run_id != query.run.run_id:
         watch.begins(query, event.id, event.run_id, time, policy)
+    elif query.life.left:
+        query.life.begin()
     query.run.trigger = event.trigger
     query.run.trigger_seconds = measure.trigger_seconds(event.trigger)
     query.run.control = event.control
@@ -79,12 +81,17 @@ def started(
     decide.first_batch(query, time, policy, beside)
 
 
-def idle(query: Query, event: IdleEvent, time: float, policy: Policy) -> None:
-    """A trigger that found nothing to do."""
+def idle(query: Query, event: IdleEvent, time: float, now: float, policy: Policy) -> None:
+    """A trigger that found nothing to do, or the last word before a query is let be."""
     if event.run_id in query.run.past_runs:
         return
     if event.run_id != query.run.run_id:
         watch.begins(query, event.id, event.run_id, time, policy)
+    if event.left:
+        query.flow.occupancy.spend(time, "busy" if query.running.seconds is not None else "idle")
+        query.running.nothing()
+        query.life.leave(now)
+        return
     measure.rest(query, time)
     watch.rests(query, time)
     need_at_rest(query, policy.of(*query.key))

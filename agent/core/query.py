@@ -79,8 +79,19 @@ class Life(msgspec.Struct):
 
     terminated: bool = False
     stopped: bool = False  # by whoever owns it, or done: neither by an exception nor for its age
+    left: bool = False  # it runs on, and its driver watches it no more
     gone_since_time: float | None = None
     heard_time: float = 0.0
+
+    def begin(self) -> None:
+        """It is there."""
+        self.terminated = self.stopped = self.left = False
+        self.gone_since_time = None
+
+    def leave(self, now: float) -> None:
+        """Nothing more is heard of it, as its owner wants it."""
+        self.terminated = self.stopped = self.left = True
+        self.gone_since_time = now
 
 
 class Clock(msgspec.Struct):
@@ -261,7 +272,7 @@ class Query(msgspec.Struct):
         if self.run.run_id:
             self.run.past_runs = [*self.run.past_runs[-(MOST_PAST_RUNS - 1) :], self.run.run_id]
         self.run.query_id, self.run.run_id = query_id, run_id
-        self.life.terminated, self.life.stopped, self.life.gone_since_time = False, False, None
+        self.life.begin()
         self.run.batches = 0
         self.running.nothing()
         self.batch.end_time, self.flow.between = None, "idle"

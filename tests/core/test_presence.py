@@ -41,6 +41,24 @@ def session(of: Driver, number: int) -> Driver:
     )
 
 
+def test_a_query_that_is_watched_no_more_is_not_missed_and_comes_back_as_it_was() -> None:
+    """Its driver lives: its silence must neither end that nor page anybody."""
+    all_, one = Fleet(Policy(), started_time=START_TIME - 1000), Driver()
+    send(all_, one, one.started(), one.progress(500, 1.0))
+    left = one.idle()
+    left["body"]["left"] = True
+    send(all_, one, left)
+    for seconds in (20.0, 3_000.0):
+        all_.tick(one.time + seconds)
+        view = all_.view(KEY, one.time + seconds)
+        assert (view.up, view.stopped) == (False, True)
+        assert all_.liveness(*KEY, one.time + seconds).ok
+    send(all_, one, one.started())
+    send(all_, one, one.progress(500, 1.0))
+    view = all_.view(KEY, one.time + 1.0)
+    assert (view.up, view.stopped, view.state) == (True, False, "busy")
+
+
 def test_two_live_queries_of_one_name_in_one_driver_are_two_series() -> None:
     """Spark's names are unique in a session only."""
     all_ = fleet()

@@ -80,6 +80,11 @@ class Actuated:
     def forget(self) -> None:
         pass
 
+    as_configured = False
+
+    def give_up(self, _: str) -> None:
+        self.as_configured = True
+
 
 class RunningQuery:
     """A query of which the JVM says what a test lets it say."""
@@ -454,6 +459,18 @@ def test_whoever_leaves_at_once_has_found_the_queries_that_run(
     observer._ask(lambda: observer._join(session), 0.0)  # type: ignore[arg-type]
     observer._do_what_is_asked()
     assert met == ["a query"], "and one that was left meanwhile is let be"
+
+
+def test_a_query_that_is_let_be_is_told_of() -> None:
+    """Its driver would count as gone otherwise, and a probe would end it."""
+    watched = Watched(RunningQuery(resting))
+    session = Session(control=True)
+    watched.run.session = session  # type: ignore[assignment]
+    watched.observer._cluster = Cluster()  # type: ignore[assignment]
+    watched.observer._leave(session)  # type: ignore[arg-type]
+    (told,) = [body for kind, body in watched.told if kind == "idle"]
+    assert told == {"id": "q", "runId": "r", "name": "enrich", "left": True}
+    assert watched.observer._runs == {}
 
 
 class JavaMap(dict[str, Any]):

@@ -205,11 +205,12 @@ class HeartbeatEvent(msgspec.Struct, frozen=True, gc=False):
 
 
 class IdleEvent(msgspec.Struct, frozen=True, gc=False):
-    """A trigger found no data."""
+    """A trigger found no data; or the last word of a query that runs on and is watched no more."""
 
     id: str
     run_id: str
     name: str | None
+    left: bool = False
 
 
 class TerminatedEvent(msgspec.Struct, frozen=True, gc=False):
@@ -306,6 +307,7 @@ class _EventBody(msgspec.Struct, gc=False, rename="camel"):
     queries: Any = None
     exception: Any = None
     error_class_on_exception: Any = None
+    left: Any = None
     driver_ended: Any = None
     executors: Any = None
 
@@ -448,7 +450,7 @@ def _event(data: _EventObject, sequence: int) -> Event:
     elif kind == "heartbeat":
         read = _heartbeat(body)
     elif kind == "idle":
-        read = IdleEvent(*_body_ids(body), _name(body.name))
+        read = IdleEvent(*_body_ids(body), _name(body.name), body.left is True)
     elif kind == "terminated":
         read = TerminatedEvent(
             *_body_ids(body),

@@ -258,7 +258,7 @@ class Fleet:
             if said.lines:
                 said.judged.append(self._line(query, event.kind, time))
         else:
-            judge.idle(query, body, time, policy)
+            judge.idle(query, body, time, now, policy)
             self._clusters.look(application.id, now)
         self._pools.see(query)
         measure.add(query.totals.events, event.kind)
