@@ -66,7 +66,7 @@ def told_whole(metrics: Mapping[str, Any]) -> bool:
 def admitted_of(source: Mapping[str, Any], source_class: str, unit: Unit) -> int | None:
     """Units taken into the batch, or None where progress is silent."""
     if known(source_class).kafka_offsets:
-        return offsets_between(source.get("startOffset"), source.get("endOffset"))
+        return _taken(source.get("startOffset"), source.get("endOffset"))
     if unit == "rows":
         return whole(source.get("numInputRows"))
     if unit == "files":
@@ -92,6 +92,14 @@ def offsets_between(start: Any, end: Any) -> int | None:
     if first is None or last is None:
         return None
     return sum(max(0, last[place] - first[place]) for place in last.keys() & first.keys())
+
+
+def _taken(start: Any, end: Any) -> int | None:
+    """As ``offsets_between``; None where a partition is new: it may hold most of what was taken."""
+    first, last = _offsets(start), _offsets(end)
+    if first is not None and last is not None and not last.keys() <= first.keys():
+        return None
+    return offsets_between(start, end)
 
 
 def log_offset(value: Any) -> int | None:

@@ -84,6 +84,8 @@ def test_backlog(source: Any, class_name: str, unit: Any, expected: int | None) 
 def test_admitted() -> None:
     kafka = {"startOffset": {"t": {"0": 1}}, "endOffset": {"t": {"0": 5}}, "numInputRows": 8}
     assert admitted_of(kafka, KAFKA.classes[0], "rows") == 4  # a self-join reads each row twice
+    kafka["endOffset"] = {"t": {"0": 5, "1": 90}}  # of a new partition nobody tells where it began
+    assert admitted_of(kafka, KAFKA.classes[0], "rows") is None
     assert admitted_of({"numInputRows": 8}, "x", "rows") == 8
     assert admitted_of({"numInputRows": -1}, "x", "rows") is None
     assert admitted_of({"numInputRows": 8}, DELTA, "files") is None

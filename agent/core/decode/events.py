@@ -19,6 +19,7 @@ from msgspec.structs import astuple
 from agent.core.decode.kafka_offsets import (
     Offsets,
     admitted_rows,
+    grown,
     parse_offsets,
     position_of,
     remaining_rows,
@@ -105,14 +106,16 @@ class SourceProgress(msgspec.Struct, frozen=True, gc=False):
 
     description: str
     rows: int | None
-    admitted: int | None  # Kafka: end - start, summed over partitions; Auto Loader: files
+    admitted: int | None  # Kafka: end - start over partitions, none new; Auto Loader: files
     backlog: int | None  # Kafka: latest - end, summed over partitions; else the source's metrics
     metrics: dict[str, str]
-    start: int | None = None  # Kafka: summed over the partitions that start and end both name
+    start: int | None = None  # Kafka: summed over the partitions
     end: int | None = None
     offsets: Offsets | None = None  # Kafka: the next to be read, by topic and partition
     unit: Unit = "rows"  # of admitted and backlog
     backlog_bound: str = "exact"
+    grown: bool = False  # Kafka: partitions are in it that its start does not name
+    start_places: int = 0  # Kafka: partitions that its start names
 
 
 class OperatorProgress(msgspec.Struct, frozen=True, gc=False):
@@ -628,11 +631,13 @@ def _source(item: _SourceBody) -> SourceProgress:
         admitted,
         backlog,
         {str(k)[:100]: str(v)[:200] for k, v in list(metrics.items())[:50]},
-        position_of(start, end),
-        position_of(end, start),
+        position_of(start),
+        position_of(end),
         end,
         unit,
         "exact" if told_whole(metrics) else "lower",
+        grown(start, end),
+        len(start or ()),
     )
 
 

@@ -48,10 +48,18 @@ def parse_offsets(value: object) -> Offsets | None:
 
 
 def admitted_rows(start: Offsets | None, end: Offsets | None) -> int | None:
-    """Rows between two offsets; a partition seen first in ``end`` has no known start."""
-    if start is None or end is None:
+    """Rows between two offsets; None where ``end`` names a new partition: its start is unknown.
+
+    A sum without it would be a part taken for the whole.
+    """
+    if start is None or end is None or grown(start, end):
         return None
     return _bounded(sum(max(0, end[key] - start[key]) for key in end.keys() & start.keys()))
+
+
+def grown(start: Offsets | None, end: Offsets | None) -> bool:
+    """Whether a batch read partitions that its query had not read before."""
+    return start is not None and end is not None and not end.keys() <= start.keys()
 
 
 def remaining_rows(end: Offsets | None, latest: Offsets | None) -> int | None:
@@ -61,11 +69,9 @@ def remaining_rows(end: Offsets | None, latest: Offsets | None) -> int | None:
     return _bounded(sum(max(0, latest[key] - end[key]) for key in latest.keys() & end.keys()))
 
 
-def position_of(offsets: Offsets | None, other: Offsets | None) -> int | None:
-    """How far a query has read: offsets summed over the partitions that ``other`` names too."""
-    if offsets is None or other is None:
-        return None
-    return _bounded(sum(offset for key, offset in offsets.items() if key in other))
+def position_of(offsets: Offsets | None) -> int | None:
+    """How far a query has read: its offsets summed; each batch starts where the last one ended."""
+    return None if offsets is None else _bounded(sum(offsets.values()))
 
 
 def _bounded(rows: int) -> int:

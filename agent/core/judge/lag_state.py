@@ -40,6 +40,7 @@ class LagWindow(msgspec.Struct):
     points: list[LagPoint] = []
     rewound_points: int = 0  # batches until a rewind leaves the window
     positions: dict[int, int] = {}  # newest committed offset by source, summed over partitions
+    places: dict[int, int] = {}  # how many partitions that is, by source
 
     def add(self, point: LagPoint) -> None:
         """A batch ended."""

@@ -52,7 +52,7 @@ def rests(query: Query, time: float) -> None:
 def rewind(query: Query, ended: Ended) -> None:
     """Before it is counted: whether the query went back behind what it had committed."""
     batch = ended.batch
-    seen = query.watched.lag_window.positions
+    seen, places = query.watched.lag_window.positions, query.watched.lag_window.places
     # Logs that are written behind lose the last batches with the run: it begins further back.
     expected = query.watched.monitor.asynchronous and not query.run.batches
     for index, source in enumerate(batch.sources):
@@ -60,10 +60,13 @@ def rewind(query: Query, ended: Ended) -> None:
             continue  # nobody tells
         before = seen.get(index)
         back = before is not None and source.start is not None and source.start < before
+        if source.start_places < places.get(index, 0):
+            back = False  # one was deleted, in a batch that nobody told of: sums tell nothing
         if back and not expected:
             query.watched.lag_window.rewind()
         if source.end is not None:
             seen[index] = source.end
+            places[index] = len(source.offsets or ())
     last = query.batch.id
     if batch.batch_id is None or last is None or query.run.batches or expected:
         return

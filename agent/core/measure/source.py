@@ -160,8 +160,10 @@ class Source(msgspec.Struct):
             self.batch_limit = said.limit
         if progress is not None and self.unit not in {None, progress.unit}:
             progress = None  # it counts in another unit
+        # Where partitions are new, offsets tell a part of what was taken, and rows all of it.
+        grown = progress is not None and progress.grown
         self.admitted = progress.admitted if progress is not None else None
-        if said is not None and said.admitted is not None:
+        if said is not None and said.admitted is not None and not grown:
             self.admitted = said.admitted
         told = progress is not None and progress.backlog is not None
         if told and (said is None or said.backlog is None):
@@ -177,7 +179,8 @@ class Source(msgspec.Struct):
             self.admitted = self.batch_limit
         if self.admitted is None and self.unit == "rows":
             self.admitted = self.rows
-        self._learn_ratio()
+        if not grown:
+            self._learn_ratio()
         if self.admitted is not None:
             self.admitted_total += self.admitted
         if said is None or said.arrived is None:
