@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.core.measure.partitions import Held, Margin, PartitionView, Watched, soonest_loss_seconds
+
+if TYPE_CHECKING:
+    from agent.core.decode.kafka_offsets import Offsets
 
 ONE = ("orders", "0")
 
@@ -44,6 +49,62 @@ def test_retention_that_catches_up_is_foreseen_from_both_rates() -> None:
     seen = [(t, 1000 + 10 * t, 20 * t, 100_000) for t in range(0, 41, 5)]
     (view,) = looks(*((float(t), p, e, n) for t, p, e, n in seen))
     assert view.retention_loss_seconds == pytest.approx(60.0)
+
+
+@pytest.mark.parametrize("retention", [None, 7 * 86400.0])
+@pytest.mark.parametrize("every", [1300, 30_000])
+def test_a_segment_that_is_deleted_behind_a_reader_that_keeps_up_foresees_nothing(
+    retention: float | None, every: int
+) -> None:
+    """Six segments are kept, one is deleted as one is full; some rows wait at each look."""
+    segment = 1_000_000
+    watched, position = Watched(), {ONE: 0}
+    keep = {} if retention is None else {"orders": retention}
+    soonest = []
+    for time in range(0, 3 * every, 5 if every < 10_000 else 100):
+        latest = 7 * segment + time * segment // every
+        held = {ONE: Held(time // every * segment, latest)}
+        position[ONE] = latest - 50 - time % 7
+        (view,) = watched.observe(0, position, held, keep, float(time))
+        soonest.append(view.retention_loss_seconds)
+    assert not [loss for loss in soonest if loss is not None and loss < 5 * 86400.0]
+
+
+def test_a_reader_that_falls_behind_is_told_though_segments_are_deleted_whole() -> None:
+    """Of 1000 rows a second it reads 900, and only 6 segments of 1,000,000 are kept."""
+    watched, told = Watched(), None
+    for time in range(0, 60_000, 50):
+        latest = 7_000_000 + 1000 * time
+        held = {ONE: Held(time // 1000 * 1_000_000, latest)}
+        (view,) = watched.observe(0, {ONE: 6_500_000 + 900 * time}, held, {}, float(time))
+        assert not view.lost_rows
+        told = view.retention_loss_seconds
+        if told is not None:
+            break
+    assert told is not None
+    assert time <= 2000, "as soon as two segments were deleted"
+    assert 30_000 < told + time < 70_000
+
+
+def test_a_reader_that_stands_far_behind_is_told_at_the_first_segment_deleted() -> None:
+    seen = [(t, 1_500_000, t // 300 * 1_000_000, 9_000_000) for t in range(0, 301, 5)]
+    (view,) = looks(*((float(t), p, e, n) for t, p, e, n in seen))
+    assert view.retention_loss_seconds == pytest.approx(150.0)
+
+
+def test_where_transactions_are_open_the_end_is_what_the_query_reads_to() -> None:
+    """One that has read beyond them once reads all; of another nobody knows that it ever does."""
+    watched = Watched()
+
+    def backlog(next_row: int, stable: int, latest: int, **planned: Offsets) -> int:
+        held = {ONE: Held(0, latest, stable)}
+        (view,) = watched.observe(0, {ONE: next_row}, held, {}, 0.0, **planned)
+        return view.backlog_rows
+
+    assert backlog(10, 20, 500) == 10, "it may read committed rows only"
+    assert backlog(20, 20, 500) == 0
+    assert backlog(20, 20, 500, planned={ONE: 100}) == 400, "it plans what is not committed"
+    assert backlog(600, 600, 900) == 300, "as it does from now on"
 
 
 def test_a_reader_that_gains_on_retention_loses_nothing() -> None:

@@ -5,6 +5,10 @@ until retention deletes rows before they are read follows from two margins, each
 last minutes: the rows between the oldest that is kept and the next to be read, and, where the topic
 has a retention time, that time less the age of the next row. A margin that shrinks reaches zero at
 its present rate; the nearest of these moments is the loss.
+
+Kafka deletes whole segments: the rows' margin of a query that keeps up falls by one at once, and
+grows again until the next. Of a query that has less unread than retention still keeps before it,
+only the looks that found rows deleted are compared, like with like.
 """
 
 from __future__ import annotations
@@ -33,6 +37,7 @@ class Held(msgspec.Struct, frozen=True, gc=False):
 
     earliest: int
     latest: int
+    stable: int | None = None  # up to where no transaction is open; None: up to the end
 
 
 class PartitionView(msgspec.Struct, frozen=True, gc=False):
@@ -64,15 +69,19 @@ class Margin(msgspec.Struct):
 
     def gone_in_seconds(self) -> float | None:
         """Seconds until it is nothing at its present rate; None where it does not shrink."""
+        return self.gone_from(self.times[-1], self.values[-1]) if self.values else None
+
+    def gone_from(self, time: float, value: float) -> float | None:
+        """The same as of a look that is none of its points."""
         if not self.values:
             return None
-        if self.values[-1] <= 0.0:
+        if value <= 0.0:
             return 0.0
-        span = self.times[-1] - self.times[0]
-        shrunk = self.values[0] - self.values[-1]
+        span = time - self.times[0]
+        shrunk = self.values[0] - value
         if span < LEAST_SECONDS or shrunk <= 0.0:
             return None
-        seconds = self.values[-1] * span / shrunk
+        seconds = value * span / shrunk
         return seconds if seconds <= HORIZON_SECONDS else None
 
 
@@ -81,6 +90,8 @@ class _Partition(msgspec.Struct):
 
     ends: LagTable = msgspec.field(default_factory=LagTable)
     rows: Margin = msgspec.field(default_factory=Margin)
+    left: Margin = msgspec.field(default_factory=Margin)  # of rows, right after some were deleted
+    earliest: int | None = None
     seconds: Margin = msgspec.field(default_factory=Margin)
 
 
@@ -88,6 +99,7 @@ class Watched(msgspec.Struct):
     """The partitions of one source of one run."""
 
     partitions: dict[tuple[str, str], _Partition] = {}
+    reads_open: bool = False  # it reads rows of open transactions, as Spark does by default
 
     def observe(
         self,
@@ -105,25 +117,42 @@ class Watched(msgspec.Struct):
         broker knows is new, and nothing of it was read. What ``planned`` reaches beyond it is in
         the hands of the batch that runs: no backlog, but it may not be read yet.
         ``retention_seconds`` by topic, absent where rows are not deleted by their age.
+
+        The end is where transactions are open, until the query has read or planned beyond it once:
+        one that reads only what is committed never does, and rows that it cannot see wait for none.
         """
         for gone in self.partitions.keys() - held.keys():
             del self.partitions[gone]
         views: list[PartitionView] = []
+        self.reads_open = self.reads_open or any(
+            there.stable is not None and offsets.get(place, 0) > there.stable
+            for place, there in held.items()
+            for offsets in (position, planned or {})
+        )
         for place, there in sorted(held.items()):
             topic, name = place
             next_row = position.get(place, there.earliest)
             watched = self.partitions.setdefault(place, _Partition())
-            watched.ends.add(now, float(there.latest))
+            latest = there.latest
+            if there.stable is not None and not self.reads_open:
+                latest = there.stable
+            watched.ends.add(now, float(latest))
+            deleted = watched.earliest is not None and there.earliest > watched.earliest
+            watched.earliest = there.earliest
             lost = max(0, there.earliest - next_row)
-            unread = max(0, there.latest - max(next_row, there.earliest))
+            unread = max(0, latest - max(next_row, there.earliest))
             taken = next_row if planned is None else max(next_row, planned.get(place, next_row))
-            backlog = max(0, there.latest - max(taken, there.earliest))
+            backlog = max(0, latest - max(taken, there.earliest))
             loss: float | None = None
             if lost:
                 loss = 0.0
             elif unread:
-                watched.rows.add(now, float(next_row - there.earliest))
-                loss = _rows_gone(watched.rows)
+                kept = next_row - there.earliest
+                watched.rows.add(now, float(kept))
+                if deleted:
+                    watched.left.add(now, float(kept))
+                keeps_up = unread < kept
+                loss = watched.left.gone_from(now, kept) if keeps_up else _rows_gone(watched.rows)
                 keep = retention_seconds.get(topic)
                 age = watched.ends.age_seconds(float(next_row), now)
                 if age is None:
@@ -132,7 +161,7 @@ class Watched(msgspec.Struct):
                     watched.seconds.add(now, keep - age)
                     loss = _sooner(loss, watched.seconds.gone_in_seconds())
             else:
-                watched.rows, watched.seconds = Margin(), Margin()
+                watched.rows, watched.left, watched.seconds = Margin(), Margin(), Margin()
             views.append(PartitionView(source, topic, name, backlog, lost, loss))
         return views
 
