@@ -8,6 +8,7 @@ again what progress says.
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 RETENTION_SECONDS: Final = 300.0
 #: After failures the pause doubles up to this.
 MOST_PAUSE_SECONDS: Final = 120.0
-#: Partitions of one query that are watched; the rest of its backlog is told by progress alone.
+#: Partitions that are watched in all; queries that do not fit in are told of by progress alone.
 MOST_PARTITIONS: Final = 5000
 _log = structlog.get_logger("kafka")
 
@@ -53,11 +54,13 @@ class KafkaWatch:
         self._series = series
         self._watched: dict[tuple[Key, str, int], Watched] = {}
         self._retention: dict[str, float] = {}
+        self._retention_of: set[str] = set()  # topics that were asked about
         self._retention_time = 0.0
         self._due_time = 0.0
         self._failures = 0
         self.up: bool | None = None  # whether brokers answered when last asked; None: not yet asked
         self._rarely = Rarely(300.0)
+        self._left: list[Key] = []  # queries that do not fit in, as the log said last
 
     async def look(self) -> None:
         """One round, where it is due."""
@@ -67,16 +70,14 @@ class KafkaWatch:
         self._due_time = now + self._every
         self._fleet().keep_offsets()  # it may be another fleet, restored from the disk
         readings = self._fleet().readings()
-        topics = {
-            topic
-            for reading in readings.values()
-            for offsets in reading.offsets.values()
-            for topic, _ in offsets
+        wanted = {
+            key: {topic for offsets in reading.offsets.values() for topic, _ in offsets}
+            for key, reading in readings.items()
         }
-        if not topics:
+        if not any(wanted.values()):
             return
         try:
-            held = await asyncio.to_thread(self._ask, topics, now)
+            held, left = await asyncio.to_thread(self._ask, wanted, now)
         except KafkaUnavailable as error:
             self._failures = min(self._failures + 1, 16)
             self.up = False
@@ -91,15 +92,50 @@ class KafkaWatch:
             return
         self._failures = 0
         self.up = True
+        if left and left != self._left:
+            _log.warning(
+                "more partitions of Kafka than are watched: the backlog of these queries is what "
+                "progress says",
+                watched=MOST_PARTITIONS,
+                queries=[f"{application}/{query}" for application, query in left],
+            )
+        self._left = left
         self._tell(readings, held, now)
 
-    def _ask(self, topics: set[str], now: float) -> dict[Place, Held]:
-        """In a thread."""
-        if now - self._retention_time >= RETENTION_SECONDS or topics - self._retention.keys():
+    def _ask(
+        self, wanted: Mapping[Key, set[str]], now: float
+    ) -> tuple[dict[Place, Held], list[Key]]:
+        """What is held of the topics that queries read, and those queries that do not fit in.
+
+        In a thread.
+        """
+        topics = set().union(*wanted.values())
+        places: defaultdict[str, list[Place]] = defaultdict(list)
+        for place in self._brokers.partitions(topics):
+            places[place[0]].append(place)
+        self._ask_retention(topics, now)
+        chosen: set[str] = set()
+        room, left = MOST_PARTITIONS, []
+        sizes = {key: sum(len(places[topic]) for topic in own) for key, own in wanted.items()}
+        for key in sorted(wanted, key=lambda key: (sizes[key], key)):  # so that most fit in
+            more = wanted[key] - chosen
+            size = sum(len(places[topic]) for topic in more)
+            if size > room:
+                left.append(key)
+                continue
+            chosen |= more
+            room -= size
+        held = self._brokers.held([place for topic in sorted(chosen) for place in places[topic]])
+        return held, left
+
+    def _ask_retention(self, topics: set[str], now: float) -> None:
+        if now - self._retention_time < RETENTION_SECONDS and topics <= self._retention_of:
+            return
+        try:
             self._retention = self._brokers.retention_seconds(topics)
-            self._retention_time = now
-        places = self._brokers.partitions(topics)
-        return self._brokers.held(places[:MOST_PARTITIONS])
+        except KafkaUnavailable:
+            return  # what was known holds on, and it is asked again in the next round
+        self._retention_of, self._retention_time = topics, now
 
     def _tell(
         self, readings: Mapping[Key, Reading], held: Mapping[Place, Held], now: float
@@ -113,8 +149,11 @@ class KafkaWatch:
         for key in readings.keys() & newer.keys():
             reading = newer[key]
             for source, offsets in reading.offsets.items():
-                own = {topic for topic, _ in offsets}
-                of_source = {place: one for place, one in held.items() if place[0] in own}
+                # A query that is assigned partitions never reads those beside them.
+                own = set() if source in reading.assigned else {topic for topic, _ in offsets}
+                of_source = {
+                    place: one for place, one in held.items() if place in offsets or place[0] in own
+                }
                 missing = offsets.keys() - of_source.keys()
                 if missing or not of_source:
                     continue  # another cluster's, or deleted meanwhile: nothing is known

@@ -7,6 +7,8 @@ logged.
 
 from __future__ import annotations
 
+import time
+from concurrent.futures import TimeoutError as NoAnswer  # before 3.11 not the built-in one
 from typing import TYPE_CHECKING, Any, Final
 
 from agent.core.measure.partitions import Held
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 REQUEST_SECONDS: Final = 5.0
+#: The client's own time-out comes first then, with what other brokers have answered.
+WAIT_SECONDS: Final = 2.0 * REQUEST_SECONDS
 #: Options of a client that are this module's own business.
 _OURS: Final = frozenset({"bootstrap.servers"})
 _SECRET: Final = ("password", "secret", "token", "key.pem", "jaas")
@@ -98,10 +102,9 @@ class Brokers:
         ]
 
     def held(self, places: Iterable[Place]) -> dict[Place, Held]:
-        """What is kept of each; a partition that does not answer is left out.
+        """What is kept of each; a partition whose broker does not answer is left out.
 
-        The end is that of what is committed: rows of open transactions cannot be read yet. Raises
-        KafkaUnavailable where none answers.
+        Raises KafkaUnavailable where none answers.
         """
         from confluent_kafka import IsolationLevel, TopicPartition
         from confluent_kafka.admin import OffsetSpec
@@ -109,36 +112,49 @@ class Brokers:
         marks = [TopicPartition(topic, int(partition)) for topic, partition in places]
         if not marks:
             return {}
-        found: list[dict[Place, int]] = []
-        failure: BaseException | None = None
-        for spec in (OffsetSpec.earliest(), OffsetSpec.latest()):
-            offsets: dict[Place, int] = {}
-            try:
-                answers = self._admin.list_offsets(
+        kinds = (
+            (OffsetSpec.earliest(), IsolationLevel.READ_UNCOMMITTED),
+            (OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED),
+            (OffsetSpec.latest(), IsolationLevel.READ_COMMITTED),
+        )
+        try:
+            asked = [
+                self._admin.list_offsets(
                     dict.fromkeys(marks, spec),
-                    isolation_level=IsolationLevel.READ_COMMITTED,
+                    isolation_level=isolation,
                     request_timeout=REQUEST_SECONDS,
                 )
-            except self._failure as error:
-                raise self._unavailable(error) from None
+                for spec, isolation in kinds  # at once: one that hangs makes none wait longer
+            ]
+        except self._failure as error:
+            raise self._unavailable(error) from None
+        until = time.monotonic() + WAIT_SECONDS
+        found: list[dict[Place, int]] = []
+        failure: BaseException | None = None
+        for answers in asked:
+            offsets: dict[Place, int] = {}
             for mark, answer in answers.items():
-                wrong = answer.exception(REQUEST_SECONDS)
-                if wrong is None:
-                    offsets[mark.topic, str(mark.partition)] = answer.result().offset
-                else:
-                    failure = wrong
+                try:
+                    offset = answer.result(max(0.0, until - time.monotonic())).offset
+                except (self._failure, NoAnswer) as error:
+                    failure = error
+                    continue
+                if offset >= 0:  # else a broker that fell silent, of which the client says nothing
+                    offsets[mark.topic, str(mark.partition)] = offset
             found.append(offsets)
-        earliest, latest = found
-        if not earliest.keys() & latest.keys() and failure is not None:
-            raise self._unavailable(failure)
+        earliest, latest, stable = found
+        both = earliest.keys() & latest.keys()
+        if not both:
+            raise self._unavailable(NoAnswer() if failure is None else failure)
         return {
-            place: Held(earliest[place], latest[place]) for place in earliest.keys() & latest.keys()
+            place: Held(earliest[place], latest[place], stable.get(place, latest[place]))
+            for place in both
         }
 
     def retention_seconds(self, topics: Iterable[str]) -> dict[str, float]:
         """By topic, how long rows are kept; those that are not deleted by age are left out.
 
-        A topic whose configuration may not be read is left out too.
+        A topic whose configuration may not be read is left out too. Raises KafkaUnavailable.
         """
         from confluent_kafka.admin import ConfigResource
 
@@ -147,10 +163,15 @@ class Brokers:
             return {}
         kept: dict[str, float] = {}
         answers = self._admin.describe_configs(resources, request_timeout=REQUEST_SECONDS)
+        until = time.monotonic() + WAIT_SECONDS
         for resource, answer in answers.items():
             try:
-                config = answer.result(REQUEST_SECONDS)
-            except (self._failure, TimeoutError):
+                config = answer.result(max(0.0, until - time.monotonic()))
+            except NoAnswer as error:
+                raise self._unavailable(error) from None
+            except self._failure as error:
+                if error.args[0].code() < 0:  # the client's own word: no broker answered
+                    raise self._unavailable(error) from None
                 continue
             policy = config["cleanup.policy"].value if "cleanup.policy" in config else "delete"
             entry = config.get("retention.ms")
@@ -189,10 +210,8 @@ class Brokers:
             answers = ask(
                 [request or ConsumerGroupTopicPartitions(group)], request_timeout=REQUEST_SECONDS
             )
-            return answers[group].result(2 * REQUEST_SECONDS).topic_partitions
-        except TimeoutError:
-            raise KafkaUnavailable(f"{self._bootstrap}: no answer") from None
-        except self._failure as error:
+            return answers[group].result(WAIT_SECONDS).topic_partitions
+        except (self._failure, NoAnswer) as error:
             raise self._unavailable(error) from None
 
     def _refused(self, error: Any) -> GroupRefused:
@@ -204,7 +223,9 @@ class Brokers:
         return GroupRefused(_said(self._failure(error), self._options))
 
     def _unavailable(self, error: BaseException) -> KafkaUnavailable:
-        return KafkaUnavailable(f"{self._bootstrap}: {_said(error, self._options)}")
+        silent = isinstance(error, NoAnswer)
+        said = "no answer" if silent else _said(error, self._options)
+        return KafkaUnavailable(f"{self._bootstrap}: {said}")
 
 
 def _said(error: BaseException, options: Mapping[str, str]) -> str:

@@ -6,6 +6,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from confluent_kafka import Producer
 
 from spark_listener.wire import format_time
 from tests.kafka.broker import Broker
@@ -189,6 +190,29 @@ def test_a_broker_that_is_gone_is_said_once_and_asked_again(
         own_broker.produce("lasting", ["x"] * 3)
         until(lambda: metric(agent, "backlog_rows") == 3, "the backlog's return", seconds=120)
         assert agent.metrics()["weir_kafka_up"] == 1
+
+
+def test_rows_of_an_open_transaction_wait_for_who_reads_them(
+    broker: Broker, tmp_path: Path
+) -> None:
+    broker.create_topic("open")
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": "open"})
+    producer.init_transactions(20)
+    with asking(tmp_path, broker) as agent:
+        read(agent, 1, "open", {"0": 0})
+        broker.produce("open", ["x"] * 10)
+        producer.begin_transaction()
+        for _ in range(40):
+            producer.produce("open", "x")
+        producer.flush(20)
+        until(lambda: metric(agent, "backlog_rows") == 10, "what is committed")
+        read(agent, 2, "open", {"0": 30})
+        until(lambda: metric(agent, "backlog_rows") == 20, "the rest of the transaction")
+        for _ in range(20):
+            producer.produce("open", "x")
+        producer.flush(20)
+        until(lambda: metric(agent, "backlog_rows") == 40, "what came to it since")
+        producer.abort_transaction(20)
 
 
 def test_a_deleted_topic_is_left_to_progress(broker: Broker, tmp_path: Path) -> None:

@@ -6,11 +6,16 @@ The API gives an object, the event log the same as a text. Anything else (a file
 
 from __future__ import annotations
 
+import re
+from typing import Final
+
 import msgspec
 
 #: No topic comes near it; a sum of offsets stays within what can be saved.
 MOST_OFFSET = 2**53
 Offsets = dict[tuple[str, str], int]
+#: How Spark describes a source with the option ``assign``: ``KafkaV2[Assign[orders-0, orders-1]]``.
+_ASSIGNED: Final = re.compile(r"\w+\[Assign\[")
 
 
 class Reading(msgspec.Struct, frozen=True, gc=False):
@@ -19,6 +24,7 @@ class Reading(msgspec.Struct, frozen=True, gc=False):
     run_id: str
     offsets: dict[int, Offsets]  # at the end of the newest batch that ended
     planned: dict[int, Offsets] = {}  # at the end of the one that runs, where that is known
+    assigned: list[int] = []  # sources that read the partitions of their offsets and no others
 
 
 def parse_offsets(value: object) -> Offsets | None:
@@ -45,6 +51,11 @@ def parse_offsets(value: object) -> Offsets | None:
                 return None
             offsets[topic, partition] = offset
     return offsets
+
+
+def is_assigned(description: str) -> bool:
+    """Whether a source reads partitions given by number: those of its topics beside them never."""
+    return _ASSIGNED.match(description) is not None
 
 
 def admitted_rows(start: Offsets | None, end: Offsets | None) -> int | None:

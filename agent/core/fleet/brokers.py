@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from agent.core.decode.kafka_offsets import Reading
+from agent.core.decode.kafka_offsets import Reading, is_assigned
 from agent.core.measure import flow as measure
 from agent.core.measure.partitions import PartitionView, pressing_rows_per_second
 
@@ -44,7 +44,8 @@ class BrokersWord:
             if source.offsets is not None
         }
         if read:
-            query.read = Reading(progress.run_id, read)
+            assigned = [i for i in read if is_assigned(progress.sources[i].description)]
+            query.read = Reading(progress.run_id, read, assigned=assigned)
 
     def note_plan(self, query: Query, run_id: str, limits: list[SourceLimit]) -> None:
         """The batch after the newest that ended runs: where it will have read to."""
@@ -53,7 +54,7 @@ class BrokersWord:
         planned = {one.source: one.offsets for one in limits if one.offsets}
         known = query.read
         if planned and known is not None and known.run_id == run_id:
-            query.read = Reading(run_id, known.offsets, planned)
+            query.read = msgspec.structs.replace(known, planned=planned)
 
     def hear(
         self,

@@ -1,0 +1,246 @@
+"""What the agent asks brokers, and what it makes of answers that are late, odd or not there."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import Future
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+import structlog
+from confluent_kafka import KafkaError, KafkaException
+
+from agent.core.decode.events import decode_request
+from agent.core.fleet import Fleet
+from agent.core.measure.partitions import Held
+from agent.core.policy import Policy
+from agent.service.kafka_watch import MOST_PARTITIONS, RETENTION_SECONDS, KafkaWatch
+from agent.sources import kafka
+from agent.sources.kafka import Brokers, KafkaUnavailable
+from tests.core.events import START_TIME, Driver
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from agent.sources.kafka import Place
+
+Offsets = dict[str, dict[str, int]]
+
+
+class Cluster:
+    """Brokers that hold what they are given."""
+
+    def __init__(self, holds: dict[Place, Held], kept: dict[str, float] | None = None) -> None:
+        self.holds = holds
+        self.kept = kept or {}
+        self.asked_retention: list[set[str]] = []
+        self.silent_about_retention = False
+
+    def partitions(self, topics: Iterable[str]) -> list[Place]:
+        wanted = set(topics)
+        return [place for place in self.holds if place[0] in wanted]
+
+    def held(self, places: Iterable[Place]) -> dict[Place, Held]:
+        return {place: self.holds[place] for place in places}
+
+    def retention_seconds(self, topics: Iterable[str]) -> dict[str, float]:
+        self.asked_retention.append(set(topics))
+        if self.silent_about_retention:
+            raise KafkaUnavailable("no answer")
+        return {topic: self.kept[topic] for topic in topics if topic in self.kept}
+
+
+class Watch:
+    """A fleet whose queries read Kafka, and who asks about them."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.now = START_TIME
+        self.fleet = Fleet(Policy(), started_time=START_TIME - 1000)
+        self.fleet.keep_offsets()
+        self.watch = KafkaWatch(
+            lambda: self.fleet,
+            cast("Brokers", cluster),
+            lambda: self.now,
+            every_seconds=5.0,
+            series=False,
+        )
+
+    def reads(self, query: str, end: Offsets, description: str = "KafkaV2[Subscribe[t]]") -> None:
+        driver = Driver(instance=query, query=query, query_id=query, run_id=f"run-{query}")
+        source = {"description": description, "numInputRows": 1}
+        source |= {"startOffset": end, "endOffset": end, "latestOffset": end}
+        event = driver.progress(1, 1.0, sources=[source], limits=[])
+        self.now = max(self.now, driver.time + 1.0)
+        assert not self.fleet.receive(decode_request(driver.body(event)), self.now).refused
+
+    def look(self, after_seconds: float = 5.0) -> None:
+        self.now += after_seconds
+        asyncio.run(self.watch.look())
+
+    def backlog(self, query: str) -> float | None:
+        return self.fleet.view(("shop", query), self.now).backlog_rows
+
+    def views(self, query: str) -> int:
+        return len(self.fleet.view(("shop", query), self.now).partitions)
+
+
+def test_partitions_that_a_query_is_not_assigned_are_no_backlog_of_it() -> None:
+    watch = Watch(Cluster({("t", "0"): Held(0, 103), ("t", "1"): Held(0, 1_000_000)}))
+    watch.reads("some", {"t": {"0": 100}}, "KafkaV2[Assign[t-0]]")
+    watch.reads("all", {"t": {"0": 100}}, "KafkaV2[SubscribePattern[t.*[Assign[]]")
+    watch.look()
+    assert watch.backlog("some") == 3
+    assert watch.backlog("all") == 1_000_003, "a new partition, of which nothing was read"
+
+
+def test_what_is_assigned_is_remembered_while_a_batch_runs() -> None:
+    watch = Watch(Cluster({("t", "0"): Held(0, 103), ("t", "1"): Held(0, 1_000_000)}))
+    watch.reads("some", {"t": {"0": 100}}, "KafkaV2[Assign[t-0]]")
+    (query,) = watch.fleet._roster
+    told = [SimpleNamespace(source=0, offsets={("t", "0"): 102})]
+    watch.fleet._brokers.note_plan(query, "run-some", cast("Any", told))
+    watch.look()
+    assert watch.backlog("some") == 1
+
+
+def fleet_of(queries: int, partitions: int) -> Watch:
+    """Queries that each read a topic of their own, with one row unread in each partition."""
+    places = {(f"t{n}", str(p)): Held(0, 1) for n in range(queries) for p in range(partitions)}
+    watch = Watch(Cluster(places))
+    for number in range(queries):
+        watch.reads(f"q{number}", {f"t{number}": {str(p): 0 for p in range(partitions)}})
+    return watch
+
+
+def test_queries_beyond_the_partitions_that_are_watched_are_named() -> None:
+    assert MOST_PARTITIONS == 5000
+    watch = fleet_of(60, 100)
+    with structlog.testing.capture_logs() as logs:
+        watch.look()
+        watch.look()
+    seen = [number for number in range(60) if watch.views(f"q{number}") == 100]
+    assert len(seen) == 50
+    assert watch.watch.up is True
+    (said,) = logs
+    assert {f"q{number}" for number in seen} | {
+        name.removeprefix("shop/") for name in said["queries"]
+    } == {f"q{number}" for number in range(60)}
+
+
+def test_a_query_of_many_partitions_takes_none_of_them_from_small_ones() -> None:
+    places = {("large", str(p)): Held(0, 1) for p in range(MOST_PARTITIONS)}
+    watch = Watch(Cluster({**places, ("small", "0"): Held(0, 7)}))
+    watch.reads("a-large", {"large": {str(p): 0 for p in range(MOST_PARTITIONS)}})
+    watch.reads("small", {"small": {"0": 0}})
+    watch.look()
+    assert (watch.views("small"), watch.backlog("small")) == (1, 7)
+    assert (watch.views("a-large"), watch.backlog("a-large")) == (0, 0)
+
+
+def test_a_topic_that_keeps_rows_for_ever_is_asked_about_no_oftener_than_others() -> None:
+    cluster = Cluster({("compacted", "0"): Held(0, 1)})
+    watch = Watch(cluster)
+    watch.reads("one", {"compacted": {"0": 0}})
+    watch.look()
+    watch.look()
+    assert len(cluster.asked_retention) == 1
+    cluster.holds["new", "0"] = Held(0, 1)
+    watch.reads("two", {"new": {"0": 0}})
+    watch.look()
+    assert cluster.asked_retention[1:] == [{"compacted", "new"}]
+    watch.look(RETENTION_SECONDS)
+    assert len(cluster.asked_retention) == 3
+
+
+def test_a_configuration_that_is_not_told_costs_no_other_figure() -> None:
+    cluster = Cluster({("t", "0"): Held(0, 9)})
+    cluster.silent_about_retention = True
+    watch = Watch(cluster)
+    watch.reads("one", {"t": {"0": 0}})
+    watch.look()
+    watch.look()
+    assert watch.backlog("one") == 9
+    assert len(cluster.asked_retention) == 2, "it is asked again"
+
+
+class Admin:
+    """A client whose answers about some partitions are as given; of others there is none."""
+
+    def __init__(self, answer: Callable[[Any], Future[Any]]) -> None:
+        self.answer = answer
+        self.list_topics = lambda timeout: SimpleNamespace(topics={})
+
+    def list_offsets(self, marks: dict[Any, Any], **_: Any) -> dict[Any, Future[Any]]:
+        return {mark: self.answer(mark) for mark in marks}
+
+    def describe_configs(self, resources: list[Any], **_: Any) -> dict[Any, Future[Any]]:
+        return {resource: self.answer(resource) for resource in resources}
+
+
+def told(offset: int) -> Future[Any]:
+    answer: Future[Any] = Future()
+    answer.set_result(SimpleNamespace(offset=offset))
+    return answer
+
+
+def refused(code: int) -> Future[Any]:
+    answer: Future[Any] = Future()
+    answer.set_exception(KafkaException(KafkaError(code)))
+    return answer
+
+
+def answering(monkeypatch: pytest.MonkeyPatch, answer: Callable[[Any], Future[Any]]) -> Brokers:
+    monkeypatch.setattr(kafka, "REQUEST_SECONDS", 0.1)
+    monkeypatch.setattr(kafka, "WAIT_SECONDS", 0.2, raising=False)
+    brokers = Brokers("127.0.0.1:1", {})
+    brokers._admin = Admin(answer)
+    return brokers
+
+
+PLACES = [("t", "0"), ("t", "1")]
+
+
+def test_a_broker_that_hangs_did_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    brokers = answering(monkeypatch, lambda _: Future())
+    with pytest.raises(KafkaUnavailable, match=r"127\.0\.0\.1:1: no answer"):
+        brokers.held(PLACES)
+    with pytest.raises(KafkaUnavailable, match="no answer"):
+        brokers.retention_seconds(["t"])
+
+
+def test_partitions_of_a_broker_that_hangs_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    brokers = answering(monkeypatch, lambda mark: told(5) if mark.partition else Future())
+    assert brokers.held(PLACES) == {("t", "1"): Held(5, 5, 5)}
+
+
+def test_an_offset_that_is_none_is_not_taken_for_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The client gives the offset it was asked with where a broker fell silent on the way."""
+    brokers = answering(monkeypatch, lambda mark: told(5 if mark.partition else -1001))
+    assert brokers.held(PLACES) == {("t", "1"): Held(5, 5, 5)}
+    brokers = answering(monkeypatch, lambda _: told(-1001))
+    with pytest.raises(KafkaUnavailable, match="no answer"):
+        brokers.held(PLACES)
+
+
+def test_a_configuration_that_may_not_be_read_is_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    brokers = answering(monkeypatch, lambda _: refused(KafkaError.TOPIC_AUTHORIZATION_FAILED))
+    assert brokers.retention_seconds(["t"]) == {}
+    brokers = answering(monkeypatch, lambda _: refused(KafkaError._TIMED_OUT))
+    with pytest.raises(KafkaUnavailable):
+        brokers.retention_seconds(["t"])
+
+
+def test_while_brokers_hang_they_are_asked_ever_less_often(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    brokers = answering(monkeypatch, lambda _: Future())
+    watch = Watch(cast("Cluster", brokers))
+    monkeypatch.setattr(brokers, "partitions", lambda _: PLACES)
+    watch.reads("one", {"t": {"0": 0}})
+    watch.look()
+    assert watch.watch.up is False
+    due = watch.watch._due_time
+    assert due > watch.now + 5.0
+    watch.look(due - watch.now)
+    assert watch.watch._due_time - watch.now > 10.0
