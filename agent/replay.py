@@ -51,13 +51,17 @@ class Replay:
         self._fleet: Fleet | None = None
         self._sequence = 0
         self._time = 0.0  # of the newest event
+        self._last_time: float | None = None  # of the newest event of the last file that had any
         self._application = recording.RECORDED
 
     def judge(self, raw: BinaryIO, file: str) -> Iterator[Judgement]:
         """Judges a file's events. Raises RecordingError, RecordingBroken."""
-        for recorded in recording.read_events(raw, file, self._application):
+        before, newest = self._last_time, None
+        for recorded in recording.read_events(raw, file, self._application, before):
             self._application = recorded.application
             time = recorded.event.time
+            newest = time if newest is None else max(newest, time)
+            self._last_time = newest
             self._time = max(self._time, time)
             if self._fleet is None:
                 self._fleet = Fleet(self._policy, started_time=time)

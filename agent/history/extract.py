@@ -60,6 +60,8 @@ NOT_WANTED: Final = tuple(
     )
 )
 _NOT_WANTED: Final = tuple(text.encode() for text in NOT_WANTED)
+#: When a termination was before which its piece has no event: what is judged reads on from others.
+_UNKNOWN_TIME: Final = 0.0
 _SPARK: Final = b'{"Event":"'
 _SPACED: Final = b'{"Event"'
 
@@ -179,7 +181,7 @@ class _Piece:
         self._begin: float | None = None
         self._end: float | None = None
         self._open: dict[tuple[int, int], OpenStage] = {}
-        self._reader = EventReader(Application("", ""))
+        self._reader = EventReader(Application("", ""), _UNKNOWN_TIME)
 
     def line(self, line: bytes) -> Iterator[Kept]:
         """Looks at a line; most give nothing."""
@@ -217,7 +219,8 @@ class _Piece:
                 # Read here, and once more when it is judged: that must not fail on it.
                 recorded = self._reader.read(line)
                 if recorded is not None:
-                    yield self._keep(EVENT, line, recorded.event.time)
+                    time = recorded.event.time
+                    yield self._keep(EVENT, line, None if time == _UNKNOWN_TIME else time)
                 else:
                     yield self._keep(APPLICATION, line)
         except RecursionError:

@@ -169,6 +169,7 @@ class Follower:
         self._application = Application(id=log.name, name=log.name)
         self._knows_application = False
         self._time = 0.0
+        self._job_time = 0.0  # where no event has told a time, as after a part that is gone
         self._queries: dict[str, _Running] = {}  # by run id
         self._waiting: Request | None = None
         self._stages = spark_stages.Stages()
@@ -430,7 +431,7 @@ class Follower:
                 raise ValueError("an object is needed on each line")  # noqa: TRY301
             if self._hear(data):
                 return None
-            shaped = spark_events.shape(data, self._time)
+            shaped = spark_events.shape(data, self._time or self._job_time or None)
             if shaped is None:
                 return None
             if shaped["type"] == "started":
@@ -448,6 +449,7 @@ class Follower:
         """Lines that are of the application or of its jobs."""
         job = spark_events.job_started(data)
         if job is not None:
+            self._job_time = max(self._job_time, job.time)
             self._queries.setdefault(job.run_id, _Running(job.query_id, job.run_id)).begin(job)
             return True
         application = spark_events.application_of(data, self._application)

@@ -151,12 +151,15 @@ def _inflate(raw: BinaryIO, data: bytes, begin: Callable[[], _Decompressor]) -> 
         raise _Broken("the compressed file is not whole")
 
 
-def read_events(raw: BinaryIO, file: str, application: Application) -> Iterator[Recorded]:
+def read_events(
+    raw: BinaryIO, file: str, application: Application, last_time: float | None = None
+) -> Iterator[Recorded]:
     """The events of a file in order; ``application`` is whose they are until the file says.
 
-    Raises RecordingError on a line that cannot be used, RecordingBroken where the file breaks off.
+    ``last_time``: of the newest event of the file that this one may go on from. Raises
+    RecordingError on a line that cannot be used, RecordingBroken where the file breaks off.
     """
-    reader = EventReader(application)
+    reader = EventReader(application, last_time)
     for number, line in read_lines(raw, file):
         if not line.strip():
             continue
@@ -173,10 +176,12 @@ def read_events(raw: BinaryIO, file: str, application: Application) -> Iterator[
 class EventReader:
     """Lines to events; remembers the time and whose file it is."""
 
-    def __init__(self, application: Application) -> None:
+    def __init__(self, application: Application, last_time: float | None = None) -> None:
+        """``last_time``: of what stands before the first line, until the lines tell a time."""
         self._application = application
         self._sequence = 0
-        self._time = 0.0
+        self._before = last_time
+        self._time: float | None = None
 
     @property
     def application(self) -> Application:
@@ -211,7 +216,8 @@ class EventReader:
         if shaped.get("type") == "progress" and isinstance(shaped.get("body"), dict):
             _check_progress(shaped["body"], shaped.get("limits"))
         event = decode_event(shaped, self._sequence)
-        self._time = max(self._time, event.time)
+        if shaped.get("type") != "terminated" or self._time is not None:
+            self._time = max(self._time or 0.0, event.time)
         return Recorded(self._application, event)
 
     def _hear_application(self, said: object) -> None:
@@ -240,7 +246,7 @@ class EventReader:
             return None
         if isinstance(data.get("progress"), dict):
             _check_progress(data["progress"], None)
-        return spark_events.shape(data, self._time)
+        return spark_events.shape(data, self._before if self._time is None else self._time)
 
 
 def _check_progress(body: dict[str, Any], limits: object) -> None:

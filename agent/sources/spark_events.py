@@ -58,11 +58,12 @@ def application_of(data: Mapping[str, Any], known: Application) -> Application |
     return None
 
 
-def shape(data: Mapping[str, Any], last_time: float) -> dict[str, Any] | None:
+def shape(data: Mapping[str, Any], last_time: float | None) -> dict[str, Any] | None:
     """A streaming event as the wire has it; None for any other. Raises ValueError.
 
     ``last_time`` (epoch seconds) is that of the newest event before it: a termination has no time
-    of its own, and ended after all that stands before it.
+    of its own, and ended after all that stands before it. Where nothing does, it is passed over:
+    nobody knows when it was.
     """
     name = data.get("Event")
     if not isinstance(name, str):
@@ -79,7 +80,7 @@ def shape(data: Mapping[str, Any], last_time: float) -> dict[str, Any] | None:
         return {"type": "started", "time": data.get("timestamp"), "body": data}
     if kind == "QueryIdleEvent":
         return {"type": "idle", "time": data.get("timestamp"), "body": data}
-    if kind == "QueryTerminatedEvent":
+    if kind == "QueryTerminatedEvent" and last_time is not None:
         return {"type": "terminated", "time": format_time(last_time), "body": data}
     return None
 

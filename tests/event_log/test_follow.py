@@ -151,6 +151,17 @@ def test_compacted_meanwhile(tmp_path: Path, read_before: int, restarted: bool) 
     assert follower.application.name == "orders"
 
 
+def test_an_end_without_an_event_before_it_was_after_the_newest_job(tmp_path: Path) -> None:
+    log = Rolling(tmp_path)
+    log.write(1, *lines.opening(), lines.terminated("r-0"), compact=True)
+    log.write(2, lines.job(7, lines.BASE + 35.0), lines.terminated())
+    log.write(3, lines.started("r-2", time=lines.BASE + 60.0))
+    assert [(event.kind, event.time) for event in drain(follow(log.log))] == [
+        ("terminated", lines.BASE + 35.0),
+        ("started", lines.BASE + 60.0),
+    ]
+
+
 def test_it_ends_and_loses_its_mark(tmp_path: Path) -> None:
     content = lines.whole()
     log = single(tmp_path, b"".join(content[:10]))

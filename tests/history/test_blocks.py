@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from agent.history import blocks, extract
 from agent.history.blocks import Told, lines_of, opened, packed
 from agent.history.logs import Found, log_files
+from tests.event_log import lines as made
 
 if TYPE_CHECKING:
     import pytest
@@ -40,3 +41,13 @@ def test_of_a_file_without_a_line_that_counts_there_is_no_block() -> None:
     kept = extract.of_lines([b"remember the milk"], 0, in_progress=False)
     assert list(packed(FILE, 1, 0, kept, told.append)) == []
     assert (told[0].events, told[0].bad_lines, told[0].begin) == (0, 1, None)
+
+
+def test_an_end_that_comes_first_tells_no_time() -> None:
+    """Spark writes none beside it, and which was before it another piece tells."""
+    told: list[Told] = []
+    kept = list(extract.of_lines([made.terminated()], 0, in_progress=False))
+    (text,) = packed(FILE, 1, 0, kept, told.append)
+    (line,) = lines_of(opened(text)[1])
+    assert (line.kind, line.time) == (extract.EVENT, None)
+    assert (told[0].events, told[0].begin, told[0].end) == (1, None, None)

@@ -216,3 +216,12 @@ def test_what_no_batch_showed_is_not_advised(slow: bool) -> None:
         assert "too few batches near that size" in one["advice"]
     assert one["throughput_rows_per_second"] == pytest.approx(690.0, rel=0.35)
     assert one["required_capacity_ratio"] < 0.5
+
+
+def test_an_end_that_comes_first_in_a_piece_was_after_the_piece_before() -> None:
+    lines = [*made.opening(), made.started(), *map(made.progress, range(8)), made.terminated()]
+    assert judgements(judged([lines[:-1], lines[-1:]])) == judgements(judged([lines]))
+    alone = judgements(
+        judged([[made.terminated(), made.started("r-2"), made.progress(9, run="r-2")]])
+    )
+    assert [(one["event"], one["time"][:10]) for one in alone] == [("progress", "2026-11-21")]

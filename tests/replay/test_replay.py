@@ -17,6 +17,7 @@ from agent.core.policy import QueryPolicy
 from agent.replay import replay_files
 from agent.simulation import plant
 from agent.simulation.live import Live, policy_of
+from tests.event_log import lines as made
 from tests.simulation.scenarios import SCALED, scenario_of, text_of
 
 CHANGES = {
@@ -195,7 +196,7 @@ def replay_of(*paths: Path) -> tuple[bytes, list[str]]:
 def rolled(folder: Path, lines: list[bytes], *cuts: int) -> Path:
     """The log as Spark 4 leaves it: a folder of files that roll over, compressed."""
     log = folder / "eventlog_v2_app-1"
-    log.mkdir()
+    log.mkdir(parents=True)
     (log / "appstatus_app-1.inprogress").touch()
     for index, (begin, end) in enumerate(pairwise([0, *cuts, len(lines)]), 1):
         packed = zstandard.compress(b"".join(lines[begin:end]))
@@ -217,6 +218,37 @@ def test_a_log_that_rolled_over_is_replayed_as_if_it_were_one_file(tmp_path, rea
     head = b"".join(real_log[: cuts[5]])
     newest.with_name(f"{newest.name}.compact").write_bytes(zstandard.compress(head))
     assert replay_of(log) == (whole, [])
+
+
+def two_runs() -> tuple[list[bytes], int]:
+    """Lines of a log in which a query runs twice, and at which of them its first run ends."""
+    first = [*made.opening(), made.started(), *map(made.progress, range(8)), made.task()]
+    again = [made.started("run-2", time=made.BASE + 45.0)]
+    again += [made.progress(batch, run="run-2") for batch in range(10, 20)]
+    return [*first, made.terminated(), *again, made.terminated("run-2")], len(first)
+
+
+def test_a_file_that_begins_with_an_end_goes_on_from_the_one_before(tmp_path):
+    """An end has no time of its own in Spark's event log."""
+    lines, end = two_runs()
+    file = tmp_path / "app-1"
+    file.write_bytes(b"".join(lines))
+    whole, _ = replay_of(file)
+    times = [json.loads(line)["time"] for line in whole.splitlines()]
+    assert len(times) == 20
+    assert times == sorted(times)
+    assert replay_of(rolled(tmp_path, lines, end)) == (whole, [])
+    assert replay_of(rolled(tmp_path / "x", lines, end - 1, end, end + 1)) == (whole, [])
+
+
+def test_an_end_before_which_nothing_tells_a_time_is_passed_over(tmp_path):
+    lines, end = two_runs()
+    file = tmp_path / "app-1"
+    file.write_bytes(b"".join([*made.opening(), *lines[end:]]))
+    replayed, _ = replay_of(file)
+    told = list(map(json.loads, replayed.splitlines()))
+    assert [one["event"] for one in told] == ["progress"] * 10 + ["terminated"]
+    assert {one["time"][:10] for one in told} == {"2026-11-21"}
 
 
 def test_a_log_that_is_being_written_gives_what_is_there(tmp_path, real_log):
