@@ -1,7 +1,8 @@
 """Takes what may be secret out of texts: before they leave the driver, and again in the agent.
 
-By shape: addresses with a user or a query, values behind names like ``password``, and values that
-tell by themselves what they are. Rather a word too many than one too few.
+By shape: addresses with a user or a query, paths that are a secret (webhooks, bots), values behind
+names like ``password``, and values that tell by themselves what they are. Rather a word too many
+than one too few.
 """
 
 from __future__ import annotations
@@ -19,20 +20,42 @@ _ADDRESS: Final = re.compile(
 #: A secret of S3 may hold a slash, which ends the user of any other address.
 _S3_USER: Final = re.compile(r"(?i)\b(s3[an]?://)[^\s/:@]{1,300}:[^\s@]{1,300}@")
 _ORACLE_USER: Final = re.compile(r"(?i)\b(jdbc:oracle:\w{1,20}:)[^\s/@]{0,300}/[^\s@]{0,300}@")
+#: Clients of HTTP print an address without its host: ``with url: /path?query``.
+_PATH: Final = re.compile(
+    r"(?i)(?:(?<=\burl: )(?P<told>/[^\s?#]*)\?"
+    r"|(?<=[\s\"'(])(?P<path>/[^\s\"'()?#]*)\?(?=[\w.\-]+=))[^\s\]\)]*"
+)
+#: Names of which only those in a query are a secret's.
+_IN_QUERY: Final = re.compile(r"(?i)(?<=[?&])(?P<name>(?:key|code|auth|sas)=)[^\s&\"'\)\]]+")
+#: Who knows such a path may write: Slack, Discord, Teams, Zapier, IFTTT and Telegram. As precise as
+#: they are, so that a table or a checkpoint called ``webhooks`` keeps its path.
+_HOOK: Final = re.compile(
+    r"(?P<name>/services/T[A-Z0-9]+/B[A-Z0-9]+/"
+    r"|/(?:workflows|triggers)/T[A-Z0-9]+/(?:A[A-Z0-9]+|\d+)/"
+    r"|/api(?:/v\d+)?/webhooks/\d+/|/IncomingWebhook/|/hooks/catch/|/with/key/|/bot\d+:)"
+    r"[^\s?#\"'\)\],;]+"
+)
+#: Schemes in any case; ``Bearer`` and ``Basic`` tell by themselves.
+_AUTHORIZATION: Final = re.compile(
+    r"(?i)(?P<name>\bauthorization\\*[\"']?\s*(?:->|=>|=|:)\s*\\*[\"']?"
+    r"(?:bearer|basic|token|api-?key|splunk|sharedkey(?:lite)?|aws) +)[^\s,;\"']+"
+)
 _WORDS: Final = (
     r"passw(?:or)?d|passphrase|\bpass|pwd|secret|token|credential|signature|\bsig"
     r"|api[._-]?key|access[._-]?key|account[._-]?key|shared[._-]?key|private[._-]?key|ssl\.key"
+    r"|subscription[._-]?key|functions[._-]?key"
+    r"|(?:encryption|sse)[._-]?(?:customer[._-]?)?key(?!gen|size)"
 )
 #: ``name=value``, ``name: value``, ``"name":"value"``, ``name -> value``, ``(name,value)``. Looked
 #: for where a run of a name's characters begins, and in no longer ones than anybody gives: a long
-#: text must not take long.
+#: text must not take long. Braces are how SQL Server and ODBC quote, ``}}`` how they write ``}``.
 _NAMED: Final = re.compile(
     r"(?i)(?P<name>(?<![\w.\-])(?![\w.$\-]{0,200}(?:Exception|Error)\b)"
     rf"[\w.\-]{{0,100}}?(?:{_WORDS})[\w.\-]{{0,100}}"
     r"(?:\\*[\"'])?(?:\s*(?:->|=>|=|:)\s*|(?<=\w),(?=[^\s)]+\))))"
     r"(?!(?<=:\s)(?:The|This|An?|Your|Invalid)\s)"  # a sentence about it
     r"(?P<value>(?P<quote>\\+[\"'])[\s\S]*?(?:(?P=quote)|$)|\"(?:[^\"\\]|\\[\s\S])*(?:\"|$)"
-    r"|'[^']*(?:'|$)|[^\s,;&\"'\)\]}]+)"
+    r"|'[^']*(?:'|$)|\{(?:[^}\n]|\}\})*\}?|[^\s,;&\"'\)\]}]+)"
 )
 _BY_ITSELF: Final = re.compile(
     r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|$)"
@@ -62,7 +85,10 @@ def redact(text: str) -> str:
     """``jdbc:…;user=sa;password=x`` -> ``jdbc:…;user=sa;password=***``; addresses without users."""
     text = _S3_USER.sub(r"\1", _ORACLE_USER.sub(r"\1", text))
     text = redact_addresses(_BY_ITSELF.sub(STRUCK, text))
-    return _NAMED.sub(lambda found: found["name"] + STRUCK, text)
+    text = _PATH.sub(lambda found: found["told"] or found["path"], text)
+    for pattern in (_HOOK, _IN_QUERY, _AUTHORIZATION, _NAMED):
+        text = pattern.sub(lambda found: found["name"] + STRUCK, text)
+    return text
 
 
 #: For what comes again with each batch.

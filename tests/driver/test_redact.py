@@ -73,6 +73,54 @@ SHAPES = [
     ("PASSWORD = '{W}'", "PASSWORD"),
     ('{{\\"password\\":\\"{W}\\",\\"a\\":1}}', "a"),
     ("Provided options: {{user=a, password={W}, url=jdbc:h2:mem}}", "url=jdbc:h2:mem"),
+    # addresses as clients of HTTP print them, without their host
+    (
+        (
+            "HTTPSConnectionPool(host='maps.googleapis.com', port=443): Max retries exceeded with "
+            "url: /maps/api/geocode/json?address=x&key={W} (Caused by NewConnectionError())"
+        ),
+        "url: /maps/api/geocode/json (Caused by",
+    ),
+    ("Max retries exceeded with url: /api/ingest?code={S} (Caused by)", "url: /api/ingest (Caused"),
+    ("Max retries exceeded with url: /api/ingest?{W} (Caused by)", "url: /api/ingest (Caused"),
+    ('"POST /api/ingest?batch=7&code={S} HTTP/1.1" 401', '"POST /api/ingest HTTP/1.1" 401'),
+    ("body address=x&key={W}&language=en", "&language=en"),
+    # paths that are a secret
+    (
+        "404 Client Error: Not Found for url: https://hooks.slack.com/services/T0AAA/B0BBB/{W}",
+        "for url: https://hooks.slack.com/services/",
+    ),
+    ("Max retries exceeded with url: /services/T0AAA/B0BBB/{W} (Caused by)", "(Caused by"),
+    ("https://hooks.slack.com/workflows/T0AAA/A0BBB/123456/{W}", "hooks.slack.com/workflows/"),
+    ("https://hooks.slack.com/triggers/T0AAA/123456/{W}", "hooks.slack.com/triggers/"),
+    ("https://discord.com/api/webhooks/123456/{W} 404", "discord.com/api/webhooks/"),
+    ("https://discordapp.com/api/v10/webhooks/123456/{W} 404", "discordapp.com/api/v10/"),
+    ("https://a.webhook.office.com/webhookb2/0@1/IncomingWebhook/{W}/{W}", "webhook.office.com"),
+    ("https://hooks.zapier.com/hooks/catch/123456/{W}", "hooks.zapier.com/"),
+    ("https://maker.ifttt.com/trigger/failed/with/key/{W}", "ifttt.com/trigger/failed/"),
+    ("Max retries exceeded with url: /bot123456:{W}/sendMessage (Caused by)", "(Caused by"),
+    ("https://api.telegram.org/bot123456:{W}/sendMessage", "api.telegram.org/"),
+    # braces quote
+    (
+        "jdbc:sqlserver://db:1433;user=sa;password={{x;{W}}};encrypt=true",
+        "password=***;encrypt=true",
+    ),
+    ("Driver={{ODBC Driver 18}};UID=sa;PWD={{x;}}}};{W}}};Encrypt=yes", "PWD=***;Encrypt=yes"),
+    ("PWD={{x;{W}", "PWD=***"),
+    ("fs.s3a.encryption.key={S}", "fs.s3a.encryption.key"),
+    ("fs.s3a.server-side-encryption.key={S}", "fs.s3a.server-side-encryption.key"),
+    ("x-amz-server-side-encryption-customer-key: {S}", "encryption-customer-key"),
+    ("(spark.hadoop.fs.s3a.encryption.key,{S})", "spark.hadoop.fs.s3a.encryption.key"),
+    ("Ocp-Apim-Subscription-Key: {W}", "Ocp-Apim-Subscription-Key"),
+    ("x-functions-key: {S}", "x-functions-key"),
+    ("authorization: bearer {W} refused", "refused"),
+    ("'authorization': 'bearer {S}', 'accept': '*/*'", "'accept': '*/*'"),
+    ('{{\\"authorization\\":\\"bearer {W}\\",\\"a\\":1}}', "a"),
+    *(
+        (f"Authorization: {scheme} {{W}}, b", f"Authorization: {scheme} ***, b")
+        for scheme in ("Splunk", "token", "ApiKey", "SharedKey", "SharedKeyLite", "AWS", "BASIC")
+    ),
+    *((f"body a=b&{name}={{W}}&c=d", f"{name}=***&c=d") for name in ("auth", "code", "sas")),
 ]
 KNOWN = (S, W, "hunter2", "aHVudGVyMlg6", "0123456789abcdef", "AKIAIOSFODNN7EXAMPLE", "eyJ")
 
@@ -99,6 +147,17 @@ PLAIN = [
     "the password must not be empty",
     "local[2]",
     "me@example.org",
+    "Max retries exceeded with url: /api/ingest (Caused by NewConnectionError())",
+    "404 Client Error: Not Found for url: https://host/services/orders/v1",
+    "FileSink[s3a://bucket/webhooks/2024/part-0]",
+    "/data/triggers/x, /data/services/y, /data/bots/z",
+    "FileStreamSource[file:/data/year=202?/month=1]",
+    "(/data/202?/part-1)",
+    "spark.io.encryption.keySizeBits=128, spark.io.encryption.keygen.algorithm=HmacSHA1",
+    "Authorization: the caller may not write",
+    "authorization failed for bearer of a role",
+    "key=5, code=7, ?x=1&codec=lz4&keys=3",
+    "Map(orders -> {0=5}, options -> {a;b})",
 ]
 
 
@@ -135,7 +194,31 @@ def test_a_long_text_takes_no_longer_for_each_of_its_characters() -> None:
         redact(text)
         return time.perf_counter() - begun
 
-    for piece in ("a", "a.", "secret", "password=", "x://", "a:b@", '\\"', "eyJ", "s3a://a:", "-"):
+    for piece in (
+        "a",
+        "a.",
+        "secret",
+        "password=",
+        "x://",
+        "a:b@",
+        '\\"',
+        "eyJ",
+        "s3a://a:",
+        "-",
+        " /a",
+        "url: /",
+        "/a?b",
+        "&key=",
+        "password={",
+        ";pwd={",
+        "password={\n",
+        "}}",
+        "/bot1:",
+        "/services/T1/B1/",
+        "authorization: ",
+        "authorization:bearer ",
+        "encryption",
+    ):
         small = min(seconds(piece * (4_000 // len(piece))) for _ in range(3))
         large = min(seconds(piece * (32_000 // len(piece))) for _ in range(3))
         assert large < 8 * 4 * small + 0.02, piece
