@@ -231,6 +231,137 @@ def test_a_secret_stays_struck_out_wherever_the_line_is_cut() -> None:
         assert "Connection refused" in evidence or between > 250
 
 
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        (
+            (
+                "requests.ConnectionError: HTTPSConnectionPool(host='maps.googleapis.com'"
+                ", port=443): Max retries exceeded with url: /maps/api/geocode/json?address=x&key="
+                "AIzaSySECRET (Caused by NewConnectionError('Failed to establish a connection'))"
+            ),
+            "Max retries exceeded with url: /maps/api/geocode/json (Caused by",
+        ),
+        (
+            "urllib3.exceptions.MaxRetryError: exceeded with url: /api/ingest?code=SECRETSECRET==",
+            "with url: /api/ingest",
+        ),
+        (
+            (
+                "requests.exceptions.HTTPError: 404 Client Error: Not Found for url: "
+                "https://hooks.slack.com/services/T0AAA/B0BBB/abcdSECRET"
+            ),
+            "404 Client Error: Not Found for url: https://hooks.slack.com/services/",
+        ),
+        (
+            "urllib3.exceptions.MaxRetryError: with url: /bot123456:AAESECRET/sendMessage (Caused)",
+            "(Caused)",
+        ),
+        (
+            (
+                "java.sql.SQLException: jdbc:sqlserver://db:1433;user=sa;password={SE;CRET};"
+                "encrypt=true"
+            ),
+            "password=***;encrypt=true",
+        ),
+        ("java.sql.SQLException: UID=sa;PWD={SE;CRET};Encrypt=yes", "PWD=***;Encrypt=yes"),
+        ("com.acme.AException: fs.s3a.encryption.key=SECRET", "fs.s3a.encryption.key=***"),
+        (
+            "com.acme.AException: x-amz-server-side-encryption-customer-key: SECRET",
+            "encryption-customer-key: ***",
+        ),
+        ("com.acme.AException: authorization: bearer abcSECRET", "authorization: bearer ***"),
+    ],
+)
+def test_no_evidence_shows_what_opens_a_service(text: str, kept: str) -> None:
+    evidence = cause_of(text, None).evidence
+    assert "SECRET" not in evidence
+    assert "CRET}" not in evidence
+    assert kept in evidence
+
+
+LOST = (
+    "org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 1.0 failed "
+    "4 times, most recent failure: Lost task 0.3 in stage 1.0 (TID 9) (10.0.0.7 executor 5): "
+    "ExecutorLostFailure (executor 5 exited caused by one of the running tasks) Reason: {}\n"
+    "Driver stacktrace:\n\tat org.apache.spark.scheduler.DAGScheduler.abort(DAGScheduler.scala:1)"
+)
+OF_YARN = (
+    "Container marked as failed: container_1700000000000_0001_01_000006 on host: h1. Exit status: "
+    "{0}. Diagnostics: [2026-01-01 00:00:00.000]Exception from container-launch.\nContainer id: "
+    "container_1700000000000_0001_01_000006\nExit code: {0}\n"
+)
+OF_KUBERNETES = (
+    "\nThe executor with id 5 exited with exit code {}.\n\n\n\nThe API gave the following "
+    "container statuses:\n\n\n\t container name: spark-kubernetes-executor\n"
+    "\t container state: terminated\n"
+    "\t exit code: {}\n\t termination reason: {}\n      "
+)
+
+
+@pytest.mark.parametrize(
+    ("reason", "what", "shown"),
+    [
+        (OF_YARN.format(52), "memory", "Exit status: 52"),
+        (OF_YARN.format(53), "disk", "Exit status: 53"),
+        (OF_YARN.format(143), "killed", "Exit status: 143"),
+        ("Command exited with code 52", "memory", "exited with code 52"),
+        ("Command exited with code 53", "disk", "exited with code 53"),
+        (
+            OF_KUBERNETES.format("137(SIGKILL, possible container OOM)", 137, "Error"),
+            "memory",
+            "exited with exit code 137(SIGKILL, possible container OOM)",
+        ),
+        (
+            OF_KUBERNETES.format("137(SIGKILL, possible container OOM)", 137, "OOMKilled"),
+            "memory",
+            "exited with exit code 137(SIGKILL, possible container OOM)",
+        ),
+        (OF_KUBERNETES.format("52(JVM OOM)", 52, "Error"), "memory", "exit code 52(JVM OOM)"),
+        (OF_KUBERNETES.format(53, 53, "Error"), "disk", "exited with exit code 53"),
+        (OF_KUBERNETES.format(143, 143, "Error"), "killed", "exited with exit code 143"),
+        ("", "killed", "executor 5 exited caused by one of the running tasks"),
+    ],
+)
+def test_a_lost_executor_is_told_by_its_reason(reason: str, what: str, shown: str) -> None:
+    found = cause_of(LOST.format(reason), None)
+    assert (found.where, found.what) == ("machine", what)
+    assert found.cause == ("memory" if what == "memory" else "machine")
+    assert shown in found.evidence
+
+
+CRASHED = "org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)"
+
+
+@pytest.mark.parametrize(
+    "signal",
+    [
+        "Segmentation fault",
+        "Aborted",
+        "Bus error",
+        "Illegal instruction",
+        "Floating point exception",
+    ],
+)
+def test_a_library_that_crashed_is_no_want_of_memory(signal: str) -> None:
+    text = (
+        f"{CRASHED}: Fatal Python error: {signal}\n\nCurrent thread 0x00007f00 (most recent "
+        'call first):\n  File "/app/x.py", line 3 in f\n\n'
+        "\tat org.apache.spark.api.python.BasePythonRunner$ReaderIterator$$anonfun$1."
+        "applyOrElse(PythonRunner.scala:1)\nCaused by: java.io.EOFException\n"
+        "\tat java.io.DataInputStream.readInt(DataInputStream.java:1)"
+    )
+    for told in (text, text.partition("\tat")[0]):
+        found = cause_of(told, None)
+        assert (found.where, found.what, found.cause) == ("user_code", "bug", "user_code")
+        assert signal in found.evidence
+
+
+def test_a_worker_of_python_that_went_without_a_word_went_for_memory() -> None:
+    found = cause_of(CRASHED, None)
+    assert (found.where, found.what, found.cause) == ("user_code", "memory", "memory")
+
+
 def test_a_path_of_the_checkpoint_tells_where_no_frame_does() -> None:
     context = Context(checkpoint_location="s3://bucket/q7")
     found = cause_of("java.io.FileNotFoundException: s3://bucket/q7/x", None, context)

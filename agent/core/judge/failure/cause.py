@@ -141,6 +141,7 @@ _SHOWN: Final = {"denied": "refused", "absent": "setting", "said": "unknown", ""
 
 _CARRIERS: Final = frozenset(("Py4JJavaError", "Py4JException", "PythonException"))
 _IN_TASK: Final = re.compile(r"Lost task|ExecutorLostFailure|has failed the maximum allowable")
+_REASON: Final = re.compile(r"\) Reason:?\s*")
 _OF_DRIVER: Final = re.compile(
     r"MicroBatchExecution|StreamExecution|BroadcastExchange|SparkContext|DAGScheduler|spark\.deploy"
 )
@@ -269,10 +270,14 @@ def _told(chain: list[Link], index: int, error_class: str) -> _Verdict | None:
     message = link.message[:_LONGEST_MESSAGE]
     if failure_kinds.lost_executor(link.name, message) or link.name == "FetchFailed":
         words = failure_kinds.kind_of_words(message)
-        kind = words[0] if words is not None and words[0] in ("memory", "disk") else "killed"
+        if words is not None and words[0] in ("memory", "disk"):
+            kind, _, at = words
+        else:
+            reason = _REASON.search(message)  # on Kubernetes it begins on the next line
+            kind, at = "killed", reason.end() if reason else 0
         if link.name == "FetchFailed":
-            return _Verdict("gone" if kind == "killed" else kind, index, "shuffle")
-        return _Verdict(kind, index, "machine")
+            return _Verdict("gone" if kind == "killed" else kind, index, "shuffle", at)
+        return _Verdict(kind, index, "machine", at)
     if failure_kinds.spark_timed_out(message):
         return _Verdict("unreachable", index, "machine")
     if failure_kinds.wrongly_installed(message):

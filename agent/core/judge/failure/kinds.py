@@ -317,7 +317,7 @@ WORDS: Final[tuple[tuple[str, str, str], ...]] = (
         DiskErrorException
         ephemeral-storage
         Input/output error
-        exit (?:code|status):? (?:is )?5[35]\b
+        [eE]xit(?:ed with)? (?:code|status):? (?:is )?5[35]\b
         [Dd]isk ?[Pp]ressure
         disk (?:is )?full
         No local directories
@@ -335,7 +335,6 @@ WORDS: Final[tuple[tuple[str, str, str], ...]] = (
         OOMKilled
         [Cc]ontainer killed (?:by YARN|on request)[^\n]{0,60}memory
         exceeding (?:physical |virtual )?memory limits
-        exited with code 52\b
         GC overhead limit
         Java heap space
         Unable to acquire \d+ bytes of memory
@@ -344,17 +343,25 @@ WORDS: Final[tuple[tuple[str, str, str], ...]] = (
         Cannot allocate memory
         Requested array size exceeds VM limit
         [Oo]ut[ _]?[Oo]f[ _]?[Mm]emory
-        exit (?:code|status):? (?:is )?52\b
+        [eE]xit(?:ed with)? (?:code|status):? (?:is )?52\b
         Direct buffer memory
         unable to create (?:new )?native thread
         Metaspace
         exitCode=137, reason=OOM
         Kryo serialization failed: Buffer overflow
-        possible OOM
+        possible (?:container )?OOM
         oom-kill
         """,
     ),
     ("memory", "driver", r"maxResultSize|Cannot broadcast the table that is larger"),
+    (
+        "bug",
+        "user_code",
+        r"""
+        Fatal Python error: (?:Segmentation fault|Aborted|Bus error|Illegal instruction)
+        Fatal Python error: Floating point exception
+        """,
+    ),
     (
         "memory",
         "user_code",
