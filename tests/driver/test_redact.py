@@ -190,9 +190,9 @@ def test_any_text_is_taken(text: str) -> None:
 
 def test_a_long_text_takes_no_longer_for_each_of_its_characters() -> None:
     def seconds(text: str) -> float:
-        begun = time.perf_counter()
+        begun = time.process_time()
         redact(text)
-        return time.perf_counter() - begun
+        return time.process_time() - begun
 
     for piece in (
         "a",
