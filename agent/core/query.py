@@ -269,6 +269,8 @@ class Query(msgspec.Struct):
             self.watched.lateness = self.watched.lateness.begin_checkpoint()
         elif self.running.batch_id is not None and not self.life.terminated:
             self.running.open_batch_id = self.running.batch_id  # died without a word
+        if self.read is not None:
+            self.read = msgspec.structs.replace(self.read, planned={})  # no run has it in hand
         if self.run.run_id:
             self.run.past_runs = [*self.run.past_runs[-(MOST_PAST_RUNS - 1) :], self.run.run_id]
         self.run.query_id, self.run.run_id = query_id, run_id
@@ -374,6 +376,8 @@ class Query(msgspec.Struct):
             moved.append(source)
         for index, source in enumerate(moved):
             source.index, source.identity = index, places.get(index, "")
+        if any(now is not before for now, before in zip(moved, self.sources, strict=True)):
+            self.read = None  # it is by their places
         self.sources = moved
 
     def mode(self, policy: Policy) -> Mode:

@@ -157,7 +157,7 @@ class KafkaWatch:
                 missing = offsets.keys() - of_source.keys()
                 if missing or not of_source:
                     continue  # another cluster's, or deleted meanwhile: nothing is known
-                place = (key, reading.run_id, source)
+                place = (key, reading.query_id, source)
                 alive.add(place)
                 watched = self._watched.setdefault(place, Watched())
                 planned = reading.planned.get(source)
@@ -165,7 +165,7 @@ class KafkaWatch:
                     source, offsets, of_source, self._retention, now, planned=planned
                 )
                 fleet.hear_partitions(
-                    key, reading.run_id, source, self._marked(views), now, valid_seconds=valid
+                    key, reading.query_id, source, self._marked(views), now, valid_seconds=valid
                 )
         for gone in self._watched.keys() - alive:
             del self._watched[gone]

@@ -277,7 +277,7 @@ def test_of_two_sources_the_one_whose_rows_are_deleted_soon_is_read_in_time() ->
             limits[grant.source] = grant.limit or limits[grant.source]
         for index, (waits, left) in enumerate(zip(backlogs, (30.0, None), strict=True)):
             view = PartitionView(index, "t", str(index), waits, 0, left)
-            world.fleet.hear_partitions(KEY, "r-1", index, [view], world.now)
+            world.fleet.hear_partitions(KEY, "q-1", index, [view], world.now)
     assert limits[0] / (0.5 + sum(limits) / 10_000) >= 2_000.0 * 0.95
 
 

@@ -136,6 +136,13 @@ def test_with_nothing_unread_there_is_nothing_to_lose() -> None:
     assert (view.backlog_rows, view.retention_loss_seconds) == (0, None)
 
 
+def test_a_step_back_is_no_rate() -> None:
+    """As of a checkpoint that was restored: it reads again, and its margins stand still."""
+    seen = [(30.0 * n, 10_000 if n < 5 else 4_000, 100, 20_000) for n in range(10)]
+    (view,) = looks(*seen)
+    assert view.retention_loss_seconds is None
+
+
 def test_a_partition_that_is_gone_is_forgotten() -> None:
     watched = Watched()
     watched.observe(0, {ONE: 0}, {ONE: Held(0, 9)}, {}, 0.0)

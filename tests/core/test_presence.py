@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -307,10 +307,14 @@ def test_what_brokers_said_is_not_shown_for_ever() -> None:
         lost_rows=0,
         retention_loss_seconds=None,
     )
-    all_.hear_partitions(KEY, "r-1", 0, [view], one.time, valid_seconds=150.0)
+    all_.hear_partitions(KEY, "q-1", 0, [view], one.time, valid_seconds=150.0)
     assert all_.view(KEY, one.time + 149).partitions
     assert not all_.view(KEY, one.time + 151).partitions
     one.run_id = "r-2"
+    send(all_, one, one.started())
+    assert all_.view(KEY, one.time).partitions, "it goes on where it was"
+    send(all_, one, one.terminated("x"))
+    one.query_id, one.run_id = "q-2", "r-3"
     send(all_, one, one.started())
     assert not all_.view(KEY, one.time).partitions
 
@@ -331,6 +335,34 @@ def test_brokers_are_asked_on_about_a_query_that_failed(exception: str | None, a
     one.run_id = "r-2"
     send(all_, one, one.started())
     assert not all_.view(KEY, one.time).stopped
+    assert all_.readings().keys() == {KEY}, "it goes on where it was, however long a batch takes"
+    send(all_, one, one.terminated("x"))
+    one.query_id, one.run_id = "q-2", "r-3"
+    send(all_, one, one.started())
+    assert not all_.readings(), "a new checkpoint begins elsewhere"
+
+
+def test_what_is_read_is_not_taken_for_another_source_s() -> None:
+    all_ = fleet()
+    all_.keep_offsets()
+    one = Driver()
+
+    def limits(*names: str) -> list[dict[str, Any]]:
+        return [
+            {"source": index, "unit": "rows", "limit": None, "configured": None, "identity": name}
+            for index, name in enumerate(names)
+        ]
+
+    sources = [
+        {"description": "KafkaV2", "startOffset": at, "endOffset": at, "numInputRows": 10}
+        for at in ({"s": {"0": 10}}, {"t": {"0": 10}})
+    ]
+    send(all_, one, one.progress(20, 1.0, sources=sources, limits=limits("s", "t")))
+    one.run_id = "r-2"
+    send(all_, one, one.started(), one.heartbeat(limits=limits("s", "t of more topics")))
+    assert all_.readings().keys() == {KEY}
+    one.run_id = "r-3"
+    send(all_, one, one.started(), one.heartbeat(limits=limits("t of more topics", "s")))
     assert not all_.readings()
 
 

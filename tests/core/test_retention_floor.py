@@ -60,7 +60,7 @@ class World:
         now = self.driver.time
         retention = {"orders": RETENTION_SECONDS}
         views = self.watched.observe(0, position, held, retention, now)
-        self.fleet.hear_partitions(KEY, "r-1", 0, views, now)
+        self.fleet.hear_partitions(KEY, "q-1", 0, views, now)
 
     def batch(self) -> None:
         if self.earliest > self.next_row:
@@ -132,10 +132,10 @@ def test_what_brokers_said_holds_no_longer_than_they_are_believed() -> None:
     world.batch()
     query = world.fleet._roster[KEY]
     now = world.driver.time
-    world.fleet.hear_partitions(KEY, "r-1", 0, [view(1000, 100.0)], now, valid_seconds=60.0)
+    world.fleet.hear_partitions(KEY, "q-1", 0, [view(1000, 100.0)], now, valid_seconds=60.0)
     assert query.pressing_rows(now) == 10.0
     assert query.pressing_rows(now + 61.0) == 0.0
-    world.fleet.hear_partitions(KEY, "r-1", 0, [view(1000, None)], now)
+    world.fleet.hear_partitions(KEY, "q-1", 0, [view(1000, None)], now)
     assert query.pressing_rows(now) == 0.0
 
 

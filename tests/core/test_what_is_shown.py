@@ -116,7 +116,7 @@ def test_what_came_under_a_batch_is_no_trend_of_its_lag() -> None:
         world.driver.time += 30.0
         in_hand, new = 100 * (number - 1), 100 * number
         partition = PartitionView(0, "t", "0", in_hand + new, 0, None)
-        world.fleet.hear_partitions(KEY, world.driver.run_id, 0, [partition], world.now)
+        world.fleet.hear_partitions(KEY, world.driver.query_id, 0, [partition], world.now)
         world.driver.time -= 30.0
         receipt = world.send(world.driver.progress(in_hand, 60.0))
         (judged,) = receipt.judged

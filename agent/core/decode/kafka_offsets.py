@@ -19,12 +19,12 @@ _ASSIGNED: Final = re.compile(r"\w+\[Assign\[")
 
 
 class Reading(msgspec.Struct, frozen=True, gc=False):
-    """How far one run has read, and planned: the next offset by partition, by source."""
+    """How far a checkpoint has read, and planned: the next offset by partition, by source."""
 
-    run_id: str
     offsets: dict[int, Offsets]  # at the end of the newest batch that ended
     planned: dict[int, Offsets] = {}  # at the end of the one that runs, where that is known
     assigned: list[int] = []  # sources that read the partitions of their offsets and no others
+    query_id: str = ""  # whose checkpoint: another one begins elsewhere
 
 
 def parse_offsets(value: object) -> Offsets | None:

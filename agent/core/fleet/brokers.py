@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 
 class _Asked(msgspec.Struct, frozen=True, gc=False):
-    """What brokers said of a source, of which run, and until when it may be shown."""
+    """What brokers said of a source, of which checkpoint, and until when it may be shown."""
 
-    run_id: str
+    query_id: str
     until: float
     views: list[PartitionView]
 
@@ -45,15 +45,15 @@ class BrokersWord:
         }
         if read:
             assigned = [i for i in read if is_assigned(progress.sources[i].description)]
-            query.read = Reading(progress.run_id, read, assigned=assigned)
+            query.read = Reading(read, assigned=assigned, query_id=query.run.query_id)
 
-    def note_plan(self, query: Query, run_id: str, limits: list[SourceLimit]) -> None:
+    def note_plan(self, query: Query, limits: list[SourceLimit]) -> None:
         """The batch after the newest that ended runs: where it will have read to."""
         if not self._keeps_offsets:
             return
         planned = {one.source: one.offsets for one in limits if one.offsets}
         known = query.read
-        if planned and known is not None and known.run_id == run_id:
+        if planned and known is not None:
             query.read = msgspec.structs.replace(known, planned=planned)
 
     def hear(
@@ -68,7 +68,7 @@ class BrokersWord:
         """What brokers hold of a source now, shown for so many seconds."""
         until = now + valid_seconds
         asked = self._partitions.setdefault(query.key, {})
-        asked[source] = _Asked(query.run.run_id, until, views)
+        asked[source] = _Asked(query.run.query_id, until, views)
         time = now - query.clock.skew_seconds
         measure.observe(query, source, sum(view.backlog_rows for view in views), time)
         if source < len(query.sources):
@@ -77,11 +77,11 @@ class BrokersWord:
             of.pressing_until_time = time + valid_seconds
 
     def partitions(self, query: Query, now: float) -> list[PartitionView]:
-        """What may be shown of a query's present run."""
+        """What may be shown of a query's present checkpoint, whichever run reads it on."""
         return [
             one
             for _, said in sorted(self._partitions.get(query.key, {}).items())
-            if said.run_id == query.run.run_id and now <= said.until
+            if said.query_id == query.run.query_id and now <= said.until
             for one in said.views
         ]
 

@@ -225,7 +225,7 @@ class Fleet:
                 judge.heartbeat(query, running, limits, time, policy)
                 query.running.hear(before, query.run.run_id, now)
                 if judge.plans_next(query, running):
-                    self._brokers.note_plan(query, running.run_id, limits)
+                    self._brokers.note_plan(query, limits)
                 self._pools.see(query)
                 if said.lines:
                     said.judged.append(self._line(query, event.kind, time))
@@ -524,14 +524,13 @@ class Fleet:
     def readings(self) -> dict[Key, Reading]:
         """How far each query has read, but those that were stopped.
 
-        What a query that failed has not read may be deleted before it comes back.
+        What a query that failed has not read may be deleted before it comes back, and before the
+        first batch of its next run ends, which goes on where the last one ended.
         """
         return {
             query.key: query.read
             for query in self._roster
-            if query.read is not None
-            and query.run.run_id == query.read.run_id
-            and not query.life.stopped
+            if query.read is not None and not query.life.stopped
         }
 
     def committed(self) -> dict[Key, Offsets]:
@@ -556,7 +555,7 @@ class Fleet:
     def hear_partitions(
         self,
         key: Key,
-        run_id: str,
+        query_id: str,
         source: int,
         views: list[PartitionView],
         now: float,
@@ -568,7 +567,7 @@ class Fleet:
         Shown for so many seconds: brokers that stop answering leave nothing known.
         """
         query = self._roster.get(key)
-        if query is None or query.run.run_id != run_id:
+        if query is None or query.run.query_id != query_id:
             return
         self._brokers.hear(query, source, views, now, valid_seconds=valid_seconds)
         self._pools.see(query)

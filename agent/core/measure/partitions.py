@@ -88,6 +88,7 @@ class Margin(msgspec.Struct):
 class _Partition(msgspec.Struct):
     """One partition as watched by one query."""
 
+    next_row: int = 0
     ends: LagTable = msgspec.field(default_factory=LagTable)
     rows: Margin = msgspec.field(default_factory=Margin)
     left: Margin = msgspec.field(default_factory=Margin)  # of rows, right after some were deleted
@@ -96,7 +97,7 @@ class _Partition(msgspec.Struct):
 
 
 class Watched(msgspec.Struct):
-    """The partitions of one source of one run."""
+    """The partitions of one source of one checkpoint."""
 
     partitions: dict[tuple[str, str], _Partition] = {}
     reads_open: bool = False  # it reads rows of open transactions, as Spark does by default
@@ -133,6 +134,9 @@ class Watched(msgspec.Struct):
             topic, name = place
             next_row = position.get(place, there.earliest)
             watched = self.partitions.setdefault(place, _Partition())
+            if next_row < watched.next_row:  # read again: a step back is no rate
+                watched.rows, watched.left, watched.seconds = Margin(), Margin(), Margin()
+            watched.next_row = next_row
             latest = there.latest
             if there.stable is not None and not self.reads_open:
                 latest = there.stable
