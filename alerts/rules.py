@@ -59,7 +59,8 @@ RECORDINGS: Final[tuple[Recording, ...]] = (
 _FROM_DRIVERS = 'reason!~"full|state"'
 _UP = series("weir_query_up")
 _GONE = f"{_UP} == 0"
-_UNLESS_STOPPED = f"unless {series('weir_query_stopped')} == 1"
+_STOPPED = series("weir_query_stopped")
+_UNLESS_STOPPED = f"unless {_STOPPED} == 1"
 _TERMINATED = f"{series('weir_query_state', state='terminated')} == 1"
 _SILENT = f"({_GONE} unless {of_query('weir_query_state')} {_TERMINATED})"
 _FAILING = series("weir_checkpoint_failures_consecutive")
@@ -80,9 +81,14 @@ _DEAD = series("weir_spiral_phase", phase="dead")
 _LOSS = series("weir_retention_loss_seconds")
 _FAILED = series("weir_batches_total", result="failed")
 _BUILD = series("weir_build_info")
-#: An agent is missed for a weekend after it last answered.
-_WAS_AGENT = f"last_over_time({_BUILD}[3d])"
+#: So long after it last answered an agent is missed, and what it counted is remembered.
+_WEEKEND = "3d"
+_WAS_AGENT = f"last_over_time({_BUILD}[{_WEEKEND}])"
 _CLUSTERS = f"max by (cluster) ({_WAS_AGENT})"
+_FAILED_SCRAPES = f"count_over_time({UP}[150s]) - sum_over_time({UP}[150s])"
+_DROPPED = series("weir_listener_dropped_events_total")
+_REFUSED = series("weir_agent_refused_requests_total", matchers=_FROM_DRIVERS)
+_MALFORMED = series("weir_agent_rejected_events_total", reason="malformed")
 _AGENT_MAY = series("weir_agent_process_memory_limit_bytes")
 _AGENT_USES = series("weir_agent_process_memory_limit_used_bytes")
 _AGENT_HOLDS = series("process_resident_memory_bytes")
@@ -90,6 +96,17 @@ _OFF = f"{series('weir_query_mode', mode='off')} == 1"
 _BY_HAND = f"{of_query('weir_query_mode')} {series('weir_query_mode_overridden')} == 1"
 _MODE_ALIVE = f"{of_query('weir_query_mode')} ({_UP} == 1)"
 _QUERY = "{{ $labels.application }}/{{ $labels.query }}"
+
+
+def _was_stopped(window: str) -> str:
+    """Beside a window: it looks back at a query whose series have ended, and so must this."""
+    return f"last_over_time({_STOPPED}[{window}]) == 1"
+
+
+def _goes_on(counter: str) -> str:
+    """How often it was counted in ten minutes, while it is counted on, whatever the reason."""
+    lately, now = (f"sum without (reason) (increase({counter}[{w}])) > 0" for w in ("10m", "3m"))
+    return f"{lately} and {now}"
 
 
 def _state(ago: str = "0s") -> str:
@@ -107,7 +124,8 @@ ALERTS: Final[tuple[Alert, ...]] = (
         "deadline",
         expression=f"(max without (phase) (max_over_time({_SPIRAL}[5m])) == 1"
         f" or max without (phase) ({_DEAD}) == 1"
-        f" and max without (phase) (max_over_time({_TIMING_OUT}[1d])) == 1) {_UNLESS_STOPPED}",
+        f" and max without (phase) (max_over_time({_TIMING_OUT}[1d])) == 1)"
+        f" unless {_was_stopped('5m')}",
         hold="0s",
         why="The detector says it only after several batches in a row foresee a time-out, so there "
         "is nothing left to wait for, and each batch that is lost makes the next one larger. Five "
@@ -308,7 +326,7 @@ ALERTS: Final[tuple[Alert, ...]] = (
         subject="query",
         says="three failures in an hour, with commits between",
         expression=f"increase({_FAILED}[1h]) > 2.5 and increase({_FAILED}[15m]) > 0"
-        f" unless {of_query('weir_batches_total')} {series('weir_query_stopped')} == 1",
+        f" unless {of_query('weir_batches_total')} {_was_stopped('15m')}",
         hold="0s",
         why="Three failures an hour with commits between are no chance and cost a start each, yet "
         "data flows. The short window ends the alert when the failures do.",
@@ -456,13 +474,14 @@ ALERTS: Final[tuple[Alert, ...]] = (
         severity="warning",
         subject="application",
         says="events dropped in the driver",
-        expression=f"increase({series('weir_listener_dropped_events_total')}[10m]) > 0"
-        f" or ({series('weir_listener_dropped_events_total')} > 0"
-        f" unless {series('weir_listener_dropped_events_total')} offset 10m)",
+        expression=f"increase({_DROPPED}[10m]) > 0 or ({_DROPPED} > 0 unless {_DROPPED}"
+        " <= ignoring (instance, pod) group_left ()"
+        f" max without (instance, pod) (last_over_time({_DROPPED}[{_WEEKEND}] offset 10m)))",
         hold="0s",
         why="The driver's queue drops only when the agent took nothing for long: what was dropped "
         "is lost to the counters for good, so the first one matters. After so long the series may "
-        "begin anew, above nothing, which is no increase.",
+        "begin anew, above what it was, which is no increase. What was told before, within three "
+        "days, is not told again, whatever agent says it now.",
         summary="{{ $labels.application }}: the listener drops events",
         description="The queue in the driver is full, so the judgement of its queries has holes. "
         "The job itself is not affected.",
@@ -509,12 +528,13 @@ ALERTS: Final[tuple[Alert, ...]] = (
         says="one that was scraped does not answer, others may",
         # With the labels that an agent gives its series: a target itself has no cluster of its own.
         expression=f"max without (version, python_version) ({_WAS_AGENT})"
-        f" and on (job, instance) ({UP} == 0)",
-        hold="30s",
+        f" and on (job, instance) ({UP} == 0 and {_FAILED_SCRAPES} >= 2)",
+        hold="15s",
         why="Of its queries nothing is told any more, so their own alerts are silent, however many "
-        "agents still answer. Half a minute leaves out a restart, which takes seconds, and a "
-        "single scrape that failed; scraped every 15 s it pages within two minutes. One that "
-        "service discovery lists no more was taken away on purpose, as with its driver's pod.",
+        "agents still answer. Two scrapes that failed are no chance, however often is scraped: 150 "
+        "seconds hold two that are a minute apart, and the wait for a third. They and 15 s leave "
+        "out a restart, which takes seconds; scraped every 15 s it pages within two minutes. One "
+        "that service discovery lists no more was taken away on purpose, as with its driver's pod.",
         summary="The Weir agent at {{ $labels.instance }} does not answer",
         description="Nobody sees the queries that report to it. They run on: their grants expire, "
         "and they go back to the limits that they configured; where they configured none, the last "
@@ -557,13 +577,11 @@ ALERTS: Final[tuple[Alert, ...]] = (
         severity="warning",
         subject="agent",
         says="refuses requests or events for five minutes",
-        expression="sum without (reason) (increase("
-        f"{series('weir_agent_refused_requests_total', matchers=_FROM_DRIVERS)}[10m])) > 0"
-        " or sum without (reason) (increase("
-        f"{series('weir_agent_rejected_events_total', reason='malformed')}[10m])) > 0",
+        expression=f"{_goes_on(_REFUSED)} or {_goes_on(_MALFORMED)}",
         hold="5m",
         why="A single refused request may be a probe or a scanner. Five minutes of them are a "
-        "driver with a wrong token, or one that speaks another version.",
+        "driver with a wrong token, or one that speaks another version: it tries again every few "
+        "seconds, so three minutes see it, although a scrape fails where one comes each minute.",
         summary="A Weir agent refuses what drivers send",
         description="{{ $value | humanize }} requests or events in the last 10 minutes. Queries "
         "behind them are not judged, or with holes.",

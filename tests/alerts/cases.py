@@ -114,6 +114,11 @@ CASES: Final[tuple[Case, ...]] = (
                 q("weir_spiral_phase", phase="timing_out"): "0x130",
                 q("weir_spiral_phase", phase="dead"): "0x4 1x120",
             },
+            {  # its owner stopped it, and then its series ended
+                q("weir_spiral_phase", phase="spiralling"): "0x9 1x40 stale",
+                q("weir_query_up"): "1x9 0x40 stale",
+                q("weir_query_stopped"): "0x9 1x40 stale",
+            },
         ),
     ),
     Case(
@@ -488,6 +493,10 @@ CASES: Final[tuple[Case, ...]] = (
         quiet=(
             {q("weir_batches_total", result="failed"): "0x4 1x19 2x120"},
             {q("weir_batches_total", result="completed"): "0+9x120"},
+            {  # its owner stopped it, and it was let go of soon after
+                q("weir_batches_total", result="failed"): "0 3x9 stale",
+                q("weir_query_stopped"): "1x10 stale",
+            },
         ),
     ),
     Case(
@@ -762,7 +771,7 @@ CASES: Final[tuple[Case, ...]] = (
             _target("b"): "1x130",  # beside another one, which answers
             _build("b"): "1x130",
         },
-        at=6,
+        at=7,  # the second scrape that fails is at minute 6
         labels={**_JOB, "instance": "a:9655"},
         summary="The Weir agent at a:9655 does not answer",
         description="Nobody sees the queries that report to it. They run on: their grants expire, "
@@ -839,6 +848,7 @@ CASES: Final[tuple[Case, ...]] = (
         "judged, or with holes.",
         quiet=(
             {f'weir_agent_refused_requests_total{{{WHERE},reason="unauthorized"}}': "5x120"},
+            {f'weir_agent_refused_requests_total{{{WHERE},reason="unauthorized"}}': "0x4 1x120"},
             {f'weir_agent_rejected_events_total{{{WHERE},reason="cardinality"}}': "0+1x120"},
             {f'weir_agent_refused_requests_total{{{WHERE},reason="state"}}': "0+1x120"},
         ),
@@ -847,14 +857,18 @@ CASES: Final[tuple[Case, ...]] = (
         alert="WeirAgentRejectsEvents",  # whole requests are fine, events in them are not
         fires={
             f'weir_agent_refused_requests_total{{{WHERE},reason="malformed"}}': "0x130",
-            f'weir_agent_rejected_events_total{{{WHERE},reason="malformed"}}': "0x4 1+1x120",
+            # A scrape fails meanwhile.
+            f'weir_agent_rejected_events_total{{{WHERE},reason="malformed"}}': "0x4 1 2 _ 4+1x120",
         },
         at=10,
         labels=LABELS,
         summary="A Weir agent refuses what drivers send",
         description="6 requests or events in the last 10 minutes. Queries behind them are not "
         "judged, or with holes.",
-        quiet=({f'weir_agent_rejected_events_total{{{WHERE},reason="malformed"}}': "5x120"},),
+        quiet=(
+            {f'weir_agent_rejected_events_total{{{WHERE},reason="malformed"}}': "5x120"},
+            {f'weir_agent_rejected_events_total{{{WHERE},reason="malformed"}}': "0x4 1 2x120"},
+        ),
     ),
     Case(
         alert="WeirAgentStateNotSaved",

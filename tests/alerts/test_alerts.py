@@ -270,6 +270,72 @@ def test_silent_just_before_and_firing_just_after(case: Case, tmp_path: Path) ->
     assert "SUCCESS" in done.stdout
 
 
+def firing(
+    alert: str, given: dict[str, str], expected: dict[int, int], tmp_path: Path, step: str = "1m"
+) -> subprocess.CompletedProcess[str]:
+    """promtool's word on how many of an alert fire at which second, judged as the rules say."""
+    told = f'ALERTS{{alertname="{alert}",alertstate="firing"}}'
+    asked = [
+        {
+            "expr": f"count({told}) or vector(0)",
+            "eval_time": f"{seconds}s",
+            "exp_samples": [{"value": count}],
+        }
+        for seconds, count in expected.items()
+    ]
+    test = {
+        "interval": step,
+        "input_series": [{"series": name, "values": values} for name, values in given.items()],
+        "promql_expr_test": asked,
+    }
+    content = {
+        "rule_files": [str(RULES)],
+        "evaluation_interval": generate.INTERVAL,
+        "tests": [test],
+    }
+    path = tmp_path / "tests.json"
+    path.write_text(json.dumps(content))
+    return promtool(path)
+
+
+def test_scraped_each_minute_one_scrape_that_fails_is_no_agent_that_is_gone(tmp_path: Path) -> None:
+    up = 'up{job="weir",instance="%s:9655"}'
+    build = 'weir_build_info{job="weir",instance="%s:9655",version="1"}'
+    given = {
+        up % "one": "1x4 0 1x3 0 1x20",
+        build % "one": "1x4 stale 1x3 stale 1x20",
+        up % "gone": "1x4 0x25",
+        build % "gone": "1x4 stale _x24",
+    }
+    # The second scrape fails at minute 6.
+    expected = {seconds: int(seconds >= 375) for seconds in range(0, 1200, 15)}
+    done = firing("WeirAgentUnreachable", given, expected, tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "fires"),
+    [
+        ("3x29 stale", "_x30 3x60", False),
+        ("3x29 stale", "_x30 5x60", True),
+        ("3x30 stale _x2 3x60", "", False),
+        ("3x30 stale _x2 5x60", "", True),
+    ],
+    ids=["another pod", "another pod, and more", "back", "back, and more"],
+)
+def test_events_dropped_long_ago_are_not_told_again(
+    before: str, after: str, fires: bool, tmp_path: Path
+) -> None:
+    """By an agent that comes after another, or comes back: it has the same counts."""
+    of = 'weir_listener_dropped_events_total{application="a",instance="%s:9655"}'
+    given = {of % "one": before} | ({of % "two": after} if after else {})
+    # All that is seen at first is news for ten minutes.
+    looked = (*range(34, 40), *range(44 if fires else 40, 60))
+    expected = {60 * minute: int(fires and 34 <= minute < 40) for minute in (29, *looked)}
+    done = firing("WeirListenerDropping", given, expected, tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_a_wrong_expectation_fails(tmp_path: Path) -> None:
     """That the test above can fail at all: the same tests, asked a minute early."""
     case = CASES[0]
