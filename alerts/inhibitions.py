@@ -38,7 +38,7 @@ INHIBITIONS: Final[tuple[Inhibition, ...]] = (
     ),
     Inhibition(
         sources=("WeirAgentBlind",),
-        targets=(*_OF_QUERIES, "WeirListenerDropping", "WeirDriverMemoryNearLimit"),
+        targets=(*_of_queries_but(), "WeirListenerDropping", "WeirDriverMemoryNearLimit"),
         equal=("cluster", "namespace", "instance"),
         why="No driver reaches the agent, so all its queries look gone at once.",
     ),

@@ -62,7 +62,14 @@ _GONE = f"{_UP} == 0"
 _STOPPED = series("weir_query_stopped")
 _UNLESS_STOPPED = f"unless {_STOPPED} == 1"
 _TERMINATED = f"{series('weir_query_state', state='terminated')} == 1"
-_SILENT = f"({_GONE} unless {of_query('weir_query_state')} {_TERMINATED})"
+_GONE_SINCE = series("weir_query_gone_since_timestamp_seconds")
+#: The last that went, of an agent's queries: within two minutes, which is how long one that
+#: restarts is waited for, one cause took them all.
+_LAST_GONE = (
+    f"({_GONE_SINCE} >= ignoring (application, query) group_left ()"
+    f" max without (application, query) ({_GONE_SINCE}) - 120)"
+)
+_TERMINATED_TOO = f"{of_query('weir_query_state')} {_TERMINATED}"
 _FAILING = series("weir_checkpoint_failures_consecutive")
 _RUNNING = series("weir_batch_running_seconds")
 _DEADLINE = series("weir_checkpoint_deadline_seconds")
@@ -93,7 +100,9 @@ _AGENT_MAY = series("weir_agent_process_memory_limit_bytes")
 _AGENT_USES = series("weir_agent_process_memory_limit_used_bytes")
 _AGENT_HOLDS = series("process_resident_memory_bytes")
 _OFF = f"{series('weir_query_mode', mode='off')} == 1"
-_BY_HAND = f"{of_query('weir_query_mode')} {series('weir_query_mode_overridden')} == 1"
+_OFF_SINCE = series("weir_query_mode_since_timestamp_seconds")
+_BY_HAND_LONG = f"{of_query('weir_query_mode')} (time() - {_OFF_SINCE} > 4 * 3600)"
+_HELD_SINCE = series("weir_query_held_since_timestamp_seconds")
 _MODE_ALIVE = f"{of_query('weir_query_mode')} ({_UP} == 1)"
 _QUERY = "{{ $labels.application }}/{{ $labels.query }}"
 
@@ -447,9 +456,12 @@ ALERTS: Final[tuple[Alert, ...]] = (
         severity="info",
         subject="query",
         says="held by hand for twelve hours",
-        expression=f"{series('weir_query_held')} == 1 {_ALIVE}",
-        hold="12h",
-        why="A hold or a limit by hand is for an incident. Twelve hours later it was forgotten.",
+        expression=f"time() - {_HELD_SINCE} > 12 * 3600 {_ALIVE}",
+        hold="0s",
+        why="A hold or a limit by hand is for an incident. Twelve hours later it was forgotten, "
+        "however often the query has started since. Kept for an hour, which a job that comes and "
+        "goes is away between two runs.",
+        keep="60m",
         summary=f"{_QUERY}: its limit has been held by hand for 12 hours",
         description="Weir does not adapt the limit until the hold is released.",
         dashboard=links.QUERY,
@@ -459,10 +471,13 @@ ALERTS: Final[tuple[Alert, ...]] = (
         severity="warning",
         subject="query",
         says="switched off by hand for four hours",
-        expression=f"{_OFF} and {_BY_HAND} and {_MODE_ALIVE}",
-        hold="4h",
-        why="The kill switch is for an incident. Four hours later it was forgotten: nothing keeps "
-        "batches small meanwhile. Off by the configuration is meant so.",
+        expression=f"{_OFF} and {_BY_HAND_LONG} and {_MODE_ALIVE}",
+        hold="0s",
+        why="The kill switch is for an incident. Four hours later it was forgotten, however often "
+        "the query has started since: nothing keeps batches small meanwhile. Off by the "
+        "configuration is meant so. Kept for an hour, which a job that comes and goes is away "
+        "between two runs.",
+        keep="60m",
         summary=f"{_QUERY}: Weir has been switched off by hand for 4 hours",
         description="The query runs with the limits that its job configured, until somebody gives "
         "it another mode.",
@@ -546,14 +561,18 @@ ALERTS: Final[tuple[Alert, ...]] = (
         severity="critical",
         subject="agent",
         says="all queries of an agent fell silent at once",
-        expression=f"count without (application, query) {_SILENT} >= 2"
+        expression=f"count without (application, query) ({_LAST_GONE} unless {_TERMINATED_TOO})"
+        f" >= 2 unless count without (application, query)"
+        f" ({_LAST_GONE} and {_TERMINATED_TOO} {_UNLESS_STOPPED})"
         f" unless count without (application, query) ({_UP} == 1)",
         hold="2m",
-        why="Two or more queries fell silent without a word of their end, and none is left: one "
-        "cause, so one page. Two minutes let a driver that restarts come back.",
-        summary="A Weir agent hears of none of its {{ $value }} queries",
-        description="They fell silent together: their drivers died, or cannot reach the agent. If "
-        "they still run, nobody sees how.",
+        why="Two or more queries fell silent without a word of their end, within two minutes, and "
+        "none is left: one cause, so one page. Who had gone before is told already, and where the "
+        "last one ended, or another failed, each is told by itself. Two minutes let a driver that "
+        "restarts come back.",
+        summary="A Weir agent hears of none of its queries: {{ $value }} fell silent together",
+        description="Their drivers died, or cannot reach the agent. If they still run, nobody sees "
+        "how.",
         dashboard=links.AGENT,
     ),
     Alert(

@@ -376,6 +376,7 @@ class QueryView(msgspec.Struct, frozen=True, gc=False):
     held_by: OrderView | None = None  # the order by which it is held, or limited by hand
     mode_by: OrderView | None = None  # the order that set its mode; None: the configuration did
     mode_overridden: bool = False  # an order by hand gives it another mode than the configuration
+    mode_since_time: float | None = None  # when that was ordered, by the agent's clock
     stopped: bool = False  # it ended, and neither by an exception nor for its batch's age
     manual_unit: str | None = None  # of the limit set by hand; None: not known yet
     executors: ExecutorsView | None = None  # of its application; None: its driver tells nothing

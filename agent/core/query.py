@@ -141,6 +141,14 @@ class Orders(msgspec.Struct):
     unit: str | None = None  # of the limit
     held_by: OrderView | None = None
     mode_by: OrderView | None = None
+    mode_time: float | None = None  # of the order for all of a pattern that greeted it
+
+    @property
+    def mode_since_time(self) -> float | None:
+        """When the mode was ordered that holds, by the agent's clock; None: none, or not known."""
+        if self.mode is None:
+            return None
+        return self.mode_time if self.mode_by is None else self.mode_by.time
 
     def note(self, order: OrderView, *, of_mode: bool) -> None:
         """Remembers whose order holds, after it was carried out."""

@@ -343,6 +343,7 @@ def view(
         held_by=query.orders.held_by,
         mode_by=query.orders.mode_by,
         mode_overridden=query.orders.mode not in (None, settings.mode),
+        mode_since_time=query.orders.mode_since_time,
         stopped=query.life.terminated and query.life.stopped,
         manual_unit=query.orders.unit,
     )

@@ -7,6 +7,7 @@ missing sample.
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 import msgspec
@@ -76,6 +77,17 @@ def _build(agent: str) -> str:
     """What an agent tells of itself; its own labels are none of the target."""
     told = 'weir_build_info{cluster="eu",namespace="streams",version="1",python_version="3.11",'
     return _target(agent).replace("up{", told)
+
+
+def _gone(query: str, since: str, *, told: bool = False, stopped: bool = False) -> dict[str, str]:
+    """A query of the one agent that is gone: silent, or told by an exception or its owner."""
+    given = {
+        q("weir_query_up"): re.sub(r"\d+(x\d+)$", r"0\1", since.replace("_", "1")),
+        q("weir_query_state", state="terminated"): f"{int(told or stopped)}x180",
+        q("weir_query_stopped"): f"{int(stopped)}x180",
+        q("weir_query_gone_since_timestamp_seconds"): since,
+    }
+    return {name.replace('"enrich"', f'"{query}"'): values for name, values in given.items()}
 
 
 def _grown(*days: str) -> dict[str, str]:
@@ -658,21 +670,27 @@ CASES: Final[tuple[Case, ...]] = (
     ),
     Case(
         alert="WeirLimitHeldLong",
-        fires={q("weir_query_held"): "0x9 1x800", q("weir_query_up"): "1x900"},
+        fires={
+            q("weir_query_held_since_timestamp_seconds"): "_x9 540x800",
+            q("weir_query_up"): "1x900",
+        },
         at=730,
         labels=_OF_QUERY,
         summary="orders/enrich: its limit has been held by hand for 12 hours",
         description="Weir does not adapt the limit until the hold is released.",
         quiet=(
-            {q("weir_query_held"): "0x9 1x710 0x200", q("weir_query_up"): "1x900"},
-            {q("weir_query_held"): "1x900", q("weir_query_up"): "0x900"},
+            {
+                q("weir_query_held_since_timestamp_seconds"): "_x9 540x719 stale",
+                q("weir_query_up"): "1x900",
+            },
+            {q("weir_query_held_since_timestamp_seconds"): "540x900", q("weir_query_up"): "0x900"},
         ),
     ),
     Case(
         alert="WeirModeOffLong",
         fires={
             q("weir_query_mode", mode="off"): "0x9 1x400",
-            q("weir_query_mode_overridden"): "0x9 1x400",
+            q("weir_query_mode_since_timestamp_seconds"): "_x9 540x400",
             q("weir_query_up"): "1x400",
         },
         at=250,
@@ -683,17 +701,21 @@ CASES: Final[tuple[Case, ...]] = (
         quiet=(
             {  # for an incident
                 q("weir_query_mode", mode="off"): "0x9 1x230 0x200",
-                q("weir_query_mode_overridden"): "0x9 1x230 0x200",
+                q("weir_query_mode_since_timestamp_seconds"): "_x9 540x230 stale",
                 q("weir_query_up"): "1x400",
             },
             {  # by its configuration
                 q("weir_query_mode", mode="off"): "1x400",
-                q("weir_query_mode_overridden"): "0x400",
+                q("weir_query_up"): "1x400",
+            },
+            {  # by hand, but dry-run
+                q("weir_query_mode", mode="off"): "0x400",
+                q("weir_query_mode_since_timestamp_seconds"): "540x400",
                 q("weir_query_up"): "1x400",
             },
             {
                 q("weir_query_mode", mode="off"): "1x400",
-                q("weir_query_mode_overridden"): "1x400",
+                q("weir_query_mode_since_timestamp_seconds"): "540x400",
                 q("weir_query_up"): "0x400",
             },
         ),
@@ -788,31 +810,37 @@ CASES: Final[tuple[Case, ...]] = (
         fires={
             q("weir_query_up"): "1x4 0x120",
             q("weir_query_state", state="terminated"): "0x120",
+            q("weir_query_gone_since_timestamp_seconds"): "_x5 240x120",
             other("weir_query_up"): "1x5 0x120",
             other("weir_query_state", state="terminated"): "0x120",
+            other("weir_query_gone_since_timestamp_seconds"): "_x6 360x120",
+            # One that was gone before, and one that its owner stopped meanwhile.
+            **_gone("old", "_x5 60x120"),
+            **_gone("done", "_x5 300x120", stopped=True),
         },
         at=8,  # the second falls silent at minute 6
         labels=LABELS,
-        summary="A Weir agent hears of none of its 2 queries",
-        description="They fell silent together: their drivers died, or cannot reach the agent. If "
-        "they still run, nobody sees how.",
+        summary="A Weir agent hears of none of its queries: 2 fell silent together",
+        description="Their drivers died, or cannot reach the agent. If they still run, nobody sees "
+        "how.",
         quiet=(
             {  # one is left
-                q("weir_query_up"): "1x4 0x120",
-                q("weir_query_state", state="terminated"): "0x120",
+                **_gone("enrich", "_x5 240x120"),
+                **_gone("old", "_x5 300x120"),
                 other("weir_query_up"): "1x120",
                 other("weir_query_state", state="terminated"): "0x120",
             },
-            {  # they said that they end
-                q("weir_query_up"): "1x4 0x120",
-                q("weir_query_state", state="terminated"): "0x4 1x120",
-                other("weir_query_up"): "1x5 0x120",
-                other("weir_query_state", state="terminated"): "0x5 1x120",
-            },
-            {  # a single query: that is WeirQueryGone
-                q("weir_query_up"): "1x4 0x120",
-                q("weir_query_state", state="terminated"): "0x120",
-            },
+            # They said that they end.
+            _gone("enrich", "_x5 300x120", told=True) | _gone("other", "_x6 360x120", told=True),
+            # A single query: that is WeirQueryGone.
+            _gone("enrich", "_x5 300x120"),
+            # One after the other: the first was told when it went.
+            _gone("enrich", "_x5 239x120") | _gone("other", "_x6 360x120"),
+            # Both long ago, and the last one was stopped, or failed.
+            _gone("a", "60x180") | _gone("b", "61x180") | _gone("c", "_x60 3600x120", stopped=True),
+            _gone("a", "60x180") | _gone("b", "61x180") | _gone("c", "_x60 3600x120", told=True),
+            # Another failed with them, and nobody would be told of it.
+            _gone("a", "60x180") | _gone("b", "61x180") | _gone("c", "50x180", told=True),
         ),
     ),
     *(

@@ -18,7 +18,7 @@ from alerts import generate
 from alerts.expressions import series
 from alerts.rules import ALERTS, RECORDINGS
 from dashboards.links import ALERT_RUNBOOKS, runbook
-from tests.alerts.cases import CASES, Case
+from tests.alerts.cases import CASES, Case, q
 from tests.dashboards.live import tool
 
 if TYPE_CHECKING:
@@ -310,6 +310,27 @@ def test_scraped_each_minute_one_scrape_that_fails_is_no_agent_that_is_gone(tmp_
     # The second scrape fails at minute 6.
     expected = {seconds: int(seconds >= 375) for seconds in range(0, 1200, 15)}
     done = firing("WeirAgentUnreachable", given, expected, tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_an_order_that_was_forgotten_is_told_once_of_a_job_that_comes_and_goes(
+    tmp_path: Path,
+) -> None:
+    """It runs for ten minutes of each hour."""
+    hours = 7
+
+    def hourly(value: int, else_: str) -> str:
+        return " ".join([f"{value}x9 {else_}x49"] * hours)
+
+    given = {
+        q("weir_query_up"): hourly(1, "0"),
+        q("weir_query_mode", mode="off"): f"1x{60 * hours}",
+        q("weir_query_mode_since_timestamp_seconds"): hourly(120, "_").replace(
+            "_x49", "stale _x48"
+        ),
+    }
+    expected = {60 * minute: int(minute >= 245) for minute in range(0, 60 * hours, 5)}
+    done = firing("WeirModeOffLong", given, expected, tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

@@ -216,8 +216,13 @@ def _alert(run: str, name: str, query: str = "", **labels: str) -> dict[str, str
         ),
         (
             "blind",
-            [("WeirAgentBlind", ""), ("WeirQueryGone", "a"), ("WeirQueryGone", "b")],
-            {("WeirAgentBlind", "")},
+            [
+                ("WeirAgentBlind", ""),
+                ("WeirQueryGone", "a"),
+                ("WeirQueryGone", "b"),
+                ("WeirRetentionLossNear", "b"),
+            ],
+            {("WeirAgentBlind", ""), ("WeirRetentionLossNear", "b")},
         ),
         (
             "full",

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from agent.core.decode.events import decode_request
 from agent.core.fleet import Fleet, Order
 from agent.core.policy import Policy, QueryPolicy
+from tests.core.events import Driver
 from tests.core.test_fleet import KEY, World
 
 
@@ -34,6 +36,26 @@ def test_whose_order_holds_is_told_and_outlives_the_agent() -> None:
     by_hand = world.view().held_by
     assert by_hand is not None
     assert by_hand.what == "limit 9 rows"
+
+
+def test_since_when_a_mode_by_hand_holds_is_told_of_whom_it_greeted_too() -> None:
+    """They began to run later, and the order stands as long as it did for the others."""
+    world = World()
+    world.batches(3)
+    assert world.view().mode_since_time is None
+    said_time = world.now
+    world.fleet.control("*", "*", Order(who="lee", mode="off"), said_time)
+    fleet = Fleet.restore(world.policy, world.fleet.changes(), started_time=world.now)
+    later = Driver(query="later", query_id="q-2", run_id="r-2", instance="two", time=world.now + 60)
+    later.application_id = "local-2"
+    fleet.receive(decode_request(later.body(later.started())), later.time)
+    for key in (KEY, ("shop", "later")):
+        view = fleet.view(key, later.time)
+        assert (view.mode, view.mode_overridden) == ("off", True)
+        assert view.mode_since_time == said_time
+    assert fleet.view(("shop", "later"), later.time).mode_by is None, "it is let go of as any other"
+    fleet.control("*", "*", Order(who="lee", mode="on"), later.time)
+    assert fleet.view(KEY, later.time).mode_overridden is False
 
 
 def test_a_point_holds_the_limit_in_force_and_apart_what_it_would_be() -> None:

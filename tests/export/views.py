@@ -17,6 +17,7 @@ from agent.core.judgement import (
     Finding,
     LimitView,
     OperatorView,
+    OrderView,
     QueryView,
     SourceView,
     SpiralView,
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 
 NOW = 1_800_000_000.0
 HOSTILE = '"><script>\nalert("ü \U0001f480")</script>\\ \u202e\x1b[31m{}=,#' + "x" * 10_000
+
+HOLD = OrderView(NOW - 7200, HOSTILE, "hold", HOSTILE)
 
 
 def source(index: int = 0, **changes: Any) -> SourceView:
@@ -350,6 +353,8 @@ def golden_fleet(times: int = 1) -> list[QueryView]:
             ],
             operators=[operator(), operator(1, name="dedupe", commit_seconds=None)],
             mode="dry-run",
+            mode_overridden=True,
+            mode_since_time=NOW - 900,
             target_feasible=False,
             required_capacity_ratio=1.75,
             capacity_short_since_time=NOW - 240,
@@ -364,7 +369,7 @@ def golden_fleet(times: int = 1) -> list[QueryView]:
             running_seconds=None,
         ),
         unheard(),
-        view(HOSTILE, HOSTILE[:60], trigger='Weird("\n")', held=True),
+        view(HOSTILE, HOSTILE[:60], trigger='Weird("\n")', held=True, held_by=HOLD),
     ]
 
 

@@ -391,7 +391,7 @@ class Fleet:
                 decide.check_unit(one, order.unit)
         if order.retire:
             chosen = orders.retirable(chosen)
-        standing = None if order.mode is None else Standing(application, query, order.mode)
+        standing = None if order.mode is None else Standing(application, query, order.mode, now)
         if standing is not None and pattern:
             self._agent.standing = orders.stand(self._agent.standing, standing)
         self._changed.touch(AGENT_PART)

@@ -61,6 +61,7 @@ class Standing(msgspec.Struct, frozen=True):
     application: str
     query: str
     mode: Mode
+    time: float | None = None  # when it was given, by the agent's clock
 
     def mode_for(self, query: Query, policy: Policy) -> Mode | None:
         """``on`` for all means: on, but for the queries that a rule of the configuration names."""
@@ -82,6 +83,7 @@ def greet(standing: list[Standing], query: Query, policy: Policy) -> None:
     for order in standing:
         if names(order.application, order.query, query):
             query.orders.mode = order.mode_for(query, policy)
+            query.orders.mode_time = order.time
 
 
 def mode_of_all(standing: list[Standing], policy: Policy) -> Mode:

@@ -185,6 +185,7 @@ class Roster:
             given, before = query.orders, plain.orders
             if given.mode is None:
                 given.mode, given.mode_by = before.mode, before.mode_by
+                given.mode_time = before.mode_time
             if given.held_by is None:
                 given.held, given.limit, given.unit = before.held, before.limit, before.unit
                 given.held_by = before.held_by

@@ -41,6 +41,15 @@ METRICS: Final[tuple[Metric, ...]] = (
         "retire`), or `retire_seconds` are over; of one that its owner stopped for an hour "
         "(`forget_seconds`). Then all its series end.",
     ),
+    QUERY.gauge(
+        "weir_query_gone_since_timestamp_seconds",
+        "Since when the query does not run, in seconds since 1970.",
+        lambda view: view.gone_since_time,
+        unit="seconds",
+        note="By the agent's clock: when it said that it ended, or had been silent for too long. "
+        "Absent while it runs.",
+        not_shown="`weir_query_up` is shown, over time",
+    ),
     QUERY.states(
         "weir_query_state",
         "What the query does now.",
@@ -82,10 +91,32 @@ METRICS: Final[tuple[Metric, ...]] = (
         not_shown="the mode itself is shown; page and terminal say whose order it is",
     ),
     QUERY.gauge(
+        "weir_query_mode_since_timestamp_seconds",
+        "When the order by hand was given that gives the query another mode than the "
+        "configuration, in seconds since 1970.",
+        lambda view: view.mode_since_time if view.mode_overridden else None,
+        unit="seconds",
+        note="By the agent's clock. Absent while the configuration's mode holds. It outlasts the "
+        "runs of the query, as the order does.",
+        running=True,
+        not_shown="page and terminal say whose order it is, and since when",
+    ),
+    QUERY.gauge(
         "weir_query_held",
         "1 while an operator holds the query's limit where it is or has set it by hand.",
         lambda view: view.held or view.manual_limit is not None,
         running=True,
+    ),
+    QUERY.gauge(
+        "weir_query_held_since_timestamp_seconds",
+        "When the order was given by which an operator holds the query's limit or has set it, in "
+        "seconds since 1970.",
+        lambda view: None if view.held_by is None else view.held_by.time,
+        unit="seconds",
+        note="By the agent's clock. Absent while nobody does. It outlasts the runs of the query, "
+        "as the order does.",
+        running=True,
+        not_shown="page and terminal say whose order it is, and since when",
     ),
     QUERY.gauge(
         "weir_last_progress_timestamp_seconds",
