@@ -80,6 +80,10 @@ _ALIVE = f"and ({_UP} == 1)"
 _OF_STATE_ALIVE = f"and {of_query('weir_lag_state')} ({_UP} == 1)"
 _ETA = series("weir_checkpoint_deadline_eta_seconds")
 _BEHIND = series("weir_backlog_seconds")
+_IDLE = (
+    f"{of_query('weir_query_state')}"
+    f" min_over_time({series('weir_query_state', state='idle')}[10m]) == 1"
+)
 _MORE_WAITS = f"and deriv({series('weir_backlog_estimated_rows')}[15m]) > 0"
 _SOON = f"unless {series('weir_estimated_time_to_consume_seconds')} < 3600"
 _SPIRAL = series("weir_spiral_phase", matchers='phase=~"spiralling|timing_out"')
@@ -196,13 +200,15 @@ ALERTS: Final[tuple[Alert, ...]] = (
         subject="query",
         says="a batch takes, took or will take more than 80 % of its deadline",
         expression=f"({_RUNNING} > 0.8 * {_DEADLINE})"
-        f" or ({series('weir_checkpoint_seconds')} > 0.8 * {_DEADLINE} {_ALIVE})"
+        f" or ({series('weir_checkpoint_seconds')} > 0.8 * {_DEADLINE} {_ALIVE}"
+        f" unless {_IDLE})"
         f" or ({_DEADLINE} - {_ETA} > 0.8 * {_DEADLINE} {_ALIVE})",
         hold="0s",
         why="0.8 of the deadline is what sizing keeps below, noise included: beyond it the limit "
         "no longer protects the batch. Running, just ended, or foreseen to pass the deadline "
         "within the fifth that is left. Waiting would use up that time. Kept for ten minutes, as "
-        "between two such batches none is near.",
+        "between two such batches none is near; the last one says nothing of a query that was idle "
+        "for as long.",
         keep="10m",
         summary=f"{_QUERY}: a batch nears its deadline",
         description="A batch takes {{ $value | humanizeDuration }}, more than 80 % of the deadline "

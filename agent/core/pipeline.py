@@ -92,9 +92,17 @@ def idle(query: Query, event: IdleEvent, time: float, now: float, policy: Policy
         query.running.nothing()
         query.life.leave(now)
         return
+    _found_nothing(query, time, policy)
+
+
+def _found_nothing(query: Query, time: float, policy: Policy) -> None:
+    """No batch will say that nothing comes any more: a trigger without one does."""
     measure.rest(query, time)
     watch.rests(query, time)
-    need_at_rest(query, policy.of(*query.key))
+    settings = policy.of(*query.key)
+    if watch.quiet(query, time):
+        decide.at_rest(query, settings, time)
+    need_at_rest(query, settings)
 
 
 def plans_next(query: Query, running: RunningQuery) -> bool:
@@ -160,9 +168,7 @@ def progress(
         # Spark reports a trigger without data as progress, with the id of the next batch.
         measure.hear_limits(query, event.limits, batch.time, policy)
         decide.adopt(query, time, policy)
-        measure.rest(query, time)
-        watch.rests(query, time)
-        need_at_rest(query, policy.of(*query.key))
+        _found_nothing(query, time, policy)
         return "idle"
     settings = policy.of(query.application, query.query)
     ended = Ended(

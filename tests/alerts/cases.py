@@ -244,7 +244,29 @@ CASES: Final[tuple[Case, ...]] = (
                 q("weir_checkpoint_deadline_seconds"): "600x120",
                 q("weir_query_up"): "0x120",  # gone: that is another alert
             },
+            {  # of a query to which nothing has come since
+                q("weir_checkpoint_seconds"): "590x120",
+                q("weir_checkpoint_deadline_seconds"): "600x120",
+                q("weir_query_state", state="idle"): "1x120",
+                **_UP,
+            },
         ),
+    ),
+    Case(
+        alert="WeirDeadlineNear",  # ... and nothing comes any more: kept ten minutes beyond ten
+        fires={
+            q("weir_checkpoint_seconds"): "100x4 481x120",
+            q("weir_checkpoint_deadline_seconds"): "600x130",
+            q("weir_query_state", state="idle"): "0x4 1x120",
+            **_UP,
+        },
+        at=5,
+        ends_at=25,
+        labels=_OF_QUERY,
+        summary="orders/enrich: a batch nears its deadline",
+        description="A batch takes 8m 1s, more than 80 % of the deadline after which something "
+        "kills it. A killed batch runs again from its start.",
+        quiet=(),
     ),
     Case(
         alert="WeirDeadlineNear",  # foreseen: none runs, and the last one was short enough

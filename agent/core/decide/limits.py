@@ -188,21 +188,9 @@ def wanted_size(
     pressed = pressing > (arriving or 0.0)
     present = _full_rows(controlled)
     lost = query.sizing.reach.lost
-    ask = Ask(
-        pressing if pressed else arriving,
-        query.run.trigger_seconds,
-        _waiting_rows(query),
-        cost.cautious_sigma,
-        lost,
-        aim_above(cost.curve, settings, query.run.trigger_seconds),
-        cost.doubt(0.0),
-    )
+    ask = _ask(query, settings, pressing if pressed else arriving, lost=lost)
     size = size_of(cost.curve, ask, settings)
-    query.sizing.required_capacity_ratio = size.required_ratio
-    if (size.required_ratio or 0.0) <= 1.0:
-        query.sizing.capacity_short_since_time = None
-    elif query.sizing.capacity_short_since_time is None:
-        query.sizing.capacity_short_since_time = time
+    _note_capacity(query, size, time)
     if not size.unstable:
         query.sizing.unstable_since_time = None
     elif query.sizing.unstable_since_time is None:
@@ -225,6 +213,40 @@ def wanted_size(
     query.sizing.target_feasible = size.feasible
     band = 0.0 if size.reason == "probe" else deadband(cost, size.rows, settings)
     return msgspec.structs.replace(size, deadband=band)
+
+
+def _note_capacity(query: Query, size: Size, time: float) -> None:
+    query.sizing.required_capacity_ratio = size.required_ratio
+    if (size.required_ratio or 0.0) <= 1.0:
+        query.sizing.capacity_short_since_time = None
+    elif query.sizing.capacity_short_since_time is None:
+        query.sizing.capacity_short_since_time = time
+
+
+def at_rest(query: Query, settings: QueryPolicy, time: float) -> None:
+    """Nothing waits, and nothing comes: whether it suffices is told of that. No limit changes."""
+    cost = query.sizing.cost
+    if cost.batches == 0 or query.sizing.required_capacity_ratio is None:
+        return
+    # Where nobody tells a backlog, the rate is that of the batches, and none comes to lower it.
+    arriving = 0.0 if query.backlog_rows() is None else query.arrival_rows()
+    lost = query.sizing.reach.lost
+    size = size_of(cost.curve, _ask(query, settings, arriving, lost=lost), settings)
+    _note_capacity(query, size, time)
+    query.sizing.target_feasible = size.feasible
+
+
+def _ask(query: Query, settings: QueryPolicy, arriving: float | None, *, lost: bool) -> Ask:
+    cost = query.sizing.cost
+    return Ask(
+        arriving,
+        query.run.trigger_seconds,
+        _waiting_rows(query),
+        cost.cautious_sigma,
+        lost,
+        aim_above(cost.curve, settings, query.run.trigger_seconds),
+        cost.doubt(0.0),
+    )
 
 
 def _waiting_rows(query: Query) -> float:

@@ -169,6 +169,22 @@ class Spiral(msgspec.Struct):
         self.open_timeouts += int(timed_out)
         self.replay_timed_out = False
 
+    def paused(self, time: float) -> bool:
+        """Whether nothing has run for as long as the longest batch took.
+
+        Then nothing arrived in what would have been a batch: none feeds the next.
+        """
+        if not self.batches:
+            return False
+        last = self.batches[-1]
+        longest = max([batch.seconds for batch in self.batches])
+        return time - (last.time + last.seconds) >= longest
+
+    def rest(self) -> None:
+        """Nothing waits, and nothing has come for long: what was foreseen does not come."""
+        self.cleared, self.spiralling, self.replay_timed_out = 0, False, False
+        self.eta_seconds = self.eta_batches = self.growth = None
+
     def forget_open(self) -> None:
         """What was open was committed after all."""
         self.open_batch_id, self.open_ends, self.open_timeouts = None, 0, 0

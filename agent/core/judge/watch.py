@@ -49,6 +49,14 @@ def rests(query: Query, time: float) -> None:
     query.running.free_time = max(time, query.running.free_time or time)
 
 
+def quiet(query: Query, time: float) -> bool:
+    """After a trigger that found nothing: whether it stays so, and growth is over."""
+    paused = query.rests() and query.watched.spiral.paused(time)
+    if paused:
+        query.watched.spiral.rest()
+    return paused
+
+
 def rewind(query: Query, ended: Ended) -> None:
     """Before it is counted: whether the query went back behind what it had committed."""
     batch = ended.batch
