@@ -9,7 +9,8 @@ contracts to a fixed point (Banach 1922). The alarm is raised when the path so f
 model's doubt taken off, meets the deadline within a few batches, batches have grown from where they
 were, and what may explain their growth (``explanations``) finds that credible. A batch that runs
 and is older already than the last one was long is looked at as if it ended now: that tells a batch
-earlier.
+earlier. It is taken back at the second batch that foresees none, or once nothing has come for as
+long as the longest batch took.
 
 Arrivals that have just risen may fall again: they are believed for a few times as long as they have
 lasted. A spike that drains ends before, a rise that stays does not.

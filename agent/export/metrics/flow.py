@@ -151,7 +151,9 @@ METRICS: Final[tuple[Metric, ...]] = (
         lambda view: view.required_capacity_ratio,
         unit="ratio",
         running=True,
-        note="Above 1 no limit helps: the signal to scale out.",
+        note="Above 1 no limit helps: the signal to scale out. Judged after each batch, and anew "
+        "while nothing waits and nothing has come for as long as the longest of the last batches "
+        "took.",
         formula=SIZE.of("size_of"),
     ),
     QUERY.gauge(
