@@ -552,8 +552,8 @@ def _rescue(
         typer.Option(
             "--sink",
             metavar="upsert|file|none|append",
-            help="What the query writes to: rows by key, Spark's file sink, nothing that lasts,"
-            " or anything else.",
+            help="What the query writes to: rows by key, whatever the batch's id; Spark's file"
+            " sink; nothing that lasts; or anything else.",
         ),
     ] = None,
     sink_path: Annotated[
@@ -564,7 +564,9 @@ def _rescue(
         bool,
         typer.Option(
             "--accept-duplicates",
-            help="Go on although the sink may hold part of the batch: those rows come twice.",
+            help="Go on although the sink may hold part of the batch: those rows come twice, or,"
+            " where the sink passes over batch ids it has (Delta, txnVersion), new ones are lost."
+            " Refused where a file sink's log has the batch.",
         ),
     ] = False,
     unchanged: Annotated[

@@ -147,7 +147,8 @@ def show_rescue(console: Console, report: RescueReport) -> None:
             highlight=False,
         )
     else:
-        console.print("[green]Safe[/]. Dry run: nothing was moved; --apply does it.")
+        verdict = "[yellow]Safe only as the notes say[/]" if plan.accepted else "[green]Safe[/]"
+        console.print(f"{verdict}. Dry run: nothing was moved; --apply does it.")
     for advice in report.limits:
         limit = "no limit known" if advice.limit is None else f"{advice.option} = {advice.limit}"
         console.print(

@@ -29,6 +29,13 @@ Group = Literal["state", "offsets", "source"]
 GROUPS: Final[tuple[Group, ...]] = ("state", "offsets", "source")
 #: Nothing below the checkpoint must have changed for so long.
 UNCHANGED_SECONDS: Final = 60.0
+#: What neither the checkpoint nor the user's word on duplicates can exclude.
+BY_BATCH_ID: Final = (
+    "A sink that passes over batch ids it has (Delta, Spark's file sink, foreachBatch with"
+    " txnVersion or a check of its own) drops all of the new batch where it has the old one, and"
+    " rows are lost: look there first (Delta: DESCRIBE HISTORY names queryId and epochId), and if"
+    " it has the batch, restart the query instead"
+)
 
 
 class Move(msgspec.Struct, frozen=True):
@@ -51,6 +58,7 @@ class Plan(msgspec.Struct, frozen=True):
     moves: list[Move]
     refusals: list[Finding]
     notes: list[str]
+    accepted: bool = False  # the sink may hold the batch, and the user takes that upon them
 
     @property
     def bytes(self) -> int:
@@ -71,7 +79,7 @@ def plan_rescue(
 ) -> Plan:
     """Plans a rescue. Pure; ``now`` in epoch seconds.
 
-    ``sink`` is None where no batch is open. ``held_by`` names what shows that the query lives.
+    ``sink`` is None where no batch has run. ``held_by`` names what shows that the query lives.
     ``state_folder``: whether there is a folder ``state`` at all, be it empty.
     """
     layout = checkpoint.layout
@@ -83,6 +91,7 @@ def plan_rescue(
     ]
     refusals: list[Finding] = []
     notes: list[str] = []
+    accepted = False
     if moves:
         refusals += refuse_if_held(
             layout.newest, held_by, now=now, unchanged_seconds=unchanged_seconds
@@ -90,10 +99,11 @@ def plan_rescue(
         refusals += _refuse_if_unsound(checkpoint, soundness, opened)
         refusals += _refuse_unknown_logs(checkpoint, base)
         if sink is not None and not sink.safe:
-            if accept_duplicates:
+            accepted = accept_duplicates and not sink.passes_over
+            if accepted:
                 notes.append(
                     f"--accept-duplicates: {sink.detail}. Rows of it that are there already"
-                    " will come a second time"
+                    f" will come a second time. {BY_BATCH_ID}"
                 )
             else:
                 refusals.append(_sink_refusal(sink))
@@ -111,6 +121,7 @@ def plan_rescue(
         moves=moves,
         refusals=refusals,
         notes=notes,
+        accepted=accepted,
     )
 
 
@@ -293,11 +304,20 @@ def _refuse_unknown_logs(checkpoint: Checkpoint, base: int) -> list[Finding]:
 
 
 def _sink_refusal(sink: SinkVerdict) -> Finding:
+    if sink.passes_over:
+        return Finding(
+            check="sink_may_hold_batch",
+            severity="error",
+            evidence=sink.detail,
+            remedy="restart the query as it is, which --accept-duplicates does not change: it finds"
+            " the batch in the sink, passes over it, and goes on",
+        )
     return Finding(
         check="sink_may_hold_batch",
         severity="error",
         evidence=sink.detail,
-        remedy="say what the sink is: --sink upsert (each row written by its key), --sink none"
-        " (memory, console), --sink-path DIR (Spark's file sink, which is then asked);"
-        " or --accept-duplicates: rows of this batch that the sink has will come twice",
+        remedy="say what the sink is: --sink upsert (each row of every batch written by its key),"
+        " --sink none (memory, console), --sink-path DIR (Spark's file sink, which is then asked);"
+        " or --accept-duplicates: rows of this batch that the sink has will come twice."
+        f" {BY_BATCH_ID}",
     )

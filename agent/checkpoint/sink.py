@@ -34,11 +34,15 @@ _FILE_SINK = re.compile(r"FileSink\[(?P<path>.+)\]\Z")
 
 
 class SinkVerdict(msgspec.Struct, frozen=True):
-    """Whether re-planning a batch can repeat rows in the sink."""
+    """Whether re-planning a batch can repeat rows in the sink, or lose them.
+
+    ``passes_over``: it has the batch's id already, so it drops whatever is planned under it next.
+    """
 
     kind: SinkKind
     safe: bool
     detail: str
+    passes_over: bool = False
 
 
 class FileSinkLog(msgspec.Struct, frozen=True):
@@ -84,7 +88,12 @@ def judge_sink(
     kind: SinkKind, sink_path: str | None, *, base_batch: int, open_batch: int
 ) -> SinkVerdict:
     """Whether the sink may hold part of the open batch. Raises CheckpointError on wrong input."""
-    if sink_path is not None and kind in ("file", "unknown"):
+    if sink_path is not None:
+        if kind not in ("file", "unknown"):
+            raise CheckpointError(
+                f"--sink-path {sink_path}: is of Spark's file sink, and --sink {kind} is another;"
+                " leave one of them out"
+            )
         return _file_sink(sink_path, base_batch, open_batch)
     if kind == "file":
         raise CheckpointError("--sink file needs --sink-path: the folder that the query writes to")
@@ -124,8 +133,9 @@ def _file_sink(sink_path: str, base_batch: int, open_batch: int) -> SinkVerdict:
             kind="file",
             safe=False,
             detail=f"{sink_path} holds batch {open_batch} (its log names batch {log.newest});"
-            " re-planned, its rows would come twice. Restart the query instead: it finds the"
-            " batch in the sink and goes on",
+            f" planned anew, all of batch {open_batch} would be dropped there, and the rows that"
+            " are new in it lost",
+            passes_over=True,
         )
     if log.newest < base_batch:
         return SinkVerdict(

@@ -146,6 +146,43 @@ def test_a_file_sink_is_asked(tmp_path, ends_at, safe):
     assert (code == 0) is safe
 
 
+@pytest.mark.parametrize("ends_at", [3, 4])
+def test_no_word_on_duplicates_overrides_a_sink_that_would_drop_the_new_batch(tmp_path, ends_at):
+    root, out = checkpoint(tmp_path / "ck"), tmp_path / "out"
+    for batch in range(ends_at + 1):
+        write(out, f"_spark_metadata/{batch}", "v1\n")
+    before = tree(root)
+    code, report = rescue_quietly(root, apply=True, sink_path=str(out), accept_duplicates=True)
+    assert code == 1
+    assert tree(root) == before
+    [refusal] = report["plan"]["refusals"]
+    assert refusal["check"] == "sink_may_hold_batch"
+    assert "holds batch 3" in refusal["evidence"]
+    assert "dropped" in refusal["evidence"]
+    assert "restart the query" in refusal["remedy"]
+
+
+@pytest.mark.parametrize("sink", ["upsert", "none", "append"])
+def test_a_file_sinks_folder_is_never_passed_over_for_another_kind(tmp_path, sink):
+    root = checkpoint(tmp_path / "ck")
+    write(tmp_path, "out/_spark_metadata/3", "v1\n")
+    before = tree(root)
+    with pytest.raises(CheckpointError, match="leave one of them out"):
+        rescue_quietly(root, apply=True, sink=sink, sink_path=str(tmp_path / "out"))
+    assert tree(root) == before
+
+
+def test_accepting_duplicates_says_that_rows_can_be_lost_and_is_not_called_safe(tmp_path, capsys):
+    root = checkpoint(tmp_path)
+    options = RescueOptions(accept_duplicates=True, unchanged_seconds=0)
+    assert rescue(str(root), options) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "rows are lost" in said
+    assert "Safe only as the notes say" in said
+    _, report = rescue_quietly(root)
+    assert "rows are lost" in report["plan"]["refusals"][0]["remedy"]
+
+
 @pytest.mark.parametrize(
     ("description", "kind"),
     [
