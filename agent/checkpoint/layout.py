@@ -426,7 +426,7 @@ def _history(layout: Layout, most: int) -> list[int]:
     read: list[int] = []
     room = MOST_HISTORY_BYTES
     last = {layout.latest_offset, layout.latest_offset - 1}
-    last |= {layout.latest_commit, layout.latest_commit - 1}
+    last |= {layout.latest_finished, layout.latest_finished - 1}
     for batch_id in sorted(layout.offsets, reverse=True)[:most]:
         room -= layout.offsets[batch_id].size
         if room >= 0 or batch_id in last:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, Literal
 import msgspec
 
 from agent.checkpoint.layout import Checkpoint, chain_of, log_offset, schema_batch
-from agent.checkpoint.soundness import looks_asynchronous, open_batches
+from agent.checkpoint.soundness import batch_begun, looks_asynchronous, open_batches
 from agent.core.judgement import Finding
 
 if TYPE_CHECKING:
@@ -109,6 +109,8 @@ def plan_rescue(
                 refusals.append(_sink_refusal(sink))
         elif sink is not None:
             notes.append(f"sink: {sink.detail}")
+        if not opened:
+            notes += _offsets_gone(checkpoint, base)
         if unchanged_seconds > 0:
             notes.append(
                 "a query that hangs writes nothing: make sure that none runs on this checkpoint"
@@ -151,6 +153,30 @@ def refuse_if_held(
             )
         )
     return found
+
+
+def _offsets_gone(checkpoint: Checkpoint, base: int) -> list[str]:
+    """What is left of a batch without offsets: it was never planned, or somebody removed them."""
+    begun = batch_begun(checkpoint)
+    if begun is not None:
+        return [f"offsets/{begun} is gone, yet state of batch {begun} is there: the batch has run"]
+    ends = {
+        source.index: _base_log_offset(checkpoint, base, source.index)
+        for source in checkpoint.sources
+        if source.kind == "file"
+    }
+    if any(
+        entry.batch_id > end
+        for index, end in ends.items()
+        for entry in checkpoint.layout.sources.get(index, [])
+    ):
+        gone = f"offsets/{base + 1}"
+        doubt = (
+            f"a source noted files that no batch has taken; if somebody removed {gone}, its batch"
+            " may be in the sink, and its rows come twice there"
+        )
+        return [doubt]
+    return []
 
 
 def _state_moves(checkpoint: Checkpoint, base: int, *, state_folder: bool) -> list[Move]:
@@ -244,6 +270,20 @@ def _refuse_if_unsound(
                 evidence=f"offsets/{base} of the newest commit is missing or unreadable: where to"
                 " plan from is not known",
                 remedy="restore the file from a savepoint",
+            )
+        )
+    # Without what moves the base's offsets are the newest, and a start reads those before, too.
+    if opened and base > 0 and base - 1 not in checkpoint.offsets and not asynchronous:
+        why = checkpoint.unreadable.get(f"offsets/{base - 1}", "missing")
+        refusals.append(
+            Finding(
+                check="offsets_missing",
+                severity="error",
+                evidence=f"offsets/{base - 1}: {why}. With batch {opened[-1]} moved aside a start"
+                f" reads it, and Spark fails: batch {base - 1} doesn't exist",
+                remedy="restore the file from a savepoint, or start from one; as it is, the query"
+                f" can only run batch {opened[-1]} as it was planned"
+                " (spark.sql.streaming.minBatchesToRetain of 2 or more keeps the file)",
             )
         )
     if asynchronous:

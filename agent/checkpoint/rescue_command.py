@@ -16,7 +16,7 @@ from agent.checkpoint.render import output, show_findings, show_rescue
 from agent.checkpoint.report import RescueReport
 from agent.checkpoint.rescue import UNCHANGED_SECONDS, plan_rescue, refuse_if_held
 from agent.checkpoint.sink import SinkKind, SinkVerdict, judge_sink, recognise
-from agent.checkpoint.soundness import judge, open_batches
+from agent.checkpoint.soundness import batch_begun, judge, open_batches
 from agent.checkpoint.watched import Watched, ask
 from agent.client import ClientSettings
 from agent.core.judgement import Finding
@@ -58,11 +58,11 @@ def _rescue(root: Path, address: str, options: RescueOptions) -> int:
         checkpoint = read_checkpoint(folder, count)
         soundness = judge(checkpoint, folder)
     watched, held_by = _watched(options.agent, checkpoint)
-    opened = open_batches(checkpoint)
+    opened, begun = open_batches(checkpoint), batch_begun(checkpoint)
     plan = plan_rescue(
         checkpoint,
         soundness,
-        sink=_sink(options, watched, checkpoint, opened) if opened else None,
+        sink=None if begun is None else _sink(options, watched, checkpoint, begun),
         accept_duplicates=options.accept_duplicates,
         held_by=held_by,
         state_folder=(root / "state").is_dir(),
@@ -139,15 +139,13 @@ def _undo(root: Path, address: str, options: RescueOptions) -> int:
 
 
 def _sink(
-    options: RescueOptions, watched: Watched | None, checkpoint: Checkpoint, opened: list[int]
+    options: RescueOptions, watched: Watched | None, checkpoint: Checkpoint, begun: int
 ) -> SinkVerdict:
 
     kind, path = options.sink, options.sink_path
     if kind == "unknown" and path is None and watched is not None:
         kind, path = recognise(watched.sink)
-    return judge_sink(
-        kind, path, base_batch=checkpoint.layout.latest_finished, open_batch=opened[-1]
-    )
+    return judge_sink(kind, path, base_batch=checkpoint.layout.latest_finished, open_batch=begun)
 
 
 def _watched(

@@ -110,6 +110,18 @@ def open_batches(checkpoint: Checkpoint) -> list[int]:
     return sorted(batch for batch in checkpoint.layout.offsets if batch > last)
 
 
+def batch_begun(checkpoint: Checkpoint) -> int | None:
+    """The newest batch that may have written to the sink unfinished; None where none has.
+
+    State is written by a batch alone, so it tells of one even where its offsets were removed.
+    """
+    if opened := open_batches(checkpoint):
+        return opened[-1]
+    versions = (file.version for files in checkpoint.layout.state.values() for file in files)
+    newest = max(versions, default=0)
+    return newest - 1 if newest > checkpoint.layout.latest_finished + 1 else None
+
+
 def looks_asynchronous(checkpoint: Checkpoint) -> bool:
     """Whether the logs have holes at the same batches, as asynchronous progress tracking leaves.
 

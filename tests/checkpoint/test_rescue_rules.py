@@ -273,6 +273,48 @@ def test_offsets_that_cannot_be_read_are_never_planned_over(tmp_path):
     assert "offsets_missing" in refusals(report)
 
 
+@pytest.mark.parametrize("damage", ["gone", "unreadable"])
+def test_the_offsets_before_the_newest_commit_are_needed_too(tmp_path, damage):
+    """Once the open batch is aside a start reads them: with one batch retained they are purged."""
+    root = checkpoint(tmp_path)
+    for name in ("0", ".0.crc", "1", ".1.crc"):
+        (root / "offsets" / name).unlink()
+    if damage == "unreadable":
+        write(root, "offsets/1", "")
+    before = tree(root)
+    code, report = rescue_quietly(root, apply=True, **UPSERT)
+    assert code == 1
+    assert refusals(report) == ["offsets_missing"]
+    assert report["plan"]["refusals"][0]["evidence"].startswith("offsets/1: ")
+    assert tree(root) == before
+
+
+def test_the_first_batch_has_no_offsets_before_it(tmp_path):
+    assert rescue_quietly(checkpoint(tmp_path, committed=1), apply=True, **UPSERT)[0] == 0
+
+
+@pytest.mark.parametrize("committed", [0, 3])
+def test_a_batch_whose_offsets_were_removed_by_hand_has_run_all_the_same(tmp_path, committed):
+    root = checkpoint(tmp_path, committed=committed)
+    for name in (f"{committed}", f".{committed}.crc"):
+        (root / "offsets" / name).unlink()
+    before = tree(root)
+    code, report = rescue_quietly(root, apply=True)
+    assert code == 1
+    assert refusals(report) == ["sink_may_hold_batch"]
+    assert f"batch {committed}" in report["plan"]["refusals"][0]["evidence"]
+    assert f"offsets/{committed} is gone" in " ".join(report["plan"]["notes"])
+    assert tree(root) == before
+    assert rescue_quietly(root, apply=True, **UPSERT)[0] == 0
+
+
+def test_entries_that_no_batch_has_taken_leave_a_doubt_that_is_said(tmp_path):
+    root = checkpoint(tmp_path, opened=False)
+    write(root, "sources/0/3", file_entry(3))
+    _, report = rescue_quietly(root)
+    assert "if somebody removed offsets/3" in " ".join(report["plan"]["notes"])
+
+
 def test_it_cannot_be_undone_once_the_query_has_gone_on(tmp_path):
     root = checkpoint(tmp_path)
     assert rescue_quietly(root, apply=True, **UPSERT)[0] == 0
