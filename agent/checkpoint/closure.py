@@ -72,7 +72,7 @@ def state_closure(checkpoint: Checkpoint, folder: Folder, version: int) -> Closu
         return Closure(version=0, stores=[])
     committed = checkpoint.commits.get(version - 1)
     stores = []
-    for key in expected_stores(checkpoint):
+    for key in expected_stores(checkpoint, version):
         ids = None
         if committed is not None and committed.state_ids is not None:
             partitions = committed.state_ids.get(key.operator, [])
@@ -81,7 +81,7 @@ def state_closure(checkpoint: Checkpoint, folder: Folder, version: int) -> Closu
     return Closure(version=version, stores=stores)
 
 
-def expected_stores(checkpoint: Checkpoint) -> list[StoreKey]:
+def expected_stores(checkpoint: Checkpoint, version: int) -> list[StoreKey]:
     """Every store that a start loads by what the operators tell, and every one with files."""
     keys = {key for key in checkpoint.layout.state if checkpoint.layout.state[key]}
     seen = {(key.operator, key.store) for key in keys}
@@ -90,7 +90,7 @@ def expected_stores(checkpoint: Checkpoint) -> list[StoreKey]:
     expected: set[StoreKey] = set()
     for operator, store in seen | set(told):
         own = {key for key in keys if (key.operator, key.store) == (operator, store)}
-        count = _partitions(checkpoint, operator, told.get((operator, store)), keys)
+        count = _partitions(checkpoint, operator, told.get((operator, store)), keys, version)
         if count is None:
             expected |= own
         else:  # those beyond are of a time before it was given fewer (Spark 4.2, offline)
@@ -99,7 +99,7 @@ def expected_stores(checkpoint: Checkpoint) -> list[StoreKey]:
 
 
 def _partitions(
-    checkpoint: Checkpoint, operator: int, told: int | None, seen: set[StoreKey]
+    checkpoint: Checkpoint, operator: int, told: int | None, seen: set[StoreKey], version: int
 ) -> int | None:
     """How many partitions an operator's state has; None where nothing tells.
 
@@ -110,6 +110,13 @@ def _partitions(
     if committed is not None and committed.state_ids and operator in committed.state_ids:
         return len(committed.state_ids[operator])
     keyed = checkpoint.keyed.get(operator)
+    if keyed is False and any(
+        file.version == version
+        for key in seen
+        if key.operator == operator and key.partition > 0
+        for file in checkpoint.layout.state[key]
+    ):
+        keyed = True  # a batch writes its version in every partition, whatever a schema says
     if keyed is False:
         return 1
     if told is not None or keyed:

@@ -30,12 +30,15 @@ _STATE_NAME = re.compile(r"(\d{1,18})(?:_([0-9A-Za-z-]+))?\.(delta|snapshot|chan
 _SCHEMA_NAME = re.compile(r"(\d{1,18})(?:_.*)?\Z")
 #: Schemas of state, of all partitions: in 4.0 and later some stand beside the partitions.
 _SCHEMA_PATH = re.compile(r"state/\d+/(0(/[^/]+)?/_metadata/schema|_stateSchema/[^/]+/[^/]+)\Z")
-#: The key's schema comes first. Without keys it has no column (an aggregation), one of no type (a
-#: limit), or only a session's start.
+#: The key's schema comes first. Without keys it has no column (an aggregation), a single one of no
+#: type (a limit), or only a session's start.
 _KEY_SCHEMA = re.compile(
-    rb'\{"type":"struct","fields":\['
-    rb'(\]|\{"name":"key","type":"(?:void|null)"[^\[]*\]|\{"name":"sessionStartTime"[^\[]*\])?'
+    rb'\{"type":"struct","fields":\[(?:(?P<none>\]|\{"name":"key","type":"(?:void|null)",'
+    rb'"nullable":(?:true|false),"metadata":\{[^{}]*\}\}\])|(?P<session>\{"name":"sessionStartTime",'
+    rb'"type":"timestamp(?:_ntz)?","nullable":false,"metadata":\{[^{}]*\}\}\]))?'
 )
+#: A user's key may have the name of a session's start; no other value has a session's own column.
+_SESSION: Final = b'"spark.sessionWindow":true'
 #: An operator without keys runs in one partition, though Spark's metadata names all of them: it
 #: takes the number from the settings.
 _ONE_PARTITION: Final = frozenset({"globalLimit"})
@@ -415,10 +418,15 @@ def _has_keys(folder: Folder, path: str) -> bool | None:
     """Whether the state of this schema has keys; None where it does not say."""
     try:
         with folder.open(path) as file:
-            found = _KEY_SCHEMA.search(file.read(_LINE_BYTES))
+            text = file.read(_LINE_BYTES)
     except OSError:
         return None
-    return None if found is None else found[1] is None
+    found = _KEY_SCHEMA.search(text)
+    if found is None:
+        return None
+    if found["session"]:
+        return _SESSION not in text[found.end() :]
+    return not found["none"]
 
 
 def _history(layout: Layout, most: int) -> list[int]:

@@ -526,7 +526,7 @@ def _sizes(checkpoint: Checkpoint, closure: Closure) -> list[StoreSize]:
             (store.key.partition, store.bytes, store.changes, store.snapshot_version)
         )
     if not closure.stores:
-        for key in expected_stores(checkpoint):
+        for key in expected_stores(checkpoint, closure.version):
             size = sum(file.size for file in checkpoint.layout.state.get(key, []))
             groups.setdefault((key.operator, key.store), []).append((key.partition, size, 0, None))
     found = []

@@ -2,12 +2,15 @@
 
 import json
 import re
+import shutil
 import sys
 
 import pytest
 
 from agent import cli
+from agent.checkpoint.folder import LocalFolder
 from agent.checkpoint.layout import parse_offset_log
+from agent.checkpoint.savepoint import take_savepoint
 from tests.checkpoint.build import checkpoint, offsets, tree, write
 
 
@@ -91,6 +94,48 @@ def test_what_a_restart_needs_is_missing(weir, tmp_path, gone, check):
     assert code == 1
     assert check in errors(report)
     assert report["restart"]["action"] == "fail"
+
+
+def column(name, of="timestamp", *, nullable=False, metadata=None):
+    return {"name": name, "type": of, "nullable": nullable, "metadata": metadata or {}}
+
+
+START, USER = column("sessionStartTime"), column("userId", "string", nullable=True)
+COUNT = column("count", "long")
+BOUNDS = {"type": "struct", "fields": [column("start"), column("end")]}
+SESSION = column("session_window", BOUNDS, metadata={"spark.sessionWindow": True})
+
+
+@pytest.mark.parametrize(
+    ("keys", "values", "keyless"),
+    [
+        ([START, USER], [COUNT], False),
+        ([START, USER], [SESSION, USER, COUNT], False),
+        ([USER, START], [SESSION, USER, COUNT], False),
+        ([START], [COUNT], False),
+        ([column("sessionStartTime", nullable=True)], [SESSION, COUNT], False),
+        ([column("sessionStartTime", "string")], [SESSION, COUNT], False),
+        ([column("key", "void", nullable=True), USER], [COUNT], False),
+        ([START], [SESSION, COUNT], True),
+        ([column("sessionStartTime", "timestamp_ntz")], [SESSION, COUNT], True),
+        ([column("key", "void", nullable=True)], [COUNT], True),
+        ([], [COUNT], True),
+    ],
+)
+def test_only_a_state_without_keys_may_be_in_one_partition(weir, tmp_path, keys, values, keyless):
+    root = checkpoint(tmp_path / "ck", opened=False)
+    schema = b"v2" + b"".join(
+        json.dumps({"type": "struct", "fields": fields}, separators=(",", ":")).encode()
+        for fields in (keys, values)
+    )
+    write(root, "state/0/0/_metadata/schema", schema)
+    take_savepoint(LocalFolder(root), tmp_path / "to", now=lambda: 0.0, sleep=lambda _: None)
+    # Where a partition has files of the version, no schema makes it one to be left out.
+    assert (tmp_path / "to/state/0/1/3.delta").exists()
+    shutil.rmtree(root / "state/0/1")
+    code, report = inspect(weir, root)
+    assert errors(report) == ([] if keyless else ["state_incomplete"])
+    assert code == (0 if keyless else 1)
 
 
 def test_a_snapshot_replaces_older_changes(weir, tmp_path):
