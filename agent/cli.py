@@ -518,14 +518,21 @@ def _savepoint(
     *,
     directory: CheckpointArgument,
     destination: Annotated[
-        str, typer.Argument(metavar="DEST", help="Where to; must be empty or not there.")
-    ],
+        str | None,
+        typer.Argument(
+            metavar="DEST",
+            show_default=False,
+            help="Where to; must be empty or not there. Without it DIR is a savepoint, and"
+            " --rollback-sink tells of it.",
+        ),
+    ] = None,
     rollback_sink: Annotated[
         str | None,
         typer.Option(
             "--rollback-sink",
             metavar="DIR",
-            help="Tell what to move aside in a file sink so that it ends at the same batch.",
+            help="Tell what to move aside in a file sink so that it ends at the same batch, as it"
+            " is now: ask again with the query stopped.",
         ),
     ] = None,
     as_json: AsJson = False,

@@ -30,15 +30,12 @@ _STATE_NAME = re.compile(r"(\d{1,18})(?:_([0-9A-Za-z-]+))?\.(delta|snapshot|chan
 _SCHEMA_NAME = re.compile(r"(\d{1,18})(?:_.*)?\Z")
 #: Schemas of state, of all partitions: in 4.0 and later some stand beside the partitions.
 _SCHEMA_PATH = re.compile(r"state/\d+/(0(/[^/]+)?/_metadata/schema|_stateSchema/[^/]+/[^/]+)\Z")
-#: The key's schema comes first. Without keys it has no column (an aggregation), a single one of no
-#: type (a limit), or only a session's start.
+#: The key's schema comes first. Without keys it has no column (an aggregation), or a single one of
+#: no type (a limit). That of a session window always has keys: Spark wants one besides the window.
 _KEY_SCHEMA = re.compile(
-    rb'\{"type":"struct","fields":\[(?:(?P<none>\]|\{"name":"key","type":"(?:void|null)",'
-    rb'"nullable":(?:true|false),"metadata":\{[^{}]*\}\}\])|(?P<session>\{"name":"sessionStartTime",'
-    rb'"type":"timestamp(?:_ntz)?","nullable":false,"metadata":\{[^{}]*\}\}\]))?'
+    rb'\{"type":"struct","fields":\[(\]|\{"name":"key","type":"(?:void|null)",'
+    rb'"nullable":(?:true|false),"metadata":\{[^{}]*\}\}\])?'
 )
-#: A user's key may have the name of a session's start; no other value has a session's own column.
-_SESSION: Final = b'"spark.sessionWindow":true'
 #: An operator without keys runs in one partition, though Spark's metadata names all of them: it
 #: takes the number from the settings.
 _ONE_PARTITION: Final = frozenset({"globalLimit"})
@@ -51,6 +48,8 @@ MOST_ENTRY_BYTES: Final = 16 << 20
 MOST_HISTORY_BYTES: Final = 4 * MOST_ENTRY_BYTES
 #: Of a line that names one file: some times the longest path that there is.
 _LINE_BYTES: Final = 64 << 10
+#: Spark's default of spark.sql.streaming.fileSource.log.compactInterval, and of fileSink's.
+COMPACT_INTERVAL: Final = 10
 #: Versions whose form is known: of the offset log, of the commit log, of an operator's metadata.
 _OFFSET_VERSIONS: Final = ("v1", "v2")
 _COMMIT_VERSIONS: Final = ("v1", "v2", "v3")
@@ -418,15 +417,10 @@ def _has_keys(folder: Folder, path: str) -> bool | None:
     """Whether the state of this schema has keys; None where it does not say."""
     try:
         with folder.open(path) as file:
-            text = file.read(_LINE_BYTES)
+            found = _KEY_SCHEMA.search(file.read(_LINE_BYTES))
     except OSError:
         return None
-    found = _KEY_SCHEMA.search(text)
-    if found is None:
-        return None
-    if found["session"]:
-        return _SESSION not in text[found.end() :]
-    return not found["none"]
+    return None if found is None else found[1] is None
 
 
 def _history(layout: Layout, most: int) -> list[int]:
@@ -522,6 +516,53 @@ def chain_of(entries: Iterable[LogFile], end: int) -> tuple[list[LogFile], list[
     later = {entry.batch_id: entry for entry in known if entry.batch_id >= first}
     chain = ([base] if base else []) + [later[number] for number in sorted(later)]
     return chain, [number for number in range(first, end + 1) if number not in later]
+
+
+def earlier_compacted(entries: Iterable[LogFile], end: int) -> list[LogFile]:
+    """The compacted entry before the newest up to ``end``: the two tell Spark their interval."""
+    compacted = [entry for entry in entries if entry.compact and entry.batch_id <= end]
+    return sorted(compacted, key=lambda entry: entry.batch_id)[-2:-1]
+
+
+def passed_by(entries: Iterable[tuple[int, bool]]) -> str | None:
+    """Why a start looks for entries of a compacted log that are not there; None if it finds all.
+
+    ``entries`` are numbers, each with whether it is compacted. Spark takes the interval of
+    compaction from the two newest compacted entries, or guesses it from a single one, and looks for
+    the compacted entry that should then be the newest, and all after it.
+    """
+    known = set(entries)
+    compacted = sorted(number for number, compact in known if compact)
+    if not compacted:
+        return None
+    if len(compacted) > 1:
+        interval, remedy = compacted[-1] - compacted[-2], ""
+    else:
+        interval = _guessed_interval(compacted[0] + 1)
+        remedy = (
+            " (unless its compactInterval is set otherwise: with one of"
+            f" {compacted[0] + 1} or more it finds all)"
+        )
+    newest = max(number for number, _ in known)
+    first = max(0, (newest + 1) // interval * interval - 1)
+    for number in range(first, newest + 1):
+        compact = (number + 1) % interval == 0
+        if (number, compact) not in known:
+            name = f"{number}.compact" if compact else f"{number}"
+            return (
+                f"Spark takes its compaction interval for {interval}, since {compacted[-1]}.compact"
+                + (f" comes after {compacted[-2]}.compact" if len(compacted) > 1 else " is alone")
+                + f", and looks for {name}, which is not there{remedy}"
+            )
+    return None
+
+
+def _guessed_interval(count: int) -> int:
+    """Spark's guess from a compacted entry that stands for ``count`` entries, where it is alone."""
+    if count // 2 <= COMPACT_INTERVAL:
+        return count
+    divisors = (n for n in range(COMPACT_INTERVAL, count // 2 + 1) if count % n == 0)
+    return next(divisors, count)
 
 
 def log_offset(offset: Any) -> int:

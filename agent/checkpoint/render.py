@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from agent.checkpoint.report import Report, RescueReport, SavepointReport
+    from agent.checkpoint.sink import Rollback
     from agent.core.judgement import Finding
 
 _COLOURS: Final = {"error": "red", "warning": "yellow", "info": "cyan"}
@@ -168,18 +169,22 @@ def show_savepoint(console: Console, report: SavepointReport) -> None:
     console.print(
         f"A query that starts from it plans batch {manifest.batch_id + 1}. Start it only with a"
         f" sink that is empty or rolled back to batch {manifest.batch_id}: one that holds later"
-        " batches passes over theirs, and rows are lost. For Spark's file sink --rollback-sink DIR"
-        " lists what to do, for an empty folder too.",
+        " batches passes over theirs, and rows are lost. For Spark's file sink, with the query"
+        f" stopped, weir savepoint {_text(report.destination)} --rollback-sink DIR lists what to"
+        " do, for an empty folder too.",
         highlight=False,
     )
     if report.rollback is not None:
-        console.print(f"{_text(report.rollback.sink)}: {_text(report.rollback.detail)}")
-        for entry in report.rollback.log_entries:
-            console.print(f"  _spark_metadata/{_text(entry)}", highlight=False)
-        for entry in report.rollback.missing_entries:
-            console.print(f"  _spark_metadata/{_text(entry)}", highlight=False)
-        for path in report.rollback.data_files:
-            console.print(f"  {_text(path)}", highlight=False)
+        show_rollback(console, report.rollback)
+
+
+def show_rollback(console: Console, rollback: Rollback) -> None:
+    """Prints what to move aside in a file sink, or to write there."""
+    console.print(f"{_text(rollback.sink)}: {_text(rollback.detail)}", highlight=False)
+    for entry in (*rollback.log_entries, *rollback.missing_entries):
+        console.print(f"  _spark_metadata/{_text(entry)}", highlight=False)
+    for path in rollback.data_files:
+        console.print(f"  {_text(path)}", highlight=False)
 
 
 def show_findings(console: Console, findings: Iterable[Finding]) -> None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
 
-from agent.checkpoint.layout import Checkpoint, chain_of, log_offset, schema_batch
+from agent.checkpoint.layout import Checkpoint, chain_of, log_offset, passed_by, schema_batch
 from agent.checkpoint.soundness import batch_begun, looks_asynchronous, open_batches
 from agent.core.judgement import Finding
 
@@ -328,6 +328,17 @@ def _refuse_unknown_logs(checkpoint: Checkpoint, base: int) -> list[Finding]:
                         evidence=f"{source.folder}: without the entries past {end},"
                         f" {missing[0]} and {len(missing) - 1} others are missing: they stand only"
                         " in a compacted entry of the open batch",
+                        remedy="start from a savepoint",
+                    )
+                )
+            kept = ((one.batch_id, one.compact) for one in entries if one.batch_id <= end)
+            passed = passed_by(kept)
+            if passed is not None and not missing:
+                refusals.append(
+                    Finding(
+                        check="source_log_incomplete",
+                        severity="error",
+                        evidence=f"{source.folder}: without the entries past {end}, {passed}",
                         remedy="start from a savepoint",
                     )
                 )

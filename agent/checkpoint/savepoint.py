@@ -22,7 +22,13 @@ import msgspec
 
 from agent.checkpoint.closure import state_closure
 from agent.checkpoint.folder import MOST_BYTES, CheckpointError, Folder, LocalFolder, reported
-from agent.checkpoint.layout import Checkpoint, chain_of, log_offset, read_checkpoint
+from agent.checkpoint.layout import (
+    Checkpoint,
+    chain_of,
+    earlier_compacted,
+    log_offset,
+    read_checkpoint,
+)
 from agent.checkpoint.soundness import CHANGED, checksums_match, damage, judge, sums_of
 from agent.files import read_regular
 
@@ -149,6 +155,19 @@ def _copy_until_whole(
     )
 
 
+def read_manifest(savepoint: Path) -> Manifest:
+    """What a savepoint says of itself. Raises CheckpointError."""
+    path = savepoint / MANIFEST
+    try:
+        return msgspec.json.decode(read_regular(path, MOST_BYTES), type=Manifest)
+    except (FileNotFoundError, NotADirectoryError):
+        raise CheckpointError(f"{savepoint}: not a savepoint: it has no {MANIFEST}") from None
+    except OSError as error:
+        raise CheckpointError(f"{path}: {error.strerror or error}") from None
+    except msgspec.MsgspecError as error:
+        raise CheckpointError(f"{path}: {error}") from None
+
+
 def files_of(checkpoint: Checkpoint, folder: Folder) -> list[str]:
     """What a savepoint at the newest commit needs, in the order of copying.
 
@@ -205,7 +224,7 @@ def _source_files(checkpoint: Checkpoint, batch_id: int) -> list[str]:
         chain, missing = chain_of(entries, end)
         if missing:
             raise Moved(f"{source.folder}/{missing[0]} is missing")
-        paths += [entry.path for entry in chain]
+        paths += [entry.path for entry in (*earlier_compacted(entries, end), *chain)]
     return paths
 
 

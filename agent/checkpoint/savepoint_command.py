@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from agent.checkpoint.commands import counting, print_json
 from agent.checkpoint.folder import CheckpointError, local_path, open_folder, reported
-from agent.checkpoint.render import output, show_savepoint
+from agent.checkpoint.render import output, show_rollback, show_savepoint
 from agent.checkpoint.report import SavepointReport
-from agent.checkpoint.savepoint import take_savepoint
+from agent.checkpoint.savepoint import read_manifest, take_savepoint
 from agent.checkpoint.sink import advise_rollback
 
 if TYPE_CHECKING:
@@ -17,9 +17,19 @@ if TYPE_CHECKING:
 
 
 def savepoint(
-    address: str, destination: str, *, rollback_sink: str | None, as_json: bool, quiet: bool = False
+    address: str,
+    destination: str | None,
+    *,
+    rollback_sink: str | None,
+    as_json: bool,
+    quiet: bool = False,
 ) -> int:
-    """Takes a savepoint and tells how to restore it. Raises CheckpointError."""
+    """Takes a savepoint and tells how to restore it. Raises CheckpointError.
+
+    Without a destination ``address`` is a savepoint, and only what to roll back is told.
+    """
+    if destination is None:
+        return _rollback(address, rollback_sink, as_json=as_json)
     folder = open_folder(address)
     target = local_path(destination)
     if target is None:
@@ -51,6 +61,24 @@ def savepoint(
     else:
         show_savepoint(output(), report)
     return 0
+
+
+def _rollback(address: str, rollback_sink: str | None, *, as_json: bool) -> int:
+    if rollback_sink is None:
+        raise CheckpointError(
+            f"{address}: where to? DEST is missing; without it a savepoint's folder and"
+            " --rollback-sink DIR are needed"
+        )
+    root = local_path(address)
+    if root is None:
+        raise CheckpointError(f"{address}: a savepoint is in a local or mounted folder")
+    manifest = read_manifest(root)
+    advice = advise_rollback(_sink_path(rollback_sink), manifest.batch_id)
+    if as_json:
+        print_json(advice)
+    else:
+        show_rollback(output(), advice)
+    return 0 if advice.possible else 1
 
 
 def _sink_path(address: str) -> Path:

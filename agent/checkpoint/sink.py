@@ -13,15 +13,18 @@ from typing import TYPE_CHECKING, Final, Literal
 import msgspec
 
 from agent.checkpoint.folder import CheckpointError, LocalFolder, local_path, reported
-from agent.checkpoint.layout import file_log_entries
+from agent.checkpoint.layout import COMPACT_INTERVAL, file_log_entries, passed_by
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 SinkKind = Literal["upsert", "file", "none", "append", "unknown"]
-#: Spark's default of spark.sql.streaming.fileSink.log.compactInterval.
-COMPACT_INTERVAL: Final = 10
 SINK_KINDS: Final = ("upsert", "file", "none", "append")
+#: A list that is used later passes over the batches written since, and with them go rows.
+OF_NOW: Final = (
+    "This is of now: a query that still runs adds batches, so make the list again once it is"
+    " stopped, just before the start"
+)
 _LOG_NAME = re.compile(r"(\d{1,18})(\.compact)?\Z")
 #: Spark's own sinks that keep nothing beyond the query's run, as progress describes them: by a
 #: name, or by the class and an object's address. A path or a table's name never makes a sink one.
@@ -184,24 +187,37 @@ def advise_rollback(path: Path, batch_id: int) -> Rollback:
     later = [names[number] for number in log.batches if number > batch_id]
     base = max((number for number in log.compacted if number <= batch_id), default=-1)
     gaps = [n for n in range(base + 1, batch_id + 1) if n not in log.batches]
+    passed = passed_by((n, n in log.compacted) for n in log.batches if n <= batch_id)
     kept = _named_files(path, [names[n] for n in log.batches if n <= batch_id])
     gone = sorted(_named_files(path, later) - kept)
-    if gaps:
+    if log.newest < batch_id:
+        detail = (
+            f"ends at batch {log.newest}, before batch {batch_id}: another query's folder, or"
+            f" rolled back too far; a start from batch {batch_id} never writes the batches between"
+        )
+    elif gaps and any(number > gaps[0] for number in log.compacted):
         detail = (
             f"cannot be rolled back: batch {gaps[0]} stands only in a later compacted entry;"
             " restore to an empty sink"
         )
+    elif gaps:
+        detail = (
+            f"cannot be rolled back: the entry of batch {gaps[0]} is missing; restore to an empty"
+            " sink"
+        )
+    elif passed is not None:
+        detail = f"cannot be rolled back: {passed}; restore to an empty sink"
     elif not later:
-        detail = f"ends at batch {log.newest}: nothing to roll back"
+        detail = f"ends at batch {log.newest}: nothing to roll back. {OF_NOW}"
     else:
         detail = (
             f"move aside {len(later)} entries of _spark_metadata (with their .crc) and the"
-            f" {len(gone)} data files that only they name"
+            f" {len(gone)} data files that only they name. {OF_NOW}"
         )
     return Rollback(
         sink=str(path),
         batch_id=batch_id,
-        possible=not gaps,
+        possible=not gaps and passed is None,
         detail=detail,
         log_entries=later,
         data_files=gone,

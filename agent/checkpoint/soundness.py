@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, BinaryIO, Final, Literal
 import msgspec
 
 from agent.checkpoint.closure import Closure, expected_stores, state_closure
-from agent.checkpoint.layout import Checkpoint, chain_of, log_offset
+from agent.checkpoint.layout import Checkpoint, chain_of, log_offset, passed_by
 from agent.checkpoint.lz4 import is_whole
 from agent.core.decode.kafka_offsets import admitted_rows, parse_offsets
 from agent.core.judgement import Finding
@@ -250,6 +250,18 @@ def _file_source(checkpoint: Checkpoint, source: SourceInfo) -> list[Finding]:
                 f" missing: {_ids(missing)}",
                 remedy="restore the entries from a savepoint: without them files are read again"
                 " or never",
+            )
+        )
+    passed = passed_by((entry.batch_id, entry.compact) for entry in entries)
+    if passed is not None and not missing:
+        findings.append(
+            Finding(
+                check="source_log_incomplete",
+                severity="error",
+                evidence=f"{source.folder}: {passed}",
+                remedy="restore the earlier compacted entry from a savepoint, or set"
+                " spark.sql.streaming.fileSource.log.compactInterval so that it finds them: as it"
+                " is, files are read again or the query fails",
             )
         )
     ahead = sorted({entry.batch_id for entry in entries if entry.batch_id > end})

@@ -13,7 +13,7 @@ from agent.checkpoint.rescue import plan_rescue
 from agent.checkpoint.rescue_command import RescueOptions, rescue
 from agent.checkpoint.sink import advise_rollback, judge_sink, recognise
 from agent.checkpoint.soundness import judge
-from tests.checkpoint.build import OLD, checkpoint, file_entry, killed_at, tree, write
+from tests.checkpoint.build import OLD, checkpoint, file_entry, killed_at, offsets, tree, write
 from tests.checkpoint.kills import rescue_quietly
 
 UPSERT = {"sink": "upsert"}
@@ -89,6 +89,25 @@ def test_a_compacted_entry_of_the_open_batch_moves_and_the_rest_is_whole(tmp_pat
     code, report = rescue_quietly(root, **UPSERT)
     assert code == 1
     assert "source_log_incomplete" in refusals(report)
+
+
+def test_what_moves_must_not_leave_a_log_that_spark_would_look_for_elsewhere(tmp_path):
+    """39.compact and 59.compact tell Spark their interval; 39.compact alone makes it guess 10."""
+    root = checkpoint(tmp_path)
+    shutil.rmtree(root / "sources")
+    for name in ("39.compact", *range(40, 59), "59.compact"):
+        write(root, f"sources/0/{name}", file_entry(0))
+    write(root, "offsets/1", offsets(57))
+    write(root, "offsets/2", offsets(58))
+    write(root, "offsets/3", offsets(59))
+    before = tree(root)
+    code, report = rescue_quietly(root, apply=True, **UPSERT)
+    assert code == 1
+    assert refusals(report) == ["source_log_incomplete"]
+    assert "looks for 49.compact" in report["plan"]["refusals"][0]["evidence"]
+    assert tree(root) == before
+    write(root, "sources/0/19.compact", file_entry(0))
+    assert rescue_quietly(root, apply=True, **UPSERT)[0] == 0
 
 
 def test_kafka_s_first_offsets_stay(tmp_path):

@@ -9,6 +9,7 @@ from agent.checkpoint.folder import CheckpointError, LocalFolder
 from agent.checkpoint.layout import read_checkpoint
 from agent.checkpoint.savepoint import MANIFEST, take_savepoint
 from agent.checkpoint.savepoint_command import savepoint
+from agent.checkpoint.sink import advise_rollback
 from agent.checkpoint.soundness import judge
 from tests.checkpoint.build import checkpoint, file_entry, killed_at, offsets, tree, write
 
@@ -110,6 +111,110 @@ def test_nothing_committed_and_unsound_are_said(tmp_path):
     with pytest.raises(CheckpointError, match="does not match its checksums"):
         take(root, tmp_path / "sp")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["ck", "new"]
+
+
+def compacting(root, names):
+    """A checkpoint whose file source's log has these entries; the newest one is committed."""
+    shutil.rmtree(checkpoint(root, committed=2, opened=False) / "sources")
+    last = int(names[-1].removesuffix(".compact"))
+    for name in names:
+        write(root, f"sources/0/{name}", file_entry(int(name.removesuffix(".compact"))))
+    write(root, "offsets/0", offsets(last - 1))
+    write(root, "offsets/1", offsets(last))
+    return root
+
+
+TWENTIES = ["19.compact", *map(str, range(20, 39)), "39.compact", *map(str, range(40, 51))]
+
+
+def test_two_compacted_entries_keep_the_interval_by_which_spark_reads(tmp_path):
+    root, to = compacting(tmp_path / "ck", ["9.compact", *TWENTIES]), tmp_path / "sp"
+    take(root, to)
+    entries = {path.name for path in (to / "sources/0").iterdir() if path.suffix != ".crc"}
+    assert entries == {"19.compact", "39.compact", *map(str, range(40, 51))}
+    assert restart_of(to).batch_id == 2
+
+
+def test_a_source_log_that_spark_would_look_for_elsewhere_is_not_sound(tmp_path):
+    """With 39.compact alone Spark takes 10 for the interval, and looks for 49.compact."""
+    alone = compacting(tmp_path / "alone", TWENTIES[20:])
+    seen = judge(read_checkpoint(LocalFolder(alone)), LocalFolder(alone))
+    assert [one.check for one in seen.errors] == ["source_log_incomplete"]
+    assert "looks for 49.compact" in seen.errors[0].evidence
+    assert "40 or more" in seen.errors[0].evidence
+    with pytest.raises(CheckpointError, match=r"not sound.*49\.compact"):
+        take(alone, tmp_path / "sp")
+    before = compacting(tmp_path / "before", TWENTIES[20:30])
+    assert restart_of(before).batch_id == 2
+    odd = compacting(tmp_path / "odd", ["19.compact", *TWENTIES])
+    (odd / "sources/0/45").rename(odd / "sources/0/45.compact")
+    seen = judge(read_checkpoint(LocalFolder(odd)), LocalFolder(odd))
+    assert "compaction interval for 6" in seen.errors[0].evidence
+
+
+def sink_entry(out, number):
+    write(out, f"_spark_metadata/{number}", f'v1\n{{"path":"file:///out/{number}"}}')
+
+
+def test_what_to_roll_back_is_listed_anew_when_the_query_is_stopped(tmp_path, capsys):
+    root, to, out = checkpoint(tmp_path / "ck"), tmp_path / "sp", tmp_path / "out"
+    for number in range(3):
+        sink_entry(out, number)
+    assert savepoint(str(root), str(to), rollback_sink=str(out), as_json=False) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "nothing to roll back. This is of now" in said
+    assert f"weir savepoint {to} --rollback-sink DIR" in said
+    sink_entry(out, 3)
+    sink_entry(out, 4)
+    before = tree(tmp_path)
+    assert savepoint(str(to), None, rollback_sink=str(out), as_json=True) == 0
+    listed = json.loads(capsys.readouterr().out)
+    assert (listed["batch_id"], listed["log_entries"]) == (2, ["3", "4"])
+    assert listed["data_files"] == ["file:///out/3", "file:///out/4"]
+    assert "once it is stopped" in listed["detail"]
+    assert savepoint(str(to), None, rollback_sink=str(out), as_json=False) == 0
+    assert "_spark_metadata/4" in capsys.readouterr().out
+    assert tree(tmp_path) == before
+
+
+def test_a_list_needs_a_savepoint_and_a_sink(tmp_path):
+    root = checkpoint(tmp_path / "ck")
+    with pytest.raises(CheckpointError, match="not a savepoint"):
+        savepoint(str(root), None, rollback_sink=str(tmp_path), as_json=True)
+    with pytest.raises(CheckpointError, match="DEST is missing"):
+        savepoint(str(root), None, rollback_sink=None, as_json=True)
+    take(root, tmp_path / "sp")
+    (tmp_path / "sp" / MANIFEST).write_text("{}")
+    with pytest.raises(CheckpointError, match=MANIFEST):
+        savepoint(str(tmp_path / "sp"), None, rollback_sink=str(tmp_path), as_json=True)
+
+
+@pytest.mark.parametrize(
+    ("names", "says"),
+    [
+        (["0", "1"], "ends at batch 1, before batch 2"),
+        (["1", "2", "3"], "the entry of batch 0 is missing"),
+        (["1", "2", "3.compact"], "batch 0 stands only in a later compacted entry"),
+    ],
+)
+def test_why_a_sink_cannot_be_rolled_back(tmp_path, capsys, names, says):
+    take(checkpoint(tmp_path / "ck"), tmp_path / "sp")
+    for name in names:
+        sink_entry(tmp_path / "out", name)
+    out = str(tmp_path / "out")
+    assert savepoint(str(tmp_path / "sp"), None, rollback_sink=out, as_json=True) == 1
+    listed = json.loads(capsys.readouterr().out)
+    assert not listed["possible"]
+    assert says in listed["detail"]
+
+
+def test_a_sink_whose_log_spark_would_look_for_elsewhere_is_not_rolled_back(tmp_path):
+    for name in ("39.compact", *range(40, 59), "59.compact"):
+        sink_entry(tmp_path, name)
+    advice = advise_rollback(tmp_path, 55)
+    assert not advice.possible
+    assert "looks for 49.compact" in advice.detail
+    assert advise_rollback(tmp_path, 45).possible
 
 
 def test_inside_the_checkpoint_itself_is_refused(tmp_path):
