@@ -40,6 +40,7 @@ CHECKS: Final = (
     "source_log_ahead",
     "state_incomplete",
     "state_ahead",
+    "state_schema_elsewhere",
     "snapshot_lag",
     "file_damaged",
     "temporary_files",

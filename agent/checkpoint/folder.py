@@ -261,6 +261,28 @@ def local_path(address: str) -> Path | None:
     return None
 
 
+def same_place(one: str, other: str) -> bool:
+    """Whether two addresses of folders mean the same, as far as the addresses tell."""
+    here, there = _hadoop_local(one), _hadoop_local(other)
+    if here is None or there is None:
+        return here is there and _plain(one) == _plain(other)
+    return os.path.realpath(here) == os.path.realpath(there)
+
+
+def _hadoop_local(address: str) -> str | None:
+    """As ``local_path``, of what Hadoop writes: ``file:/a b``, with nothing in it quoted."""
+    if address.startswith("file:"):
+        return "/" + address.removeprefix("file:").lstrip("/")
+    return None if "://" in address else str(Path(address).expanduser())
+
+
+def _plain(address: str) -> str:
+    """Spark and fsspec name the same store by different schemes."""
+    scheme, _, rest = address.partition("://")
+    same = {"s3a": "s3", "s3n": "s3", "abfss": "abfs", "gcs": "gs"}
+    return f"{same.get(scheme, scheme)}://{rest.rstrip('/')}"
+
+
 @contextmanager
 def reported(address: str) -> Iterator[None]:
     """What the system refuses inside becomes a CheckpointError that names the folder."""

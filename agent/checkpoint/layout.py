@@ -24,6 +24,8 @@ StateKind = Literal["delta", "snapshot", "changelog", "zip"]
 SourceKind = Literal["file", "kafka", "delta", "numbered", "other", "unknown"]
 StoreKind = Literal["HDFS", "RocksDB", "RocksDB + changelog", "none"]
 
+#: What makes a folder a savepoint.
+MANIFEST: Final = "weir-savepoint.json"
 _NUMBER = re.compile(r"\d{1,18}\Z")
 _LOG_NAME = re.compile(r"(\d{1,18})(\.compact)?\Z")
 _STATE_NAME = re.compile(r"(\d{1,18})(?:_([0-9A-Za-z-]+))?\.(delta|snapshot|changelog|zip)\Z")
@@ -165,6 +167,19 @@ class OperatorInfo(msgspec.Struct, frozen=True):
     operator: int
     name: str
     stores: dict[str, int]  # name → partitions
+    path: str = ""  # of the metadata
+    #: Addresses of the files with its schemas, as a start reads them (transformWithState).
+    schemas: list[str] = []
+
+    @property
+    def schema_places(self) -> list[tuple[str, str]]:
+        """Of each schema the checkpoint, by its address, and the path below; "" where unknown."""
+        places = []
+        for address in self.schemas:
+            root, found, name = address.rpartition(f"/state/{self.operator}/_stateSchema/")
+            below = f"state/{self.operator}/_stateSchema/{name}" if found else ""
+            places.append((root if found else address, below))
+        return places
 
 
 class SourceInfo(msgspec.Struct, frozen=True):
@@ -392,7 +407,7 @@ def read_checkpoint(
         if re.match(r"state/\d+/_metadata/(metadata|v2/\d+)\Z", schema.path):
             info = parse(schema.path, lambda _, text: _operator(text), 0)
             if info is not None:
-                operators[info.operator] = info
+                operators[info.operator] = msgspec.structs.replace(info, path=schema.path)
     keyed: dict[int, bool] = {}
     for schema in layout.schemas:
         if _SCHEMA_PATH.match(schema.path):
@@ -652,6 +667,7 @@ def _operator(text: str) -> OperatorInfo:
         operator=int(info["operatorId"]),
         name=str(info.get("operatorName", "")),
         stores={str(store["storeName"]): int(store["numPartitions"]) for store in stores},
+        schemas=[str(one) for store in stores for one in store.get("stateSchemaFilePaths") or ()],
     )
 
 

@@ -174,6 +174,13 @@ def show_savepoint(console: Console, report: SavepointReport) -> None:
         " do, for an empty folder too.",
         highlight=False,
     )
+    if manifest.starts_at is not None:
+        console.print(
+            f"It starts only at [bold]{_text(manifest.starts_at)}[/]: Spark names the state's"
+            " schema by its address there (transformWithState). Move what is there aside, and copy"
+            " the savepoint to it.",
+            highlight=False,
+        )
     if report.rollback is not None:
         show_rollback(console, report.rollback)
 

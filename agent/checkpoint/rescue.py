@@ -109,6 +109,11 @@ def plan_rescue(
                 refusals.append(_sink_refusal(sink))
         elif sink is not None:
             notes.append(f"sink: {sink.detail}")
+        notes += [
+            f"{one.evidence}; {one.remedy}"
+            for one in soundness.findings
+            if one.check == "state_schema_elsewhere"
+        ]
         if not opened:
             notes += _offsets_gone(checkpoint, base)
         if unchanged_seconds > 0:
@@ -307,8 +312,8 @@ def _refuse_if_unsound(
                 remedy="start from a savepoint; the commits between were lost",
             )
         )
-    # Of these two the first was said above, and the second is what a rescue mends.
-    passed = ("offsets_without_commits", "leftovers_at_start")
+    # Of these the first was said above, the second is what a rescue mends, and the third is noted.
+    passed = ("offsets_without_commits", "leftovers_at_start", "state_schema_elsewhere")
     return refusals + [error for error in soundness.errors if error.check not in passed]
 
 

@@ -23,6 +23,7 @@ import msgspec
 from agent.checkpoint.closure import state_closure
 from agent.checkpoint.folder import MOST_BYTES, CheckpointError, Folder, LocalFolder, reported
 from agent.checkpoint.layout import (
+    MANIFEST,
     Checkpoint,
     chain_of,
     earlier_compacted,
@@ -35,7 +36,6 @@ from agent.files import read_regular
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-MANIFEST: Final = "weir-savepoint.json"
 ATTEMPTS: Final = 10
 #: A query that moves on changes its folder; where nothing changes over so many, nothing will.
 ATTEMPTS_UNCHANGED: Final = 3
@@ -61,6 +61,8 @@ class Manifest(msgspec.Struct, frozen=True):
     state_version: int
     conf: dict[str, str]
     files: list[CopiedFile]
+    #: The only address at which it starts, where its state's schema is named by address.
+    starts_at: str | None = None
 
     @property
     def bytes(self) -> int:
@@ -149,6 +151,9 @@ def _copy_until_whole(
             state_version=batch_id + 1,
             conf=checkpoint.offsets[batch_id].conf,
             files=copied,
+            starts_at=next(
+                (root for op in checkpoint.operators.values() for root, _ in op.schema_places), None
+            ),
         )
     raise CheckpointError(
         f"{folder.name}: no whole copy in {len(seen)} attempts; the last one: {reason}"
@@ -187,6 +192,11 @@ def files_of(checkpoint: Checkpoint, folder: Folder) -> list[str]:
     for path in (layout.metadata.path, *(file.path for file in layout.schemas)):
         if path in checkpoint.unreadable:
             raise Moved(f"{path}: {checkpoint.unreadable[path]}")
+    here = {file.path for file in layout.schemas}
+    for info in checkpoint.operators.values():
+        for root, below in info.schema_places:
+            if below not in here:
+                raise Moved(f"{info.path} names {below or root}, which is not in this folder")
     closure = state_closure(checkpoint, folder, batch_id + 1)
     if closure.missing:
         raise Moved(closure.missing[0])

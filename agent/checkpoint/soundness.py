@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, BinaryIO, Final, Literal
 import msgspec
 
 from agent.checkpoint.closure import Closure, expected_stores, state_closure
-from agent.checkpoint.layout import Checkpoint, chain_of, log_offset, passed_by
+from agent.checkpoint.folder import same_place
+from agent.checkpoint.layout import MANIFEST, Checkpoint, chain_of, log_offset, passed_by
 from agent.checkpoint.lz4 import is_whole
 from agent.core.decode.kafka_offsets import admitted_rows, parse_offsets
 from agent.core.judgement import Finding
@@ -95,6 +96,7 @@ def judge(
     version = checkpoint.layout.latest_finished + 1
     closure = state_closure(checkpoint, folder, version)
     findings += _state(checkpoint, closure)
+    findings += _schemas(checkpoint)
     say("checksums")
     findings += _checksums(checkpoint, folder, closure, deep=deep)
     findings += _leftovers(checkpoint)
@@ -331,6 +333,42 @@ def _state(checkpoint: Checkpoint, closure: Closure) -> list[Finding]:
                 " maintenanceInterval, and look for failing maintenance in the executors' logs",
             )
         )
+    return findings
+
+
+def _schemas(checkpoint: Checkpoint) -> list[Finding]:
+    """Whether the schemas that an operator names by address are here, where a start reads them.
+
+    Seen by another mount a folder has another address, so only a savepoint is surely elsewhere.
+    """
+    layout, findings = checkpoint.layout, []
+    here = {file.path for file in layout.schemas}
+    copied = any(file.path == MANIFEST for file in layout.others)
+    elsewhere: dict[str, str] = {}
+    for info in checkpoint.operators.values():
+        for root, below in info.schema_places:
+            if below not in here:
+                findings.append(
+                    Finding(
+                        check="state_incomplete",
+                        severity="error",
+                        evidence=f"{info.path} names {below or root}, which is not in this folder",
+                        remedy="restore this file from a savepoint, or start from one",
+                    )
+                )
+            elif not same_place(root, checkpoint.name):
+                elsewhere.setdefault(root, info.path)
+    findings += [
+        Finding(
+            check="state_schema_elsewhere",
+            severity="error" if copied else "warning",
+            evidence=f"{path} names the state's schema by its address, below {root}: a query that"
+            " starts from another folder reads it there, and fails once it is gone",
+            remedy=f"start only at {root}: move what is there aside, and copy this folder to it"
+            + ("" if copied else "; nothing to do where it is the same folder under another name"),
+        )
+        for root, path in elsewhere.items()
+    ]
     return findings
 
 

@@ -5,13 +5,14 @@ import shutil
 
 import pytest
 
-from agent.checkpoint.folder import CheckpointError, LocalFolder
+from agent.checkpoint.folder import CheckpointError, LocalFolder, same_place
 from agent.checkpoint.layout import read_checkpoint
 from agent.checkpoint.savepoint import MANIFEST, take_savepoint
 from agent.checkpoint.savepoint_command import savepoint
 from agent.checkpoint.sink import advise_rollback
 from agent.checkpoint.soundness import judge
 from tests.checkpoint.build import checkpoint, file_entry, killed_at, offsets, tree, write
+from tests.checkpoint.kills import rescue_quietly
 
 
 def take(root, destination, on_step=None):
@@ -150,6 +151,80 @@ def test_a_source_log_that_spark_would_look_for_elsewhere_is_not_sound(tmp_path)
     (odd / "sources/0/45").rename(odd / "sources/0/45.compact")
     seen = judge(read_checkpoint(LocalFolder(odd)), LocalFolder(odd))
     assert "compaction interval for 6" in seen.errors[0].evidence
+
+
+def naming_its_schema(root, address):
+    """A checkpoint whose state's schema is named by address, as transformWithState has it."""
+    checkpoint(root)
+    shutil.rmtree(root / "state/0/_metadata")
+    store = {"storeName": "default", "numColsPrefixKey": 0, "numPartitions": 2}
+    store["stateSchemaFilePaths"] = [f"{address}/state/0/_stateSchema/default/0_x"]
+    info = {
+        "operatorInfo": {"operatorId": 0, "operatorName": "transformWithStateExec"},
+        "stateStoreInfo": [store],
+    }
+    write(root, "state/0/_metadata/v2/0", f"v2\n{json.dumps(info)}")
+    write(root, "state/0/_stateSchema/default/0_x", "v3")
+    return root
+
+
+def schema_findings(root):
+    seen = judge(read_checkpoint(LocalFolder(root)), LocalFolder(root), deep=True).findings
+    return [(one.check, one.severity) for one in seen if one.severity != "info"]
+
+
+def test_a_schema_named_by_address_ties_a_savepoint_to_it(tmp_path, capsys):
+    address = f"file:{tmp_path}/a b%20#c"
+    root = naming_its_schema(tmp_path / "a b%20#c", address)
+    assert schema_findings(root) == []
+    to = tmp_path / "sp"
+    assert savepoint(str(root), str(to), rollback_sink=None, as_json=False) == 0
+    assert f"It starts only at {address}: " in " ".join(capsys.readouterr().out.split())
+    assert json.loads((to / MANIFEST).read_text())["starts_at"] == address
+    assert schema_findings(to) == [("state_schema_elsewhere", "error")]
+    root.rename(tmp_path / "aside")
+    assert schema_findings(to) == [("state_schema_elsewhere", "error")]
+    assert schema_findings(tmp_path / "aside") == [("state_schema_elsewhere", "warning")]
+    shutil.copytree(to, root)
+    assert schema_findings(root) == []
+    assert restart_of(root).batch_id == 3
+
+
+def test_a_query_that_runs_on_such_a_savepoint_is_rescued_and_told(tmp_path):
+    root = naming_its_schema(tmp_path / "ck", f"file:{tmp_path}/elsewhere")
+    write(root, MANIFEST, "{}")
+    code, report = rescue_quietly(root, apply=True, sink="upsert")
+    assert (code, report["applied"]) == (0, True)
+    assert f"start only at file:{tmp_path}/elsewhere" in " ".join(report["plan"]["notes"])
+
+
+def test_a_schema_that_is_named_and_gone_is_missed_in_place(tmp_path):
+    root = naming_its_schema(tmp_path / "ck", f"file:{tmp_path}/ck")
+    (root / "state/0/_stateSchema/default/0_x").unlink()
+    assert schema_findings(root) == [("state_incomplete", "error")]
+    with pytest.raises(CheckpointError, match="which is not in this folder"):
+        take(root, tmp_path / "sp")
+
+
+def test_a_query_without_such_addresses_starts_anywhere(tmp_path):
+    assert take(checkpoint(tmp_path / "ck"), tmp_path / "sp").starts_at is None
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("file:/a/b", "/a/b/", True),
+        ("file:///a/b", "/a/./b", True),
+        ("/a/b", "/a/c", False),
+        ("s3a://lake/ck", "s3://lake/ck/", True),
+        ("abfss://c@x/ck", "abfs://c@x/ck", True),
+        ("s3a://lake/ck", "s3a://other/ck", False),
+        ("hdfs://name/ck", "/ck", False),
+    ],
+)
+def test_addresses_of_one_folder(one, other, same):
+    assert same_place(one, other) is same
+    assert same_place(other, one) is same
 
 
 def sink_entry(out, number):
