@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from agent.checkpoint.audit import QueryFacts, audit, offset_times
-from agent.checkpoint.commands import counting, print_json
+from agent.checkpoint.commands import counting, look, print_json
 from agent.checkpoint.folder import local_path, open_folder, reported
-from agent.checkpoint.layout import Checkpoint, read_checkpoint
 from agent.checkpoint.render import output, show_findings
-from agent.checkpoint.soundness import judge
 from agent.checkpoint.watched import Watched, ask
 from agent.core.judgement import Finding
 
 if TYPE_CHECKING:
+    from agent.checkpoint.layout import Checkpoint
     from agent.client import ClientSettings
 
 
@@ -42,8 +41,8 @@ def run_audit(
     """
     folder = open_folder(address)
     with counting(quiet=quiet) as count, reported(address):
-        checkpoint = read_checkpoint(folder, count)
-        findings = judge(checkpoint, folder).findings
+        checkpoint, soundness = look(folder, count)
+    findings = soundness.findings
     known = ask(agent, checkpoint.query_id, address) if agent is not None else []
     facts = msgspec.structs.replace(facts_of(checkpoint, known), options=options or {})
     findings = findings + audit(facts)

@@ -8,20 +8,26 @@ from __future__ import annotations
 
 import sys
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 from rich.console import Console
 
 from agent.checkpoint.folder import open_folder, reported
-from agent.checkpoint.layout import read_checkpoint
+from agent.checkpoint.layout import Checkpoint, read_checkpoint
 from agent.checkpoint.render import output, show_report
 from agent.checkpoint.report import build_report
-from agent.checkpoint.soundness import judge
+from agent.checkpoint.soundness import Soundness, judge
 from agent.checkpoint.state_rows import count_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from agent.checkpoint.folder import Folder
+
+#: Looks at a checkpoint that moves on: one to see it, one to see that it moves, and one more for a
+#: batch that ends in between.
+LOOKS: Final = 3
 
 
 def inspect(
@@ -33,8 +39,7 @@ def inspect(
     """
     folder = open_folder(address)
     with counting(quiet=quiet) as count, reported(address):
-        checkpoint = read_checkpoint(folder, count)
-        soundness = judge(checkpoint, folder, deep=deep)
+        checkpoint, soundness = look(folder, count, deep=deep)
     rows = count_rows(address) if state_rows and soundness.stores else None
     report = build_report(checkpoint, soundness, rows)
     if as_json:
@@ -42,6 +47,26 @@ def inspect(
     else:
         show_report(output(), report)
     return 0 if report.sound else 1
+
+
+def look(
+    folder: Folder, on_count: Callable[[int], None] | None = None, *, deep: bool = False
+) -> tuple[Checkpoint, Soundness]:
+    """Reads and judges a checkpoint, again where it is not sound and changed while it was read.
+
+    A query at work goes on between the listing of two folders, so one look may see what no restart
+    would. What is sound in one look was there at its newest commit.
+    """
+    before: tuple[int, float, int] | None = None
+    for _ in range(LOOKS):
+        checkpoint = read_checkpoint(folder, on_count)
+        soundness = judge(checkpoint, folder, deep=deep)
+        layout = checkpoint.layout
+        now = (layout.latest_commit, layout.newest, layout.count)
+        if soundness.sound or now == before:
+            break
+        before = now
+    return checkpoint, soundness
 
 
 def print_json(value: Any) -> None:

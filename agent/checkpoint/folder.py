@@ -29,6 +29,9 @@ _REPORT_EVERY = 500
 #: takes some 200 bytes a file, so this is of 300,000 of them, and of checksums of 8 GiB.
 MOST_BYTES: Final = 64 << 20
 _BUFFER_BYTES: Final = 1 << 20
+#: In which order a checkpoint's folders are listed. A batch is committed last, so whatever the
+#: newest commit that is seen needs was written before, and is seen in the folders listed after.
+_ORDER: Final = ("commits", "offsets", "sources")
 _MISSING = (FileNotFoundError, NotADirectoryError)
 
 
@@ -52,7 +55,10 @@ class Folder(Protocol):
         """The folder as the user named it."""
 
     def files(self, on_count: Callable[[int], None] | None = None) -> Iterator[FileEntry]:
-        """Every file below, in no order; names that begin with ``.weir-`` are passed over."""
+        """Every file below, commits first, then what they need; ``.weir-`` names are passed over.
+
+        Each call lists anew.
+        """
 
     def read(self, path: str, most_bytes: int = MOST_BYTES) -> bytes:
         """A file's bytes. Raises OSError, also where it has more than ``most_bytes``."""
@@ -117,6 +123,8 @@ class LocalFolder:
                     if on_count is not None and found % _REPORT_EVERY == 0:
                         on_count(found)
                     yield FileEntry(path, status.st_size, status.st_mtime)
+            if not prefix:  # the last one is listed next
+                pending.sort(key=lambda found: _turn(found[0].rstrip("/")), reverse=True)
         if on_count is not None:
             on_count(found)
 
@@ -156,17 +164,20 @@ class RemoteFolder:
         """Every file below."""
         base = self._root.rstrip("/") + "/"
         with self._as_os_error():
+            self._system.invalidate_cache()  # or a driver tells again what it listed before
             if not self._system.exists(self._root):
                 raise FileNotFoundError(2, "there is no such folder", self._name)
-            folders = iter(self._system.walk(self._root, detail=True))
         found = 0
-        while True:
-            with self._as_os_error():
-                if (listed := next(folders, None)) is None:
-                    break
-            folder, _, files = listed
-            if any(part.startswith(".weir-") for part in folder[len(base) :].split("/")):
+        pending = [self._root]
+        while pending:
+            if (listed := self._list(pending.pop())) is None:
                 continue
+            folder, folders, files = listed
+            pending += [
+                str(folders[name]["name"]).rstrip("/")
+                for name in sorted(folders, key=_turn, reverse=True)
+                if not name.startswith(".weir-")
+            ]
             for name, status in files.items():
                 path = f"{folder.rstrip('/')}/{name}"
                 found += 1
@@ -186,6 +197,15 @@ class RemoteFolder:
         with self._as_os_error():
             file = self._system.open(f"{self._root.rstrip('/')}/{path}", "rb")
         return guarded(file, self._as_os_error)
+
+    def _list(self, folder: str) -> tuple[str, dict[str, Any], dict[str, Any]] | None:
+        """One folder; None where it vanished. A walk of many passes over what it cannot list."""
+        try:
+            with self._as_os_error():
+                walk = self._system.walk(folder, maxdepth=1, detail=True, on_error="raise")
+                return next(iter(walk), None)
+        except _MISSING:
+            return None
 
     @contextmanager
     def _as_os_error(self) -> Iterator[None]:
@@ -267,6 +287,10 @@ def same_place(one: str, other: str) -> bool:
     if here is None or there is None:
         return here is there and _plain(one) == _plain(other)
     return os.path.realpath(here) == os.path.realpath(there)
+
+
+def _turn(name: str) -> int:
+    return _ORDER.index(name) if name in _ORDER else len(_ORDER)
 
 
 def _hadoop_local(address: str) -> str | None:

@@ -5,6 +5,7 @@ import re
 import shutil
 import sys
 
+import msgspec
 import pytest
 
 from agent import cli
@@ -132,6 +133,37 @@ def test_only_a_state_without_keys_may_be_in_one_partition(weir, tmp_path, keys,
     code, report = inspect(weir, root)
     assert errors(report) == ([] if keyless else ["state_incomplete"])
     assert code == (0 if keyless else 1)
+
+
+@pytest.mark.parametrize("looks", [1, 2, 3])
+def test_a_query_at_work_is_looked_at_again(weir, tmp_path, monkeypatch, looks):
+    """In the looks before, its newest commit is not seen yet, as if two batches were open."""
+    root = checkpoint(tmp_path)
+    taken = 0
+
+    def files(folder, on_count=None):
+        nonlocal taken
+        taken += 1
+        for entry in listed(folder, on_count):
+            if taken >= looks or entry.path != "commits/2":
+                yield msgspec.structs.replace(entry, modified=entry.modified + taken)
+
+    listed = LocalFolder.files
+    monkeypatch.setattr(LocalFolder, "files", files)
+    for words in ("inspect", "audit"):
+        taken = 0
+        _, out, _ = weir("checkpoint", words, root, "--json")
+        assert "offsets_without_commits" not in out
+        assert taken == looks
+
+
+def test_what_does_not_change_is_not_looked_at_for_long(weir, tmp_path, monkeypatch):
+    root = checkpoint(tmp_path)
+    (root / "commits/2").unlink()
+    taken, listed = [], LocalFolder.files
+    monkeypatch.setattr(LocalFolder, "files", lambda *given: taken.append(given) or listed(*given))
+    code, _, _ = weir("checkpoint", "inspect", root, "--json")
+    assert (code, len(taken)) == (1, 2)
 
 
 def test_a_snapshot_replaces_older_changes(weir, tmp_path):

@@ -9,12 +9,14 @@ import zipfile
 import fsspec
 import pytest
 import typer
+from fsspec.implementations.memory import MemoryFileSystem
 
 from agent import cli
 from agent.checkpoint.commands import inspect
 from agent.checkpoint.folder import CheckpointError, LocalFolder, open_folder
 from agent.checkpoint.layout import read_checkpoint
 from agent.checkpoint.report import build_report
+from agent.checkpoint.savepoint import take_savepoint
 from agent.checkpoint.savepoint_command import savepoint
 from agent.checkpoint.soundness import judge
 from tests.checkpoint.build import checkpoint, tree
@@ -67,6 +69,65 @@ def test_a_savepoint_of_it(memory, tmp_path, capsys):
     assert savepoint(memory[0], str(tmp_path / "sp"), rollback_sink=None, as_json=True) == 0
     capsys.readouterr()
     assert report(str(tmp_path / "sp")).restart.batch_id == 3
+
+
+class Remembering(MemoryFileSystem):
+    """Tells a folder as it was first listed, as drivers of object stores do."""
+
+    protocol = "remembering"
+
+    def ls(self, path, detail=True, **kwargs):
+        path = self._strip_protocol(path)
+        if path not in self.dircache:
+            self.dircache[path] = super().ls(path, detail=True, **kwargs)
+        found = self.dircache[path]
+        return found if detail else [entry["name"] for entry in found]
+
+    def invalidate_cache(self, path=None):
+        self.dircache.clear()
+
+    @classmethod
+    def _strip_protocol(cls, path):
+        return MemoryFileSystem._strip_protocol(path.removeprefix("remembering://"))
+
+
+def test_what_was_listed_before_is_listed_anew(memory, tmp_path):
+    fsspec.register_implementation("remembering", Remembering, clobber=True)
+    _, _, system = memory
+    folder = open_folder("remembering://deep/ck")
+
+    def query_goes_on(step):
+        if step == "copy state/0/1/2.delta" and not system.exists("/deep/ck/commits/3"):
+            system.pipe("/deep/ck/commits/3", b"v1\n{}")
+            for partition in (0, 1):
+                for version in (1, 2, 3):
+                    system.rm(f"/deep/ck/state/0/{partition}/{version}.delta")
+
+    manifest = take_savepoint(
+        folder, tmp_path / "sp", now=lambda: 0.0, sleep=lambda _: None, on_step=query_goes_on
+    )
+    assert manifest.batch_id == 3
+    assert report(str(tmp_path / "sp")).restart.batch_id == 4
+
+
+def test_a_folder_that_cannot_be_listed_is_never_passed_over(memory, monkeypatch):
+    address, _, system = memory
+    listing = type(system).ls
+
+    def ls(self, path, **kwargs):
+        if path.endswith("/state/0/1"):
+            raise TimeoutError("slow down")
+        return listing(self, path, **kwargs)
+
+    monkeypatch.setattr(type(system), "ls", ls)
+    with pytest.raises(CheckpointError, match="slow down"):
+        report(address)
+
+
+def test_commits_are_listed_first_there_too(memory):
+    seen = [entry.path.split("/")[0] for entry in open_folder(memory[0]).files()]
+    order = list(dict.fromkeys(name for name in seen if "metadata" not in name))
+    assert order == ["commits", "offsets", "sources", "state"]
 
 
 def weir(monkeypatch, capsys, *arguments):

@@ -1,7 +1,10 @@
 """A savepoint is whole or not there, whatever the query or the machine does meanwhile."""
 
 import json
+import os
 import shutil
+from itertools import count, permutations
+from pathlib import Path
 
 import pytest
 
@@ -98,6 +101,53 @@ def test_a_batch_that_commits_meanwhile_does_no_harm(tmp_path):
 
     assert take(root, tmp_path / "sp", query_goes_on).batch_id == 2
     assert restart_of(tmp_path / "sp").batch_id == 3
+
+
+class Listed(list):
+    """Entries of a folder, as ``os.scandir`` gives them."""
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+
+def a_busy_query(root, monkeypatch, order):
+    """A batch commits whenever one of the checkpoint's folders, found in this order, is listed."""
+    batches, scandir = count(3), os.scandir
+
+    def scan(path):
+        if not Path(path).is_relative_to(root):
+            return scandir(path)
+        with scandir(path) as found:
+            entries = {entry.name: entry for entry in found}
+        if Path(path) == root:  # of folders that are found in a row, the last is listed first
+            entries = {name: entries.pop(name) for name in reversed(order)} | entries
+        if Path(path).parent == root:
+            batch = next(batches)
+            write(root, f"sources/0/{batch}", file_entry(batch))
+            write(root, f"offsets/{batch}", offsets(batch))
+            for partition in (0, 1):
+                write(root, f"state/0/{partition}/{batch + 1}.delta", b"x")
+            write(root, f"commits/{batch}", "v1\n{}")
+        return Listed(entries.values())
+
+    monkeypatch.setattr("agent.checkpoint.folder.os.scandir", scan)
+
+
+ORDERS = list(permutations(["commits", "offsets", "sources", "state"]))
+
+
+@pytest.mark.parametrize("order", ORDERS, ids="-".join)
+def test_whatever_order_folders_are_found_in_a_busy_query_is_saved(tmp_path, monkeypatch, order):
+    root = checkpoint(tmp_path / "ck", opened=False)
+    with monkeypatch.context() as patch:
+        a_busy_query(root, patch, order)
+        attempts = []
+        manifest = take(root, tmp_path / "sp", attempts.append)
+    assert "attempt 1" not in attempts
+    assert restart_of(tmp_path / "sp").batch_id == manifest.batch_id + 1
 
 
 def test_nothing_committed_and_unsound_are_said(tmp_path):
