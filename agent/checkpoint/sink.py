@@ -192,8 +192,9 @@ def advise_rollback(path: Path, batch_id: int) -> Rollback:
     gone = sorted(_named_files(path, later) - kept)
     if log.newest < batch_id:
         detail = (
-            f"ends at batch {log.newest}, before batch {batch_id}: another query's folder, or"
-            f" rolled back too far; a start from batch {batch_id} never writes the batches between"
+            (f"ends at batch {log.newest}" if log.newest >= 0 else "holds no batch")
+            + f", before batch {batch_id}: another query's folder, or rolled back too far; a start"
+            f" after batch {batch_id} never writes the batches between"
         )
     elif gaps and any(number > gaps[0] for number in log.compacted):
         detail = (

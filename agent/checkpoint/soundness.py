@@ -261,9 +261,10 @@ def _file_source(checkpoint: Checkpoint, source: SourceInfo) -> list[Finding]:
                 check="source_log_incomplete",
                 severity="error",
                 evidence=f"{source.folder}: {passed}",
-                remedy="restore the earlier compacted entry from a savepoint, or set"
-                " spark.sql.streaming.fileSource.log.compactInterval so that it finds them: as it"
-                " is, files are read again or the query fails",
+                remedy="restore the earlier compacted entry from a savepoint, or start with"
+                " spark.sql.streaming.fileSource.log.compactInterval set so that it finds them;"
+                " else files are read again, or the query fails. With two compacted entries there"
+                " is no doubt; spark.sql.streaming.minBatchesToRetain above the interval does",
             )
         )
     ahead = sorted({entry.batch_id for entry in entries if entry.batch_id > end})

@@ -8,10 +8,10 @@ import pytest
 
 from agent.checkpoint import journal
 from agent.checkpoint.folder import CheckpointError, LocalFolder
-from agent.checkpoint.layout import read_checkpoint
+from agent.checkpoint.layout import passed_by, read_checkpoint
 from agent.checkpoint.rescue import plan_rescue
 from agent.checkpoint.rescue_command import RescueOptions, rescue
-from agent.checkpoint.sink import advise_rollback, judge_sink, recognise
+from agent.checkpoint.sink import advise_rollback, empty_entries, judge_sink, recognise
 from agent.checkpoint.soundness import judge
 from tests.checkpoint.build import OLD, checkpoint, file_entry, killed_at, offsets, tree, write
 from tests.checkpoint.kills import rescue_quietly
@@ -257,6 +257,13 @@ def test_an_empty_file_sink_needs_entries_for_the_batches_before(tmp_path, batch
     assert advice.possible
     assert advice.missing_entries == entries
     assert advice.log_entries == advice.data_files == []
+
+
+def test_spark_finds_every_entry_that_an_empty_file_sink_is_given():
+    for batch in range(200):
+        names = empty_entries(batch)
+        entries = [(int(name.removesuffix(".compact")), "." in name) for name in names]
+        assert passed_by(entries) is None, batch
 
 
 def test_recent_writes_hold_it(tmp_path):

@@ -318,6 +318,7 @@ def test_a_list_needs_a_savepoint_and_a_sink(tmp_path):
     ("names", "says"),
     [
         (["0", "1"], "ends at batch 1, before batch 2"),
+        ([".0.crc"], "holds no batch, before batch 2"),
         (["1", "2", "3"], "the entry of batch 0 is missing"),
         (["1", "2", "3.compact"], "batch 0 stands only in a later compacted entry"),
     ],
