@@ -263,8 +263,8 @@ def _file_source(checkpoint: Checkpoint, source: SourceInfo) -> list[Finding]:
                 evidence=f"{source.folder}: {passed}",
                 remedy="restore the earlier compacted entry from a savepoint, or start with"
                 " spark.sql.streaming.fileSource.log.compactInterval set so that it finds them;"
-                " else files are read again, or the query fails. With two compacted entries there"
-                " is no doubt; spark.sql.streaming.minBatchesToRetain above the interval does",
+                " else files are read again, or the query fails. Two compacted entries leave no"
+                " doubt: with spark.sql.streaming.minBatchesToRetain above the interval both stay",
             )
         )
     ahead = sorted({entry.batch_id for entry in entries if entry.batch_id > end})
