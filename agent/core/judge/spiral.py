@@ -92,7 +92,7 @@ class Batch(msgspec.Struct, frozen=True, array_like=True):
     time: float  # planned
     seconds: float
     rows: float
-    limit_rows: float | None
+    limit_rows: float | None  # with what its sources without a limit gave it
     backlog_rows: float | None  # left at the source by its planning
     attempts: int = 1
 
@@ -218,6 +218,13 @@ class Surroundings(msgspec.Struct, frozen=True, gc=False):
     trigger_seconds: float
     limit_rows: float | None  # in force for the next batches; None: unlimited or unknown
     sigma: float = 0.2  # the noise of a batch's time, as learned over many, on the log scale
+    free_rows_per_second: float = 0.0  # arrive at sources without a limit, beside those with one
+
+    def readable(self, there: float, seconds: float) -> float:
+        """Rows of ``there`` that a batch may read, where it is planned so long after the last."""
+        if self.limit_rows is None:
+            return there
+        return min(there, self.limit_rows + self.free_rows_per_second * seconds)
 
 
 class Model(msgspec.Struct, frozen=True, gc=False):
@@ -298,7 +305,7 @@ def runs_long(
     there = waiting_rows(batches, planned_time, rested_time)
     if there is None:
         return
-    rows = there if around.limit_rows is None else min(there, around.limit_rows)
+    rows = around.readable(there, planned_time - last.time)
     if rows <= 0.0:
         return
     running = Batch(planned_time, age_seconds, rows, around.limit_rows, there - rows)
@@ -477,8 +484,9 @@ def ahead(
     left, seconds = last.backlog_rows or 0.0, last.seconds
     path: list[tuple[float, float]] = []
     for number in range(1, HORIZON + 1):
-        there = left + arrival * max(seconds, around.trigger_seconds)
-        rows = there if around.limit_rows is None else min(there, around.limit_rows)
+        interval = max(seconds, around.trigger_seconds)
+        there = left + arrival * interval
+        rows = around.readable(there, interval)
         left = there - rows
         seconds = cost(rows, number)
         path.append((seconds, rows))

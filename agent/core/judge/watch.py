@@ -111,10 +111,10 @@ def backlog_left(query: Query, ended: Ended) -> None:
 def growth(query: Query, ended: Ended) -> None:
     """Whether batches are on their way into the deadline."""
     batch, backlog = ended.batch, query.left_rows()
-    main = query.main_source()
-    limit = None if main is None or main.batch_limit is None else main.batch_limit
-    ratio = None if main is None else main.ratio
-    limit_rows = None if limit is None or ratio is None else limit * ratio
+    limits = [source.in_rows(source.batch_limit) for source in query.sources]
+    limit_rows = _sum_of_known(limits)
+    if limit_rows is not None:
+        limit_rows += sum([source.rows or 0 for source in _free(query, limits)])
     before = query.watched.spiral.batches[-1] if query.watched.spiral.batches else None
     if before is not None and limit_rows == before.limit_rows:
         limit_rows = before.limit_rows  # one number kept, not one for each batch
@@ -129,7 +129,7 @@ def growth(query: Query, ended: Ended) -> None:
         if batch.batch_id is not None and batch.batch_id == query.watched.spiral.open_batch_id:
             query.watched.spiral.forget_open()
         return
-    spiral.judge(query.watched.spiral, _surroundings(query, ended.policy, main))
+    spiral.judge(query.watched.spiral, _surroundings(query, ended.policy))
 
 
 def runs(query: Query, time: float, policy: Policy) -> None:
@@ -139,25 +139,35 @@ def runs(query: Query, time: float, policy: Policy) -> None:
         return
     spiral.runs_long(
         query.watched.spiral,
-        _surroundings(query, policy, query.main_source()),
+        _surroundings(query, policy),
         planned_time=time - age,
         age_seconds=age,
         rested_time=query.flow.rested_time,
     )
 
 
-def _surroundings(query: Query, policy: Policy, main: Source | None) -> Surroundings:
-    """What its next batches work under, ``main`` its main source."""
+def _surroundings(query: Query, policy: Policy) -> Surroundings:
+    """What its next batches work under."""
     settings = policy.of(query.application, query.query)
-    ratio = None if main is None else main.ratio
-    limit = None if main is None else main.limit
+    limits = [source.in_rows(source.limit) for source in query.sources]
     return Surroundings(
         deadline_seconds=query.watched.monitor.deadline(settings.deadline_seconds),
         target_seconds=settings.target_seconds,
         trigger_seconds=query.run.trigger_seconds,
-        limit_rows=None if limit is None or ratio is None else limit * ratio,
+        limit_rows=_sum_of_known(limits),
         sigma=query.sizing.cost.cautious_sigma,
+        free_rows_per_second=sum([source.arrival_rows or 0.0 for source in _free(query, limits)]),
     )
+
+
+def _sum_of_known(limits: list[float | None]) -> float | None:
+    known = [limit for limit in limits if limit is not None]
+    return sum(known) if known else None
+
+
+def _free(query: Query, limits: list[float | None]) -> list[Source]:
+    """The sources that no limit holds: a batch takes all that they have, whatever else it reads."""
+    return [source for source, limit in zip(query.sources, limits, strict=True) if limit is None]
 
 
 def ends(query: Query, event: TerminatedEvent, time: float, policy: Policy) -> None:

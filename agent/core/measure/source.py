@@ -83,14 +83,15 @@ class Source(msgspec.Struct):
     @property
     def backlog_rows(self) -> float | None:
         """The backlog in rows; None where it or the rows of a unit are unknown."""
-        return self._rows(self.backlog)
+        return self.in_rows(self.backlog)
 
     @property
     def left_rows(self) -> float | None:
         """What the last batch left behind, in rows; None where it or the ratio is unknown."""
-        return self._rows(self.left)
+        return self.in_rows(self.left)
 
-    def _rows(self, units: int | None) -> float | None:
+    def in_rows(self, units: int | None) -> float | None:
+        """So many units in rows; None where they or the rows of a unit are unknown."""
         if units is None:
             return None
         if units == 0:

@@ -1,0 +1,55 @@
+"""A query that reads a source with a limit and one without: what grows is what no limit holds."""
+
+from __future__ import annotations
+
+import pytest
+
+from agent.core.policy import Policy, QueryPolicy
+from tests.core.test_fleet import World
+
+LIMIT = 2000
+DEADLINE = Policy(default=QueryPolicy(deadline_seconds=120.0, mode="dry-run"))
+
+
+def course(later: float) -> list[tuple[float, str]]:
+    """Of thirty batches those up to the deadline: their seconds, and the phase after each.
+
+    The one source always has more than its limit; at the other arrive 200 rows/s, from batch 20 on
+    ``later``, and a batch takes them all.
+    """
+    world, told, seconds = World(DEADLINE), [], 7.0
+    for number in range(30):
+        free = int((200.0 if number < 20 else later) * seconds)
+        seconds = 1.0 + (LIMIT + free) * 0.0015
+        if seconds > 120.0:
+            break
+        event = world.driver.progress(
+            LIMIT + free,
+            seconds,
+            limits=[
+                {"source": 0, "unit": "rows", "limit": LIMIT, "configured": LIMIT,
+                 "backlog": 10**9, "control": "live"},
+                {"source": 1, "unit": "rows", "limit": None, "configured": None,
+                 "backlog": 0, "control": "advice"},
+            ],
+            sources=[
+                {"description": "Limited", "numInputRows": LIMIT},
+                {"description": "Free", "numInputRows": free},
+            ],
+        )  # fmt: skip
+        (judged,) = world.send(event).judged
+        told.append((seconds, judged.spiral.phase))
+    return told
+
+
+def test_a_source_without_a_limit_beside_one_with_a_limit_spirals() -> None:
+    told = course(900.0)
+    assert len(told) < 30  # the deadline was passed
+    assert "spiralling" in [phase for _, phase in told[:-1]]
+
+
+@pytest.mark.parametrize("later", [200.0, 450.0])
+def test_what_waits_behind_a_limit_is_not_thought_to_be_read_at_once(later: float) -> None:
+    told = course(later)
+    assert max(told)[0] < 60.0
+    assert "spiralling" not in [phase for _, phase in told]
