@@ -195,12 +195,5 @@ def terminate(
         watch.begins(query, event.id, event.run_id, time, policy)
     query.flow.occupancy.spend(time, "busy" if query.running.seconds is not None else "idle")
     watch.ends(query, event, time, policy)
-    query.running.open_batch_id = query.running.batch_id
-    if (
-        event.exception is not None
-        and query.running.open_batch_id is None
-        and query.batch.id is not None
-    ):
-        query.running.open_batch_id = query.batch.id + 1
     query.running.nothing()
     query.life.terminated, query.life.gone_since_time = True, now

@@ -358,6 +358,7 @@ def _of_an_order(query: Query) -> list[str]:
 
 def _costs(query: Query) -> Costs:
     """Where the last batch spent its time."""
+    stuck = query.watched.spiral
     return Costs(
         batch_id=query.batch.id,
         batch_seconds=query.batch.seconds,
@@ -370,9 +371,8 @@ def _costs(query: Query) -> Costs:
         conf=query.run.conf,
         limited=query.batch.limited,
         asynchronous=query.watched.monitor.asynchronous,
-        stuck_batch_id=query.watched.spiral.open_batch_id
-        if query.watched.spiral.timing_out
-        else None,
+        stuck_batch_id=stuck.open_batch_id if stuck.open_timeouts else None,
+        lost_batch_id=stuck.open_batch_id if stuck.dead and not stuck.open_timeouts else None,
         slots=query.run.slots,
         fixed_seconds=query.sizing.cost.sure_fixed_seconds,
         kept=tuple(

@@ -116,6 +116,65 @@ def test_a_configuration_that_let_no_batch_begin_is_no_failed_checkpoint() -> No
     assert judged.checkpoint.failures_consecutive == 0
 
 
+NOT_SET = "java.lang.IllegalArgumentException: Option 'kafka.bootstrap.servers' must be set"
+
+
+@pytest.mark.parametrize("deadline", [120.0, None])
+def test_runs_that_begin_no_batch_lose_none(deadline: float | None) -> None:
+    world = World(Policy(default=QueryPolicy(deadline_seconds=deadline, mode="dry-run")))
+    world.batches(8)
+    for number in range(2, 5):
+        world.driver.time += 3.0
+        (judged,) = world.send(world.driver.terminated(NOT_SET)).judged
+        assert judged.failure is not None
+        assert judged.failure.cause == "configuration"
+        assert judged.spiral.phase == "none"
+        assert "timed out" not in " ".join(world.view().advice)
+        world.driver.run_id = f"r-{number}"
+        world.send(world.driver.started())
+    world.send(world.driver.progress(500, 2.0))
+    view = world.view()
+    assert view.checkpoint.deadline_seconds == deadline  # none was learned of it
+    assert view.totals.checkpoints == {"completed": 9, "failed": 3, "replayed": 0}
+    assert view.spiral.replay_amplification == 1.0
+
+
+@pytest.mark.parametrize("heard", [True, False])
+def test_a_batch_that_fails_young_was_not_timed_out(heard: bool) -> None:
+    world = World(Policy(default=QueryPolicy(deadline_seconds=120.0, mode="dry-run")))
+    world.batches(8)
+    for number in range(2, 5):
+        world.driver.time += 3.0
+        if heard:
+            world.send(world.driver.heartbeat(8, 3.0))
+        (judged,) = world.send(world.driver.terminated("java.lang.NullPointerException: x")).judged
+        if number < 4:
+            world.driver.run_id = f"r-{number}"
+            world.send(world.driver.started())
+    assert (judged.spiral.phase, judged.checkpoint.failures_consecutive) == ("dead", 3)
+    assert judged.spiral.evidence == "batch 8 was begun 3 times and not committed"
+    said = " ".join(world.view().advice)
+    assert "batch 8 was lost again and again" in said
+    assert "timed out" not in said
+    world.driver.run_id = "r-4"
+    (judged,) = world.send(world.driver.started(), world.driver.progress(500, 2.0)).judged[-1:]
+    assert judged.spiral.phase == "none"  # it came again, and passed; it had never been too slow
+    assert world.view().totals.checkpoints["replayed"] == 1
+
+
+def test_a_run_that_begins_no_batch_leaves_the_one_that_is_open() -> None:
+    world = World(DEADLINE)
+    world.batches(3)
+    world.send(world.driver.heartbeat(3, 5.0))
+    for number, said in enumerate(["java.lang.Boom: x", NOT_SET, None], start=2):
+        world.driver.time += 3.0
+        world.send(world.driver.terminated(said))
+        world.driver.run_id = f"r-{number}"
+        world.send(world.driver.started())
+    world.send(world.driver.progress(500, 2.0))
+    assert world.view().totals.checkpoints["replayed"] == 1
+
+
 @pytest.mark.parametrize(
     "durations",
     [None, {}, {"addBatch": -1}, {"walCommit": "x", "addBatch": None}, {"futurePhase": 7}, []],
@@ -172,6 +231,7 @@ def test_progress_tracked_behind_the_batches_has_no_checkpoint_time_and_may_go_b
         ({"operators": [StateCost("agg", 8.0, None, {"checkpoint": 5.0})]}, []),
         ({"operators": [StateCost("ofTheFuture", None, None)]}, []),
         ({"stuck_batch_id": 7}, ["batch 7", "weir rescue"]),
+        ({"lost_batch_id": 7}, ["batch 7 was lost again and again", "what its failure says"]),
         (
             {"operators": [StateCost("agg", 8.0, 200)], "slots": 2, "fixed_seconds": 4.0},
             ["in 200 partitions and 2 tasks run at once: 4 s of a batch of 5 s", "6 partitions"],

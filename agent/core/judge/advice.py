@@ -64,6 +64,7 @@ class Costs(msgspec.Struct, frozen=True, kw_only=True):
     slots: int = 0  # tasks that can run at once; 0: not known
     fixed_seconds: float = 0.0  # of its tasks, however few rows they read, as far as that is sure
     stuck_batch_id: int | None = None  # a batch that was timed out and comes again
+    lost_batch_id: int | None = None  # one that was lost again and again, and never for its age
     kept: tuple[Kept, ...] = ()  # sources held at what their job configured
 
 
@@ -86,6 +87,16 @@ def _of_a_stuck_batch(costs: Costs, _: AlignmentView | None) -> Iterator[str]:
         f"batch {costs.stuck_batch_id} was timed out and comes again with the same rows, which a "
         "lower limit does not change: raise what kills it, or stop the query and plan the batch "
         "anew with `weir rescue`"
+    )
+
+
+def _of_a_lost_batch(costs: Costs, _: AlignmentView | None) -> Iterator[str]:
+    if costs.lost_batch_id is None:
+        return
+    yield (
+        f"batch {costs.lost_batch_id} was lost again and again, long before its time was up, and "
+        "comes again with the same rows: mend what its failure says before the next restart; "
+        "`weir rescue` helps only where the batch is too large"
     )
 
 
@@ -181,6 +192,15 @@ ADVICE: Final = (
     Advice(
         _of_a_stuck_batch,
         (("a batch was timed out and comes again", "more time, or `weir rescue`"),),
+    ),
+    Advice(
+        _of_a_lost_batch,
+        (
+            (
+                "a batch was lost three times or more, and not for its age",
+                "mend what its failure says; `weir rescue` only where it is too large",
+            ),
+        ),
     ),
     Advice(
         _of_stages,

@@ -91,10 +91,11 @@ class Monitor(msgspec.Struct):
         if least > longest and (len(alike) >= 2 or least >= 2.0 * longest > 0.0):
             self.learned_deadline_seconds = least
 
-    def fail(self, cause: str, *, began: bool) -> None:
-        """A run ended with a cause; ``began``: a batch was under way."""
-        if began or cause not in COUNTED_ONCE_BEGUN:
-            self.failures_consecutive += 1
+    def fail(self, cause: str, *, began: bool) -> bool:
+        """A run ended with a cause, ``began``: a batch was under way. Whether it lost a batch."""
+        lost = began or cause not in COUNTED_ONCE_BEGUN
+        self.failures_consecutive += int(lost)
+        return lost
 
     def deadline(self, configured_seconds: float | None) -> float | None:
         """The configured deadline, else the learned one."""

@@ -156,7 +156,7 @@ class Spiral(msgspec.Struct):
         """A batch with rows was committed."""
         if self.open_ends:
             batch = msgspec.structs.replace(batch, attempts=1 + self.open_ends)
-        self.replay_timed_out = self.timing_out
+        self.replay_timed_out = self.open_timeouts > 0
         self.batches.append(batch)
         if len(self.batches) > MOST_BATCHES:
             del self.batches[0]
@@ -189,11 +189,6 @@ class Spiral(msgspec.Struct):
     def forget_open(self) -> None:
         """What was open was committed after all."""
         self.open_batch_id, self.open_ends, self.open_timeouts = None, 0, 0
-
-    @property
-    def timing_out(self) -> bool:
-        """Whether the batch that comes again was timed out, or has been tried often enough."""
-        return self.open_timeouts > 0 or self.open_ends >= DEAD_ATTEMPTS
 
     @property
     def dead(self) -> bool:

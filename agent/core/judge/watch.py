@@ -171,7 +171,11 @@ def _free(query: Query, limits: list[float | None]) -> list[Source]:
 
 
 def ends(query: Query, event: TerminatedEvent, time: float, policy: Policy) -> None:
-    """A run ended, and said so. Before the query forgets what was running."""
+    """A run ended, and said so. Before the query forgets what was running.
+
+    A batch that nobody heard of may have been under way: what failed or was ended at the deadline
+    had begun the next one, but for a configuration that lets none begin.
+    """
     settings = policy.of(query.application, query.query)
     began = query.running.batch_id is not None
     age = _running_age(query, time, most=None)
@@ -185,9 +189,11 @@ def ends(query: Query, event: TerminatedEvent, time: float, policy: Policy) -> N
         near = age is not None and deadline is not None and age < LATEST_SHARE * deadline
         if event.exception is None and not near:
             age = None  # idle as well as not: nothing says that a batch ran
-        batch_id = None if query.batch.id is None else query.batch.id + 1
+        known, open_id = query.batch.id, query.running.open_batch_id
+        batch_id = open_id if known is None else known + 1
     failed = event.exception is not None
     late = _is_late(query, age, policy)
+    lost = began or late
     if failed:
         view = failure.cause_of(
             event.exception,
@@ -199,10 +205,11 @@ def ends(query: Query, event: TerminatedEvent, time: float, policy: Policy) -> N
             ),
         )
         query.watched.failure = view
-        query.watched.monitor.fail(view.cause, began=began)
+        lost = query.watched.monitor.fail(view.cause, began=began)
         _count(query, view.cause)
     query.life.stopped = not failed and not late and not event.driver_ended
-    if began or failed or late:
+    if lost:
+        query.running.open_batch_id = batch_id
         _attempt_ended(query, batch_id, age, policy, told=failed)
 
 
@@ -247,7 +254,7 @@ def spiral_phase(query: Query, lag: LagState) -> SpiralPhase:
     state = query.watched.spiral
     if state.dead:
         return "dead"
-    if state.timing_out or state.replay_timed_out:
+    if state.open_timeouts or state.replay_timed_out:
         return "timing_out"
     if state.spiralling:
         return "spiralling"
