@@ -303,10 +303,14 @@ class Query(msgspec.Struct):
         """The sources whose limits can be set while the query runs."""
         return [source for source in self.sources if source.controllable]
 
+    def steered(self) -> list[Source]:
+        """Those of them whose limits are worked out: one never read from keeps what it has."""
+        return [source for source in self.controlled() if not source.unread]
+
     def limit_rows(self) -> float | None:
-        """Rows of a batch in which every controlled source takes its limit; None: not limited."""
+        """Rows of a batch in which every steered source takes its limit; None: not limited."""
         rows = 0.0
-        for source in self.controlled():
+        for source in self.steered():
             if source.current is None:
                 return None
             rows += source.current * (source.ratio or 1.0)

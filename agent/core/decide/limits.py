@@ -157,9 +157,10 @@ def first_batch(
     if query.orders.limit is not None:
         _decide_manual(query, time, policy)
         return
-    controlled = query.controlled()
+    # Of what a source gives that was never read from nobody knows: it keeps its limit.
+    controlled = [source for source in query.controlled() if source.ratio is not None]
     size = wanted_size(query, settings, time, controlled)
-    if size is None or any(source.ratio is None for source in controlled):
+    if size is None or not controlled:
         return
     size, _ = _pooled(query, settings, size, None, beside)
     needs = [None if source.rows is None else float(source.rows) for source in controlled]
@@ -291,7 +292,7 @@ def after_batch(query: Query, ended: Ended) -> None:
     follow_mode(query, policy)
     if batch.rows and batch.seconds and not ended.replayed:
         query.sizing.reach.observe(query.sizing.cost, settings)
-    controlled = query.controlled()
+    controlled = query.steered()
     size = wanted_size(query, settings, time, controlled)
     hold = _reason_to_hold(query, ended, size, controlled)
     if hold == "hold:replayed":
@@ -301,7 +302,7 @@ def after_batch(query: Query, ended: Ended) -> None:
     if hold is not None or size is None:
         query.sizing.reason = hold or "hold:learning"
         if hold == "mode:off":
-            for source in controlled:
+            for source in query.controlled():
                 source.withdraw()
         elif hold == "manual":
             _decide_manual(query, time, policy)
@@ -360,7 +361,7 @@ def _reason_to_hold(
     batch, settings, mode = ended.batch, ended.settings, query.mode(ended.policy)
     if mode == "off":
         return "mode:off"
-    if not controlled:
+    if not query.controlled():
         return "hold:no_control"
     if query.watched.lateness.holds(settings.late_rows):
         return "hold:late_rows"
@@ -372,7 +373,7 @@ def _reason_to_hold(
         return "hold:missing"
     if batch.rows == 0:
         return "hold:empty"
-    if None in [source.ratio for source in controlled]:
+    if not controlled or None in [source.ratio for source in controlled]:
         return "hold:missing"
     if ended.replayed:
         return "hold:replayed"

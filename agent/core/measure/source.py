@@ -108,6 +108,11 @@ class Source(msgspec.Struct):
         return 1.0 if self.unit == "rows" else None
 
     @property
+    def unread(self) -> bool:
+        """Whether nobody knows the rows of a unit yet, and nothing waits: it gives a batch none."""
+        return self.ratio is None and self.backlog == 0
+
+    @property
     def arrival_rows(self) -> float | None:
         """Rows that arrive per second; None while unknown."""
         rate, ratio = self.arrival.value, self.ratio
