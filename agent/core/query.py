@@ -274,6 +274,7 @@ class Query(msgspec.Struct):
             self.batch.id = None  # a new checkpoint counts its batches from 0
             self.read = None
             self.running.open_batch_id = None
+            self.flow.watermark_time = None
             self.watched.lateness = self.watched.lateness.begin_checkpoint()
         elif self.running.batch_id is not None and not self.life.terminated:
             self.running.open_batch_id = self.running.batch_id  # died without a word
@@ -284,6 +285,7 @@ class Query(msgspec.Struct):
         self.run.query_id, self.run.run_id = query_id, run_id
         self.life.begin()
         self.run.batches = 0
+        self.watched.lateness.begin_run()
         self.running.nothing()
         self.batch.end_time, self.flow.between = None, "idle"
         self.flow.occupancy.begin(time)

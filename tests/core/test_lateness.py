@@ -245,6 +245,40 @@ def test_a_query_without_a_watermark_or_without_state_is_none_of_it() -> None:
         assert world.view().findings == []
 
 
+@pytest.mark.parametrize("late_rows", ["hold", "guard"])
+@pytest.mark.parametrize("query_id", ["id-2", "q-1"])
+def test_a_job_that_was_changed_is_judged_by_its_own_batches(
+    late_rows: LateRows, query_id: str
+) -> None:
+    world = World(policy(late_rows))
+    said = {"limit": 9000, "configured": 9000, "backlog": 10**6}
+    stateful = {
+        "eventTime": {"watermark": format_time(world.driver.time)},
+        "stateOperators": [
+            {"operatorName": "flatMapGroupsWithState", "numRowsDroppedByWatermark": 0}
+        ],
+    }
+    for _ in range(5):
+        world.send(world.driver.progress(9000, 2.0, **said, **stateful))
+    assert {one.check for one in world.view().findings} == {"late_rows", "batch_ends"}
+    world.send(world.driver.terminated())
+    world.driver.run_id, world.driver.query_id, world.driver.batch_id = "r-2", query_id, 9
+    world.send(world.driver.started(sink="KafkaTable"))
+    assert "late_rows" in {one.check for one in world.view().findings}  # nothing else is known yet
+    said["sink"] = {"description": "KafkaTable"}
+    phases = {"walCommit": 0.5, "addBatch": 1.0, "commitOffsets": 0.5}
+    world.send(world.driver.progress(9000, 2.0, phases=phases, **said))
+    view = world.view()
+    assert (view.operators, view.findings, view.late_rows_held) == ([], [], None)
+    assert "asyncProgressTrackingEnabled" in view.advice[0]
+    if query_id == "id-2":
+        assert view.watermark_lag_seconds is None
+    for _ in range(10):
+        receipt = world.send(world.driver.progress(9000, 30.0, **said))
+    assert receipt.grants[0].limit is not None
+    assert receipt.grants[0].limit < 9000
+
+
 @pytest.mark.parametrize(
     ("usual", "ours", "many"),
     [

@@ -53,6 +53,7 @@ class Lateness(msgspec.Struct):
     """What is known of a query's late rows. Event times are epoch seconds of the data's clock."""
 
     drops: bool = False  # it has a watermark, and state that drops what lies behind it
+    of_past_run: bool = False  # a run before showed that; no batch of this one has ended
     greatest_time: float | None = None  # of all rows read
     delay_seconds: float | None = None  # as batches show it: greatest_time less the watermark
     seconds: float | None = None  # the most that a row lay behind the greatest of earlier batches
@@ -62,8 +63,12 @@ class Lateness(msgspec.Struct):
     held_since_time: float | None = None
 
     def begin_checkpoint(self) -> Lateness:
-        """Of a new checkpoint nothing is known but what kind of query it is."""
+        """Of a new checkpoint nothing is known but what kind of query it most likely is."""
         return Lateness(drops=self.drops)
+
+    def begin_run(self) -> None:
+        """The job may have been changed: its first batch shows what kind of query it is now."""
+        self.of_past_run = True
 
     def retry(self) -> None:
         """Smaller batches are tried again; what the query drops as configured stays known."""
@@ -72,7 +77,8 @@ class Lateness(msgspec.Struct):
     def observe(self, batch: Progress, sources: Sequence[Source], *, replayed: bool) -> None:
         """Takes in a batch; ``sources`` as they are after it."""
         dropped = [o.dropped_rows for o in batch.operators if o.dropped_rows is not None]
-        self.drops = self.drops or (batch.has_watermark and bool(dropped))
+        known = self.drops and not self.of_past_run
+        self.drops, self.of_past_run = known or (batch.has_watermark and bool(dropped)), False
         if not self.drops or replayed:
             return
         before, watermark = self.greatest_time, batch.watermark_time

@@ -248,6 +248,7 @@ def _arrive(query: Query, rows: float) -> None:
 def state(query: Query, ended: Ended) -> None:
     """What its state operators hold, and what their commits took."""
     batch, policy = ended.batch, ended.policy
+    del query.operators[len(batch.operators) :]  # of an earlier run, whose job had more of them
     for index, operator in enumerate(batch.operators[: policy.max_operators]):
         if index == len(query.operators):
             query.operators.append(Operator())
