@@ -78,3 +78,84 @@ def test_what_is_not_known_starves_nobody() -> None:
     (said,) = world.fleet.control(*KEY, order(limit=1), world.now)
     assert said.note == ""
     assert world.view().advice == []
+
+
+class Two:
+    """A query of two sources: batches of 1 s and 2,000 rows/s; the first alone obeys orders."""
+
+    def __init__(self, first: float, second: float, *, control: str) -> None:
+        self.world = World()
+        self.arriving, self.control = (first, second), control
+        self.waits = [40_000.0, 0.0]
+        self.eat(10_000, 20)
+
+    def eat(self, limit: int, batches: int) -> None:
+        for _ in range(batches):
+            second = limit if self.control == "live" else None
+            limits = (limit, second)
+            rows = [
+                int(waits if most is None else min(waits, most))
+                for waits, most in zip(self.waits, limits, strict=True)
+            ]
+            left = [int(waits - read) for waits, read in zip(self.waits, rows, strict=True)]
+            seconds = FIXED + sum(rows) / 2000.0
+            for place in (0, 1):
+                self.waits[place] += self.arriving[place] * seconds - rows[place]
+            event = self.world.driver.progress(
+                sum(rows),
+                seconds,
+                limits=[
+                    {"source": place, "unit": "rows", "limit": limits[place], "configured": None,
+                     "backlog": left[place], "control": ("live", self.control)[place]}
+                    for place in (0, 1)
+                ],
+                sources=[{"description": "Rows", "numInputRows": count} for count in rows],
+            )  # fmt: skip
+            self.world.send(event)
+
+    def order(self, limit: int) -> list[str]:
+        """What the order is answered, and what is advised thirty batches later."""
+        (said,) = self.world.fleet.control(*KEY, order(limit=limit), self.world.now)
+        self.eat(limit, 30)
+        return [said.note, *self.world.view().advice]
+
+
+@pytest.mark.parametrize(
+    ("first", "limit", "starves"),
+    [(113.0, 400, False), (113.0, 300, False), (113.0, 150, True), (10.0, 150, False)],
+)
+def test_a_limit_is_held_against_what_arrives_at_its_own_source(
+    first: float, limit: int, starves: bool
+) -> None:
+    """Beside 1,100 rows/s of a source out of reach the first reads its limit in 2.2 s and more."""
+    two = Two(first, 1100.0, control="advice")
+    said = two.order(limit)
+    assert (two.waits[0] > 3000) is starves
+    if not starves:
+        assert said == [""]
+        return
+    pattern = r"batches of 150 rows of source 0 digest \d\d(\.\d)? rows/s, and 11\d arrive"
+    assert all(re.search(pattern, one) for one in said)
+    assert len(said) == 2
+
+
+def test_of_two_that_are_limited_the_one_that_starves_is_named() -> None:
+    two = Two(50.0, 600.0, control="live")
+    note, advice = two.order(500)
+    for said in (note, advice):
+        assert "batches of 500 rows of source 1 digest 3" in said
+        assert "source 0" not in said
+    assert Two(50.0, 600.0, control="live").order(2000) == [""]
+
+
+def test_batches_that_would_get_dear_if_they_were_long_need_not_become_so() -> None:
+    """In the 150 s that the limit would last so much comes to the other that it takes 600 s."""
+    two = Two(1.0, 1100.0, control="advice")
+    query = two.world.fleet._roster[KEY]
+    query.sizing.cost.congestion = 2e-8
+    (said,) = two.world.fleet.control(*KEY, order(limit=150), two.world.now)
+    assert said.note == ""
+    query.sources[0].arrival.amount = 1e-307  # next to nothing: it lasts for ever
+    query.sources[1].arrival.amount = 0.0
+    (said,) = two.world.fleet.control(*KEY, order(limit=150), two.world.now)
+    assert said.note == ""

@@ -10,7 +10,7 @@ import msgspec
 
 from agent.core.decide import limits as decide
 from agent.core.fleet.roster import names
-from agent.core.judge.starved import starved
+from agent.core.judge.starved import ordered, starved
 from agent.core.judgement import Mode, OrderView
 
 if TYPE_CHECKING:
@@ -192,7 +192,7 @@ def _note(order: Order, query: Query, policy: Policy) -> str:
             return LATE_ROWS_NOTE
         if known and not reachable:
             return "noted; its limit cannot be changed live"
-        costs = starved(query, query.limit_rows()) if reachable else None
+        costs = starved(query, ordered(query))
         return "" if costs is None else f"done; {costs}"
     name = shlex.quote(f"{query.application}/{query.query}")
     when = "in dry-run" if mode == "dry-run" else "while its mode is off"
