@@ -8,10 +8,11 @@ from itertools import accumulate, pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from agent.core import tell
+from agent.core.decode.events import MOST_SECONDS
 from agent.core.measure.cost import Cost
 from agent.core.measure.lag_table import MOST_POINTS, LagTable
 from agent.core.measure.partitions import PartitionView
@@ -163,6 +164,7 @@ def batch_by_batch(query: Query, waits: float) -> float | None:
     st.floats(0, 10_000),
     st.sampled_from([0.0, 10.0]),
 )
+@example(197_641.0, 1, 1.0, 0.0625, 0.09375, 10.0)  # in more than a year
 def test_time_to_consume_is_what_the_batches_take(
     waits: float,
     limit: int | None,
@@ -178,7 +180,8 @@ def test_time_to_consume_is_what_the_batches_take(
         assert true is None or limit is not None
         assert limit is not None
         cycle = max(query.sizing.cost.seconds(limit) or 0.0, trigger)
-        assert arrival * cycle >= limit
+        surplus = limit - arrival * cycle
+        assert surplus <= 0.0 or (waits / surplus + 2.0) * cycle > MOST_SECONDS
         return
     assert told >= fixed, "a batch costs that at least"
     assert true is None or math.isclose(told, true, rel_tol=1e-6, abs_tol=1e-6)
