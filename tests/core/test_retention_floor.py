@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from typing import TYPE_CHECKING
 
@@ -34,6 +35,8 @@ RETENTION_SECONDS = 900.0
 class World:
     """A topic with a burst in it, a query that reads it under the limits granted, an agent."""
 
+    rows_per_offset = 1
+
     def __init__(self, policy: Policy, *, asked: bool) -> None:
         self.fleet = Fleet(policy, started_time=START_TIME - 1000)
         self.driver = Driver()
@@ -62,21 +65,23 @@ class World:
         views = self.watched.observe(0, position, held, retention, now)
         self.fleet.hear_partitions(KEY, "q-1", 0, views, now)
 
-    def batch(self) -> None:
+    def read(self) -> tuple[int, int]:
+        """The next batch's offsets, and how many are left unread."""
         if self.earliest > self.next_row:
             self.lost_rows += self.earliest - self.next_row
             self.next_row = self.earliest
-        rows = min(self.limit, self.latest - self.next_row)
-        backlog = self.latest - self.next_row - rows
-        self.next_row += rows
-        self.longest_seconds = max(self.longest_seconds, FIXED_SECONDS + rows / ROWS_PER_SECOND)
-        event = self.driver.progress(
-            rows,
-            FIXED_SECONDS + rows / ROWS_PER_SECOND,
-            limit=self.limit,
-            configured=None,
-            backlog=backlog,
-        )
+        admitted = min(self.limit, self.latest - self.next_row)
+        self.next_row += admitted
+        return admitted, self.latest - self.next_row
+
+    def batch(self) -> None:
+        admitted, backlog = self.read()
+        rows = admitted * self.rows_per_offset
+        seconds = FIXED_SECONDS + rows / ROWS_PER_SECOND
+        self.longest_seconds = max(self.longest_seconds, seconds)
+        said = {"source": 0, "unit": "rows", "limit": self.limit, "configured": None}
+        said |= {"backlog": backlog, "admitted": admitted}
+        event = self.driver.progress(rows, seconds, limits=[said])
         request = decode_request(self.driver.body(event))
         receipt = self.fleet.receive(request, self.driver.time + 0.05)
         if self.asked:
@@ -84,6 +89,58 @@ class World:
         if receipt.grants and receipt.grants[0].limit is not None:
             self.limit = receipt.grants[0].limit
         self.reasons.add(receipt.judged[0].limit.reason)
+
+
+class Topics(World):
+    """Topics of one source, of which none grows and one is deleted at once after its retention.
+
+    A limit is shared over them by what is unread in each, as Spark does.
+    """
+
+    def __init__(self, policy: Policy, rows_per_offset: int, **unread: int) -> None:
+        super().__init__(policy, asked=True)
+        self.rows_per_offset = rows_per_offset
+        self.latest_of = {(topic, "0"): offsets for topic, offsets in unread.items()}
+        self.next_of = dict.fromkeys(self.latest_of, 0)
+
+    def earliest_of(self, place: tuple[str, str]) -> int:
+        gone = place == PLACE and self.driver.time - START_TIME >= RETENTION_SECONDS
+        return self.latest_of[place] if gone else 0
+
+    def ask(self) -> None:
+        held = {one: Held(self.earliest_of(one), end) for one, end in self.latest_of.items()}
+        retention = {"orders": RETENTION_SECONDS, "clicks": 100.0 * RETENTION_SECONDS}
+        now = self.driver.time
+        views = self.watched.observe(0, self.next_of, held, retention, now)
+        self.fleet.hear_partitions(KEY, "r-1", 0, views, now)
+
+    def read(self) -> tuple[int, int]:
+        lost = self.earliest_of(PLACE) - self.next_of[PLACE]
+        if lost > 0:
+            self.lost_rows += lost
+            self.next_of[PLACE] += lost
+        unread = {one: end - self.next_of[one] for one, end in self.latest_of.items()}
+        every = sum(unread.values())
+        admitted = min(self.limit, every)
+        for one, offsets in unread.items():
+            self.next_of[one] += min(offsets, math.ceil(admitted * offsets / max(every, 1)))
+        left = sum(self.latest_of.values()) - sum(self.next_of.values())
+        return every - left, left
+
+
+@pytest.mark.parametrize(
+    ("rows_per_offset", "unread"),
+    [(1, {"orders": 200_000, "clicks": 2_000_000}), (2, {"orders": 750_000})],
+    ids=["beside a topic that is kept", "two rows of each offset"],
+)
+def test_what_a_partition_gets_of_a_limit_is_enough(
+    rows_per_offset: int, unread: dict[str, int]
+) -> None:
+    world = Topics(Policy(), rows_per_offset, **unread)
+    while world.driver.time - START_TIME < 1.1 * RETENTION_SECONDS:
+        world.batch()
+    assert "floor:retention" in world.reasons
+    assert world.lost_rows == 0
 
 
 def run(*, asked: bool, deadline_seconds: float | None = None) -> World:
@@ -123,8 +180,11 @@ def view(backlog_rows: int, loss_seconds: float | None) -> PartitionView:
 def test_what_presses() -> None:
     assert pressing_rows_per_second([view(1000, None)]) is None
     assert pressing_rows_per_second([view(0, 0.0)]) is None
-    assert pressing_rows_per_second([view(1000, 100.0), view(500, 50.0), view(9, None)]) == 20.0
+    assert pressing_rows_per_second([view(1000, 100.0), view(500, 50.0), view(0, 1.0)]) == 30.0
     assert pressing_rows_per_second([view(1000, 0.0)]) == 1000 / LEAST_SECONDS
+    # Of a limit each partition gets what its unread rows are of all: those that nothing presses,
+    # too.
+    assert pressing_rows_per_second([view(1000, 100.0), view(9000, None)]) == 100.0
 
 
 def test_what_brokers_said_holds_no_longer_than_they_are_believed() -> None:

@@ -73,7 +73,11 @@ class BrokersWord:
         measure.observe(query, source, sum(view.backlog_rows for view in views), time)
         if source < len(query.sources):
             of = query.sources[source]
-            of.pressing_rows_per_second = pressing_rows_per_second(views)
+            pressing = pressing_rows_per_second(views)
+            if pressing is not None:
+                # Of an offset that two parts of a plan read, two rows count.
+                pressing *= of.ratio or 1.0
+            of.pressing_rows_per_second = pressing
             of.pressing_until_time = time + valid_seconds
 
     def partitions(self, query: Query, now: float) -> list[PartitionView]:

@@ -183,16 +183,16 @@ def _sooner(one: float | None, other: float | None) -> float | None:
 
 
 def pressing_rows_per_second(views: list[PartitionView]) -> float | None:
-    """The rate at which every unread row is read before retention deletes it.
+    """The rate at which a source's unread rows are read before retention deletes one of them.
 
-    None where no loss is foreseen. Nearer than can be seen coming is as near as it gets.
+    Spark shares a limit over partitions by what is unread in each, so to read one of them is to
+    read them all. None where no loss is foreseen; nearer than can be seen coming is as near as it
+    gets.
     """
-    rates = [
-        view.backlog_rows / max(view.retention_loss_seconds, LEAST_SECONDS)
-        for view in views
-        if view.retention_loss_seconds is not None and view.backlog_rows
-    ]
-    return sum(rates) if rates else None
+    soonest = soonest_loss_seconds([view for view in views if view.backlog_rows])
+    if soonest is None:
+        return None
+    return sum(view.backlog_rows for view in views) / max(soonest, LEAST_SECONDS)
 
 
 def soonest_loss_seconds(views: list[PartitionView]) -> float | None:
