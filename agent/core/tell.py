@@ -374,7 +374,7 @@ def _costs(query: Query) -> Costs:
         stuck_batch_id=stuck.open_batch_id if stuck.open_timeouts else None,
         lost_batch_id=stuck.open_batch_id if stuck.dead and not stuck.open_timeouts else None,
         slots=query.run.slots,
-        fixed_seconds=query.sizing.cost.sure_fixed_seconds,
+        fixed_seconds=query.sizing.cost.sure_fixed_seconds(query.batch.phases),
         kept=tuple(
             Kept(source.index, source.unit or "rows", source.configured, source.wanted_beyond)
             for source in query.sources

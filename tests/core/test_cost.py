@@ -91,13 +91,6 @@ def test_noise_alone_is_rarely_taken_for_a_change() -> None:
     assert false <= 20 * 180 * 0.02
 
 
-def test_the_floor_of_the_fixed_phases_holds() -> None:
-    cost = Cost()
-    for rows in [1000, 4000, 2000, 8000] * 5:
-        cost.learn(rows, 2.0 + rows / 10000, floor_seconds=1.5)
-    assert (cost.fixed_cost or 0.0) >= 1.4
-
-
 def test_the_fixed_phases_are_those_that_do_not_grow_with_rows() -> None:
     phases = {"walCommit": 0.1, "addBatch": 5.0, "commitOffsets": 0.2, "other": 1.0}
     assert fixed_phase_seconds(phases) == pytest.approx(0.3)
@@ -109,16 +102,15 @@ def test_the_fixed_phases_are_those_that_do_not_grow_with_rows() -> None:
         st.tuples(
             st.integers(min_value=1, max_value=10**9),
             st.floats(min_value=1e-3, max_value=1e5),
-            st.floats(min_value=0.0, max_value=1e5),
         ),
         min_size=1,
         max_size=60,
     )
 )
-def test_whatever_it_is_fed_the_model_stays_sane(batches: list[tuple[int, float, float]]) -> None:
+def test_whatever_it_is_fed_the_model_stays_sane(batches: list[tuple[int, float]]) -> None:
     cost = Cost()
-    for rows, seconds, floor in batches:
-        cost.learn(rows, seconds, floor)
+    for rows, seconds in batches:
+        cost.learn(rows, seconds)
         curve = cost.curve
         for value in (cost.fixed, cost.per_row, cost.congestion, curve.fixed, curve.congestion):
             assert 0.0 <= value < math.inf
@@ -197,8 +189,8 @@ def test_doubt_shrinks_where_batches_are_and_grows_away_from_them() -> None:
 
 def test_a_first_batch_that_paid_for_the_start_counts_for_nothing() -> None:
     model = Cost()
-    model.learn(120, 49.0, 6.0, 10.0)
-    model.learn(120, 11.0, 1.0, 10.0)
+    model.learn(120, 49.0, 10.0)
+    model.learn(120, 11.0, 10.0)
     assert model.seconds(120) == pytest.approx(11.0)
     assert model.fixed_cost == pytest.approx(3.0)
 
@@ -332,7 +324,6 @@ def test_what_an_earlier_version_learned_is_believed_on() -> None:
         batches=50,
         fixed_seconds=1.2,
         seconds_per_row=1e-4,
-        floor_seconds=0.2,
         p_fixed=0.01,
         p_cross=-1e-7,
         p_slope=1e-11,
@@ -398,15 +389,12 @@ def test_what_is_believed_of_the_noise_beforehand_counts_as_four_batches() -> No
     assert cost.sigma == pytest.approx(0.219, abs=0.004)  # as two batches: 0.228
 
 
-def test_the_fixed_phases_rise_slowly_and_fall_quickly() -> None:
-    """One slow listing is no new floor; a first batch's is soon forgotten."""
+def test_what_the_tasks_cost_whatever_they_read_is_no_phase_beside_them() -> None:
     cost = Cost()
-    cost.learn(1000, 5.0, 1.0)
-    assert cost.floor_seconds == 1.0
-    cost.learn(1000, 5.0, 2.0)
-    assert cost.floor_seconds == pytest.approx(1.2)
-    cost.learn(1000, 5.0, 0.2)
-    assert cost.floor_seconds == pytest.approx(0.6)
+    feed(cost, [1000, 4000, 2000, 8000] * 5, fixed=2.0, throughput=10_000)
+    assert cost.sure_fixed_seconds({"latestOffset": 1.5, "addBatch": 0.5}) < 0.5
+    assert cost.sure_fixed_seconds({"addBatch": 2.0}) > 1.5
+    assert cost.sure_fixed_seconds({"latestOffset": 9.0}) == 0.0
 
 
 def test_of_a_batch_within_the_noise_about_a_seventh_is_believed_where_it_is_calm() -> None:

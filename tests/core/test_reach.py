@@ -37,12 +37,22 @@ def test_one_size_does_not_and_another_is_tried_in_one_batch_of_four() -> None:
     assert [one for one in tried if one is not None] == [1.25 * 15_000.0] * 2
 
 
-def test_where_it_is_plain_nothing_is_tried() -> None:
-    for fixed in (1.0, 12.0):
-        cost, reach = seen(fixed, 10_000.0, *(2000, 40_000, 8000) * 12)
-        for _ in range(4):
-            reach.batches += 1
-            assert reach.probe_rows(cost, POLICY, 10_000.0) is None
+def test_where_it_is_plainly_within_reach_nothing_is_tried() -> None:
+    cost, reach = seen(1.0, 10_000.0, *(2000, 40_000, 8000) * 12)
+    for _ in range(64):
+        reach.batches += 1
+        assert reach.probe_rows(cost, POLICY, 10_000.0) is None
+
+
+def test_where_it_is_plainly_lost_a_small_batch_in_32_would_disprove_it() -> None:
+    cost, reach = seen(12.0, 10_000.0, *(2000, 40_000, 8000) * 12)
+    assert reach.chance > 0.99
+    tried = []
+    for _ in range(64):
+        reach.batches += 1
+        tried.append(reach.probe_rows(cost, POLICY, 10_000.0))
+    small = pytest.approx(0.08 * 5.0 / cost.per_row)
+    assert [one for one in tried if one is not None] == [small] * 2
 
 
 def test_a_lost_target_is_looked_for_by_a_small_batch() -> None:

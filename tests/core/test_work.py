@@ -510,7 +510,7 @@ def test_a_known_change_is_expected_and_not_taken_for_a_jump() -> None:
     cost = Cost()
     for _ in range(20):
         rows = rng.randrange(500, 1500)
-        cost.learn(rows, (0.5 + 0.01 * rows) * math.exp(rng.gauss(0.0, 0.1)), 0.1, 10.0)
+        cost.learn(rows, (0.5 + 0.01 * rows) * math.exp(rng.gauss(0.0, 0.1)), 10.0)
     before = cost.seconds(1000)
     assert before is not None
     curve = cost.curve
@@ -519,5 +519,5 @@ def test_a_known_change_is_expected_and_not_taken_for_a_jump() -> None:
     assert after is not None
     fixed = cost.fixed
     assert after == pytest.approx(fixed + (before - fixed) / 4, rel=1e-6)
-    changed = cost.learn(1000.0, after * 1.05, 0.1, 10.0)
+    changed = cost.learn(1000.0, after * 1.05, 10.0)
     assert not changed

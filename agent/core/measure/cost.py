@@ -61,12 +61,8 @@ FIRST_SLOW: Final = 0.5
 BEYOND: Final = 0.3
 #: The largest size seen fades by this with every batch: after a hundred it is a third of it.
 FADE: Final = 0.99
-#: The phases of a batch that do not grow with its rows bound c0 from below.
+#: The phases of a batch before and after its tasks, whatever rows it holds.
 FIXED_PHASES: Final = ("latestOffset", "walCommit", "getBatch", "queryPlanning", "commitOffsets")
-#: One slow listing is no new floor: it rises by this share of what is seen above it.
-FLOOR_GAIN: Final = 0.2
-#: What lies below disproves it: a first batch pays for much besides.
-FLOOR_GAIN_DOWN: Final = 0.6
 
 
 class Curve(msgspec.Struct, frozen=True, gc=False):
@@ -142,7 +138,6 @@ class Cost(msgspec.Struct):
     batches: int = 0
     bank: list[History] = []
     variance: float = PRIOR_SIGMA**2
-    floor_seconds: float = 0.0
     largest_rows: float = 0.0
     last_rows: float = 0.0
     # The mixture, kept because every question is about it.
@@ -205,51 +200,41 @@ class Cost(msgspec.Struct):
         bend = BEYOND * math.log(rows / self.largest_rows) * (self.seconds(rows) or 0.0)
         return math.hypot(known, bend)
 
-    @property
-    def sure_fixed_seconds(self) -> float:
+    def sure_fixed_seconds(self, phases: dict[str, float]) -> float:
         """Of the fixed cost what is surely none of the phases before and after the batch's tasks.
 
         Sure is what one deviation of its doubt leaves.
         """
-        return max(self.fixed - math.sqrt(self.covariance[0]) - self.floor_seconds, 0.0)
+        besides = fixed_phase_seconds(phases)
+        return max(self.fixed - math.sqrt(self.covariance[0]) - besides, 0.0)
 
     def chance_fixed_above(self, seconds: float) -> float:
         """The probability that c0 is above so many seconds."""
         return sum(self.by_side(seconds)[1])
 
-    def learn(
-        self,
-        rows: float,
-        seconds: float,
-        floor_seconds: float = 0.0,
-        target_seconds: float = math.inf,
-    ) -> bool:
+    def learn(self, rows: float, seconds: float, target_seconds: float = math.inf) -> bool:
         """Takes in one batch that read something; True where it shows that the plant changed.
 
-        ``floor_seconds`` is what its fixed phases took; rows and seconds must be above zero.
-        ``target_seconds``, what a batch is meant to take, bounds the first guess of c0.
+        Rows and seconds must be above zero. ``target_seconds``, what a batch is meant to take,
+        bounds the first guess of c0.
         """
-        floor = min(max(floor_seconds, 0.0), 0.95 * seconds)
         if not self.bank or self._first_was_slow(rows, seconds):
-            self._begin(rows, seconds, floor, target_seconds)
+            self._begin(rows, seconds, target_seconds)
             return False
         noise = self.cautious_sigma**2
         self.largest_rows = max(FADE * self.largest_rows, rows)
         self.last_rows = rows
         self.batches += 1
-        gain = FLOOR_GAIN if floor > self.floor_seconds else FLOOR_GAIN_DOWN
-        self.floor_seconds += gain * (floor - self.floor_seconds)
         bank = [_drifted(one, rows, seconds) for one in self.bank]
         best = bank[0]
-        least = (self.floor_seconds, self.largest_rows)
         foretold = History(best.weight, best.mean, best.covariance)
         for one in bank:
-            _update(one, rows, seconds, noise, least)
+            _update(one, rows, seconds, noise, self.largest_rows)
         if best.residual * best.residual > best.spread:
             # A batch that the likeliest history foretold within a deviation shows no change.
             children = [_child(foretold, kind, rows, seconds) for kind in _KINDS]
             for one in children:
-                _update(one, rows, seconds, noise, least)
+                _update(one, rows, seconds, noise, self.largest_rows)
             bank += children
         bank.sort(key=_by_weight)
         tell_once(bank)
@@ -305,11 +290,9 @@ class Cost(msgspec.Struct):
             return False
         return seconds < FIRST_SLOW * (self.seconds(rows) or 0.0)
 
-    def _begin(self, rows: float, seconds: float, floor: float, target_seconds: float) -> None:
+    def _begin(self, rows: float, seconds: float, target_seconds: float) -> None:
         self.batches, self.largest_rows, self.last_rows = 1, rows, rows
         fixed = FIRST_SHARE * min(seconds, target_seconds)
-        # Its fixed phases paid for code generation, class loading and the first listing, too.
-        self.floor_seconds = min(floor, fixed)
         # c0 and the rows' part add up to what was seen: what one has too much the other lacks.
         doubt = (FIRST_SPREAD * seconds) ** 2
         both = (doubt + self.variance * seconds**2) / rows**2
@@ -342,7 +325,6 @@ class Line(msgspec.Struct):
     batches: int = 0
     fixed_seconds: float = 0.0
     seconds_per_row: float = 0.0
-    floor_seconds: float = 0.0
     p_fixed: float = 0.0
     p_cross: float = 0.0
     p_slope: float = 0.0
@@ -357,7 +339,6 @@ class Line(msgspec.Struct):
         covariance = (self.p_fixed, self.p_cross, 0.0, self.p_slope, 0.0, 0.0)
         variance = min(max(self.variance, LEAST_SIGMA**2), _MOST_NOISE)
         cost = Cost(self.batches, [History(0.0, mean, covariance)], variance)
-        cost.floor_seconds = self.floor_seconds
         # The first versions did not note which sizes they saw: one row is the least there was.
         cost.largest_rows = cost.last_rows = max(self.last_rows, 1.0)
         cost.merge()
@@ -479,13 +460,11 @@ def _child(one: History, kind: int, n: float, seconds: float) -> History:
     return History(one.weight + _UNHEARD, one.mean, (p0, p1, p2, p3, p4, p5), 0)
 
 
-def _update(
-    one: History, n: float, seconds: float, noise: float, least: tuple[float, float]
-) -> None:
+def _update(one: History, n: float, seconds: float, noise: float, largest: float) -> None:
     """A Kalman step, and how well the batch was foretold.
 
-    ``least``: c0's floor in seconds, and the rows of the largest batch of late, of which the rows'
-    part takes at least a hundredth.
+    ``largest``: the rows of the largest batch of late, of which the rows' part takes at least a
+    hundredth.
     """
     c, s, d = one.mean
     p0, p1, p2, p3, p4, p5 = one.covariance
@@ -508,12 +487,11 @@ def _update(
     p3, p4, p5 = p3 - f1 * g1, p4 - f1 * g2, p5 - f * g2 * g2
     one.covariance = (p0, p1, p2, p3, p4, p5)
     c, s, d = c + g0 * k, s + g1 * k, d + g2 * k
-    # No part is negative, and c0 no less than the phases that do not grow: what a part lacks the
-    # others give, as far as they vary with it.
+    # No part is negative: what a part lacks the others give, as far as they vary with it.
     now = c + n * (s + n * d)
     if now < 0.05 * seconds:
         now = 0.05 * seconds
-    low_c, low_s = max(0.01 * now, min(least[0], 0.95 * now)), 0.01 * now / least[1]
+    low_c, low_s = 0.01 * now, 0.01 * now / largest
     if d < 0.0:
         if p5 > 0.0:
             k = -d / p5
@@ -559,7 +537,7 @@ def _within(part: float, most: float) -> float:
 
 
 def fixed_phase_seconds(phases: dict[str, float]) -> float:
-    """What the phases that do not grow with the rows took: c0's floor for this batch."""
+    """What the phases before and after the batch's tasks took."""
     seconds = 0.0
     for name in FIXED_PHASES:
         if name in phases:

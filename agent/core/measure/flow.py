@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from agent.core.decide import pool
-from agent.core.measure.cost import fixed_phase_seconds
 from agent.core.measure.decaying import LATELY_SECONDS
 from agent.core.measure.state_store import figures
 from agent.core.measure.work import Sample
@@ -191,12 +190,7 @@ def cost(query: Query, ended: Ended) -> None:
         return
     if learned.batches >= KNOWN_BATCHES and query.run.batches == 1:
         return
-    ended.changed = learned.learn(
-        float(batch.rows),
-        batch.seconds,
-        fixed_phase_seconds(batch.phases),
-        ended.settings.target_seconds,
-    )
+    ended.changed = learned.learn(float(batch.rows), batch.seconds, ended.settings.target_seconds)
 
 
 def company(query: Query, ended: Ended) -> None:
