@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 import structlog
 
-from agent.core.decode.events import HeartbeatEvent, IdleEvent, Refused, TerminatedEvent, subject_of
+from agent.core.decode.events import HeartbeatEvent, IdleEvent, Refused, TerminatedEvent
 from agent.core.fleet import Fleet, OrderRecord, Receipt, UnknownQuery
-from agent.core.names import label
 from agent.service.history import POINTS, History
 from agent.service.log import Rarely
 from agent.service.store import Store, StoreFailed
@@ -43,7 +42,7 @@ class StateUnavailable(Exception):  # noqa: N818
 
 
 class FleetFull(Exception):  # noqa: N818
-    """``max_queries`` are known already, and the request speaks of none of them."""
+    """``max_queries`` are known already, and none of them is of the request's application."""
 
 
 class Keeper:
@@ -79,7 +78,7 @@ class Keeper:
         except StateUnavailable:
             self.fleet.hear(request, now)
             raise
-        self._refuse_if_full(request)
+        self._refuse_if_full(request, now)
         try:
             receipt = self.fleet.receive(request, now, lines=False)
             self._commit(now)
@@ -196,19 +195,19 @@ class Keeper:
             with contextlib.suppress(UnknownQuery, ValueError):
                 self.fleet.control(application, query, order, time)
 
-    def _refuse_if_full(self, request: Request) -> None:
-        if len(self.fleet) < self._policy.max_queries:
+    def _refuse_if_full(self, request: Request, now: float) -> None:
+        """Sends away who has no query here, to come again when there is room.
+
+        Of an application with one, the unknown ones alone are refused, event by event: a driver
+        whose request fails waits, and with it all that it tells of the others.
+        """
+        if len(self.fleet) < self._policy.max_queries or not request.events:
             return
-        application = request.application
-        labels = (label(application.name), label(f"{application.name}-{application.id}"))
-        for _, event in request.events:
-            if isinstance(event.body, IdleEvent | TerminatedEvent | HeartbeatEvent):
-                return  # may come without the name: only the fleet can tell
-            subject = subject_of(event.body)
-            named = label(subject.name or subject.id)
-            if any(self.fleet.has((one, named)) for one in labels):
-                return
-        if request.events:
+        unnamed = IdleEvent | TerminatedEvent | HeartbeatEvent  # only the fleet can tell whose
+        if any(isinstance(event.body, unnamed) for _, event in request.events):
+            return
+        if not self.fleet.knows(request.application):
+            self.fleet.hear(request, now)
             raise FleetFull(f"{self._policy.max_queries} queries are known already (max_queries)")
 
     def _without_poison(self, request: Request, error: Exception, now: float) -> Receipt:

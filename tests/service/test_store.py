@@ -349,6 +349,32 @@ def test_full_is_said_only_of_what_is_unknown() -> None:
     assert one.receive(decode_request(wire.body([wire.heartbeat(4)])), NOW).acknowledged == 4
 
 
+def test_a_full_agent_goes_on_with_a_driver_that_starts_one_query_more() -> None:
+    one = keeper(Store(None), max_queries=1)
+    one.receive(decode_request(wire.body([wire.progress(1)])), NOW)
+    for number in range(2, 12):
+        now = NOW + 15.0 * number
+        ids = dict(zip(("id", "runId"), wire.query_ids(0), strict=True))
+        beat = wire.heartbeat(2 * number, [{**ids, "name": "query-0", "batchId": None}])
+        one.receive(decode_request(wire.body([beat])), now)
+        alone = decode_request(wire.body([wire.progress(2 * number + 1, query=1)]))
+        receipt = one.receive(alone, now)
+        assert (receipt.acknowledged, len(receipt.refused)) == (2 * number + 1, 1)
+        one.tick(now)
+        assert one.fleet.liveness("orders", "query-0", now).ok
+
+
+def test_a_driver_sent_away_from_a_full_agent_is_heard() -> None:
+    one = keeper(Store(None), max_queries=1)
+    one.receive(decode_request(wire.body([wire.progress(1)])), NOW)
+    other = {"application": "new", "application_id": "app-new", "instance": "other"}
+    one.receive(decode_request(wire.body([wire.heartbeat(1, [])], **other)), NOW)
+    with pytest.raises(FleetFull):
+        one.receive(decode_request(wire.body([wire.progress(2, query=1)], **other)), NOW + 60.0)
+    heard = {view.application: view.last_heard_time for view in one.fleet.listeners(NOW + 60.0)}
+    assert heard["new"] == NOW + 60.0
+
+
 def test_orders_outlive_the_process(tmp_path: Path) -> None:
     one = keeper(Store(tmp_path))
     one.receive(decode_request(wire.body([wire.progress(1)])), NOW)

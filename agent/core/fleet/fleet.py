@@ -426,6 +426,10 @@ class Fleet:
         """Whether the key names a query."""
         return key in self._roster
 
+    def knows(self, application: Application) -> bool:
+        """Whether any query of an application is known: by its id, or under its name."""
+        return self._roster.knows(application)
+
     def keys(self) -> list[Key]:
         """The keys of all queries, in order."""
         return self._roster.keys()

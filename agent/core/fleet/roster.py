@@ -95,6 +95,13 @@ class Roster:
         """Query ids known of an application: at least as many as its queries."""
         return len(self._keys.get(application_id, {}))
 
+    def knows(self, application: Application) -> bool:
+        """Whether any query is known of an application, or of one before it by its name."""
+        if self._keys.get(application.id):
+            return True
+        names = (label(application.name), beside_name(application))
+        return any(key[0] in names for key in self._queries)
+
     def of_application(self, application_id: str) -> Iterator[Query]:
         """The queries that run in an application."""
         for key in dict.fromkeys(self._keys.get(application_id, {}).values()):
