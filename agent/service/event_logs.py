@@ -76,6 +76,7 @@ class EventLogs:
         self._read_out: set[str] = set()
         self._look_again_time = 0.0
         self._said: set[str] = set()
+        self._ended: set[str] = set()  # their applications have: nothing more will be written
         self._batches: dict[str, int | None] = {}
         self._aligned: dict[str, AlignmentView] = {}  # by run id, until the fleet has it
         self._pulse_time = 0.0
@@ -115,6 +116,8 @@ class EventLogs:
                 continue
             found |= {log.name: log for log in logs}
         self._drop_missing(found, unread)
+        if not unread:
+            self._keep_places(found, now)
         again = now - self._look_again_time >= LOOK_AGAIN_SECONDS
         if again:
             self._look_again_time = now
@@ -138,6 +141,12 @@ class EventLogs:
         if not unread:
             self._past = {name: past for name, past in self._past.items() if name in found}
             self._said &= found.keys()
+            self._ended &= found.keys()
+
+    def _keep_places(self, found: dict[str, Log], now: float) -> None:
+        """Says which places are needed: not that of a log that has ended and was read out."""
+        present = {INSTANCE + name for name in found.keys() - self._ended}
+        self._keeper.fleet.see_logs(present, now)
 
     async def _consider(self, log: Log) -> None:
         now = self._machine()
@@ -149,7 +158,7 @@ class EventLogs:
             return  # gone, or not to be read just now
         counted = self._keeper.fleet.counted(INSTANCE + log.name)
         if past is not None:
-            counted = max(counted, past.counted)  # the fleet forgets after a day
+            counted = max(counted, past.counted)  # the fleet may have had no room for it
             wanted = written > past.written_time
         else:
             wanted = bool(counted) or now - written <= LOST_SECONDS
@@ -196,6 +205,7 @@ class EventLogs:
         if request is None:
             self._aligned.update(follower.alignments(now))  # of what was counted before a restart
             if follower.ended:
+                self._ended.add(name)
                 self._forget(name)
             else:
                 self._read_out.add(name)

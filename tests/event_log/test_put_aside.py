@@ -191,3 +191,67 @@ def test_killed_drivers_do_not_keep_others_waiting(
     watch.write([lines.progress(2)], "app-9.inprogress")
     watch.pass_time(60.0)
     assert watch.followed == ["app-9"]
+
+
+def restart_later(watch: Watch, seconds: float) -> None:
+    """A new agent on the same state, whose clock ticks before it looks at any log."""
+    watch.now += seconds
+    store = Store(None)
+    store.write(list(watch.keeper._store.load()))
+    watch.keeper = Keeper(Policy(), store, started_time=watch.now)
+    watch.keeper.tick(watch.now)
+    watch.follow_anew()
+
+
+@pytest.mark.parametrize("growing", [True, False])
+def test_a_log_is_counted_once_by_an_agent_that_was_off_for_days(
+    watch: Watch, *, growing: bool
+) -> None:
+    content = lines.whole(6)
+    watch.write(content[:-6])
+    watch.pass_time(10.0)
+    assert watch.completed == 5
+    if not growing:  # for a day of the agent before this one either
+        watch.pass_time(2 * DAY_SECONDS, step=600.0)
+    restart_later(watch, 2 * DAY_SECONDS)
+    if not growing:
+        watch.pass_time(2 * LOST_SECONDS, step=60.0)
+    watch.write(content[-6:])
+    watch.pass_time(120.0)
+    assert watch.completed == 6
+    assert watch.keeper.view(KEY, watch.now).totals.checkpoints.get("replayed", 0) == 0
+
+
+def test_a_directory_out_of_reach_for_days_loses_no_place(watch: Watch) -> None:
+    content = lines.whole(6)
+    watch.write(content[:-6])
+    watch.pass_time(2 * DAY_SECONDS, step=600.0)
+    away = watch.folder.with_name("away")
+    watch.folder.rename(away)
+    watch.pass_time(2 * DAY_SECONDS, step=600.0)
+    away.rename(watch.folder)
+    watch.follow_anew()
+    watch.pass_time(120.0)
+    watch.write(content[-6:])
+    watch.pass_time(120.0)
+    assert watch.completed == 6
+
+
+@pytest.mark.parametrize("how", ["deleted", "ended"])
+def test_the_place_in_a_log_that_cannot_grow_is_forgotten_after_a_day(
+    watch: Watch, how: str
+) -> None:
+    content = lines.whole(4)
+    watch.write(content if how == "ended" else content[:-6])
+    watch.pass_time(10.0)
+    instance = event_logs.INSTANCE + "app-1"
+    assert watch.keeper.fleet.counted(instance) > 0
+    if how == "deleted":
+        watch.pass_time(3 * DAY_SECONDS, step=600.0)
+        assert watch.keeper.fleet.counted(instance) > 0
+        watch.delete()
+    watch.pass_time(DAY_SECONDS - 3600.0, step=600.0)
+    assert watch.keeper.fleet.counted(instance) > 0
+    watch.pass_time(2 * 3600.0, step=600.0)
+    assert watch.keeper.fleet.counted(instance) == 0
+    assert not [one for one in watch.keeper._store.load() if instance in one.part]

@@ -499,6 +499,10 @@ class Fleet:
         sender = self._senders.get(instance)
         return 0 if sender is None else sender.last_sequence
 
+    def see_logs(self, instances: set[str], now: float) -> None:
+        """Which event logs may still grow: their places are kept, however silent they are."""
+        self._senders.see_logs(instances, now)
+
     def has_listener(self, application_id: str) -> bool:
         """Whether a driver's own listener speaks for the application, not only its event log."""
         return any(one.application_id == application_id for one in self._senders.drivers())

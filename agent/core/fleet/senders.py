@@ -24,6 +24,8 @@ SENDERS_PER_QUERY: Final = 4
 LEAST_SENDERS: Final = 100
 #: What the instances of followed event logs begin with; a listener's is a UUID.
 LOG_INSTANCE: Final = "event-log"
+#: Those under which a log's lines are counted; its pulse has no place that could be lost.
+LOG_LINES: Final = f"{LOG_INSTANCE}:"
 
 
 class Sender(msgspec.Struct):
@@ -55,6 +57,7 @@ class Senders:
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
         self._senders: dict[str, Sender] = {}
+        self._logs_gone: dict[str, float] = {}  # when a followed log was first missed
 
     def __getitem__(self, instance: str) -> Sender:
         return self._senders[instance]
@@ -84,10 +87,7 @@ class Senders:
             self._senders.items(),
             key=lambda one: (one[1].application_id in present, one[1].heard_time),
         )
-        forgotten = [instance for instance, _ in order[: max(self._most() // 10, 1)]]
-        for instance in forgotten:
-            del self._senders[instance]
-        return forgotten
+        return self._forget([instance for instance, _ in order[: max(self._most() // 10, 1)]])
 
     def hear(self, request: Request, now: float) -> Sender:
         """Who sent a request, heard ``now``."""
@@ -115,14 +115,37 @@ class Senders:
 
     def forget_silent(self, now: float) -> list[str]:
         """Forgets those that have no tail to send again; gives their instances."""
-        forgotten = [
-            instance
-            for instance, sender in self._senders.items()
-            if now - sender.heard_time > LISTENER_SECONDS
-        ]
-        for instance in forgotten:
+        return self._forget(
+            [
+                instance
+                for instance, sender in self._senders.items()
+                if now - sender.heard_time > LISTENER_SECONDS and not self._may_grow(instance, now)
+            ]
+        )
+
+    def see_logs(self, instances: set[str], now: float) -> None:
+        """Which event logs there are, by the instances of their lines."""
+        for instance in self._senders:
+            if not instance.startswith(LOG_LINES) or instance in instances:
+                self._logs_gone.pop(instance, None)
+            else:
+                self._logs_gone.setdefault(instance, now)
+
+    def _may_grow(self, instance: str, now: float) -> bool:
+        """Whether it is a log that may be there still, however long nothing is written to it.
+
+        Its place in the log stands here alone: without it all of the log is counted again. Where
+        nobody has looked yet it may be there, and one that is missed may come back within a day.
+        """
+        if not instance.startswith(LOG_LINES):
+            return False
+        return now - self._logs_gone.get(instance, now) <= LISTENER_SECONDS
+
+    def _forget(self, instances: list[str]) -> list[str]:
+        for instance in instances:
             del self._senders[instance]
-        return forgotten
+            self._logs_gone.pop(instance, None)
+        return instances
 
     def heard_within(self, seconds: float, now: float) -> Iterator[Sender]:
         """Those heard of within so long."""
