@@ -188,6 +188,13 @@ class EventLogs:
 
     async def _read(self, follower: Follower) -> bool:
         """One step of a log; whether there may be more."""
+        try:
+            return await self._step(follower)
+        except Exception as error:  # noqa: BLE001 - whatever is wrong with one, the others go on
+            self._leave_alone(follower.log.name, error)
+            return False
+
+    async def _step(self, follower: Follower) -> bool:
         now = self._clock()
         name = follower.log.name
         try:
@@ -246,6 +253,12 @@ class EventLogs:
         self._aligned.clear()
 
     async def _pulse(self, follower: Follower) -> None:
+        try:
+            await self._tell_pulse(follower)
+        except Exception as error:  # noqa: BLE001 - as with lines
+            self._leave_alone(follower.log.name, error)
+
+    async def _tell_pulse(self, follower: Follower) -> None:
         # By no clock: one that is set back would make all that follow old news.
         sequence = self._keeper.fleet.counted(PULSE + follower.log.name) + 1
         request = await asyncio.to_thread(follower.pulse, self._machine(), sequence)
@@ -255,6 +268,12 @@ class EventLogs:
             self._keeper.receive(request, self._clock())
         except (StateUnavailable, FleetFull):
             return
+
+    def _leave_alone(self, name: str, error: Exception) -> None:
+        """Until the next look at logs that were put aside: each trial may cost a restored fleet."""
+        said = "an event log cannot be followed: tried again in a while"
+        self._rarely.warn(_log.error, said, self._clock(), file=name, exc_info=error)
+        self._forget(name, written_time=0.0)
 
     def _forget(self, name: str, written_time: float = math.inf) -> None:
         del self._followers[name]

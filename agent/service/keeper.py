@@ -213,23 +213,24 @@ class Keeper:
     def _without_poison(self, request: Request, error: Exception, now: float) -> Receipt:
         """One event at a time, after the core failed on a request: refuses those it fails on.
 
-        Else the listener would send the same request for ever, and nothing behind it.
+        Else the listener would send the same request for ever, and nothing behind it. Where it
+        fails without the events too, none of them is tried: to restore a large fleet takes long.
         """
         refused: list[Refused] = []
         batches: list[tuple[Key, Point]] = []
         touched: set[Key] = set()
         accepted = 0
         self._restore_or_fail(error)
+        self._take(msgspec.structs.replace(request, events=[], refused=[]), now)
         for position, (index, event) in enumerate(request.events):
             single = msgspec.structs.replace(request, events=[(index, event)], refused=[])
             try:
-                receipt = self.fleet.receive(single, now, lines=False)
-                self._commit(now)
+                receipt = self._take(single, now)
             except StateUnavailable:
                 raise
             except Exception as failure:  # noqa: BLE001
-                _log.error("an event could not be judged", kind=event.kind, exc_info=failure)
-                self._restore_or_fail(failure)
+                said = "an event could not be judged"
+                self._rarely.warn(_log.error, said, now, kind=event.kind, exc_info=failure)
                 refused.append(
                     Refused(index, event.sequence, "the agent failed on this event; see its log")
                 )
@@ -244,11 +245,22 @@ class Keeper:
                 batches.extend(receipt.batches)
                 touched |= receipt.touched
         refused = sorted((*request.refused, *refused), key=lambda one: one.index)
-        last = self.fleet.receive(msgspec.structs.replace(request, events=[], refused=refused), now)
-        self._commit(now)
+        last = self._take(msgspec.structs.replace(request, events=[], refused=refused), now)
         return msgspec.structs.replace(
             last, accepted=accepted, refused=refused, batches=batches, touched=touched
         )
+
+    def _take(self, request: Request, now: float) -> Receipt:
+        """Judges and commits; where the core fails, the fleet is as it was."""
+        try:
+            receipt = self.fleet.receive(request, now, lines=False)
+            self._commit(now)
+        except StateUnavailable:
+            raise
+        except Exception as error:
+            self._restore_or_fail(error)
+            raise
+        return receipt
 
     def _restore_or_fail(self, error: Exception) -> None:
         self._behind = True

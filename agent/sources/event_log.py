@@ -30,6 +30,7 @@ from agent.core.decode.events import (
     TerminatedEvent,
     decode_event,
 )
+from agent.core.names import label
 from agent.files import open_regular
 from agent.sources import spark_events, spark_stages
 from agent.sources.spark_codecs import Damaged, decoder
@@ -62,6 +63,8 @@ PULSE: Final = "event-log-pulse:"
 _FOLDER = re.compile(r"^eventlog_v2_(?P<name>.+)$")
 _LINE = re.compile(rb"[^\n]+\n")  # empty ones cost nothing, however many they are
 _EVENTS = re.compile(r"^events_(?P<index>\d+)_(?P<rest>.+)$")
+#: What Python makes of bytes in a file's name that are not UTF-8.
+_NO_TEXT = re.compile("[\ud800-\udfff]")
 _KNOWN_ENDINGS: Final = (".zstd", ".lz4", ".snappy", ".lzf", ".gz", ".compact")
 
 _decode = msgspec.json.Decoder().decode
@@ -91,13 +94,18 @@ def find_logs(directory: Path) -> list[Log]:
             continue
         folder = _FOLDER.match(path.name)
         if folder is not None and path.is_dir():
-            found.append(Log(folder["name"], path, rolling=True))
+            found.append(Log(_fit(folder["name"]), path, rolling=True))
         elif path.is_file() and not path.name.endswith((".crc", ".tmp")):
             name = path.name.removesuffix(".inprogress")
             for ending in _KNOWN_ENDINGS:
                 name = name.removesuffix(ending)
-            found.append(Log(name, path, rolling=False))
+            found.append(Log(_fit(name), path, rolling=False))
     return sorted(found, key=lambda log: log.name)
+
+
+def _fit(name: str) -> str:
+    """A file's name as a text: one that is not UTF-8 could be neither saved nor shown."""
+    return label(name) if _NO_TEXT.search(name) else name
 
 
 def parts_of(log: Log) -> list[Part]:

@@ -19,6 +19,9 @@ from tests.event_log import lines
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from agent.core.decode.events import Request
+    from agent.core.fleet import Receipt
+
 DAY_SECONDS = 86_400.0
 KEY = ("orders", "enrich")
 
@@ -255,3 +258,48 @@ def test_the_place_in_a_log_that_cannot_grow_is_forgotten_after_a_day(
     watch.pass_time(2 * 3600.0, step=600.0)
     assert watch.keeper.fleet.counted(instance) == 0
     assert not [one for one in watch.keeper._store.load() if instance in one.part]
+
+
+#: The same of another application.
+OTHERS = [
+    one.replace(b"orders", b"others").replace(b"app-1", b"app-2").replace(b"957ee74f", b"12345678")
+    for one in MIDST
+]
+
+
+def test_a_log_whose_name_is_no_text_is_followed_as_any_other(watch: Watch) -> None:
+    odd = [os.fsdecode(b"app-\xff"), os.fsdecode(b"app-\xfe")]
+    own = "11111111-2222-4333-8444-555555555555"
+    watch.write([one.replace(lines.RUN.encode(), own.encode()) for one in MIDST], odd[0])
+    watch.write(lines.opening(), odd[1])
+    watch.write(OTHERS, "app-2")
+    watch.pass_time(10.0)
+    assert len(watch.followed) == 3
+    assert watch.completed == 6
+    watch.pass_time(60.0)
+    for application in ("orders", "others"):
+        assert watch.keeper.view((application, "enrich"), watch.now).up
+    restart_later(watch, 10.0)
+    watch.pass_time(10.0)
+    assert watch.completed == 6
+
+
+def test_trouble_with_one_log_is_its_own(watch: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
+    watch.write(MIDST, "app-1")
+    watch.write(OTHERS, "app-2")
+    real, tried = Keeper.receive, []
+
+    def failing(self: Keeper, request: Request, now: float) -> Receipt:
+        if request.listener.instance.endswith("app-1"):
+            tried.append(now)
+            raise ZeroDivisionError
+        return real(self, request, now)
+
+    monkeypatch.setattr(Keeper, "receive", failing)
+    watch.pass_time(300.0)
+    assert watch.completed == 3
+    assert watch.keeper.view(("others", "enrich"), watch.now).up
+    assert 4 <= len(tried) <= 6, "a look a minute"
+    monkeypatch.setattr(Keeper, "receive", real)
+    watch.pass_time(120.0)
+    assert watch.completed == 6

@@ -7,11 +7,13 @@ import sqlite3
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
+import structlog
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent.core.decode.events import decode_request
+from agent.core.decode.events import Listener, decode_request
 from agent.core.fleet import Change, Fleet, Order
 from agent.core.policy import Policy, QueryPolicy
 from agent.service.history import POINTS
@@ -32,8 +34,6 @@ def keeper(store: Store, **policy: Any) -> Keeper:
 
 def told(keeper: Keeper, now: float = NOW) -> dict[tuple[str, str], bytes]:
     """All that is known of every query, but the plots, which are not kept."""
-    import msgspec
-
     return {
         key: msgspec.json.encode(keeper.fleet.view(key, now)) for key in list(keeper.fleet.keys())
     } | {("", "totals"): msgspec.json.encode(keeper.fleet.totals)}
@@ -336,6 +336,47 @@ def test_an_event_that_the_core_fails_on_is_refused_and_the_others_count(
     again = one.receive(decode_request(wire.body(numbered)), NOW)
     assert again.accepted == 6
     assert one.fleet.totals.duplicates == 6
+
+
+def test_what_cannot_be_saved_of_a_sender_costs_little_and_leaves_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    one = keeper(Store(None))
+    one.receive(decode_request(wire.body([wire.progress(1)])), NOW)
+    before = told(one)
+    request = decode_request(wire.body([wire.progress(n, query=n) for n in range(2, 8)]))
+    request = msgspec.structs.replace(request, listener=Listener(instance="app-\udcff"))
+    restored: list[int] = []
+    real = Fleet.restore
+
+    def counting(*args: Any, **more: Any) -> Fleet:
+        restored.append(1)
+        return real(*args, **more)
+
+    monkeypatch.setattr(Fleet, "restore", counting)
+    with pytest.raises(UnicodeEncodeError):
+        one.receive(request, NOW)
+    assert len(restored) == 2
+    assert told(one) == before
+    one.tick(NOW + 1)
+    assert one.receive(decode_request(wire.body([wire.progress(2)])), NOW + 1).accepted == 1
+
+
+def test_events_that_the_core_fails_on_are_logged_rarely(monkeypatch: pytest.MonkeyPatch) -> None:
+    from agent.core import pipeline as judge
+
+    def failing(*_: Any) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(judge, "progress", failing)
+    one = keeper(Store(None))
+    with structlog.testing.capture_logs() as logged:
+        for number in range(20):  # one a second
+            now = NOW + number
+            one.receive(decode_request(wire.body([wire.progress(number + 1)])), now)
+    assert [line["kind"] for line in logged if "could not be judged" in line["event"]] == [
+        "progress"
+    ]
 
 
 def test_full_is_said_only_of_what_is_unknown() -> None:
