@@ -14,7 +14,7 @@ from typing import Any, Final, TypedDict
 MOST_JOBS: Final = 32
 #: Stages of a batch that are told; a batch of more is passed over.
 MOST_STAGES: Final = 32
-_NAMED_BATCH: Final = re.compile(r"\bbatch = (\d{1,18})\b")
+_NAMED_BATCH: Final = re.compile(r"\bbatch = (init|\d{1,18})\b")
 _JOB: Final = "org.apache.spark.status.JobDataWrapper"
 
 
@@ -84,25 +84,35 @@ class StageStore:
         return [work for _, _, work in found]
 
     def _numbers(self, run_id: str, batch_id: int) -> set[int]:
-        """Of all jobs of a batch; empty where one has not ended well."""
+        """Of all jobs of a batch; empty where one has not ended well, or may not have been seen.
+
+        All were seen where one of an earlier batch was met: that one, and all before it, are not of
+        this batch; or where there are no others.
+        """
         found: set[int] = set()
         jobs = self._store.store().view(self._job_class).reverse().max(MOST_JOBS).iterator()
+        newest, seen = -1, 0
         while jobs.hasNext():
             job = jobs.next().info()
+            newest, seen = newest if seen else int(job.jobId()), seen + 1
             group, description = job.jobGroup(), job.description()
-            if not (group.isDefined() and description.isDefined()) or str(group.get()) != run_id:
+            if not group.isDefined() or str(group.get()) != run_id:
                 continue
-            named = _NAMED_BATCH.search(str(description.get()))
-            batch = int(named.group(1)) if named else -1
+            # The job itself may say something else of a write: whose that is nobody knows.
+            named = _NAMED_BATCH.search(str(description.get())) if description.isDefined() else None
+            if named is None:
+                return set()
+            batch = -1 if named.group(1) == "init" else int(named.group(1))
             if batch < batch_id:
-                break  # that one, and all before it
+                return found
             if batch > batch_id:
                 continue
             if str(job.status().toString()) != "SUCCEEDED":
                 return set()
             numbers = job.stageIds()
             found.update(int(numbers.apply(index)) for index in range(int(numbers.size())))
-        return found
+        # Jobs are numbered from 0, and Spark forgets old ones (spark.ui.retainedJobs).
+        return found if seen == newest + 1 else set()
 
     def _longest_seconds(self, stage: int, attempt: int) -> float | None:
         told = self._store.taskSummary(stage, attempt, self._most)

@@ -1,0 +1,213 @@
+"""A batch's stages: all of them are told, or none.
+
+Spark's store is played here; tests/plugin/test_executors.py asks the real one.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from spark_listener.stages import MOST_JOBS, StageStore
+
+
+class Option:
+    """As Scala's options are read."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def isDefined(self) -> bool:
+        return self.value is not None
+
+    def get(self) -> Any:
+        return self.value
+
+
+class Numbers(list[int]):
+    """As Scala's sequences are read."""
+
+    def apply(self, index: int) -> int:
+        return self[index]
+
+    def size(self) -> int:
+        return len(self)
+
+
+class Said(str):
+    __slots__ = ()
+
+    def toString(self) -> str:
+        return self
+
+
+class Job:
+    """Of one stage, that has the job's own number."""
+
+    def __init__(self, number: int, run_id: str, description: str | None) -> None:
+        self.number, self.run_id, self.said = number, run_id, description
+
+    def info(self) -> Job:
+        return self
+
+    def jobId(self) -> int:
+        return self.number
+
+    def jobGroup(self) -> Option:
+        return Option(self.run_id)
+
+    def description(self) -> Option:
+        return Option(self.said)
+
+    def status(self) -> Said:
+        return Said("SUCCEEDED")
+
+    def stageIds(self) -> Numbers:
+        return Numbers([self.number])
+
+
+class Moment(int):
+    def getTime(self) -> int:
+        return self
+
+
+class Stage:
+    """One that ran for a second, each after the one before."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def status(self) -> Said:
+        return Said("COMPLETE")
+
+    def submissionTime(self) -> Option:
+        return Option(Moment(1000 * self.number))
+
+    def completionTime(self) -> Option:
+        return Option(Moment(1000 * (self.number + 1)))
+
+    def executorRunTime(self) -> int:
+        return 600
+
+    def executorDeserializeTime(self) -> int:
+        return 400
+
+    def numTasks(self) -> int:
+        return 1
+
+    def attemptId(self) -> int:
+        return 0
+
+
+class Spark:
+    """Gateway, context and store in one."""
+
+    def __init__(self) -> None:
+        self.jobs: list[Job] = []
+        self.jvm = self.py4j = self.reflection = self.ReflectionUtil = self
+        self.double = None
+
+    def ran(self, run_id: str, batch: int | str | None, count: int = 1) -> None:
+        """So many jobs of a batch; None: of the run, under another description."""
+        said = "by hand" if batch is None else f"orders<br/>runId = {run_id}<br/>batch = {batch}"
+        for _ in range(count):
+            self.jobs.append(Job(len(self.jobs), run_id, said))
+
+    def statusStore(self) -> Spark:
+        return self
+
+    def classForName(self, _: str) -> None: ...
+
+    def new_array(self, _: Any, count: int) -> list[float]:
+        return [0.0] * count
+
+    def store(self) -> Spark:
+        return self
+
+    def view(self, _: Any) -> Spark:
+        return self
+
+    def reverse(self) -> Spark:
+        return self
+
+    def max(self, most: int) -> View:
+        return View(self.jobs[-most:])
+
+    def lastStageAttempt(self, number: int) -> Stage:
+        return Stage(number)
+
+    def taskSummary(self, *_: Any) -> Option:
+        return Option(None)
+
+
+class View:
+    def __init__(self, jobs: list[Job]) -> None:
+        self.jobs = jobs
+
+    def iterator(self) -> View:
+        return self
+
+    def hasNext(self) -> bool:
+        return bool(self.jobs)
+
+    def next(self) -> Job:
+        return self.jobs.pop()
+
+
+@pytest.fixture
+def spark() -> Spark:
+    return Spark()
+
+
+def stages(spark: Spark, run_id: str, batch: int) -> int | None:
+    """How many are told."""
+    told = StageStore(spark, spark).stages_of(run_id, batch)
+    return None if told is None else len(told)
+
+
+def test_of_a_batch_of_more_jobs_than_are_looked_at_none_is_told(spark: Spark) -> None:
+    spark.ran("A", 6)
+    spark.ran("A", 7, 41)
+    assert stages(spark, "A", 7) is None
+
+
+def test_nor_where_another_query_ran_as_many_meanwhile(spark: Spark) -> None:
+    spark.ran("A", 6)
+    spark.ran("A", 7)
+    spark.ran("B", 0, 40)
+    spark.ran("A", 7)
+    assert stages(spark, "A", 7) is None
+
+
+def test_all_are_told_where_a_batch_before_it_is_met_or_there_is_none(spark: Spark) -> None:
+    spark.ran("A", "init")
+    spark.ran("A", 0, 3)
+    assert stages(spark, "A", 0) == 3
+    spark.ran("B", 0, 2)
+    spark.ran("A", 1, 2)
+    spark.ran("A", 2)
+    assert stages(spark, "A", 1) == 2
+    spark.ran("C", 0, MOST_JOBS - 1)
+    assert stages(spark, "C", 0) is None, "the first of them may be one that was not looked at"
+
+
+def test_the_first_jobs_of_an_application_are_all_of_them(spark: Spark) -> None:
+    spark.ran("A", 0, 31)
+    assert stages(spark, "A", 0) == 31
+
+
+def test_what_spark_has_forgotten_was_not_seen(spark: Spark) -> None:
+    """It keeps no more than spark.ui.retainedJobs, the newest."""
+    spark.ran("A", 0, 31)
+    del spark.jobs[:20]
+    assert stages(spark, "A", 0) is None
+
+
+def test_where_a_job_may_be_of_any_batch_none_is_told(spark: Spark) -> None:
+    """A function of foreachBatch describes its own writes."""
+    spark.ran("A", 6)
+    spark.ran("A", 7, 2)
+    spark.ran("A", None)
+    spark.ran("A", 7)
+    assert stages(spark, "A", 7) is None
