@@ -72,7 +72,8 @@ class Executors:
         self._idle: dict[str, float] = {}
         self._asked: int | None = None
         self._taken = True  # the cluster manager has said that it takes it
-        self._leaving: set[str] = set()  # released, and registered for a moment still
+        #: Registered, their slots, and those of them that are not leaving.
+        self._seen: tuple[set[str], int, set[str]] = (set(), 0, set())
         kept = None if self._note else lease.kept(_KEPT)
         if kept is not None:  # of a process before this one
             self._asked, self._configured = int(kept[0]), int(kept[1])
@@ -111,10 +112,17 @@ class Executors:
         return 0 if self.local else len(self._ids())
 
     def _ids(self) -> list[str]:
-        """The oldest first, without those that are leaving."""
-        found = _texts(self._context.getExecutorIds())
-        self._leaving &= found
-        return sorted(found - self._leaving, key=_age)
+        """The oldest first, without those that are leaving, whoever sends them away.
+
+        An executor that is being decommissioned, as its machine goes, or that was released stays
+        registered for a while, without slots. Each is asked about only when executors or slots are
+        others than before: one that is leaving does not come back.
+        """
+        found, slots = _texts(self._context.getExecutorIds()), self.slots()
+        if self._seen[:2] != (found, slots):
+            active = {name for name in found if self._backend.isExecutorActive(name)}
+            self._seen = found, slots, active
+        return sorted(self._seen[2], key=_age)
 
     def slots(self) -> int:
         """Tasks that can run at once, all executors together."""
@@ -202,7 +210,7 @@ class Executors:
             pairs = self._gateway.new_array(jvm.scala.Tuple2, len(spare))
             for index, name in enumerate(spare):
                 pairs[index] = jvm.scala.Tuple2(name, info)
-            self._leaving |= _texts(self._backend.decommissionExecutors(pairs, False, False))
+            self._backend.decommissionExecutors(pairs, False, False)
             return
         names = jvm.java.util.ArrayList()
         for name in spare:
@@ -210,7 +218,7 @@ class Executors:
         # Spark's own way, whichever Scala it is built for.
         listed = jvm.org.apache.spark.api.python.PythonUtils.toSeq(names)
         # The total was lowered above; one that runs a task is not killed, but asked again later.
-        self._leaving |= _texts(self._backend.killExecutors(listed, False, False, False))
+        self._backend.killExecutors(listed, False, False, False)
 
 
 def _is_true(value: Any) -> bool:

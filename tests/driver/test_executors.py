@@ -48,6 +48,8 @@ class Spark:
     def __init__(self, **conf: str) -> None:
         self.conf = conf
         self.names = ["0", "1"]
+        self.leaving: set[str] = set()  # registered still
+        self.asked_about = 0
         self.busy: set[str] = set()
         self.jobs: list[int] = []
         self.totals: list[int] = []
@@ -82,7 +84,11 @@ class Spark:
         return Names(self.names)
 
     def maxNumConcurrentTasks(self, _: Any) -> int:
-        return 2 * len(self.names)
+        return 2 * len(set(self.names) - self.leaving)
+
+    def isExecutorActive(self, name: str) -> bool:
+        self.asked_about += 1
+        return name in self.names and name not in self.leaving
 
     def requestTotalExecutors(self, total: int, *_: Any) -> bool:
         if self.takes:
@@ -119,6 +125,7 @@ class Spark:
 
     def killExecutors(self, names: list[str], *_: Any) -> Names:
         self.gone.append(list(names))
+        self.leaving |= set(names)
         return Names(names)
 
 
@@ -314,3 +321,38 @@ def test_an_executor_that_holds_what_the_job_has_cached_is_kept(*, last: bool) -
     bench.spark.cached = {}
     bench.executors.ask(2, last=last)
     assert bench.spark.gone == [["3"], ["2"]]
+
+
+def test_those_that_spark_sends_away_itself_are_there_no_more() -> None:
+    """Machines go, theirs with them, and others come: these are not what is too many."""
+    bench = Bench(**{"spark.executor.instances": "8"})
+    bench.spark.names = [str(number) for number in range(8)]
+    bench.executors.ask(8)
+    bench.spark.leaving = {"0", "1", "2", "3"}
+    standing = bench.executors.standing()
+    assert (standing["present"], standing["slots"]) == (4, 8)
+    bench.spark.names += ["8", "9", "10", "11"]
+    bench.executors.ask(8)
+    assert bench.spark.gone == []
+    standing = bench.executors.standing()
+    assert (standing["present"], standing["configured"]) == (8, 8)
+
+
+def test_those_that_come_for_others_that_go_are_not_more_of_the_jobs_own() -> None:
+    bench = Bench()
+    assert bench.executors.standing()["present"] == 2
+    bench.spark.leaving = {"0"}
+    bench.spark.names.append("2")
+    bench.time += 60.0
+    assert bench.executors.standing() == {"present": 2, "slots": 4, "configured": 2}
+
+
+def test_whether_each_is_leaving_is_asked_when_something_changes() -> None:
+    """There may be hundreds, and a heartbeat every few seconds."""
+    bench = Bench()
+    bench.spark.names = [str(number) for number in range(300)]
+    for _ in range(100):
+        bench.executors.standing()
+    assert bench.spark.asked_about == 300
+    bench.spark.leaving = {"7"}
+    assert bench.executors.standing()["present"] == 299
