@@ -239,6 +239,81 @@ def test_a_query_of_which_nothing_is_known_lets_more_be_asked_for_and_nothing_gi
     assert world.view.wanted == 2
 
 
+class WithAnother(World):
+    """Beside ``orders``, which needs two, a query whose stages nobody can tell."""
+
+    def __init__(self, **policy: Any) -> None:
+        super().__init__(maximum_executors=12, executors_quiet_seconds=300.0, **policy)
+        self.configured = self.present = 10
+        self.other = Driver(query="other", query_id="q-2", run_id="r-2")
+
+    def as_other(self, event: dict[str, Any]) -> None:
+        self.other.sequence = self.driver.sequence
+        self.send({**event, "sequence": self.driver.sequence + 1})
+        self.driver.sequence += 1
+
+    def other_ended(self) -> None:
+        """Two minutes of work."""
+        self.other.time = self.driver.time - 120.0
+        self.as_other(self.other.progress(100_000, 120.0, backlog=None))
+
+    def beat(self, *, orders: bool = True, other_seconds: float | None = None) -> None:
+        told = {"present": self.present, "slots": self.present, "configured": self.configured}
+        told["asked"] = self.asked
+        batch = None if other_seconds is None else self.other.batch_id + 1
+        other = {**self.other.ids(), "batchId": batch, "running_seconds": other_seconds}
+        first = {**self.driver.ids(), "batchId": None, "running_seconds": None}
+        body = {"queries": [first, other] if orders else [other], "executors": told}
+        receipt = self.send(self.driver.event("heartbeat", body))
+        if receipt.executors is not None:
+            self.asked = receipt.executors.wanted
+            self.present = self.configured or 0 if self.asked is None else self.asked
+
+    def cycles(self, count: int) -> None:
+        """Of ten minutes, in the first two of which the other one works."""
+        for _ in range(count):
+            for number in range(60):
+                if number == 12:
+                    self.other_ended()
+                self.beat(other_seconds=10.0 * number + 1.0 if number < 12 else None)
+                self.batch(100.0)
+
+
+def test_a_query_whose_need_stays_unknown_keeps_the_jobs_own_executors() -> None:
+    """Also while it rests: it works again, and nobody knows on how many it keeps up."""
+    world = WithAnother()
+    world.cycles(3)
+    assert world.present == 10
+    assert world.view.wanted == 10
+
+
+def test_the_jobs_own_number_comes_back_where_need_stays_unknown() -> None:
+    """It was left with few by an agent before, or by a query that has ended."""
+    world = WithAnother()
+    world.asked = world.present = 2
+    world.beat()
+    world.other_ended()
+    for _ in range(58):
+        world.driver.time += 5
+        world.beat()
+    assert world.present == 2, "what is not known yet may be soon"
+    for _ in range(4):
+        world.driver.time += 5
+        world.beat(orders=False, other_seconds=60.0)
+    assert world.present == 10
+
+
+def test_a_maximum_that_was_lowered_holds_for_what_was_asked_for_before() -> None:
+    """Of a query of which nothing is known yet, and in hours without another number."""
+    world = World(maximum_executors=8, executors_quiet_hours=((0, 1440),))
+    world.asked = world.present = 12
+    assert wanted(world.heartbeat()) == 8
+    assert world.view.wanted == 8
+    world = World(maximum_executors=8)
+    world.configured, world.asked, world.present = 9, 12, 12
+    assert wanted(world.heartbeat()) == 9  # the job's own
+
+
 def test_what_would_be_wanted_is_given_back_no_sooner_where_it_is_not_asked_for() -> None:
     """As if it had come: what has not is taken back sooner."""
     world = World(executors="dry-run", executors_quiet_seconds=300.0)

@@ -289,6 +289,15 @@ class TestOverTime:
             scaler.decide(9, 9, 9, night + 60.0 * minute, policy)
         assert scaler.decide(2, 2, 9, night + 60.0 * 425, policy) == 9
 
+    def test_a_maximum_that_was_lowered_holds_at_once(self) -> None:
+        """Also in quiet hours, and of what an agent before this one asked for."""
+        for hours in ((), ((0, 1440),)):
+            policy = QueryPolicy(executors="on", maximum_executors=8, executors_quiet_hours=hours)
+            scaler = Scaler(12)
+            for second in range(0, 1000, 5):
+                assert scaler.decide(6, 6, 10, float(second), policy, own=2) <= 8
+            assert Scaler(12).decide(6, 6, 12, 0.0, policy, own=10) == 10  # the job's own
+
     @pytest.mark.parametrize(
         ("minute", "inside"),
         [

@@ -216,12 +216,14 @@ class Scaler(msgspec.Struct):
         come is not paid for. ``own`` is the number that the job has without us: it begins there,
         and of those nothing is taken back sooner. ``move_seconds`` is what a change of executors
         cost last, as state that is loaded anew: fewer have to do for so long that this is saved. In
-        quiet hours the number stands.
+        quiet hours the number stands, but for a maximum that was lowered: that holds at once.
         """
+        self.bound_to(policy, own)
         low = policy.minimum_executors
         high = math.inf if policy.maximum_executors is None else policy.maximum_executors
         number, roomy = (int(min(max(one, low), high)) for one in (number, max(number, roomy)))
-        standing = max(present, own) if self.wanted is None else self.wanted
+        begin = int(min(max(present, own), max(high, own)))
+        standing = begin if self.wanted is None else self.wanted
         quiet = policy.executors_quiet_seconds
         without = standing
         if in_vain_from is not None and not _lately(self.given_back, time, policy):
@@ -257,6 +259,11 @@ class Scaler(msgspec.Struct):
             # What it brings is seen first.
             self.since, self.recent = time, [(time, roomy)]
         return self.wanted
+
+    def bound_to(self, policy: QueryPolicy, own: int) -> None:
+        """Nothing beyond the maximum stands, but the number that the job has without us."""
+        if self.wanted is not None and policy.maximum_executors is not None:
+            self.wanted = min(self.wanted, max(policy.maximum_executors, own))
 
     def waits(self, time: float, policy: QueryPolicy) -> bool:
         """Whether so little time went by since the last change that it may still be judged."""

@@ -25,6 +25,11 @@ def _in_vain_from(need: Need, slots_each: float) -> int | None:
     return None if slots is None else math.ceil(slots / slots_each - 1e-9)
 
 
+def _works_unknown(query: Query) -> bool:
+    """Whether it read rows, and nobody knows what it needs: its stages cannot be had, or more."""
+    return query.sizing.need is None and query.totals.rows > 0
+
+
 class ExecutorsOrder(msgspec.Struct, frozen=True):
     """As it goes over the wire; ``wanted`` None is the number that the job has without Weir."""
 
@@ -46,6 +51,7 @@ class _Cluster(msgspec.Struct):
     bound: str = "enough"
     seen_time: float | None = None  # when the needs were added up last
     looked_time: float | None = None  # when it was asked last whether all rest
+    unknown_time: float | None = None  # since when the need of one that works is not known
     deserted_time: float | None = None  # since when none of its queries lives; agent's clock
 
 
@@ -85,10 +91,25 @@ class Clusters:
             return
         known.looked_time = time
         live = self._live(application_id)
+        self._restore(known, live, application_id, time)
         if all(one.rests() for one in live):
             self.see(application_id, time)
         elif any(self._is_late(one) for one in live):
             known.scaler.hold(time)
+
+    def _restore(
+        self, known: _Cluster, live: list[Query], application_id: str, time: float
+    ) -> None:
+        """The job's own number, where it stays unknown whether fewer do."""
+        if not any(_works_unknown(one) for one in live):
+            known.unknown_time = None
+            return
+        if known.unknown_time is None:
+            known.unknown_time = time
+        wanted, own, settings = known.scaler.wanted, known.own, self._settings(application_id)
+        lasts = time - known.unknown_time >= settings.executors_quiet_seconds
+        if lasts and wanted is not None and wanted < own:
+            known.scaler.decide(own, own, known.told.present, time, settings, own=own)
 
     def _just_done(self, application_id: str, done_time: float | None, time: float) -> bool:
         """Whether what is asked of all queries of an application was asked a moment ago."""
@@ -113,7 +134,7 @@ class Clusters:
             return
         known.seen_time = time
         live = self._live(application_id)
-        # One of which nothing is known yet, and that has nothing to read, needs nothing.
+        # One of which nothing is known, that never read a row, and has none to read, needs nothing.
         asking = [one for one in live if one.sizing.need is not None or not one.rests()]
         found = [one.sizing.need for one in asking if one.sizing.need is not None]
         if not found:
@@ -136,6 +157,8 @@ class Clusters:
         if len(found) < len(asking):
             # Of one query nothing is known yet: it may need whatever the others do not.
             roomy = max(roomy, present, known.own)
+        elif any(_works_unknown(one) for one in live):
+            roomy = max(roomy, known.own)  # it rests, and what it needs then stays unknown
         known.scaler.decide(
             number,
             roomy,
@@ -155,12 +178,15 @@ class Clusters:
             return None
         if self._deserted(known, application_id, now):
             return None
-        (mode, flaw), wanted = self._word(application_id), known.scaler.wanted
+        mode, flaw = self._word(application_id)
         if flaw and mode == "on":
             return None  # a slip of the pen takes nothing from a job
         if mode != "on":
             ours = known.told.asked is not None
             return ExecutorsOrder(None, self._policy.grant_seconds) if ours else None
+        # It may have been lowered since, and what was asked for comes from an agent before.
+        known.scaler.bound_to(self._settings(application_id), known.own)
+        wanted = known.scaler.wanted
         if wanted is None or known.told.note:
             return None
         if known.told.asked is None and (known.told.configured is None or wanted == known.own):
