@@ -142,6 +142,7 @@ class Orders(msgspec.Struct):
     held_by: OrderView | None = None
     mode_by: OrderView | None = None
     mode_time: float | None = None  # of the order for all of a pattern that greeted it
+    borrowed: bool = False  # all was ordered of the name, and nothing of this query
 
     @property
     def mode_since_time(self) -> float | None:
@@ -152,10 +153,24 @@ class Orders(msgspec.Struct):
 
     def note(self, order: OrderView, *, of_mode: bool) -> None:
         """Remembers whose order holds, after it was carried out."""
+        self.borrowed = False
         if of_mode:
             self.mode_by = order if self.mode is not None else None
         else:
             self.held_by = order if self.held or self.limit is not None else None
+
+    def follow(self, of_name: Orders) -> None:
+        """What was ordered of a name holds for one more of it, as far as nothing was of this one.
+
+        A mode that stands for many yields to what holds for the name, but ``off`` to a hand alone.
+        """
+        own = self.mode_by is not None and not self.borrowed
+        if not own and (self.mode != "off" or of_name.mode_by is not None):
+            self.mode, self.mode_by = of_name.mode, of_name.mode_by
+            self.mode_time = of_name.mode_time
+        if self.borrowed or self.held_by is None:
+            self.held, self.limit, self.unit = of_name.held, of_name.limit, of_name.unit
+            self.held_by = of_name.held_by
 
 
 class LastBatch(msgspec.Struct):
@@ -280,7 +295,8 @@ class Query(msgspec.Struct):
             self.running.open_batch_id = self.running.batch_id  # died without a word
         if self.read is not None:
             self.read = msgspec.structs.replace(self.read, planned={})  # no run has it in hand
-        if self.run.run_id:
+        # A run of another checkpoint that only fell silent may live: it would be a second query.
+        if self.run.run_id and (query_id == self.run.query_id or self.life.terminated):
             self.run.past_runs = [*self.run.past_runs[-(MOST_PAST_RUNS - 1) :], self.run.run_id]
         self.run.query_id, self.run.run_id = query_id, run_id
         self.life.begin()

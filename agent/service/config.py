@@ -346,7 +346,8 @@ class Settings(BaseSettings):
         "Queries",
         None,
         "How long the series of a query that failed or fell silent stay, and its alerts fire. "
-        "Without it until somebody retires it (`weir retire QUERY`).",
+        "Without it, and where something was ordered of it by hand, until somebody retires it "
+        "(`weir retire QUERY`).",
         ge=0,
         le=365 * 86400,
     )

@@ -185,11 +185,12 @@ class Keeper:
     def _put_back(self) -> None:
         """The fleet as the disk has it; stays behind where even reading fails."""
         try:
-            self.fleet = Fleet.restore(
-                self._policy, self._store.load(), started_time=self._started_time
-            )
+            saved = self._store.load()
+            fleet = Fleet.restore(self._policy, saved, started_time=self._started_time)
         except UNUSABLE:
             return
+        fleet.wake(self.fleet.wakefulness)
+        self.fleet = fleet
         self._behind = False
         for application, query, order, time in self._unsaved:
             with contextlib.suppress(UnknownQuery, ValueError):
@@ -208,6 +209,7 @@ class Keeper:
             return
         if not self.fleet.knows(request.application):
             self.fleet.hear(request, now)
+            self.fleet.turn_away()
             raise FleetFull(f"{self._policy.max_queries} queries are known already (max_queries)")
 
     def _without_poison(self, request: Request, error: Exception, now: float) -> Receipt:

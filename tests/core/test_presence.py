@@ -16,6 +16,7 @@ from tests.core.events import START_TIME, Driver
 
 if TYPE_CHECKING:
     from agent.core.fleet import Receipt
+    from agent.core.judgement import Mode
 
 KEY = ("shop", "orders")
 POLICY = Policy()
@@ -39,6 +40,12 @@ def session(of: Driver, number: int) -> Driver:
         time=of.time,
         sequence=of.sequence,
     )
+
+
+def beside(all_: Fleet) -> tuple[str, str]:
+    """The series of the second one of a name."""
+    (key,) = set(all_.keys()) - {KEY}
+    return key
 
 
 def test_a_query_that_is_watched_no_more_is_not_missed_and_comes_back_as_it_was() -> None:
@@ -110,8 +117,7 @@ def test_what_is_known_and_was_ordered_goes_with_the_query_to_its_plain_name() -
     two.application_id, two.instance, two.sequence = "local-2", "listener-2", 0
     begun = two.started(trigger="ProcessingTimeTrigger(60000)", checkpointLocation="/ck-2")
     send(all_, two, begun, two.progress(10, 1.0))
-    beside = (set(all_.keys()) - {KEY}).pop()
-    all_.control(*beside, Order(who="kim", hold=True), two.time)
+    all_.control(*beside(all_), Order(who="kim", hold=True), two.time)
     send(all_, one, one.terminated(None))
     send(all_, two, two.progress(10, 1.0))
     all_.tick(two.time)
@@ -163,8 +169,114 @@ def test_counters_of_the_plain_name_do_not_fall_when_another_takes_it_up() -> No
     assert sum(all_.view(KEY, two.time).totals.state_seconds.values()) >= before
 
 
+@pytest.mark.parametrize("pause", ["restart", "stood still", "stood still and looked"])
+@pytest.mark.parametrize("application_id", ["local-1", "local-2"])
+def test_two_live_queries_keep_their_names_and_orders_where_the_agent_itself_was_deaf(
+    pause: str, application_id: str
+) -> None:
+    all_ = fleet()
+    one = Driver()
+    send(all_, one, one.started(), one.progress(10, 1.0))
+    two = session(one, 2)
+    two.application_id = application_id
+    if application_id != one.application_id:
+        two.instance = "listener-2"
+    send(all_, two, two.started(), two.progress(10, 1.0))
+    second = beside(all_)
+    all_.control(*KEY, Order(who="kim", mode="off"), one.time)
+    all_.tick(two.time)
+    if pause == "restart":
+        two.time += 30.0
+        all_ = Fleet.restore(POLICY, all_.changes(), started_time=two.time)
+        all_.wake()
+    else:
+        two.time += 20.0
+        if pause == "stood still and looked":
+            all_.tick(two.time)
+    send(all_, two, two.progress(10, 1.0))
+    one.sequence, one.time = max(one.sequence, two.sequence), two.time
+    send(all_, one, one.progress(10, 1.0))
+    all_.tick(one.time)
+    assert {key: all_.view(key, one.time).query_id for key in all_.keys()} == {  # noqa: SIM118
+        KEY: "q-1",
+        second: "q-2",
+    }
+    assert (all_.view(KEY, one.time).mode, all_.view(second, one.time).mode) == ("off", "on")
+    for _ in range(4):  # who then says nothing, while the agent hears, is gone
+        two.time, two.sequence = max(two.time, one.time) + 5.0, max(two.sequence, one.sequence)
+        all_.tick(two.time)
+        send(all_, two, two.heartbeat(2, 1.0))
+    assert all_.view(KEY, two.time).query_id == "q-2"
+
+
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("application_id", ["local-1", "local-2"])
+def test_who_lost_its_name_while_nothing_came_through_is_followed_with_what_was_ordered_of_it(
+    application_id: str, *, known: bool
+) -> None:
+    """The agent heard all the while; another of its name was there before, or came only then."""
+    all_ = fleet()
+    all_.control("*", "*", Order(who="lee", mode="on"), START_TIME)
+    one = Driver()
+    send(all_, one, one.started(), one.progress(10, 1.0))
+    all_.control(*KEY, Order(who="kim", mode="off"), one.time)
+    two = session(one, 2)
+    two.application_id = application_id
+    if application_id != one.application_id:
+        two.instance = "listener-2"
+    if known:
+        send(all_, two, two.started(), two.progress(10, 1.0))
+    for _ in range(5):
+        two.time += 5.0
+        all_.tick(two.time)
+    send(all_, two, two.started(), two.progress(10, 1.0))
+    assert all_.view(KEY, two.time).query_id == "q-2"
+    all_.tick(two.time)
+    for _ in range(3):
+        one.sequence, one.time = max(one.sequence, two.sequence), two.time
+        send(all_, one, one.progress(10, 1.0))
+        two.sequence, two.time = max(one.sequence, two.sequence), one.time
+        send(all_, two, two.progress(10, 1.0))
+    all_.tick(two.time)
+    second = beside(all_)
+    assert all_.view(KEY, two.time).query_id == "q-2"
+    assert all_.view(second, two.time).query_id == "q-1"
+    assert all_.view(second, two.time).totals.batches["completed"] == 3
+    assert {all_.view(key, two.time).mode for key in (KEY, second)} == {"off"}
+
+
 @pytest.mark.parametrize("held", [False, True])
-def test_what_was_ordered_of_the_plain_name_holds_for_who_takes_it_up(*, held: bool) -> None:
+@pytest.mark.parametrize("early", [False, True])
+@pytest.mark.parametrize("standing", [None, "on", "dry-run"])
+def test_what_was_ordered_of_the_plain_name_holds_for_who_takes_it_up(
+    standing: Mode | None, *, held: bool, early: bool
+) -> None:
+    """One that is greeted with a mode that holds for all, too; ordered before it came or after."""
+    all_ = fleet()
+    if standing is not None:
+        all_.control("*", "*", Order(who="lee", mode=standing), START_TIME)
+    one = Driver()
+    send(all_, one, one.started(), one.progress(10, 1.0))
+    if early:
+        all_.control(*KEY, Order(who="kim", mode="off"), one.time)
+    two = session(one, 2)
+    two.application_id, two.instance, two.sequence = "local-2", "listener-2", 0
+    send(all_, two, two.started(), two.progress(10, 1.0))
+    assert not early or all_.view(beside(all_), two.time).mode == "off"  # it has that name, too
+    if not early:
+        all_.control(*KEY, Order(who="kim", mode="off"), one.time)
+    if held:
+        all_.control(*beside(all_), Order(who="lee", hold=True), two.time)
+    send(all_, one, one.terminated(None))
+    send(all_, two, two.progress(10, 1.0))
+    assert all_.view(KEY, two.time).mode == "off"
+    assert (all_.view(KEY, two.time).held_by is not None) is held
+
+
+@pytest.mark.parametrize("ends", ["first", "second"])
+def test_what_a_second_one_has_from_its_name_follows_the_name_and_keeps_no_series(
+    ends: str,
+) -> None:
     all_ = fleet()
     one = Driver()
     send(all_, one, one.started(), one.progress(10, 1.0))
@@ -172,13 +284,73 @@ def test_what_was_ordered_of_the_plain_name_holds_for_who_takes_it_up(*, held: b
     two = session(one, 2)
     two.application_id, two.instance, two.sequence = "local-2", "listener-2", 0
     send(all_, two, two.started(), two.progress(10, 1.0))
-    if held:
-        beside = (set(all_.keys()) - {KEY}).pop()
-        all_.control(*beside, Order(who="lee", hold=True), two.time)
+    assert all_.view(beside(all_), two.time).mode == "off"
+    all_.control(*KEY, Order(who="kim", mode="dry-run"), two.time)
+    if ends == "first":
+        send(all_, one, one.terminated(None))
+        send(all_, two, two.progress(10, 1.0))
+        assert all_.view(KEY, two.time).query_id == "q-2"
+        assert all_.view(KEY, two.time).mode == "dry-run"
+    else:
+        send(all_, two, two.terminated(None))
+        all_.tick(two.time + POLICY.forget_seconds + 1.0)
+        assert all_.keys() == [KEY]
+
+
+@pytest.mark.parametrize("application_id", ["local-1", "local-2"])
+def test_who_starts_anew_as_the_agent_does_starts_with_what_was_ordered_of_its_name(
+    application_id: str,
+) -> None:
+    """Without a checkpoint to go by it may be another: the agent waits for a word of the first."""
+    all_ = fleet()
+    one = Driver()
+    send(all_, one, one.started(), one.progress(10, 1.0))
+    all_.control("*", "*", Order(who="lee", mode="on"), one.time)
+    all_.control("shop", "*", Order(who="kim", mode="off"), one.time)
+    all_.control(*KEY, Order(who="kim", hold=True), one.time)
+    again = Fleet.restore(POLICY, all_.changes(), started_time=one.time + 60.0)
+    again.wake()
+    new = session(one, 2)
+    new.time, new.application_id = one.time + 61.0, application_id
+    for _ in range(20):
+        send(again, new, new.progress(10, 1.0, limit=100, configured=1000))
+        again.tick(new.time)
+        view = next(view for view in again.views(new.time) if view.query_id == "q-2")
+        assert (view.mode, view.held_by is not None) == ("off", True)
+    assert again.keys() == [KEY]
+
+
+def test_off_for_many_holds_for_who_takes_up_a_name_of_which_nothing_was_ordered() -> None:
+    all_ = fleet()
+    one = Driver()
+    all_.control("shop-*", "*", Order(who="kim", mode="off"), START_TIME)
+    send(all_, one, one.started(), one.progress(10, 1.0))
+    two = session(one, 2)
+    two.application_id, two.instance, two.sequence = "local-2", "listener-2", 0
+    send(all_, two, two.started(), two.progress(10, 1.0))
+    assert (all_.view(KEY, two.time).mode, all_.view(beside(all_), two.time).mode) == (
+        "on",
+        "off",
+    )
     send(all_, one, one.terminated(None))
     send(all_, two, two.progress(10, 1.0))
-    assert all_.view(KEY, two.time).mode == "off"
-    assert (all_.view(KEY, two.time).held_by is not None) is held
+    assert (all_.view(KEY, two.time).query_id, all_.view(KEY, two.time).mode) == ("q-2", "off")
+
+
+def test_what_a_hand_ordered_of_a_second_one_outlives_the_name_that_was_made_for_it() -> None:
+    """It takes up a name that nobody has any more, for which another mode stands."""
+    all_ = fleet()
+    all_.control("*", "*", Order(who="lee", mode="on"), START_TIME)
+    one = Driver()
+    send(all_, one, one.started(), one.progress(10, 1.0))
+    two = session(one, 2)
+    two.application_id, two.instance, two.sequence = "local-2", "listener-2", 0
+    send(all_, two, two.started(), two.progress(10, 1.0))
+    all_.control(*beside(all_), Order(who="kim", mode="off"), two.time)
+    send(all_, one, one.terminated(None))
+    all_.control(*KEY, Order(who="kim", retire=True), one.time)
+    send(all_, two, two.progress(10, 1.0))
+    assert (all_.view(KEY, two.time).query_id, all_.view(KEY, two.time).mode) == ("q-2", "off")
 
 
 def test_a_late_word_of_an_ended_run_does_not_call_its_successor_alive() -> None:

@@ -140,3 +140,69 @@ def test_where_there_is_no_room_the_longest_gone_makes_some() -> None:
     to.tick(START_TIME + 1.1 * HOUR)
     to.tick(START_TIME + 1.2 * HOUR)
     assert len(to.keys()) == 2  # one place is enough
+
+
+def mode_again(to: Fleet, driver: Driver, now: float) -> str:
+    """The mode in which a query comes back."""
+    driver.run_id += "b"
+    to.receive(decode_request(driver.body(driver.started())), now)
+    return to.view((driver.application, driver.query or ""), now).mode
+
+
+@pytest.mark.parametrize(
+    ("end", "exception"), [("terminated", FAILED), ("terminated", None), ("", None)]
+)
+@pytest.mark.parametrize("aside", [False, True])
+def test_what_was_ordered_of_a_query_holds_for_its_next_run_however_it_ended(
+    end: str, exception: str | None, *, aside: bool
+) -> None:
+    to = fleet(rules=(Rule(match="*", retire_seconds=HOUR),))
+    if aside:
+        run(to, "one")  # has the name, and falls silent
+    driver = Driver(
+        application_id="id-2",
+        application="one",
+        instance="two",
+        query_id="two",
+        run_id="two-1",
+        query="one",
+    )
+    events = [driver.started(), driver.progress(10, 1.0)]
+    to.receive(decode_request(driver.body(*events)), driver.time)
+    key = ("one-id-2" if aside else "one", "one")
+    to.control(*key, Order(who="kim", mode="off"), driver.time)
+    if end:
+        ended = {**driver.ids(), "exception": exception, "errorClassOnException": None}
+        to.receive(decode_request(driver.body(driver.event(end, ended))), driver.time)
+    assert after(to, 1e6) == ["one"]
+    assert mode_again(to, driver, START_TIME + 1e6 + 40.0) == "off"
+
+
+@pytest.mark.parametrize("mode", ["on", "off"])
+def test_an_order_for_all_keeps_none_that_is_gone_and_holds_for_its_next_run(mode: Any) -> None:
+    to = fleet(rules=(Rule(match="one/*", retire_seconds=HOUR),))
+    driver = run(to, "one", "terminated", FAILED)
+    to.control("*", "*", Order(who="kim", mode=mode), driver.time)
+    assert after(to, 2 * HOUR) == []
+    assert mode_again(to, driver, START_TIME + 2 * HOUR + 40.0) == mode
+
+
+def test_one_of_which_something_was_ordered_makes_room_last_and_only_for_who_needs_it() -> None:
+    to = fleet(max_queries=2)
+    daily = run(to, "daily", "terminated")
+    to.control("daily", "daily", Order(who="kim", mode="off"), daily.time)
+    to.tick(daily.time + 60.0)
+    run(to, "other", "terminated", FAILED)
+    assert len(to.keys()) == 2
+    run(to, "newcomer")  # turned away
+    to.tick(START_TIME + 2 * HOUR)
+    assert to.keys() == [("daily", "daily")]  # of the other nobody ordered anything
+    run(to, "third", "terminated")
+    to.control("third", "third", Order(who="kim", hold=True), START_TIME + 2 * HOUR)
+    for hours in (3, 4, 5):
+        to.tick(START_TIME + hours * HOUR)
+        assert len(to.keys()) == 2  # nobody needs the room
+    assert mode_again(to, daily, START_TIME + 5 * HOUR) == "off"
+    run(to, "another newcomer")
+    to.tick(START_TIME + 5 * HOUR + 1.0)
+    assert to.keys() == [("daily", "daily")]

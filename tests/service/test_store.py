@@ -309,6 +309,39 @@ def test_a_full_disk_is_no_reason_to_call_a_driver_dead() -> None:
     assert not one.view(key, NOW + 150).up
 
 
+@pytest.mark.parametrize("ahead", [0.0, 7200.0])
+def test_a_write_that_fails_wakes_nobody_who_was_not_heard(ahead: float) -> None:
+    """Of an agent before this one, whose clock was ahead; who was heard in this life is alive."""
+    store = FailingStore()
+    before = Keeper(Policy(), store, started_time=NOW + ahead)
+    for name in ("dead", "alive"):
+        said = wire.body([wire.progress(1)], application=name)
+        before.receive(decode_request(said), NOW + ahead)
+    one = keeper(store)
+    later = wire.body([wire.progress(2)], application="alive")
+    one.receive(decode_request(later), NOW + 50)
+    store.failing = True
+    with pytest.raises(StateUnavailable):
+        one.receive(decode_request(wire.body([wire.progress(1)], application="new")), NOW + 60)
+    assert one.fleet.liveness("dead", "query-0", NOW + 61).why == "unknown"
+    one.tick(NOW + 61)
+    assert not one.view(("dead", "query-0"), NOW + 61).up
+    assert one.view(("alive", "query-0"), NOW + 61).up
+
+
+def test_a_write_that_fails_as_the_agent_comes_to_calls_nobody_dead() -> None:
+    store = FailingStore()
+    one = keeper(store)
+    one.receive(decode_request(wire.body([wire.progress(1)])), NOW)
+    one.tick(NOW)
+    one.tick(NOW + 1000)  # it stood still in between
+    store.failing = True
+    with pytest.raises(StateUnavailable):
+        one.receive(decode_request(wire.body([wire.progress(1)], application="new")), NOW + 1001)
+    one.tick(NOW + 1002)
+    assert one.view(("orders", "query-0"), NOW + 1002).up
+
+
 def test_an_event_that_the_core_fails_on_is_refused_and_the_others_count(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -414,6 +447,21 @@ def test_a_driver_sent_away_from_a_full_agent_is_heard() -> None:
         one.receive(decode_request(wire.body([wire.progress(2, query=1)], **other)), NOW + 60.0)
     heard = {view.application: view.last_heard_time for view in one.fleet.listeners(NOW + 60.0)}
     assert heard["new"] == NOW + 60.0
+
+
+def test_who_is_told_of_no_room_gets_that_of_one_that_waits_for_its_next_run() -> None:
+    one = keeper(Store(None), max_queries=1)
+    one.receive(decode_request(wire.body([wire.progress(1)])), NOW)
+    one.control("orders", "query-0", Order(who="kim", mode="off"), NOW)
+    for hours in range(4):
+        one.tick(NOW + 3600.0 * hours + 60.0)
+    assert len(one.fleet) == 1  # nobody needs the room
+    new = decode_request(wire.body([wire.progress(1)], application="new"))
+    with pytest.raises(FleetFull):
+        one.receive(new, NOW + 15000)
+    one.tick(NOW + 15001)
+    assert one.receive(new, NOW + 15002).accepted == 1
+    assert one.fleet.keys() == [("new", "query-0")]
 
 
 def test_orders_outlive_the_process(tmp_path: Path) -> None:

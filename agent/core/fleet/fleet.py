@@ -127,9 +127,10 @@ class Fleet:
         self._policy = policy
         self._agent = _Agent()
         self._changed = Changed()
-        self._roster = Roster(policy, self._changed)
+        self.wakefulness = Wakefulness(policy, started_time)
+        self._roster = Roster(policy, self._changed, self.wakefulness)
+        self._turned_away = False  # somebody, for want of room, since the last look at the clock
         self._senders = Senders(policy)
-        self._wakefulness = Wakefulness(policy, started_time)
         self._pools = Pools(self._roster, policy)
         self._brokers = BrokersWord()
         self._clusters = Clusters(self._roster, policy)
@@ -159,6 +160,7 @@ class Fleet:
                 error = f"the agent already follows {self._policy.max_queries} queries, its limit"
                 refused.append(Refused(index, event.sequence, error))
                 measure.add(totals.refused, "cardinality")
+                self.turn_away()
             else:
                 accepted += 1
                 measure.add(totals.events, event.kind)
@@ -185,6 +187,10 @@ class Fleet:
             self._unsafe_limits(request.application.id),
             self._clusters.order(request.application.id, now),
         )
+
+    def turn_away(self) -> None:
+        """Notes that somebody needs room who got none."""
+        self._turned_away = True
 
     def hear(self, request: Request, now: float) -> None:
         """Notes who is alive, and nothing else: for a request whose events cannot be taken in."""
@@ -277,9 +283,12 @@ class Fleet:
         query, moved, created, beside = self._roster.find(application, subject, now)
         if created:
             orders.greet(self._agent.standing, query, self._policy)
+            if beside is not None:
+                query.orders.follow(beside.orders)
+                query.orders.borrowed = True
         if moved:
             self._pools.forget({query.run.application_id, application.id})
-            self._agent.totals.name_collisions += beside
+            self._agent.totals.name_collisions += beside is not None
         said.touched.add(query.key)
         if subject.run_id in query.run.past_runs:
             # A late word of who is gone says nothing of who came after.
@@ -325,28 +334,41 @@ class Fleet:
 
     # -- the clock --------------------------------------------------------------------------
 
-    def wake(self) -> None:
-        """What an agent before this one heard was before this one's start, whatever its clock."""
-        before = self._wakefulness.started_time - 1.0
+    def wake(self, again: Wakefulness | None = None) -> None:
+        """What an agent before this one heard was before this one's start, whatever its clock.
+
+        ``again``: of a fleet of this same life that this one is put back for. What was heard in it
+        and saved stays, and so does since when the agent hears.
+        """
+        before = self.wakefulness.started_time - 1.0
+        if again is None:
+            heard = {part_of_query(one.key): one.life.heard_time for one in self._roster}
+            self.wakefulness.slept = heard | self._senders.heard_times()
+        else:
+            self.wakefulness.follow(again)
         for query in self._roster:
-            wake(query, before)
-        self._senders.wake(before)
+            if self.wakefulness.slept.get(part_of_query(query.key)) == query.life.heard_time:
+                wake(query, before)
+        self._senders.wake(self.wakefulness.slept, before)
 
     def tick(self, now: float) -> set[Key]:
         """Marks silent queries as gone, forgets those gone long enough; returns what changed."""
-        self._wakefulness.tick(now)
+        self.wakefulness.tick(now)
         changed: set[Key] = set()
         forgotten: set[Key] = set()
         for query in self._roster:
-            if query.life.gone_since_time is None and self._wakefulness.is_silent(query, now):
+            if query.life.gone_since_time is None and self.wakefulness.is_silent(query, now):
                 query.life.gone_since_time = now
                 changed.add(query.key)
                 self._changed.touch(part_of_query(query.key))
             gone = query.life.gone_since_time
-            if gone is not None and now - gone > orders.stays_seconds(query, self._policy):
+            if gone is not None and now - gone > orders.stays_seconds(
+                query, self._agent.standing, self._policy
+            ):
                 forgotten.add(query.key)
         if not forgotten and len(self._roster) >= self._policy.max_queries:
             forgotten |= self._in_the_way(now)
+        self._turned_away = False
         self._let_go(forgotten)
         lately = self._senders.heard_within(self._policy.forget_seconds, now)
         heard = {one.application_id for one in lately}
@@ -357,14 +379,19 @@ class Fleet:
         return changed | forgotten
 
     def _in_the_way(self, now: float) -> set[Key]:
-        """Where there is no room left: the one longest gone of those that only wait for a hand."""
-        waiting = {
-            query.key: query.life.gone_since_time
-            for query in self._roster
-            if query.life.gone_since_time is not None
-            and now - query.life.gone_since_time > self._policy.forget_seconds
-        }
-        return set(sorted(waiting, key=lambda key: waiting[key])[:1])
+        """Where there is no room left: the one longest gone of those that only wait for a hand.
+
+        One of which something was ordered only where no other makes room for who was turned away.
+        """
+        waiting: list[tuple[bool, float, Key]] = []
+        for query in self._roster:
+            gone = query.life.gone_since_time
+            if gone is None or now - gone <= self._policy.forget_seconds:
+                continue
+            ordered = orders.is_ordered(query, self._agent.standing, self._policy)
+            if self._turned_away or not ordered:
+                waiting.append((ordered, gone, query.key))
+        return {min(waiting)[2]} if waiting else set()
 
     def _let_go(self, keys: set[Key]) -> None:
         self._pools.forget(self._roster.forget(keys))
@@ -510,7 +537,7 @@ class Fleet:
     def liveness(self, application: str, query: str, now: float) -> Liveness:
         """Whether restarting the driver would help; slow, idle and unknown never say so."""
         one = self._roster.get((application, query))
-        return self._wakefulness.liveness(one, self._senders, now)
+        return self.wakefulness.liveness(one, self._senders, now)
 
     # -- what others say of a query -----------------------------------------------------------
 

@@ -29,21 +29,29 @@ class Wakefulness:
         self._policy = policy
         self.started_time = started_time
         self.awake_time = started_time  # since when it has heard whatever was said
-        self._ticked_time: float | None = None
+        self.ticked_time: float | None = None
+        self.slept: dict[str, float] = {}  # by part: when an agent before this one heard it last
 
     def tick(self, now: float) -> None:
         """A look at the clock, as there is one every few seconds while the agent is awake."""
         if self.was_deaf(now):
             self.awake_time = now
-        self._ticked_time = now
+        self.ticked_time = now
+
+    def follow(self, before: Wakefulness) -> None:
+        """Goes on where another of the same life stood."""
+        self.awake_time, self.ticked_time = before.awake_time, before.ticked_time
+        self.slept = before.slept
 
     def was_deaf(self, now: float) -> bool:
         """Whether the agent itself stood still until just now: it heard nothing meanwhile."""
-        ticked = self._ticked_time
+        ticked = self.ticked_time
         return ticked is not None and now - ticked > self._policy.silent_seconds
 
     def is_silent(self, query: Query, now: float) -> bool:
         """Whether nothing was heard of a query for so long that it counts as gone."""
+        if self.was_deaf(now):
+            return False
         heard = max(query.life.heard_time, self.awake_time)
         return now - heard > self._policy.silent_seconds
 

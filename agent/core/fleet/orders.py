@@ -79,11 +79,28 @@ def stand(standing: list[Standing], order: Standing) -> list[Standing]:
 
 
 def greet(standing: list[Standing], query: Query, policy: Policy) -> None:
-    """A query that is new: the orders that stand hold for it."""
-    for order in standing:
-        if names(order.application, order.query, query):
-            query.orders.mode = order.mode_for(query, policy)
-            query.orders.mode_time = order.time
+    """A query that is new: the orders that stand hold for it, unless a hand set its mode."""
+    order = _standing_for(standing, query)
+    if order is not None and query.orders.mode_by is None:
+        query.orders.mode = order.mode_for(query, policy)
+        query.orders.mode_time = order.time
+
+
+def _standing_for(standing: list[Standing], query: Query) -> Standing | None:
+    """The order that stands and holds for a query: the last one that names it."""
+    found = [one for one in standing if names(one.application, one.query, query)]
+    return found[-1] if found else None
+
+
+def is_ordered(one: Query, standing: list[Standing], policy: Policy) -> bool:
+    """Whether a hand ordered of a query what ends with its series: no order that stands says it."""
+    if one.aside and one.orders.borrowed:
+        return False
+    if one.orders.held_by is not None:
+        return True
+    order = _standing_for(standing, one)
+    of_all = None if order is None else order.mode_for(one, policy)
+    return one.orders.mode_by is not None and one.orders.mode != of_all
 
 
 def mode_of_all(standing: list[Standing], policy: Policy) -> Mode:
@@ -131,19 +148,20 @@ def retirable(chosen: list[Query]) -> list[Query]:
     return gone
 
 
-def stays_seconds(one: Query, policy: Policy) -> float:
+def stays_seconds(one: Query, standing: list[Standing], policy: Policy) -> float:
     """How long a query that is gone is told of: until it is retired, where nothing else says.
 
-    One that its owner stopped is missed by nobody, and one whose name was made for it, as another
-    had its own, does not come back under it. What somebody ordered of a query, and that it is not
-    to be cut smaller since rows came late, holds for its next run, whenever that is.
+    What somebody ordered of a query holds for its next run, whenever that is and however this one
+    ended. One that its owner stopped is missed by nobody, unless it is not to be cut smaller since
+    rows came late; one whose name was made for it, as another had its own, hardly comes back.
     """
+    if is_ordered(one, standing, policy):
+        return math.inf
     if one.aside:
         return policy.forget_seconds
     if one.life.stopped:
-        ordered = one.orders.held_by is not None or one.orders.mode_by is not None
         held = one.watched.lateness.held_since_time is not None
-        return math.inf if ordered or held else policy.forget_seconds
+        return math.inf if held else policy.forget_seconds
     retire_seconds = policy.of(one.application, one.query).retire_seconds
     return math.inf if retire_seconds is None else retire_seconds
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from agent.core.decode.events import Application
+    from agent.core.fleet.liveness import Wakefulness
     from agent.core.fleet.saved import Changed
     from agent.core.policy import Policy
     from agent.core.query import Key
@@ -49,15 +50,16 @@ class Found(NamedTuple):
     query: Query
     moved: bool = False  # who is in which application has changed by it
     created: bool = False  # never heard of
-    beside: bool = False  # under a name made for it, as a live query has its own
+    beside: Query | None = None  # the live query that has its name: it got one made for it
 
 
 class Roster:
     """All queries, by the names of their series and by the ids that Spark gave them."""
 
-    def __init__(self, policy: Policy, changed: Changed) -> None:
+    def __init__(self, policy: Policy, changed: Changed, wakefulness: Wakefulness) -> None:
         self._policy = policy
         self._changed = changed
+        self._wakefulness = wakefulness
         self._queries: dict[Key, Query] = {}
         self._keys: dict[str, dict[str, Key]] = {}  # application id → Spark query id → key
 
@@ -151,8 +153,7 @@ class Roster:
         return found
 
     def _alive(self, query: Query, now: float) -> bool:
-        silent = now - query.life.heard_time >= self._policy.silent_seconds
-        return not query.life.terminated and not silent
+        return not query.life.terminated and not self._wakefulness.is_silent(query, now)
 
     def _displaced(self, subject: Named, query: Query, now: float) -> bool:
         """Whether a query starts again whose name another one has taken up, which lives.
@@ -187,15 +188,11 @@ class Roster:
             mine, of_name = query.flow.occupancy, plain.flow.occupancy
             mine.busy_seconds, mine.idle_seconds = of_name.busy_seconds, of_name.idle_seconds
             mine.backpressured_seconds = of_name.backpressured_seconds
-            past = [*plain.run.past_runs, plain.run.run_id, *query.run.past_runs]
+            # One that only fell silent may speak again: then it is a second one, and not late.
+            over = plain.run.run_id if plain.life.terminated else ""
+            past = [*plain.run.past_runs, over, *query.run.past_runs]
             query.run.past_runs = [run_id for run_id in past if run_id][-MOST_PAST_RUNS:]
-            given, before = query.orders, plain.orders
-            if given.mode is None:
-                given.mode, given.mode_by = before.mode, before.mode_by
-                given.mode_time = before.mode_time
-            if given.held_by is None:
-                given.held, given.limit, given.unit = before.held, before.limit, before.unit
-                given.held_by = before.held_by
+            query.orders.follow(plain.orders)
         self._queries[query.key] = query
         for key in (left.key, query.key):
             self._changed.touch(part_of_query(key))
@@ -210,13 +207,14 @@ class Roster:
         """
         wanted = (label(application.name), named)
         present = self._queries.get(wanted)
-        second = (
+        first = None
+        if (
             present is not None
             and present.run.query_id not in (subject.id, "")
             and self._alive(present, now)
-        )
-        if second and present is not None:
-            if present.run.application_id != application.id:
+        ):
+            first = present
+            if first.run.application_id != application.id:
                 wanted = (beside_name(application), named)
             else:
                 wanted = (wanted[0], label(f"{named}-{subject.id}"))
@@ -227,8 +225,8 @@ class Roster:
                 raise RosterFull
             present = Query(application=wanted[0], query=wanted[1], name_label=named)
             self._queries[wanted] = present
-        present.aside = second
-        return Found(present, moved=True, created=created, beside=second)
+        present.aside = first is not None
+        return Found(present, moved=True, created=created, beside=first)
 
     def forget(self, keys: set[Key]) -> set[str]:
         """Lets go of queries; gives the applications that have one less."""

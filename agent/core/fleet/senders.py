@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from agent.core.decode.events import Listener
+from agent.core.fleet.saved import part_of_listener
 from agent.core.names import label
 
 if TYPE_CHECKING:
@@ -108,10 +109,15 @@ class Senders:
         sender.listener, sender.heard_time = request.listener, now
         return sender
 
-    def wake(self, before: float) -> None:
-        """All that was heard by an agent before this one was so ``before`` a time."""
-        for sender in self._senders.values():
-            sender.heard_time = min(sender.heard_time, before)
+    def heard_times(self) -> dict[str, float]:
+        """When each was heard last, by the name of its part."""
+        return {part_of_listener(of): sender.heard_time for of, sender in self._senders.items()}
+
+    def wake(self, slept: dict[str, float], before: float) -> None:
+        """Those not heard since they ``slept`` were heard at most so ``before`` a time."""
+        for instance, sender in self._senders.items():
+            if slept.get(part_of_listener(instance)) == sender.heard_time:
+                sender.heard_time = min(sender.heard_time, before)
 
     def forget_silent(self, now: float) -> list[str]:
         """Forgets those that have no tail to send again; gives their instances."""
