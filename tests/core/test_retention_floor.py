@@ -112,7 +112,7 @@ class Topics(World):
         retention = {"orders": RETENTION_SECONDS, "clicks": 100.0 * RETENTION_SECONDS}
         now = self.driver.time
         views = self.watched.observe(0, self.next_of, held, retention, now)
-        self.fleet.hear_partitions(KEY, "r-1", 0, views, now)
+        self.fleet.hear_partitions(KEY, "q-1", 0, views, now)
 
     def read(self) -> tuple[int, int]:
         lost = self.earliest_of(PLACE) - self.next_of[PLACE]
