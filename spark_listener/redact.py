@@ -27,12 +27,14 @@ _PATH: Final = re.compile(
 )
 #: Names of which only those in a query are a secret's.
 _IN_QUERY: Final = re.compile(r"(?i)(?<=[?&])(?P<name>(?:key|code|auth|sas)=)[^\s&\"'\)\]]+")
-#: Who knows such a path may write: Slack, Discord, Teams, Zapier, IFTTT and Telegram. As precise as
-#: they are, so that a table or a checkpoint called ``webhooks`` keeps its path.
+#: Who knows such a path may write: Slack, Discord, Teams, Zapier, IFTTT and Telegram. Of HTTP
+#: alone, so that a table or a checkpoint called ``IncomingWebhook`` keeps its path.
 _HOOK: Final = re.compile(
-    r"(?P<name>/services/T[A-Z0-9]+/B[A-Z0-9]+/"
-    r"|/(?:workflows|triggers)/T[A-Z0-9]+/(?:A[A-Z0-9]+|\d+)/"
-    r"|/api(?:/v\d+)?/webhooks/\d+/|/IncomingWebhook/|/hooks/catch/|/with/key/|/bot\d+:)"
+    r"(?P<name>(?:\bhttps?://|\burl: /|\b(?:GET|POST|PUT|PATCH) /)[^\s?#\"']{0,300}?"
+    r"(?:(?<=/)services/T[A-Z0-9]+/B[A-Z0-9]+/"
+    r"|(?<=/)(?:workflows|triggers)/T[A-Z0-9]+/(?:A[A-Z0-9]+|\d+)/"
+    r"|(?<=/)api(?:/v\d+)?/webhooks/\d+/|(?<=/)IncomingWebhook/|(?<=/)hooks/catch/"
+    r"|(?<=/)with/key/|(?<=/)bot\d+:))"
     r"[^\s?#\"'\)\],;]+"
 )
 #: Schemes in any case; ``Bearer`` and ``Basic`` tell by themselves.
@@ -48,14 +50,15 @@ _WORDS: Final = (
 )
 #: ``name=value``, ``name: value``, ``"name":"value"``, ``name -> value``, ``(name,value)``. Looked
 #: for where a run of a name's characters begins, and in no longer ones than anybody gives: a long
-#: text must not take long. Braces are how SQL Server and ODBC quote, ``}}`` how they write ``}``.
+#: text must not take long. Braces behind ``=`` are how SQL Server and ODBC quote, ``}}`` how they
+#: write ``}`` within; behind a colon they are JSON's.
 _NAMED: Final = re.compile(
     r"(?i)(?P<name>(?<![\w.\-])(?![\w.$\-]{0,200}(?:Exception|Error)\b)"
     rf"[\w.\-]{{0,100}}?(?:{_WORDS})[\w.\-]{{0,100}}"
     r"(?:\\*[\"'])?(?:\s*(?:->|=>|=|:)\s*|(?<=\w),(?=[^\s)]+\))))"
     r"(?!(?<=:\s)(?:The|This|An?|Your|Invalid)\s)"  # a sentence about it
     r"(?P<value>(?P<quote>\\+[\"'])[\s\S]*?(?:(?P=quote)|$)|\"(?:[^\"\\]|\\[\s\S])*(?:\"|$)"
-    r"|'[^']*(?:'|$)|\{(?:[^}\n]|\}\})*\}?|[^\s,;&\"'\)\]}]+)"
+    r"|'[^']*(?:'|$)|(?<=[=])\{(?:[^}\n]|\}\}(?=[^}\n]{0,300}\}))*\}?|[^\s,;&\"'\)\]}]+)"
 )
 _BY_ITSELF: Final = re.compile(
     r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|$)"

@@ -10,12 +10,15 @@ from __future__ import annotations
 import re
 from typing import Any, Final, TypedDict
 
-#: Jobs looked at, newest first: those of several queries come in turns.
+from spark_listener.backlog import whole
+
+#: Jobs of one run that are looked at, newest first; a batch of more is passed over.
 MOST_JOBS: Final = 32
+#: So many jobs Spark keeps, unless the job says otherwise (spark.ui.retainedJobs).
+_RETAINED_JOBS: Final = 1000
 #: Stages of a batch that are told; a batch of more is passed over.
 MOST_STAGES: Final = 32
 _NAMED_BATCH: Final = re.compile(r"\bbatch = (init|\d{1,18})\b")
-_JOB: Final = "org.apache.spark.status.JobDataWrapper"
 
 
 class StageWork(TypedDict):
@@ -48,7 +51,10 @@ class StageStore:
     def __init__(self, gateway: Any, context: Any) -> None:
         """``context`` is the JVM's ``SparkContext``."""
         self._store = context.statusStore()
-        self._job_class = gateway.jvm.py4j.reflection.ReflectionUtil.classForName(_JOB)
+        self._tracker = context.statusTracker()
+        self._arrays = gateway.jvm.java.util.Arrays
+        retained = whole(context.getConf().get("spark.ui.retainedJobs", ""))
+        self._retained = _RETAINED_JOBS if retained is None else retained
         self._most = gateway.new_array(gateway.jvm.double, 1)
         self._most[0] = 1.0
 
@@ -87,17 +93,15 @@ class StageStore:
         """Of all jobs of a batch; empty where one has not ended well, or may not have been seen.
 
         All were seen where one of an earlier batch was met: that one, and all before it, are not of
-        this batch; or where there are no others.
+        this batch; or where the run has no others, and Spark has forgotten none.
         """
         found: set[int] = set()
-        jobs = self._store.store().view(self._job_class).reverse().max(MOST_JOBS).iterator()
-        newest, seen = -1, 0
-        while jobs.hasNext():
-            job = jobs.next().info()
-            newest, seen = newest if seen else int(job.jobId()), seen + 1
-            group, description = job.jobGroup(), job.description()
-            if not group.isDefined() or str(group.get()) != run_id:
-                continue
+        # In one call, whatever other queries ran meanwhile: Spark's group of a batch is its run.
+        listed = str(self._arrays.toString(self._tracker.getJobIdsForGroup(run_id)))
+        jobs = sorted((int(one) for one in listed.strip("[]").split(",") if one), reverse=True)
+        for number in jobs[:MOST_JOBS]:
+            job = self._store.job(number)
+            description = job.description()
             # The job itself may say something else of a write: whose that is nobody knows.
             named = _NAMED_BATCH.search(str(description.get())) if description.isDefined() else None
             if named is None:
@@ -111,8 +115,8 @@ class StageStore:
                 return set()
             numbers = job.stageIds()
             found.update(int(numbers.apply(index)) for index in range(int(numbers.size())))
-        # Jobs are numbered from 0, and Spark forgets old ones (spark.ui.retainedJobs).
-        return found if seen == newest + 1 else set()
+        # Jobs are numbered from 0.
+        return found if len(jobs) <= MOST_JOBS and max(jobs, default=0) < self._retained else set()
 
     def _longest_seconds(self, stage: int, attempt: int) -> float | None:
         told = self._store.taskSummary(stage, attempt, self._most)

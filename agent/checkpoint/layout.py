@@ -539,7 +539,14 @@ def earlier_compacted(entries: Iterable[LogFile], end: int) -> list[LogFile]:
     return sorted(compacted, key=lambda entry: entry.batch_id)[-2:-1]
 
 
-def passed_by(entries: Iterable[tuple[int, bool]]) -> str | None:
+class Passed(msgspec.Struct, frozen=True):
+    """Why a start looks for entries of a compacted log that are not there."""
+
+    evidence: str
+    sure: bool  # else a guess: the job's own setting, which no file tells, may find them
+
+
+def passed_by(entries: Iterable[tuple[int, bool]]) -> Passed | None:
     """Why a start looks for entries of a compacted log that are not there; None if it finds all.
 
     ``entries`` are numbers, each with whether it is compacted. Spark takes the interval of
@@ -564,10 +571,11 @@ def passed_by(entries: Iterable[tuple[int, bool]]) -> str | None:
         compact = (number + 1) % interval == 0
         if (number, compact) not in known:
             name = f"{number}.compact" if compact else f"{number}"
-            return (
+            return Passed(
                 f"Spark takes its compaction interval for {interval}, since {compacted[-1]}.compact"
                 + (f" comes after {compacted[-2]}.compact" if len(compacted) > 1 else " is alone")
-                + f", and looks for {name}, which is not there{remedy}"
+                + f", and looks for {name}, which is not there{remedy}",
+                sure=len(compacted) > 1,
             )
     return None
 

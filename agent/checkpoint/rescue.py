@@ -29,12 +29,10 @@ Group = Literal["state", "offsets", "source"]
 GROUPS: Final[tuple[Group, ...]] = ("state", "offsets", "source")
 #: Nothing below the checkpoint must have changed for so long.
 UNCHANGED_SECONDS: Final = 60.0
-#: What neither the checkpoint nor the user's word on duplicates can exclude.
 BY_BATCH_ID: Final = (
     "A sink that passes over batch ids it has (Delta, Spark's file sink, foreachBatch with"
     " txnVersion or a check of its own) drops all of the new batch where it has the old one, and"
-    " rows are lost: look there first (Delta: DESCRIBE HISTORY names queryId and epochId), and if"
-    " it has the batch, restart the query instead"
+    " rows are lost: look there first (Delta: DESCRIBE HISTORY names queryId and epochId)"
 )
 
 
@@ -103,10 +101,10 @@ def plan_rescue(
             if accepted:
                 notes.append(
                     f"--accept-duplicates: {sink.detail}. Rows of it that are there already"
-                    f" will come a second time. {BY_BATCH_ID}"
+                    f" will come a second time. {_by_batch_id(base, opened)}"
                 )
             else:
-                refusals.append(_sink_refusal(sink))
+                refusals.append(_sink_refusal(sink, base=base, opened=opened))
         elif sink is not None:
             notes.append(f"sink: {sink.detail}")
         notes += [
@@ -336,14 +334,17 @@ def _refuse_unknown_logs(checkpoint: Checkpoint, base: int) -> list[Finding]:
                         remedy="start from a savepoint",
                     )
                 )
-            kept = ((one.batch_id, one.compact) for one in entries if one.batch_id <= end)
+            kept = [(one.batch_id, one.compact) for one in entries if one.batch_id <= end]
             passed = passed_by(kept)
-            if passed is not None and not missing:
+            before = passed_by((one.batch_id, one.compact) for one in entries)
+            # Where a start guesses now, too, the doubt is not of our making.
+            if passed is not None and (passed.sure or before is None) and not missing:
                 refusals.append(
                     Finding(
                         check="source_log_incomplete",
                         severity="error",
-                        evidence=f"{source.folder}: without the entries past {end}, {passed}",
+                        evidence=f"{source.folder}: without the entries past {end},"
+                        f" {passed.evidence}",
                         remedy="start from a savepoint",
                     )
                 )
@@ -359,14 +360,24 @@ def _refuse_unknown_logs(checkpoint: Checkpoint, base: int) -> list[Finding]:
     return refusals
 
 
-def _sink_refusal(sink: SinkVerdict) -> Finding:
+def _sink_refusal(sink: SinkVerdict, *, base: int, opened: list[int]) -> Finding:
     if sink.passes_over:
+        if opened and sink.newest_batch == opened[-1]:
+            remedy = (
+                "restart the query as it is, which --accept-duplicates does not change: it finds"
+                " the batch in the sink, passes over it, and goes on"
+            )
+        else:
+            # Whatever is planned under an id that the sink has is dropped there.
+            remedy = (
+                f"do not restart the query: it would plan batches up to {sink.newest_batch} anew,"
+                f" and the sink drop them. Take the sink back to batch {base} first (the entries of"
+                " its log past that, and the files that only they name, moved aside)"
+            )
+            if not opened and sink.newest_batch == base + 1:
+                remedy += f"; or put offsets/{base + 1} back as it was, and restart then"
         return Finding(
-            check="sink_may_hold_batch",
-            severity="error",
-            evidence=sink.detail,
-            remedy="restart the query as it is, which --accept-duplicates does not change: it finds"
-            " the batch in the sink, passes over it, and goes on",
+            check="sink_may_hold_batch", severity="error", evidence=sink.detail, remedy=remedy
         )
     return Finding(
         check="sink_may_hold_batch",
@@ -375,5 +386,13 @@ def _sink_refusal(sink: SinkVerdict) -> Finding:
         remedy="say what the sink is: --sink upsert (each row of every batch written by its key),"
         " --sink none (memory, console), --sink-path DIR (Spark's file sink, which is then asked);"
         " or --accept-duplicates: rows of this batch that the sink has will come twice."
-        f" {BY_BATCH_ID}",
+        f" {_by_batch_id(base, opened)}",
     )
+
+
+def _by_batch_id(base: int, opened: list[int]) -> str:
+    """What neither the checkpoint nor the user's word on duplicates can exclude."""
+    instead = "restart the query instead"
+    if not opened:
+        instead = f"put offsets/{base + 1} back as it was and restart the query instead"
+    return f"{BY_BATCH_ID}, and if it has the batch, {instead}"

@@ -46,6 +46,7 @@ class SinkVerdict(msgspec.Struct, frozen=True):
     safe: bool
     detail: str
     passes_over: bool = False
+    newest_batch: int | None = None  # of the sink's own log, where it has one
 
 
 class FileSinkLog(msgspec.Struct, frozen=True):
@@ -139,6 +140,7 @@ def _file_sink(sink_path: str, base_batch: int, open_batch: int) -> SinkVerdict:
             f" planned anew, all of batch {open_batch} would be dropped there, and the rows that"
             " are new in it lost",
             passes_over=True,
+            newest_batch=log.newest,
         )
     if log.newest < base_batch:
         return SinkVerdict(
@@ -188,6 +190,9 @@ def advise_rollback(path: Path, batch_id: int) -> Rollback:
     base = max((number for number in log.compacted if number <= batch_id), default=-1)
     gaps = [n for n in range(base + 1, batch_id + 1) if n not in log.batches]
     passed = passed_by((n, n in log.compacted) for n in log.batches if n <= batch_id)
+    # Where a start guesses now, too, the doubt is not of a rollback's making.
+    before = passed_by((n, n in log.compacted) for n in log.batches)
+    blocked = passed is not None and (passed.sure or before is None)
     kept = _named_files(path, [names[n] for n in log.batches if n <= batch_id])
     gone = sorted(_named_files(path, later) - kept)
     if log.newest < batch_id:
@@ -206,8 +211,8 @@ def advise_rollback(path: Path, batch_id: int) -> Rollback:
             f"cannot be rolled back: the entry of batch {gaps[0]} is missing; restore to an empty"
             " sink"
         )
-    elif passed is not None:
-        detail = f"cannot be rolled back: {passed}; restore to an empty sink"
+    elif passed is not None and blocked:
+        detail = f"cannot be rolled back: {passed.evidence}; restore to an empty sink"
     elif not later:
         detail = f"ends at batch {log.newest}: nothing to roll back. {OF_NOW}"
     else:
@@ -218,8 +223,8 @@ def advise_rollback(path: Path, batch_id: int) -> Rollback:
     return Rollback(
         sink=str(path),
         batch_id=batch_id,
-        possible=not gaps and passed is None,
-        detail=detail,
+        possible=not gaps and not blocked,
+        detail=detail if passed is None or blocked else f"{detail}. In doubt: {passed.evidence}",
         log_entries=later,
         data_files=gone,
     )

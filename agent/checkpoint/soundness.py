@@ -96,7 +96,7 @@ def judge(
     version = checkpoint.layout.latest_finished + 1
     closure = state_closure(checkpoint, folder, version)
     findings += _state(checkpoint, closure)
-    findings += _schemas(checkpoint)
+    findings += _schemas(checkpoint, folder)
     say("checksums")
     findings += _checksums(checkpoint, folder, closure, deep=deep)
     findings += _leftovers(checkpoint)
@@ -259,8 +259,8 @@ def _file_source(checkpoint: Checkpoint, source: SourceInfo) -> list[Finding]:
         findings.append(
             Finding(
                 check="source_log_incomplete",
-                severity="error",
-                evidence=f"{source.folder}: {passed}",
+                severity="error" if passed.sure else "warning",
+                evidence=f"{source.folder}: {passed.evidence}",
                 remedy="restore the earlier compacted entry from a savepoint, or start with"
                 " spark.sql.streaming.fileSource.log.compactInterval set so that it finds them;"
                 " else files are read again, or the query fails. Two compacted entries leave no"
@@ -337,14 +337,15 @@ def _state(checkpoint: Checkpoint, closure: Closure) -> list[Finding]:
     return findings
 
 
-def _schemas(checkpoint: Checkpoint) -> list[Finding]:
+def _schemas(checkpoint: Checkpoint, folder: Folder) -> list[Finding]:
     """Whether the schemas that an operator names by address are here, where a start reads them.
 
-    Seen by another mount a folder has another address, so only a savepoint is surely elsewhere.
+    Seen by another mount a folder has another address, so only a savepoint from which nobody has
+    gone on is surely elsewhere.
     """
     layout, findings = checkpoint.layout, []
     here = {file.path for file in layout.schemas}
-    copied = any(file.path == MANIFEST for file in layout.others)
+    copied = _stands_as_copied(checkpoint, folder)
     elsewhere: dict[str, str] = {}
     for info in checkpoint.operators.values():
         for root, below in info.schema_places:
@@ -371,6 +372,17 @@ def _schemas(checkpoint: Checkpoint) -> list[Finding]:
         for root, path in elsewhere.items()
     ]
     return findings
+
+
+def _stands_as_copied(checkpoint: Checkpoint, folder: Folder) -> bool:
+    """Whether it is a savepoint that no query has gone on from."""
+    if not any(file.path == MANIFEST for file in checkpoint.layout.others):
+        return False
+    try:
+        said = msgspec.json.decode(folder.read(MANIFEST))
+        return checkpoint.layout.latest_finished <= int(said["batch_id"])
+    except (OSError, KeyError, TypeError, ValueError):
+        return True
 
 
 def _checksums(

@@ -99,6 +99,7 @@ def _found_nothing(query: Query, time: float, policy: Policy) -> None:
     """No batch will say that nothing comes any more: a trigger without one does."""
     measure.rest(query, time)
     watch.rests(query, time)
+    watch.found_nothing(query)
     settings = policy.of(*query.key)
     if watch.quiet(query, time):
         decide.at_rest(query, settings, time)

@@ -353,6 +353,13 @@ class Query(msgspec.Struct):
         known = [rate for s in self.sources if (rate := s.arrival_rows) is not None]
         return sum(known) if known else None
 
+    def arrival_at_rest_rows(self) -> float:
+        """Rows that arrive per second while no batch runs.
+
+        Of a source that tells no backlog the rate is that of its batches, and none lowers it now.
+        """
+        return sum([s.arrival_rows or 0.0 for s in self.sources if s.backlog_rows is not None])
+
     def rests(self) -> bool:
         """Whether no batch runs and nothing waits, as far as is known."""
         running = self.running.batch_id is not None or self.running.seconds is not None

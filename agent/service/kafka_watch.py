@@ -160,9 +160,19 @@ class KafkaWatch:
                 place = (key, reading.query_id, source)
                 alive.add(place)
                 watched = self._watched.setdefault(place, Watched())
-                planned = reading.planned.get(source)
+                asked = readings[key]
                 views = watched.observe(
-                    source, offsets, of_source, self._retention, now, planned=planned
+                    source,
+                    offsets,
+                    of_source,
+                    self._retention,
+                    now,
+                    planned=reading.planned.get(source),
+                    before=[
+                        one.get(source, {})
+                        for one in (asked.offsets, asked.planned)
+                        if asked.query_id == reading.query_id
+                    ],
                 )
                 fleet.hear_partitions(
                     key, reading.query_id, source, self._marked(views), now, valid_seconds=valid

@@ -17,6 +17,7 @@ import structlog
 
 from agent.core.decode.events import HeartbeatEvent, IdleEvent, Refused, TerminatedEvent
 from agent.core.fleet import Fleet, OrderRecord, Receipt, UnknownQuery
+from agent.core.fleet.senders import LOG_INSTANCE
 from agent.service.history import POINTS, History
 from agent.service.log import Rarely
 from agent.service.store import Store, StoreFailed
@@ -207,7 +208,10 @@ class Keeper:
         unnamed = IdleEvent | TerminatedEvent | HeartbeatEvent  # only the fleet can tell whose
         if any(isinstance(event.body, unnamed) for _, event in request.events):
             return
-        if not self.fleet.knows(request.application):
+        # What waits in a log holds up nobody else, and is still there when there is room.
+        of_log = request.listener.instance.startswith(LOG_INSTANCE)
+        known = self.fleet.knows_one_of if of_log else self.fleet.knows
+        if not known(request):
             self.fleet.hear(request, now)
             self.fleet.turn_away()
             raise FleetFull(f"{self._policy.max_queries} queries are known already (max_queries)")

@@ -334,6 +334,37 @@ def test_a_batch_whose_offsets_were_removed_by_hand_has_run_all_the_same(tmp_pat
     assert rescue_quietly(root, apply=True, **UPSERT)[0] == 0
 
 
+def sink_log(folder, batches):
+    for batch in range(batches):
+        write(folder, f"_spark_metadata/{batch}", "v1")
+    return str(folder)
+
+
+def test_nobody_is_sent_into_a_restart_that_a_sink_drops(tmp_path):
+    """Only a batch that is planned already may come again under an id that the sink has."""
+    root = checkpoint(tmp_path / "ck")
+    ahead = sink_log(tmp_path / "ahead", 21)
+    level = sink_log(tmp_path / "level", 4)
+
+    def remedy(**options):
+        code, report = rescue_quietly(root, apply=True, **options)
+        assert code == 1
+        assert refusals(report) == ["sink_may_hold_batch"]
+        return report["plan"]["refusals"][0]["remedy"]
+
+    assert remedy(sink_path=level).startswith("restart the query as it is")
+    assert "do not restart the query: it would plan batches up to 20" in remedy(sink_path=ahead)
+    assert "Take the sink back to batch 2" in remedy(sink_path=ahead)
+    assert remedy(sink="append").endswith("restart the query instead")
+    for name in ("3", ".3.crc"):
+        (root / "offsets" / name).unlink()
+    assert "do not restart the query" in remedy(sink_path=level)
+    assert "or put offsets/3 back as it was, and restart then" in remedy(sink_path=level)
+    assert remedy(sink="append").endswith(
+        "put offsets/3 back as it was and restart the query instead"
+    )
+
+
 def test_entries_that_no_batch_has_taken_leave_a_doubt_that_is_said(tmp_path):
     root = checkpoint(tmp_path, opened=False)
     write(root, "sources/0/3", file_entry(3))

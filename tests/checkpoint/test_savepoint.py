@@ -190,11 +190,13 @@ def test_a_source_log_that_spark_would_look_for_elsewhere_is_not_sound(tmp_path)
     """With 39.compact alone Spark takes 10 for the interval, and looks for 49.compact."""
     alone = compacting(tmp_path / "alone", TWENTIES[20:])
     seen = judge(read_checkpoint(LocalFolder(alone)), LocalFolder(alone))
-    assert [one.check for one in seen.errors] == ["source_log_incomplete"]
-    assert "looks for 49.compact" in seen.errors[0].evidence
-    assert "40 or more" in seen.errors[0].evidence
-    with pytest.raises(CheckpointError, match=r"not sound.*49\.compact"):
-        take(alone, tmp_path / "sp")
+    # A guess: the job may have set 40 for the interval, which no file tells.
+    assert seen.errors == []
+    (doubt,) = [one for one in seen.findings if one.check == "source_log_incomplete"]
+    assert doubt.severity == "warning"
+    assert "looks for 49.compact" in doubt.evidence
+    assert "40 or more" in doubt.evidence
+    take(alone, tmp_path / "sp")
     before = compacting(tmp_path / "before", TWENTIES[20:30])
     assert restart_of(before).batch_id == 2
     odd = compacting(tmp_path / "odd", ["19.compact", *TWENTIES])
@@ -238,6 +240,14 @@ def test_a_schema_named_by_address_ties_a_savepoint_to_it(tmp_path, capsys):
     shutil.copytree(to, root)
     assert schema_findings(root) == []
     assert restart_of(root).batch_id == 3
+
+
+def test_a_savepoint_that_a_query_has_gone_on_from_may_stand_where_it_starts(tmp_path):
+    """By another name of the same folder: hdfs://nn:8020/ck and hdfs://nn/ck."""
+    root = naming_its_schema(tmp_path / "ck", "s3a://b/ck")
+    for batch_id, severity in ((2, "error"), (1, "warning")):
+        write(root, MANIFEST, json.dumps({"batch_id": batch_id}))
+        assert schema_findings(root) == [("state_schema_elsewhere", severity)]
 
 
 def test_a_query_that_runs_on_such_a_savepoint_is_rescued_and_told(tmp_path):

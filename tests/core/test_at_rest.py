@@ -108,3 +108,53 @@ def test_a_backlog_that_waits_is_no_rest() -> None:
     before = world.view.required_capacity_ratio
     world.finds_nothing(600.0)
     assert world.view.required_capacity_ratio == before
+
+
+def test_a_source_that_tells_no_backlog_brings_nothing_at_rest_beside_one_that_does() -> None:
+    """Its rate is that of its batches, and none comes to lower it."""
+    world = World(told=True)
+    for _ in range(12):
+        rows = int(ARRIVING_ROWS_PER_SECOND * world.seconds)
+        world.seconds = min(1.0 + rows / ROWS_PER_SECOND, 60.0)
+        limits = [
+            {"source": 0, "unit": "rows", "limit": None, "configured": None, "backlog": 0,
+             "control": "live"},
+            {"source": 1, "unit": "rows", "limit": None, "configured": None, "backlog": None,
+             "control": "live"},
+        ]  # fmt: skip
+        sources = [
+            {"description": "Told", "numInputRows": 0},
+            {"description": "Not", "numInputRows": rows},
+        ]
+        world.send(world.driver.progress(rows, world.seconds, limits=limits, sources=sources))
+    assert world.view.required_capacity_ratio > 1.0
+    world.finds_nothing(600.0)
+    assert world.view.required_capacity_ratio < 1.0
+    assert world.view.capacity_short_since_time is None
+
+
+@pytest.mark.parametrize("how", ["failed", "timed out"])
+def test_an_idle_trigger_says_that_no_batch_is_open(how: str) -> None:
+    """Spark runs one that was not committed before anything else."""
+    world = World(told=True)
+    for _ in range(5):
+        world.batch()
+    world.finds_nothing(100.0)
+    for number in range(3):
+        if how == "timed out":
+            world.driver.time += 119.0
+            world.send(
+                world.driver.heartbeat(batch_id=world.driver.batch_id, running_seconds=119.0)
+            )
+            world.send(world.driver.terminated())
+        else:
+            world.driver.time += 3.0
+            world.send(world.driver.terminated("java.net.ConnectException: Connection refused"))
+        world.driver.run_id = f"r-{number + 2}"
+        world.send(world.driver.started())
+    assert world.view.spiral.phase == "dead"
+    assert world.view.checkpoint.failures_consecutive > 0
+    world.finds_nothing(20.0)
+    assert world.view.spiral.phase == "none"
+    assert world.view.checkpoint.failures_consecutive == 0
+    assert world.view.attention.level == "idle"

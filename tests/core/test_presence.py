@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 
 from agent.core.decode.events import MalformedRequest, decode_request
@@ -667,3 +668,16 @@ def test_what_is_kept_of_a_listener_is_short(section: str, field: str, longest: 
     body[section][field] += "x"
     with pytest.raises(MalformedRequest, match=f"{section}.{field} is longer than {longest}"):
         decode_request(json.dumps(body).encode())
+
+
+def test_orders_saved_without_their_time_are_dated_when_they_are_read() -> None:
+    """An older agent noted none, and an alert counts from it."""
+    all_, one = fleet(), Driver()
+    all_.control("*", "*", Order(who="kim", mode="off"), one.time)
+    send(all_, one, one.started())
+    all_._agent.standing = [msgspec.structs.replace(all_._agent.standing[0], time=None)]
+    all_._roster[KEY].orders.mode_time = None
+    started_time = one.time + 50.0
+    again = Fleet.restore(POLICY, all_.changes(), started_time=started_time)
+    assert again.view(KEY, started_time).mode_since_time == started_time
+    assert [order.time for order in again._agent.standing] == [started_time]

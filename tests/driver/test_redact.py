@@ -263,3 +263,23 @@ def test_a_progress_goes_out_without_what_its_sources_and_sink_let_slip() -> Non
     assert json.loads(said.text)["sources"][0]["numInputRows"] == 5
     plain = json.dumps({**body, "sources": [], "sink": {"description": "noop"}})
     assert read_progress(plain).text == plain
+
+
+def test_what_ends_with_two_braces_is_json_and_the_rest_of_its_line_stays() -> None:
+    told = 'offsets {"user-tokens":{"0":123}} rejected: java.lang.OutOfMemoryError: Java heap space'
+    assert "OutOfMemoryError: Java heap space" in redact(told)
+    told = 'token={"a":{"b":"SECRET"}} refused: No space left on device'
+    assert "No space left on device" in redact(told)
+    assert "SECRET" not in redact(told)
+    assert redact("PWD={SE;CR}}ET};encrypt=true") == "PWD=***;encrypt=true"
+
+
+def test_folders_that_are_called_as_a_hook_keep_their_path() -> None:
+    """Two checkpoints below one must not be taken for the same."""
+    for path in (
+        "s3a://lake/ck/IncomingWebhook/orders",
+        "/data/services/TRADES/BOOKS/part-1.parquet is missing",
+        "hdfs://nn/hooks/catch/users",
+    ):
+        assert redact(path) == path
+        assert redact_event({"checkpointLocation": path}) == {"checkpointLocation": path}

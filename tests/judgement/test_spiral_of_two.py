@@ -53,3 +53,28 @@ def test_what_waits_behind_a_limit_is_not_thought_to_be_read_at_once(later: floa
     told = course(later)
     assert max(told)[0] < 60.0
     assert "spiralling" not in [phase for _, phase in told]
+
+
+def test_what_waits_at_one_source_does_not_pass_by_the_limit_of_another() -> None:
+    """After an outage: the one has much waiting, the other nothing and a limit of a million."""
+    world, phases = World(DEADLINE), []
+    for number in range(23):
+        late = number >= 15
+        rows, other = (10_000, 100) if late else (5_000, 50)
+        event = world.driver.progress(
+            rows + other,
+            10.5 if late else 5.0,
+            limits=[
+                {"source": 0, "unit": "rows", "limit": 10_000, "configured": 10_000,
+                 "backlog": 2_000_000 + 500 * number if late else 0, "control": "live"},
+                {"source": 1, "unit": "rows", "limit": 1_000_000, "configured": 1_000_000,
+                 "backlog": 0, "control": "live"},
+            ],
+            sources=[
+                {"description": "Late", "numInputRows": rows},
+                {"description": "Calm", "numInputRows": other},
+            ],
+        )  # fmt: skip
+        (judged,) = world.send(event).judged
+        phases.append(judged.spiral.phase)
+    assert set(phases) == {"none"}

@@ -58,6 +58,7 @@ class Watch:
         self.now = START_TIME
         self.fleet = Fleet(Policy(), started_time=START_TIME - 1000)
         self.fleet.keep_offsets()
+        self.drivers: dict[str, Driver] = {}
         self.watch = KafkaWatch(
             lambda: self.fleet,
             cast("Brokers", cluster),
@@ -67,7 +68,8 @@ class Watch:
         )
 
     def reads(self, query: str, end: Offsets, description: str = "KafkaV2[Subscribe[t]]") -> None:
-        driver = Driver(instance=query, query=query, query_id=query, run_id=f"run-{query}")
+        new = Driver(instance=query, query=query, query_id=query, run_id=f"run-{query}")
+        driver = self.drivers.setdefault(query, new)
         source = {"description": description, "numInputRows": 1}
         source |= {"startOffset": end, "endOffset": end, "latestOffset": end}
         event = driver.progress(1, 1.0, sources=[source], limits=[])
@@ -244,3 +246,25 @@ def test_while_brokers_hang_they_are_asked_ever_less_often(
     assert due > watch.now + 5.0
     watch.look(due - watch.now)
     assert watch.watch._due_time - watch.now > 10.0
+
+
+def test_what_was_read_while_brokers_were_asked_tells_nothing_of_transactions(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A transaction ended meanwhile, and a query that reads what is committed read its rows."""
+    cluster = Cluster({("t", "0"): Held(0, 150, 100)})
+    watch = Watch(cluster)
+    watch.reads("some", {"t": {"0": 100}})
+    held = cluster.held
+
+    def slow(places: Iterable[Place]) -> dict[Place, Held]:
+        answer = held(places)
+        watch.reads("some", {"t": {"0": 150}})
+        return answer
+
+    monkeypatch.setattr(cluster, "held", slow)
+    watch.look()
+    monkeypatch.setattr(cluster, "held", held)
+    cluster.holds = {("t", "0"): Held(0, 1_000, 150)}
+    watch.look()
+    assert watch.backlog("some") == 0

@@ -438,6 +438,18 @@ def test_a_full_agent_goes_on_with_a_driver_that_starts_one_query_more() -> None
         assert one.fleet.liveness("orders", "query-0", now).ok
 
 
+def test_a_log_waits_for_room_and_holds_up_nobody() -> None:
+    """What it tells is still there then; a driver's word would be gone."""
+    one = keeper(Store(None), max_queries=1)
+    one.receive(decode_request(wire.body([wire.progress(1)])), NOW)
+    log = {"instance": "event-log:app-1"}
+    with pytest.raises(FleetFull):
+        one.receive(decode_request(wire.body([wire.progress(1, query=1)], **log)), NOW)
+    assert one.fleet.counted("event-log:app-1") == 0
+    mixed = [wire.progress(1), wire.progress(2, query=1)]
+    assert one.receive(decode_request(wire.body(mixed, **log)), NOW).acknowledged == 2
+
+
 def test_a_driver_sent_away_from_a_full_agent_is_heard() -> None:
     one = keeper(Store(None), max_queries=1)
     one.receive(decode_request(wire.body([wire.progress(1)])), NOW)

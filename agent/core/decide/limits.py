@@ -229,9 +229,7 @@ def at_rest(query: Query, settings: QueryPolicy, time: float) -> None:
     cost = query.sizing.cost
     if cost.batches == 0 or query.sizing.required_capacity_ratio is None:
         return
-    # Where nobody tells a backlog, the rate is that of the batches, and none comes to lower it.
-    arriving = 0.0 if query.backlog_rows() is None else query.arrival_rows()
-    lost = query.sizing.reach.lost
+    arriving, lost = query.arrival_at_rest_rows(), query.sizing.reach.lost
     size = size_of(cost.curve, _ask(query, settings, arriving, lost=lost), settings)
     _note_capacity(query, size, time)
     query.sizing.target_feasible = size.feasible

@@ -20,17 +20,17 @@ def need(query: Query, ended: Ended) -> None:
     """Where its stages were looked at; else what was needed stays."""
     looked_at = ended.work is not None and ended.work.groups
     if looked_at and not ended.replayed and query.sizing.cost.batches >= LEARN_BATCHES:
-        _renew(query, ended.settings)
+        _renew(query, ended.settings, query.arrival_rows())
 
 
 def need_at_rest(query: Query, settings: QueryPolicy) -> None:
     """While no batch runs: one that gets no more rows has no batch that would say so."""
     if query.sizing.need is not None and query.rests():
-        _renew(query, settings)
+        _renew(query, settings, query.arrival_at_rest_rows())
 
 
-def _renew(query: Query, settings: QueryPolicy) -> None:
-    arriving, sizing = query.arrival_rows(), query.sizing
+def _renew(query: Query, settings: QueryPolicy, arriving: float | None) -> None:
+    sizing = query.sizing
     if arriving is None:
         return
     most = settings.maximum_executors

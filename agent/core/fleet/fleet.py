@@ -453,9 +453,19 @@ class Fleet:
         """Whether the key names a query."""
         return key in self._roster
 
-    def knows(self, application: Application) -> bool:
-        """Whether any query of an application is known: by its id, or under its name."""
-        return self._roster.knows(application)
+    def knows(self, request: Request) -> bool:
+        """Whether any query of its application is known: by its id, or under its name."""
+        return self._roster.knows(request.application)
+
+    def knows_one_of(self, request: Request) -> bool:
+        """Whether any query that its events are about is known."""
+        application = request.application.id
+        for _, event in request.events:
+            body = event.body
+            subjects = body.queries if isinstance(body, HeartbeatEvent) else [subject_of(body)]
+            if any(self._roster.known(application, one.id) for one in subjects):
+                return True
+        return False
 
     def keys(self) -> list[Key]:
         """The keys of all queries, in order."""
@@ -639,7 +649,19 @@ class Fleet:
                 fleet._senders.put(rest, _decode_sender(change.data))
             elif kind == "agent":
                 fleet._agent = _decode_agent(change.data)
+        fleet._date_orders(started_time)
         return fleet
+
+    def _date_orders(self, time: float) -> None:
+        """Orders that an older agent saved without their time: since now at the latest."""
+        self._agent.standing = [
+            one if one.time is not None else msgspec.structs.replace(one, time=time)
+            for one in self._agent.standing
+        ]
+        for query in self._roster:
+            given = query.orders
+            if given.mode is not None and given.mode_by is None and given.mode_time is None:
+                given.mode_time = time
 
 
 def _at(event: ProgressEvent, seconds: float) -> ProgressEvent:

@@ -25,7 +25,7 @@ from __future__ import annotations
 import math
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
@@ -205,6 +205,14 @@ class Spiral(msgspec.Struct):
         return (attempted + self.open_ends * self.batches[-1].rows) / committed
 
 
+class Held(NamedTuple):
+    """One source that a limit holds, in rows."""
+
+    left: float  # waits there since the last batch
+    rows_per_second: float  # arrive there
+    limit: float
+
+
 class Surroundings(msgspec.Struct, frozen=True, gc=False):
     """What the query works under."""
 
@@ -215,11 +223,18 @@ class Surroundings(msgspec.Struct, frozen=True, gc=False):
     sigma: float = 0.2  # the noise of a batch's time, as learned over many, on the log scale
     free_rows_per_second: float = 0.0  # arrive at sources without a limit, beside those with one
 
+    held: tuple[Held, ...] = ()  # of several sources with a limit, each; () where that is unknown
+
     def readable(self, there: float, seconds: float) -> float:
         """Rows of ``there`` that a batch may read, where it is planned so long after the last."""
         if self.limit_rows is None:
             return there
-        return min(there, self.limit_rows + self.free_rows_per_second * seconds)
+        within = self.limit_rows
+        if self.held:
+            within = sum(
+                [min(one.left + one.rows_per_second * seconds, one.limit) for one in self.held]
+            )
+        return min(there, within + self.free_rows_per_second * seconds)
 
 
 class Model(msgspec.Struct, frozen=True, gc=False):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from agent.core.judge import spiral
 from agent.core.judge.failure import cause as failure
 from agent.core.judge.lag_state import LagNow, LagPoint, floor_seconds, lag_state
-from agent.core.judge.spiral import Batch, Surroundings
+from agent.core.judge.spiral import Batch, Held, Surroundings
 from agent.core.judgement import FailureView
 from spark_listener.wire import HEARTBEAT_SECONDS
 
@@ -47,6 +47,17 @@ def started(query: Query, event: StartedEvent) -> None:
 def rests(query: Query, time: float) -> None:
     """No batch runs at ``time``."""
     query.running.free_time = max(time, query.running.free_time or time)
+
+
+def found_nothing(query: Query) -> None:
+    """A trigger of this run found nothing to do, so no batch is open any more.
+
+    Spark runs one that was not committed before anything else.
+    """
+    if query.running.open_batch_id is not None or query.watched.spiral.open_batch_id is not None:
+        query.running.open_batch_id = None
+        query.watched.spiral.forget_open()
+        query.watched.monitor.failures_consecutive = 0
 
 
 def quiet(query: Query, time: float) -> bool:
@@ -157,6 +168,18 @@ def _surroundings(query: Query, policy: Policy) -> Surroundings:
         limit_rows=_sum_of_known(limits),
         sigma=query.sizing.cost.cautious_sigma,
         free_rows_per_second=sum([source.arrival_rows or 0.0 for source in _free(query, limits)]),
+        held=_held(query, limits),
+    )
+
+
+def _held(query: Query, limits: list[float | None]) -> tuple[Held, ...]:
+    """What waits at each of several sources with limits: none of it passes by another's."""
+    pairs = zip(query.sources, limits, strict=True)
+    held = [(source, limit) for source, limit in pairs if limit is not None]
+    if len(held) < 2 or any(source.left_rows is None for source, _ in held):
+        return ()
+    return tuple(
+        Held(source.left_rows or 0.0, source.arrival_rows or 0.0, limit) for source, limit in held
     )
 
 

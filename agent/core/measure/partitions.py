@@ -20,7 +20,7 @@ import msgspec
 from agent.core.measure.lag_table import LagTable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from agent.core.decode.kafka_offsets import Offsets
 
@@ -111,6 +111,7 @@ class Watched(msgspec.Struct):
         now: float,
         *,
         planned: Offsets | None = None,
+        before: Iterable[Offsets] | None = None,
     ) -> list[PartitionView]:
         """What is held now, against what the query has read up to.
 
@@ -121,14 +122,17 @@ class Watched(msgspec.Struct):
 
         The end is where transactions are open, until the query has read or planned beyond it once:
         one that reads only what is committed never does, and rows that it cannot see wait for none.
+        ``before``: what it had read and planned when brokers were asked, where that is another
+        word: meanwhile a transaction may have ended, and its rows been read.
         """
         for gone in self.partitions.keys() - held.keys():
             del self.partitions[gone]
         views: list[PartitionView] = []
+        seen = [position, planned or {}] if before is None else list(before)
         self.reads_open = self.reads_open or any(
             there.stable is not None and offsets.get(place, 0) > there.stable
             for place, there in held.items()
-            for offsets in (position, planned or {})
+            for offsets in seen
         )
         for place, there in sorted(held.items()):
             topic, name = place
