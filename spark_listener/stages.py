@@ -18,6 +18,8 @@ MOST_JOBS: Final = 32
 _RETAINED_JOBS: Final = 1000
 #: Stages of a batch that are told; a batch of more is passed over.
 MOST_STAGES: Final = 32
+#: What Spark says of a job that lists a source's files, where there are many: it reads no rows.
+_LISTING: Final = "Listing leaf files and directories"
 _NAMED_BATCH: Final = re.compile(r"\bbatch = (init|\d{1,18})\b")
 
 
@@ -102,8 +104,11 @@ class StageStore:
         for number in jobs[:MOST_JOBS]:
             job = self._store.job(number)
             description = job.description()
+            said = str(description.get()) if description.isDefined() else ""
+            if said.startswith(_LISTING):
+                continue
             # The job itself may say something else of a write: whose that is nobody knows.
-            named = _NAMED_BATCH.search(str(description.get())) if description.isDefined() else None
+            named = _NAMED_BATCH.search(said)
             if named is None:
                 return set()
             batch = -1 if named.group(1) == "init" else int(named.group(1))

@@ -109,9 +109,11 @@ class Spark:
         self.jvm = self.java = self.util = self.Arrays = self
         self.double = None
 
-    def ran(self, run_id: str, batch: int | str | None, count: int = 1) -> None:
-        """So many jobs of a batch; None: of the run, under another description."""
-        said = "by hand" if batch is None else f"orders<br/>runId = {run_id}<br/>batch = {batch}"
+    def ran(
+        self, run_id: str, batch: int | str | None, count: int = 1, said: str = "by hand"
+    ) -> None:
+        """So many jobs of a batch; None: of the run, under a description of its own."""
+        said = said if batch is None else f"orders<br/>runId = {run_id}<br/>batch = {batch}"
         for _ in range(count):
             self.jobs.append(Job(len(self.jobs), run_id, said))
 
@@ -203,3 +205,15 @@ def test_where_a_job_may_be_of_any_batch_none_is_told(spark: Spark) -> None:
     spark.ran("A", None)
     spark.ran("A", 7)
     assert stages(spark, "A", 7) is None
+
+
+def test_a_listing_of_files_is_no_part_of_a_batch(spark: Spark) -> None:
+    """Spark describes it in words of its own where there are more than 32 paths."""
+    listing = "Listing leaf files and directories for 174 paths:<br/>file:/in/1.txt, ..."
+    spark.ran("A", None, said=listing)
+    spark.ran("A", 0, 2)
+    spark.ran("A", None, said=listing)
+    spark.ran("A", 1, 3)
+    spark.ran("A", None, said=listing)
+    assert stages(spark, "A", 0) == 2
+    assert stages(spark, "A", 1) == 3
