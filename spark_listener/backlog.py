@@ -89,17 +89,19 @@ def offsets_between(start: Any, end: Any) -> int | None:
     A partition that runs backwards (a recreated topic) counts as nothing.
     """
     first, last = _offsets(start), _offsets(end)
-    if first is None or last is None:
-        return None
-    return sum(max(0, last[place] - first[place]) for place in last.keys() & first.keys())
+    return None if first is None or last is None else _records(first, last)
 
 
 def _taken(start: Any, end: Any) -> int | None:
     """As ``offsets_between``; None where a partition is new: it may hold most of what was taken."""
     first, last = _offsets(start), _offsets(end)
-    if first is not None and last is not None and not last.keys() <= first.keys():
+    if first is None or last is None or not last.keys() <= first.keys():
         return None
-    return offsets_between(start, end)
+    return _records(first, last)
+
+
+def _records(first: dict[tuple[str, str], int], last: dict[tuple[str, str], int]) -> int:
+    return sum(max(0, last[place] - first[place]) for place in last.keys() & first.keys())
 
 
 def log_offset(value: Any) -> int | None:

@@ -475,13 +475,16 @@ class Observer:
         for java_query in session.java.streams().active():
             self._guarded("a running query", self._adopt, java_query, session)
         self._guarded("what another process left", self._lease.rest, set(self._runs))
+        self._give_back_executors()  # what another process asked for, too
+
+    def _give_back_executors(self) -> None:
+        """Where no session lets them be changed; last of all, as a cluster may let one wait."""
         if not self._controls:
-            self._cluster.leave()  # what another process asked for, too
+            self._cluster.leave()
 
     def _let_go(self, session: Session) -> None:
         self._sessions.discard(session)
-        if not self._controls:
-            self._cluster.leave()  # last, as a cluster may let one wait
+        self._give_back_executors()
 
     def _leave(self, session: Session) -> None:
         for run_id, run in list(self._runs.items()):
@@ -504,8 +507,7 @@ class Observer:
         for run in self._runs.values():
             if run.session is session:
                 self._guarded("restoring limits", run.actuator.give_up, WATCH_ONLY)
-        if not self._controls:
-            self._cluster.leave()  # last, as a cluster may let one wait
+        self._give_back_executors()
 
     def _end_all(self, captured: list[Captured]) -> None:
         """Spark has stopped: its queries are over, whatever it still told of them."""

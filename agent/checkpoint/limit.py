@@ -138,15 +138,11 @@ def _of_agent(
     # The agent tells no noise: believe what is believed before anything was seen.
     policy = QueryPolicy(deadline_seconds=deadline_seconds)
     curve = Curve(fixed, rows_per_unit / throughput)
-    seconds = allowed_seconds(policy, PRIOR_SIGMA)
-    most = deadline_rows(curve, policy, PRIOR_SIGMA)
-    detail = (
+    most, meant = _within(curve, policy, PRIOR_SIGMA, deadline_seconds)
+    learned = (
         f"the agent learned {fixed:.3g} s + {rows_per_unit / throughput:.3g} s for each of {unit}"
     )
-    detail += f"; {_meant(seconds, policy, deadline_seconds)}"
-    if curve.rows_in(seconds) < 1:
-        detail += NOT_ONE
-    return max(int(most / shared_by), 1), detail
+    return max(int(most / shared_by), 1), f"{learned}; {meant}"
 
 
 def _limit(
@@ -164,24 +160,27 @@ def _limit(
     if deadline_seconds is None:
         return None, "checkpoint", f"{model}; give --deadline for a limit"
     policy = QueryPolicy(deadline_seconds=deadline_seconds)
-    seconds = allowed_seconds(policy, cost.cautious_sigma)
-    most = deadline_rows(cost.curve, policy, cost.cautious_sigma)
+    most, meant = _within(cost.curve, policy, cost.cautious_sigma, deadline_seconds)
     # A batch of several sources must fit as a whole; the model of each counts all its seconds.
     limit = max(int(most / shared_by), 1)
     largest = max(one.amount for one in seen)
-    detail = f"{model}; {_meant(seconds, policy, deadline_seconds)}"
-    if cost.curve.rows_in(seconds) < 1:
-        detail += NOT_ONE
+    detail = f"{model}; {meant}"
     if limit > 4 * largest:
         limit = 4 * largest
         detail += f"; held to 4 times the largest batch seen ({largest:,})"
     return limit, "checkpoint", detail
 
 
-def _meant(seconds: float, policy: QueryPolicy, deadline_seconds: float) -> str:
-    """What the limit follows from, so that a reader can do the sum."""
+def _within(
+    curve: Curve, policy: QueryPolicy, sigma: float, deadline_seconds: float
+) -> tuple[float, str]:
+    """The most of a batch, and what that follows from, so that a reader can do the sum."""
+    seconds = allowed_seconds(policy, sigma)
     within = f"{policy.deadline_share:.0%} of the {deadline_seconds:g} s"
-    return f"a batch is meant to take {seconds:.3g} s, which its noise may take to {within}"
+    said = f"a batch is meant to take {seconds:.3g} s, which its noise may take to {within}"
+    if curve.rows_in(seconds) < 1:
+        said += NOT_ONE
+    return deadline_rows(curve, policy, sigma), said
 
 
 def _amount(

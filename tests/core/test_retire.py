@@ -38,6 +38,18 @@ def run(to: Fleet, name: str, end: str = "", exception: str | None = None) -> Dr
     return driver
 
 
+def namesake() -> Driver:
+    """Of another application, with the name of the query ``one``."""
+    return Driver(
+        application_id="id-2",
+        application="one",
+        instance="two",
+        query_id="two",
+        run_id="two-1",
+        query="one",
+    )
+
+
 def after(to: Fleet, seconds: float) -> list[str]:
     """Names of the queries that are still told of, so long after."""
     to.tick(START_TIME + 30.0)  # by then what is silent is gone
@@ -113,17 +125,7 @@ def test_what_was_retired_is_gone_from_what_is_saved_and_comes_back_as_a_new_one
 def test_a_name_that_was_made_for_a_second_one_ends_by_itself() -> None:
     """It does not come back under it."""
     to = fleet()
-    first, second = (
-        run(to, "one"),
-        Driver(
-            application_id="id-2",
-            application="one",
-            instance="two",
-            query_id="two",
-            run_id="two-1",
-            query="one",
-        ),
-    )
+    first, second = run(to, "one"), namesake()
     to.receive(decode_request(second.body(second.started())), second.time + 0.1)
     assert len(to.keys()) == 2
     assert after(to, 1.1 * HOUR) == [first.query]
@@ -159,14 +161,7 @@ def test_what_was_ordered_of_a_query_holds_for_its_next_run_however_it_ended(
     to = fleet(rules=(Rule(match="*", retire_seconds=HOUR),))
     if aside:
         run(to, "one")  # has the name, and falls silent
-    driver = Driver(
-        application_id="id-2",
-        application="one",
-        instance="two",
-        query_id="two",
-        run_id="two-1",
-        query="one",
-    )
+    driver = namesake()
     events = [driver.started(), driver.progress(10, 1.0)]
     to.receive(decode_request(driver.body(*events)), driver.time)
     key = ("one-id-2" if aside else "one", "one")

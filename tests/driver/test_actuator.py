@@ -379,14 +379,7 @@ def test_what_was_left_goes_where_the_agent_said_no_before_the_sources_were_know
 ) -> None:
     actuator, query = taken_over(monkeypatch, EVERYTHING, unsafe="latestFirst: …")
     actuator._unsafe_allowed = False
-    fails = iter([RuntimeError("py4j")])
-
-    def set_once_it_works(limits: Limits) -> None:
-        for failure in fails:
-            raise failure
-        query.in_force = limits
-
-    setattr(query, "uniqueSources_$eq", set_once_it_works)
+    fails_once(query)
     with pytest.raises(RuntimeError):
         actuator.apply(0.0)
     assert actuator.apply(0.5), "and is tried until it is done"

@@ -198,11 +198,7 @@ class Fleet:
         if sender is not None:
             sender.heard_time = now
         for _, event in request.events:
-            body = event.body
-            subjects: list[Named] = (
-                [*body.queries] if isinstance(body, HeartbeatEvent) else [subject_of(body)]
-            )
-            for subject in subjects:
+            for subject in _subjects(event):
                 query = self._roster.known(request.application.id, subject.id)
                 if query is not None and query.run.run_id == subject.run_id:
                     query.life.heard_time = now
@@ -460,12 +456,11 @@ class Fleet:
     def knows_one_of(self, request: Request) -> bool:
         """Whether any query that its events are about is known."""
         application = request.application.id
-        for _, event in request.events:
-            body = event.body
-            subjects = body.queries if isinstance(body, HeartbeatEvent) else [subject_of(body)]
-            if any(self._roster.known(application, one.id) for one in subjects):
-                return True
-        return False
+        return any(
+            self._roster.known(application, one.id)
+            for _, event in request.events
+            for one in _subjects(event)
+        )
 
     def keys(self) -> list[Key]:
         """The keys of all queries, in order."""
@@ -662,6 +657,12 @@ class Fleet:
             given = query.orders
             if given.mode is not None and given.mode_by is None and given.mode_time is None:
                 given.mode_time = time
+
+
+def _subjects(event: Event) -> list[Named]:
+    """The queries that an event is about."""
+    body = event.body
+    return [*body.queries] if isinstance(body, HeartbeatEvent) else [subject_of(body)]
 
 
 def _at(event: ProgressEvent, seconds: float) -> ProgressEvent:

@@ -205,7 +205,7 @@ class Spiral(msgspec.Struct):
         return (attempted + self.open_ends * self.batches[-1].rows) / committed
 
 
-class Held(NamedTuple):
+class Limited(NamedTuple):
     """One source that a limit holds, in rows."""
 
     left: float  # waits there since the last batch
@@ -222,8 +222,9 @@ class Surroundings(msgspec.Struct, frozen=True, gc=False):
     limit_rows: float | None  # in force for the next batches; None: unlimited or unknown
     sigma: float = 0.2  # the noise of a batch's time, as learned over many, on the log scale
     free_rows_per_second: float = 0.0  # arrive at sources without a limit, beside those with one
-
-    held: tuple[Held, ...] = ()  # of several sources with a limit, each; () where that is unknown
+    held: tuple[
+        Limited, ...
+    ] = ()  # of several sources with a limit, each; () where that is unknown
 
     def readable(self, there: float, seconds: float) -> float:
         """Rows of ``there`` that a batch may read, where it is planned so long after the last."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from agent.core.judge import spiral
 from agent.core.judge.failure import cause as failure
 from agent.core.judge.lag_state import LagNow, LagPoint, floor_seconds, lag_state
-from agent.core.judge.spiral import Batch, Held, Surroundings
+from agent.core.judge.spiral import Batch, Limited, Surroundings
 from agent.core.judgement import FailureView
 from spark_listener.wire import HEARTBEAT_SECONDS
 
@@ -172,14 +172,15 @@ def _surroundings(query: Query, policy: Policy) -> Surroundings:
     )
 
 
-def _held(query: Query, limits: list[float | None]) -> tuple[Held, ...]:
+def _held(query: Query, limits: list[float | None]) -> tuple[Limited, ...]:
     """What waits at each of several sources with limits: none of it passes by another's."""
     pairs = zip(query.sources, limits, strict=True)
     held = [(source, limit) for source, limit in pairs if limit is not None]
     if len(held) < 2 or any(source.left_rows is None for source, _ in held):
         return ()
     return tuple(
-        Held(source.left_rows or 0.0, source.arrival_rows or 0.0, limit) for source, limit in held
+        Limited(source.left_rows or 0.0, source.arrival_rows or 0.0, limit)
+        for source, limit in held
     )
 
 

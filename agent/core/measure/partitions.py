@@ -95,6 +95,10 @@ class _Partition(msgspec.Struct):
     earliest: int | None = None
     seconds: Margin = msgspec.field(default_factory=Margin)
 
+    def begin(self) -> None:
+        """What its margins were says nothing of what they will be."""
+        self.rows, self.left, self.seconds = Margin(), Margin(), Margin()
+
 
 class Watched(msgspec.Struct):
     """The partitions of one source of one checkpoint."""
@@ -139,7 +143,7 @@ class Watched(msgspec.Struct):
             next_row = position.get(place, there.earliest)
             watched = self.partitions.setdefault(place, _Partition())
             if next_row < watched.next_row:  # read again: a step back is no rate
-                watched.rows, watched.left, watched.seconds = Margin(), Margin(), Margin()
+                watched.begin()
             watched.next_row = next_row
             latest = there.latest
             if there.stable is not None and not self.reads_open:
@@ -169,7 +173,7 @@ class Watched(msgspec.Struct):
                     watched.seconds.add(now, keep - age)
                     loss = _sooner(loss, watched.seconds.gone_in_seconds())
             else:
-                watched.rows, watched.left, watched.seconds = Margin(), Margin(), Margin()
+                watched.begin()
             views.append(PartitionView(source, topic, name, backlog, lost, loss))
         return views
 
