@@ -64,6 +64,8 @@ class Run:
     file_backlogs: dict[int, FileBacklog] = field(default_factory=dict)
     tables: dict[int, IcebergTable | DeltaTable] = field(default_factory=dict)
     files_looked_up: bool = False
+    plan_looked_at: bool = False
+    shares_watermark: bool | None = None  # one stands over several of its sources
     gate: FirstBatchGate | None = None
     silent_beats: int = 0  # heartbeats in a row that found it inactive
     plan_untold_since: float | None = None  # monotonic; its last batch ended then
@@ -528,6 +530,10 @@ class Observer:
     def _prepare(self, run: Run) -> bool:
         if not run.actuator.prepare():
             return False
+        if not run.plan_looked_at:
+            run.plan_looked_at = True
+            if len(run.actuator.sources) > 1:
+                self._guarded("a query's plan", self._look_at_plan, run)
         if not run.files_looked_up:
             run.files_looked_up = True
             for source in run.actuator.sources:
@@ -536,6 +542,10 @@ class Observer:
                 elif known(source.source_class).table:
                     self._guarded("a table", self._watch_table, run, source)
         return True
+
+    @staticmethod
+    def _look_at_plan(run: Run) -> None:
+        run.shares_watermark = run.query.shares_watermark()
 
     def _watch_table(self, run: Run, source: SourceControl) -> None:
         item = run.actuator.object_of(source.index)
@@ -628,6 +638,8 @@ class Observer:
             entry["note"] = handle.note
         if source.obeyed is not None:
             entry["obeyed"] = source.obeyed
+        if run.shares_watermark is not None:
+            entry["shares_watermark"] = run.shares_watermark
         if progress is not None:
             entry["admitted"] = backlog.admitted_of(said, source.source_class, handle.unit)
         if source.index in run.file_sources and handle.unit == "files":

@@ -44,6 +44,10 @@ CONF_KEYS: Final = (
     "spark.master",
 )
 _TEXT: Final = 500
+#: A plan of more nodes is not walked: each costs three calls into the JVM, and one per query is
+#: looked at. Queries of people have tens.
+_MOST_NODES: Final = 1000
+_WATERMARK_POLICY: Final = "spark.sql.streaming.multipleWatermarkPolicy"
 _OBJECT_ADDRESS: Final = re.compile(r"\$?@[0-9a-f]{1,16}$")
 
 
@@ -178,6 +182,11 @@ class Query:
                     break
         return sorted(found, key=lambda item: item.index)
 
+    def shares_watermark(self) -> bool | None:
+        """Whether one watermark stands over several sources; None where its plan is too large."""
+        policy = self.execution.sparkSessionForStream().conf().get(_WATERMARK_POLICY, "min")
+        return shares_watermark(self.execution.logicalPlan(), str(policy))
+
     def running(self) -> RunningBatch:
         """The batch in hand and when its trigger fired."""
         execution = self.execution
@@ -242,6 +251,31 @@ class Query:
             "uiUrl": _attempt(user_interface, None),
             "conf": _attempt(conf, {}),
         }
+
+
+def shares_watermark(plan: Any, policy: str) -> bool | None:
+    """Whether rows of one source can push another's behind the watermark, by a logical plan.
+
+    So it is where one ``EventTimeWatermark`` stands over several streams, and where of several the
+    greatest counts (``multipleWatermarkPolicy``); where the least counts, each stream is held
+    against a watermark that is no nearer than its own. None: the plan is too large to be walked.
+    """
+    streams: list[int] = []  # below each watermark
+    waiting: list[tuple[Any, tuple[int, ...]]] = [(plan, ())]
+    for _ in range(_MOST_NODES + 1):
+        if not waiting:
+            return max(streams, default=0) > 1 or (len(streams) > 1 and policy.lower() == "max")
+        node, above = waiting.pop()
+        if str(node.nodeName()) == "EventTimeWatermark":
+            above = (*above, len(streams))
+            streams.append(0)
+        children = node.children()
+        count = int(children.size())
+        if not count and above and node.isStreaming():
+            for watermark in above:
+                streams[watermark] += 1
+        waiting += [(children.apply(index), above) for index in range(count)]
+    return None
 
 
 def fingerprint(description: str) -> str:

@@ -64,6 +64,7 @@ class SourceLimit(_SourceLimitRequired, total=False):
     identity: str  # a fingerprint of what the source reads: the same in every run, wherever it is
     obeyed: bool  # whether the source keeps to limits that change; absent where not known
     note: str  # why control is not live, or why a limit is unsafe, in a few words
+    shares_watermark: bool  # with another source; absent where there is none, or nobody knows
 
 
 class _GrantIdentity(TypedDict, total=False):

@@ -236,8 +236,9 @@ class Settings(BaseSettings):
         "Regulation",
         "guard",
         "What may become of rows later than a query's declared delay, of which smaller batches may "
-        "drop more: `guard` makes batches as configured again where rows fall late, `hold` never "
-        "makes them smaller in a query with a watermark, `allow` accepts it.",
+        "drop more: `guard` makes batches as configured again where rows fall late, and while rows "
+        "are not read in the order in which they came; `hold` never makes them smaller in a query "
+        "with a watermark, `allow` accepts it.",
     )
     give_limits: Literal["safe", "all"] = _option(
         "Regulation",

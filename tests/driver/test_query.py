@@ -9,7 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_listener.progress import read_progress
-from spark_listener.query import Abilities, abilities, takes_all_at_once
+from spark_listener.query import (
+    _MOST_NODES,
+    Abilities,
+    abilities,
+    shares_watermark,
+    takes_all_at_once,
+)
 from spark_listener.redact import redact_addresses
 
 START = "org$apache$spark$sql$execution$streaming$ProgressReporter$$currentTriggerStartTimestamp"
@@ -104,3 +110,58 @@ def test_what_is_not_json_becomes_null() -> None:
 def test_what_is_no_progress_is_refused(text: str) -> None:
     with pytest.raises(ValueError):  # noqa: PT011 - json's own errors among them
         read_progress(text)
+
+
+class Node:
+    """A logical plan's node, as the JVM has it."""
+
+    def __init__(self, name: str, *children: Node) -> None:
+        self.name, self.below = name, children
+
+    def nodeName(self) -> str:
+        return self.name
+
+    def children(self) -> Node:
+        return self
+
+    def size(self) -> int:
+        return len(self.below)
+
+    def apply(self, index: int) -> Node:
+        return self.below[index]
+
+    def isStreaming(self) -> bool:
+        return self.name == "Stream"
+
+
+STREAM, TABLE = Node("Stream"), Node("Table")
+
+
+def timed(*below: Node) -> Node:
+    return Node("EventTimeWatermark", *below)
+
+
+@pytest.mark.parametrize(
+    ("plan", "policy", "shared"),
+    [
+        (Node("Aggregate", STREAM), "min", False),
+        (Node("Union", STREAM, STREAM), "max", False),  # no watermark at all
+        (timed(STREAM), "max", False),
+        (Node("Aggregate", timed(Node("Union", STREAM, STREAM))), "min", True),
+        (Node("Join", timed(STREAM), timed(STREAM)), "min", False),
+        (Node("Join", timed(STREAM), timed(STREAM)), "MAX", True),
+        (timed(Node("Join", STREAM, TABLE)), "min", False),
+        (Node("Union", timed(Node("Project", Node("Join", STREAM, STREAM))), STREAM), "min", True),
+        (timed(Node("Union", timed(STREAM), timed(STREAM))), "min", True),
+    ],
+)
+def test_one_watermark_over_several_streams(plan: Node, policy: str, shared: bool) -> None:
+    assert shares_watermark(plan, policy) is shared
+
+
+def test_a_plan_too_large_to_be_walked_says_nothing() -> None:
+    plan = timed(Node("Union", STREAM, STREAM))
+    for _ in range(_MOST_NODES - 4):
+        plan = Node("Project", plan)
+    assert shares_watermark(plan, "min") is True
+    assert shares_watermark(Node("Project", plan), "min") is None

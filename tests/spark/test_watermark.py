@@ -7,8 +7,10 @@ from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.sql import functions
 
 from tests.service.agents import AgentProcess
+from tests.spark.conftest import progresses
 from tests.waiting import until
 
 if TYPE_CHECKING:
@@ -55,6 +57,33 @@ def test_lag_and_late_rows_are_spark_s_own(
         lag = agent.metrics()[f"weir_watermark_lag_seconds{labels}"]
         assert 7200 + 10 <= lag < 7200 + 10 + 300
         assert query.isActive
+
+
+@pytest.mark.parametrize(
+    ("kind", "shared"), [("one over both", True), ("one each", False), ("the greater", True)]
+)
+def test_whether_one_watermark_stands_over_several_sources_is_told(
+    kind: str, shared: bool, agent: Any, attached: Any, folder: Any, start: Any, spark: Any
+) -> None:
+    attached(agent)
+    # The policy is the session's when a query starts, and its checkpoint's from then on.
+    policy = "spark.sql.streaming.multipleWatermarkPolicy"
+    frames = [
+        folder(files=2).read(spark, None).withColumn("t", functions.current_timestamp())
+        for _ in range(2)
+    ]
+    if kind == "one over both":
+        frame = frames[0].union(frames[1]).withWatermark("t", "10 seconds")
+    else:
+        one, other = (each.withWatermark("t", "10 seconds") for each in frames)
+        frame = one.union(other)
+    spark.conf.set(policy, "max" if kind == "the greater" else "min")
+    try:
+        query = start(frame.dropDuplicates(["k", "v", "t"]), name=kind)
+        done = agent.wait(lambda a: progresses(a, query), 120.0)
+    finally:
+        spark.conf.unset(policy)
+    assert [one["shares_watermark"] for one in done[0]["limits"]] == [shared, shared]
 
 
 def marks(progress: Any) -> str:

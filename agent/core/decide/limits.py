@@ -142,7 +142,9 @@ def first_batch(
     if query.mode(policy) == "off":
         return
     settings = policy.of(query.application, query.query)
-    if query.watched.lateness.holds(settings.late_rows, first=query.batch.id is None):
+    lateness = query.watched.lateness
+    first = query.batch.id is None or lateness.waited_long(query.sources, time)
+    if lateness.holds(settings.late_rows, first=first):
         # Nothing is granted: what the job configures may have changed with this run.
         for source in query.sources:
             if query.orders.held and source.decided:

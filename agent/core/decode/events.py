@@ -94,6 +94,7 @@ class SourceLimit(msgspec.Struct, frozen=True, gc=False):
     note: str = ""
     obeyed: bool | None = None  # whether the source keeps to limits that change, where known
     offsets: Offsets | None = None  # Kafka: where the batch that runs ends, by partition
+    shares_watermark: bool | None = None  # with another source, as the query's plan says
 
     @property
     def in_force(self) -> int | None:
@@ -116,6 +117,7 @@ class SourceProgress(msgspec.Struct, frozen=True, gc=False):
     backlog_bound: str = "exact"
     grown: bool = False  # Kafka: partitions are in it that its start does not name
     start_places: int = 0  # Kafka: partitions that its start names
+    latest: Offsets | None = None  # Kafka: the offset after the newest row, by partition
 
 
 class OperatorProgress(msgspec.Struct, frozen=True, gc=False):
@@ -552,6 +554,9 @@ def decode_limits(value: object, where: str) -> list[SourceLimit]:
                 note=redact_again(_text(item.get("note"))[:200]),
                 obeyed=obeyed if isinstance(obeyed := item.get("obeyed"), bool) else None,
                 offsets=parse_offsets(item.get("offsets")),
+                shares_watermark=shared
+                if isinstance(shared := item.get("shares_watermark"), bool)
+                else None,
             )
         )
     return limits
@@ -638,6 +643,7 @@ def _source(item: _SourceBody) -> SourceProgress:
         "exact" if told_whole(metrics) else "lower",
         grown(start, end),
         len(start or ()),
+        latest,
     )
 
 

@@ -24,6 +24,10 @@ LATE_ROWS_NOTE: Final = (
     "noted; smaller batches would drop late rows, so they stay as configured: weir release tries "
     "again, late_rows: allow accepts it"
 )
+UNEVEN_NOTE: Final = (
+    "noted; while rows are not read in the order in which they came, smaller batches may drop some "
+    "as late, so batches stay as configured: late_rows: allow accepts it"
+)
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):
@@ -207,7 +211,8 @@ def _note(order: Order, query: Query, policy: Policy) -> str:
         reachable = any(source.controllable for source in query.sources)
         settings = policy.of(query.application, query.query)
         if reachable and query.watched.lateness.holds(settings.late_rows):
-            return LATE_ROWS_NOTE
+            back = query.watched.lateness.went_back(settings.late_rows)
+            return LATE_ROWS_NOTE if back or settings.late_rows == "hold" else UNEVEN_NOTE
         if known and not reachable:
             return "noted; its limit cannot be changed live"
         costs = starved(query, ordered(query))

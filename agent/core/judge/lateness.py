@@ -7,6 +7,13 @@ dropped, and are where the end of a batch comes between them and what they are l
 batch keeps them by luck, several small ones in its place do not. Weir changes where batches end, so
 it must see whether that costs rows, and take the change back where it does.
 
+That "rows within the delay count however the input is split" holds of rows that are read in the
+order in which they came. Where one watermark stands over several sources, or over Kafka partitions
+in which rows came at different times, a batch cut short may read one up to now and leave another
+hours behind: once the watermark has moved by that no batch brings these rows back, as configured or
+not. So there nothing is cut before it is known to be harmless: sources under one watermark are left
+as configured, and partitions while they are read further apart than half the delay.
+
 An end is ours where a limit below the configured one held a backlog back. Rows that fall late right
 after such an end are told apart from those that fall late as the query is configured: a query whose
 stragglers are dropped either way is not held for them.
@@ -21,6 +28,7 @@ import msgspec
 
 from agent.core.figures import figure
 from agent.core.judgement import Finding
+from agent.core.measure.lanes import Lanes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,6 +50,11 @@ EXCESS_SIGMAS: Final = 3.0
 ANSCOMBE: Final = 3.0 / 8.0
 
 
+#: Of the delay, how far apart in time partitions may be read: what is cut before an order acts, one
+#: batch or two later, may need the other half.
+APART_SHARE: Final = 0.5
+
+
 class Counted(msgspec.Struct):
     """Rows read, and rows dropped as late, since the query's checkpoint began."""
 
@@ -61,6 +74,8 @@ class Lateness(msgspec.Struct):
     after_ours: Counted = msgspec.field(default_factory=Counted)
     aftermath: int = 0  # batches to come in which rows may fall late because of an end of ours
     held_since_time: float | None = None
+    shared: bool = False  # one watermark stands over several sources
+    apart_seconds: float | None = None  # partitions are read too far apart; inf: nobody knows
 
     def begin_checkpoint(self) -> Lateness:
         """Of a new checkpoint nothing is known but what kind of query it most likely is."""
@@ -79,7 +94,12 @@ class Lateness(msgspec.Struct):
         dropped = [o.dropped_rows for o in batch.operators if o.dropped_rows is not None]
         known = self.drops and not self.of_past_run
         self.drops, self.of_past_run = known or (batch.has_watermark and bool(dropped)), False
-        if not self.drops or replayed:
+        if not self.drops:
+            return
+        told = [one.shares_watermark for one in sources if one.limit_known]
+        self.shared = len(sources) > 1 and (not told or any(one is not False for one in told))
+        self._follow(batch, sources)
+        if replayed:
             return
         before, watermark = self.greatest_time, batch.watermark_time
         if before is not None:
@@ -97,6 +117,38 @@ class Lateness(msgspec.Struct):
         self.aftermath = max(self.aftermath - 1, 0)
         if any(map(cut_short, sources)):
             self.aftermath = AFTERMATH_BATCHES
+
+    def _follow(self, batch: Progress, sources: Sequence[Source]) -> None:
+        """How far apart in time the partitions of each source are read, with this batch."""
+        self.apart_seconds = None
+        for source, part in zip(sources, batch.sources, strict=False):
+            if part.offsets is None or part.latest is None:
+                source.lanes = None
+                continue
+            if source.lanes is None:
+                source.lanes = Lanes()
+            source.lanes.look(part.offsets, part.latest, batch.time)
+            apart = source.lanes.spread_seconds
+            if source.lanes.several and (apart is None or apart > self._harmless_seconds):
+                apart = math.inf if apart is None else apart
+                self.apart_seconds = max(self.apart_seconds or 0.0, apart)
+
+    @property
+    def _harmless_seconds(self) -> float:
+        return APART_SHARE * (self.delay_seconds or 0.0)
+
+    def waited_long(self, sources: Sequence[Source], time: float) -> bool:
+        """Whether, when a run begins, rows may wait that came further apart than is harmless.
+
+        Of what came while nothing ran nobody saw when it did.
+        """
+        for source in sources:
+            lanes = source.lanes
+            if lanes is None or not lanes.several:
+                continue
+            if lanes.since_time is None or time - lanes.since_time > self._harmless_seconds:
+                return True
+        return False
 
     @property
     def _too_many(self) -> bool:
@@ -122,7 +174,8 @@ class Lateness(msgspec.Struct):
         """
         if late_rows == "allow" or not self.drops:
             return False
-        return first or late_rows == "hold" or self.went_back(late_rows)
+        uneven = self.shared or self.apart_seconds is not None
+        return first or uneven or late_rows == "hold" or self.went_back(late_rows)
 
     def went_back(self, late_rows: LateRows) -> bool:
         """Whether batches are as configured again, as smaller ones dropped rows as late."""
@@ -168,6 +221,8 @@ def findings(lateness: Lateness, late_rows: LateRows, *, controlled: bool) -> li
                 "`weir release` tries smaller batches again",
             )
         ]
+    if late_rows == "guard" and (lateness.shared or lateness.apart_seconds is not None):
+        return [_uneven(lateness)]
     delay = lateness.delay_seconds
     declared = "the declared delay" if delay is None else f"the declared delay ({_seconds(delay)})"
     meaning = f"rows later than {declared} are dropped where the end of a batch comes before them"
@@ -179,6 +234,33 @@ def findings(lateness: Lateness, late_rows: LateRows, *, controlled: bool) -> li
     }
     evidence = f"{meaning}, so smaller batches may drop more of them; {lateness.seen}"
     return [Finding("late_rows", "info", evidence, remedies[late_rows])]
+
+
+def _uneven(lateness: Lateness) -> Finding:
+    """Why nothing is cut: rows are not read in the order in which they came."""
+    if lateness.shared:
+        return Finding(
+            "late_rows",
+            "info",
+            "one watermark stands over several sources: a smaller batch may read one of them far "
+            "ahead of another, whose rows would then be dropped as late; so batches are as "
+            "configured",
+            "give each source a watermark of its own before they come together; late_rows: allow "
+            "makes batches smaller all the same",
+        )
+    apart = lateness.apart_seconds or 0.0
+    far = "at times that nobody saw" if apart == math.inf else f"up to {_seconds(apart)} apart"
+    delay = lateness.delay_seconds
+    declared = "" if delay is None else f" of {_seconds(delay)}"
+    return Finding(
+        "late_rows",
+        "info",
+        f"what waits in the partitions came {far}, and the declared delay{declared} is soon "
+        "passed: smaller batches may drop the rows of one as late behind another's; so batches are "
+        "as configured until that is read",
+        "nothing: smaller batches come by themselves; a longer delay gives them more room, "
+        "late_rows: allow makes batches smaller at once",
+    )
 
 
 def _of(counted: Counted) -> str:

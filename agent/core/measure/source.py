@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from agent.core.measure.decaying import LATELY_SECONDS, SteppingRate
+from agent.core.measure.lanes import Lanes
 
 if TYPE_CHECKING:
     from agent.core.decode.events import SourceLimit, SourceProgress
@@ -56,6 +57,8 @@ class Source(msgspec.Struct):
     exclusive_rows: float | None = None
     floating_rows: float | None = None
     wanted_beyond: int | None = None  # what would be wanted, were the configured limit not kept
+    shares_watermark: bool | None = None  # with another source; None: nobody told
+    lanes: Lanes | None = None  # followed where the query drops what its watermark has passed
 
     def pressing_at(self, time: float) -> float:
         """Rows per second that must be read for retention to delete none unread; 0: none known."""
@@ -131,6 +134,7 @@ class Source(msgspec.Struct):
         self.control = said.control
         self.note = said.note
         self.obeyed = said.obeyed
+        self.shares_watermark = said.shares_watermark
         self.configured = said.configured
         if self.would_be and self.limit_known and said.in_force != self.limit:
             self.withdraw()  # it started from a limit that is no longer in force
@@ -287,6 +291,8 @@ class Source(msgspec.Struct):
         self.limit_known, self.limit, self.batch_limit = False, None, None
         self.pressing_rows_per_second = None
         self.limited = self.held_back = False
+        if self.lanes is not None:
+            self.lanes.begin_run()
         if self.would_be:
             self.withdraw()
 

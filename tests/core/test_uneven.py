@@ -1,0 +1,298 @@
+"""Rows that are not read in the order in which they came: nothing is cut where that drops some.
+
+Spark's watermark goes with the newest row of all, whichever source or partition it came from. All
+rows here come in order and none is late: as configured, not one of them is dropped.
+"""
+
+from __future__ import annotations
+
+import bisect
+import dataclasses
+import math
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from agent.core.fleet import Order
+from agent.core.fleet.orders import UNEVEN_NOTE
+from agent.core.policy import LateRows, Policy, QueryPolicy
+from spark_listener.wire import format_time
+from tests.core.events import START_TIME
+from tests.core.test_fleet import KEY, World
+
+if TYPE_CHECKING:
+    from agent.core.judgement import QueryView
+
+FIXED_SECONDS, THROUGHPUT = 1.0, 4000.0
+
+
+@dataclasses.dataclass
+class Lane:
+    """A source or a partition: rows a second from one moment to the next, and what is read."""
+
+    pieces: list[tuple[float, float, float]]  # begin, end, rows per second
+    read: int = 0
+
+    def arrived(self, time: float) -> int:
+        return int(sum(max(0.0, min(time, end) - begin) * rate for begin, end, rate in self.pieces))
+
+    def time_of(self, row: int) -> float:
+        for begin, end, rate in self.pieces:
+            rows = (end - begin) * rate
+            if row < rows:
+                return begin + row / rate
+            row -= int(rows)
+        raise ValueError(row)
+
+
+def always(rate: float) -> Lane:
+    return Lane([(START_TIME, math.inf, rate)])
+
+
+class Job:
+    """A query with a watermark, over sources of a limit each or partitions that share one."""
+
+    def __init__(
+        self,
+        lanes: list[Lane],
+        *,
+        sources: bool,
+        delay: float = 600.0,
+        late_rows: LateRows = "guard",
+        mode: str = "on",
+        shares: bool | None = True,
+        configured: int | None = None,
+    ) -> None:
+        told = QueryPolicy(late_rows=late_rows, target_seconds=2.0, mode=mode)  # type: ignore[arg-type]
+        self.world = World(Policy(default=told))
+        self.lanes, self.sources, self.delay = lanes, sources, delay
+        self.shares, self.configured = shares, configured
+        places = len(lanes) if sources else 1
+        self.limits: list[list[int | None]] = [[configured] * places, [configured] * places]
+        self.greatest = self.watermark = 0.0
+        self.batches: list[tuple[list[int | None], int, int]] = []  # limits, rows, dropped
+        self.world.send(self.world.driver.started())
+
+    @property
+    def view(self) -> QueryView:
+        return self.world.view(KEY)
+
+    @property
+    def dropped(self) -> int:
+        return sum(dropped for _, _, dropped in self.batches)
+
+    def restart(self, down_seconds: float) -> Job:
+        driver = self.world.driver
+        self.world.send(driver.terminated())
+        driver.time += down_seconds
+        driver.run_id += "+"
+        receipt = self.world.send(driver.started())
+        self.limits = [[self.configured] * len(self.limits[0])]
+        self._take(receipt.grants)
+        self.limits.append(list(self.limits[0]))
+        return self
+
+    def _take(self, grants: Any) -> None:
+        now = list(self.limits[-1])
+        for grant in grants:
+            now[grant.source] = grant.limit
+        self.limits[-1] = now
+
+    def run(self, count: int) -> Job:
+        for _ in range(count):
+            self._batch()
+        return self
+
+    def _batch(self) -> None:
+        driver, time = self.world.driver, self.world.driver.time
+        limits = self.limits.pop(0)
+        waits = [max(0, lane.arrived(time) - lane.read) for lane in self.lanes]
+        if self.sources:
+            takes = [
+                waiting if limit is None else min(waiting, limit)
+                for waiting, limit in zip(waits, limits, strict=True)
+            ]
+        else:  # as Spark's KafkaMicroBatchStream.rateLimit
+            share = 1.0 if limits[0] is None else min(1.0, limits[0] / max(sum(waits), 1))
+            takes = [math.ceil(waiting * share) for waiting in waits]
+        dropped = 0
+        before = [lane.read for lane in self.lanes]
+        seen: list[float] = []
+        for lane, take in zip(self.lanes, takes, strict=True):
+            if not take:
+                continue
+            seen += [lane.time_of(lane.read), lane.time_of(lane.read + take - 1)]
+            rows = range(lane.read, lane.read + take)
+            dropped += bisect.bisect_left(rows, self.watermark, key=lane.time_of)
+            lane.read += take
+        rows = sum(takes)
+        body: dict[str, Any] = {
+            "eventTime": {"watermark": format_time(self.watermark)},
+            "stateOperators": [
+                {"operatorName": "stateStoreSave", "numRowsDroppedByWatermark": dropped}
+            ],
+        }
+        if seen:
+            body["eventTime"] |= {"min": format_time(min(seen)), "max": format_time(max(seen))}
+        self.batches.append((limits, rows, dropped))
+        event = driver.progress(
+            rows,
+            FIXED_SECONDS + rows / THROUGHPUT,
+            limits=self._limits(limits, waits, takes),
+            sources=self._told(before, waits),
+            **body,
+        )
+        self.limits.append(list(self.limits[-1]))
+        self._take(self.world.send(event).grants)
+        self.greatest = max([self.greatest, *seen])
+        self.watermark = max(self.watermark, self.greatest - self.delay)
+
+    def _limits(
+        self, limits: list[int | None], waits: list[int], takes: list[int]
+    ) -> list[dict[str, Any]]:
+        left = [waiting - take for waiting, take in zip(waits, takes, strict=True)]
+        if not self.sources:
+            left = [sum(left)]
+        said = [
+            {
+                "source": number,
+                "unit": "rows",
+                "limit": limit,
+                "configured": self.configured,
+                "backlog": backlog,
+            }
+            for number, (limit, backlog) in enumerate(zip(limits, left, strict=True))
+        ]
+        if self.sources and self.shares is not None:
+            said = [{**one, "shares_watermark": self.shares} for one in said]
+        return said
+
+    def _told(self, before: list[int], waits: list[int]) -> list[dict[str, Any]]:
+        ends = [lane.read for lane in self.lanes]
+        latest = [start + waiting for start, waiting in zip(before, waits, strict=True)]
+        lanes = range(len(self.lanes))
+        groups = [[number] for number in lanes] if self.sources else [list(lanes)]
+        offsets = [
+            tuple({str(place): of[place] for place in group} for of in (before, ends, latest))
+            for group in groups
+        ]
+        return [
+            {
+                "description": f"KafkaV2[Subscribe[t{number}]]",
+                "startOffset": {f"t{number}": start},
+                "endOffset": {f"t{number}": end},
+                "latestOffset": {f"t{number}": newest},
+                "numInputRows": sum(end.values()) - sum(start.values()),
+            }
+            for number, (start, end, newest) in enumerate(offsets)
+        ]
+
+    def cut(self, since: int = 0) -> list[int]:
+        """Batches, by number, for which a limit was lower than what is configured."""
+        return [
+            number
+            for number, (limits, _, _) in enumerate(self.batches)
+            if number >= since and any(limit != self.configured for limit in limits)
+        ]
+
+
+def test_sources_under_one_watermark_are_left_as_configured() -> None:
+    """A slow one and a fast one: cut, the slow one's rows take the watermark past the other's."""
+    lanes = [always(1.0), always(1000.0)]
+    job = Job(lanes, sources=True).run(40).restart(3600.0).run(10)
+    assert job.dropped == 0
+    assert job.cut() == []
+    assert job.view.limit.reason == "hold:late_rows"
+    (finding,) = [one for one in job.view.findings if one.check == "late_rows"]
+    assert "one watermark stands over several sources" in finding.evidence
+    assert job.view.late_rows_held is False
+    order = Order(who="kim", reason="", limit=100)
+    (said,) = job.world.fleet.control(*KEY, order, job.world.now)
+    assert said.note == UNEVEN_NOTE
+    job.run(5)
+    assert job.cut() == []
+
+
+def test_cut_all_the_same_such_sources_lose_rows() -> None:
+    """What the test above keeps from happening."""
+    lanes = [always(1.0), always(1000.0)]
+    job = Job(lanes, sources=True, late_rows="allow").run(40).restart(3600.0).run(10)
+    assert job.dropped > 10_000
+
+
+@pytest.mark.parametrize("shares", [False, None])
+def test_sources_with_a_watermark_each_are_steered_where_the_driver_says_so(
+    shares: bool | None,
+) -> None:
+    job = Job([always(500.0), always(500.0)], sources=True, shares=shares)
+    job.run(20).restart(3600.0).run(6)
+    assert bool(job.cut()) is (shares is False)
+
+
+DOWN = START_TIME + 50.0
+
+
+def hour(*, late: bool, late_rows: LateRows = "guard") -> Job:
+    """Two partitions, alike until the job is down; then one gets all its rows at the end."""
+    calm = [(START_TIME, DOWN, 500.0)]
+    even = [*calm, (DOWN, math.inf, 500.0)]
+    burst = [*calm, (DOWN + 3400.0, DOWN + 3600.0, 9000.0), (DOWN + 3600.0, math.inf, 500.0)]
+    lanes = [Lane(even), Lane(burst if late else list(even))]
+    return Job(lanes, sources=False, late_rows=late_rows)
+
+
+def until_down(job: Job) -> int:
+    """Runs it as long as all is calm; how many batches that were."""
+    while job.world.driver.time < DOWN:
+        job.run(1)
+    return len(job.batches)
+
+
+@pytest.mark.parametrize("late", [True, False])
+def test_what_piled_up_unseen_in_partitions_is_read_as_configured(late: bool) -> None:
+    job = hour(late=late)
+    began = until_down(job)
+    job.restart(3600.0).run(12)
+    assert job.dropped == 0
+    assert job.batches[began][0] == [None]
+    assert job.cut(began + 2), "it is steered again, once all of that is read"
+
+
+def test_cut_all_the_same_such_partitions_lose_rows() -> None:
+    job = hour(late=True, late_rows="allow")
+    until_down(job)
+    assert job.restart(3600.0).run(12).dropped > 10_000
+
+
+def test_a_short_pause_cuts_the_first_batch_as_ever() -> None:
+    """What waits came within the delay: wherever it is cut, nothing of it is dropped."""
+    job = hour(late=True)
+    began = until_down(job)
+    job.restart(200.0).run(5)
+    assert job.batches[began][0] != [None]
+    assert job.dropped == 0
+
+
+def test_one_partition_is_read_in_order_and_cut_whenever() -> None:
+    job = Job([always(1000.0)], sources=False).run(20)
+    began = len(job.batches)
+    job.restart(7200.0).run(4)
+    assert job.batches[began][0] != [None]
+    assert job.dropped == 0
+
+
+def test_partitions_read_apart_by_half_the_delay_are_read_as_configured() -> None:
+    """One is empty, and may get rows at any moment, while the other falls behind."""
+    full = always(20_000.0)
+    job = Job([full, Lane([])], sources=False, delay=1000.0)
+    apart = 0.0
+    while job.view.limit.reason != "hold:late_rows":
+        before, planned = apart, job.world.driver.time
+        job.run(1)
+        apart = planned - full.time_of(full.read)
+    assert before < 500.0 < apart
+    (finding,) = [one for one in job.view.findings if one.check == "late_rows"]
+    assert "up to 501 s apart, and the declared delay of 1,000 s" in finding.evidence
+    job.run(3)
+    assert job.batches[-1][0] == [None]
+    assert job.dropped == 0
