@@ -126,7 +126,8 @@ def _sink(facts: QueryFacts) -> list[Finding]:
                 "warning",
                 "foreachBatch runs again for a batch that did not commit",
                 "make it idempotent: write by row key, or store the batch id with the rows in one"
-                " transaction and pass over a batch that is there",
+                " transaction and pass over a batch that is there (but run its plan, as with"
+                " count(), where state is in checkpoint format 2: Spark wants the ids of all)",
             )
         ]
     if _FOREACH.search(sink):
@@ -176,11 +177,15 @@ def _location(facts: QueryFacts) -> list[Finding]:
             )
         )
     elif path is not None and facts.master and not facts.master.startswith("local"):
+        named = location.startswith("file:")
         found.append(
             _finding(
                 "location_not_durable",
-                "error",
-                f"the checkpoint has no file system in its address ({location}), and the job runs"
+                "warning" if named else "error",
+                f"the checkpoint is at a path of each machine's own ({location}), unless a mount is"
+                f" shared there, and the job runs on {facts.master}"
+                if named
+                else f"the checkpoint has no file system in its address ({location}), and the job runs"
                 f" on {facts.master}: each machine may have its own",
                 "set checkpointLocation to storage that all machines share, with its address",
             )

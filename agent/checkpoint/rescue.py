@@ -77,7 +77,7 @@ def plan_rescue(
 ) -> Plan:
     """Plans a rescue. Pure; ``now`` in epoch seconds.
 
-    ``sink`` is None where no batch has run. ``held_by`` names what shows that the query lives.
+    ``sink`` is None where nothing shows that a batch ran, and no log of a sink was there to ask. ``held_by`` names what shows that the query lives.
     ``state_folder``: whether there is a folder ``state`` at all, be it empty.
     """
     layout = checkpoint.layout
@@ -104,7 +104,7 @@ def plan_rescue(
                     f" will come a second time. {_by_batch_id(base, opened)}"
                 )
             else:
-                refusals.append(_sink_refusal(sink, base=base, opened=opened))
+                refusals.append(_sink_refusal(checkpoint, sink, base=base, opened=opened))
         elif sink is not None:
             notes.append(f"sink: {sink.detail}")
         notes += [
@@ -113,7 +113,7 @@ def plan_rescue(
             if one.check == "state_schema_elsewhere"
         ]
         if not opened:
-            notes += _offsets_gone(checkpoint, base)
+            notes += _offsets_gone(checkpoint, base, asked=sink is not None)
         if unchanged_seconds > 0:
             notes.append(
                 "a query that hangs writes nothing: make sure that none runs on this checkpoint"
@@ -158,11 +158,16 @@ def refuse_if_held(
     return found
 
 
-def _offsets_gone(checkpoint: Checkpoint, base: int) -> list[str]:
-    """What is left of a batch without offsets: it was never planned, or somebody removed them."""
+def _offsets_gone(checkpoint: Checkpoint, base: int, *, asked: bool) -> list[str]:
+    """What is left of a batch without offsets: it was never planned, or somebody removed them.
+
+    ``asked``: whether the sink was, and what it says told.
+    """
     begun = batch_begun(checkpoint)
     if begun is not None:
         return [f"offsets/{begun} is gone, yet state of batch {begun} is there: the batch has run"]
+    if asked:
+        return []
     ends = {
         source.index: _base_log_offset(checkpoint, base, source.index)
         for source in checkpoint.sources
@@ -176,7 +181,7 @@ def _offsets_gone(checkpoint: Checkpoint, base: int) -> list[str]:
         gone = f"offsets/{base + 1}"
         doubt = (
             f"a source noted files that no batch has taken; if somebody removed {gone}, its batch"
-            " may be in the sink, and its rows come twice there"
+            f" may be in the sink, and its rows come twice there. {BY_BATCH_ID}"
         )
         return [doubt]
     return []
@@ -360,9 +365,22 @@ def _refuse_unknown_logs(checkpoint: Checkpoint, base: int) -> list[Finding]:
     return refusals
 
 
-def _sink_refusal(sink: SinkVerdict, *, base: int, opened: list[int]) -> Finding:
+def _sink_refusal(
+    checkpoint: Checkpoint, sink: SinkVerdict, *, base: int, opened: list[int]
+) -> Finding:
+    back = (
+        f"Take the sink back to batch {base} first (the entries of its log past that, and the files"
+        " that only they name, moved aside)"
+    )
     if sink.passes_over:
-        if opened and sink.newest_batch == opened[-1]:
+        level = bool(opened) and sink.newest_batch == opened[-1]
+        if level and checkpoint.state_format == 2:
+            remedy = (
+                f"{back}, then restart, or rescue again. As it is a restart fails each time: where"
+                " the sink passes over a batch no task reports its state, and checkpoint format 2"
+                " wants the ids of all (AssertionError: CheckpointInfo length)"
+            )
+        elif level:
             remedy = (
                 "restart the query as it is, which --accept-duplicates does not change: it finds"
                 " the batch in the sink, passes over it, and goes on"
@@ -371,8 +389,7 @@ def _sink_refusal(sink: SinkVerdict, *, base: int, opened: list[int]) -> Finding
             # Whatever is planned under an id that the sink has is dropped there.
             remedy = (
                 f"do not restart the query: it would plan batches up to {sink.newest_batch} anew,"
-                f" and the sink drop them. Take the sink back to batch {base} first (the entries of"
-                " its log past that, and the files that only they name, moved aside)"
+                f" and the sink drop them. {back}"
             )
             if not opened and sink.newest_batch == base + 1:
                 remedy += f"; or put offsets/{base + 1} back as it was, and restart then"

@@ -62,7 +62,7 @@ def _rescue(root: Path, address: str, options: RescueOptions) -> int:
     plan = plan_rescue(
         checkpoint,
         soundness,
-        sink=None if begun is None else _sink(options, watched, checkpoint, begun),
+        sink=_sink(options, watched, checkpoint, begun),
         accept_duplicates=options.accept_duplicates,
         held_by=held_by,
         state_folder=(root / "state").is_dir(),
@@ -139,13 +139,22 @@ def _undo(root: Path, address: str, options: RescueOptions) -> int:
 
 
 def _sink(
-    options: RescueOptions, watched: Watched | None, checkpoint: Checkpoint, begun: int
-) -> SinkVerdict:
+    options: RescueOptions, watched: Watched | None, checkpoint: Checkpoint, begun: int | None
+) -> SinkVerdict | None:
+    """What the sink may hold; None where nothing shows that a batch ran, and no sink can be asked.
 
+    Its offsets may have been removed, and a query without state leaves no other trace: the log of a
+    file sink that is known is asked all the same.
+    """
     kind, path = options.sink, options.sink_path
     if kind == "unknown" and path is None and watched is not None:
         kind, path = recognise(watched.sink)
-    return judge_sink(kind, path, base_batch=checkpoint.layout.latest_finished, open_batch=begun)
+    base = checkpoint.layout.latest_finished
+    if begun is None:
+        if path is None:
+            return None
+        begun = base + 1
+    return judge_sink(kind, path, base_batch=base, open_batch=begun)
 
 
 def _watched(

@@ -120,17 +120,16 @@ def _file_sink(sink_path: str, base_batch: int, open_batch: int) -> SinkVerdict:
     path = local_path(sink_path)
     if path is None:
         raise CheckpointError(f"{sink_path}: only a local folder can be asked what it holds")
+    if not path.is_dir():
+        raise CheckpointError(f"{sink_path}: no folder is there, or none that is seen from here")
     log = read_sink_log(path)
     if log is None:
-        if base_batch < 0:
-            return SinkVerdict(
-                kind="file", safe=True, detail=f"{sink_path} has no log: it holds no batch yet"
-            )
+        # The file sink makes it before the first batch is planned, so its absence tells of no batch.
         return SinkVerdict(
             kind="file",
             safe=False,
-            detail=f"{sink_path} has no _spark_metadata, though batch {base_batch} is committed:"
-            " not this query's folder, or not written by Spark's file sink",
+            detail=f"{sink_path} has no _spark_metadata, which Spark's file sink makes before a"
+            " query's first batch: not this query's folder, or not written by that sink",
         )
     if log.newest >= open_batch:
         return SinkVerdict(

@@ -76,6 +76,15 @@ def test_a_local_path_is_sound_for_a_local_master():
     assert checks(checkpoint_location="/data/ck", master="local[2]") == []
 
 
+@pytest.mark.parametrize(
+    ("location", "severity"), [("file:///mnt/shared/ck", "warning"), ("/mnt/shared/ck", "error")]
+)
+def test_a_path_with_its_scheme_may_be_a_mount_that_is_shared(location, severity):
+    (finding,) = audit(replace(SOUND, checkpoint_location=location, master="k8s://https://api"))
+    assert finding.severity == severity
+    assert ("unless a mount is shared" in finding.evidence) is (severity == "warning")
+
+
 def test_every_name_is_listed_for_metrics():
     assert len(set(CHECKS)) == len(CHECKS)
 

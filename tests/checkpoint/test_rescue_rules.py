@@ -365,11 +365,54 @@ def test_nobody_is_sent_into_a_restart_that_a_sink_drops(tmp_path):
     )
 
 
+def test_a_sink_folder_without_a_log_is_not_the_query_s(tmp_path):
+    """The file sink makes its log before it has a batch: a wrong path says nothing of the sink."""
+    root = checkpoint(tmp_path / "ck", committed=0)
+    before = tree(root)
+    (tmp_path / "other").mkdir()
+    code, report = rescue_quietly(root, apply=True, sink_path=str(tmp_path / "other"))
+    assert (code, refusals(report)) == (1, ["sink_may_hold_batch"])
+    with pytest.raises(CheckpointError, match="no folder is there"):
+        rescue_quietly(root, apply=True, sink_path=str(tmp_path / "typo"))
+    assert tree(root) == before
+    (tmp_path / "out" / "_spark_metadata").mkdir(parents=True)
+    assert rescue_quietly(root, apply=True, sink_path=str(tmp_path / "out"))[0] == 0
+
+
+def test_a_sink_that_is_known_is_asked_where_nothing_else_tells_of_a_batch(tmp_path):
+    """Without state a batch leaves no trace in the checkpoint once its offsets were removed."""
+    root = checkpoint(tmp_path / "ck", opened=False)
+    shutil.rmtree(root / "state")
+    write(root, "sources/0/3", file_entry(3))
+    has = sink_log(tmp_path / "has", 4)
+    code, report = rescue_quietly(root, apply=True, sink_path=has)
+    assert (code, refusals(report)) == (1, ["sink_may_hold_batch"])
+    lacks = sink_log(tmp_path / "lacks", 3)
+    code, report = rescue_quietly(root, apply=True, sink_path=lacks)
+    assert code == 0
+    assert "twice" not in " ".join(report["plan"]["notes"])
+
+
+def test_a_sink_that_passes_over_a_batch_stops_state_of_format_2_for_good(tmp_path):
+    """No task runs then that could report its state's id, which the commit wants of each."""
+    root = checkpoint(tmp_path / "ck")
+    shutil.rmtree(root / "state")
+    for partition in range(2):
+        write(root, f"state/0/{partition}/3_{'ab'[partition]}1.zip", "")
+    level = sink_log(tmp_path / "level", 4)
+    _, report = rescue_quietly(root, sink_path=level)
+    (said,) = [one for one in report["plan"]["refusals"] if one["check"] == "sink_may_hold_batch"]
+    assert said["remedy"].startswith("Take the sink back to batch 2")
+    assert "CheckpointInfo length" in said["remedy"]
+
+
 def test_entries_that_no_batch_has_taken_leave_a_doubt_that_is_said(tmp_path):
     root = checkpoint(tmp_path, opened=False)
     write(root, "sources/0/3", file_entry(3))
     _, report = rescue_quietly(root)
-    assert "if somebody removed offsets/3" in " ".join(report["plan"]["notes"])
+    notes = " ".join(report["plan"]["notes"])
+    assert "if somebody removed offsets/3" in notes
+    assert "drops all of the new batch where it has the old one" in notes
 
 
 def test_it_cannot_be_undone_once_the_query_has_gone_on(tmp_path):
