@@ -44,7 +44,7 @@ _AUTHORIZATION: Final = re.compile(
 )
 _WORDS: Final = (
     r"passw(?:or)?d|passphrase|\bpass|pwd|secret|token|credential|signature|\bsig"
-    r"|api[._-]?key|access[._-]?key|account[._-]?key|shared[._-]?key|private[._-]?key|ssl\.key"
+    r"|master[._-]?key|api[._-]?key|access[._-]?key|account[._-]?key|shared[._-]?key|private[._-]?key|ssl\.key"
     r"|subscription[._-]?key|functions[._-]?key"
     r"|(?:encryption|sse)[._-]?(?:customer[._-]?)?key(?!gen|size)"
 )
@@ -59,6 +59,11 @@ _NAMED: Final = re.compile(
     r"(?!(?<=:\s)(?:The|This|An?|Your|Invalid)\s)"  # a sentence about it
     r"(?P<value>(?P<quote>\\+[\"'])[\s\S]*?(?:(?P=quote)|$)|\"(?:[^\"\\]|\\[\s\S])*(?:\"|$)"
     r"|'[^']*(?:'|$)|(?<=[=])\{(?:[^}\n]|\}\}(?=[^}\n]{0,300}\}))*\}?|[^\s,;&\"'\)\]}]+)"
+)
+#: SQL gives a user a password without a sign between: ``IDENTIFIED BY 'x'``.
+_IDENTIFIED: Final = re.compile(
+    r"(?P<name>\b(?:(?i:identified(?: with \S{1,100})? by )(?=[\"'])|IDENTIFIED BY ))"
+    r"(?P<value>'[^']*(?:'|$)|\"[^\"]*(?:\"|$)|[^\s,;]+)"
 )
 _BY_ITSELF: Final = re.compile(
     r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|$)"
@@ -89,7 +94,7 @@ def redact(text: str) -> str:
     text = _S3_USER.sub(r"\1", _ORACLE_USER.sub(r"\1", text))
     text = redact_addresses(_BY_ITSELF.sub(STRUCK, text))
     text = _PATH.sub(lambda found: found["told"] or found["path"], text)
-    for pattern in (_HOOK, _IN_QUERY, _AUTHORIZATION, _NAMED):
+    for pattern in (_HOOK, _IN_QUERY, _AUTHORIZATION, _IDENTIFIED, _NAMED):
         text = pattern.sub(lambda found: found["name"] + STRUCK, text)
     return text
 
