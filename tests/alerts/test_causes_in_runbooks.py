@@ -32,3 +32,8 @@ def test_each_place_and_kind_has_its_next_step(cause: str) -> None:
         assert wheres <= {*WHERES, "any"}
         assert whats <= set(WHATS)
         assert any({where, "any"} & wheres and what in whats for where, what in reached)
+
+
+def test_a_killed_machine_may_have_wanted_memory() -> None:
+    page = runbooks.source("WeirBatchesFailing").split("machine, shuffle / killed", 1)[1]
+    assert "code 137" in page.split("\n- ", 1)[0]

@@ -97,6 +97,12 @@ def test_what_is_no_cause_is_passed_over() -> None:
     assert [link.simple for link in chain_of(text)] == ["StreamingQueryException", "RealException"]
 
 
+def test_hadoop_puts_a_servers_class_in_brackets() -> None:
+    text = "org.apache.hadoop.ipc.RemoteException(org.x.SafeModeException): Cannot create /a\n"
+    inner = chain_of(text)[-1]
+    assert (inner.name, inner.message) == ("org.x.SafeModeException", "Cannot create /a")
+
+
 def test_a_text_that_is_cut_or_no_exception_has_a_chain_too() -> None:
     assert len(chain_of("")) == 1
     assert chain_of("nobody knows")[0].message == "nobody knows"

@@ -210,7 +210,7 @@ class _Reader:
         self._word(text[start:])
 
     def _word(self, text: str) -> None:
-        text = text.strip(" :\t")
+        text = text.removeprefix("): ").strip(" :\t")  # what Hadoop puts a class in
         if text:
             self.messages[self.place].append(text)
 
