@@ -95,6 +95,66 @@ def test_a_topic_that_had_been_read_is_lost_and_one_that_never_was_is_a_wrong_na
     assert cause_of(written, None, Context(committed=True)).cause == "configuration"
 
 
+@pytest.mark.parametrize(
+    ("said", "axes"),
+    [
+        ("RuntimeError: could not connect: timed out", ("external_sink", "sink", "unreachable")),
+        ("RuntimeError: Access denied for user u", ("configuration", "sink", "refused")),
+        ("OSError: [Errno 24] Too many open files: 'x'", ("configuration", "user_code", "setting")),
+        ("RuntimeError: SQLSTATE: 08006 told", ("external_sink", "sink", "unreachable")),
+    ],
+)
+def test_the_state_that_spark_ends_with_is_no_databases(
+    said: str, axes: tuple[str, str, str]
+) -> None:
+    record = next(one for one in RECORDS if one["fault"] == "sink_refuses_row_by_row")
+    refused = "ConnectionRefusedError: [Errno 111] Connection refused"
+    assert f"{refused}\n SQLSTATE: 38000" in record["exception"]
+    found = cause({**record, "exception": record["exception"].replace(refused, said)})
+    assert (found.cause, found.where, found.what) == axes
+    assert said in found.evidence
+    own = "org.apache.spark.SparkException: [INTERNAL_ERROR] A fault. SQLSTATE: XX000"
+    assert cause_of(own, None).what == "unknown"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        (
+            "io.confluent.kafka.schemaregistry.client.rest.exceptions.RestClientException: "
+            "{}; error code: {}\n\tat io.confluent.kafka.schemaregistry.client.rest.RestService."
+            "sendHttpRequest(RestService.java:1)"
+        ),
+        (
+            "com.amazonaws.services.schemaregistry.exception.AWSSchemaRegistryException: x\n\tat "
+            "com.amazonaws.services.schemaregistry.common.AWSSchemaRegistryClient.get(A.java:1)\n"
+            "Caused by: software.amazon.awssdk.services.glue.model.EntityNotFoundException: {} {}\n"
+            "\tat software.amazon.awssdk.services.glue.DefaultGlueClient.get(D.java:1)"
+        ),
+    ],
+)
+@pytest.mark.parametrize(
+    ("said", "code"), [("Subject not found.", "40401"), ("Schema 101 not found", "40403")]
+)
+def test_a_schema_that_a_registry_does_not_have_is_no_lost_data(
+    text: str, said: str, code: str
+) -> None:
+    found = cause_of(text.format(said, code), None, Context(committed=True))
+    assert (found.cause, found.where, found.what) == ("configuration", "source", "setting")
+
+
+def test_the_line_that_tells_that_a_log_was_cleaned_up_is_the_one_with_the_versions() -> None:
+    text = (
+        "java.lang.IllegalStateException: The stream expected data from version 60,\n"
+        "but the earliest available version in the _delta_log directory is 80. Or set\n"
+        'the .option("failOnDataLoss", "false")\n'
+        "\tat org.apache.spark.sql.delta.sources.DeltaSource.getBatch(DeltaSource.scala:1)"
+    )
+    found = cause_of(text, None)
+    assert (found.cause, found.where, found.what) == ("source_data_loss", "source", "gone")
+    assert "directory is 80" in found.evidence
+
+
 @pytest.mark.parametrize("record", RECORDS, ids=lambda record: record["fault"])
 def test_a_recorded_fault_gets_its_cause_and_shows_why(record: dict[str, Any]) -> None:
     found = cause(record)
@@ -104,6 +164,7 @@ def test_a_recorded_fault_gets_its_cause_and_shows_why(record: dict[str, Any]) -
     assert "\n" not in found.evidence
     assert len(found.evidence) <= 300
     assert "hunter2" not in found.evidence
+    assert "SQLSTATE" not in found.evidence
 
 
 @pytest.mark.parametrize("record", RECORDS, ids=lambda record: record["fault"])
@@ -177,7 +238,7 @@ def test_fixtures_hold_no_paths_of_a_machine(record: dict[str, Any]) -> None:
                 "execution.streaming.HDFSMetadataLog.write(HDFSMetadataLog.scala:1)"
             ),
             None,
-            "checkpoint_storage",
+            "configuration",
         ),
         ("com.example.Boom: nobody knows", None, "unknown"),
         (None, None, "unknown"),

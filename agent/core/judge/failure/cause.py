@@ -19,6 +19,7 @@ from agent.core.judge.failure import kinds as failure_kinds
 from agent.core.judge.failure.exception_text import Link, chain_of
 from agent.core.judge.failure.places import (
     Place,
+    asked_registry,
     missed_in_storage,
     opened_by_client,
     place_of,
@@ -152,6 +153,8 @@ _MAKES: Final = re.compile(
     r"|UnsupportedOperationChecker|SparkContext\.<init>|\.config\."
 )
 _TABLE_LOG: Final = re.compile(r"_delta_log|_spark_metadata|\.hoodie/")
+#: As Spark ends what it says, a wrapped message's own before it.
+_OWN_STATE: Final = re.compile(r"(?:\bSQLSTATE: [0-9A-Z]{5} ?){1,3}$")
 _TABLE_SOURCE: Final = re.compile(r"DeltaSource\b|DeltaSource[A-Z]|CDCReader|hudi\.\S*Source")
 
 #: What a path in a message lies in, where no frame tells.
@@ -197,7 +200,9 @@ def cause_of(
     kind = verdict.kind
     if kind == "absent":  # a name that nobody knows: a wrong one, unless it was there before
         was_there = where in ("state", "checkpoint", "shuffle")
-        kind = "gone" if was_there or (context.committed and where == "source") else "setting"
+        if where == "source" and context.committed:
+            was_there = not asked_registry(_frames(chain, verdict.link))
+        kind = "gone" if was_there else "setting"
     if kind == "denied" and where == "" and chain[verdict.link].python:
         where = "user_code"
     by_place = _CAUSES[kind]
@@ -282,16 +287,15 @@ def _told(chain: list[Link], index: int, error_class: str) -> _Verdict | None:
         return _Verdict("unreachable", index, "machine")
     if failure_kinds.wrongly_installed(message):
         return _Verdict("setting", index)
-    names = [*failure_conditions.conditions_in(message), *([error_class] if error_class else [])]
-    for name in names:
-        place = failure_conditions.place_of_condition(name, message)
-        if place is not None and place[1]:
-            sure = place[0] in ("source", "sink")
-            return _Verdict(place[1], index, place[0], max(0, message.find(name)), sure)
+    by_name, by_state = _of_condition(link, index, error_class)
+    if by_name is not None:
+        return by_name
     if link.simple == "NotSerializableException":  # it names what the function holds
         return _Verdict("bug", index, "user_code", sure=True)
     kind = failure_kinds.kind_of_class(link.simple)
     words = failure_kinds.kind_of_words(message)
+    if by_state is not None and words is None:
+        return by_state
     if kind == "gone" and opened_by_client(link.java):
         return _Verdict("setting", index)
     if words is not None and words[0] == "absent" and missed_in_storage(link.java):
@@ -310,6 +314,30 @@ def _told(chain: list[Link], index: int, error_class: str) -> _Verdict | None:
     ):
         return _Verdict(words[0], index, words[1], words[2])
     return _Verdict(kind, index) if kind else None
+
+
+def _of_condition(
+    link: Link, index: int, error_class: str
+) -> tuple[_Verdict | None, _Verdict | None]:
+    """What a link's conditions say by their names, else by the SQLSTATE: words tell more then."""
+    message = link.message[:_LONGEST_MESSAGE]
+    names = [*failure_conditions.conditions_in(message), *([error_class] if error_class else [])]
+    by_state: _Verdict | None = None
+    for name in names:
+        at = max(0, message.find(name))
+        if link.simple.startswith("PySpark"):
+            kind = failure_conditions.kind_in_pyspark(name)
+            if kind:
+                return _Verdict(kind, index, "user_code", at), None
+            continue
+        family = failure_conditions.family_of(name)
+        if family is not None and family.kind:
+            sure = family.where in ("source", "sink")
+            return _Verdict(family.kind, index, family.where, at, sure), None
+        place = failure_conditions.place_by_state(name, message)
+        if place is not None and by_state is None:
+            by_state = _Verdict(place[1], index, place[0], at, place[0] in ("source", "sink"))
+    return None, by_state
 
 
 # -- where -------------------------------------------------------------------------------------
@@ -411,7 +439,7 @@ def _unknown(text: str, name: str, context: Context, chain: list[Link]) -> Failu
         said = f"ended from outside after a batch had run {context.killed_after_seconds:.0f} s"
         evidence = f"{said}: {first_line(text, 120)}" if text.strip() else said
     else:
-        said = first_line(text, LONGEST_EVIDENCE)
+        said = _OWN_STATE.sub("", first_line(text, LONGEST_EVIDENCE)).rstrip()
         evidence = _tidy(said, name) if said or name else "no exception was told"
     return FailureView("unknown", evidence, _place_shown(where), "unknown")
 
@@ -425,7 +453,7 @@ def _evidence(link: Link, at: int) -> str:
     line = link.message.rfind("\n", 0, at) + 1
     end = link.message.find("\n", at)
     begin = max(line, at - 2 * _BEFORE)
-    said = link.message[begin : len(link.message) if end < 0 else end]
+    said = _OWN_STATE.sub("", link.message[begin : len(link.message) if end < 0 else end]).rstrip()
     if begin > line:
         # Struck out before it is cut: a value may stand behind a name that the cut takes away.
         said = redact(said[: 4 * LONGEST_EVIDENCE])

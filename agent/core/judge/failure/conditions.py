@@ -3,9 +3,10 @@
 Spark names its errors: a condition such as ``CANNOT_LOAD_STATE_STORE.UNCATEGORIZED``, published in
 its jars with a SQLSTATE (``error/error-conditions.json``, before 4.0 ``error-classes.json``;
 Delta's ``error/delta-error-classes.json``). The families below place every one of them by its name;
-a name that no family knows, of a later version, goes by the class of its SQLSTATE where the text
-tells one. ``tests/faults/test_conditions.py`` reads the jars of every version that is installed and
-fails for a condition without a place. What is unknown, is unknown by decision: the family says why.
+a name that no family knows, of a later version or of Databricks, goes by the class of its SQLSTATE
+where its message tells nothing. ``tests/faults/test_conditions.py`` reads the jars of every version
+that is installed and fails for a condition without a place. What is unknown, is unknown by
+decision: the family says why.
 
 In a pattern ``*`` stands for any letters. Of several that match the one with most letters holds;
 one that names a subclass goes before one that names its condition.
@@ -61,6 +62,31 @@ FAMILIES: Final[tuple[Family, ...]] = (
         """INTERNAL_ERROR INTERNAL_ERROR_* UNEXPECTED_* PLAN_VALIDATION_*
         INVALID_SQL_FUNCTION_PLAN* MISSING_ATTRIBUTES AMBIGUOUS_RESOLVER_EXTENSION
         RULE_ID_NOT_FOUND CHANGELOG_CONTRACT_VIOLATION INVALID_WRITER_COMMIT_MESSAGE""",
+    ),
+    # -- what Databricks alone publishes ---------------------------------------------------------
+    _family(
+        "source",
+        "",
+        "Auto Loader's, Kinesis' and Pub/Sub's: the message tells what, the SQLSTATE is general",
+        "CF_* CLOUD_FILE_* KINESIS_* PS_*",
+    ),
+    _family(
+        "source",
+        "gone",
+        "a file of the change feed was vacuumed before it was read",
+        "DELTA_CHANGE_DATA_FILE_NOT_FOUND",
+    ),
+    _family(
+        "user_code",
+        "memory",
+        "a Python worker had no more memory",
+        "UDF_PYSPARK_ERROR.OOM UDF_PYSPARK_USER_CODE_ERROR.MEMORY_LIMIT*",
+    ),
+    _family(
+        "user_code",
+        "denied",
+        "who runs the query lacks a right that the catalog grants",
+        "INSUFFICIENT_PERMISSIONS*",
     ),
     # -- state ------------------------------------------------------------------------------
     _family(
@@ -140,7 +166,8 @@ FAMILIES: Final[tuple[Family, ...]] = (
         "gone",
         "a file of the checkpoint is not there",
         """BATCH_METADATA_NOT_FOUND STREAMING_CHECKPOINT_MISSING_METADATA_FILE
-        STDS_OFFSET_LOG_UNAVAILABLE STDS_OFFSET_METADATA_LOG_UNAVAILABLE""",
+        STDS_OFFSET_LOG_UNAVAILABLE STDS_OFFSET_METADATA_LOG_UNAVAILABLE
+        CF_MISSING_METADATA_FILE_ERROR""",
     ),
     _family(
         "checkpoint",
@@ -153,8 +180,8 @@ FAMILIES: Final[tuple[Family, ...]] = (
         "checkpoint",
         "setting",
         "two runs on one checkpoint, or a checkpoint that this query may not go on from",
-        """CONCURRENT_STREAM_LOG_UPDATE CONCURRENT_QUERY DELTA_STREAMING_SCHEMA_LOCATION_*
-        DELTA_STREAMING_SCHEMA_LOG_*""",
+        """CONCURRENT_STREAM_LOG_UPDATE CONCURRENT_QUERY DELTA_CONCURRENT_TRANSACTION
+        DELTA_STREAMING_SCHEMA_LOCATION_* DELTA_STREAMING_SCHEMA_LOG_*""",
     ),
     # -- sources ----------------------------------------------------------------------------
     _family(
@@ -340,7 +367,7 @@ FAMILIES: Final[tuple[Family, ...]] = (
         "user_code",
         "",
         "a function of the user's raised (SQLSTATE 38, 39, P0); what it ran into is told with it",
-        """FAILED_EXECUTE_UDF UDF_USER_CODE_ERROR UDF_PYSPARK_USER_CODE_ERROR
+        """FAILED_EXECUTE_UDF UDF_USER_CODE_ERROR UDF_PYSPARK_USER_CODE_ERROR UDF_PYSPARK_ERROR
         USER_RAISED_EXCEPTION* *_USER_FUNCTION_ERROR
         STREAMING_PYTHON_RUNNER_INITIALIZATION_FAILURE
         STREAMING_PYTHON_RUNNER_INITIALIZATION_COMMUNICATION* TABLE_VALUED_FUNCTION_FAILED*
@@ -428,10 +455,12 @@ FAMILIES: Final[tuple[Family, ...]] = (
 #: By the first two letters of a SQLSTATE, for conditions of a version that is not known here.
 SQLSTATES: Final[dict[str, tuple[str, str]]] = {
     "07": ("user_code", "setting"),
+    "08": ("user_code", "unreachable"),
     "0A": ("user_code", "setting"),
     "21": ("user_code", "bug"),
     "22": ("user_code", "bug"),
     "23": ("sink", "refused"),
+    "28": ("user_code", "denied"),
     "2D": ("sink", "refused"),
     "38": ("user_code", "bug"),
     "39": ("user_code", "bug"),
@@ -444,6 +473,28 @@ SQLSTATES: Final[dict[str, tuple[str, str]]] = {
     "F0": ("driver", "setting"),
     "P0": ("user_code", "bug"),
 }
+
+#: What PySpark's own code says has names of its own (``pyspark/errors/error-conditions.json``) that
+#: the families above would read as Spark's. It is a fault of the function that was run, but for:
+PYSPARK: Final[tuple[Family, ...]] = (
+    _family(
+        "user_code",
+        "setting",
+        "what is installed or set is not what PySpark needs",
+        """PYTHON_VERSION_MISMATCH PACKAGE_NOT_INSTALLED UNSUPPORTED_PACKAGE_VERSION
+        ARROW_LEGACY_IPC_FORMAT PYTHON_HASH_SEED_NOT_SET MISSING_LIBRARY_FOR_PROFILER
+        INCORRECT_CONF_FOR_PROFILE DATA_SOURCE_PUSHDOWN_DISABLED JAVA_GATEWAY_EXITED
+        PANDAS_API_ON_SPARK_FAIL_ON_ANSI_MODE MASTER_URL_INVALID MASTER_URL_NOT_SET
+        APPLICATION_NAME_NOT_SET CONNECT_URL_NOT_SET INVALID_CONNECT_URL""",
+    ),
+    _family(
+        "",
+        "",
+        "carries an error that tells what",
+        """ERROR_OCCURRED_WHILE_CALLING PYTHON_STREAMING_DATA_SOURCE_RUNTIME_ERROR
+        UDTF_EXEC_ERROR CANNOT_OPEN_SOCKET PIPE_FUNCTION_EXITED""",
+    ),
+)
 
 _CONDITION: Final = re.compile(r"\[([A-Z_][A-Z0-9_]{2,150}(?:\.[A-Z0-9_]{1,150})?)\]")
 _SQLSTATE: Final = re.compile(r"SQLSTATE: ([0-9A-Z]{5})\b")
@@ -487,13 +538,32 @@ def conditions_in(message: str) -> list[str]:
     return _CONDITION.findall(message)
 
 
+def kind_in_pyspark(name: str) -> str:
+    """The kind of a condition that PySpark's own code names; empty where its message tells."""
+    return next((family.kind for family in PYSPARK if name in family.patterns), "bug")
+
+
 def place_of_condition(name: str, message: str) -> tuple[str, str] | None:
     """Where and of what kind a named condition is, by its name, else by the SQLSTATE told with it.
 
     None where neither is known; empty strings where the name tells nothing.
     """
     family = family_of(name)
-    if family is not None:
-        return family.where, family.kind
+    return _by_state(message) if family is None else (family.where, family.kind)
+
+
+def place_by_state(name: str, message: str) -> tuple[str, str] | None:
+    """What the SQLSTATE says of a condition that is not known, or of which a source is all that is.
+
+    Of the second, that it is a setting: a source's other states are as general as its names.
+    """
+    told, family = _by_state(message), family_of(name)
+    if told is None or family is None:
+        return told
+    of_source = family.where == "source" and not family.kind and told[1] == "setting"
+    return (family.where, told[1]) if of_source else None
+
+
+def _by_state(message: str) -> tuple[str, str] | None:
     state = _SQLSTATE.search(message)
     return None if state is None else SQLSTATES.get(state[1][:2])

@@ -85,7 +85,7 @@ CLASSES: Final[tuple[tuple[str, frozenset[str]], ...]] = (
             ZooKeeperConnectionException NoServerForRegionException
             RegionServerStoppedException RetriesExhaustedException CallTimeoutException
             PSQLConnectionError AMQPConnectionError StreamLostError ConnectionForced
-            UnresolvedAddressException PrematureCloseException LeaseExpiredException
+            UnresolvedAddressException PrematureCloseException
             ConnectionClosedException ConnectionIsClosedException ConnectionRefusedException
             HttpTimeoutException InterfaceError DatabaseShutdownException
             MongoServerUnavailableException ServiceRequestError ServiceResponseError
@@ -119,7 +119,7 @@ CLASSES: Final[tuple[tuple[str, frozenset[str]], ...]] = (
             EsHadoopIllegalArgumentException URISyntaxException NoSuchMethodException
             ProviderNotFoundException PropertiesCredentialsException
             DataSourceNotFoundException HoodieNotSupportedException ParamValidationError
-            NoRegionError"""
+            NoRegionError ConcurrentTransactionException"""
         ),
     ),
     (
@@ -149,7 +149,7 @@ CLASSES: Final[tuple[tuple[str, frozenset[str]], ...]] = (
             UniqueViolation NotNullViolation ForeignKeyViolation CheckViolation
             RecordTooLargeException RecordBatchTooLargeException VersionConflictException
             ConcurrentAppendException ConcurrentWriteException ConcurrentDeleteReadException
-            ConcurrentDeleteDeleteException ConcurrentTransactionException
+            ConcurrentDeleteDeleteException LeaseExpiredException
             MetadataChangedException ProtocolChangedException ProducerFencedException
             OutOfOrderSequenceException DeadlockLoserDataAccessException
             PayloadSizeExceededException MapperParsingException DocumentParsingException
@@ -380,7 +380,8 @@ WORDS: Final[tuple[tuple[str, str, str], ...]] = (
         another (?:query with same id|run [^\n]{0,80}) is already active
         Cannot start query with id
         already active
-        Multiple streaming queries are concurrently using
+        [Mm]ultiple streaming queries are (?:concurrently )?using
+        Expected e\.g\. \{"topicA"[^\n]{0,80} got \{"(?:logOffset|sourceVersion)"
         There are \[\d+\] sources in the checkpoint
         offset log [^\n]{0,40}sources
         checkpointLocation must be specified
@@ -397,6 +398,9 @@ WORDS: Final[tuple[tuple[str, str, str], ...]] = (
         r"""
         [Tt]ransaction timeout is larger
         INVALID_TRANSACTION_TIMEOUT
+        you must specify all TopicPartitions
+        Expected e\.g\. \{"topicA"
+        (?:^|null |Bad Request )\(Service: (?:Amazon )?S3[;,] Status Code: 400
         """,
     ),
     (
@@ -426,6 +430,7 @@ WORDS: Final[tuple[tuple[str, str, str], ...]] = (
         "state",
         r"""
         Error reading (?:delta|snapshot) file
+        [Ss]st file size mismatch
         state store [^\n]{0,40}corrupt
         checksum [^\n]{0,40}state
         (?:key|value) size cannot be
@@ -491,7 +496,10 @@ WORDS: Final[tuple[tuple[str, str, str], ...]] = (
         failOnDataLoss
         was vacuumed
         could not be found in the table history
-        (?:earliest|Earliest) (?:sequence|offset|version)
+        (?:earliest|Earliest) (?:available )?(?:sequence|offset|version)
+        Delta table \S{1,80} was found, but expected
+        potential data loss
+        stream is deleted and recreated
         snapshot was expired
         [Ss]napshot [^\n]{0,40}(?:expired|not found|removed)
         is earlier than the earliest
@@ -552,6 +560,8 @@ WORDS: Final[tuple[tuple[str, str, str], ...]] = (
         (?:[mM]essage|[rR]ow|[rR]equest|[rR]ecord) (?:is |was )?larger than
         --read-only option
         No lease on
+        [Tt]imed? ?out [^\n]{0,40}waiting for (?:a |the )?lock\b
+        Heartbeat for instant [^\n]{0,80} has expired
         """,
     ),
     (
@@ -691,6 +701,7 @@ WORDS: Final[tuple[tuple[str, str, str], ...]] = (
         [Cc]ancell?ing statement due to (?:user|conflict)
         (?:trial has ended|have been suspended|(?:account|warehouse|tenant) is suspended)
         [Tt]able '[^'\n]{1,80}' is full
+        \bDisk Full\b
         in an error state
         already exists with
         currently a lease on
@@ -849,6 +860,7 @@ WORDS: Final[tuple[tuple[str, str, str], ...]] = (
         r"""
         [Nn]o such file
         [Ff]ile (?:\S+ )?(?:does not|doesn't) exist
+        (?:does not|doesn't) exist any ?more
         FileNotFound
         [Ss]pecified (?:blob|path|key|file|object|resource) (?:does not|doesn't) exist
         underlying files have been updated
@@ -1020,6 +1032,7 @@ WORDS: Final[tuple[tuple[str, str, str], ...]] = (
         [Nn]ot in GZIP
         [Tt]runcated
         failed integrity
+        could not be recovered while [Rr]econstructing
         CRC
         Unexpected EOF
         Premature EOF

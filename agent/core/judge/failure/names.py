@@ -510,8 +510,7 @@ NAMES: Final[tuple[tuple[str, str, str], ...]] = (
         "Hadoop",
         """AlreadyBeingCreated PathExists PathIsNotEmptyDirectory PathIsDirectory
         PathIsNotDirectory NotDirectory RecoveryInProgress InvalidResourceRequest
-        SchedulerInvalidResourceRequest SchedulerInvalidResoureRequest AWSRedirect
-        AWSBadRequest""",
+        SchedulerInvalidResourceRequest SchedulerInvalidResoureRequest AWSRedirect""",
     ),
     ("refused", "Spark", "TaskOutputFileAlreadyExist"),
     (
@@ -621,7 +620,7 @@ NAMES: Final[tuple[tuple[str, str, str], ...]] = (
         InvalidContainer InvalidContainerRelease InvalidContainerRequest
         InvalidLabelResourceRequest InvalidResourceBlacklistRequest ApplicationIdNotProvided
         ResourceProfilesNotEnabled YARNFeatureNotEnabled NoVersionAttribute
-        AWSUnsupportedFeature""",
+        AWSUnsupportedFeature AWSBadRequest""",
     ),
     (
         "setting",
@@ -882,6 +881,7 @@ _NAMED: Final = re.compile(
     r"\b(?:error \d{1,6} \((\w{4,60})\)|([a-z]+(?:_[a-z]+){0,6})_exception\b"
     r"|([A-Z]\w{3,60})Exception\[)|\(([A-Z]+(?:_[A-Z]+){1,8})\)"
     r"|An error occurred \((\w{4,60})\) when calling|\bNeo\.\w+\.\w+\.(\w{4,60})"
+    r"|\b(?:HEAD|GET|PUT|PATCH|POST|DELETE), https?://[^\s,]{1,600}, ([A-Z]\w{3,60})"
 )
 _GRPC: Final = re.compile(
     r"\b(CANCELLED|DEADLINE_EXCEEDED|NOT_FOUND|ALREADY_EXISTS|PERMISSION_DENIED|UNAUTHENTICATED"
@@ -903,8 +903,11 @@ _REASON: Final = re.compile(
     r"\b([345]\d\d) (?:Bad|Unauthorized|Forbidden|Not |Conflict|Gone|Precondition|Too |Internal"
     r"|Service|Gateway|Client Error|Server Error|Request|Moved|Method|Unprocessable|Payload)"
 )
+#: Not as Spark ends what it says itself: that is of Spark's own conditions, not of a database.
 _SQLSTATE: Final = re.compile(
-    r"(?:[sS][qQ][lL] ?(?:[sS]tate|STATE)\W{1,3}|\b\d{6} \(|\[(?=\w{5}\] ?[\[(]))([0-9A-Z]{5})\b"
+    r"(?:(?!SQLSTATE: \w{5}(?:$| SQLSTATE: ))[sS][qQ][lL] ?(?:[sS]tate|STATE)\W{1,3}"
+    r"|\b\d{6} \(|\[(?=\w{5}\] ?[\[(]))([0-9A-Z]{5})\b",
+    re.MULTILINE,
 )
 _ORACLE: Final = re.compile(r"\bORA-(\d{5})\b")
 

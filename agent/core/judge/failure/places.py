@@ -243,6 +243,7 @@ _CONNECTOR_RE: Final = re.compile(
     )
     + ")"
 )
+_REGISTRY: Final = f"c{[name for name, _, _ in CONNECTORS].index('schema registry')}"
 _STORAGE_RE: Final = re.compile(rf"(?:{_packages(STORAGES)})(?=[.$])")
 _CLIENT_RE: Final = re.compile(rf"(?:^|(?<=[.]))(?:{_packages(_CLIENTS)})(?=[.$])")
 
@@ -543,6 +544,15 @@ def place_of(frames: list[str]) -> Place:
 def missed_in_storage(frames: list[str]) -> bool:
     """Whether a file system looked for something: what it does not know is a file, not a name."""
     return bool(frames) and frames[0].startswith("org.apache.hadoop.fs.")
+
+
+def asked_registry(frames: list[str]) -> bool:
+    """Whether the innermost connector is a schema registry's: it holds no rows that may be lost."""
+    for frame in frames:
+        found = _CONNECTOR_RE.search(frame)
+        if found is not None:
+            return found.lastgroup == _REGISTRY
+    return False
 
 
 def opened_by_client(frames: list[str]) -> bool:
