@@ -185,8 +185,8 @@ def _location(facts: QueryFacts) -> list[Finding]:
                 f"the checkpoint is at a path of each machine's own ({location}), unless a mount is"
                 f" shared there, and the job runs on {facts.master}"
                 if named
-                else f"the checkpoint has no file system in its address ({location}), and the job runs"
-                f" on {facts.master}: each machine may have its own",
+                else f"the checkpoint has no file system in its address ({location}), and the job"
+                f" runs on {facts.master}: each machine may have its own",
                 "set checkpointLocation to storage that all machines share, with its address",
             )
         )

@@ -77,8 +77,9 @@ def plan_rescue(
 ) -> Plan:
     """Plans a rescue. Pure; ``now`` in epoch seconds.
 
-    ``sink`` is None where nothing shows that a batch ran, and no log of a sink was there to ask. ``held_by`` names what shows that the query lives.
-    ``state_folder``: whether there is a folder ``state`` at all, be it empty.
+    ``sink`` is None where nothing shows that a batch ran, and there was no sink's log to ask.
+    ``held_by`` names what shows that the query lives. ``state_folder``: whether there is a folder
+    ``state`` at all, be it empty.
     """
     layout = checkpoint.layout
     base = layout.latest_finished

@@ -124,7 +124,7 @@ def _file_sink(sink_path: str, base_batch: int, open_batch: int) -> SinkVerdict:
         raise CheckpointError(f"{sink_path}: no folder is there, or none that is seen from here")
     log = read_sink_log(path)
     if log is None:
-        # The file sink makes it before the first batch is planned, so its absence tells of no batch.
+        # The sink makes it before the first batch is planned: its absence tells of no batch.
         return SinkVerdict(
             kind="file",
             safe=False,
