@@ -432,7 +432,9 @@ def test_only_the_agents_word_ends_a_driver(answer: bytes | None, ends_the_drive
             with contextlib.suppress(OSError):
                 connection, _ = server.accept()
                 with connection:
-                    asked.append(connection.recv(4096))
+                    # bash sends it line by line, and what is left unread breaks the connection.
+                    lines = iter(connection.makefile("rb").readline, b"\r\n")
+                    asked.append(next(lines) + b"".join(lines))
                     if answer == b"hang":
                         time.sleep(4.0)  # longer than the probe waits
                     elif answer:
@@ -452,6 +454,25 @@ def test_only_the_agents_word_ends_a_driver(answer: bytes | None, ends_the_drive
             thread.join()
             assert asked[0].startswith(b"GET " + path.encode() + b" HTTP/1.1\r\n")
     assert (done.returncode != 0) is ends_the_driver, done
+    assert took < driver["livenessProbe"]["timeoutSeconds"]
+
+
+def test_a_driver_lives_on_beside_an_agent_that_takes_no_connection() -> None:
+    """One that stands still fills the queue of its connections, and from then on Linux is mute."""
+    (driver,) = chart.driver_pod(chart.render(MATRIX["sidecar-monitored"]))["spec"]["containers"]
+    *probe, _, path = driver["livenessProbe"]["exec"]["command"]
+    with contextlib.ExitStack() as held:
+        server = held.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
+        address = server.getsockname()
+        with contextlib.suppress(TimeoutError):
+            while True:
+                held.enter_context(socket.create_connection(address, timeout=0.5))
+        started = time.monotonic()
+        done = subprocess.run(
+            [*probe, str(address[1]), path], capture_output=True, timeout=20, check=False
+        )
+        took = time.monotonic() - started
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
     assert took < driver["livenessProbe"]["timeoutSeconds"]
 
 

@@ -78,20 +78,21 @@ spec:
       {{- if .enabled }}
       # The agent answers 503 only where a restart of the driver helps: it is silent, or hangs past
       # your deadline. That alone counts, so no httpGet: an agent that is away, or does not answer,
-      # must not end a job.
+      # not even that it takes the connection, must not end a job.
       livenessProbe:
         exec:
           command:
             - bash
             - -c
             - |-
-              hangs() {
+              ask() {
                 exec 3<>"/dev/tcp/127.0.0.1/$1" &&
                   printf 'GET %s HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n' "$2" >&3 &&
-                  read -r -t 3 _ status _ <&3 && [ "$status" = 503 ]
+                  read -r -t 3 _ status _ <&3 && echo "$status"
               }
-              ! (hangs "$@") 2>/dev/null
-            - hangs
+              read -r -t 3 status < <(ask "$@" 2>/dev/null) || { kill -9 $!; wait $!; } 2>/dev/null
+              [ "$status" != 503 ]
+            - ask
             - {{ $.Values.agent.port | int | quote }}
             - /queries/{{ .application | urlquery | replace "+" "%20" }}/{{ .query | urlquery | replace "+" "%20" }}/live
         periodSeconds: 10
