@@ -45,6 +45,26 @@ class Lease:
         """Undoes whatever was left but for these runs, which were taken over."""
 
 
+class Own(Lease):
+    """For the driver's own process, which may attach again."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, Any] = {}
+
+    def keep(self, name: str, value: Any) -> None:
+        """Lets who attaches again find it."""
+        self._kept[name] = value
+
+    def kept(self, name: str) -> Any:
+        """What was kept before a detach: above all executors that worked and could not go then."""
+        return self._kept.get(name)
+
+    def forget(self, *names: str) -> None:
+        """Keeps it no longer."""
+        for name in names:
+            self._kept.pop(name, None)
+
+
 class Heir(Lease):
     """For a driver that attaches by itself after a process beyond the plugin's door."""
 
@@ -53,6 +73,10 @@ class Heir(Lease):
         self._door = door
         self._left = door.left()
         self._settled = False
+
+    def keep(self, name: str, value: Any) -> None:
+        """In its place: who attaches again later finds the newest. Raises what py4j raises."""
+        self._left[name] = value
 
     def kept(self, name: str) -> Any:
         """What it kept: above all what a job configured, where a limit of ours is in force."""

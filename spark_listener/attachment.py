@@ -6,10 +6,11 @@ import atexit
 import dataclasses
 import os
 import threading
+import weakref
 from typing import TYPE_CHECKING, Any
 
 from spark_listener import plugin
-from spark_listener.application import Heir, Lease, conf_of, of_session
+from spark_listener.application import Heir, Own, conf_of, of_session
 from spark_listener.complaints import LOGGER, Complaints
 from spark_listener.config import ConfigurationError, Settings, conf_key, resolve
 from spark_listener.driver import Driver
@@ -18,11 +19,14 @@ from spark_listener.wire import SILENT_SECONDS
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from spark_listener.application import Lease
     from spark_listener.sessions import Session
 
 _lock = threading.RLock()
 _drivers: dict[str, Driver] = {}  # by Spark's application id
 _leaving: list[Driver] = []  # detached, and their threads still wait for Spark
+#: By PySpark's context: an application that comes after it may have the same id.
+_leases: weakref.WeakKeyDictionary[Any, Lease] = weakref.WeakKeyDictionary()
 _complaints = Complaints()
 
 
@@ -180,7 +184,7 @@ def _close_the_door(spark: Any) -> Lease:
             return Heir(door)
     except Exception as error:
         _complaints.error("closing the plugin's door", error)
-    return Lease()
+    return _leases.setdefault(spark.sparkContext, Own())
 
 
 def _attached_again(

@@ -6,10 +6,12 @@ once, and the rest goes on without.
 
 from __future__ import annotations
 
+import math
 import time
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from spark_listener.executors import Executors, Standing
+from spark_listener.replies import ExecutorsOrder
 from spark_listener.stages import BatchWork, StageStore
 
 if TYPE_CHECKING:
@@ -17,7 +19,6 @@ if TYPE_CHECKING:
 
     from spark_listener.application import Lease
     from spark_listener.complaints import Complaints
-    from spark_listener.replies import ExecutorsOrder
 
 _Told = TypeVar("_Told")
 #: A query whose stages cannot be had is asked for them ever less often, up to this.
@@ -121,8 +122,16 @@ class Cluster:
         self._guarded("asking for executors", lambda: executors.ask(order.wanted))
         self._may_ask = begun + (self._clock() - begun) / _MOST_ASKING_SHARE
 
+    def give_back(self) -> None:
+        """Goes back to the number that the job had before our first word: an order that stays.
+
+        Where one is refused, or executors beyond that number work, ``steer`` does it later.
+        """
+        self.take(ExecutorsOrder(None, math.inf))
+        self.steer()
+
     def leave(self) -> None:
-        """Goes back to the number that the job had before our first word."""
+        """The same for the last time: nobody steers any more."""
         executors, self._order = self._executors, None
         if executors is not None:
             self._guarded("giving the executors back", lambda: executors.ask(None, last=True))

@@ -141,11 +141,14 @@ class Driver:
 
     def watch(self, java_session: Any, *, control: bool) -> None:
         """Adds the listener to a session. Raises what py4j raises, the session then unwatched."""
-        for gone in self._sessions.take_out_gone():
-            self._observer.forget_session(gone)
-        self._observer.join_session(
-            self._sessions.add(java_session, self._inbox.listener, control=control)
-        )
+        gone = self._sessions.take_out_gone()
+        try:
+            self._observer.join_session(
+                self._sessions.add(java_session, self._inbox.listener, control=control)
+            )
+        finally:  # not before: executors go back where no session lets them be changed
+            for session in gone:
+                self._observer.forget_session(session)
 
     def unwatch(self, session: Session) -> None:
         """Stops watching one session."""

@@ -78,6 +78,7 @@ class Executors:
         if kept is not None:  # of a process before this one
             self._asked, self._configured = int(kept[0]), int(kept[1])
             self._says = True
+            self._taken = False  # it may have ended before it was told so: asking twice is no harm
 
     def _why_not(self, conf: Any) -> str:
         if self.local:

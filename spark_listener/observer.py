@@ -220,6 +220,8 @@ class Observer:
             self._round_guarded()
         if not self._spark_stopped():
             self._do_what_is_asked()  # a call into Spark may have held the round for long
+            if not self._sessions and not self._ending:
+                self._cluster.leave()
         if self._ending or self._spark_stopped():
             self._guarded("the end", self._end_all, self.mailbox.take(0.0)[0])
 
@@ -482,7 +484,7 @@ class Observer:
     def _give_back_executors(self) -> None:
         """Where no session lets them be changed; last of all, as a cluster may let one wait."""
         if not self._controls:
-            self._cluster.leave()
+            self._cluster.give_back()
 
     def _let_go(self, session: Session) -> None:
         self._sessions.discard(session)

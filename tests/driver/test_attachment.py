@@ -87,3 +87,21 @@ def test_whoever_attaches_before_a_detach_has_ended_is_told_so(
     monkeypatch.setattr(attachment, "conf_of", lambda _: {})
     assert attachment.attach(Spark(), enabled=False).reason == "enabled is false"
     assert attachment._leaving == []
+
+
+def test_who_attaches_again_knows_what_was_kept_in_the_same_context_and_no_other() -> None:
+    class Context:
+        def getConf(self) -> dict[str, str]:
+            return {}
+
+    class Job:
+        def __init__(self) -> None:
+            self.sparkContext = Context()
+
+    job = Job()
+    lease = attachment._close_the_door(job)
+    lease.keep("executors", [12, 4])
+    assert attachment._close_the_door(job).kept("executors") == [12, 4]
+    assert attachment._close_the_door(Job()).kept("executors") is None, "of the same id or not"
+    lease.forget("executors", "limits r")
+    assert attachment._close_the_door(job).kept("executors") is None

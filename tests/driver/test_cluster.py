@@ -96,11 +96,30 @@ def test_an_order_holds_as_long_as_it_says(bench: Bench) -> None:
     assert bench.executors.asked == [3, None]
 
 
-def test_after_we_have_left_no_order_that_still_holds_is_carried_out(bench: Bench) -> None:
+def test_what_is_given_back_is_so_until_another_order(bench: Bench) -> None:
+    """Where control alone was withdrawn the observer goes on, and an order may still hold."""
     bench.cluster.take(ExecutorsOrder(3, 60.0))
-    bench.cluster.leave()
-    bench.time += 1
-    bench.cluster.steer()  # the observer goes on where control alone was withdrawn
+    bench.cluster.give_back()
+    bench.time += 1e6
+    bench.cluster.steer()
+    assert bench.executors.asked == [None, None]
+    bench.cluster.take(ExecutorsOrder(3, 60.0))
+    bench.cluster.steer()
+    assert bench.executors.asked == [None, None, 3]
+
+
+def test_giving_back_waits_as_well_for_a_cluster_manager_that_hangs(bench: Bench) -> None:
+    def hang(_: int | None, *, last: bool = False) -> None:
+        bench.time += 120.0
+        raise RuntimeError("no answer")
+
+    ask, bench.executors.ask = bench.executors.ask, hang  # type: ignore[method-assign]
+    bench.cluster.give_back()
+    bench.executors.ask = ask  # type: ignore[method-assign]
+    bench.cluster.give_back()
+    assert bench.executors.asked == []
+    bench.time += 1200.0
+    bench.cluster.steer()
     assert bench.executors.asked == [None]
 
 

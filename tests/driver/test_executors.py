@@ -287,6 +287,21 @@ def test_a_request_without_an_answer_may_have_been_heard() -> None:
     assert bench.spark.gone == [["2", "3", "4"]]
 
 
+@pytest.mark.parametrize("wanted", [5, 1])
+def test_who_comes_after_asks_again_for_what_nobody_may_have_heard(wanted: int) -> None:
+    bench = Bench()
+    bench.spark.hangs, bench.spark.takes = True, False
+    with pytest.raises(TimeoutError):
+        bench.executors.ask(wanted)
+    bench.spark.hangs, bench.spark.takes = False, True
+    after = bench.another()
+    assert after.standing()["asked"] == wanted
+    after.ask(wanted)
+    assert bench.spark.totals == [wanted]
+    after.ask(wanted)
+    assert bench.spark.totals == [wanted]
+
+
 def test_a_number_that_is_not_taken_leaves_the_one_before() -> None:
     bench = Bench()
     bench.executors.ask(3)

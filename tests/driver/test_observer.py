@@ -12,19 +12,22 @@ from py4j.protocol import Py4JError, Py4JNetworkError, get_return_value
 
 from agent.core.policy import Policy
 from spark_listener.application import Application, Heir
+from spark_listener.cluster import Cluster as RealCluster
 from spark_listener.complaints import Complaints
 from spark_listener.config import Settings
 from spark_listener.door import DoorLease
+from spark_listener.driver import Driver
 from spark_listener.files import FileBacklog
 from spark_listener.limits import Limit
 from spark_listener.listener import Captured, Counters
 from spark_listener.observer import Observer, Run
 from spark_listener.outbox import Outbox
 from spark_listener.query import Abilities, PlannedOffsets, RunningBatch
-from spark_listener.replies import Reply
+from spark_listener.replies import ExecutorsOrder, Reply
 from spark_listener.sources import KAFKA
 from spark_listener.wire import SILENT_SECONDS
 from tests.driver.test_actuator import grant, source
+from tests.driver.test_executors import Bench as Executing
 from tests.waiting import until
 
 if TYPE_CHECKING:
@@ -394,6 +397,9 @@ class Cluster:
     def join(self, _: object) -> None:
         self.said.append("join")
 
+    def give_back(self) -> None:
+        self.said.append("give back")
+
     def leave(self) -> None:
         self.said.append("leave")
 
@@ -433,7 +439,7 @@ def test_executors_go_back_with_the_last_session_that_lets_them_be_changed(how: 
         observer._join(session)  # type: ignore[arg-type]
     assert cluster.said == ["join", "join"]
     getattr(observer, how)(steered)
-    assert cluster.said == ["join", "join", "leave"]
+    assert cluster.said == ["join", "join", "give back"]
 
 
 def test_executors_that_another_process_asked_for_go_back_where_they_may_not_be_changed() -> None:
@@ -441,7 +447,88 @@ def test_executors_that_another_process_asked_for_go_back_where_they_may_not_be_
     watched = Session(control=False)
     observer._sessions.add(watched)  # type: ignore[arg-type]
     observer._join(watched)  # type: ignore[arg-type]
-    assert cluster.said == ["join", "leave"]
+    assert cluster.said == ["join", "give back"]
+
+
+@pytest.mark.parametrize("takes", [True, False])
+def test_executors_that_work_when_control_is_refused_go_back_later(*, takes: bool) -> None:
+    """The observer lives on: those that cannot go yet are its own to give back, for ever."""
+    observer, bench, session = with_cluster()[0], Executing(), Session(control=True)
+    cluster = RealCluster(
+        None,
+        None,  # type: ignore[arg-type]
+        every_seconds=5.0,
+        complaints=Complaints(),
+        clock=lambda: bench.time,
+    )
+    observer._cluster, cluster._joined = cluster, True
+    cluster._executors, spark = bench.executors, bench.spark
+    observer._sessions.add(session)  # type: ignore[arg-type]
+    observer._hand_out(Reply(0, (), (), executors=ExecutorsOrder(5, 600.0)))
+    observer._heartbeat()
+    spark.names += ["2", "3", "4"]
+    spark.busy, spark.jobs, spark.takes = {"2", "3", "4"}, [1], takes
+    session.control = False
+    bench.time += 5.0
+    observer._refuse_control(session)  # type: ignore[arg-type]
+    spark.busy, spark.takes = set(), True  # between two stages
+    bench.time += 5.0
+    observer._heartbeat()
+    assert spark.totals == [5, 2]
+    assert spark.gone == [], "a stage may read what another one left there"
+    spark.jobs = []
+    bench.time += 5.0
+    observer._heartbeat()
+    assert spark.gone == [["2", "3", "4"]]
+    assert "asked" not in bench.executors.standing()
+
+
+@pytest.mark.parametrize("ending", [False, True])
+def test_executors_go_back_for_the_last_time_when_nobody_watches_any_more(*, ending: bool) -> None:
+    """What is spare goes at once then; at the driver's own end all of them go anyway."""
+    observer, cluster = with_cluster()
+    session = Session(control=True)
+    observer.join_session(session)  # type: ignore[arg-type]
+    observer._do_what_is_asked()
+    if not ending:
+        observer.leave_session(session, 0.0)  # type: ignore[arg-type]
+    observer.stop(0.0, ending=ending)
+    observer._loop()
+    assert cluster.said == (["join"] if ending else ["join", "give back", "leave"])
+
+
+def test_a_session_that_takes_the_place_of_one_that_is_gone_keeps_the_executors() -> None:
+    observer, cluster = with_cluster()
+    gone, new = Session(control=True), Session(control=True)
+    observer.join_session(gone)  # type: ignore[arg-type]
+    observer._do_what_is_asked()
+
+    class Sessions:
+        """Adding one calls the JVM, and the observer's thread has its turn meanwhile."""
+
+        listener = None
+
+        def take_out_gone(self) -> list[Session]:
+            return [gone]
+
+        def add(self, *_: object, control: bool) -> Session:
+            observer._do_what_is_asked()
+            if not control:
+                raise LookupError("the JVM is gone")
+            return new
+
+    driver = Driver.__new__(Driver)
+    driver._observer = observer
+    driver._sessions = driver._inbox = Sessions()  # type: ignore[assignment]
+    driver.watch(new, control=True)
+    observer._do_what_is_asked()
+    assert cluster.said == ["join", "join"]
+    assert observer._sessions == {new}
+    observer._sessions.add(gone)  # type: ignore[arg-type]
+    with pytest.raises(LookupError):
+        driver.watch(new, control=False)
+    observer._do_what_is_asked()
+    assert observer._sessions == {new}, "those that are gone are let go of all the same"
 
 
 def test_whoever_leaves_at_once_has_found_the_queries_that_run(
@@ -513,6 +600,8 @@ def test_what_nobody_takes_over_when_the_door_is_closed_for_good_is_put_back() -
     heir.forget("limits r-1", "limit r-1 0")
     assert door.stays == set()
     assert "limit r-1 0" not in door.kept
+    heir.keep("executors", [3, 2])
+    assert Heir(door).kept("executors") == [3, 2], "for who attaches after a detach"
 
 
 def test_a_process_that_comes_in_lets_go_of_runs_that_ended_meanwhile() -> None:
