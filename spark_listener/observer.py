@@ -339,6 +339,8 @@ class Observer:
             self._outbox.put("idle", moment, _json(body), origin=item.clock_origin)
         else:
             run = self._runs.get(item.run_id)
+            if run is None and item.session is not None and item.session not in self._sessions:
+                return  # told when it was detached
             self._outbox.put(
                 "terminated",
                 moment,
@@ -497,15 +499,42 @@ class Observer:
                     self._guarded("restoring limits", run.actuator.give_up, DETACHED)
                     if run.actuator.as_configured:
                         break
-                self._guarded("a query that is let be", self._tell_left, run)
+                self._guarded("a query that is let be", self._tell_last, run)
                 self._forget(run_id)
         self._let_go(session)
 
-    def _tell_left(self, run: Run) -> None:
-        """Its driver lives, and it runs on: else its silence would look like its end."""
+    def _tell_last(self, run: Run) -> None:
+        """How it ended, as nobody takes Spark's word of that any more; else that it runs on.
+
+        Its driver lives: its silence would look like its end.
+        """
         query = run.query
+        end = self._end(run)
+        if end is not None:
+            self._take(end)
+            return
         body = {"id": query.id, "runId": query.run_id, "name": query.name or "", "left": True}
         self._outbox.put("idle", format_time(time.time()), _json(body))
+
+    def _end(self, run: Run) -> Captured | None:
+        """As its event would tell it; None where it runs, or nobody can say."""
+        query = run.query
+        try:
+            if query.active():
+                return None
+            exception, error_class = query.failure(self._gateway.jvm)
+        except Exception as error:
+            self._complaints.error("how a query ended", error)
+            return None
+        return Captured(
+            "terminated",
+            time.time(),
+            query_id=query.id,
+            run_id=query.run_id,
+            exception=exception,
+            error_class=error_class,
+            session=run.session,
+        )
 
     def _refuse_control(self, session: Session) -> None:
         for run in self._runs.values():

@@ -151,6 +151,19 @@ class Query:
         """False once the query has ended."""
         return bool(self.execution.isActive())
 
+    def failure(self, jvm: Any) -> tuple[str | None, str | None]:
+        """What a query that has ended failed with, as Spark's event tells it, and its error class.
+
+        Neither where it was stopped.
+        """
+        found = self.execution.exception()
+        if not found.isDefined():
+            return None, None
+        cause, text = found.get().getCause(), jvm.java.io.StringWriter()
+        cause.printStackTrace(jvm.java.io.PrintWriter(text))
+        error_class = _attempt(cause.getErrorClass, None)  # only errors of Spark's own have one
+        return str(text.toString()), None if error_class is None else str(error_class)
+
     def limits_known(self) -> bool:
         """False until the query has set up its sources."""
         return int(self.execution.uniqueSources().size()) > 0

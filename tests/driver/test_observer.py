@@ -22,7 +22,7 @@ from spark_listener.limits import Limit
 from spark_listener.listener import Captured, Counters
 from spark_listener.observer import Observer, Run
 from spark_listener.outbox import Outbox
-from spark_listener.query import Abilities, PlannedOffsets, RunningBatch
+from spark_listener.query import Abilities, PlannedOffsets, Query, RunningBatch
 from spark_listener.replies import ExecutorsOrder, Reply
 from spark_listener.sources import KAFKA
 from spark_listener.wire import SILENT_SECONDS
@@ -558,6 +558,71 @@ def test_a_query_that_is_let_be_is_told_of() -> None:
     (told,) = [body for kind, body in watched.told if kind == "idle"]
     assert told == {"id": "q", "runId": "r", "name": "enrich", "left": True}
     assert watched.observer._runs == {}
+
+
+class Failure:
+    """What a query ended with, as the JVM holds it, and the JVM's own ``java.io``."""
+
+    def __init__(self, *, defined: bool) -> None:
+        self.defined = defined
+        self.jvm = self.java = self.io = self
+        self.get = self.getCause = self.exception = self.StringWriter = lambda: self
+
+    def isDefined(self) -> bool:
+        return self.defined
+
+    def PrintWriter(self, writer: Failure) -> Failure:
+        return writer
+
+    def printStackTrace(self, writer: Failure) -> None:
+        writer.toString = lambda: "java.lang.Error: boom\n\tat a.B.c(B.java:1)\npassword=x"  # type: ignore[attr-defined]
+
+    def getErrorClass(self) -> str:
+        if not self.defined:
+            raise Py4JError("Method getErrorClass([]) does not exist")
+        return "STREAM_FAILED"
+
+
+@pytest.mark.parametrize("failed", [True, False])
+def test_a_query_that_had_ended_when_its_session_was_detached_is_told_as_ended(
+    monkeypatch: pytest.MonkeyPatch, *, failed: bool
+) -> None:
+    """As in a job whose last lines detach: Spark's own word of it comes too late, or is in hand."""
+    failure = Failure(defined=failed)
+    query = Query.__new__(Query)
+    query.execution, query.id, query.run_id, query.name = failure, "q", "r", "enrich"
+    monkeypatch.setattr(Query, "active", lambda _: False)
+    watched = Watched(query)  # type: ignore[arg-type]
+    observer, session = watched.observer, Session(control=True)
+    watched.run.session = session  # type: ignore[assignment]
+    observer._sessions.add(session)  # type: ignore[arg-type]
+    observer._cluster = Cluster()  # type: ignore[assignment]
+    observer._gateway = failure
+    observer._leave(session)  # type: ignore[arg-type]
+    observer._take(Captured("terminated", time.time(), run_id="r", session=session))  # type: ignore[arg-type]
+    ((kind, body),) = watched.told
+    assert kind == "terminated"
+    assert body == {
+        "id": "q",
+        "runId": "r",
+        "name": "enrich",
+        "exception": "java.lang.Error: boom\n\tat a.B.c(B.java:1)\npassword=***"
+        if failed
+        else None,
+        "errorClassOnException": "STREAM_FAILED" if failed else None,
+    }
+    assert observer._runs == {}
+
+
+def test_a_query_of_which_nobody_can_say_whether_it_ended_is_told_as_let_be(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(RunningQuery, "active", lambda _: no_answer())
+    watched = Watched(RunningQuery(resting))
+    watched.observer._cluster = Cluster()  # type: ignore[assignment]
+    watched.observer._leave(watched.run.session)
+    ((kind, body),) = watched.told
+    assert (kind, body["left"]) == ("idle", True)
 
 
 class JavaMap(dict[str, Any]):

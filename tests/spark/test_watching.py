@@ -10,10 +10,13 @@ import pytest
 
 import spark_listener
 from spark_listener import attachment
+from spark_listener.intake import Intake
+from spark_listener.redact import redact
 from tests.spark.conftest import ROWS_PER_FILE, assert_admitted, in_force, progresses
 from tests.waiting import until
 
 if TYPE_CHECKING:
+    from spark_listener.listener import Waiting
     from tests.driver.fake_agent import FakeAgent
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
@@ -120,6 +123,39 @@ def test_a_failure_is_told_with_its_exception(
     query = start(folder(files=2).read(spark, 2), batch=fail)
     ended = agent.wait(lambda a: a.of("terminated", str(query.runId)))[0]
     assert "user code is wrong here" in ended["body"]["exception"]
+
+
+def test_a_failure_is_told_as_spark_does_where_the_job_detaches_before_that(
+    agent: Any,
+    attached: Any,
+    folder: Any,
+    start: Any,
+    spark: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    said: list[str] = []
+    take = Intake._take
+
+    def late(intake: Intake, waiting: Waiting) -> None:
+        if waiting.kind == "terminated":
+            said.append(str(waiting.event.exception().get()))
+        else:
+            take(intake, waiting)
+
+    monkeypatch.setattr(Intake, "_take", late)
+    made = attached(agent)
+
+    def fail(_: Any, __: int) -> None:
+        raise ValueError("user code is wrong here")
+
+    query = start(folder(files=2).read(spark, 2), batch=fail)
+    with pytest.raises(Exception, match="user code is wrong here"):
+        query.awaitTermination(60)
+    until(lambda: said, "Spark's word of the end")
+    made.detach()
+    ended = agent.wait(lambda a: a.of("terminated", str(query.runId)))[0]
+    assert ended["body"]["exception"] == redact(said[0][:16_000])
+    assert not [one for one in agent.of("idle") if "left" in one["body"]]
 
 
 def test_queries_that_already_run_are_found(
