@@ -103,7 +103,7 @@ def _found_nothing(query: Query, time: float, policy: Policy) -> None:
     settings = policy.of(*query.key)
     if watch.quiet(query, time):
         decide.at_rest(query, settings, time)
-    need_at_rest(query, settings)
+    need_at_rest(query, settings, found_nothing=True)
 
 
 def plans_next(query: Query, running: RunningQuery) -> bool:
@@ -143,7 +143,7 @@ def heartbeat(
     measure.hear_limits(query, limits, None, policy, of_next_batch=following)
     watch.runs(query, time, policy)
     decide.adopt(query, time, policy)
-    need_at_rest(query, policy.of(*query.key))
+    need_at_rest(query, policy.of(*query.key), found_nothing=False)
 
 
 def progress(

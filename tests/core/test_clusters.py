@@ -30,6 +30,7 @@ class World:
         self.note = note
         self.behind_seconds = 0.0  # the driver's clock
         self.sink = False  # behind all tasks, and no faster for more of them than it is for two
+        self.backlog: int | None = 0  # as its source tells it
 
     def send(self, *events: dict[str, Any]) -> Receipt:
         now = self.driver.time + self.behind_seconds + 0.05
@@ -71,7 +72,8 @@ class World:
             "begin_seconds": 0.0,
             "seconds": seconds,
         }
-        event = self.driver.progress(rows, seconds, backlog=0, gap=max(10.0 - seconds, 0.0))
+        gap = max(10.0 - seconds, 0.0)
+        event = self.driver.progress(rows, seconds, backlog=self.backlog, gap=gap)
         event["work"] = {"slots": slots, "steady": steady, "stages": [stage] if steady else []}
         return self.send(event)
 
@@ -91,6 +93,13 @@ class World:
                 self.present = self.present if self.asked is None else self.asked
                 receipt = self.heartbeat()
         return receipt
+
+    @property
+    def slots(self) -> int:
+        """What the query itself needs."""
+        need = self.fleet._roster["shop", "orders"].sizing.need
+        assert need is not None
+        return need.slots
 
     @property
     def view(self) -> Any:
@@ -120,6 +129,33 @@ def test_a_query_that_gets_nothing_more_gives_all_back_but_one() -> None:
     assert world.present == 4  # the quiet time is a minute
     world.rest(600)
     assert (world.present, world.view.bound) == (1, "enough")
+
+
+def test_a_pause_between_two_triggers_gives_nothing_back_where_no_backlog_is_told() -> None:
+    """What came in the last batch comes again; only a trigger that finds nothing says otherwise."""
+    world = World()
+    world.backlog = None
+    assert wanted(world.run(300.0)) == 4
+    slots = world.slots
+    for _ in range(120):  # ten quiet times
+        world.driver.time += 5
+        assert wanted(world.heartbeat()) == 4
+        assert world.slots == slots
+    world.rest(600)
+    assert (world.present, world.slots) == (1, 1)
+
+
+def test_a_restart_needs_what_was_needed_before_it() -> None:
+    """Nobody has told yet what waits."""
+    world = World()
+    world.run(300.0)
+    slots = world.slots
+    assert slots > 1
+    world.send(world.driver.terminated())
+    world.driver.run_id = "r-2"
+    world.send(world.driver.started())
+    world.heartbeat()
+    assert world.slots == slots
 
 
 @pytest.mark.parametrize("whose", ["the agent's", "the driver's"])

@@ -23,9 +23,15 @@ def need(query: Query, ended: Ended) -> None:
         _renew(query, ended.settings, query.arrival_rows())
 
 
-def need_at_rest(query: Query, settings: QueryPolicy) -> None:
-    """While no batch runs: one that gets no more rows has no batch that would say so."""
-    if query.sizing.need is not None and query.rests():
+def need_at_rest(query: Query, settings: QueryPolicy, *, found_nothing: bool) -> None:
+    """While no batch runs: one that gets no more rows has no batch that would say so.
+
+    Where a source tells no backlog, only a trigger that ``found_nothing`` says so: until then it is
+    a pause between two batches.
+    """
+    if query.sizing.need is None or not query.rests():
+        return
+    if found_nothing or all(source.backlog_rows is not None for source in query.sources):
         _renew(query, settings, query.arrival_at_rest_rows())
 
 
