@@ -78,3 +78,28 @@ def test_what_waits_at_one_source_does_not_pass_by_the_limit_of_another() -> Non
         (judged,) = world.send(event).judged
         phases.append(judged.spiral.phase)
     assert set(phases) == {"none"}
+
+
+@pytest.mark.parametrize("beside", [True, False], ids=["beside", "alone"])
+def test_a_small_limit_left_alone_hides_no_growth_where_nobody_tells_what_waits(
+    beside: bool,
+) -> None:
+    """The other source's rows are so many that nearly all of the limits' sum is always taken."""
+    world, told, seconds = World(DEADLINE), [], 7.0
+    few = 500 if beside else 0
+    for number in range(40):
+        free = int((20_000.0 if number < 20 else 90_000.0) * seconds)
+        seconds = 1.0 + (few + free) * 0.000015
+        if seconds > 120.0:
+            break
+        said = {"unit": "rows", "backlog": None, "control": "advice"}
+        limits = [{**said, "source": 0, "limit": None, "configured": None}]
+        sources = [{"description": "Free", "numInputRows": free}]
+        if beside:
+            limits.append({**said, "source": 1, "limit": 1000, "configured": 1000})
+            sources.append({"description": "Limited", "numInputRows": few})
+        event = world.driver.progress(few + free, seconds, limits=limits, sources=sources)
+        (judged,) = world.send(event).judged
+        told.append((seconds, judged.spiral.phase))
+    assert len(told) < 40  # the deadline was passed
+    assert "spiralling" in [phase for _, phase in told[:-1]]

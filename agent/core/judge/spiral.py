@@ -72,6 +72,8 @@ HORIZON: Final = 8
 #: share of the time that they are taken to go on.
 RATES: Final = 2
 LASTED: Final = 0.15
+#: From this share of its limit on, a batch may have left rows behind: sources round.
+REACHED: Final = 0.98
 #: Without a deadline, what a batch may not reach: so many targets, so many times the usual.
 DEADLINE_TARGETS: Final = 12.0
 DEADLINE_USUAL: Final = 8.0
@@ -87,7 +89,10 @@ DEAD_ATTEMPTS: Final = 3
 
 
 class Batch(msgspec.Struct, frozen=True, array_like=True):
-    """A committed batch. ``limit_rows`` None: unlimited; ``backlog_rows`` None: not told."""
+    """A committed batch.
+
+    ``limit_rows`` None: no limit was reached; ``backlog_rows`` None: not told.
+    """
 
     time: float  # planned
     seconds: float
@@ -565,7 +570,7 @@ def _lasted(rates: Sequence[tuple[float, float]], arrival: float) -> float:
 def _took_all(batch: Batch) -> bool:
     if batch.backlog_rows is not None:
         return batch.backlog_rows <= 0.0
-    return batch.limit_rows is None or batch.rows < 0.98 * batch.limit_rows
+    return batch.limit_rows is None or batch.rows < REACHED * batch.limit_rows
 
 
 def _level(batches: Sequence[Batch]) -> float:

@@ -123,7 +123,7 @@ def growth(query: Query, ended: Ended) -> None:
     """Whether batches are on their way into the deadline."""
     batch, backlog = ended.batch, query.left_rows()
     limits = [source.in_rows(source.batch_limit) for source in query.sources]
-    limit_rows = _sum_of_known(limits)
+    limit_rows = _sum_of_known(limits) if _any_reached(query, limits) else None
     if limit_rows is not None:
         limit_rows += sum([source.rows or 0 for source in _free(query, limits)])
     before = query.watched.spiral.batches[-1] if query.watched.spiral.batches else None
@@ -187,6 +187,17 @@ def _held(query: Query, limits: list[float | None]) -> tuple[Limited, ...]:
 def _sum_of_known(limits: list[float | None]) -> float | None:
     known = [limit for limit in limits if limit is not None]
     return sum(known) if known else None
+
+
+def _any_reached(query: Query, limits: list[float | None]) -> bool:
+    """Whether a source of the batch took as much as its limit let it.
+
+    By each source's own: a small limit makes no difference to the sum of all.
+    """
+    return any(
+        limit is not None and (source.limited or (source.rows or 0) >= spiral.REACHED * limit)
+        for source, limit in zip(query.sources, limits, strict=True)
+    )
 
 
 def _free(query: Query, limits: list[float | None]) -> list[Source]:
