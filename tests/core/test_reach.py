@@ -44,15 +44,34 @@ def test_where_it_is_plainly_within_reach_nothing_is_tried() -> None:
         assert reach.probe_rows(cost, POLICY, 10_000.0) is None
 
 
-def test_where_it_is_plainly_lost_a_small_batch_in_32_would_disprove_it() -> None:
+def test_where_it_is_plainly_lost_small_batches_would_disprove_it_ever_rarer() -> None:
     cost, reach = seen(12.0, 10_000.0, *(2000, 40_000, 8000) * 12)
     assert reach.chance > 0.99
-    tried = []
-    for _ in range(64):
-        reach.batches += 1
-        tried.append(reach.probe_rows(cost, POLICY, 10_000.0))
+    tried = {n: reach.probe_rows(cost, POLICY, 10_000.0) for n in range(1, 2017)}
     small = pytest.approx(0.08 * 5.0 / cost.per_row)
-    assert [one for one in tried if one is not None] == [small] * 2
+    found = {n: rows for n, rows in tried.items() if rows is not None}
+    assert list(found) == [32, 96, 224, 480, 992, 1504, 2016]
+    assert list(found.values()) == [small] * len(found)
+
+
+def test_small_batches_are_as_often_as_at_first_once_the_loss_was_in_doubt() -> None:
+    cost, reach = seen(12.0, 10_000.0, *(2000, 40_000, 8000) * 12)
+    for _ in range(100):
+        reach.probe_rows(cost, POLICY, 10_000.0)
+    doubted = History(0.0, (5.0, 1e-4, 0.0), (0.04, 0.0, 0.0, 0.0, 0.0, 0.0))
+    reach.observe(Cost(batches=9, bank=[doubted]), POLICY)
+    assert 0.1 < reach.chance < 0.95
+    reach.observe(cost, POLICY)
+    tried = [reach.probe_rows(cost, POLICY, 10_000.0) for _ in range(32)]
+    assert [one is not None for one in tried] == [False] * 31 + [True]
+
+
+def test_no_smaller_batch_is_tried_where_none_may_be() -> None:
+    cost, reach = seen(12.0, 10_000.0, *(2000, 40_000, 8000) * 12)
+    for _ in range(64):
+        assert reach.probe_rows(cost, POLICY, 10_000.0, smaller=False) is None
+    cost, reach = seen(4.0, 10_000.0, *[15_000] * 8)
+    assert reach.probe_rows(cost, POLICY, 15_000.0, smaller=False) == 1.25 * 15_000.0
 
 
 def test_a_lost_target_is_looked_for_by_a_small_batch() -> None:

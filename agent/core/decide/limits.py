@@ -208,14 +208,27 @@ def wanted_size(
         size = size_of(cost.curve, ask, settings)
     if pressed and size.rows > size.target_rows and size.reason != "bound:deadline":
         size = msgspec.structs.replace(size, reason="floor:retention")
-    elif query.batch.limited:
-        tried = query.sizing.reach.probe_rows(cost, settings, size.rows)
-        if tried is not None:
-            tried = min(max(tried, 1.0), size.deadline_rows)
-            size = msgspec.structs.replace(size, rows=tried, reason="probe")
     query.sizing.target_feasible = size.feasible
-    band = 0.0 if size.reason == "probe" else deadband(cost, size.rows, settings)
-    return msgspec.structs.replace(size, deadband=band)
+    return msgspec.structs.replace(size, deadband=deadband(cost, size.rows, settings))
+
+
+def _probe(query: Query, settings: QueryPolicy, size: Size, full: float, time: float) -> Size:
+    """Another size where only that tells what is fixed, and no row is lost by it.
+
+    ``full``: rows of a batch in which every source takes its limit.
+    """
+    if not query.batch.limited or query.pressing_rows(time):
+        return size  # a smaller one would leave to retention what presses
+    # Rows later than the delay are dropped behind an end that the job's own batches have not.
+    smaller = settings.late_rows == "allow" or not query.watched.lateness.drops
+    reach = query.sizing.reach
+    tried = reach.probe_rows(query.sizing.cost, settings, size.rows, smaller=smaller)
+    if tried is None:
+        return size
+    if reach.lost and math.isfinite(full):
+        reach.before_rows = max(reach.before_rows, full)
+    rows = min(max(tried, 1.0), size.deadline_rows)
+    return msgspec.structs.replace(size, rows=rows, reason="probe", deadband=0.0)
 
 
 def _note_capacity(query: Query, size: Size, time: float) -> None:
@@ -312,19 +325,25 @@ def after_batch(query: Query, ended: Ended) -> None:
             _as_configured(query, time, policy)
         measure.add(query.totals.grants, query.sizing.reason)
         return
+    full, reach = _full_rows(controlled), query.sizing.reach
+    if not ended.replayed:
+        size = _probe(query, settings, size, full, time)
+    probes = size.reason == "probe"
     needs = [_need(query, source) for source in controlled]
     need = None if None in needs else sum(part or 0.0 for part in needs)
     size, owned = _pooled(query, settings, size, need, ended.beside)
     shares = credit.share(_free(query, size), needs, _pressing(query, controlled, size, time))
     main, cost, trigger = query.main_source(), query.sizing.cost, query.run.trigger_seconds
-    full = _full_rows(controlled)
     wanted = [
         part.rows / (source.ratio or 1.0) for source, part in zip(controlled, shares, strict=True)
     ]
     sure = 1.0  # of what is wanted
     if full < size.rows:
         present = present_rows(cost, full, float(batch.rows or 0), settings, trigger)
+        present = max(present, reach.before_rows)
         sure = raised_rows(cost, present, size.rows, settings) / size.rows
+    elif not probes:
+        reach.before_rows = 0.0  # it is back
     too_long = leaves_band(cost, full + _others(query), size, trigger)
     for source, part, units in zip(controlled, shares, wanted, strict=True):
         source.exclusive_rows = owned * part.exclusive_rows

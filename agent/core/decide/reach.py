@@ -27,9 +27,12 @@ LOST_CHANCE: Final = 0.9
 PROBE_CHANCES: Final = (0.1, 0.95)
 PROBE_BATCHES: Final = 4
 PROBE_STEP: Final = 1.25
-#: Batches from one small one to the next where the target is surely lost: a belief that only
-#: batches of another size can disprove would else last for ever. They cost a hundredth of the rows.
+#: Batches to the first small one where the target is surely lost: a belief that only batches of
+#: another size can disprove would else last for ever. Under a trigger interval it costs a whole
+#: batch, as no other begins sooner. So each that changes nothing doubles the batches to the next,
+#: up to so many: one in 512 costs a five-hundredth of the rows, and more would not be missed.
 LOST_BATCHES: Final = 32
+MOST_LOST_BATCHES: Final = 512
 
 
 class Reach(msgspec.Struct):
@@ -38,6 +41,10 @@ class Reach(msgspec.Struct):
     lost: bool = False
     chance: float = 0.0
     batches: int = 0
+    sure_batches: int = 0  # since it is surely lost, or since the last small one, if that is later
+    sure_interval: int = LOST_BATCHES  # of them, to the next small one
+    #: Of a full batch before the last small one: while that changed nothing, the way back to it.
+    before_rows: float = 0.0
 
     def observe(self, cost: Cost, policy: QueryPolicy) -> None:
         """After each batch that was learned from; the likelier story is what is decided by."""
@@ -46,14 +53,34 @@ class Reach(msgspec.Struct):
         below, above = cost.by_side(edge)
         self.chance = sum(above)
         self.lost = self.chance > LOST_CHANCE
+        if self.chance < PROBE_CHANCES[1]:
+            self.sure_batches, self.sure_interval = 0, LOST_BATCHES
+        if not self.lost:
+            self.before_rows = 0.0
         cost.merge(above if self.lost else below)
 
-    def probe_rows(self, cost: Cost, policy: QueryPolicy, rows: float) -> float | None:
-        """Another size where only that can tell what is fixed; None where it need not be told."""
-        low, high = PROBE_CHANCES
-        every = PROBE_BATCHES if self.chance < high else LOST_BATCHES
-        if self.chance <= low or self.batches % every:
+    def probe_rows(
+        self, cost: Cost, policy: QueryPolicy, rows: float, *, smaller: bool = True
+    ) -> float | None:
+        """Another size where only that can tell what is fixed; None where it need not be told.
+
+        Asked once for each batch that may be of another size; ``smaller``: than it would be.
+        """
+        if self.lost and not smaller:
+            return None
+        if not self._due():
             return None
         if self.lost:
             return LEAST_SHARE * policy.target_seconds / cost.per_row
         return PROBE_STEP * rows
+
+    def _due(self) -> bool:
+        low, high = PROBE_CHANCES
+        if self.chance < high:
+            return self.chance > low and self.batches % PROBE_BATCHES == 0
+        self.sure_batches += 1
+        if self.sure_batches < self.sure_interval:
+            return False
+        self.sure_batches = 0
+        self.sure_interval = min(2 * self.sure_interval, MOST_LOST_BATCHES)
+        return True
