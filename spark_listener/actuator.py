@@ -250,7 +250,7 @@ class Actuator:
         files = None
         if known(item.class_name).files:
             files = couplings.file_options(item.source)
-        return couplings.why_unsafe(configured, item.class_name, self._query.trigger, files)
+        return couplings.why_unsafe(configured, item.class_name, files)
 
     def allow_unsafe(self, *, allowed: bool) -> None:
         """Steers, or no longer, the sources of which an option makes a limit unsafe.

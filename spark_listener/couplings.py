@@ -1,7 +1,8 @@
-"""Options of a source under which a limit changes which rows are read, not only when.
+"""Options of a source under which a limit does more than say which rows come in which batch.
 
-Such a source is not steered unless the agent's owner says so (``give_limits``). What cannot be read
-counts as unsafe: a limit that comes too late costs a long batch, one too many costs rows.
+It changes which are read, or leaves some waiting while nothing runs. Such a source is not steered
+unless the agent's owner says so (``give_limits``). What cannot be read counts as unsafe: a limit
+that comes too late costs a long batch, one too many costs rows.
 ``docs/driver.md`` has the table of all options that were looked at.
 """
 
@@ -17,16 +18,14 @@ if TYPE_CHECKING:
 _WAY_OUT: Final = "; weir agent --give-limits all steers it"
 
 
-def why_unsafe(
-    configured: Limit, source_class: str, trigger: str, files: FileOptions | None
-) -> str:
-    """Why a limit of ours may change which rows are read, the option first; "" where it does not.
+def why_unsafe(configured: Limit, source_class: str, files: FileOptions | None) -> str:
+    """Why a limit of ours may cost rows or time, the option first; "" where it does not.
 
     It ends with what its owner can do. ``files`` are a file source's options, None where they could
-    not be read. ``trigger`` is the text of Spark's trigger.
+    not be read.
     """
     kinds = frozenset((configured.kind, *(part.kind for part in configured.parts)))
-    option = known(source_class).couples(kinds, trigger, files)
+    option = known(source_class).couples(kinds, files)
     return option and option + _WAY_OUT
 
 

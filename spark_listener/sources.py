@@ -23,14 +23,17 @@ class FileOptions:
     file_name_only: bool
 
 
-#: Given the kinds of limit that are configured, Spark's trigger as text, and a file source's
-#: options (None where they could not be read): the option under which a limit of ours changes which
-#: rows are read, and what it does; "" where there is none.
-Couples = Callable[[frozenset[str], str, "FileOptions | None"], str]
+#: Given the kinds of limit that are configured, and a file source's options (None where they could
+#: not be read): the option under which a limit of ours changes which rows are read, or leaves some
+#: waiting, and what it does; "" where there is none.
+Couples = Callable[[frozenset[str], "FileOptions | None"], str]
+
+MINIMUM: Final = "a minimum of rows: how the source counts it beside a smaller limit is not known"
 
 
-def _nothing(_kinds: frozenset[str], _trigger: str, _files: FileOptions | None) -> str:
-    return ""
+def _minimum(kinds: frozenset[str], _files: FileOptions | None) -> str:
+    # It may count what is left of it after the limit: then every batch waits its whole delay.
+    return MINIMUM if "min_rows" in kinds else ""
 
 
 @dataclass(frozen=True)
@@ -48,7 +51,7 @@ class Known:
     files: bool = False  # Spark's own source of files: its directory can be listed
     kafka_offsets: bool = False  # its offsets count rows, by topic and partition as Kafka's do
     table: Literal["iceberg", "delta"] | None = None  # what waits stands in its own history
-    couples: Couples = _nothing
+    couples: Couples = _minimum
 
 
 LATEST_FIRST: Final = (
@@ -57,13 +60,14 @@ LATEST_FIRST: Final = (
 FILE_NAME_ONLY: Final = (
     "fileNameOnly: how many files of one name are read depends on how batches are cut"
 )
-MINIMUM_ONCE: Final = (
-    "minOffsetsPerTrigger: under AvailableNow a run ends once fewer rows than that are left unread"
+MINIMUM_OFFSETS: Final = (
+    "minOffsetsPerTrigger: what a smaller batch leaves below it waits, up to maxTriggerDelay, "
+    "under AvailableNow for the next run"
 )
 UNREADABLE: Final = "its options cannot be read, so nobody knows that a limit loses no rows"
 
 
-def _of_files(kinds: frozenset[str], _trigger: str, files: FileOptions | None) -> str:
+def _of_files(kinds: frozenset[str], files: FileOptions | None) -> str:
     if files is None:
         return UNREADABLE
     # A configured limit makes Spark ignore maxFileAge from the start; in Spark 3.5, which
@@ -73,12 +77,15 @@ def _of_files(kinds: frozenset[str], _trigger: str, files: FileOptions | None) -
     return FILE_NAME_ONLY if files.file_name_only else ""
 
 
-def _of_kafka(kinds: frozenset[str], trigger: str, _files: FileOptions | None) -> str:
-    return MINIMUM_ONCE if "min_rows" in kinds and "AvailableNow" in trigger else ""
+def _of_kafka(kinds: frozenset[str], _files: FileOptions | None) -> str:
+    return MINIMUM_OFFSETS if "min_rows" in kinds else ""
 
 
 KAFKA: Final = Known(
-    ("org.apache.spark.sql.kafka010.KafkaMicroBatchStream",),
+    (
+        "org.apache.spark.sql.kafka010.KafkaMicroBatchStream",
+        "org.apache.spark.sql.kafka010.KafkaSource",  # where Spark's conf disables the other
+    ),
     obeys=True,
     takes="rows",
     beside_minimum=True,

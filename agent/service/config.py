@@ -243,9 +243,9 @@ class Settings(BaseSettings):
     give_limits: Literal["safe", "all"] = _option(
         "Regulation",
         "safe",
-        "`safe`: a source of which an option makes a limit lose rows, or read others, is only "
-        "watched; its note says which option. `all`: it is steered too. docs/driver.md has the "
-        "options.",
+        "`safe`: a source of which an option makes a limit lose rows, read others, or let some "
+        "wait, is only watched; its note says which option. `all`: it is steered too. "
+        "docs/driver.md has the options.",
     )
     stability_margin: _Number = _option(
         "Regulation",

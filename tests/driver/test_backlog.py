@@ -63,6 +63,12 @@ def test_offsets(start: Any, end: Any, expected: int | None) -> None:
             3,
         ),
         ({"endOffset": {"t": {"0": 5}}, "latestOffset": None}, KAFKA.classes[0], "rows", None),
+        (
+            {"endOffset": {"t": {"0": 5}}, "latestOffset": {"t": {"0": 9}}},
+            KAFKA.classes[1],
+            "rows",
+            4,
+        ),
         ({"metrics": {"numFilesOutstanding": "12"}}, DELTA, "files", 12),
         ({"metrics": {"numBytesOutstanding": "9000"}}, DELTA, "bytes", 9000),
         ({"metrics": {"estimatedTotalBytesBehindLatest": "70"}}, DELTA, "bytes", 70),

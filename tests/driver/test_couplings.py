@@ -12,44 +12,47 @@ from spark_listener.limits import ALL, Limit, handle_of
 from spark_listener.sources import FileOptions
 
 EARLIER_FILES, FILES = sources.FILES.classes
-(KAFKA,) = sources.KAFKA.classes
+KAFKA, KAFKA_V1 = sources.KAFKA.classes
 (ICEBERG,) = sources.ICEBERG.classes
 PLAIN = FileOptions(latest_first=False, file_name_only=False)
 LATEST = FileOptions(latest_first=True, file_name_only=False)
 NAMES = FileOptions(latest_first=False, file_name_only=True)
-TRIGGER, AVAILABLE_NOW = "ProcessingTimeTrigger(0)", "AvailableNowTrigger"
 MINIMUM = Limit("min_rows", 100, 5000)
 BOTH = Limit("composite", parts=(MINIMUM, Limit("rows", 500)))
+#: Paimon's, which counts the minimum of what the other limits let it see.
+PAIMON = "org.apache.paimon.spark.sources.PaimonMicroBatchStream"
+FILES_AND_MINIMUM = Limit("composite", parts=(Limit("files", 1000), MINIMUM))
 
 
 @pytest.mark.parametrize(
-    ("configured", "source", "trigger", "files", "why"),
+    ("configured", "source", "files", "why"),
     [
-        (ALL, FILES, TRIGGER, PLAIN, ""),
-        (ALL, FILES, AVAILABLE_NOW, PLAIN, ""),
-        (ALL, FILES, TRIGGER, LATEST, sources.LATEST_FIRST),
-        (ALL, EARLIER_FILES, AVAILABLE_NOW, LATEST, sources.LATEST_FIRST),
-        (Limit("files", 5), FILES, TRIGGER, LATEST, ""),  # Spark ignores maxFileAge from the start
-        (Limit("bytes", 5), FILES, TRIGGER, LATEST, ""),
-        (ALL, FILES, TRIGGER, NAMES, sources.FILE_NAME_ONLY),
-        (Limit("files", 5), FILES, TRIGGER, NAMES, sources.FILE_NAME_ONLY),
-        (ALL, FILES, TRIGGER, None, sources.UNREADABLE),
-        (Limit("files", 5), FILES, TRIGGER, None, sources.UNREADABLE),
-        (ALL, KAFKA, AVAILABLE_NOW, None, ""),
-        (Limit("rows", 5), KAFKA, AVAILABLE_NOW, None, ""),
-        (MINIMUM, KAFKA, TRIGGER, None, ""),
-        (BOTH, KAFKA, TRIGGER, None, ""),
-        (MINIMUM, KAFKA, AVAILABLE_NOW, None, sources.MINIMUM_ONCE),
-        (BOTH, KAFKA, AVAILABLE_NOW, None, sources.MINIMUM_ONCE),
-        (Limit("rows", 5), ICEBERG, TRIGGER, None, ""),
-        (Limit("files", 5), ICEBERG, TRIGGER, None, ""),
-        (Limit("files", 1000), "x.DeltaSource", AVAILABLE_NOW, None, ""),
+        (ALL, FILES, PLAIN, ""),
+        (ALL, FILES, LATEST, sources.LATEST_FIRST),
+        (ALL, EARLIER_FILES, LATEST, sources.LATEST_FIRST),
+        (Limit("files", 5), FILES, LATEST, ""),  # Spark ignores maxFileAge from the start
+        (Limit("bytes", 5), FILES, LATEST, ""),
+        (ALL, FILES, NAMES, sources.FILE_NAME_ONLY),
+        (Limit("files", 5), FILES, NAMES, sources.FILE_NAME_ONLY),
+        (ALL, FILES, None, sources.UNREADABLE),
+        (Limit("files", 5), FILES, None, sources.UNREADABLE),
+        (ALL, KAFKA, None, ""),
+        (Limit("rows", 5), KAFKA, None, ""),
+        (MINIMUM, KAFKA, None, sources.MINIMUM_OFFSETS),
+        (BOTH, KAFKA, None, sources.MINIMUM_OFFSETS),
+        (ALL, KAFKA_V1, None, ""),
+        (BOTH, KAFKA_V1, None, sources.MINIMUM_OFFSETS),
+        (FILES_AND_MINIMUM, PAIMON, None, sources.MINIMUM),
+        (BOTH, "some.other.Stream", None, sources.MINIMUM),
+        (Limit("rows", 5), ICEBERG, None, ""),
+        (Limit("files", 5), ICEBERG, None, ""),
+        (Limit("files", 1000), "x.DeltaSource", None, ""),
     ],
 )
 def test_the_option_that_makes_a_limit_unsafe(
-    configured: Limit, source: str, trigger: str, files: FileOptions | None, why: str
+    configured: Limit, source: str, files: FileOptions | None, why: str
 ) -> None:
-    said = why_unsafe(configured, source, trigger, files)
+    said = why_unsafe(configured, source, files)
     assert said == (why and f"{why}; weir agent --give-limits all steers it")
     assert len(said) <= 200  # what an agent keeps of a note
 
@@ -57,7 +60,7 @@ def test_the_option_that_makes_a_limit_unsafe(
 def test_of_iceberg_the_files_are_steered_where_both_are_limited() -> None:
     both = Limit("composite", parts=(Limit("files", 5), Limit("rows", 9)))
     assert handle_of(both, ICEBERG, release=(1, 10)).unit == "files"
-    assert why_unsafe(both, ICEBERG, TRIGGER, None) == ""
+    assert why_unsafe(both, ICEBERG, None) == ""
 
 
 class Hidden:

@@ -23,7 +23,7 @@ from spark_listener.limits import (
 from spark_listener.wire import UNITS
 
 EARLIER_FILES, FILES = sources.FILES.classes
-(KAFKA,) = sources.KAFKA.classes
+KAFKA = sources.KAFKA.classes[0]
 TAKE = {name: one.takes for one in sources.SOURCES for name in one.classes if one.takes}
 RATE = "org.apache.spark.sql.execution.streaming.sources.RateStreamMicroBatchStream"
 RATE_MICRO_BATCH = "org.apache.spark.sql.execution.streaming.sources.RatePerMicroBatchStream"

@@ -29,8 +29,9 @@ until = partial(waiting.until, seconds=240.0, every=0.2)
 
 
 @pytest.fixture
-def agent(tmp_path: Path) -> Iterator[AgentProcess]:
-    options = ("--state-dir", str(tmp_path / "state"), "--target-seconds", "3")
+def agent(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[AgentProcess]:
+    more = getattr(request, "param", ())
+    options = ("--state-dir", str(tmp_path / "state"), "--target-seconds", "3", *more)
     with AgentProcess(tmp_path, *options) as running:
         yield running
 
@@ -185,6 +186,7 @@ def test_a_burst_adapts_the_limit_and_the_backlog_is_exact(
     assert str(query.runId) == run_id
 
 
+@pytest.mark.parametrize("agent", [("--give-limits", "all")], indirect=True)
 @pytest.mark.slow("the limit beside a minimum is built and looked at every time")
 def test_a_configured_minimum_stays_beside_the_granted_maximum(
     agent: AgentProcess, broker: Broker, spark: Any, attached: Any, start: Any

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from confluent_kafka import Producer
 
-from tests.spark.conftest import agent
+from spark_listener.sources import KAFKA
+from tests import waiting
+from tests.spark.conftest import agent, in_force, progresses
 from tests.spark.file_options import at_random
 
 if TYPE_CHECKING:
@@ -119,3 +121,62 @@ def test_the_same_rows_as_without_weir(
     agent.give_limits = True
     cut = read(spark, broker, start, tmp_path, "rows-cut", OPTIONS["minOffsetsPerTrigger"])
     assert len(cut) < ROWS
+
+
+@pytest.mark.slow("a broker's rows; that such a source is left alone is looked at every time")
+def test_no_limit_of_ours_leaves_rows_that_wait_for_a_minimum(
+    agent: Any, attached: Any, broker: Broker, spark: Any, start: Any
+) -> None:
+    """Under one, what is left after the first batch would wait for ten minutes."""
+    broker.create_topic("waiting")
+    broker.produce("waiting", [str(number) for number in range(90)])
+    agent.decide = at_random(random.Random(1), {"rows": 10})  # and never below the minimum
+    attached(agent, first_batch_seconds=10.0)
+    frame = (
+        spark.readStream.format("kafka")
+        .option("kafka.bootstrap.servers", broker.bootstrap)
+        .option("subscribe", "waiting")
+        .options(**EARLIEST, minOffsetsPerTrigger="50", maxTriggerDelay="10m")
+        .load()
+    )
+    query = start(frame, name="rows-waiting")
+    waiting.until(
+        lambda: sum(one["numInputRows"] for one in query.recentProgress) == 90,
+        "every row",
+        seconds=60.0,
+        every=0.2,
+    )
+    assert "MaxRows" not in str(in_force(query))
+
+
+@pytest.mark.slow("a broker's rows; of which class it is, is looked at every time")
+def test_the_older_of_sparks_kafka_sources_is_steered_too(
+    agent: Any, attached: Any, broker: Broker, spark: Any, start: Any
+) -> None:
+    broker.create_topic("older")
+    broker.produce("older", [str(number) for number in range(90)])
+    agent.decide = lambda events: [
+        {"id": "any", "runId": event["body"]["runId"], "source": 0, "unit": "rows",
+         "reason": "lower", "limit": 20, "expires_seconds": 60}
+        for event in events if event["type"] == "started"
+    ]  # fmt: skip
+    attached(agent, first_batch_seconds=10.0)
+    other = "spark.sql.streaming.disabledV2MicroBatchReaders"
+    spark.conf.set(other, "org.apache.spark.sql.kafka010.KafkaSourceProvider")
+    try:
+        frame = (
+            spark.readStream.format("kafka")
+            .option("kafka.bootstrap.servers", broker.bootstrap)
+            .option("subscribe", "older")
+            .options(**EARLIEST)
+            .load()
+        )
+        query = start(frame, name="rows-older")
+        told = agent.wait(lambda a: len(seen := progresses(a, query)) >= 5 and seen, 60)
+    finally:
+        spark.conf.unset(other)
+    limits = [event["limits"][0] for event in told]
+    assert {(one["source_class"], one["control"]) for one in limits} == {(KAFKA.classes[1], "live")}
+    assert [(one["limit"], one["backlog"]) for one in limits] == [
+        (20, 70), (20, 50), (20, 30), (20, 10), (20, 0)
+    ]  # fmt: skip

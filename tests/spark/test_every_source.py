@@ -18,7 +18,7 @@ from tests.waiting import until
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-(KAFKA,) = sources.KAFKA.classes
+KAFKA = sources.KAFKA.classes[0]
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
 
 GRANTS = [("rows", 3), ("files", 3), ("bytes", 500), ("rows", None), ("files", 1)]
