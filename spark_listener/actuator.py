@@ -299,11 +299,13 @@ class Actuator:
         """The source that a grant is for: the agent may know them in an earlier run's order.
 
         One that the agent does not know yet takes what is granted to its place, unless that is
-        another's.
+        another's. What is granted to a place alone is not for one that another grant names.
         """
         there = next((item for item in self.sources if item.index == grant.source), None)
-        if not grant.identity or (there is not None and there.identity == grant.identity):
+        if there is not None and there.identity == grant.identity:
             return there
+        if not grant.identity:
+            return None if there is not None and there.identity in meant else there
         own = next((item for item in self.sources if item.identity == grant.identity), None)
         if own is None and there is not None and there.identity not in meant:
             return there

@@ -144,19 +144,26 @@ def units_after(chain: list[tuple[int, Snapshot]], offset: Offset, unit: Counted
     return left if offset.snapshot == _NO_SNAPSHOT else None
 
 
+def what_is_read(source: Any) -> str:
+    """The table and branch of a JVM ``SparkMicroBatchStream``; may raise what py4j raises."""
+    branch = _field(source, "branch")
+    return f"{_field(source, 'table').name()} {'' if branch is None else branch}"
+
+
+def _field(source: Any, name: str) -> Any:
+    found = source.getClass().getDeclaredField(name)
+    found.setAccessible(True)
+    return found.get(source)
+
+
 class IcebergTable:
     """The table of one JVM ``SparkMicroBatchStream``; methods may raise what py4j raises."""
 
     def __init__(self, source: Any) -> None:
-        def field(name: str) -> Any:
-            found = source.getClass().getDeclaredField(name)
-            found.setAccessible(True)
-            return found.get(source)
-
-        self._table = field("table")
-        branch = field("branch")
+        self._table = _field(source, "table")
+        branch = _field(source, "branch")
         self._branch = None if branch is None else str(branch)
-        self._first = str(field("initialOffset").json())
+        self._first = str(_field(source, "initialOffset").json())
         self._history = History(self._fetch)
 
     def counted(self, unit: Unit, start: Any, end: Any, *, timeout_seconds: float) -> Left:

@@ -10,6 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from spark_listener import iceberg, sources
 from spark_listener.redact import redact, redact_conf
 
 if TYPE_CHECKING:
@@ -292,17 +293,26 @@ def shares_watermark(plan: Any, policy: str) -> bool | None:
 
 
 def fingerprint(description: str) -> str:
-    """Of a source as progress describes it, without its object's address; nothing can be read off.
+    """Of what a source reads; nothing can be read off it.
 
     >>> fingerprint("KafkaV2[Subscribe[orders]]") == fingerprint("KafkaV2[Subscribe[orders]]")
     True
     """
-    plain = _OBJECT_ADDRESS.sub("", description)
-    return hashlib.sha256(plain.encode("utf-8", "replace")).hexdigest()[:16]
+    return hashlib.sha256(description.encode("utf-8", "replace")).hexdigest()[:16]
 
 
 def _identity_of(source: Any) -> str:
-    return str(_attempt(lambda: fingerprint(str(source.toString())), ""))
+    """Empty where the source tells nothing but its class: two tables must not pass for one."""
+
+    def description() -> str:
+        text = str(source.toString())
+        plain = _OBJECT_ADDRESS.sub("", text)
+        if plain == text:
+            return text
+        return iceberg.what_is_read(source) if sources.known(plain).table == "iceberg" else ""
+
+    told = _attempt(description, "")
+    return fingerprint(told) if told else ""
 
 
 def _unwrapped(java_query: Any) -> Any:

@@ -394,7 +394,11 @@ class Query(msgspec.Struct):
         """
         places = {one.source: one.identity for one in limits if one.identity}
         known = {source.index: source.identity for source in self.sources}
-        if all(known.get(index, "") in ("", name) for index, name in places.items()):
+        gone = {name for index, name in known.items() if places.get(index, "") != name}
+        if all(
+            known.get(index, "") == name or (not known.get(index) and name not in gone)
+            for index, name in places.items()
+        ):
             for index, name in places.items():
                 if index in known:
                     self.sources[index].identity = name

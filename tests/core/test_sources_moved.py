@@ -12,7 +12,7 @@ from agent.core.policy import Policy
 from tests.core.events import START_TIME, Driver
 
 KEY = ("shop", "orders")
-ROWS_PER_FILE = {"large": 1000, "small": 10}
+ROWS_PER_FILE = {"large": 1000, "small": 10, "": 100}
 
 
 class World:
@@ -28,7 +28,7 @@ class World:
 
     def entry(self, index: int, name: str, **more: Any) -> dict[str, Any]:
         return {"source": index, "unit": "files", "limit": 20, "configured": 20, "backlog": 500,
-                "control": "live", "identity": f"id-{name}", **more}  # fmt: skip
+                "control": "live", "identity": name and f"id-{name}", **more}  # fmt: skip
 
     def run(self, run_id: str, names: list[str], batches: int, *, query_id: str = "q-1") -> Any:
         """Starts it and runs so many batches; the answer to its start."""
@@ -94,6 +94,28 @@ def test_a_source_put_before_the_others_takes_nothing_of_theirs() -> None:
     world.send(world.driver.terminated())
     world.run("r-2", ["small", "large"], 0)
     assert world.ratios() == [None, pytest.approx(1000.0)]
+
+
+@pytest.mark.parametrize("names", [["", "large"], ["large", ""]])
+def test_a_source_without_a_fingerprint_takes_nothing_of_one_that_has_one(
+    names: list[str],
+) -> None:
+    world = World()
+    world.run("r-1", names, 12)
+    world.send(world.driver.terminated())
+    world.run("r-2", names[::-1], 0)
+    learned = dict(zip(names[::-1], world.ratios(), strict=True))
+    assert learned == {"large": pytest.approx(1000.0), "": None}
+    world.run("r-3", names[::-1], 0)
+    assert dict(zip(names[::-1], world.ratios(), strict=True)) == learned
+
+
+def test_a_source_that_stays_keeps_what_was_learned_before_it_had_a_fingerprint() -> None:
+    world = World()
+    world.run("r-1", ["", "large"], 12)
+    world.send(world.driver.terminated())
+    world.run("r-2", ["small", "large"], 0)
+    assert world.ratios() == pytest.approx([100.0, 1000.0])
 
 
 def test_two_sources_of_one_fingerprint_stay_where_they_are() -> None:

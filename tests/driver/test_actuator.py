@@ -221,6 +221,8 @@ def meant(place: int, limit: int, identity: str) -> Grant:
         (["a", "a"], [("a", 3), ("a", 4)], [3, 4]),
         (["a", "b"], [("", 3), ("", 4)], [3, 4]),  # an agent that says nothing of it
         (["", ""], [("a", 3), ("b", 4)], [3, 4]),
+        (["", "a"], [("a", 3), ("", 4)], [None, 3]),  # they were the other way round
+        (["b", "a"], [("a", 3), ("", 4)], [None, 3]),
         (["a"], [("a", 3), ("b", 4)], [3]),
     ],
 )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -12,6 +14,7 @@ from spark_listener.progress import read_progress
 from spark_listener.query import (
     _MOST_NODES,
     Abilities,
+    _identity_of,
     abilities,
     shares_watermark,
     takes_all_at_once,
@@ -59,6 +62,69 @@ def test_triggers_that_take_everything(
     trigger: str, execution: str, executor: str, expected: bool
 ) -> None:
     assert takes_all_at_once(trigger, execution, executor) is expected
+
+
+ICEBERG = "org.apache.iceberg.spark.source.SparkMicroBatchStream"
+
+
+@dataclass
+class Named:
+    """A table, which has a name."""
+
+    text: str
+
+    def name(self) -> str:
+        return self.text
+
+
+@dataclass
+class Source:
+    """A JVM's source: its text, and its fields as reflection gives them."""
+
+    text: str
+    fields: dict[str, Any] = field(default_factory=dict)
+
+    def toString(self) -> str:
+        return self.text
+
+    def getClass(self) -> Source:
+        return self
+
+    def getDeclaredField(self, name: str) -> Any:
+        if name not in self.fields:
+            raise RuntimeError(f"NoSuchFieldException: {name}")
+        return Field(self.fields[name])
+
+
+@dataclass
+class Field:
+    value: Any
+
+    def setAccessible(self, _: bool) -> None:
+        pass
+
+    def get(self, _: Source) -> Any:
+        return self.value
+
+
+def iceberg(address: str, table: str, branch: str | None = None) -> Source:
+    return Source(f"{ICEBERG}@{address}", {"table": Named(table), "branch": branch})
+
+
+def test_an_iceberg_source_is_known_by_its_table_and_branch() -> None:
+    one = _identity_of(iceberg("1a2b", "shop.orders"))
+    assert one == _identity_of(iceberg("3c4d", "shop.orders"))  # in the next run
+    others = [
+        _identity_of(iceberg("1a2b", "shop.returns")),
+        _identity_of(iceberg("1a2b", "shop.orders", "audit")),
+    ]
+    assert len({"", one, *others}) == 4
+
+
+@pytest.mark.parametrize("name", ["x.Stream", "x.Streams$One", ICEBERG])
+def test_a_source_that_tells_its_class_alone_has_no_fingerprint(name: str) -> None:
+    assert _identity_of(Source(f"{name}@1a2b")) == ""
+    assert _identity_of(Source(f"{name}[orders]")) != ""
 
 
 @pytest.mark.parametrize(

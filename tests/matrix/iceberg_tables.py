@@ -17,6 +17,7 @@ import pytest
 
 from spark_listener import sources
 from spark_listener.actuator import DISOBEYS
+from spark_listener.query import fingerprint
 from tests.spark.conftest import (
     agent,
     attached,
@@ -106,6 +107,7 @@ def test_a_limit_is_obeyed_or_none_is_set(
     assert entry["unit"] == unit
     assert entry["control"] == ("live" if OBEYS else "advice"), entry
     assert entry["configured"] == {"none": None, "rows": 40}.get(configured, 4)
+    assert entry["identity"] == fingerprint(f"{table.name} ")
     before = in_force(query)
     one = ROWS_PER_FILE if unit == "rows" else 1
     agent.grant(run_id, one, unit=unit)
