@@ -98,22 +98,25 @@ def _set_import_path(job: Path) -> None:
 def install_hooks() -> None:
     """Attaches the session that the job makes, and further ones with their first streaming query.
 
-    One that streams nothing is left alone: Spark would keep what it makes for a listener.
+    However those came to be: ``foreachBatch`` has one of its own. One that streams nothing is left
+    alone: Spark would keep what it makes for a listener.
     """
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming import DataStreamWriter
 
     builder: Any = SparkSession.Builder
-    further: weakref.WeakSet[Any] = weakref.WeakSet()
+    met: weakref.WeakSet[Any] = weakref.WeakSet()  # one that the job detaches stays so
+
+    def attach_made(session: Any) -> None:
+        met.add(session)
+        attach(session)
 
     def attach_further(writer: Any) -> None:
         session = writer._df.sparkSession
-        if session in further:
-            further.discard(session)
-            attach(session)
+        if session not in met:
+            attach_made(session)
 
-    _around(builder, "getOrCreate", after=attach)
-    _around(SparkSession, "newSession", after=further.add)
+    _around(builder, "getOrCreate", after=attach_made)
     for start in ("start", "toTable"):
         _around(DataStreamWriter, start, before=attach_further)
 

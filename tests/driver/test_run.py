@@ -6,8 +6,12 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+
+from spark_listener import run
 
 ROOT = Path(__file__).parents[2]
 
@@ -77,3 +81,39 @@ def test_usage(arguments: tuple[str, ...], code: int, said: str) -> None:
     assert done.returncode == code
     assert said in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_session_is_attached_with_its_first_query_however_it_came_to_be(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming import DataStreamWriter
+
+    class Session:
+        """One that the job's own builder makes, or that ``foreachBatch`` wraps."""
+
+    attached: list[Any] = []
+    monkeypatch.setattr(run, "attach", attached.append)
+    made, further = Session(), Session()
+    monkeypatch.setattr(SparkSession.Builder, "getOrCreate", lambda _: made)
+    monkeypatch.setattr(SparkSession, "newSession", lambda _: further)
+    for name in ("start", "toTable"):
+        monkeypatch.setattr(DataStreamWriter, name, lambda _: "a query")
+    run.install_hooks()
+
+    def start(session: Session) -> None:
+        writer: Any = SimpleNamespace(_df=SimpleNamespace(sparkSession=session))
+        for begin in (DataStreamWriter.start, DataStreamWriter.toTable):
+            assert begin(writer) == "a query"  # type: ignore[call-arg, comparison-overlap]
+
+    builder: Any = None
+    assert SparkSession.Builder.getOrCreate(builder) is made  # type: ignore[comparison-overlap]
+    assert SparkSession.newSession(builder) is further  # type: ignore[comparison-overlap]
+    assert attached == [made]
+    for session in (made, further):
+        start(session)
+    assert attached == [made, further]
+    wrapped = Session()
+    start(wrapped)
+    start(wrapped)
+    assert attached == [made, further, wrapped]

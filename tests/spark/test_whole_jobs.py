@@ -64,6 +64,12 @@ def test_weir_run_watches_every_session_of_a_job_nobody_changed(
         "first.stop()\n"
         "second = session('two')\n"
         "run(second, sys.argv[2] + '/c', availableNow=True).awaitTermination()\n"
+        "def within(frame, batch):\n"
+        "    place = f'{sys.argv[2]}/d{batch}'\n"
+        "    run(frame.sparkSession, place, availableNow=True).awaitTermination()\n"
+        "(second.readStream.schema('k int, v int').json(sys.argv[1]).writeStream\n"
+        " .foreachBatch(within).option('checkpointLocation', sys.argv[2] + '/e')\n"
+        " .trigger(availableNow=True).start().awaitTermination())\n"
         "second.stop()\n"
         "print('rows done')\n"
         "sys.exit(5)\n"
@@ -80,8 +86,8 @@ def test_weir_run_watches_every_session_of_a_job_nobody_changed(
     assert our_warnings(done) == []
     names = {request["application"]["name"] for request in agent.requests}
     assert names == {"one", "two"}
-    assert len(agent.of("started")) == 3
-    assert len(agent.of("terminated")) == 3
+    assert len(agent.of("started")) == 5
+    assert len(agent.of("terminated")) == 5
     assert not any(event["body"].get("driverEnded") for event in agent.of("terminated"))
     assert len(agent.of("progress")) >= 9
 
