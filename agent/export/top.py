@@ -6,6 +6,7 @@ On a terminal it takes the whole screen and listens to keys; otherwise it prints
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import signal
 import sys
@@ -55,7 +56,10 @@ def run_top(
     """
     if not 0.1 <= refresh_seconds <= 3600:
         raise WrongUse(f"the refresh of {refresh_seconds:g} s is not within 0.1 and 3600 seconds")
-    console = _PipeConsole(file=output or sys.stdout, highlight=False)
+    file = output or sys.stdout
+    if isinstance(file, io.TextIOWrapper):
+        file.reconfigure(errors="replace")  # where a locale has no such sign, ? stands for it
+    console = _PipeConsole(file=file, highlight=False)
     screen = console.is_terminal and not console.is_dumb_terminal
     with AgentClient(settings) as client:
         try:

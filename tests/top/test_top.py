@@ -274,6 +274,14 @@ def test_once(fleet: FleetServer, monkeypatch: pytest.MonkeyPatch) -> None:
     assert fleet.polls == 1
 
 
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_a_locale_without_its_signs_is_no_reason_to_fail(fleet: FleetServer, encoding: str) -> None:
+    out = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
+    assert run_top(ClientSettings(url=fleet.url), once=True, output=out) == 0
+    out.seek(0)
+    assert "? live" in out.read()
+
+
 def test_once_without_an_agent(fleet: FleetServer) -> None:
     fleet.stop()
     with pytest.raises(AgentUnavailable, match="no agent answers at http://127"):
