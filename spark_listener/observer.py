@@ -320,6 +320,9 @@ class Observer:
                 run = self._found(item.session, progress.query_id)
             limits = [] if run is None else self._limits(run, progress)
             beside: dict[str, Any] = {"limits": limits}
+            if run is not None:
+                # For an agent that has not heard the start: it would not know when a batch is due.
+                beside["trigger"] = run.query.trigger
             work = None if run is None else self._cluster.work(progress.run_id, progress.batch_id)
             if work is not None:
                 beside["work"] = work

@@ -66,8 +66,7 @@ def started(
         watch.begins(query, event.id, event.run_id, time, policy)
     elif query.life.left:
         query.life.begin()
-    query.run.trigger = event.trigger
-    query.run.trigger_seconds = measure.trigger_seconds(event.trigger)
+    measure.hear_trigger(query, event.trigger)
     query.run.control = event.control
     query.run.output_mode = event.output_mode
     query.run.sink = event.sink or query.run.sink
@@ -162,6 +161,7 @@ def progress(
         return None
     if batch.run_id != query.run.run_id:
         watch.begins(query, batch.id, batch.run_id, batch.time, policy)
+    measure.hear_trigger(query, event.trigger)
     query.run.sink = batch.sink or query.run.sink
     if batch.watermark_time is not None:
         query.flow.watermark_time = batch.watermark_time

@@ -61,7 +61,7 @@ class Run(msgspec.Struct):
     query_id: str = ""
     run_id: str = ""
     past_runs: list[str] = []  # their last events may come after the next run's first
-    trigger: str = ""
+    trigger: str = ""  # empty: nobody has told it, and what a batch must suffice for is unknown
     trigger_seconds: float = 0.0
     control: str = ""
     output_mode: str = ""

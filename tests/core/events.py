@@ -25,6 +25,8 @@ class Driver:
     sequence: int = 0
     batch_id: int = -1
     unit: str = "rows"
+    trigger: str = "ProcessingTimeTrigger(0)"
+    tells_trigger: bool = True  # beside each batch; a listener before that told it at a start only
     sent: list[dict[str, Any]] = field(default_factory=list)
 
     def body(self, *events: dict[str, Any]) -> bytes:
@@ -57,11 +59,12 @@ class Driver:
         return {"id": self.query_id, "runId": self.run_id, "name": self.query}
 
     def started(self, **body: Any) -> dict[str, Any]:
+        self.trigger = body.get("trigger", self.trigger)
         return self.event(
             "started",
             {
                 **self.ids(),
-                "trigger": "ProcessingTimeTrigger(0)",
+                "trigger": self.trigger,
                 "control": "live",
                 "outputMode": "update",
                 "sink": "noop",
@@ -121,6 +124,7 @@ class Driver:
                 **body,
             },
             limits=said,
+            **({"trigger": self.trigger} if self.tells_trigger else {}),
         )
 
     def heartbeat(self, batch_id: int | None = None, running: float | None = None, **more: Any):

@@ -120,6 +120,16 @@ def test_a_load_gets_what_it_needs_and_gives_it_back() -> None:
     assert wanted(world.run(90.0, 20)) == 2
 
 
+def test_what_a_query_needs_is_not_known_while_its_trigger_is_not() -> None:
+    """One that starts a batch a minute needs fewer than one that must end each in ten seconds."""
+    world = World()
+    world.driver.tells_trigger = False
+    assert world.run(300.0).executors is None
+    assert world.view.wanted is None
+    world.send(world.driver.started())
+    assert wanted(world.run(300.0)) == 4
+
+
 def test_a_query_that_gets_nothing_more_gives_all_back_but_one() -> None:
     """No batch says so, as there is none."""
     world = World()

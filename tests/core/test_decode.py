@@ -99,6 +99,14 @@ def test_a_number_that_cannot_be_is_missing_and_never_zero(key: str, value: obje
     assert getattr(progress, {"numInputRows": "rows", "batchId": "batch_id"}[key]) is None
 
 
+@pytest.mark.parametrize("said", [None, 3, [], {}])
+def test_a_trigger_that_is_no_text_is_not_known(said: object) -> None:
+    driver = Driver()
+    events = [driver.progress(1, 1.0) | {"trigger": one} for one in (said, driver.trigger)]
+    found = [event.body for _, event in decode_request(driver.body(*events)).events]
+    assert [one.trigger for one in found if isinstance(one, ProgressEvent)] == ["", driver.trigger]
+
+
 def test_durations_are_seconds_and_the_whole_is_not_a_phase() -> None:
     progress = decode_progress({**PROGRESS, "durationMs": {"triggerExecution": 1500, "x": -1}})
     assert progress.seconds == 1.5

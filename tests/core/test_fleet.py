@@ -338,6 +338,81 @@ def test_a_restarted_agent_without_its_state_renews_what_is_in_force() -> None:
     assert (grant.limit, grant.reason) == (700, "renew")
 
 
+class Minutely:
+    """A batch a minute, of the 60,000 rows that come in it: they take 13 s."""
+
+    def __init__(self, *, tells_trigger: bool, **policy: Any) -> None:
+        self.world = World(Policy(**policy), tells_trigger=tells_trigger)
+        self.waiting, self.limit, self.gap = 60_000, 100_000, 0.0
+
+    def start(self) -> Receipt:
+        return self.world.send(self.world.driver.started(trigger="ProcessingTimeTrigger(60000)"))
+
+    def batches(self, count: int) -> list[str]:
+        """Why the limit is what it is, after each; never less than what comes."""
+        reasons = []
+        for _ in range(count):
+            rows = min(self.waiting, self.limit)
+            self.waiting -= rows
+            seconds = 1.0 + rows / 5000
+            batch = self.world.driver.progress(
+                rows,
+                seconds,
+                limit=self.limit,
+                configured=100_000,
+                backlog=self.waiting,
+                gap=self.gap,
+            )
+            receipt = self.world.send(batch)
+            for grant in receipt.grants:
+                assert grant.limit is not None
+                self.limit = grant.limit
+            assert self.limit >= 60_000
+            reasons.append(receipt.judged[0].limit.reason)
+            self.waiting += 60_000
+            self.gap = 60.0 - seconds
+        return reasons
+
+
+@pytest.mark.parametrize("tells_trigger", [True, False])
+def test_an_agent_that_has_not_heard_a_start_takes_no_batch_for_one_that_follows_at_once(
+    *, tells_trigger: bool
+) -> None:
+    plant = Minutely(tells_trigger=tells_trigger)
+    plant.start()
+    assert "hold:missing" not in plant.batches(20)
+    plant.world.fleet = Fleet(plant.world.policy, started_time=plant.world.now)
+    assert ("hold:missing" in plant.batches(20)) is not tells_trigger
+
+
+@pytest.mark.parametrize("tells_trigger", [True, False])
+def test_a_start_that_found_no_room_leaves_the_trigger_to_the_batches(
+    *, tells_trigger: bool
+) -> None:
+    plant = Minutely(tells_trigger=tells_trigger, max_queries=1)
+    other = Driver(application_id="local-2", instance="listener-2", query_id="q-2", query="other")
+    plant.world.fleet.receive(decode_request(other.body(other.started())), other.time)
+    assert plant.start().refused
+    plant.world.fleet.receive(decode_request(other.body(other.terminated())), other.time)
+    plant.world.driver.time += plant.world.policy.forget_seconds + 1.0
+    plant.world.fleet.tick(plant.world.now)
+    assert ("hold:missing" in plant.batches(20)) is not tells_trigger
+
+
+def test_a_first_batch_of_which_nobody_knows_the_trigger_is_as_configured() -> None:
+    """Its driver could not look the query up; what an earlier run said of it holds."""
+    plant = Minutely(tells_trigger=False)
+    driver = plant.world.driver
+    plant.batches(20)
+    for trigger, reasons in (("", []), ("ProcessingTimeTrigger(60000)", ["first_batch"])):
+        for run, said in enumerate((trigger, "")):
+            plant.world.send(driver.terminated())
+            driver.run_id = f"{trigger} {run}"
+            receipt = plant.world.send(driver.started(trigger=said))
+            assert [grant.reason for grant in receipt.grants] == reasons
+    assert plant.world.fleet._roster[KEY].run.trigger_seconds == 60.0
+
+
 def test_state_saved_and_restored_goes_on_as_if_nothing_had_happened() -> None:
     whole, cut = World(), World()
     saved: dict[str, bytes] = {}

@@ -124,8 +124,8 @@ def test_a_query_whose_progress_runs_ahead_of_its_commit_log_has_no_group(
     started: dict[str, Any],
 ) -> None:
     one, driver = fleet(), Driver()
-    batch = driver.progress(9, 1.0, sources=[reading(t={"0": 7})])
-    send(one, driver, driver.started(**started), batch)
+    begun = driver.started(**started)
+    send(one, driver, begun, driver.progress(9, 1.0, sources=[reading(t={"0": 7})]))
     assert one.committed() == {}
 
 

@@ -165,7 +165,12 @@ class Cluster:
         waiting: list[tuple[float, str, str, Any]] = []
         number = dict.fromkeys(self.spells, 0)
         for name, spells in self.spells.items():
-            self.send(name, "started", spells[0][0], body={"trigger": "", "control": "live"})
+            self.send(
+                name,
+                "started",
+                spells[0][0],
+                body={"trigger": "ProcessingTimeTrigger(0)", "control": "live"},
+            )
             for begin, _ in spells:
                 heapq.heappush(waiting, (begin, "begin", name, None))
         while waiting:

@@ -93,6 +93,7 @@ class RunningQuery:
     """A query of which the JVM says what a test lets it say."""
 
     id, run_id, name = "q", "r", "enrich"
+    trigger = "ProcessingTimeTrigger(60000)"
 
     def __init__(self, running: Callable[[], RunningBatch]) -> None:
         self.running = running
@@ -152,11 +153,14 @@ class Telling(Outbox):
     def __init__(self) -> None:
         super().__init__(1000, 1 << 20, largest_bytes=100_000)
         self.told: list[tuple[str, dict[str, Any]]] = []
+        self.beside: list[dict[str, Any]] = []  # of the batches
 
     def put(
         self, kind: Any, time: str, body: str, extra: Any = None, *, origin: float | None = None
     ) -> int:
         self.told.append((kind, json.loads(body)))
+        if kind == "progress":
+            self.beside.append(extra)
         return super().put(kind, time, body, extra, origin=origin)
 
 
@@ -172,7 +176,7 @@ class Watched:
 
     def __init__(self, query: RunningQuery, *sources: FileControl, **settings: Any) -> None:
         outbox = Telling()
-        self.told = outbox.told
+        self.told, self.beside = outbox.told, outbox.beside
         self.lost = 0
         self.observer = Observer(
             Settings(**settings),
@@ -246,6 +250,13 @@ def test_a_heartbeat_says_how_far_the_running_batch_of_kafka_reads() -> None:
         "offsets": {"t": {"0": 30}},
         "observed_time": "2026-11-18T11:06:40.000Z",
     }
+
+
+def test_every_batch_tells_the_trigger_to_an_agent_that_has_not_heard_the_start() -> None:
+    watched = Watched(RunningQuery(resting))
+    watched.observer.mailbox.deliver(progress(7))
+    watched.observer._round()
+    assert [one["trigger"] for one in watched.beside] == [RunningQuery.trigger]
 
 
 def test_between_two_batches_nothing_is_in_hand() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 from spark_listener.wire import format_time
 
 BASE_TIME = 1_795_251_302.0
+TRIGGER = "ProcessingTimeTrigger(500)"
 
 
 def query_ids(number: int) -> tuple[str, str]:
@@ -122,6 +123,7 @@ def progress(
                 "backlog": backlog,
             }
         ],
+        "trigger": TRIGGER,
     }
 
 
@@ -144,7 +146,7 @@ def started(sequence: int, *, query: int = 0, name: str | None = None) -> dict[s
             "id": query_id,
             "runId": run_id,
             "name": name if name is not None else f"query-{query}",
-            "trigger": "ProcessingTimeTrigger(500)",
+            "trigger": TRIGGER,
             "control": "live",
             "outputMode": "update",
             "sink": "ForeachBatchSink",

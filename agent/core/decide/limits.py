@@ -159,6 +159,8 @@ def first_batch(
     if query.orders.limit is not None:
         _decide_manual(query, time, policy)
         return
+    if not query.run.trigger:
+        return
     # Of what a source gives that was never read from nobody knows: it keeps its limit.
     controlled = [source for source in query.controlled() if source.ratio is not None]
     size = wanted_size(query, settings, time, controlled)
@@ -388,7 +390,7 @@ def _reason_to_hold(
         return "manual"
     if query.orders.held:
         return "hold:operator"
-    if batch.rows is None or batch.seconds is None:
+    if batch.rows is None or batch.seconds is None or not query.run.trigger:
         return "hold:missing"
     if batch.rows == 0:
         return "hold:empty"

@@ -37,8 +37,8 @@ def need_at_rest(query: Query, settings: QueryPolicy, *, found_nothing: bool) ->
 
 def _renew(query: Query, settings: QueryPolicy, arriving: float | None) -> None:
     sizing = query.sizing
-    if arriving is None:
-        return
+    if arriving is None or not query.run.trigger:
+        return  # of a batch nobody knows for how long it must suffice, nor how soon it must end
     most = settings.maximum_executors
     slots = NO_BOUND
     if most is not None and query.run.slots_each:

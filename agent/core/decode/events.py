@@ -179,6 +179,7 @@ class ProgressEvent(msgspec.Struct, frozen=True, gc=False):
     progress: Progress
     limits: list[SourceLimit]
     work: BatchWork | None = None  # of this batch, where it was looked at
+    trigger: str = ""  # of the query; empty where the driver tells none
 
 
 class Executors(msgspec.Struct, frozen=True, gc=False):
@@ -327,6 +328,7 @@ class _EventObject(msgspec.Struct, gc=False):
     limits: Any = None
     clock_origin: Any = None
     work: Any = None
+    trigger: Any = None
 
 
 class _Envelope(msgspec.Struct):
@@ -415,6 +417,7 @@ def _looked_at(data: object) -> _EventObject:
         data.get("limits"),
         data.get("clock_origin"),
         data.get("work"),
+        data.get("trigger"),
     )
 
 
@@ -451,7 +454,7 @@ def _event(data: _EventObject, sequence: int) -> Event:
     elif kind == "progress":
         progress = _progress(body)
         limits = decode_limits(data.limits, "limits")
-        read = ProgressEvent(progress, limits, batch_work(data.work))
+        read = ProgressEvent(progress, limits, batch_work(data.work), _trigger(data.trigger))
     elif kind == "heartbeat":
         read = _heartbeat(body)
     elif kind == "idle":
@@ -567,7 +570,7 @@ def _started(body: _EventBody, limits: list[SourceLimit]) -> StartedEvent:
     return StartedEvent(
         *_body_ids(body),
         _name(body.name),
-        trigger=_text(body.trigger)[:200],
+        trigger=_trigger(body.trigger),
         control=_text(body.control)[:20],
         output_mode=_text(body.output_mode)[:40],
         sink=_described(body.sink),
@@ -751,6 +754,10 @@ def _listing(value: object) -> list[Mapping[str, Any]]:
 
 def _text(value: object) -> str:
     return value[:MAX_TEXT] if isinstance(value, str) else ""
+
+
+def _trigger(value: object) -> str:
+    return intern(_text(value)[:200])
 
 
 def _described(value: object) -> str:

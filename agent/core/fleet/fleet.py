@@ -670,7 +670,8 @@ def _at(event: ProgressEvent, seconds: float) -> ProgressEvent:
     if not seconds:
         return event
     progress = msgspec.structs.replace(event.progress, time=event.progress.time + seconds)
-    return ProgressEvent(progress, _shifted(event.limits, seconds), event.work)
+    limits = _shifted(event.limits, seconds)
+    return msgspec.structs.replace(event, progress=progress, limits=limits)
 
 
 def _shifted(limits: list[SourceLimit], seconds: float) -> list[SourceLimit]:

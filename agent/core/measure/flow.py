@@ -260,6 +260,13 @@ def state(query: Query, ended: Ended) -> None:
             totals.watermark_dropped_rows = plus(totals.watermark_dropped_rows, dropped)
 
 
+def hear_trigger(query: Query, trigger: str) -> None:
+    """Takes in the trigger that an event tells; one that tells none leaves what is known."""
+    if trigger and trigger != query.run.trigger:
+        query.run.trigger = trigger
+        query.run.trigger_seconds = trigger_seconds(trigger)
+
+
 def trigger_seconds(trigger: str) -> float:
     """The interval of ``ProcessingTimeTrigger(milliseconds)``; 0 for any other trigger."""
     name, _, rest_of = trigger.partition("(")
