@@ -809,6 +809,31 @@ def test_orders_outlive_the_agent_and_meet_queries_that_come_later() -> None:
     assert world.view(("shop", "careful")).mode == "dry-run"  # a rule named it
 
 
+@pytest.mark.parametrize("mode", ["on", "off"])
+def test_an_order_for_those_that_are_known_is_none_for_later_ones(mode: Mode) -> None:
+    """As ``weir mode on orders`` is: it names a query, wherever that is."""
+    world = World(
+        Policy(
+            default=QueryPolicy(mode="dry-run"), rules=(Rule(match="billing/*", mode="dry-run"),)
+        )
+    )
+    world.batches(2)
+    world.fleet.control("*", "orders", order(mode=mode, must_exist=True), world.now)
+    assert world.view().mode == mode
+    other = Driver(
+        application="billing", application_id="local-2", instance="listener-2", query_id="q-2"
+    )
+    world.fleet.receive(decode_request(other.body(other.started())), other.time)
+    assert world.view(("billing", "orders")).mode == "dry-run"
+    world.send(world.driver.terminated())
+    world.fleet.tick(world.now + world.policy.forget_seconds + 1.0)
+    assert world.fleet.has(KEY), "it holds for its next run, whenever that is"
+    world.fleet.control("*", "orders", order(retire=True, must_exist=True), world.now)
+    world.driver.run_id = "r-2"
+    world.send(world.driver.started())
+    assert world.view().mode == "dry-run", "retired, and the order with it"
+
+
 KILL: Final = {"mode": "off", "must_exist": True}
 
 

@@ -415,7 +415,7 @@ class Fleet:
         if order.retire:
             chosen = orders.retirable(chosen)
         standing = None if order.mode is None else Standing(application, query, order.mode, now)
-        if standing is not None and pattern:
+        if standing is not None and pattern and not order.must_exist:
             self._agent.standing = orders.stand(self._agent.standing, standing)
         self._changed.touch(AGENT_PART)
         records: list[OrderRecord] = []
