@@ -20,7 +20,7 @@ from agent.core.judge.checkpoint import Monitor
 from agent.core.judge.lag_state import LagWindow
 from agent.core.judge.lateness import Lateness
 from agent.core.judge.spiral import Spiral
-from agent.core.judgement import Decision, FailureView, Mode, OrderView, Totals
+from agent.core.judgement import MODES, Decision, FailureView, Mode, OrderView, Totals
 from agent.core.measure.cost import Cost
 from agent.core.measure.decaying import DecayingRate
 from agent.core.measure.lag_table import LagTable
@@ -143,6 +143,7 @@ class Orders(msgspec.Struct):
     mode_by: OrderView | None = None
     mode_time: float | None = None  # of the order for all of a pattern that greeted it
     borrowed: bool = False  # all was ordered of the name, and nothing of this query
+    released: bool = False  # by a hand: no hold or limit of its name holds for it either
 
     @property
     def mode_since_time(self) -> float | None:
@@ -157,20 +158,36 @@ class Orders(msgspec.Struct):
         if of_mode:
             self.mode_by = order if self.mode is not None else None
         else:
-            self.held_by = order if self.held or self.limit is not None else None
+            self.released = not self.held and self.limit is None
+            self.held_by = None if self.released else order
 
     def follow(self, of_name: Orders) -> None:
         """What was ordered of a name holds for one more of it, as far as nothing was of this one.
 
-        A mode that stands for many yields to what holds for the name, but ``off`` to a hand alone.
+        A mode that stands for many yields to what a hand ordered of the name, and to no other that
+        acts more.
         """
         own = self.mode_by is not None and not self.borrowed
-        if not own and (self.mode != "off" or of_name.mode_by is not None):
+        if not own and of_name.overrides(self.mode):
             self.mode, self.mode_by = of_name.mode, of_name.mode_by
             self.mode_time = of_name.mode_time
-        if self.borrowed or self.held_by is None:
+        if self.borrowed or (self.held_by is None and not self.released):
             self.held, self.limit, self.unit = of_name.held, of_name.limit, of_name.unit
             self.held_by = of_name.held_by
+
+    def heed(self, other: Orders) -> bool:
+        """Whether all that was ordered of another holds here."""
+        if other.released and self.held_by is not None:
+            return False
+        return other.mode in (None, self.mode) and other.held_by in (None, self.held_by)
+
+    def overrides(self, mode: Mode | None) -> bool:
+        """Whether the mode of a name holds where another, or none, stands for one more of it."""
+        if self.mode is None:
+            return False
+        if self.mode_by is not None or mode is None:
+            return True
+        return MODES.index(self.mode) <= MODES.index(mode)
 
 
 class LastBatch(msgspec.Struct):

@@ -49,6 +49,13 @@ def beside(all_: Fleet) -> tuple[str, str]:
     return key
 
 
+def made_for(second_application_id: str) -> tuple[str, str]:
+    """The series of the first one after another, in that application, has its name."""
+    return (
+        ("shop", "orders-q-1") if second_application_id == "local-1" else ("shop-local-1", "orders")
+    )
+
+
 def test_a_query_that_is_watched_no_more_is_not_missed_and_comes_back_as_it_was() -> None:
     """Its driver lives: its silence must neither end that nor page anybody."""
     all_, one = Fleet(Policy(), started_time=START_TIME - 1000), Driver()
@@ -141,7 +148,7 @@ def test_who_starts_again_after_another_took_up_its_name_is_the_second_one() -> 
     two = session(one, 2)
     send(all_, two, two.progress(10, 1.0))
     one.sequence = two.sequence
-    send(all_, one, one.terminated("boom"))
+    send(all_, one, one.terminated())  # one that failed would have kept it
     two.sequence, two.time = one.sequence, one.time
     send(all_, two, two.progress(10, 1.0))
     one.sequence, one.time, one.run_id = two.sequence, two.time, "r-1b"
@@ -152,7 +159,7 @@ def test_who_starts_again_after_another_took_up_its_name_is_the_second_one() -> 
     assert all_.keys() == [KEY, ("shop", "orders-q-1")]
     assert all(all_.view(key, two.time).up for key in all_.keys())  # noqa: SIM118 - no mapping
     assert all_.view(KEY, two.time).query_id == "q-2"
-    assert all_.view(KEY, two.time).totals.batches == {"completed": 3, "failed": 1}
+    assert all_.view(KEY, two.time).totals.batches == {"completed": 3}
 
 
 def test_counters_of_the_plain_name_do_not_fall_when_another_takes_it_up() -> None:
@@ -321,21 +328,169 @@ def test_who_starts_anew_as_the_agent_does_starts_with_what_was_ordered_of_its_n
     assert again.keys() == [KEY]
 
 
-def test_off_for_many_holds_for_who_takes_up_a_name_of_which_nothing_was_ordered() -> None:
+@pytest.mark.parametrize("mode", ["off", "dry-run"])
+@pytest.mark.parametrize("of_name", [None, "on"])
+def test_what_stands_for_many_holds_for_who_takes_up_a_name_of_which_no_hand_ordered_more(
+    mode: Mode, of_name: Mode | None
+) -> None:
     all_ = fleet()
     one = Driver()
-    all_.control("shop-*", "*", Order(who="kim", mode="off"), START_TIME)
+    all_.control("shop-*", "*", Order(who="kim", mode=mode), START_TIME)
+    if of_name is not None:
+        all_.control("shop", "*", Order(who="lee", mode=of_name), START_TIME)
     send(all_, one, one.started(), one.progress(10, 1.0))
     two = session(one, 2)
     two.application_id, two.instance, two.sequence = "local-2", "listener-2", 0
     send(all_, two, two.started(), two.progress(10, 1.0))
     assert (all_.view(KEY, two.time).mode, all_.view(beside(all_), two.time).mode) == (
         "on",
-        "off",
+        mode,
     )
     send(all_, one, one.terminated(None))
     send(all_, two, two.progress(10, 1.0))
-    assert (all_.view(KEY, two.time).query_id, all_.view(KEY, two.time).mode) == ("q-2", "off")
+    assert (all_.view(KEY, two.time).query_id, all_.view(KEY, two.time).mode) == ("q-2", mode)
+
+
+def second_application(of: Driver, number: int = 2) -> Driver:
+    """Of the same name, with a query of the same name."""
+    found = session(of, number)
+    found.application_id, found.instance, found.sequence = "local-2", "listener-2", 0
+    return found
+
+
+@pytest.mark.parametrize("again", ["spoke", "restarted", "restarted elsewhere"])
+@pytest.mark.parametrize("application_id", ["local-1", "local-2"])
+def test_who_only_fell_silent_has_what_was_ordered_of_it_when_it_speaks_again(
+    application_id: str, again: str
+) -> None:
+    """And what was learned, whatever was ordered of the other one, which has its name by then."""
+    all_ = fleet()
+    one = Driver()
+    start = one.started(trigger="ProcessingTimeTrigger(60000)")
+    send(all_, one, start, *[one.progress(10, 1.0) for _ in range(3)])
+    two = session(one, 2)
+    two.application_id = application_id
+    if application_id != one.application_id:
+        two.instance = "listener-2"
+    send(all_, two, two.started(), two.progress(10, 1.0))
+    all_.control(*KEY, Order(who="kim", mode="off"), one.time)
+    all_.control(*beside(all_), Order(who="lee", mode="on"), two.time)
+    for _ in range(5):
+        two.time += 5.0
+        all_.tick(two.time)
+        send(all_, two, two.heartbeat(1, 1.0))
+    all_ = Fleet.restore(POLICY, all_.changes(), started_time=two.time)
+    assert [all_.view(key, two.time).query_id for key in (KEY, made_for(application_id))] == [
+        "q-2",
+        "q-1",
+    ]
+    one.sequence, one.time, one.tells_trigger = max(one.sequence, two.sequence), two.time, False
+    key = made_for(application_id)
+    if again != "spoke":
+        one.run_id = "r-1b"
+    if again == "restarted elsewhere":
+        one.application_id, one.instance, key = "local-3", "listener-3", ("shop-local-3", "orders")
+    send(all_, one, one.progress(10, 1.0))
+    all_.tick(one.time)
+    assert all_.keys() == sorted([KEY, key])
+    assert [all_.view(of, one.time).mode for of in (KEY, key)] == ["on", "off"]
+    view = all_.view(key, one.time)
+    assert (view.query_id, view.up, view.totals.batches["completed"]) == ("q-1", True, 1)
+    query = all_._roster[key]
+    assert query.sizing.cost.batches >= 3, "what was learned stays"
+    assert query.run.trigger_seconds == 60.0
+
+
+def test_a_late_word_of_where_a_second_one_ran_before_does_not_take_it_back() -> None:
+    all_ = fleet()
+    one = Driver()
+    send(all_, one, one.started(), one.progress(10, 1.0))
+    two = second_application(one)
+    send(all_, two, two.started(), two.progress(10, 1.0))
+    again = Driver(
+        application_id="local-3",
+        instance="listener-3",
+        query_id="q-2",
+        run_id="r-2b",
+        time=two.time,
+    )
+    send(all_, again, again.started(), again.progress(10, 1.0))
+    for looks in range(2):
+        send(all_, two, two.heartbeat(1, 1.0))
+        all_.tick(again.time + looks)
+        assert all_.keys() == [KEY, ("shop-local-3", "orders")]
+        assert all_.view(("shop-local-3", "orders"), two.time).run_id == "r-2b"
+
+
+def test_what_a_hand_released_of_a_second_one_stays_released_when_it_takes_up_the_name() -> None:
+    all_ = fleet()
+    one = Driver()
+    send(all_, one, one.started(), one.progress(10, 1.0, limit=1000, configured=5000))
+    all_.control(*KEY, Order(who="kim", limit=100, unit="rows"), one.time)
+    two = second_application(one)
+    send(all_, two, two.started(), two.progress(10, 1.0, limit=1000, configured=5000))
+    assert all_.view(beside(all_), two.time).manual_limit == 100
+    all_.control(*beside(all_), Order(who="lee", hold=False), two.time)
+    all_ = Fleet.restore(POLICY, all_.changes(), started_time=two.time)
+    all_.wake()
+    send(all_, one, one.terminated())
+    send(all_, two, two.progress(10, 1.0, limit=1000, configured=5000))
+    view = all_.view(KEY, two.time)
+    assert (view.query_id, view.manual_limit) == ("q-2", None)
+    all_.control(*KEY, Order(who="lee", hold=True), two.time)
+    assert all_.view(KEY, two.time).held_by is not None
+
+
+def test_two_sessions_of_a_second_application_are_two_series_as_well() -> None:
+    all_ = fleet()
+    one = Driver()
+    send(all_, one, one.started(), one.progress(10, 1.0))
+    two = second_application(one)
+    send(all_, two, two.started(), two.progress(10, 1.0))
+    three = session(two, 3)
+    for _ in range(3):
+        send(all_, three, three.progress(10, 1.0))
+        two.sequence, two.time = three.sequence, three.time
+        send(all_, two, two.progress(10, 1.0))
+        three.sequence, three.time = two.sequence, two.time
+    found = {view.query_id: (view.application, view.query) for view in all_.views(two.time)}
+    assert found == {
+        "q-1": KEY,
+        "q-2": ("shop-local-2", "orders"),
+        "q-3": ("shop-local-2", "orders-q-3"),
+    }
+    assert all_.view(found["q-2"], two.time).totals.batches == {"completed": 4}
+
+
+@pytest.mark.parametrize("application_id", ["local-1", "local-2"])
+def test_one_that_failed_keeps_its_name_until_it_is_back_or_retired(application_id: str) -> None:
+    """Another of its name lives: under that, nobody would be told."""
+    all_ = fleet()
+    one = Driver()
+    send(all_, one, one.started(), one.progress(10, 1.0))
+    two = session(one, 2)
+    two.application_id = application_id
+    if application_id != one.application_id:
+        two.instance = "listener-2"
+    send(all_, two, two.started(), two.progress(10, 1.0))
+    second = beside(all_)
+    one.sequence = max(one.sequence, two.sequence)
+    send(all_, one, one.terminated("java.lang.RuntimeException: boom"))
+    for _ in range(5):
+        two.sequence, two.time = max(one.sequence, two.sequence), two.time + 5.0
+        all_.tick(two.time)
+        send(all_, two, two.heartbeat(1, 1.0))
+    view = all_.view(KEY, two.time)
+    assert (view.query_id, view.up, view.attention.level) == ("q-1", False, "failed")
+    assert all_.view(second, two.time).up
+    one.time, one.run_id, one.sequence = two.time, "r-1b", max(one.sequence, two.sequence)
+    send(all_, one, one.started())
+    assert all_.view(KEY, one.time).up
+    send(all_, one, one.terminated("java.lang.RuntimeException: boom"))
+    all_.control(*KEY, Order(who="kim", retire=True), one.time)
+    two.sequence = max(one.sequence, two.sequence)
+    send(all_, two, two.progress(10, 1.0))
+    assert (all_.view(KEY, two.time).query_id, all_.view(KEY, two.time).up) == ("q-2", True)
 
 
 def test_what_a_hand_ordered_of_a_second_one_outlives_the_name_that_was_made_for_it() -> None:

@@ -283,7 +283,7 @@ class Fleet:
                 query.orders.follow(beside.orders)
                 query.orders.borrowed = True
         if moved:
-            self._pools.forget({query.run.application_id, application.id})
+            self._pools.forget({query.run.application_id, *moved})
             self._agent.totals.name_collisions += beside is not None
         said.touched.add(query.key)
         if subject.run_id in query.run.past_runs:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from agent.core.fleet.saved import part_of_query
 from agent.core.fleet.senders import beside_name
+from agent.core.judgement import Totals
+from agent.core.measure.occupancy import Occupancy
 from agent.core.names import label
 from agent.core.policy import matches
 from agent.core.query import MOST_PAST_RUNS, Query
@@ -48,7 +50,7 @@ class Found(NamedTuple):
     """Whom an event is about."""
 
     query: Query
-    moved: bool = False  # who is in which application has changed by it
+    moved: frozenset[str] = frozenset()  # applications: who is in them has changed by it
     created: bool = False  # never heard of
     beside: Query | None = None  # the live query that has its name: it got one made for it
 
@@ -165,9 +167,15 @@ class Roster:
         return subject.run_id not in (query.run.run_id, *query.run.past_runs)
 
     def _is_free(self, query: Query, application: Application, now: float) -> bool:
-        """Whether a query beside another of its name may take that, since the other is gone."""
+        """Whether a query beside another of its name may take that, since the other is gone.
+
+        One that nobody stopped keeps it until it is back or retired: else its end would go untold.
+        """
         plain = self._queries.get((label(application.name), query.name_label))
-        return plain is not query and (plain is None or not self._alive(plain, now))
+        if plain is None:
+            return True
+        unmissed = plain.life.stopped or not plain.life.terminated
+        return plain is not query and unmissed and not self._alive(plain, now)
 
     def _take_up(self, query: Query, application: Application, now: float) -> Found:
         """Gives a query its plain name: what is known of it and was ordered goes with it.
@@ -175,28 +183,67 @@ class Roster:
         Counters go on from those of the name, as over any restart, and what was ordered of the name
         holds as far as nothing was of this query.
         """
-        left = Query(query.application, query.query, query.name_label, aside=True)
-        # The series made for it alone ends here: forgotten with the next look at the clock.
-        left.life.terminated = left.life.stopped = True
-        left.life.gone_since_time = now - self._policy.forget_seconds - 1.0
-        self._queries[left.key] = left
-        query.application, query.query = label(application.name), query.name_label
+        key = label(application.name), query.name_label
+        plain = self._queries.get(key)
+        self._move(query, key, now)
         query.aside = False
-        plain = self._queries.get(query.key)
+        moved = {application.id}
         if plain is not None:
+            moved.add(plain.run.application_id)
             query.totals = plain.totals
-            mine, of_name = query.flow.occupancy, plain.flow.occupancy
-            mine.busy_seconds, mine.idle_seconds = of_name.busy_seconds, of_name.idle_seconds
-            mine.backpressured_seconds = of_name.backpressured_seconds
+            query.flow.occupancy.count_on(plain.flow.occupancy)
             # One that only fell silent may speak again: then it is a second one, and not late.
             over = plain.run.run_id if plain.life.terminated else ""
             past = [*plain.run.past_runs, over, *query.run.past_runs]
             query.run.past_runs = [run_id for run_id in past if run_id][-MOST_PAST_RUNS:]
             query.orders.follow(plain.orders)
-        self._queries[query.key] = query
-        for key in (left.key, query.key):
-            self._changed.touch(part_of_query(key))
-        return Found(query, moved=True, created=plain is None)
+            if not (plain.life.terminated or query.orders.heed(plain.orders)):
+                self._set_aside(plain, query, now)
+        return Found(query, frozenset(moved), created=plain is None)
+
+    def _set_aside(self, silent: Query, first: Query, now: float) -> None:
+        """One that only fell silent has lost its name to one that does not obey its orders.
+
+        With them it goes on as the second one of it; counters of the new name begin at zero.
+        """
+        beside = label(f"{silent.application}-{silent.run.application_id}")
+        run = silent.run
+        key = self._made_name(run.application_id, run.query_id, beside, first, now)
+        silent.application, silent.query = key
+        silent.aside = True
+        silent.totals = Totals()
+        silent.flow.occupancy.count_on(Occupancy())
+        self._queries[key] = silent
+        self._keys.setdefault(run.application_id, {})[run.query_id] = key
+        self._changed.touch(part_of_query(key))
+
+    def _move(self, query: Query, key: Key, now: float) -> None:
+        """A query goes by another name. The series that was made for it alone ends here."""
+        left = Query(query.application, query.query, query.name_label, aside=True)
+        left.life.terminated = left.life.stopped = True  # forgotten with the next look at the clock
+        left.life.gone_since_time = now - self._policy.forget_seconds - 1.0
+        self._queries[left.key] = left
+        query.application, query.query = key
+        self._queries[key] = query
+        for ids in self._keys.values():
+            ids.update({of: key for of, before in ids.items() if before == left.key})
+        for one in (left.key, key):
+            self._changed.touch(part_of_query(one))
+
+    def _made_name(
+        self, application_id: str, query_id: str, beside: str, first: Query, now: float
+    ) -> Key:
+        """For one whose name a ``first`` one has: with its id, or that of its application.
+
+        The name with the application's, ``beside``, may be that of another of its sessions.
+        """
+        with_id = label(f"{first.query}-{query_id}")
+        if first.run.application_id == application_id:
+            return first.application, with_id
+        there = self._queries.get((beside, first.query))
+        if there is None or there.run.query_id in (query_id, "") or not self._alive(there, now):
+            return beside, first.query
+        return beside, with_id
 
     def _claim(self, application: Application, subject: Named, named: str, now: float) -> Found:
         """The series for a query: its own name's, unless a second live query has that.
@@ -207,18 +254,25 @@ class Roster:
         """
         wanted = (label(application.name), named)
         present = self._queries.get(wanted)
+        second = self._second_of(subject, named)
+        if second is not None and subject.run_id in second.run.past_runs:
+            return Found(second)  # a late word of an application before its own
+        if second is not None and self._is_free(second, application, now):
+            return self._take_up(second, application, now)
         first = None
         if (
             present is not None
             and present.run.query_id not in (subject.id, "")
-            and self._alive(present, now)
+            and (second is not None or self._alive(present, now))
         ):
             first = present
-            if first.run.application_id != application.id:
-                wanted = (beside_name(application), named)
-            else:
-                wanted = (wanted[0], label(f"{named}-{subject.id}"))
+            wanted = self._made_name(
+                application.id, subject.id, beside_name(application), first, now
+            )
             present = self._queries.get(wanted)
+            if second is not None and second is not present:
+                self._move(second, wanted, now)
+                present = second
         created = present is None
         if present is None:
             if len(self._queries) >= self._policy.max_queries:
@@ -226,7 +280,14 @@ class Roster:
             present = Query(application=wanted[0], query=wanted[1], name_label=named)
             self._queries[wanted] = present
         present.aside = first is not None
-        return Found(present, moved=True, created=created, beside=first)
+        return Found(present, frozenset({application.id}), created=created, beside=first)
+
+    def _second_of(self, subject: Named, named: str) -> Query | None:
+        """The second one of a name with that query id, in whatever application it ran."""
+        for one in self:
+            if one.aside and one.run.query_id == subject.id and one.name_label == named:
+                return one
+        return None
 
     def forget(self, keys: set[Key]) -> set[str]:
         """Lets go of queries; gives the applications that have one less."""

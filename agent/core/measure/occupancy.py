@@ -59,6 +59,11 @@ class Occupancy(msgspec.Struct):
         self.busy.add(0.0 if on == "idle" else seconds, seconds, BUSY_SECONDS)
         self.held_back.add(seconds if on == "backpressured" else 0.0, seconds, LATELY_SECONDS)
 
+    def count_on(self, before: Occupancy) -> None:
+        """The seconds so far are those of another, which has the series that these go on in."""
+        self.busy_seconds, self.idle_seconds = before.busy_seconds, before.idle_seconds
+        self.backpressured_seconds = before.backpressured_seconds
+
     @property
     def ratio(self) -> float:
         """Share of the last minute in which a limit held back a backlog."""
