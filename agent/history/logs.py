@@ -7,11 +7,14 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Final
 
 import msgspec
+from msgspec.structs import replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 ROLLING: Final = re.compile(r"^eventlog_v2_(?P<name>.+)$")
+#: What a log that rolls has beside its files until its application ends: none of these says so.
+_RUNNING: Final = re.compile(r"^appstatus_.+\.inprogress$")
 _EVENTS: Final = re.compile(r"^events_(?P<index>\d+)_(?P<rest>.+)$")
 _CODECS: Final = ("zstd", "lz4", "snappy", "lzf", "gz")
 #: Read whole by one task: more would not fit into an array of Java's, nor should it.
@@ -36,7 +39,7 @@ class LogFile(msgspec.Struct, frozen=True):
     modified: int
     codec: str  # empty: plain text
     compact: bool
-    in_progress: bool
+    in_progress: bool  # its last line may not be whole yet
 
     @property
     def key(self) -> str:
@@ -65,24 +68,34 @@ class Plan(msgspec.Struct, frozen=True):
 def log_files(found: Iterable[Found]) -> list[LogFile]:
     """The files that belong to logs, of all that were listed; Spark's own marks are left out."""
     files: list[LogFile] = []
+    running: set[str] = set()  # logs that roll
     for one in found:
         parent, _, name = one.path.rpartition("/")
         if name.startswith((".", "_")) or name.endswith((".crc", ".tmp")):
             continue
-        bare = name.removesuffix(".inprogress")
         folder = parent.rpartition("/")[2]
         if ROLLING.match(folder):
-            named = _EVENTS.match(bare)
+            if _RUNNING.match(name):
+                running.add(parent)
+            named = _EVENTS.match(name)
             if named is None:
                 continue  # appstatus
-            compact = bare.endswith(".compact")
-            codec = _codec(bare.removesuffix(".compact"))
+            compact = name.endswith(".compact")
+            codec = _codec(name.removesuffix(".compact"))
             files.append(_file(one, parent, int(named["index"]), codec, compact=compact))
         else:
+            bare = name.removesuffix(".inprogress")
             codec = _codec(bare)
             log = f"{parent}/{bare.removesuffix('.' + codec) if codec else bare}"
-            files.append(_file(one, log, 0, codec, compact=False))
-    return sorted(files, key=lambda file: (file.log, file.index, file.compact))
+            files.append(_file(one, log, 0, codec, in_progress=bare != name))
+    files.sort(key=lambda file: (file.log, file.index, file.compact))
+    newest = {file.log: file.index for file in files if file.log in running and not file.compact}
+    return [
+        replace(file, in_progress=True)
+        if newest.get(file.log) == file.index and not file.compact
+        else file
+        for file in files
+    ]
 
 
 def plan(files: Iterable[LogFile], seen: Mapping[str, Read]) -> Plan:
@@ -172,8 +185,15 @@ def _before(key: str, log: str, index: int) -> bool:
     return own < index or (own == index and not number.endswith("c"))
 
 
-def _file(one: Found, log: str, index: int, codec: str, *, compact: bool) -> LogFile:
-    in_progress = one.path.endswith(".inprogress")
+def _file(
+    one: Found,
+    log: str,
+    index: int,
+    codec: str,
+    *,
+    compact: bool = False,
+    in_progress: bool = False,
+) -> LogFile:
     return LogFile(log, index, one.path, one.size, one.modified, codec, compact, in_progress)
 
 

@@ -30,7 +30,7 @@ def read(files: list[LogFile], run: int = 1) -> dict[str, Read]:
 def test_what_is_a_log_and_what_is_not() -> None:
     files = found(
         f"{ROLLING}/events_2_app-1.zstd",
-        f"{ROLLING}/events_10_app-1.zstd.inprogress",
+        f"{ROLLING}/events_10_app-1.zstd",
         f"{ROLLING}/appstatus_app-1.inprogress",
         f"{ROLLING}/.events_2_app-1.zstd.crc",
         "hdfs://n/logs/app-2.lz4",
@@ -45,6 +45,21 @@ def test_what_is_a_log_and_what_is_not() -> None:
         ("eventlog_v2_app-1", 2, "zstd", False),
         ("eventlog_v2_app-1", 10, "zstd", True),
     ]
+
+
+def test_of_a_log_that_rolls_the_newest_file_is_written_to_until_its_application_ends() -> None:
+    parts = [f"{ROLLING}/events_{name}_app-1" for name in ("1", "2")] + [
+        f"{ROLLING}/events_2_app-1.compact"
+    ]
+    told = {
+        status: [(one.index, one.compact) for one in found(*parts, status) if one.in_progress]
+        for status in (f"{ROLLING}/appstatus_app-1.inprogress", f"{ROLLING}/appstatus_app-1")
+    }
+    assert list(told.values()) == [[(2, False)], []]
+    # Another log's end says nothing of it.
+    other = ROLLING.replace("app-1", "app-2")
+    beside = found(*parts, f"{other}/appstatus_app-2.inprogress", f"{other}/events_1_app-2")
+    assert [one.log for one in beside if one.in_progress] == [other]
 
 
 def test_only_what_is_new_or_grew_is_read() -> None:
