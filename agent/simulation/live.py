@@ -73,6 +73,8 @@ class Live:
         self.executors: int | None = None
         self.first_alarm_seconds: float | None = None
         self._looked_seconds = -HEARTBEAT_SECONDS  # when a batch's stages were told last
+        self._rests_since: float | None = None
+        self._idle_seconds = 0.0  # when a trigger that finds nothing says so next
 
     def started(self, second: float) -> None:
         """A run begins."""
@@ -139,10 +141,11 @@ class Live:
 
     def idle(self, second: float, until: float) -> None:
         """Nothing to read: Spark says so now and then."""
-        said = second + IDLE_SECONDS
-        while said <= until:
-            self._send("idle", said, self._ids())
-            said += IDLE_SECONDS
+        if second != self._rests_since:
+            self._rests_since, self._idle_seconds = second, second + IDLE_SECONDS
+        while self._idle_seconds <= until:
+            self._send("idle", self._idle_seconds, self._ids())
+            self._idle_seconds += IDLE_SECONDS
 
     def _work(self, attempt: Attempt, ran: Ran) -> dict[str, Any]:
         """As the driver tells it: slots with every batch, stages every few seconds."""

@@ -89,7 +89,7 @@ class Controller(Protocol):
         """An attempt ended, or was killed."""
 
     def idle(self, second: float, until: float) -> None:
-        """From second to second there was nothing to read."""
+        """From second to second there was nothing to read; told again, until later, as it lasts."""
 
 
 @runtime_checkable
@@ -179,7 +179,7 @@ class _Run:
             there = _next_start(arrivals, self._committed, now, interval)
             if there > now:
                 self._rest(now, min(there, end))
-                now = there
+                now, scaled = there, _wanted(controller)
             if now >= end:
                 break
             available = self._arrived(now) - self._committed
@@ -217,11 +217,13 @@ class _Run:
         )
 
     def _rest(self, now: float, until: float) -> None:
-        """Nothing to read."""
+        """Nothing to read; with each heartbeat a driver asks for what was decided meanwhile."""
         crew, beat = self._crew, now + HEARTBEAT_SECONDS
-        if crew is not None and beat < until:
+        while crew is not None and beat < until:
+            self._controller.idle(now, beat)
             crew.move(beat)
             crew.ask(_wanted(self._controller))
+            beat += HEARTBEAT_SECONDS
         self._controller.idle(now, until)
 
     def _arrived(self, second: float) -> int:

@@ -143,6 +143,36 @@ def test_where_no_batch_runs_the_next_heartbeat_asks():
     assert calm.ran.executors == 7
 
 
+class Resting(Asking):
+    """At rest it does with one, after two minutes."""
+
+    def idle(self, second, until):
+        if until - second >= 120.0:
+            self.executors = 1
+
+
+def test_what_is_decided_at_rest_is_asked_for_at_rest_and_nothing_older_after_it():
+    scenario = scenario_of(**{**SCALED, "arrival_rows_per_second": [[0, 400], [30, 0], [600, 400]]})
+    trace = plant.run(scenario, Noise(0.15, 1), Resting(*[6] * 1000))
+    woken = [one.ran for one in trace.attempts if one.start_seconds >= 600]
+    assert woken[0].executors == 1
+    assert [one.asked for one in woken[:3]] == [1, 1, 6]
+
+
+def test_weir_gives_executors_back_while_nothing_comes():
+    rates = [[0, 1600], [1200, 0], [3000, 1600]]
+    scenario, told, plain = scenario_of(**{**SCALED, "arrival_rows_per_second": rates}), [], []
+    trace = plant.run(scenario, Noise(0.15, 3), Live(scenario, on_event=told.append))
+    worked = [one for one in trace.attempts if one.end_seconds < 3000]
+    woken = [one for one in trace.attempts if one.start_seconds >= 3000]
+    assert worked[-1].ran.executors >= 5
+    assert woken[0].ran.executors == 1
+    # Spark's word of it comes as often as where it is told all at once.
+    Live(scenario, on_event=plain.append).idle(worked[-1].end_seconds, woken[0].start_seconds)
+    assert len(plain) > 150
+    assert [one["time"] for one in plain] == [one["time"] for one in told if one["type"] == "idle"]
+
+
 def test_executors_follow_the_load_and_the_oracle_is_there_before_it():
     scenario = scenario_of(**SCALED)
     noise = Noise(0.15, 3)
