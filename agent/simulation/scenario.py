@@ -205,7 +205,10 @@ class _Reader:
     def _parse(self) -> None:
         try:
             data = json.loads(
-                self._text, object_pairs_hook=self._pairs, parse_constant=self._constant
+                self._text,
+                object_pairs_hook=self._pairs,
+                parse_constant=self._constant,
+                parse_int=_integer,
             )
         except json.JSONDecodeError as error:
             where = f"{self._file}:{error.lineno}: column {error.colno}"
@@ -287,6 +290,14 @@ class _Reader:
             times.append(time)
             values.append(self._check(f"{place}[1]", item[1], above_zero=above_zero))
         return Series(tuple(times), tuple(values))
+
+
+def _integer(digits: str) -> float:
+    """Of more digits than Python reads as an int, a number beyond what any field may be."""
+    try:
+        return int(digits)
+    except ValueError:
+        return float(digits)
 
 
 def _kind(value: Any) -> str:

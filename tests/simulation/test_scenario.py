@@ -80,6 +80,7 @@ def test_a_bad_value_is_named_with_file_line_and_field(field, value, what):
         ('{"name": "a",\n"name": "b"}', "plant.json:2: name", "twice"),
         ("[" * 100_000, "plant.json:1", "nested too deeply"),
         (text_of().replace("0.15", "1e999"), "noise_sigma", "below 1e18"),
+        (text_of().replace("0.15", "9" * 5000), "noise_sigma", "below 1e18"),
     ],
 )
 def test_broken_text_is_located(text, where, what):
