@@ -307,7 +307,7 @@ def _replay(
     }
     told = {key: value for key, value in given.items() if value is not None}
     policy = replace(policy, default=replace(policy.default, **told))
-    summary = None if quiet else Summary(policy.default.target_seconds)
+    summary = None if quiet else Summary(policy)
     try:
         broken = replay_files(files, policy, sys.stdout.buffer, summary)
     except RecordingError as error:

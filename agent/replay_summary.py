@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from agent.core.fleet import Receipt
     from agent.core.judgement import Judgement, LimitView, Point, QueryView
+    from agent.core.policy import Policy
 
 #: As in a simulation's summary: of the limited batches after the first few, those so near the
 #: target, as a share of it.
@@ -26,6 +27,7 @@ MOST_LINES: Final = 20
 class _Told(msgspec.Struct):
     """One query, counted; what it takes does not grow with the recording."""
 
+    target_seconds: float
     batches: int = 0
     held: int = 0  # of them, by a limit
     limited: int = 0  # of these, after the first few
@@ -39,12 +41,13 @@ class _Told(msgspec.Struct):
     worst: SpiralPhase = "none"
     wanted: list[int] = []  # executors: first, last, most
 
-    def take_batch(self, point: Point, target_seconds: float) -> None:
+    def take_batch(self, point: Point) -> None:
         self.batches += 1
         self.held += point.limited
         if point.limited and point.batch_seconds is not None and self.batches > SETTLING_BATCHES:
             self.limited += 1
-            self.in_band += abs(point.batch_seconds - target_seconds) <= BAND * target_seconds
+            target = self.target_seconds
+            self.in_band += abs(point.batch_seconds - target) <= BAND * target
 
     def take(self, line: Judgement) -> None:
         self.failures += line.failure is not None
@@ -66,18 +69,18 @@ class _Told(msgspec.Struct):
 
 
 class Summary:
-    """Counts along; one thread owns it."""
+    """Counts along, each query by its own target; one thread owns it."""
 
-    def __init__(self, target_seconds: float) -> None:
-        self._target_seconds = target_seconds
+    def __init__(self, policy: Policy) -> None:
+        self._policy = policy
         self._queries: dict[tuple[str, str], _Told] = {}
 
     def take(self, receipt: Receipt) -> None:
         """What the events of one request led to."""
         for key, point in receipt.batches:
-            self._queries.setdefault(key, _Told()).take_batch(point, self._target_seconds)
+            self._of(*key).take_batch(point)
         for line in receipt.judged:
-            self._queries.setdefault((line.application, line.query), _Told()).take(line)
+            self._of(line.application, line.query).take(line)
 
     def end(self, views: Iterable[QueryView]) -> None:
         """Nothing more is asked of the queries."""
@@ -86,38 +89,47 @@ class Summary:
         """For people: the queries with most batches first, at most twenty of them."""
         ranked = sorted(self._queries.items(), key=lambda item: -item[1].batches)
         for key, told in ranked[:MOST_LINES]:
-            yield f"{'/'.join(map(label, key))}: {'; '.join(self._of(told))}"
+            yield f"{'/'.join(map(label, key))}: {'; '.join(_said(told))}"
         if len(ranked) > MOST_LINES:
             yield f"… and {len(ranked) - MOST_LINES:,} more queries"
         if not ranked:
             yield "no event to judge in it"
 
-    def _of(self, told: _Told) -> Iterator[str]:
-        ended = f", {told.failures:,} failed" if told.failures else ""
-        yield f"{told.batches:,} batch{'' if told.batches == 1 else 'es'}{ended}"
-        target = f"the target of {figure(self._target_seconds)} s"
-        if told.limited:
-            share = f"{100.0 * told.in_band / told.limited:.0f} %"
-            yield f"{share} of {told.limited:,} limited ones within 30 % of {target}"
-        elif told.batches and not told.held:
-            yield "no limit held them back"
-        if not told.known:
-            yield "no limit known"
-        elif told.moves:
-            times = "once" if told.moves == 1 else f"{told.moves:,} times"
-            yield (
-                f"Weir moves the limit {times}, "
-                f"{_limit(told.first_limit)} → {_limit(told.limit, told.unit)}"
-            )
-        elif told.limit is None:
-            yield "Weir sets no limit"
-        else:
-            yield f"Weir leaves the limit at {_limit(told.limit, told.unit)}"
-        if told.wanted:
-            first, last, most = told.wanted
-            yield f"executors wanted: {first:,} → {last:,}, at most {most:,}"
-        if told.worst != "none":
-            yield f"spiral: {told.worst.replace('_', ' ')}"
+    def _of(self, application: str, query: str) -> _Told:
+        key = application, query
+        told = self._queries.get(key)
+        if told is None:
+            target = self._policy.of(application, query).target_seconds
+            told = self._queries[key] = _Told(target)
+        return told
+
+
+def _said(told: _Told) -> Iterator[str]:
+    ended = f", {told.failures:,} failed" if told.failures else ""
+    yield f"{told.batches:,} batch{'' if told.batches == 1 else 'es'}{ended}"
+    target = f"the target of {figure(told.target_seconds)} s"
+    if told.limited:
+        share = f"{100.0 * told.in_band / told.limited:.0f} %"
+        yield f"{share} of {told.limited:,} limited ones within 30 % of {target}"
+    elif told.batches and not told.held:
+        yield "no limit held them back"
+    if not told.known:
+        yield "no limit known"
+    elif told.moves:
+        times = "once" if told.moves == 1 else f"{told.moves:,} times"
+        yield (
+            f"Weir moves the limit {times}, "
+            f"{_limit(told.first_limit)} → {_limit(told.limit, told.unit)}"
+        )
+    elif told.limit is None:
+        yield "Weir sets no limit"
+    else:
+        yield f"Weir leaves the limit at {_limit(told.limit, told.unit)}"
+    if told.wanted:
+        first, last, most = told.wanted
+        yield f"executors wanted: {first:,} → {last:,}, at most {most:,}"
+    if told.worst != "none":
+        yield f"spiral: {told.worst.replace('_', ' ')}"
 
 
 def _limit(limit: int | None, unit: str = "") -> str:

@@ -12,11 +12,12 @@ from typing import Any
 
 import pytest
 
-from agent.core.policy import QueryPolicy
+from agent.core.policy import Policy, Rule
 from agent.replay import replay_files
 from agent.replay_summary import MOST_LINES, Summary
 from tests.core.events import Driver
 
+POLICY = Policy()
 RECORD = Path(__file__).parent / "changing-cost.jsonl.gz"
 
 
@@ -31,12 +32,12 @@ def weir(*arguments: str, data: bytes = b"") -> subprocess.CompletedProcess[byte
 
 
 def summed_up(
-    events: list[dict[str, Any]], tmp_path: Path, target: float = 5.0
+    events: list[dict[str, Any]], tmp_path: Path, policy: Policy = POLICY
 ) -> tuple[list[str], list[dict[str, Any]]]:
     """The summary's lines and the lines of JSON."""
-    path, out, summary = tmp_path / "events", io.BytesIO(), Summary(target)
+    path, out, summary = tmp_path / "events", io.BytesIO(), Summary(policy)
     path.write_bytes(b"".join(json.dumps(event).encode() + b"\n" for event in events))
-    assert replay_files([str(path)], QueryPolicy(target_seconds=target), out, summary) == []
+    assert replay_files([str(path)], policy, out, summary) == []
     return list(summary.lines()), [json.loads(line) for line in out.getvalue().splitlines()]
 
 
@@ -73,6 +74,20 @@ def test_how_it_ran(
     (line,), _ = summed_up(events, tmp_path)
     assert line.startswith("recorded/orders: 9 batches; ")
     assert says in line
+
+
+def test_each_query_is_held_against_its_own_target(tmp_path: Path) -> None:
+    """As a rule of the agent's configuration gives it."""
+    drivers = [Driver(query_id=f"q-{name}", query=name) for name in ("fast", "slow")]
+    events = [
+        driver.progress(100, seconds, limit=100, configured=100, backlog=9)
+        for driver, seconds in zip(drivers, (5.0, 30.0), strict=True)
+        for _ in range(9)
+    ]
+    policy = Policy(rules=(Rule(match="slow", target_seconds=30.0),))
+    lines, _ = summed_up(events, tmp_path, policy)
+    for line, target in zip(lines, (5, 30), strict=True):
+        assert f"; 100 % of 4 limited ones within 30 % of the target of {target} s; " in line
 
 
 def test_failures_and_the_way_into_a_spiral_are_told(tmp_path: Path) -> None:
