@@ -19,8 +19,9 @@ _PREAMBLE: Final = """\
 
 <!-- Written by `python -m scripts.commands`, from the command line itself. -->
 
-`weir COMMAND --help` says the same. Commands that ask an agent find it by `--url` or
-`WEIR_AGENT_URL`; every option of `weir agent` is a key of its [configuration](configuration.md).
+`weir COMMAND --help` says the same. Commands that need an agent find it by `--url` or
+`WEIR_AGENT_URL`; `weir rescue` and `weir checkpoint audit` do without one, and ask only one that
+`--agent` names. Every option of `weir agent` is a key of its [configuration](configuration.md).
 """
 
 
