@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -42,6 +43,7 @@ def history(options: Options, out: TextIO | None = None) -> int:
         import pyarrow as pa  # noqa: F401
     except ImportError:
         raise CannotRun("PyArrow is missing: pip install pyarrow") from None
+    from agent.history.complaints import failures, line_of
     from agent.history.job import History, NothingToDo, session, ship
     from agent.history.manifest import NotOurs, Settings
     from agent.history.places import NoSuchPlace, Places, missing_here
@@ -52,7 +54,13 @@ def history(options: Options, out: TextIO | None = None) -> int:
             raise CannotRun(f"{address}: no such file or folder")
     settings = Settings(options.target_seconds, options.deadline_seconds)
     folder = tempfile.TemporaryDirectory(prefix="weir-history-", ignore_cleanup_errors=True)
-    spark = session(options.master, options.conf)
+    of_spark = failures()
+    no_start: tuple[type[Exception], ...] = (*of_spark, OSError)
+    try:
+        spark = session(options.master, options.conf)
+    except no_start as error:
+        folder.cleanup()
+        raise CannotRun(f"Spark does not start: {line_of(error)}") from None
     try:
         ship(spark, folder.name)
         with Progress(spark, enabled=not options.quiet) as progress:
@@ -69,7 +77,10 @@ def history(options: Options, out: TextIO | None = None) -> int:
         show(found, outcome, out or sys.stdout)
     except (NoSuchPlace, NothingToDo, NotOurs) as error:
         raise CannotRun(str(error)) from None
+    except of_spark as error:
+        raise CannotRun(f"Spark's job failed: {line_of(error)}") from None
     finally:
-        spark.stop()
+        with suppress(*of_spark):
+            spark.stop()
         folder.cleanup()
     return 1 if outcome.skipped else 0

@@ -42,7 +42,7 @@ from agent.history.findings import Findings, Gathering, Short, encode, gather
 from agent.history.judge import Judge, in_order
 from agent.history.logs import LogFile, Read, log_files, plan
 from agent.history.manifest import FOLDER, LogInfo, Manifest, Settings
-from agent.history.places import Places, bare, not_to_be_read, of_url
+from agent.history.places import Named, Places, not_to_be_read, within
 from agent.sources import spark_stages
 
 if TYPE_CHECKING:
@@ -165,9 +165,7 @@ class History:
         self._say("looking for logs")
         known = manifest.load(self._places, self._out)
         found = [file for address in addresses for file in self._places.files(address)]
-        files = [
-            file for file in log_files(found) if not bare(file.path).startswith(bare(self._out))
-        ]
+        files = [file for file in log_files(found) if not within(file.path, self._out)]
         unread = {file.path: said for file in files if (said := not_to_be_read(file.path))}
         files = [file for file in files if file.path not in unread]
         if not files and not known.files:
@@ -244,7 +242,7 @@ class History:
     def _plain(self, files: list[LogFile], run: int, told: Any) -> Any:
         from pyspark.sql import functions as f
 
-        names = {bare(file.path): file for file in files}
+        names = Named(files)
         frame = (
             self._spark.read.option("lineSep", "\n")
             .option("io.compression.codecs", _NO_CODECS)
@@ -263,7 +261,7 @@ class History:
         return _lines(self._spark, texts).mapPartitions(_Plain(names, run, told))
 
     def _packed(self, files: list[LogFile], run: int, told: Any) -> Any:
-        names = {bare(file.path): file for file in files}
+        names = Named(files)
         paths = ",".join(_no_comma(_no_glob(file.path)) for file in files)
         context = self._spark.sparkContext
         most = max(context.defaultParallelism, min(len(files), 10_000))
@@ -445,7 +443,7 @@ class _Merged:
 class _Plain:
     """Pieces of plain files to blocks of kept lines; what Spark sends to its workers."""
 
-    def __init__(self, files: dict[str, LogFile], run: int, told: Any) -> None:
+    def __init__(self, files: Named, run: int, told: Any) -> None:
         self._files = files
         self._run = run
         self._told = told
@@ -453,7 +451,7 @@ class _Plain:
     def __call__(self, lines: Iterable[bytes]) -> Iterator[bytes]:
         parts = (line.split(b"\t", 2) for line in lines)
         for (path, begin), piece in groupby(parts, key=itemgetter(0, 1)):
-            file = self._files[of_url(path.decode())]
+            file = self._files.of_url(path.decode())
             block = int(begin)
             texts = map(itemgetter(2), piece)
             kept = extract.of_lines(texts, block, in_progress=file.in_progress)
@@ -463,13 +461,13 @@ class _Plain:
 class _Packed:
     """Compressed files to blocks of kept lines."""
 
-    def __init__(self, files: dict[str, LogFile], run: int, told: Any) -> None:
+    def __init__(self, files: Named, run: int, told: Any) -> None:
         self._files = files
         self._run = run
         self._told = told
 
     def __call__(self, named: tuple[str, bytes]) -> Iterator[bytes]:
-        file = self._files.get(bare(named[0]))
+        file = self._files.of(named[0])
         if file is None:
             return  # a glob for a comma found more
         name = file.path.rpartition("/")[2]

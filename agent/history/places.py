@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
 from agent.files import open_regular
+from agent.history.complaints import failures, line_of
 from agent.history.logs import Found
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
+    from agent.history.logs import LogFile
 
 _SCHEME: Final = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*:(//[^/]*)?(?=/)")
-
-
+_NO_HOST: Final = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*:)//(?=/)")
 _ANY_SCHEME: Final = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*:")
 _DEFAULT: Final = "spark.hadoop.fs.defaultFS"
 _CONFIGURED_BY: Final = (
@@ -39,9 +40,35 @@ def bare(address: str) -> str:
     return _SCHEME.sub("", address)
 
 
-def of_url(url: str) -> str:
-    """The same of an address whose special characters are escaped, as Spark's metadata has it."""
-    return unquote(bare(url))
+def within(address: str, folder: str) -> bool:
+    """Whether an address is a folder or in it; both in full: one bucket is not another."""
+    folder = folder.rstrip("/")
+    return address == folder or address.startswith(f"{folder}/")
+
+
+class Named:
+    """Log files by how Spark calls them."""
+
+    def __init__(self, files: Iterable[LogFile]) -> None:
+        files = list(files)
+        self._whole = {_one_form(file.path): file for file in files}
+        self._bare = {bare(file.path): file for file in files}
+
+    def of(self, address: str) -> LogFile | None:
+        """By all of the address, as two buckets may hold the same path; else by its path."""
+        return self._whole.get(_one_form(address)) or self._bare.get(bare(address))
+
+    def of_url(self, url: str) -> LogFile:
+        """The same of one whose special characters are escaped, as Spark's metadata has it."""
+        file = self.of(unquote(url))
+        if file is None:
+            raise KeyError(url)
+        return file
+
+
+def _one_form(address: str) -> str:
+    """Of a host that is none, Hadoop writes the slashes or leaves them out."""
+    return _NO_HOST.sub(r"\1", address)
 
 
 def missing_here(address: str, conf: Mapping[str, str], environ: Mapping[str, str]) -> bool:
@@ -186,12 +213,12 @@ class _named:  # noqa: N801 - used as a statement
     def __exit__(self, kind: object, error: BaseException | None, _: object) -> None:
         if error is None:
             return
-        from py4j.protocol import Py4JError, Py4JJavaError
+        from py4j.protocol import Py4JJavaError
 
         if isinstance(error, Py4JJavaError):
             java = error.java_exception
             name = str(java.getClass().getSimpleName())
             said = str(java.getMessage() or "").split("\n")[0][:300]
             raise NoSuchPlace(f"{self._address}: {name}: {said}") from None
-        if isinstance(error, Py4JError):
-            raise NoSuchPlace(f"{self._address}: {str(error)[:300]}") from None
+        if isinstance(error, failures()):
+            raise NoSuchPlace(f"{self._address}: {line_of(error)}") from None

@@ -135,7 +135,7 @@ def test_another_file_system_than_this_machines_gives_the_same(
 
 
 def test_what_cannot_be_used_is_named_and_the_rest_is_judged(
-    tmp_path: Path, logs: Path, run: Callable[[], Outcome], real_log: bytes
+    tmp_path: Path, logs: Path, run: Callable[..., Outcome], real_log: bytes
 ) -> None:
     """The command as users run it: summary, report, exit code."""
     lines = real_log.splitlines(keepends=True)
@@ -148,16 +148,16 @@ def test_what_cannot_be_used_is_named_and_the_rest_is_judged(
     (logs / "notes.txt").write_bytes(b"remember the milk\n")
     (logs / "image.png").write_bytes(os.urandom(5000))
     (logs / "empty").touch()
-    done = weir(str(logs), "--out", str(tmp_path / "out"))
+    out = tmp_path / "logs"  # as the logs' own folder begins
+    done = weir(str(logs), "--out", str(out))
     assert done.returncode == 1, done.stderr
     assert "5 files with what cannot be used: 3 left out, 2 lines in others" in done.stdout
     assert "first: file:" in done.stdout
     assert "Traceback" not in done.stderr
     for query in ("orders/enrich", "orders/totals"):
         assert query in done.stdout
-    report = (tmp_path / "out" / "report.html").read_text()
-    assert "orders" in report
-    again = run()
+    assert "orders" in (out / "report.html").read_text()
+    again = run("logs")
     assert (again.files, again.known, len(again.skipped)) == (0, 7, 1)  # lzf, each time
 
 
@@ -189,10 +189,35 @@ def test_wrong_usage_is_one_line(tmp_path: Path, arguments: list[str], said: str
     assert "Traceback" not in done.stderr
 
 
-def weir(*arguments: str) -> subprocess.CompletedProcess[str]:
+@pytest.mark.parametrize(
+    ("master", "environment", "said"),
+    [
+        ("local[2]", {"JAVA_HOME": "/no/such/java"}, "Spark does not start: "),
+        (
+            "local[none]",
+            {},
+            "Spark does not start: org.apache.spark.SparkException: Could",
+        ),
+        ("local[2]", {"PYSPARK_PYTHON": "/no/such/python"}, "Spark's job failed: "),
+    ],
+)
+def test_a_spark_that_fails_is_one_line(
+    tmp_path: Path, logs: Path, real_log: bytes, master: str, environment: dict[str, str], said: str
+) -> None:
+    (logs / "app-1").write_bytes(real_log)
+    done = weir(str(logs), "--out", str(tmp_path / "out"), "-q", master=master, **environment)
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1].startswith(f"weir: {said}")
+    assert "agent/history/command.py" not in done.stderr
+
+
+def weir(
+    *arguments: str, master: str = "local[2]", **environment: str
+) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "agent.cli", "history", *arguments]
     return subprocess.run(
-        [*command, "--master", "local[2]", "--conf", "spark.ui.enabled=false"],
+        [*command, "--master", master, "--conf", "spark.ui.enabled=false"],
+        env=os.environ | environment,
         capture_output=True,
         text=True,
         timeout=600,
