@@ -14,6 +14,7 @@ from agent.core.decide.need import need, need_at_rest
 from agent.core.ended import Ended
 from agent.core.judge import watch
 from agent.core.measure import flow as measure
+from agent.core.measure import pace
 from spark_listener.wire import HEARTBEAT_SECONDS
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 #: What a batch that ended goes through, in this order: each step may rely on those before it.
 ENDED: Final[tuple[Callable[[Query, Ended], None], ...]] = (
     watch.rewind,
+    pace.read,
     measure.sources,
     measure.occupancy,
     measure.state,

@@ -61,8 +61,10 @@ class Run(msgspec.Struct):
     query_id: str = ""
     run_id: str = ""
     past_runs: list[str] = []  # their last events may come after the next run's first
-    trigger: str = ""  # empty: nobody has told it, and what a batch must suffice for is unknown
-    trigger_seconds: float = 0.0
+    trigger: str = ""  # empty: nobody has told it, and an event log never does
+    trigger_seconds: float = 0.0  # of one told, else as its batches' starts show
+    #: Of its batches that followed idle time, while no trigger is told; see ``measure/pace.py``.
+    starts: list[int] = []
     control: str = ""
     output_mode: str = ""
     sink: str = ""
@@ -318,6 +320,7 @@ class Query(msgspec.Struct):
         self.run.query_id, self.run.run_id = query_id, run_id
         self.life.begin()
         self.run.batches = 0
+        self.run.starts = []  # it may have another trigger
         self.watched.lateness.begin_run()
         self.running.nothing()
         self.batch.end_time, self.flow.between = None, "idle"

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from agent.core.decide.size import Ask, Size, size_of
+from agent.core.decide.size import BARE_MARGIN, Ask, Size, size_of
+from agent.core.measure import pace
 from agent.history.rows import CAPACITY, RECOMMENDATIONS, Row, Whose
 
 if TYPE_CHECKING:
@@ -239,6 +240,12 @@ class Hours:
         )
         if _in_doubt(expected, doubt):
             limit = None
+        longest = _longest_trigger(query, size, busiest, quantile(seconds, 0.5))
+        if limit is not None and longest is not None:
+            advice += (
+                f"; with a trigger interval of more than {longest:.2g} s it would not keep up, "
+                "and the batches do not show which one it has"
+            )
         crew = Crewed()
         for hour in self.known:
             crew.join(hour.crew)
@@ -253,6 +260,7 @@ class Hours:
             query.sizing.cost.fixed_cost,
             query.sizing.cost.throughput,
             query.sizing.cost.sigma,
+            query.run.trigger_seconds if pace.is_known(query.run) else None,
             busiest,
             quantile(sizes, 0.5),
             max(sizes, default=None),
@@ -286,6 +294,20 @@ def limit_for(
     ask = Ask(arrival, query.run.trigger_seconds, sigma=cost.cautious_sigma, lost=lost)
     size = size_of(cost.curve, ask, settings)
     return (size if math.isfinite(size.rows) else None), size.required_ratio
+
+
+def _longest_trigger(
+    query: Query, size: Size | None, arrival: float | None, usual_seconds: float | None
+) -> float | None:
+    """The trigger interval with which batches of that size just digest what arrives.
+
+    None where the interval is known, or cannot be as long: batches that follow each other without
+    a pause take as long as it on average.
+    """
+    if size is None or not arrival or pace.is_known(query.run):
+        return None
+    longest = size.rows / (arrival * (1.0 + BARE_MARGIN))
+    return longest if query.run.starts or longest < (usual_seconds or 0.0) else None
 
 
 def _surely_required(query: Query, size: Size | None, ratio: float | None) -> float | None:

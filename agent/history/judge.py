@@ -27,6 +27,7 @@ from agent.core.decode.events import (
 )
 from agent.core.fleet import Fleet
 from agent.core.judge.alignment import sources_named
+from agent.core.measure import pace
 from agent.core.policy import Policy
 from agent.core.query import Query
 from agent.history import extract, incidents, rows
@@ -49,7 +50,6 @@ if TYPE_CHECKING:
     from agent.history.rows import Row
 
 _LISTENER: Final = Listener(instance="history")
-_TRIGGER: Final = "ProcessingTimeTrigger(0)"
 _decode_line = msgspec.json.Decoder().decode
 _decode_query = msgspec.msgpack.Decoder(Query, dec_hook=packed).decode
 
@@ -282,8 +282,7 @@ def _controllable(event: Event, work: BatchWork | None) -> object:
     """A progress as a driver would send it whose sources Weir may limit, in rows.
 
     A log does not say which limit was in force. Where a backlog was left, one was, and it was what
-    the batch admitted; where none was left it did not matter. Nor does it say the trigger: as if
-    one batch followed the other.
+    the batch admitted; where none was left it did not matter. Nor does it say the trigger.
     """
     body = event.body
     if not isinstance(body, ProgressEvent) or body.limits:
@@ -300,4 +299,4 @@ def _controllable(event: Event, work: BatchWork | None) -> object:
         for index, one in enumerate(body.progress.sources)
         if one.rows is not None
     ]
-    return ProgressEvent(body.progress, limits, work, _TRIGGER)
+    return ProgressEvent(body.progress, limits, work, pace.UNTOLD)

@@ -206,6 +206,7 @@ RECOMMENDATIONS: Final = Table(
     fixed_cost_seconds         | double    | c0, as learned at the end
     throughput_rows_per_second | double    | μ, as learned at the end
     noise                      | double    | Standard deviation of a duration's logarithm
+    trigger_seconds            | double    | The trigger interval, as told or as the batches' starts show it; 0: none; null: unknown
     arrival_rows_per_second    | double    | Of its busiest hour
     batch_rows_p50             | double    | Median size as it ran
     batch_rows_max             | double    | The largest
@@ -225,7 +226,7 @@ RECOMMENDATIONS: Final = Table(
     executor_hours_a_day_wanted | double   | ... and with those that Weir would have asked for
     executors_wanted_max       | bigint    | The most of them at once
     executors_bound            | string    | What kept more of them from helping, in the end
-    """),
+    """),  # noqa: E501
     None,
 )
 
