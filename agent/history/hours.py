@@ -12,13 +12,15 @@ from agent.core.measure import pace
 from agent.history.rows import CAPACITY, RECOMMENDATIONS, Row, Whose
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from agent.core.decode.events import Progress
     from agent.core.judgement import ExecutorsLine, Judgement
     from agent.core.policy import QueryPolicy
     from agent.core.query import Query
 
 HOUR_SECONDS: Final = 3600.0
-#: Of an hour's batches so many are kept for its quantiles; more are thinned out evenly.
+#: Of an hour's batches so many are kept for its quantiles; of more every second, fourth and so on.
 MOST_KEPT: Final = 4096
 #: A limit is advised from so many batches on; fewer do not tell a batch's fixed cost.
 FEWEST_BATCHES: Final = 5
@@ -62,6 +64,24 @@ class Crewed(msgspec.Struct):
         return self.present / self.seconds, self.wanted / self.seconds
 
 
+class Sample(msgspec.Struct):
+    """Values in the order they came, one of each so many: all of an hour count, not its end."""
+
+    values: list[float] = []
+    each: int = 1  # so many values does each of those kept stand for
+    seen: int = 0
+
+    def add(self, value: float) -> None:
+        """Keeps it, where it is its turn."""
+        if self.seen % self.each == 0:
+            if len(self.values) == MOST_KEPT:
+                del self.values[1::2]
+                self.each *= 2
+            # The next of twice as many, too, as an even number of them was kept.
+            self.values.append(value)
+        self.seen += 1
+
+
 class Hour(msgspec.Struct):
     """One hour of one query; None is unknown."""
 
@@ -76,10 +96,11 @@ class Hour(msgspec.Struct):
     over_target: int = 0
     failures: int = 0
     spiral: int = 0  # batches in any phase but none
-    seconds: list[float] = []
-    sizes: list[float] = []
-    arrivals: list[float] = []
+    seconds: Sample = msgspec.field(default_factory=Sample)
+    sizes: Sample = msgspec.field(default_factory=Sample)
+    arrivals: Sample = msgspec.field(default_factory=Sample)
     longest_seconds: float | None = None
+    most_rows: float | None = None
     most_backlog_rows: float | None = None
     most_backlog_seconds: float | None = None
     fixed_cost_seconds: float | None = None
@@ -112,21 +133,22 @@ class Hour(msgspec.Struct):
         self.fixed_cost_seconds = line.fixed_cost_seconds
         self.throughput_rows_per_second = line.throughput_rows_per_second
         if would.arrival_rows_per_second is not None:
-            _keep(self.arrivals, self.batches, would.arrival_rows_per_second)
+            self.arrivals.add(would.arrival_rows_per_second)
         seconds = progress.seconds
         if seconds is not None and progress.rows:
             self.rows += progress.rows
             self.busy_seconds += seconds
             self.over_target += seconds > target_seconds
             self.longest_seconds = _most(self.longest_seconds, seconds)
-            _keep(self.seconds, self.batches, seconds)
-            _keep(self.sizes, self.batches, float(progress.rows))
+            self.most_rows = _most(self.most_rows, float(progress.rows))
+            self.seconds.add(seconds)
+            self.sizes.add(float(progress.rows))
         self.batches += 1
 
     @property
     def arrival(self) -> float | None:
         """Rows that arrived per second in the hour's busier batches."""
-        return quantile(self.arrivals, 0.95)
+        return quantile([self.arrivals], 0.95)
 
     def settle(self, query: Query, settings: QueryPolicy) -> None:
         """At its end: the limit that the model of the time asks for, at the hour's arrivals."""
@@ -151,11 +173,11 @@ class Hour(msgspec.Struct):
             self.empty,
             self.rows,
             min(self.busy_seconds / HOUR_SECONDS, 1.0),
-            quantile(self.seconds, 0.5),
-            quantile(self.seconds, 0.95),
+            quantile([self.seconds], 0.5),
+            quantile([self.seconds], 0.95),
             self.longest_seconds,
-            quantile(self.sizes, 0.5),
-            quantile(self.sizes, 0.95),
+            quantile([self.sizes], 0.5),
+            quantile([self.sizes], 0.95),
             self.over_target,
             self.failures,
             self.spiral,
@@ -218,10 +240,8 @@ class Hours:
         settings, whose = self._settings, told[-1].whose
         batches = sum(hour.batches - hour.empty for hour in told)
         over = sum(hour.over_target for hour in told)
-        seconds = [one for hour in told for one in hour.seconds]
-        sizes = [one for hour in told for one in hour.sizes]
-        arrivals = [hour.arrival for hour in told if hour.arrival is not None]
-        busiest = max(arrivals, default=None)
+        seconds, sizes = [hour.seconds for hour in told], [hour.sizes for hour in told]
+        busiest = _largest(hour.arrival for hour in told)
         size, ratio = limit_for(query, busiest, settings)
         if query.sizing.cost.batches < FEWEST_BATCHES:
             size = None
@@ -263,10 +283,10 @@ class Hours:
             query.run.trigger_seconds if pace.is_known(query.run) else None,
             busiest,
             quantile(sizes, 0.5),
-            max(sizes, default=None),
+            _largest(hour.most_rows for hour in told),
             quantile(seconds, 0.5),
             quantile(seconds, 0.95),
-            max(seconds, default=None),
+            _largest(hour.longest_seconds for hour in told),
             over / batches,
             limit,
             None if size is None else size.reason or "target",
@@ -360,21 +380,19 @@ def _advice(
     return f"{said}; {over} of {batches} batches took longer than {target}"
 
 
-def quantile(values: list[float], share: float) -> float | None:
-    """The value below which that share lies; None of nothing."""
-    if not values:
-        return None
-    ordered = sorted(values)
-    return ordered[min(int(share * len(ordered)), len(ordered) - 1)]
+def quantile(samples: Iterable[Sample], share: float) -> float | None:
+    """The value below which that share of all lies that they stand for; None of nothing."""
+    ordered = sorted((value, one.each) for one in samples for value in one.values)
+    below = share * sum(each for _, each in ordered)
+    for value, each in ordered:
+        below -= each
+        if below < 0.0:
+            return value
+    return ordered[-1][0] if ordered else None
 
 
-def _keep(values: list[float], number: int, value: float) -> None:
-    """Keeps the value; of too many, one in two, then one in four, and so on."""
-    if len(values) < MOST_KEPT:
-        values.append(value)
-    else:
-        # Deterministic, and spread over the hour: a fixed stride through the places.
-        values[number * 2654435761 % MOST_KEPT] = value
+def _largest(values: Iterable[float | None]) -> float | None:
+    return max((value for value in values if value is not None), default=None)
 
 
 def _most(known: float | None, now: float | None) -> float | None:

@@ -1,0 +1,64 @@
+"""What is said of an hour, and of all of them, however many batches it held."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from agent.history import hours, rows
+from agent.history.hours import MOST_KEPT, Sample, quantile
+from tests.history.test_judge import judged, of
+
+
+def sample(values: list[float]) -> Sample:
+    found = Sample()
+    for value in values:
+        found.add(value)
+    return found
+
+
+def test_a_busy_hours_quantiles_are_of_the_whole_hour() -> None:
+    """A batch each 0.2 s, of many rows at first and of few in the end."""
+    found = sample([10_000.0] * 13_000 + [100.0] * 5_000)
+    assert len(found.values) <= MOST_KEPT
+    assert quantile([found], 0.95) == 10_000.0
+    assert quantile([found], 0.5) == 10_000.0
+    assert quantile([found], 0.25) == 100.0
+
+
+@pytest.mark.parametrize("count", [1, 2, 15, 16, 17, 31, 33, 64, 65, 1000])
+def test_those_kept_are_as_far_from_each_other(
+    count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hours, "MOST_KEPT", 16)
+    found = sample([float(number) for number in range(count)])
+    assert found.values == [float(number) for number in range(0, count, found.each)]
+    assert 8 <= len(found.values) <= 16 or count < 8
+
+
+def test_without_thinning_a_quantile_is_one_of_all() -> None:
+    noise = random.Random(4)
+    values = [noise.random() for _ in range(777)]
+    for share in (0.0, 0.05, 0.5, 0.95, 1.0):
+        expected = sorted(values)[min(int(share * len(values)), len(values) - 1)]
+        assert quantile([sample(values)], share) == expected
+        assert quantile([sample(values[:300]), sample(values[300:])], share) == expected
+    assert quantile([Sample()], 0.5) is None
+
+
+def test_an_hour_of_many_batches_counts_for_as_many() -> None:
+    busy, calm = sample([1.0] * (4 * MOST_KEPT)), sample([9.0] * MOST_KEPT)
+    assert quantile([busy, calm], 0.75) == 1.0
+    assert quantile([busy, calm], 0.85) == 9.0
+
+
+def test_the_longest_is_told_whatever_is_kept(
+    real_log: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = real_log.splitlines()
+    whole = {one["query"]: one for one in of(judged([lines]), rows.RECOMMENDATIONS)}
+    monkeypatch.setattr(hours, "MOST_KEPT", 4)
+    for one in of(judged([lines]), rows.RECOMMENDATIONS):
+        for name in ("batch_seconds_max", "batch_rows_max", "batches", "over_target_share"):
+            assert one[name] == whole[one["query"]][name]
