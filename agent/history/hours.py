@@ -9,17 +9,17 @@ import msgspec
 
 from agent.core.decide.size import BARE_MARGIN, Ask, Size, size_of
 from agent.core.measure import pace
+from agent.history.crewed import HOUR_SECONDS, Crewed, CrewedHours
 from agent.history.rows import CAPACITY, RECOMMENDATIONS, Row, Whose
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from agent.core.decode.events import Progress
-    from agent.core.judgement import ExecutorsLine, Judgement
+    from agent.core.judgement import Judgement
     from agent.core.policy import QueryPolicy
     from agent.core.query import Query
 
-HOUR_SECONDS: Final = 3600.0
 #: Of an hour's batches so many are kept for its quantiles; of more every second, fourth and so on.
 MOST_KEPT: Final = 4096
 #: A limit is advised from so many batches on; fewer do not tell a batch's fixed cost.
@@ -27,41 +27,6 @@ FEWEST_BATCHES: Final = 5
 #: ... and where the time of its batch is known this well, relative to it: a batch of 1 s may as
 #: well take 1.5 s, and what it does beside that is not worth a restart.
 MOST_DOUBT: Final = 0.5
-
-
-class Crewed(msgspec.Struct):
-    """Executors over a time: those that there were, and those that would have been asked for."""
-
-    seconds: float = 0.0  # in which both are known
-    present: float = 0.0  # executor-seconds
-    wanted: float = 0.0
-    most: int = 0  # wanted at once
-    bound: str = ""  # what kept more from helping, last
-
-    def add(self, seconds: float, line: ExecutorsLine) -> None:
-        """So long it was so."""
-        if line.wanted is None:
-            return
-        self.seconds += seconds
-        self.present += seconds * line.present
-        self.wanted += seconds * line.wanted
-        self.most = max(self.most, line.wanted)
-        self.bound = line.bound
-
-    def join(self, other: Crewed) -> None:
-        """Another time beside it."""
-        self.seconds += other.seconds
-        self.present += other.present
-        self.wanted += other.wanted
-        self.most = max(self.most, other.most)
-        self.bound = other.bound or self.bound
-
-    @property
-    def means(self) -> tuple[float | None, float | None]:
-        """Executors that there were, and that were wanted, on average; None where unknown."""
-        if self.seconds <= 0.0:
-            return None, None
-        return self.present / self.seconds, self.wanted / self.seconds
 
 
 class Sample(msgspec.Struct):
@@ -108,7 +73,6 @@ class Hour(msgspec.Struct):
     limit_rows: float | None = None
     limit_reason: str = ""
     required_ratio: float | None = None
-    crew: Crewed = msgspec.field(default_factory=Crewed)
 
     def hear(
         self,
@@ -163,7 +127,7 @@ class Hour(msgspec.Struct):
         lag = self.most_backlog_seconds or 0.0
         return (float(self.failures), float(self.spiral), share * (self.longest_seconds or 0), lag)
 
-    def row(self, rank: int) -> Row:
+    def row(self, rank: int, crew: Crewed) -> Row:
         """With its rank among the query's hours, the worst first."""
         return CAPACITY, (
             *self.whose.values,
@@ -189,9 +153,9 @@ class Hour(msgspec.Struct):
             self.required_ratio,
             None if self.limit_rows is None else round(self.limit_rows),
             self.limit_reason or None,
-            *self.crew.means,
-            self.crew.most or None,
-            self.crew.bound or None,
+            *crew.means,
+            crew.most or None,
+            crew.bound or None,
         )
 
 
@@ -201,19 +165,7 @@ class Hours:
     def __init__(self, settings: QueryPolicy) -> None:
         self._settings = settings
         self.known: list[Hour] = []
-        self._crewed: tuple[float, ExecutorsLine] | None = None  # since when
-
-    def crew(self, time: float, would: Judgement) -> None:
-        """The executors after a batch; what was known until then held since the batch before."""
-        if self._crewed is not None and self.known:
-            since, line = self._crewed
-            for hour in self.known[-2:]:
-                span = min(time, hour.begin + HOUR_SECONDS) - max(since, hour.begin)
-                if span > 0.0:
-                    hour.crew.add(span, line)
-        told = would.executors
-        if told is not msgspec.UNSET:
-            self._crewed = time, told
+        self.crew = CrewedHours()
 
     def at(self, whose: Whose, time: float) -> tuple[Hour, Hour | None]:
         """The hour of a time, and the one that it ends, if it does."""
@@ -230,7 +182,7 @@ class Hours:
         told = [hour for hour in self.known if hour.batches or hour.failures]
         worst = sorted(told, key=lambda hour: (hour.badness, -hour.begin), reverse=True)
         rank = {id(hour): place for place, hour in enumerate(worst, 1)}
-        return [hour.row(rank[id(hour)]) for hour in told]
+        return [hour.row(rank[id(hour)], self.crew.of(hour.begin)) for hour in told]
 
     def recommendation(self, query: Query, decisions: int) -> Row | None:
         """The limit that the query should have; None where it had no batch at all."""
@@ -266,9 +218,7 @@ class Hours:
                 f"; with a trigger interval of more than {longest:.2g} s it would not keep up, "
                 "and the batches do not show which one it has"
             )
-        crew = Crewed()
-        for hour in self.known:
-            crew.join(hour.crew)
+        crew = self.crew.whole
         had, wanted = crew.means
         return RECOMMENDATIONS, (
             *whose.values,

@@ -78,6 +78,7 @@ class _Log:
         self.stages = Stages()
         self.crew = Crew()
         self.running: dict[str, tuple[int, float, str]] = {}  # run → batch, since, query id
+        self.keys: set[Key] = set()  # of its queries
         self.last_time = 0.0
         self.ended = False
 
@@ -126,12 +127,19 @@ class Judge:
             opened = extract.decode_tasks(kept.data)
             self._tasks(state, opened.stage, opened.attempt, opened)
         elif kind == extract.EXECUTOR:
-            state.crew.hear(extract.decode_executor(kept.data))
+            seen = extract.decode_executor(kept.data)
+            state.crew.hear(seen)
+            for hours in self._hours_of(state):
+                hours.crew.moved(log, seen.time, state.crew.present)
         elif kind == extract.APPLICATION:
             # Who it is was read from the whole log beforehand; here only that it has ended.
             data = _decode_line(kept.data)
             if data.get("Event") == "SparkListenerApplicationEnd":
                 state.ended = True
+                said = data.get("Timestamp")
+                time = said / 1000.0 if isinstance(said, int) else state.last_time
+                for hours in self._hours_of(state):
+                    hours.crew.ended(log, time)
             elif spark_events.application_of(data, state.reader.application) is not None:
                 state.reader.read(kept.data)
 
@@ -152,6 +160,9 @@ class Judge:
             advised = hours.recommendation(query, self._decisions.get(key, 0))
             if advised is not None:
                 yield advised
+
+    def _hours_of(self, state: _Log) -> Iterator[Hours]:
+        return (self._hours[key] for key in state.keys if key in self._hours)
 
     def _tasks(
         self,
@@ -199,11 +210,18 @@ class Judge:
         subject = body.progress if isinstance(body, ProgressEvent) else body
         (key,) = receipt.touched
         self._keys[application.id, subject.id] = key
+        state.keys.add(key)
         whose = rows.Whose(*key, application.id, log, subject.id, subject.run_id)
         if isinstance(body, TerminatedEvent):
             state.running.pop(body.run_id, None)
         for line, judged in zip(receipt.judged, would.judged, strict=True):
             yield from self._judged(whose, event, line, judged, progress)
+        hours = self._hours.get(key)
+        if hours is not None and isinstance(body, TerminatedEvent):
+            hours.crew.ended(log, event.time)
+        elif hours is not None:
+            wanted = self._shadow.executors(key)
+            hours.crew.judged(log, event.time, state.crew.present, wanted)
         if progress is not None and progress.batch_id is not None:
             yield from self._stages(whose, stages, progress.batch_id, progress)
             running = state.running.get(progress.run_id)
@@ -227,8 +245,6 @@ class Judge:
             query = self._states.get(key)
             if query is not None:
                 before.settle(query, self._settings)
-        if progress is not None:
-            self._hours[key].crew(event.time, would)
         hour.hear(event.time, line, would, progress, self._settings.target_seconds)
         yield from self._incidents[key].hear(whose, event.time, line)
         yield rows.batch(whose, event.time, line, would, progress)

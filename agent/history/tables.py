@@ -222,7 +222,7 @@ RECOMMENDATIONS: Final = Table(
     required_capacity_ratio    | double    | Capacity its busiest hour needs over what it has
     decisions                  | bigint    | How often Weir would have moved its limit
     advice                     | string    | The same in a sentence
-    executor_hours_a_day       | double    | Of its application as it ran, for a day of 24 hours
+    executor_hours_a_day       | double    | Of its application while the query ran, for a day of 24 hours
     executor_hours_a_day_wanted | double   | ... and with those that Weir would have asked for
     executors_wanted_max       | bigint    | The most of them at once
     executors_bound            | string    | What kept more of them from helping, in the end

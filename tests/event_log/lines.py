@@ -182,8 +182,12 @@ def terminated(run: str = RUN) -> bytes:
     )
 
 
-def closing() -> bytes:
-    return line("SparkListenerApplicationEnd", Timestamp=int(BASE * 1000) + 60_000)
+def idle(time: float, run: str = RUN) -> bytes:
+    return line(f"{LISTENER}QueryIdleEvent", id=QUERY, runId=run, timestamp=format_time(time))
+
+
+def closing(time: float = BASE + 60.0) -> bytes:
+    return line("SparkListenerApplicationEnd", Timestamp=int(time * 1000))
 
 
 def whole(batches: int = 8) -> list[bytes]:

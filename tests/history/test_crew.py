@@ -11,10 +11,12 @@ from agent.core.policy import QueryPolicy
 from agent.history import rows
 from agent.history.findings import Findings, Gathering
 from agent.history.job import Outcome
+from agent.history.judge import Judge
 from agent.history.report import html
 from agent.history.summary import show
+from spark_listener.wire import format_time
 from tests.event_log import lines as made
-from tests.history.test_judge import judged, judgements, of
+from tests.history.test_judge import judged, judgements, kept, of
 
 #: Four executors of two cores, and a batch each five seconds of which eight tasks of half a second
 #: are all: an eighth of what they could do.
@@ -22,18 +24,36 @@ BATCHES, CORES, ROWS = 750, 2, 500
 SETTINGS = QueryPolicy(target_seconds=5.0)
 
 
-def log(*, crew: int = 4, gone_at: int | None = None, local: bool = False) -> list[bytes]:
-    lines = made.opening()
+def log(
+    *,
+    crew: int = 4,
+    gone_at: int | None = None,
+    local: bool = False,
+    batches: int = BATCHES,
+    begin: float = made.BASE,
+    run: str = made.RUN,
+    app_id: str = "app-1",
+) -> list[bytes]:
+    lines = made.opening(app_id=app_id)
     names = ["driver"] if local else [str(number) for number in range(crew)]
-    lines += [made.executor(name, CORES, made.BASE) for name in names]
-    lines.append(made.started())
-    for batch in range(BATCHES):
-        begun = made.BASE + 5.0 * batch
-        if batch == gone_at:
-            lines.append(made.executor("3", None, begun))
-        lines.append(made.job(batch, begun + 0.2, stages=[batch]))
+    lines += [made.executor(name, CORES, begin) for name in names]
+    lines.append(made.started(run, time=begin))
+    if gone_at is None:
+        return [*lines, *works(0, batches, run, begin)]
+    gone = begin + 5.0 * gone_at
+    lines += [*works(0, gone_at, run, begin), made.executor("3", None, gone)]
+    return [*lines, *works(gone_at, batches - gone_at, run, gone)]
+
+
+def works(first: int, batches: int, run: str, begin: float) -> list[bytes]:
+    """So many batches from the first on, each with its stage."""
+    lines = []
+    for batch in range(first, first + batches):
+        begun = begin + 5.0 * (batch - first)
+        lines.append(made.job(batch, begun + 0.2, run, stages=[batch]))
         lines += made.stage(batch, [0.5] * 8, [60] * 8, time=begun + 0.2)
-        told = json.loads(made.progress(batch, rows=ROWS, seconds=0.7))
+        told = json.loads(made.progress(batch, rows=ROWS, seconds=0.7, run=run))
+        told["progress"]["timestamp"] = format_time(begun)
         (source,) = told["progress"]["sources"]
         source["description"] = "KafkaV2[Subscribe[t]]"
         for place, offset in (("startOffset", batch), ("endOffset", batch + 1)):
@@ -71,6 +91,46 @@ def test_one_that_was_lost_counts_until_then() -> None:
     assert hours[0]["executors"] == pytest.approx(4.0)
     gone = (360 * 5.0 - 298.0) / (BATCHES * 5.0 - 298.0)  # of the second hour, when it went
     assert hours[1]["executors"] == pytest.approx(4.0 * gone + 3.0 * (1.0 - gone), abs=0.01)
+
+
+def test_those_that_went_while_nothing_came_count_until_they_went() -> None:
+    """Three of four go a minute after the last batch; nine hours later two more batches come."""
+    end = made.BASE + 5.0 * 132
+    lines = log(batches=132)
+    lines += [made.executor(name, None, end + 60.0) for name in ("1", "2", "3")]
+    lines += [made.idle(end + seconds) for seconds in range(70, 9 * 3600, 60)]
+    lines += works(132, 2, made.RUN, end + 9 * 3600.0)
+    told = judged([lines], SETTINGS)
+    (advised,) = of(told, rows.RECOMMENDATIONS)
+    worked, rested = 720.0, 9 * 3600.0 - 60.0
+    mean = (4.0 * worked + rested) / (worked + rested)
+    assert advised["executor_hours_a_day"] == pytest.approx(24.0 * mean, rel=0.005)
+    # Once it was quiet for long enough, one was wanted.
+    assert advised["executor_hours_a_day_wanted"] == pytest.approx(24.0, rel=0.1)
+    assert of(told, rows.CAPACITY)[-1]["executors"] == pytest.approx(1.0)
+
+
+def test_between_two_runs_none_are_paid_for() -> None:
+    """One of four is left when the query starts again, forty minutes later."""
+    end = made.BASE + 5.0 * 132
+    lines = [*log(batches=132), made.terminated()]
+    lines += [made.executor(name, None, end + 10.0) for name in ("1", "2", "3")]
+    lines.append(made.started("r-2", time=end + 2400.0))
+    lines += works(132, 132, "r-2", end + 2400.0)
+    (advised,) = of(judged([lines], SETTINGS), rows.RECOMMENDATIONS)
+    assert advised["executor_hours_a_day"] == pytest.approx(24.0 * 2.5, rel=0.02)
+
+
+def test_those_of_an_application_that_ended_are_paid_no_more() -> None:
+    """Four each night, and in the second two: each until its application ends."""
+    first = [*log(batches=132), made.closing(made.BASE + 5.0 * 132)]
+    second = log(crew=2, batches=132, begin=made.BASE + 86400.0, run="r-2", app_id="app-2")
+    judge, told = Judge(SETTINGS), []
+    for name, lines in (("app-1", first), ("app-2", second)):
+        for one in kept([lines]):
+            told += judge.hear(f"file:/logs/{name}", one)
+    (advised,) = of([*told, *judge.end()], rows.RECOMMENDATIONS)
+    assert advised["executor_hours_a_day"] == pytest.approx(24.0 * 3.0, rel=0.02)
 
 
 def test_a_local_master_has_no_executors() -> None:

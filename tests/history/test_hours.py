@@ -28,9 +28,7 @@ def test_a_busy_hours_quantiles_are_of_the_whole_hour() -> None:
 
 
 @pytest.mark.parametrize("count", [1, 2, 15, 16, 17, 31, 33, 64, 65, 1000])
-def test_those_kept_are_as_far_from_each_other(
-    count: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_those_kept_are_as_far_from_each_other(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hours, "MOST_KEPT", 16)
     found = sample([float(number) for number in range(count)])
     assert found.values == [float(number) for number in range(0, count, found.each)]

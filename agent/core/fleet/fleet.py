@@ -38,7 +38,15 @@ from agent.core.fleet.saved import (
 )
 from agent.core.fleet.senders import LOG_INSTANCE, ListenerView, Sender, Senders
 from agent.core.judge.alignment import sources_named, summed
-from agent.core.judgement import Facts, Judgement, Mode, Point, QueryStateName, QueryView
+from agent.core.judgement import (
+    ExecutorsLine,
+    Facts,
+    Judgement,
+    Mode,
+    Point,
+    QueryStateName,
+    QueryView,
+)
 from agent.core.measure import flow as measure
 from agent.core.query import Key
 
@@ -516,6 +524,10 @@ class Fleet:
             view = msgspec.structs.replace(view, partitions=partitions)
         executors = self._clusters.view(query, words)
         return view if executors is None else msgspec.structs.replace(view, executors=executors)
+
+    def executors(self, key: Key) -> ExecutorsLine | None:
+        """Of a query's application, as a line of it tells; raises KeyError where there is none."""
+        return self._clusters.line(self._roster[key])
 
     def views(self, now: float) -> Iterator[QueryView]:
         """Every query, in the order of their keys. Built one at a time: views are large."""
