@@ -200,6 +200,7 @@ class Hours:
         limit = None if size is None else round(size.rows)
         expected = None if size is None else query.sizing.cost.seconds(size.rows)
         doubt = None if size is None else query.sizing.cost.doubt(size.rows)
+        sure = None if size is None else _surely_required(query, size, ratio)
         advice = _advice(
             limit,
             size,
@@ -208,10 +209,10 @@ class Hours:
             over=over,
             batches=batches,
             settings=settings,
-            ratio=_surely_required(query, size, ratio),
+            ratio=sure,
         )
         if _in_doubt(expected, doubt):
-            limit = None
+            limit = sure = None
         longest = _longest_trigger(query, size, busiest, quantile(seconds, 0.5))
         if limit is not None and longest is not None:
             advice += (
@@ -244,6 +245,7 @@ class Hours:
             doubt,
             None if size is None else size.feasible,
             ratio,
+            sure,
             decisions,
             advice,
             None if had is None else 24.0 * had,
@@ -271,13 +273,15 @@ def _longest_trigger(
 ) -> float | None:
     """The trigger interval with which batches of that size just digest what arrives.
 
-    None where the interval is known, or cannot be as long: batches that follow each other without
-    a pause take as long as it on average.
+    None where the interval is known, where they do not digest it without one, or where it cannot be
+    as long: batches that follow each other without a pause take as long as it on average.
     """
     if size is None or not arrival or pace.is_known(query.run):
         return None
     longest = size.rows / (arrival * (1.0 + BARE_MARGIN))
-    return longest if query.run.starts or longest < (usual_seconds or 0.0) else None
+    keeps_up = longest >= (query.sizing.cost.seconds(size.rows) or 0.0)
+    may_be = bool(query.run.starts) or longest < (usual_seconds or 0.0)
+    return longest if keeps_up and may_be else None
 
 
 def _surely_required(query: Query, size: Size | None, ratio: float | None) -> float | None:

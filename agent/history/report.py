@@ -172,9 +172,10 @@ def _query(one: QueryFindings, place: int) -> str:
                     plots.hours(one.hours, target),
                 )
             )
-    ratio = told["required_capacity_ratio"]
+    ratio = told.get("surely_required_ratio")
     tone = "high" if ratio is not None and ratio > 1.0 else "ok"
-    chip = "cannot keep up" if tone == "high" else escape(told["limit_reason"] or "too little seen")
+    reason = None if told["limit_rows"] is None else told["limit_reason"]
+    chip = "cannot keep up" if tone == "high" else escape(reason or "too little seen")
     return (
         f'<details class="card" id="q{place}"{" open" if place < OPEN else ""}>'
         f'<summary><h2>{escape(one.query)} <span class="of">{escape(one.application)}</span></h2>'

@@ -74,7 +74,7 @@ def _queries(found: Findings) -> Table:
             number(told["expected_seconds"]),
             *([_crew(told)] if crewed else []),
             moment(worst[0]["hour_time"]) if worst else "",
-            Text(told["limit_reason"] or told["advice"]),
+            Text(told["advice"] if told["limit_rows"] is None else told["limit_reason"]),
         )
     if found.queries_known > MOST_QUERIES:
         table.caption = f"{found.queries_known - MOST_QUERIES} more in the table recommendations"

@@ -220,6 +220,7 @@ RECOMMENDATIONS: Final = Table(
     doubt_seconds              | double    | By how much the model may be off there
     target_feasible            | boolean   | Whether batches of the target's duration keep up
     required_capacity_ratio    | double    | Capacity its busiest hour needs over what it has
+    surely_required_ratio      | double    | The same, less what may be wrong with it; null where no limit is advised
     decisions                  | bigint    | How often Weir would have moved its limit
     advice                     | string    | The same in a sentence
     executor_hours_a_day       | double    | Of its application while the query ran, for a day of 24 hours

@@ -3,20 +3,31 @@
 from __future__ import annotations
 
 import io
+import math
+import random
 import re
 from html.parser import HTMLParser
 from xml.etree import ElementTree as ET
 
 import pytest
 
+from agent.core.policy import QueryPolicy
 from agent.history import rows
-from agent.history.findings import Findings, QueryFindings
+from agent.history.findings import Findings, Gathering, QueryFindings
 from agent.history.job import Outcome, Skipped
 from agent.history.report import html
 from agent.history.summary import show
+from tests.event_log import lines as made
 from tests.history.test_judge import judged, of
+from tests.history.test_trigger import log, spark
 
 HOSTILE = "<script>alert('x')</script>"
+
+
+def noisy(seed: int) -> list[int]:
+    """Milliseconds of ten batches of one size."""
+    noise = random.Random(seed)
+    return [round(5000.0 * math.exp(noise.gauss(0.0, 0.2))) for _ in range(10)]
 
 
 @pytest.fixture(scope="module")
@@ -88,6 +99,30 @@ def test_names_and_texts_of_logs_stay_texts(found: Findings) -> None:
     text = html(found, outcome())
     assert HOSTILE not in text
     assert text.count("&lt;script&gt;") >= 2
+
+
+@pytest.mark.parametrize(
+    ("works", "sizes", "said"),
+    [
+        ([20_000, 9000, 8900], [20_000] * 3, "too little seen"),
+        # Ten in 2.5 to 7.5 s: twice what they digest comes, and they may well digest as much.
+        (noisy(0), [40_000] * 10, "bound:throughput"),
+        (noisy(3), [40_000] * 10, "cannot keep up"),
+    ],
+)
+def test_the_chip_says_what_the_advice_says(works: list[int], sizes: list[int], said: str) -> None:
+    lines = log(spark(1, works, [2] * len(works)), works, sizes, arriving=20.0)
+    gathering = Gathering()
+    for row in judged([[*made.opening(), *lines]], QueryPolicy(target_seconds=5.0)):
+        gathering.add(row)
+    _, queries = gathering.end()
+    page = html(Findings(queries, 1, {}, len(works)), outcome())
+    (chip,) = re.findall(r'</span></h2><span class="chip" data-tone="\w+">([^<]*)<', page)
+    assert chip == said
+    assert queries[0].advised["required_capacity_ratio"] > 1.5
+    advice = queries[0].advised["advice"]
+    assert ("the query cannot keep up" in advice) == (said == "cannot keep up")
+    assert "trigger interval" not in advice, "with none it keeps up no better"
 
 
 def test_nothing_found_is_said() -> None:
