@@ -159,6 +159,11 @@ class Hour(msgspec.Struct):
         )
 
 
+class _Source(msgspec.Struct):
+    rows: int = 0
+    description: str = ""
+
+
 class Hours:
     """All hours of one query."""
 
@@ -166,6 +171,15 @@ class Hours:
         self._settings = settings
         self.known: list[Hour] = []
         self.crew = CrewedHours()
+        self._sources: dict[int, _Source] = {}  # that had rows, by their place
+
+    def read(self, progress: Progress) -> None:
+        """What a batch read from each source."""
+        for index, source in enumerate(progress.sources):
+            if source.rows:
+                one = self._sources.setdefault(index, _Source())
+                one.rows += source.rows
+                one.description = source.description
 
     def at(self, whose: Whose, time: float) -> tuple[Hour, Hour | None]:
         """The hour of a time, and the one that it ends, if it does."""
@@ -210,9 +224,12 @@ class Hours:
             batches=batches,
             settings=settings,
             ratio=sure,
+            several=len(self._sources) > 1,
         )
         if _in_doubt(expected, doubt):
             limit = sure = None
+        if limit is not None and len(self._sources) > 1:
+            advice += f"; by sources: {self._parts(limit)}"
         longest = _longest_trigger(query, size, busiest, quantile(seconds, 0.5))
         if limit is not None and longest is not None:
             advice += (
@@ -240,6 +257,7 @@ class Hours:
             _largest(hour.longest_seconds for hour in told),
             over / batches,
             limit,
+            len(self._sources),
             None if size is None else size.reason or "target",
             expected,
             doubt,
@@ -253,6 +271,15 @@ class Hours:
             crew.most or None,
             crew.bound or None,
         )
+
+    def _parts(self, limit: int) -> str:
+        """A limit by sources: each is given its own, and there is none for all together."""
+        whole = sum(one.rows for one in self._sources.values())
+        parts = [
+            f"{max(round(limit * one.rows / whole), 1):,} of {one.description} (source {index})"
+            for index, one in sorted(self._sources.items())
+        ]
+        return ", ".join(parts)
 
 
 def limit_for(
@@ -307,6 +334,7 @@ def _advice(
     batches: int,
     settings: QueryPolicy,
     ratio: float | None,
+    several: bool,
 ) -> str:
     if limit is None or size is None or expected is None:
         return f"too few batches to tell a limit from; {FEWEST_BATCHES} are needed"
@@ -317,7 +345,8 @@ def _advice(
             "that size to advise a limit"
         )
     target = f"{settings.target_seconds:g} s"
-    said = f"a limit of {limit:,} rows keeps a batch near {expected:.3g} s"
+    rows = f"{limit:,} rows" + (" over all sources" if several else "")
+    said = f"a limit of {rows} keeps a batch near {expected:.3g} s"
     if ratio is not None and ratio > 1.0:
         return (
             f"{said}, and the query cannot keep up with its busiest hour at any size: it needs "

@@ -245,6 +245,8 @@ class Judge:
             query = self._states.get(key)
             if query is not None:
                 before.settle(query, self._settings)
+        if progress is not None:
+            self._hours[key].read(progress)
         hour.hear(event.time, line, would, progress, self._settings.target_seconds)
         yield from self._incidents[key].hear(whose, event.time, line)
         yield rows.batch(whose, event.time, line, would, progress)

@@ -10,7 +10,7 @@ import msgspec
 
 from agent import __version__
 from agent.history import plots
-from agent.history.summary import moment, number
+from agent.history.summary import limit, moment, number
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -116,7 +116,7 @@ def _overview(found: Findings) -> str:
             f"<td>{told['batches']:,}</td><td>{number(told['batch_seconds_p95'])} s</td>"
             f'<td><span class="share" data-tone="{tone}" style="--share:{share:.0f}">'
             f"{share:.0f} %<i></i></span></td>"
-            f"<td><b>{number(told['limit_rows'])}</b></td>"
+            f"<td><b>{limit(told)}</b></td>"
             f"<td>{number(told['expected_seconds'])} s</td>"
             f"<td>{moment(worst[0]['hour_time']) if worst else ''}</td>"
             f"<td>{_chip(str(bad), 'high') if bad else _chip('none', 'ok')}</td></tr>"

@@ -70,7 +70,7 @@ def _queries(found: Findings) -> Table:
             f"{100 * (told['over_target_share'] or 0):.0f} %",
             number(told["fixed_cost_seconds"]),
             number(told["throughput_rows_per_second"]),
-            Text(number(told["limit_rows"]), style="bold"),
+            Text(limit(told), style="bold"),
             number(told["expected_seconds"]),
             *([_crew(told)] if crewed else []),
             moment(worst[0]["hour_time"]) if worst else "",
@@ -117,6 +117,13 @@ def _skipped(outcome: Outcome) -> Text:
 def moment(seconds: float) -> str:
     """A time in UTC, to the minute."""
     return f"{datetime.fromtimestamp(seconds, timezone.utc):%Y-%m-%d %H:%M}"
+
+
+def limit(told: Record) -> str:
+    """The limit to have, which of several sources is that of all of them."""
+    said = number(told["limit_rows"])
+    several = told["limit_rows"] is not None and (told.get("sources") or 1) > 1
+    return f"{said} in all" if several else said
 
 
 def number(value: Any) -> str:

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import io
+import json
 import random
 
 import pytest
 
 from agent.history import hours, rows
+from agent.history.findings import Findings, Gathering
 from agent.history.hours import MOST_KEPT, Sample, quantile
+from agent.history.job import Outcome
+from agent.history.report import html
+from agent.history.summary import show
+from tests.event_log import lines as made
 from tests.history.test_judge import judged, of
 
 
@@ -60,3 +67,39 @@ def test_the_longest_is_told_whatever_is_kept(
     for one in of(judged([lines]), rows.RECOMMENDATIONS):
         for name in ("batch_seconds_max", "batch_rows_max", "batches", "over_target_share"):
             assert one[name] == whole[one["query"]][name]
+
+
+def two_sources(batch: int, size: int) -> bytes:
+    """Of a batch's rows three quarters are of one topic, and a source beside them is never read."""
+    told = json.loads(made.progress(batch, size, 0.5 + size / 10_000))
+    (source,) = told["progress"]["sources"]
+    told["progress"]["sources"] = [
+        {**source, "description": f"KafkaV2[Subscribe[{name}]]", "numInputRows": rows_of}
+        for name, rows_of in (("a", size * 3 // 4), ("idle", 0), ("b", size // 4))
+    ]
+    return json.dumps(told, separators=(",", ":")).encode() + b"\n"
+
+
+def test_a_limit_of_several_sources_is_told_for_each() -> None:
+    lines = [*made.opening(), made.started()]
+    lines += [two_sources(batch, 4000 * (1 + batch % 5)) for batch in range(40)]
+    gathering = Gathering()
+    told = judged([lines])
+    for row in told:
+        gathering.add(row)
+    (one,) = of(told, rows.RECOMMENDATIONS)
+    limit = one["limit_rows"]
+    assert one["sources"] == 2
+    assert f"a limit of {limit:,} rows over all sources" in one["advice"]
+    assert f"{round(limit * 0.75):,} of KafkaV2[Subscribe[a]] (source 0)" in one["advice"]
+    assert f"{round(limit * 0.25):,} of KafkaV2[Subscribe[b]] (source 2)" in one["advice"]
+    found, out = Findings(gathering.end()[1], 1, {}, 40), io.StringIO()
+    show(found, Outcome("out"), out)
+    assert "in all" in out.getvalue()
+    assert f"<b>{limit:,} in all</b>" in html(found, Outcome("out"))
+
+
+def test_a_limit_of_one_source_is_its_own(real_log: bytes) -> None:
+    for one in of(judged([real_log.splitlines()]), rows.RECOMMENDATIONS):
+        assert one["sources"] == 1
+        assert "source" not in one["advice"]
