@@ -11,10 +11,12 @@ import base64
 import contextlib
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -23,6 +25,7 @@ import pytest
 import yaml
 
 from agent.service import config
+from agent.service.store import LOCK_NAME
 from spark_listener import config as driver_config
 from tests.helm import chart
 from tests.helm.chart import ROOT, of
@@ -33,7 +36,6 @@ from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 CERTIFICATES = ROOT / "tests" / "driver" / "certificates"
 
@@ -47,7 +49,8 @@ class Container:
         self.pod = pod
         self.spec = chart.agent_container(pod)
         _, (_, image) = stages()
-        self.command = json.loads(image.only("ENTRYPOINT")) + self.spec["args"]
+        entry = self.spec.get("command") or json.loads(image.only("ENTRYPOINT"))
+        self.command = entry + self.spec["args"]
         self.environ = {
             **image.environment(),
             **{one["name"]: one["value"] for one in self.spec.get("env", [])},
@@ -108,9 +111,10 @@ def test_the_agent_takes_the_configuration(name: str, tmp_path: Path) -> None:
     assert settings.host == given.config["host"]
     assert settings.port == given.spec["ports"][0]["containerPort"]
     assert str(settings.state_dir) == "/var/lib/weir"
-    # The command line is `agent --config FILE`, and that file is there.
-    assert given.command[:3] == ["weir", "agent", "--config"]
-    assert given.command[3] in given.files
+    # The command line is `weir agent --config FILE`, and that file is there.
+    *_, program, verb, option, path = given.command
+    assert [program, verb, option] == ["weir", "agent", "--config"]
+    assert path in given.files
     for key, value in MATRIX[name].get("config", {}).items():
         if key != "rules":
             found = getattr(settings, key)
@@ -138,22 +142,34 @@ class Running:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
         self._put_elsewhere()
+        self.program("weir", f'exec "{sys.executable}" -m agent.cli "$@"')
+        self.log = root / "agent.log"
+        scheme = "https" if "tls_cert_file" in given.config else "http"
+        self.address = f"{scheme}://127.0.0.1:{self.port}"
+        self.http = httpx.Client(verify=False, trust_env=False, timeout=30)
+
+    def program(self, name: str, script: str) -> None:
+        """One that the container finds before the machine's."""
+        path = self.root / "programs" / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(f"#!/bin/sh\n{script}\n")
+        path.chmod(0o755)
+
+    def start(self) -> None:
+        given = self.given
         environ = {key: value for key, value in os.environ.items() if not key.startswith("WEIR_")}
         environ |= {key: self.moved(value) for key, value in given.environ.items() if key != "PATH"}
         environ["PYTHONPATH"] = str(ROOT)
-        arguments = [self.moved(one) for one in given.command[1:]]
-        self.log = root / "agent.log"
+        environ["PATH"] = f"{self.root / 'programs'}:{environ['PATH']}"
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "agent.cli", *arguments],
+                [self.moved(one) for one in given.command],
                 env=environ,
                 cwd=self.path("/var/lib/weir"),
                 stdout=log,
                 stderr=log,
+                start_new_session=True,
             )
-        scheme = "https" if "tls_cert_file" in given.config else "http"
-        self.address = f"{scheme}://127.0.0.1:{self.port}"
-        self.http = httpx.Client(verify=False, trust_env=False, timeout=30)
 
     def path(self, inside: str) -> Path:
         return self.root / inside[1:]
@@ -172,30 +188,40 @@ class Running:
         path.write_text(yaml.safe_dump({**told, "host": "127.0.0.1", "port": self.port}))
 
     def wait(self) -> None:
-        """As long as the startup probe would."""
-        probe = self.given.spec["startupProbe"]
+        """Until it answers: as long as a startup probe would, where there is one."""
+        probe = self.given.spec.get("startupProbe")
 
         def started() -> bool:
-            said = self.probe("startupProbe")
+            said = self.answers("/healthz") if probe is None else self.probe("startupProbe")
             assert said or self.process.poll() is None, self.log.read_text()
             return said
 
-        seconds = probe["periodSeconds"] * probe["failureThreshold"]
-        until(started, "the startup probe", seconds=seconds, every=0.1, telling=self.log.read_text)
+        seconds = 60 if probe is None else probe["periodSeconds"] * probe["failureThreshold"]
+        until(started, "the agent", seconds=seconds, every=0.1, telling=self.log.read_text)
 
     def probe(self, name: str) -> bool:
         """What the kubelet would say of a probe of the container."""
         probe = self.given.spec[name]
         if "exec" in probe:
-            command = [self.moved(one) for one in probe["exec"]["command"]]
-            return subprocess.run(command, check=False).returncode == 0
+            *command, port = probe["exec"]["command"]
+            assert int(port) == self.given.config["port"]
+            done = subprocess.run([*command, str(self.port)], check=False, timeout=30)
+            return done.returncode == 0
         get = probe["httpGet"]
-        scheme = get.get("scheme", "HTTP").lower()
+        assert get.get("scheme", "HTTP").lower() == urlsplit(self.address).scheme
         assert get["port"] == self.given.spec["ports"][0]["name"]
+        return self.answers(get["path"])
+
+    def answers(self, path: str) -> bool:
         with contextlib.suppress(httpx.TransportError):
-            answer = self.http.get(f"{scheme}://127.0.0.1:{self.port}{get['path']}")
-            return 200 <= answer.status_code < 400
+            return 200 <= self.http.get(self.address + path).status_code < 400
         return False
+
+    def agent(self) -> int:
+        """The process of the agent, which beside a driver is a child of the container's."""
+        process = self.process.pid
+        (child,) = Path(f"/proc/{process}/task/{process}/children").read_text().split()
+        return int(child)
 
     def token(self) -> str | None:
         path = self.given.config.get("token_file")
@@ -214,6 +240,13 @@ class Running:
     def stop(self) -> int:
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(self.given.pod["spec"].get("terminationGracePeriodSeconds", 30))
+
+    def close(self) -> None:
+        """Leaves nothing of it, whatever became of it."""
+        self.http.close()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait(10)
 
 
 STARTED = [
@@ -237,6 +270,7 @@ def start(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], 
     def started(name: str) -> Running:
         if name not in agents:
             agents[name] = Running(container(name), tmp_path_factory.mktemp(name))
+            agents[name].start()
             agents[name].wait()
         return agents[name]
 
@@ -244,13 +278,11 @@ def start(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], 
         yield started
         for one in agents.values():
             assert one.stop() == 0
+            assert "stopped" in one.log.read_text().splitlines()[-1]
             assert (one.path("/var/lib/weir") / "state.sqlite").exists()
     finally:
         for one in agents.values():
-            one.http.close()
-            if one.process.poll() is None:
-                one.process.kill()
-                one.process.wait(10)
+            one.close()
 
 
 @pytest.fixture
@@ -329,3 +361,82 @@ def test_notes_of_a_shared_agent_are_settings_that_the_driver_takes(running: Run
     # The file is where Spark mounts the Secret: spark.kubernetes.driver.secrets.NAME=FOLDER.
     (secret,) = [w for w in notes.split() if w.startswith("spark.kubernetes.driver.secrets.")]
     assert settings.token_file.rpartition("/")[0] == secret.rpartition("=")[2]
+
+
+class Beside(Running):
+    """Beside a driver, with a pause before a new start that lasts until the test ends it."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(container("sidecar"), root)
+        self.paused, self.go = root / "paused", root / "go"
+        real = shutil.which("sleep")
+        self.program(
+            "sleep",
+            f'echo "$@" >>"{self.paused}"; until [ -e "{self.go}" ]; do "{real}" 0.05; done',
+        )
+        self.lock = self.path("/var/lib/weir") / LOCK_NAME
+
+    def until_paused(self) -> None:
+        def paused() -> bool:
+            return self.paused.exists() and self.paused.read_text() != ""
+
+        until(paused, "the pause", telling=self.log.read_text)
+
+
+@pytest.fixture
+def beside(tmp_path: Path) -> Iterator[Beside]:
+    made = Beside(tmp_path)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def test_an_agent_that_cannot_start_lets_its_driver_run_and_comes_once_it_can(
+    beside: Beside,
+) -> None:
+    """The driver starts when this container runs, and its pod is ready while it does."""
+    beside.lock.mkdir()  # nothing can be written there
+    beside.start()
+    beside.until_paused()
+    assert beside.process.poll() is None
+    assert beside.probe("livenessProbe")
+    said = beside.log.read_text()
+    assert "weir: state_dir: " in said
+    assert "the agent ended with exit code 2" in said
+    # Starts of a second each are to take a twentieth of a processor at most.
+    assert 1.0 / float(beside.paused.read_text()) <= 0.05
+    beside.lock.rmdir()
+    beside.go.touch()
+    beside.wait()
+    assert beside.stop() == 0
+
+
+def test_a_drivers_pod_ends_no_later_for_an_agent_that_cannot_start(beside: Beside) -> None:
+    beside.lock.mkdir()
+    beside.start()
+    beside.until_paused()
+    assert beside.stop() == 2
+
+
+def test_an_agent_that_dies_beside_its_driver_is_started_anew(beside: Beside) -> None:
+    beside.start()
+    beside.wait()
+    first = beside.agent()
+    os.kill(first, signal.SIGKILL)
+    beside.until_paused()
+    assert "the agent ended with exit code 137" in beside.log.read_text()
+    beside.go.touch()
+    beside.wait()
+    assert beside.agent() != first
+    assert beside.stop() == 0
+
+
+def test_an_agent_that_hangs_beside_its_driver_is_told(beside: Beside) -> None:
+    beside.start()
+    beside.wait()
+    os.kill(beside.agent(), signal.SIGSTOP)
+    assert not beside.probe("livenessProbe")
+    os.kill(beside.agent(), signal.SIGCONT)
+    assert beside.probe("livenessProbe")
+    assert beside.stop() == 0

@@ -199,12 +199,10 @@ def test_probes_ask_the_port_that_the_agent_listens_on(objects: Objects) -> None
         (port,) = container["ports"]
         assert port == {"name": "weir", "containerPort": config["port"], "protocol": "TCP"}
         probes = {key: value for key, value in container.items() if key.endswith("Probe")}
-        if config["host"].startswith("127."):
-            assert set(probes) == {"startupProbe"}
-            # The agent's own file in its state directory.
-            assert probes["startupProbe"]["exec"]["command"][-1] == (
-                config["state_dir"] + "/agent.address"
-            )
+        if "restartPolicy" in container:
+            # Any other one would keep the driver waiting, or its pod from being ready.
+            assert set(probes) == {"livenessProbe"}
+            assert probes["livenessProbe"]["exec"]["command"][-1] == str(config["port"])
             continue
         assert {"startupProbe", "livenessProbe"} <= set(probes)
         for probe in probes.values():
@@ -424,6 +422,40 @@ def test_only_the_agents_word_ends_a_driver(answer: bytes | None, ends_the_drive
     """Above all stands the job: it lives on beside an agent that is gone, broken or hanging."""
     (driver,) = chart.driver_pod(chart.render(MATRIX["sidecar-monitored"]))["spec"]["containers"]
     *probe, _, path = driver["livenessProbe"]["exec"]["command"]
+    done, took, asked = probed(probe, path, answer)
+    if answer is not None:
+        assert asked.startswith(b"GET " + path.encode() + b" HTTP/1.1\r\n")
+    assert (done.returncode != 0) is ends_the_driver, done
+    assert took < driver["livenessProbe"]["timeoutSeconds"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "ends_the_agent"),
+    [
+        (None, False),  # it starts, or could not: its container starts it anew
+        (b"", True),
+        (b"hang", True),
+        (b"HTTP/1.1 200 OK\r\n\r\n", False),
+    ],
+)
+def test_only_an_agent_that_answers_nothing_is_restarted(
+    answer: bytes | None, ends_the_agent: bool
+) -> None:
+    """While it is, no executor finds the driver: its pod is not ready."""
+    pod = chart.driver_pod(chart.render(MATRIX["sidecar"]))
+    probe = chart.agent_container(pod)["livenessProbe"]
+    *command, _ = probe["exec"]["command"]
+    done, took, asked = probed(command, None, answer)
+    if answer is not None:
+        assert asked.startswith(b"GET /healthz HTTP/1.1\r\n")
+    assert (done.returncode != 0) is ends_the_agent, done
+    assert took < probe["timeoutSeconds"]
+
+
+def probed(
+    probe: list[str], path: str | None, answer: bytes | None
+) -> tuple[subprocess.CompletedProcess[bytes], float, bytes]:
+    """A probe of a server that answers so, or is not there: its end, its seconds, what it asked."""
     asked: list[bytes] = []
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
@@ -432,9 +464,10 @@ def test_only_the_agents_word_ends_a_driver(answer: bytes | None, ends_the_drive
             with contextlib.suppress(OSError):
                 connection, _ = server.accept()
                 with connection:
-                    # bash sends it line by line, and what is left unread breaks the connection.
-                    lines = iter(connection.makefile("rb").readline, b"\r\n")
-                    asked.append(next(lines) + b"".join(lines))
+                    # The whole: bash sends it line by line, and who closes before breaks it off.
+                    asked.append(b"")
+                    while not asked[0].endswith(b"\r\n\r\n") and (more := connection.recv(4096)):
+                        asked[0] += more
                     if answer == b"hang":
                         time.sleep(4.0)  # longer than the probe waits
                     elif answer:
@@ -447,14 +480,15 @@ def test_only_the_agents_word_ends_a_driver(answer: bytes | None, ends_the_drive
             thread.start()
         started = time.monotonic()
         done = subprocess.run(
-            [*probe, str(port), path], capture_output=True, timeout=20, check=False
+            [*probe, str(port), *(() if path is None else (path,))],
+            capture_output=True,
+            timeout=20,
+            check=False,
         )
         took = time.monotonic() - started
         if answer is not None:
             thread.join()
-            assert asked[0].startswith(b"GET " + path.encode() + b" HTTP/1.1\r\n")
-    assert (done.returncode != 0) is ends_the_driver, done
-    assert took < driver["livenessProbe"]["timeoutSeconds"]
+    return done, took, b"".join(asked)
 
 
 def test_a_driver_lives_on_beside_an_agent_that_takes_no_connection() -> None:

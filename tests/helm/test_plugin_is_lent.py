@@ -27,10 +27,13 @@ pytestmark = [
 def running(tmp_path: Path) -> Iterator[Running]:
     """The agent's container of mode sidecar."""
     made = Running(container("sidecar-loopback"), tmp_path / "agent")
-    made.wait()
-    yield made
-    assert made.stop() == 0
-    made.http.close()
+    try:
+        made.start()
+        made.wait()
+        yield made
+        assert made.stop() == 0
+    finally:
+        made.close()
 
 
 def test_a_job_with_the_charts_conf_is_regulated(running: Running, tmp_path: Path) -> None:

@@ -272,6 +272,22 @@ CONTRADICTIONS: list[tuple[str, Values, list[str]]] = [
         ["tls.secretName", "unset it"],
     ),
     (
+        "an agent where its driver does not ask",
+        {"mode": "sidecar", "agent": {"host": "::1"}, "token": {"create": False}},
+        ["agent.host is ::1", "the driver asks its agent at 127.0.0.1", "agent.host=0.0.0.0"],
+    ),
+    ("the same by a name", {"mode": "sidecar", "agent": {"host": "localhost"}}, ["is localhost,"]),
+    ("beside it", {"mode": "sidecar", "agent": {"host": "127.0.0.2"}}, ["host is 127.0.0.2,"]),
+    ("one address of many", {"mode": "sidecar", "agent": {"host": "10.1.2.3"}}, ["is 10.1.2.3,"]),
+    (
+        "Kafka's options beside a driver",
+        {
+            "mode": "sidecar",
+            "config": {"kafka_bootstrap_servers": "b:9092", "kafka_options_file": "/etc/kafka/o"},
+        },
+        ["config.kafka_options_file", "brings /etc/kafka/o into", "mode=shared with extraVolumes"],
+    ),
+    (
         "sidecars in other namespaces",
         {"mode": "sidecar", "drivers": {"namespaces": ["orders"]}},
         ["drivers.namespaces", "once per namespace"],

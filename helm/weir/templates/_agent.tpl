@@ -38,7 +38,35 @@
 {{- define "weir.container" -}}
 image: {{ include "weir.image" . | quote }}
 imagePullPolicy: {{ .Values.image.pullPolicy | quote }}
+{{- if eq .Values.mode "shared" }}
 args: [agent, --config, /etc/weir/config/config.yaml]
+{{- else }}
+# Kubernetes starts the driver when this container runs, and Spark's executors find the driver while
+# all containers of its pod are ready. So this one runs on whatever becomes of the agent in it, which
+# is started anew after 20 s: a start that fails takes a second of a processor, no more than 5 % then.
+command:
+  - sh
+  - -c
+  - |-
+    ended= child=
+    trap 'told=yes ended=yes; kill "$child" 2>/dev/null' TERM INT
+    run() {
+      "$@" &
+      child=$!
+      [ -z "$ended" ] || kill "$child" 2>/dev/null
+      # A signal ends `wait` before it has ended the child.
+      until told=; wait "$child"; found=$?; [ -z "$told" ]; do :; done
+      return "$found"
+    }
+    while run "$@"; code=$?; [ -z "$ended" ]; do
+      echo "weir: the agent ended with exit code $code; it is started anew in 20 s" >&2
+      run sleep 20
+      [ -z "$ended" ] || break
+    done
+    exit "$code"
+  - sh
+args: [weir, agent, --config, /etc/weir/config/config.yaml]
+{{- end }}
 {{- with include "weir.agentSecurityContext" . }}
 securityContext:
   {{- . | nindent 2 }}
@@ -47,7 +75,7 @@ ports:
   - name: weir
     containerPort: {{ .Values.agent.port }}
     protocol: TCP
-{{- if ne (include "weir.isLoopback" .) "true" }}
+{{- if eq .Values.mode "shared" }}
 # Saved state is read before the agent listens; a minute is far more than 2000 queries take.
 startupProbe:
   httpGet: {{- include "weir.probe" (list . "/healthz") | nindent 4 }}
@@ -60,21 +88,29 @@ livenessProbe:
   periodSeconds: 10
   timeoutSeconds: 5
   failureThreshold: 6
-{{- if eq .Values.mode "shared" }}
 # Not ready while the state cannot be written: events would be refused anyway.
 readinessProbe:
   httpGet: {{- include "weir.probe" (list . "/readyz") | nindent 4 }}
   periodSeconds: 5
   timeoutSeconds: 5
   failureThreshold: 2
-{{- end }}
 {{- else }}
-# The kubelet does not reach loopback; the agent writes this file once it listens.
-startupProbe:
+# Restarts an agent that takes connections and answers nothing at all. One that takes none is away,
+# or still reads what it saved: that is waited for, with the driver running.
+livenessProbe:
   exec:
-    command: [test, -s, /var/lib/weir/agent.address]
-  periodSeconds: 1
-  failureThreshold: 60
+    command:
+      - bash
+      - -c
+      - |-
+        { exec 3<>"/dev/tcp/127.0.0.1/$1"; } 2>/dev/null || exit 0
+        printf 'GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n' >&3 &&
+          read -r -t 3 _ <&3
+      - answers
+      - {{ .Values.agent.port | int | quote }}
+  periodSeconds: 10
+  timeoutSeconds: 5
+  failureThreshold: 6
 {{- end }}
 {{- with ternary .Values.resources .Values.sidecar.resources (eq .Values.mode "shared") }}
 resources:

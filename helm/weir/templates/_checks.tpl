@@ -83,6 +83,12 @@ each value by itself is values.schema.json's.
 {{- fail (printf "agent.port is %d, where the driver in the same pod listens (%s): set agent.port to another one, such as 9655" ($port | int) $setting) -}}
 {{- end -}}
 {{- end -}}
+{{- if not (has .Values.agent.host (list "0.0.0.0" "::" "127.0.0.1")) -}}
+{{- fail (printf "agent.host is %s, and in mode=sidecar the driver asks its agent at 127.0.0.1: set agent.host=0.0.0.0 (or ::), or 127.0.0.1" .Values.agent.host) -}}
+{{- end -}}
+{{- if .Values.config.kafka_options_file -}}
+{{- fail (printf "config.kafka_options_file: in mode=sidecar nothing brings %s into the driver's pod: unset it, or set mode=shared with extraVolumes" .Values.config.kafka_options_file) -}}
+{{- end -}}
 {{- if .Values.drivers.namespaces -}}
 {{- fail "drivers.namespaces: in mode=sidecar the drivers run in the release's namespace: unset it, and install the chart once per namespace" -}}
 {{- end -}}
