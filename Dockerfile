@@ -19,12 +19,13 @@ COPY spark_listener spark_listener
 COPY agent agent
 COPY dashboards dashboards
 COPY alerts alerts
+# What drivers are lent is anybody's to read, whatever the modes of the files that the build was given.
 RUN test -s spark_listener/plugin/weir-spark-plugin.jar || { echo "make plugin first: the image lends drivers its jar" >&2; exit 1; } \
  && /opt/build/bin/pip wheel --no-deps --no-build-isolation --no-index --wheel-dir /wheels ./spark_listener . \
  && /opt/build/bin/pip --python /opt/weir/bin/python install --no-deps --no-index /wheels/*.whl \
  && mkdir -p /usr/share/weir /var/lib/weir \
- && cp /wheels/weir_spark_listener-*.whl /usr/share/weir/weir_spark_listener.zip \
- && cp spark_listener/plugin/weir-spark-plugin.jar /usr/share/weir/
+ && install -m 644 /wheels/weir_spark_listener-*.whl /usr/share/weir/weir_spark_listener.zip \
+ && install -m 644 spark_listener/plugin/weir-spark-plugin.jar /usr/share/weir/
 
 FROM ${BASE}
 # The base brings pip, which nothing needs at run time.

@@ -114,6 +114,22 @@ def test_port_and_volume_are_the_agents() -> None:
     assert FINAL.only("VOLUME") == FINAL.environment()["WEIR_STATE_DIR"] == FINAL.only("WORKDIR")
 
 
+def test_what_drivers_are_lent_is_anybodys_to_read(tmp_path: Path) -> None:
+    """A checkout under umask 077 keeps its modes in the image, and no driver is root."""
+    wheel = tmp_path / "wheels" / "weir_spark_listener-1-py3-none-any.whl"
+    jar = tmp_path / "src" / "spark_listener" / "plugin" / plugin.JAR.name
+    for path in (wheel, jar):
+        path.parent.mkdir(parents=True)
+        path.write_text("a file")
+        path.chmod(0o600)
+    steps = [one for one in BUILD.all("RUN")[-1].split(" && ") if "/usr/share/weir" in one]
+    script = re.sub(r"(?<![\w.])/(?=usr|var|wheels)", f"{tmp_path}/", " && ".join(steps))
+    subprocess.run(["/bin/sh", "-ec", script], cwd=tmp_path / "src", check=True, timeout=60)
+    lent = list((tmp_path / "usr/share/weir").iterdir())
+    assert {path.name for path in lent} == {plugin.JAR.name, "weir_spark_listener.zip"}
+    assert all(path.stat().st_mode & 0o444 == 0o444 for path in lent)
+
+
 #: What the Dockerfile does is done; the rules that it keeps are read of it every time.
 BUILT = pytest.mark.slow("an installation of everything that the image holds")
 
