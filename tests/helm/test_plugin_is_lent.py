@@ -36,8 +36,14 @@ def running(tmp_path: Path) -> Iterator[Running]:
         made.close()
 
 
-def test_a_job_with_the_charts_conf_is_regulated(running: Running, tmp_path: Path) -> None:
-    bench = Bench(tmp_path, Jobs(tmp_path))
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    made = Bench(tmp_path, Jobs(tmp_path))
+    yield made
+    made.end()
+
+
+def test_a_job_with_the_charts_conf_is_regulated(running: Running, bench: Bench) -> None:
     content = chart.only(running.given.objects, "ConfigMap", f"{chart.RELEASE}-driver")["data"]
     conf = dict(line.split() for line in content["spark-defaults.conf"].splitlines())
     pod = chart.driver_pod(running.given.objects)
@@ -71,4 +77,3 @@ def test_a_job_with_the_charts_conf_is_regulated(running: Running, tmp_path: Pat
 
     assert until(query, "the query", telling=lambda: job.err)["control"] == "live"
     until(lambda: bench.read() == bench.all_lines(), "every line, once")
-    bench.end()
