@@ -39,6 +39,15 @@ GROUP: Final = "weir"
 #: Name in an archive → what it holds, and whether it is to be executed.
 _Members: TypeAlias = dict[str, tuple[bytes, bool]]
 _ZIP_EPOCH: Final = (1980, 1, 1, 0, 0, 0)  # the first time that a zip can tell
+#: What people set for their own git, back to what it is without: none of it is the commit's.
+_PLAIN_GIT: Final = tuple(
+    part
+    for setting in (
+        *("core.autocrlf=false", "core.eol=lf", f"core.attributesFile={os.devnull}"),
+        *("log.showSignature=false", "tar.umask=0022"),
+    )
+    for part in ("-c", setting)
+)
 
 
 def build(
@@ -49,15 +58,18 @@ def build(
     ``wheels``: the two distributions and nothing else, for which a JDK is enough.
     """
     os.umask(0o022)  # modes in wheels are those of files
-    epoch = int(_run(["git", "log", "-1", "--format=%ct"], ROOT).strip())
+    epoch = int(_run(["git", *_PLAIN_GIT, "log", "-1", "--format=%ct"], ROOT).strip())
     os.environ["SOURCE_DATE_EPOCH"] = str(epoch)
-    version = versions.current()
-    if wrong := versions.differing():
-        raise SystemExit(f"weir: {wrong[0]}; python -m scripts.version {version} puts it right")
-    into.mkdir(parents=True)
     with tempfile.TemporaryDirectory() as temporary:
         tree = Path(temporary) / "tree"
         _checkout(tree)
+        version = versions.current(tree)
+        if wrong := versions.differing(tree):
+            raise SystemExit(
+                f"weir: the last commit: {wrong[0]}; python -m scripts.version {version} puts it "
+                "right, then commit"
+            )
+        into.mkdir(parents=True)
         _address(tree, version, address, group)
         _run([sys.executable, "-m", "scripts.plugin_jar"], tree)
         for source in (tree / "spark_listener", tree):
@@ -91,8 +103,8 @@ def _run(command: list[str | Path], where: Path) -> str:
 
 def _checkout(tree: Path) -> None:
     """What is committed, and nothing else."""
-    packed = subprocess.run(
-        ["git", "-c", "tar.umask=0022", "archive", "--format=tar", "HEAD"],  # noqa: S607
+    packed = subprocess.run(  # noqa: S603
+        ["git", *_PLAIN_GIT, "archive", "--format=tar", "HEAD"],  # noqa: S607
         cwd=ROOT,
         capture_output=True,
         check=True,
@@ -158,7 +170,9 @@ def _plugin(tree: Path, into: Path, version: str, group: str) -> None:
     docs = tree.parent / "javadoc"
     _run(
         [
-            *("javadoc", "-quiet", "-notimestamp", "-Xdoclint:none", "-encoding", "UTF-8"),
+            # The locale first, or it does not hold.
+            *("javadoc", "-locale", "en_US", "-quiet", "-notimestamp", "-Xdoclint:none"),
+            *("-encoding", "UTF-8", "-docencoding", "UTF-8", "-charset", "UTF-8"),
             *("-classpath", f"{spark}/jars/*", "-d", docs, plugin / "WeirPlugin.java"),
         ],
         tree,

@@ -11,12 +11,15 @@ import sys
 import tarfile
 import zipfile
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
 
 from scripts import release, release_check, version
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 ROOT = Path(__file__).resolve().parents[2]
 ADDRESS = "https://git.example.com/streams/weir"
@@ -73,6 +76,92 @@ def test_a_command_of_another_version_is_found(tmp_path: Path) -> None:
         release_check.commands_work(tmp_path, tmp_path, tmp_path)
 
 
+def git(where: Path, *arguments: str) -> None:
+    who = ("-c", "user.name=Test", "-c", "user.email=test@example.com")
+    subprocess.run(["git", *who, *arguments], cwd=where, check=True, capture_output=True)
+
+
+@pytest.fixture
+def committed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A repository with every place that tells the version; it is committed as 1.2.3."""
+    if shutil.which("git") is None:
+        pytest.skip("git is missing")
+    tree = tmp_path / "repository"
+    for name in version.PLACES:
+        (tree / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(ROOT / name, tree / name)
+    version.write("1.2.3", tree)
+    git(tree, "init", "--quiet")
+    git(tree, "add", ".")
+    git(tree, "commit", "--quiet", "--message", "1.2.3")
+    monkeypatch.setattr(release, "ROOT", tree)
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "0")  # so that what a build sets does not stay
+    mask = os.umask(0o022)
+    yield tree
+    os.umask(mask)
+
+
+class Begun(Exception):  # noqa: N818
+    """A build has found what it is to build."""
+
+
+def begin(into: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The version that would be built."""
+
+    def stop(tree: Path, found: str, *_: object) -> None:
+        assert (tree / "pyproject.toml").exists()
+        raise Begun(found)
+
+    monkeypatch.setattr(release, "_address", stop)
+    with pytest.raises(Begun) as begun:
+        release.build(into)
+    return str(begun.value)
+
+
+def test_the_version_is_the_last_commits(
+    committed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    version.write("9.87.6", committed)
+    assert begin(tmp_path / "one", monkeypatch) == "1.2.3"
+    git(committed, "commit", "--quiet", "--all", "--message", "9.87.6")
+    assert begin(tmp_path / "two", monkeypatch) == "9.87.6"
+
+
+def test_a_commit_of_two_versions_is_refused(committed: Path, tmp_path: Path) -> None:
+    dockerfile = committed / "Dockerfile"
+    dockerfile.write_text(
+        dockerfile.read_text("utf-8").replace("weir:1.2.3", "weir:1.2.2"), "utf-8"
+    )
+    git(committed, "commit", "--quiet", "--all", "--message", "half")
+    version.write("1.2.3", committed)  # right again, and not committed
+    with pytest.raises(SystemExit, match=r"Dockerfile: 1\.2\.2, not 1\.2\.3.* then commit"):
+        release.build(tmp_path / "one")
+    assert not (tmp_path / "one").exists()
+
+
+def test_what_somebody_sets_for_their_git_is_not_in_it(
+    committed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attributes = tmp_path / "attributes"
+    attributes.write_text("Dockerfile export-ignore\n")
+    for name, value in git_settings(attributes).items():
+        monkeypatch.setenv(name, value)
+    release._checkout(tmp_path / "tree")
+    for name in version.PLACES:
+        assert (tmp_path / "tree" / name).read_bytes() == (committed / name).read_bytes(), name
+
+
+def git_settings(attributes: Path) -> dict[str, str]:
+    """Somebody's own git, by its environment."""
+    given = {"core.autocrlf": "true", "core.attributesFile": str(attributes)}
+    pairs = {
+        f"GIT_CONFIG_{part}_{at}": text
+        for at, pair in enumerate(given.items())
+        for part, text in zip(("KEY", "VALUE"), pair, strict=True)
+    }
+    return {"GIT_CONFIG_COUNT": str(len(given)), **pairs}
+
+
 def workflow() -> dict[str, Any]:
     read: dict[str, Any] = yaml.safe_load((ROOT / ".github/workflows/release.yml").read_text())
     return read
@@ -118,10 +207,11 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
             pytest.fail("what scripts/ensure-helm.sh and ensure-venv.sh get is missing")
         pytest.skip("make release gets what builds it")
     folder = tmp_path_factory.mktemp("release")
-    for name, mask, settings in (
-        ("one", "022", {}),
-        ("two", "077", {"TZ": "Asia/Tokyo", "PYTHONHASHSEED": "7", "LC_ALL": "C"}),
-    ):
+    attributes = folder / "attributes"
+    attributes.write_text("README.md export-ignore\n")
+    others = {"TZ": "Asia/Tokyo", "PYTHONHASHSEED": "7", "LC_ALL": "C"}
+    others |= {"JAVA_TOOL_OPTIONS": "-Duser.language=de", **git_settings(attributes)}
+    for name, mask, settings in (("one", "022", {}), ("two", "077", others)):
         command = 'umask "$1" && exec "$2" -m scripts.release --into "$3"'
         done = subprocess.run(
             ["sh", "-c", command, "sh", mask, sys.executable, folder / name],
