@@ -25,7 +25,7 @@ give_up() {
 made() { [ -f "$into/.$1" ] && [ "$(cat "$into/.$1")" = "$2" ]; }
 
 made helm "$helm-$kubernetes" && made helm-docs "$helm_docs" && made crds "$operator" && exit 0
-command -v go >/dev/null 2>&1 || give_up "go is missing: install Go 1.24 or newer"
+command -v go >/dev/null 2>&1 || give_up "go is missing: install Go 1.26 or newer"
 mkdir -p "$into"
 
 build() { # build NAME VERSION PACKAGE [MARK [LINKER FLAGS]]

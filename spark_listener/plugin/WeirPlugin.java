@@ -204,11 +204,7 @@ public final class WeirPlugin extends SparkListener
   /** The file is whole from the moment that it has its name, and only its owner's. */
   private void write(String text) throws Exception {
     Set<PosixFilePermission> mine = PosixFilePermissions.fromString("rwx------");
-    if (configured) {
-      Files.createDirectories(directory);
-    } else {
-      Files.createDirectories(directory, PosixFilePermissions.asFileAttribute(mine));
-    }
+    Files.createDirectories(directory, PosixFilePermissions.asFileAttribute(mine)); // if it is missing
     Path partial = Files.createTempFile(directory, ".weir-", ".new"); // rw-------
     if (!configured && !Files.getOwner(directory).equals(Files.getOwner(partial))) {
       Files.delete(partial);

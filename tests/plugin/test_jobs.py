@@ -52,6 +52,7 @@ def test_a_java_job_is_regulated_and_a_kill_beyond_the_door_goes_unnoticed(
     found = query("lines")
     assert found["control"] == "live"
     assert found["application"] == "a job"
+    assert bench.doors.stat().st_mode & 0o777 == 0o700, "the plugin made it"
     assert agent.metrics()['weir_agent_doors{state="attached"}'] == 1
     order(agent, "lines", 2)
     until(lambda: limit(query("lines")) == 2, "the limit that was ordered")

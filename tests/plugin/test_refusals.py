@@ -66,6 +66,7 @@ def test_no_secret_a_wrong_one_and_a_scan(
     process = beyond(agent)
     (path,) = bench.doors.glob("*.door")
     assert path.stat().st_mode & 0o777 == 0o600
+    assert bench.doors.stat().st_mode & 0o777 == 0o700
     port = door.read(path).port
     jvm = psutil.Process(int(door.read(path).process.split("@")[0]))
     (listening,) = [
