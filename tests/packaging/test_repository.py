@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -97,6 +98,36 @@ def test_locks_hold_hashes_and_no_addresses() -> None:
         for entry in entries:
             assert re.match(r"[a-z0-9._-]+==\S+", entry), entry
             assert "--hash=sha256:" in entry, entry
+
+
+def test_the_go_that_is_asked_for_builds_helm() -> None:
+    """By the script where it is missing, where people read of it, and by the workflow."""
+    script = (ROOT / "scripts/ensure-helm.sh").read_text()
+    (told,) = re.findall(r"install Go (1\.\d+) or newer", script)
+    assert re.findall(r"With Go (1\.\d+)", (ROOT / "CONTRIBUTING.md").read_text()) == [told]
+    workflow = (ROOT / ".github/workflows/release.yml").read_text()
+    assert re.findall(r'go-version: "(1\.\d+)"', workflow) == [told]
+    (helm,) = re.findall(r"^helm=(v[\d.]+)$", script, re.MULTILINE)
+    if shutil.which("go") is None:
+        pytest.skip("go is missing, so nothing knows what helm needs")
+    cache = subprocess.run(
+        ["go", "env", "GOMODCACHE"], capture_output=True, text=True, check=True, cwd="/"
+    )
+    module = Path(cache.stdout.strip(), "cache/download/helm.sh/helm/v3/@v", f"{helm}.mod")
+    if not module.exists():
+        pytest.skip("helm was not built here: sh scripts/ensure-helm.sh")
+    needed = re.search(r"^go (\d+)\.(\d+)", module.read_text(), re.MULTILINE)
+    assert needed is not None
+    assert (int(needed[1]), int(needed[2])) <= tuple(map(int, told.split(".")))
+
+
+def test_maven_takes_the_address_as_the_docs_give_it() -> None:
+    """The plugin's 3.0 is the first that does; Debian's and Ubuntu's Maven take its 2.7 unasked."""
+    assert "-DaltDeploymentRepository=ID::URL`" in (ROOT / "docs/plugin.md").read_text()
+    pom = (ROOT / "spark_listener/plugin/pom.xml").read_text()
+    pinned = re.search(r"<artifactId>maven-deploy-plugin</artifactId>\s*<version>(\d+)\.", pom)
+    assert pinned is not None
+    assert int(pinned[1]) >= 3
 
 
 def pins(name: str) -> set[str]:
