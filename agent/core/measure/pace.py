@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from agent.core.ended import Ended
     from agent.core.query import Query, Run
 
-#: As which the trigger of a log's query counts that is judged as if it were regulated: what decisions
-#: go by is then what its batches show, and until they show something, that one follows the other.
+#: As which the trigger of a log's query counts that is judged as if it were regulated: decisions go
+#: by what its batches show, and until they show something, as if one followed the other.
 UNTOLD: Final = "untold"
 #: Of an interval: whole ones are read. Spark wakes within milliseconds, on a busy machine within
 #: 80, so what starts within one of them after a moment was started for it.
