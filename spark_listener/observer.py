@@ -49,6 +49,7 @@ _FILES_WITHIN_SECONDS: Final = 0.5  # of all questions to files and tables of on
 _LAST_WORDS_SECONDS: Final = 1.0
 _TRIES: Final = 2  # of putting limits back: a connection that broke is made anew by the next call
 _LONGEST_TEXT: Final = 16_000
+_PLAN_LOOKS: Final = 3  # at a query's plan, where one fails
 _FORGOTTEN_AFTER_BEATS: Final = 12
 _LOST_AFTER: Final = 10  # failed rounds in a row before the JVM is given up
 
@@ -64,7 +65,7 @@ class Run:
     file_backlogs: dict[int, FileBacklog] = field(default_factory=dict)
     tables: dict[int, IcebergTable | DeltaTable] = field(default_factory=dict)
     files_looked_up: bool = False
-    plan_looked_at: bool = False
+    plan_looks: int = 0  # that were taken
     shares_watermark: bool | None = None  # one stands over several of its sources
     gate: FirstBatchGate | None = None
     silent_beats: int = 0  # heartbeats in a row that found it inactive
@@ -564,10 +565,9 @@ class Observer:
     def _prepare(self, run: Run) -> bool:
         if not run.actuator.prepare():
             return False
-        if not run.plan_looked_at:
-            run.plan_looked_at = True
-            if len(run.actuator.sources) > 1:
-                self._guarded("a query's plan", self._look_at_plan, run)
+        if run.plan_looks < _PLAN_LOOKS and len(run.actuator.sources) > 1:
+            run.plan_looks += 1
+            self._guarded("a query's plan", self._look_at_plan, run)
         if not run.files_looked_up:
             run.files_looked_up = True
             for source in run.actuator.sources:
@@ -580,6 +580,7 @@ class Observer:
     @staticmethod
     def _look_at_plan(run: Run) -> None:
         run.shares_watermark = run.query.shares_watermark()
+        run.plan_looks = _PLAN_LOOKS
 
     def _watch_table(self, run: Run, source: SourceControl) -> None:
         item = run.actuator.object_of(source.index)

@@ -270,22 +270,27 @@ class Query:
 def shares_watermark(plan: Any, policy: str) -> bool | None:
     """Whether rows of one source can push another's behind the watermark, by a logical plan.
 
-    So it is where one ``EventTimeWatermark`` stands over several streams, and where of several the
-    greatest counts (``multipleWatermarkPolicy``); where the least counts, each stream is held
-    against a watermark that is no nearer than its own. None: the plan is too large to be walked.
+    So it is where one ``EventTimeWatermark`` stands over several streams, where a stream under none
+    comes together with one under some (of a union Spark takes the first one's column for both), and
+    where of several watermarks the greatest counts (``multipleWatermarkPolicy``). Where the least
+    counts, each stream is held against a watermark that is no nearer than its own. None: the plan
+    is too large to be walked.
     """
     streams: list[int] = []  # below each watermark
+    bare = 0  # below none
     waiting: list[tuple[Any, tuple[int, ...]]] = [(plan, ())]
     for _ in range(_MOST_NODES + 1):
         if not waiting:
-            return max(streams, default=0) > 1 or (len(streams) > 1 and policy.lower() == "max")
+            several = max(streams, default=0) > 1 or (len(streams) > 1 and policy.lower() == "max")
+            return several or (bool(streams) and bare > 0)
         node, above = waiting.pop()
         if str(node.nodeName()) == "EventTimeWatermark":
             above = (*above, len(streams))
             streams.append(0)
         children = node.children()
         count = int(children.size())
-        if not count and above and node.isStreaming():
+        if not count and node.isStreaming():
+            bare += not above
             for watermark in above:
                 streams[watermark] += 1
         waiting += [(children.apply(index), above) for index in range(count)]

@@ -79,6 +79,7 @@ def started(
     if event.limits:  # what is configured may be less than in the run before
         measure.hear_limits(query, event.limits, None, policy)
         decide.adopt(query, time, policy)
+    query.watched.lateness.begins(query.sources, time)
     decide.first_batch(query, time, policy, beside)
 
 
@@ -143,6 +144,8 @@ def heartbeat(
     following = plans_next(query, running)
     measure.hear_limits(query, limits, None, policy, of_next_batch=following)
     watch.runs(query, time, policy)
+    if query.running.seconds is not None:
+        query.watched.lateness.runs(query.sources, query.running.seconds)
     decide.adopt(query, time, policy)
     need_at_rest(query, policy.of(*query.key), found_nothing=False)
 

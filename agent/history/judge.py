@@ -313,6 +313,8 @@ def _controllable(event: Event, work: BatchWork | None) -> object:
             limit=one.rows if one.unit == "rows" and one.backlog and one.rows else None,
             backlog=one.backlog if one.unit == "rows" else None,
             admitted=one.rows,
+            # A log says nothing of it: what holds of most.
+            shares_watermark=False,
         )
         for index, one in enumerate(body.progress.sources)
         if one.rows is not None

@@ -103,8 +103,30 @@ class Job:
             self._batch()
         return self
 
-    def _batch(self) -> None:
+    def idle(self, seconds: float) -> Job:
+        """Triggers that find nothing."""
+        self.world.driver.time += seconds
+        self.world.send(self.world.driver.idle())
+        return self
+
+    def stall(self, seconds: float) -> Job:
+        """One batch that takes so long, with a driver that tells it is alive."""
+        self._batch(seconds)
+        return self
+
+    def replay(self) -> Job:
+        """The batch in hand ended with its run: the next one runs it again, and looks nowhere."""
+        self._batch(looks=False)
+        return self
+
+    def _batch(self, stalled_seconds: float = 0.0, *, looks: bool = True) -> None:
         driver, time = self.world.driver, self.world.driver.time
+        if stalled_seconds:
+            for age in range(5, int(stalled_seconds), 5):
+                driver.time = time + age
+                beat = driver.heartbeat(driver.batch_id + 1, float(age))
+                self._take(self.world.send(beat).grants)
+            driver.time = time
         limits = self.limits.pop(0)
         waits = [max(0, lane.arrived(time) - lane.read) for lane in self.lanes]
         if self.sources:
@@ -135,11 +157,15 @@ class Job:
         if seen:
             body["eventTime"] |= {"min": format_time(min(seen)), "max": format_time(max(seen))}
         self.batches.append((limits, rows, dropped))
+        told = self._told(before, waits)
+        if not looks:
+            for one in told:
+                del one["latestOffset"]
         event = driver.progress(
             rows,
-            FIXED_SECONDS + rows / THROUGHPUT,
+            stalled_seconds + FIXED_SECONDS + rows / THROUGHPUT,
             limits=self._limits(limits, waits, takes),
-            sources=self._told(before, waits),
+            sources=told,
             **body,
         )
         self.limits.append(list(self.limits[-1]))
@@ -292,7 +318,77 @@ def test_partitions_read_apart_by_half_the_delay_are_read_as_configured() -> Non
         apart = planned - full.time_of(full.read)
     assert before < 500.0 < apart
     (finding,) = [one for one in job.view.findings if one.check == "late_rows"]
-    assert "up to 501 s apart, and the declared delay of 1,000 s" in finding.evidence
+    assert "up to 501 s apart, for the declared delay of 1,000 s too far" in finding.evidence
     job.run(3)
     assert job.batches[-1][0] == [None]
     assert job.dropped == 0
+
+
+def test_what_came_during_one_long_batch_is_read_as_configured() -> None:
+    """As after a pause: nobody saw when it came, and the one partition may have it from its end."""
+    burst = [(START_TIME, START_TIME + 60.0, 500.0), (START_TIME + 340.0, math.inf, 2000.0)]
+    job = Job([always(500.0), Lane(burst)], sources=False, delay=100.0)
+    while job.world.driver.time < START_TIME + 50.0:
+        job.run(1)
+    assert job.cut(), "it is steered"
+    job.stall(300.0).run(12)
+    assert job.dropped == 0
+    assert job.view.limit.reason != "hold:late_rows"
+
+
+def test_an_idle_night_puts_nothing_apart() -> None:
+    """Triggers that find nothing tell that all was read; the first burst is cut as any other."""
+    morning = START_TIME + 8 * 3600.0
+    calm = (START_TIME, START_TIME + 60.0, 500.0)
+    lanes = [Lane([calm, (morning, morning + 20.0, 20_000.0)]), Lane([calm])]
+    job = Job(lanes, sources=False)
+    while job.world.driver.time < START_TIME + 70.0:
+        job.run(1)
+    began = len(job.batches)
+    while job.world.driver.time < morning + 15.0:
+        job.idle(10.0)
+    job.run(10)
+    assert [limits for limits, _, _ in job.batches[began:] if limits == [None]] == []
+
+
+@pytest.mark.parametrize(("down_seconds", "cut"), [(30.0, True), (3600.0, False)])
+def test_a_batch_that_is_run_again_looks_nowhere_and_forgets_nothing(
+    down_seconds: float, cut: bool
+) -> None:
+    job = hour(late=True)
+    until_down(job)
+    job.restart(down_seconds).replay()
+    began = len(job.batches)
+    job.run(8)
+    assert job.dropped == 0
+    assert (job.batches[began][0] != [None]) is cut
+
+
+def test_partitions_that_nobody_followed_yet_are_read_as_configured_at_first() -> None:
+    """As of a state that was saved by a version before."""
+    job = hour(late=True)
+    began = until_down(job)
+    (query,) = job.world.fleet._roster
+    query.sources[0].lanes = None
+    job.restart(3600.0).run(8)
+    assert job.batches[began][0] == [None]
+    assert job.dropped == 0
+
+
+def test_a_hold_by_hand_is_back_once_partitions_are_near_again() -> None:
+    job = hour(late=False)
+    until_down(job)
+    held = job.view.sources[0].granted
+    assert held is not None
+    job.world.fleet.control(*KEY, Order(who="kim", reason="", hold=True), job.world.now)
+    job.restart(3600.0).run(6)
+    assert job.batches[-6][0] == [None]
+    assert job.view.limit.reason == "hold:operator"
+    assert job.view.sources[0].granted == held
+    assert job.stall(400.0).run(6).view.sources[0].granted == held
+
+
+def test_whether_a_watermark_is_shared_is_not_made_up() -> None:
+    job = Job([always(500.0), always(500.0)], sources=True, shares=None).run(20)
+    (finding,) = [one for one in job.view.findings if one.check == "late_rows"]
+    assert "nobody told" in finding.evidence

@@ -219,6 +219,7 @@ def timed(*below: Node) -> Node:
         (timed(Node("Join", STREAM, TABLE)), "min", False),
         (Node("Union", timed(Node("Project", Node("Join", STREAM, STREAM))), STREAM), "min", True),
         (timed(Node("Union", timed(STREAM), timed(STREAM))), "min", True),
+        (Node("Union", timed(STREAM), STREAM), "min", True),
     ],
 )
 def test_one_watermark_over_several_streams(plan: Node, policy: str, shared: bool) -> None:

@@ -142,9 +142,7 @@ def first_batch(
     if query.mode(policy) == "off":
         return
     settings = policy.of(query.application, query.query)
-    lateness = query.watched.lateness
-    first = query.batch.id is None or lateness.waited_long(query.sources, time)
-    if lateness.holds(settings.late_rows, first=first):
+    if query.watched.lateness.holds(settings.late_rows, first=query.batch.id is None):
         # Nothing is granted: what the job configures may have changed with this run.
         for source in query.sources:
             if query.orders.held and source.decided:
@@ -468,6 +466,8 @@ def _as_configured(query: Query, time: float, policy: Policy) -> None:
     """Every batch as the job configured it: smaller ones would drop rows as late."""
     detail = query.watched.lateness.seen
     for source in query.controlled():
+        if query.orders.held and source.decided and source.decided_reason != "hold:late_rows":
+            source.held_limit = source.decided_limit
         if source.decided or source.current != source.configured:
             step = Step(source.configured, "hold:late_rows")
             _decide(query, source, step, time, policy, detail=detail)
@@ -580,9 +580,10 @@ def order_hold(query: Query, time: float, policy: Policy) -> None:
 
 
 def _hold_again(query: Query, time: float, settings: QueryPolicy) -> None:
-    """What was held before a first batch that was as configured."""
+    """What was held before batches that were as configured."""
     for source in query.sources:
-        if source.held_limit is not None and not source.decided:
+        away = not source.decided or source.decided_reason == "hold:late_rows"
+        if source.held_limit is not None and away:
             source.decide(source.held_limit, "hold:operator", time)
             _keep_to_configured(source, settings, time)
         source.held_limit = None

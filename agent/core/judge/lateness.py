@@ -22,6 +22,7 @@ stragglers are dropped either way is not held for them.
 from __future__ import annotations
 
 import math
+import re
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -55,6 +56,9 @@ ANSCOMBE: Final = 3.0 / 8.0
 APART_SHARE: Final = 0.5
 
 
+_OF_KAFKA: Final = re.compile(r"Kafka\w*\[")
+
+
 class Counted(msgspec.Struct):
     """Rows read, and rows dropped as late, since the query's checkpoint began."""
 
@@ -69,12 +73,15 @@ class Lateness(msgspec.Struct):
     of_past_run: bool = False  # a run before showed that; no batch of this one has ended
     greatest_time: float | None = None  # of all rows read
     delay_seconds: float | None = None  # as batches show it: greatest_time less the watermark
+    #: The least of these: more is shown while one of several sources is idle.
+    least_delay_seconds: float | None = None
     seconds: float | None = None  # the most that a row lay behind the greatest of earlier batches
     as_configured: Counted = msgspec.field(default_factory=Counted)
     after_ours: Counted = msgspec.field(default_factory=Counted)
     aftermath: int = 0  # batches to come in which rows may fall late because of an end of ours
     held_since_time: float | None = None
     shared: bool = False  # one watermark stands over several sources
+    untold: bool = False  # there are several, and nobody told whether it does
     apart_seconds: float | None = None  # partitions are read too far apart; inf: nobody knows
 
     def begin_checkpoint(self) -> Lateness:
@@ -97,7 +104,8 @@ class Lateness(msgspec.Struct):
         if not self.drops:
             return
         told = [one.shares_watermark for one in sources if one.limit_known]
-        self.shared = len(sources) > 1 and (not told or any(one is not False for one in told))
+        self.shared = len(sources) > 1 and True in told
+        self.untold = len(sources) > 1 and not self.shared and (not told or None in told)
         self._follow(batch, sources)
         if replayed:
             return
@@ -105,6 +113,8 @@ class Lateness(msgspec.Struct):
         if before is not None:
             if watermark is not None and watermark < before:
                 self.delay_seconds = before - watermark
+                least = self.least_delay_seconds
+                self.least_delay_seconds = min(self.delay_seconds, least or math.inf)
             if batch.least_event_time is not None:
                 self.seconds = max(self.seconds or 0.0, before - batch.least_event_time)
         if batch.greatest_event_time is not None:
@@ -118,35 +128,50 @@ class Lateness(msgspec.Struct):
         if any(map(cut_short, sources)):
             self.aftermath = AFTERMATH_BATCHES
 
+    def begins(self, sources: Sequence[Source], time: float) -> None:
+        """A run begins: whether what waits may have come further apart than is harmless.
+
+        Of what came while nothing ran nobody saw when it did, until a batch has read it.
+        """
+        self.apart_seconds = math.inf if self._waited_long(sources, time) else None
+
+    def runs(self, sources: Sequence[Source], seconds: float) -> None:
+        """A batch has run for so long, in which nobody sees what comes."""
+        several = any(one.lanes is not None and one.lanes.several for one in sources)
+        if self.drops and several and seconds > self._harmless_seconds:
+            self.apart_seconds = math.inf
+
     def _follow(self, batch: Progress, sources: Sequence[Source]) -> None:
         """How far apart in time the partitions of each source are read, with this batch."""
-        self.apart_seconds = None
+        apart = 0.0
         for source, part in zip(sources, batch.sources, strict=False):
-            if part.offsets is None or part.latest is None:
+            if part.offsets is None:
                 source.lanes = None
                 continue
+            if part.latest is None:
+                return  # a batch planned by the run before is run again: nobody looked
             if source.lanes is None:
                 source.lanes = Lanes()
-            source.lanes.look(part.offsets, part.latest, batch.time)
-            apart = source.lanes.spread_seconds
-            if source.lanes.several and (apart is None or apart > self._harmless_seconds):
-                apart = math.inf if apart is None else apart
-                self.apart_seconds = max(self.apart_seconds or 0.0, apart)
+            harmless = self._harmless_seconds
+            source.lanes.look(part.offsets, part.latest, batch.time, even_seconds=harmless)
+            if source.lanes.several:
+                spread = source.lanes.spread_seconds
+                apart = max(apart, math.inf if spread is None else spread)
+        self.apart_seconds = apart if apart > self._harmless_seconds else None
 
     @property
     def _harmless_seconds(self) -> float:
-        return APART_SHARE * (self.delay_seconds or 0.0)
+        return APART_SHARE * (self.least_delay_seconds or 0.0)
 
-    def waited_long(self, sources: Sequence[Source], time: float) -> bool:
-        """Whether, when a run begins, rows may wait that came further apart than is harmless.
-
-        Of what came while nothing ran nobody saw when it did.
-        """
+    def _waited_long(self, sources: Sequence[Source], time: float) -> bool:
         for source in sources:
             lanes = source.lanes
-            if lanes is None or not lanes.several:
+            if lanes is None:
+                if _OF_KAFKA.match(source.description):
+                    return True  # nobody has followed it yet
                 continue
-            if lanes.since_time is None or time - lanes.since_time > self._harmless_seconds:
+            since = lanes.since_time
+            if lanes.several and (since is None or time - since > self._harmless_seconds):
                 return True
         return False
 
@@ -174,8 +199,12 @@ class Lateness(msgspec.Struct):
         """
         if late_rows == "allow" or not self.drops:
             return False
-        uneven = self.shared or self.apart_seconds is not None
-        return first or uneven or late_rows == "hold" or self.went_back(late_rows)
+        return first or self.uneven or late_rows == "hold" or self.went_back(late_rows)
+
+    @property
+    def uneven(self) -> bool:
+        """Whether rows may be read far out of the order in which they came."""
+        return self.shared or self.untold or self.apart_seconds is not None
 
     def went_back(self, late_rows: LateRows) -> bool:
         """Whether batches are as configured again, as smaller ones dropped rows as late."""
@@ -221,7 +250,7 @@ def findings(lateness: Lateness, late_rows: LateRows, *, controlled: bool) -> li
                 "`weir release` tries smaller batches again",
             )
         ]
-    if late_rows == "guard" and (lateness.shared or lateness.apart_seconds is not None):
+    if late_rows == "guard" and lateness.uneven:
         return [_uneven(lateness)]
     delay = lateness.delay_seconds
     declared = "the declared delay" if delay is None else f"the declared delay ({_seconds(delay)})"
@@ -248,18 +277,27 @@ def _uneven(lateness: Lateness) -> Finding:
             "give each source a watermark of its own before they come together; late_rows: allow "
             "makes batches smaller all the same",
         )
+    if lateness.untold:
+        return Finding(
+            "late_rows",
+            "info",
+            "whether one watermark stands over several sources nobody told, and under one smaller "
+            "batches may drop rows as late; so batches are as configured",
+            "update weir-spark-listener in the job, which tells it; late_rows: allow makes batches "
+            "smaller all the same",
+        )
     apart = lateness.apart_seconds or 0.0
     far = "at times that nobody saw" if apart == math.inf else f"up to {_seconds(apart)} apart"
-    delay = lateness.delay_seconds
+    delay = lateness.least_delay_seconds
     declared = "" if delay is None else f" of {_seconds(delay)}"
     return Finding(
         "late_rows",
         "info",
-        f"what waits in the partitions came {far}, and the declared delay{declared} is soon "
-        "passed: smaller batches may drop the rows of one as late behind another's; so batches are "
-        "as configured until that is read",
-        "nothing: smaller batches come by themselves; a longer delay gives them more room, "
-        "late_rows: allow makes batches smaller at once",
+        f"what waits in the partitions came {far}, for the declared delay{declared} too far apart: "
+        "smaller batches may drop the rows of one as late behind another's; so batches are as "
+        "configured until that is read",
+        "nothing: smaller batches come by themselves; a longer delay gives them more room, as do "
+        "batches well below half of it; late_rows: allow makes batches smaller at once",
     )
 
 

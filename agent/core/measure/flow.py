@@ -47,8 +47,11 @@ def rest(query: Query, time: float) -> None:
     if not query.backlog_rows():  # else its source waits for more: what is there goes on waiting
         query.flow.rested_time = time
     query.running.nothing()
+    waits = query.backlog_rows()
     for source in query.sources:
         source.nothing_arrived(time)
+        if source.lanes is not None and not waits:
+            source.lanes.rest(time)
     if query.backlog_rows() == 0.0:
         query.flow.lag.add(time, query.flow.arrived_rows)
 

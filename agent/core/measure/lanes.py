@@ -9,6 +9,7 @@ place is followed: when the row came that is read next, by the offsets seen at e
 
 from __future__ import annotations
 
+import operator
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -18,8 +19,9 @@ from agent.core.arrays import Numbers, numbers
 if TYPE_CHECKING:
     from agent.core.decode.kafka_offsets import Offsets
 
-#: Looks kept, the older ones ever further apart: of what waits since long its time is told
-#: coarsely. With half as many a backlog of a dozen batches is told to be up to three batches off.
+#: Looks kept, the further apart the older they are, and none from before what waits: of what has
+#: waited long its time is told coarsely. With half as many a backlog of a dozen batches is told to
+#: be a batch off.
 MOST_LOOKS: Final = 12
 
 
@@ -30,7 +32,7 @@ class Lanes(msgspec.Struct):
     times: Numbers = msgspec.field(default_factory=numbers)
     ends: list[Numbers] = []  # of each look: the offset after the newest row, by place
     oldest_time: float | None = None  # when the oldest row that waits came, at the earliest
-    spread_seconds: float | None = None  # from that to the lane that is read furthest
+    spread_seconds: float | None = None  # from that to the lane that is read furthest, at most
     before_time: float | None = None  # what waited when the run began came no earlier
 
     @property
@@ -49,45 +51,64 @@ class Lanes(msgspec.Struct):
         self.times, self.ends = numbers(), []
         self.spread_seconds = None
 
-    def look(self, read: Offsets, latest: Offsets, time: float) -> None:
-        """A batch was planned at ``time``: up to where it reads, of what was there."""
+    def rest(self, time: float) -> None:
+        """A trigger found that nothing waits: whatever comes comes later."""
+        if not self.times:
+            self.before_time = time
+        elif self.oldest_time == self.times[-1] < time:
+            self.times[-1] = self.oldest_time = time
+
+    def look(self, read: Offsets, latest: Offsets, time: float, *, even_seconds: float) -> None:
+        """A batch was planned at ``time``: up to where it reads, of what was there.
+
+        Between two looks no further apart than ``even_seconds`` rows are taken to have come evenly.
+        Between others nobody knows: a row came at the first of them or at the second.
+        """
         places = sorted(read.keys() & latest.keys())
         if places != self.places:
             # Of a new partition nobody saw when its rows came.
             self.places, self.times, self.ends = places, numbers(), []
-        if self.times and time <= self.times[-1]:
+        if not places or (self.times and time <= self.times[-1]):
             return
-        self.times.append(time)
         there = numbers()
         there.extend(float(latest[place]) for place in places)
+        self.times.append(time)
         self.ends.append(there)
-        if len(self.times) > MOST_LOOKS:
-            half = MOST_LOOKS // 2
-            del self.times[1:half:2], self.ends[1:half:2]
-        if not places:
-            self.oldest_time = self.spread_seconds = None
-            return
-        came = [self._came(number, read[place]) for number, place in enumerate(places)]
-        known = [one for one in came if one is not None]
-        if len(known) < len(came):
-            self.oldest_time = self.before_time
-        else:
-            self.oldest_time = min(known)
-        newest = max(known, default=time)
+        offsets = [read[place] for place in places]
+        while len(self.times) > 1 and all(map(operator.le, self.ends[1], offsets)):
+            del self.times[0], self.ends[0]
+        self._thin()
+        came = [self._came(*lane, even_seconds) for lane in enumerate(offsets)]
+        oldest = [earliest for earliest, _ in came]
+        self.oldest_time = None if None in oldest else min(one for one in oldest if one is not None)
+        newest = max(latest for _, latest in came)
         self.spread_seconds = None if self.oldest_time is None else newest - self.oldest_time
 
-    def _came(self, number: int, offset: int) -> float | None:
-        """When the row at that offset came; now where none waits, None before the first look.
+    def _thin(self) -> None:
+        """Of too many looks the one goes that leaves the smallest gap for its age."""
+        times = self.times
+        if len(times) <= MOST_LOOKS:
+            return
+        inner = range(1, len(times) - 1)
+        gaps = [(times[i + 1] - times[i - 1]) / (times[-1] - times[i - 1]) for i in inner]
+        least = inner[gaps.index(min(gaps))]
+        del self.times[least], self.ends[least]
 
-        Interpolated between two looks: partitions that are alike are told to be alike.
+    def _came(self, lane: int, offset: int, even_seconds: float) -> tuple[float | None, float]:
+        """When the row at that offset came, at the earliest and latest; now where none waits.
+
+        None: before this run looked, and nobody knows when.
         """
         index = len(self.times) - 1
-        if self.ends[index][number] <= offset:
-            return self.times[index]
-        while index >= 0 and self.ends[index][number] > offset:
+        if self.ends[index][lane] <= offset:
+            return self.times[index], self.times[index]
+        while index >= 0 and self.ends[index][lane] > offset:
             index -= 1
         if index < 0:
-            return None
-        before, after = self.ends[index][number], self.ends[index + 1][number]
-        part = (offset - before) / (after - before)
-        return self.times[index] + part * (self.times[index + 1] - self.times[index])
+            return self.before_time, self.times[0]
+        earlier, later = self.times[index], self.times[index + 1]
+        if later - earlier > even_seconds:
+            return earlier, later
+        before, after = self.ends[index][lane], self.ends[index + 1][lane]
+        time = earlier + (offset - before) / (after - before) * (later - earlier)
+        return time, time
