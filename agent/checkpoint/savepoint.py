@@ -234,6 +234,8 @@ def _source_files(checkpoint: Checkpoint, batch_id: int) -> list[str]:
         chain, missing = chain_of(entries, end)
         if missing:
             raise Moved(f"{source.folder}/{missing[0]} is missing")
+        if empty := [entry.path for entry in chain if entry.size == 0]:
+            raise Moved(f"{empty[0]} is empty")
         paths += [entry.path for entry in (*earlier_compacted(entries, end), *chain)]
     return paths
 

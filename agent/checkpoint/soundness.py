@@ -14,7 +14,14 @@ import msgspec
 
 from agent.checkpoint.closure import Closure, expected_stores, state_closure
 from agent.checkpoint.folder import same_place
-from agent.checkpoint.layout import MANIFEST, Checkpoint, chain_of, log_offset, passed_by
+from agent.checkpoint.layout import (
+    MANIFEST,
+    Checkpoint,
+    chain_of,
+    file_log_entries,
+    log_offset,
+    passed_by,
+)
 from agent.checkpoint.lz4 import is_whole
 from agent.core.decode.kafka_offsets import admitted_rows, parse_offsets
 from agent.core.judgement import Finding
@@ -390,38 +397,59 @@ def _checksums(
 ) -> list[Finding]:
     layout = checkpoint.layout
     needed = _needed_logs(checkpoint)
-    wanted = [path for path in needed if path not in checkpoint.unreadable]
-    for index, entries in layout.sources.items():
-        newest = checkpoint.offsets.get(layout.latest_offset)
-        offset = newest.sources[index] if newest and index < len(newest.sources) else None
-        wanted += [entry.path for entry in chain_of(entries, log_offset(offset))[0]]
+    wanted = {path for path in needed if path not in checkpoint.unreadable}
+    newest = checkpoint.offsets.get(layout.latest_offset)
+    entries = []
+    for source in checkpoint.sources:
+        offset = (
+            newest.sources[source.index] if newest and source.index < len(newest.sources) else None
+        )
+        entries += chain_of(layout.sources.get(source.index, []), log_offset(offset))[0]
+    wanted |= {entry.path for entry in entries}
+    to_read = {entry.path for entry in entries} if deep else set()
     if deep:
-        wanted += [path for path in closure.files if not path.endswith(".crc")]
-    empty = {
-        file.path for files in layout.state.values() for file in files if file.size == 0
-    } & set(closure.files)
-    findings = [
-        _changed(path)
-        if why == CHANGED and path.startswith("offsets/")
-        else Finding(
-            check="file_damaged",
-            severity="error",
-            evidence=f"{path}: {why}",
-            remedy="restore this file from a savepoint, or start from one",
-        )
-        for path in sorted(set(wanted))
-        if (why := damage(checkpoint, folder, path)) is not None
-    ]
-    findings += [
-        Finding(
-            check="file_damaged",
-            severity="error",
-            evidence=f"{path}: empty",
-            remedy="restore this file from a savepoint, or start from one",
-        )
-        for path in sorted(empty)
-    ]
+        wanted |= {path for path in closure.files if not path.endswith(".crc")}
+    state = {file.path: file.size for files in layout.state.values() for file in files}
+    empty = {path for path in closure.files if state.get(path) == 0}
+    empty |= {entry.path for entry in entries if entry.size == 0}
+    findings = []
+    for path in sorted(wanted | empty):
+        why = damage(checkpoint, folder, path)
+        if why is None and path in empty:
+            why = "empty"
+        if why is None and path in to_read:
+            why = _unread(folder, path)
+        if why == CHANGED and path.startswith("offsets/"):
+            findings.append(_changed(path))
+        elif why is not None:
+            findings.append(
+                Finding(
+                    check="file_damaged",
+                    severity="error",
+                    evidence=f"{path}: {why}",
+                    remedy="restore this file from a savepoint, or start from one",
+                )
+            )
     return findings
+
+
+def _unread(folder: Folder, path: str) -> str | None:
+    """Why an entry of a file source's log cannot be read; None where it can, or it vanished.
+
+    A start reads each of them whole, and no checksums tell where it was not written through Hadoop.
+    """
+    try:
+        for _ in file_log_entries(folder, path):
+            pass
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        return error.strerror or type(error).__name__
+    except UnicodeDecodeError:
+        return "not text: truncated, damaged or foreign"
+    except ValueError as error:
+        return str(error)
+    return None
 
 
 def _changed(path: str) -> Finding:

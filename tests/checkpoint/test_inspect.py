@@ -9,10 +9,10 @@ import msgspec
 import pytest
 
 from agent import cli
-from agent.checkpoint.folder import LocalFolder
+from agent.checkpoint.folder import CheckpointError, LocalFolder
 from agent.checkpoint.layout import parse_offset_log
 from agent.checkpoint.savepoint import take_savepoint
-from tests.checkpoint.build import checkpoint, offsets, tree, write
+from tests.checkpoint.build import checkpoint, file_entry, offsets, tree, write
 
 
 @pytest.fixture
@@ -214,6 +214,31 @@ def test_damaged_state_needs_a_deep_look(weir, tmp_path):
     code, report = inspect(weir, root, "--deep")
     assert code == 1
     assert "state/0/0/2.delta" in report["reason"]
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        (b"", "empty"),
+        (file_entry(1)[:-9].encode(), "not JSON"),
+        (b"v2\n", "not v1"),
+        (b"v1\n\xff", "not text"),
+    ],
+)
+def test_an_entry_of_a_sources_log_that_cannot_be_read(weir, tmp_path, data, says):
+    """Spark reads every entry at a start; on a store that Hadoop sums nothing on, no sum tells."""
+    root = checkpoint(tmp_path / "ck")
+    (root / "sources/0/.1.crc").unlink()
+    write(root, "sources/0/1", data, checksum=False)
+    code, report = inspect(weir, root, "--deep")
+    assert (code, errors(report)) == (1, ["file_damaged"])
+    assert report["reason"].startswith("sources/0/1: ")
+    assert says in report["reason"]
+    # Only what is empty is seen without reading it.
+    assert errors(inspect(weir, root)[1]) == ([] if data else ["file_damaged"])
+    with pytest.raises(CheckpointError, match="sources/0/1"):
+        take_savepoint(LocalFolder(root), tmp_path / "to", now=lambda: 0.0, sleep=lambda _: None)
+    assert not (tmp_path / "to").exists()
 
 
 @pytest.mark.parametrize(
