@@ -1,6 +1,7 @@
 """Which files a version of the state needs, store by store: no more, and none missing.
 
-A store at version V needs the newest snapshot at or below V and every change file after it; a
+A store at version V needs the newest snapshot at or below V and every change file after it (where
+that snapshot cannot be read, an older one serves with the changes since, if they are all there); a
 RocksDB snapshot (``V.zip``) needs the SST files and logs that its own list names. In checkpoint
 format v2 the commit names the id of each store's version, and a changelog's header its lineage.
 """
@@ -26,11 +27,21 @@ if TYPE_CHECKING:
 
     from agent.checkpoint.folder import Folder
 
+    #: A snapshot, if any, and the changes after it; what of them is missing; its version.
+    _Chain = tuple[list[StateFile], list[str], int | None]
+
 _LINEAGE = re.compile(rb'\[(?:\{"version":\d+,"checkpointUniqueId":"[^"]+"\},?)*\]')
 _CHANGES: Final = ("delta", "changelog")
 _SNAPSHOTS: Final = ("snapshot", "zip")
 #: A changelog's header is at its very beginning.
 _HEADER_BYTES: Final = 1 << 20
+
+
+class Skipped(msgspec.Struct, frozen=True):
+    """A snapshot that cannot be read, though an older one and the changes since are whole."""
+
+    path: str
+    why: str
 
 
 class StoreClosure(msgspec.Struct, frozen=True):
@@ -43,6 +54,7 @@ class StoreClosure(msgspec.Struct, frozen=True):
     snapshot_version: int | None  # None: rebuilt from the first change on
     changes: int  # change files to replay at a start
     missing: list[str]
+    skipped: list[Skipped] = []  # newer snapshots, without which the files are whole
 
 
 class Closure(msgspec.Struct, frozen=True):
@@ -130,14 +142,36 @@ def _store(
     checkpoint: Checkpoint, folder: Folder, key: StoreKey, version: int, ids: set[str] | None
 ) -> StoreClosure:
     files = checkpoint.layout.state.get(key, [])
-    if ids is None:
-        chosen, missing, snapshot = _plain_chain(key, files, version)
-    else:
-        chosen, missing, snapshot = _lineage_chain(folder, key, files, version, ids)
+    if ids is not None:
+        chain = _lineage_chain(folder, key, files, version, ids)
+        return _with_named(checkpoint, folder, key, version, chain)
+    chain = _plain_chain(key, files, version)
+    newest = store = _with_named(checkpoint, folder, key, version, chain)
+    skipped = []
+    while store.missing and store.snapshot_version is not None:
+        bad = chain[0][0]
+        more = f", and {len(store.missing) - 1} more" if len(store.missing) > 1 else ""
+        skipped.append(Skipped(bad.path, store.missing[0] + more))
+        files = [file for file in files if file is not bad]
+        chain = _plain_chain(key, files, version)
+        if chain[1]:  # an older snapshot needs these changes, too
+            return newest
+        store = _with_named(checkpoint, folder, key, version, chain)
+    return newest if store.missing else msgspec.structs.replace(store, skipped=skipped)
+
+
+def _with_named(
+    checkpoint: Checkpoint, folder: Folder, key: StoreKey, version: int, chain: _Chain
+) -> StoreClosure:
+    """What a chain needs with all that its snapshot names."""
+    chosen, missing, snapshot = chain
+    missing = list(missing)
     shared = {file.path: file.size for file in checkpoint.layout.shared.get(key, [])}
     paths = [file.path for file in chosen]
     size = sum(file.size for file in chosen)
     for file in chosen:
+        if file.kind == "snapshot" and file.size == 0:
+            missing.append(f"{file.path}: empty")
         if file.kind != "zip":
             continue
         named, problem = snapshot_contents(folder, file)
@@ -166,9 +200,7 @@ def _store(
     )
 
 
-def _plain_chain(
-    key: StoreKey, files: Iterable[StateFile], version: int
-) -> tuple[list[StateFile], list[str], int | None]:
+def _plain_chain(key: StoreKey, files: Iterable[StateFile], version: int) -> _Chain:
     """Format v1: the newest snapshot at or below the version, then every change after it."""
     by_kind = {
         kind: {f.version: f for f in files if f.kind in kind} for kind in (_SNAPSHOTS, _CHANGES)
@@ -194,7 +226,7 @@ def _plain_chain(
 
 def _lineage_chain(
     folder: Folder, key: StoreKey, files: list[StateFile], version: int, ids: set[str]
-) -> tuple[list[StateFile], list[str], int | None]:
+) -> _Chain:
     """Format v2: from the version's own id back along its lineage to a snapshot."""
     table = {(f.version, f.unique_id, f.kind): f for f in files}
     own = next(

@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, BinaryIO, Final, Literal
 
 import msgspec
 
-from agent.checkpoint.closure import Closure, expected_stores, state_closure
+from agent.checkpoint.closure import (
+    Closure,
+    Skipped,
+    StoreClosure,
+    expected_stores,
+    state_closure,
+)
 from agent.checkpoint.folder import same_place
 from agent.checkpoint.layout import (
     MANIFEST,
@@ -35,6 +41,11 @@ if TYPE_CHECKING:
 
 Action = Literal["start", "plan", "replay", "fail"]
 CHANGED: Final = "its bytes do not match its checksums (.crc): damaged, truncated or changed"
+#: Spark's default of spark.sql.streaming.stateStore.autoSnapshotRepair.maxChangeFileReplay: changes
+#: that it replays where it passes over a snapshot that it cannot read.
+MOST_REPLAYED: Final = 500
+#: A setting that offsets name since Spark 4.2.
+_SINCE_4_2: Final = "spark.sql.streaming.stateStore.rowChecksum.enabled"
 #: Hadoop's checksum files: magic, then the bytes per CRC32.
 _CRC_MAGIC: Final = b"crc\x00"
 _BLOCK: Final = 1 << 20
@@ -299,6 +310,9 @@ def _state(checkpoint: Checkpoint, closure: Closure) -> list[Finding]:
         )
         for missing in closure.missing
     ]
+    findings += [
+        _skipped(checkpoint, store, one) for store in closure.stores for one in store.skipped
+    ]
     limit = closure.version
     beyond = sorted(
         {
@@ -342,6 +356,37 @@ def _state(checkpoint: Checkpoint, closure: Closure) -> list[Finding]:
             )
         )
     return findings
+
+
+def _skipped(checkpoint: Checkpoint, store: StoreClosure, bad: Skipped) -> Finding:
+    """A snapshot that Spark passes over by itself since 4.2, and fails at before.
+
+    Seen on 3.5.9 and 4.2.0. Either starts from an older one where the bad one is not there at all.
+    """
+    base = store.snapshot_version
+    start = f"snapshot {base}" if base is not None else "the first change"
+    if store.changes > MOST_REPLAYED:
+        passed = False
+        said = (
+            f"Spark fails at it, as the {store.changes} changes since {start} are more than the"
+            f" {MOST_REPLAYED} that it replays instead"
+        )
+    else:
+        passed = _SINCE_4_2 in checkpoint.conf
+        said = f"Spark 4.2 and later start from {start} instead, earlier ones fail"
+    aside = (
+        f"with the query stopped move {bad.path} aside, and {sums_of(bad.path)} if it is there:"
+        f" every version of Spark then starts from {start}, and the changes since give the same"
+        " state"
+    )
+    return Finding(
+        check="state_incomplete",
+        severity="warning" if passed else "error",
+        evidence=f"{bad.why}. {said}",
+        remedy=f"none for Spark 4.2, by which the query runs; before an earlier one starts, {aside}"
+        if passed
+        else aside,
+    )
 
 
 def _schemas(checkpoint: Checkpoint, folder: Folder) -> list[Finding]:

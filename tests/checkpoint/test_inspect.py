@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 import sys
+import zipfile
 
 import msgspec
 import pytest
@@ -177,6 +178,98 @@ def test_a_snapshot_replaces_older_changes(weir, tmp_path):
     assert report["state"]["operators"][0]["snapshot_version"] == 2
     (root / "state/0/1/3.delta").unlink()
     assert inspect(weir, root)[0] == 1
+
+
+SINCE_4_2 = {"spark.sql.streaming.stateStore.rowChecksum.enabled": "false"}
+
+
+def with_changelogs(root, versions, snapshots, *, of=SINCE_4_2):
+    """A RocksDB store of one partition, its snapshots each with one file of their own."""
+    checkpoint(root, committed=versions, opened=False, partitions=1)
+    for file in root.glob("state/0/0/*.delta"):
+        file.unlink()
+    for version in range(1, versions + 1):
+        write(root, f"state/0/0/{version}.changelog", b"changes %d" % version, checksum=False)
+    for version in snapshots:
+        named = {"dfsSstFileName": f"{version}.sst", "sizeBytes": 3}
+        write(root, f"state/0/0/SSTs/{version}.sst", b"sst", checksum=False)
+        with zipfile.ZipFile(root / f"state/0/0/{version}.zip", "w") as archive:
+            archive.writestr("metadata", "v1\n" + json.dumps({"sstFiles": [named]}))
+    head, *rest = offsets(versions - 1, partitions=1).split("\n")[1:]
+    conf = json.loads(head)
+    conf["conf"] |= of
+    write(root, f"offsets/{versions - 1}", "\n".join(["v1", json.dumps(conf), *rest]))
+    return root
+
+
+def damage_snapshot(root, how, version):
+    if how == "a named file is gone":
+        (root / f"state/0/0/SSTs/{version}.sst").unlink()
+    else:
+        write(root, f"state/0/0/{version}.zip", {"empty": b"", "no zip": b"PK"}[how])
+
+
+@pytest.mark.parametrize("how", ["a named file is gone", "no zip", "empty"])
+@pytest.mark.parametrize(
+    ("bad", "start", "changes"),
+    [([5], "snapshot 2", 4), ([2, 5], "the first change", 6)],
+)
+@pytest.mark.parametrize("of", [SINCE_4_2, {}], ids=["4.2", "before"])
+def test_a_bad_snapshot_before_which_all_is_there(weir, tmp_path, how, bad, start, changes, of):
+    """Since 4.2 Spark passes over it by itself; it starts without it in every version."""
+    root = with_changelogs(tmp_path / "ck", 6, [2, 5], of=of)
+    assert inspect(weir, root, "--deep")[1]["findings"] == []
+    for version in bad:
+        damage_snapshot(root, how, version)
+    code, report = inspect(weir, root, "--deep")
+    assert code == (0 if of else 1)
+    assert len(report["findings"]) == len(bad)
+    for found, version in zip(report["findings"], reversed(bad), strict=True):
+        assert found["check"] == "state_incomplete"
+        assert found["severity"] == ("warning" if of else "error")
+        assert f"start from {start} instead" in found["evidence"]
+        assert f"move state/0/0/{version}.zip aside" in found["remedy"]
+    (store,) = report["state"]["operators"]
+    assert store["changes"] == changes
+    to = tmp_path / "to"
+    take_savepoint(LocalFolder(root), to, now=lambda: 0.0, sleep=lambda _: None)
+    assert not [file for version in bad for file in to.rglob(f"{version}.zip")]
+    assert inspect(weir, to, "--deep")[1]["findings"] == []
+    for version in bad:
+        (root / f"state/0/0/{version}.zip").unlink()
+    assert inspect(weir, root)[0] == 0
+
+
+@pytest.mark.parametrize("gone", [3, 6])
+def test_a_bad_snapshot_without_the_changes_since(weir, tmp_path, gone):
+    root = with_changelogs(tmp_path / "ck", 6, [2, 5])
+    (root / f"state/0/0/{gone}.changelog").unlink()
+    damage_snapshot(root, "a named file is gone", 5)
+    code, report = inspect(weir, root)
+    assert code == 1
+    assert set(errors(report)) == {"state_incomplete"}
+    assert "5.zip names" in " ".join(one["evidence"] for one in report["findings"])
+    with pytest.raises(CheckpointError, match="no whole copy"):
+        take_savepoint(LocalFolder(root), tmp_path / "to", now=lambda: 0.0, sleep=lambda _: None)
+
+
+@pytest.mark.parametrize(("versions", "fails"), [(500, False), (501, True)])
+def test_spark_replays_no_more_than_so_many_changes_instead(weir, tmp_path, versions, fails):
+    root = with_changelogs(tmp_path / "ck", versions, [versions - 1])
+    damage_snapshot(root, "empty", versions - 1)
+    code, report = inspect(weir, root)
+    assert code == (1 if fails else 0)
+    assert ("state_incomplete" in errors(report)) is fails
+
+
+def test_a_bad_snapshot_of_the_hdfs_store(weir, tmp_path):
+    root = checkpoint(tmp_path, committed=4, opened=False)
+    write(root, "state/0/1/4.snapshot", b"")
+    code, report = inspect(weir, root, "--deep")
+    assert (code, errors(report)) == (1, ["state_incomplete"])
+    assert "move state/0/1/4.snapshot aside" in report["findings"][0]["remedy"]
+    (root / "state/0/1/4.snapshot").unlink()
+    assert inspect(weir, root)[0] == 0
 
 
 def test_removed_commits_are_told_from_asynchronous_progress(weir, tmp_path):

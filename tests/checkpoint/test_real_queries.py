@@ -16,6 +16,7 @@ from agent.checkpoint.layout import read_checkpoint
 from agent.checkpoint.rescue_command import RescueOptions, rescue
 from agent.checkpoint.savepoint import take_savepoint
 from agent.checkpoint.sink import advise_rollback
+from agent.checkpoint.soundness import judge
 from tests.checkpoint.build import killed_at, tree, write
 from tests.checkpoint.kills import (
     CHEAP,
@@ -206,3 +207,40 @@ def test_a_file_sink_that_holds_the_batch_and_one_that_is_rolled_back(driver, so
     restored = {**order, "checkpoint": str(to / "ck"), "limit": 2}
     assert "error" not in driver.ask({"run": restored})
     assert driver.ask({"table": order}) == truth
+
+
+@pytest.mark.slow("queries of its own; what is said of such a snapshot is tried every time")
+@pytest.mark.parametrize("store", ["hdfs", "changelog"])
+def test_a_snapshot_that_cannot_be_read_is_passed_over_there_or_not(
+    driver, source, tmp_path, store
+):
+    early = tmp_path / "early"
+    (early / "left").mkdir(parents=True)
+    files = sorted((source / "left").iterdir())
+    for file in files[:7]:
+        shutil.copy2(file, early / "left")
+    order = make_order(tmp_path, early, "aggregation", store, limit=1)
+    # Slow enough for the maintenance to write its snapshots meanwhile.
+    assert "error" not in driver.ask({"run": {**order, "sink_seconds": 0.5}})
+    bad = tmp_path / "bad"
+    bad.mkdir()
+    root = shutil.copytree(order["checkpoint"], bad / "ck")
+    shutil.copy2(order["sink"], bad / "sink.db")
+    for file in files[7:]:
+        shutil.copy2(file, early / "left")
+    assert "error" not in driver.ask({"run": order})
+    truth = contents(order["sink"], "aggregation")
+
+    kind = "snapshot" if store == "hdfs" else "zip"
+    for partition in root.glob("state/0/[01]"):
+        newest = max(partition.glob(f"*.{kind}"), key=lambda path: int(path.stem))
+        newest.write_bytes(b"")
+        newest.with_name(f".{newest.name}.crc").unlink(missing_ok=True)
+    seen = judge(read_checkpoint(LocalFolder(root)), LocalFolder(root), deep=True)
+    said = [one for one in seen.findings if one.severity != "info"]
+    assert {(one.check, one.severity) for one in said} == {("state_incomplete", "warning")}
+    aside = shutil.copytree(bad, tmp_path / "aside")
+    for one in said:
+        (aside / "ck" / one.remedy.split(" aside")[0].rpartition(" ")[2]).unlink()
+    for image in (bad, aside):
+        assert finish(driver, order, image, truth, limit=1) == "", image
