@@ -95,7 +95,8 @@ def plan_rescue(
         refusals += refuse_if_held(
             layout.newest, held_by, now=now, unchanged_seconds=unchanged_seconds
         )
-        refusals += _refuse_if_unsound(checkpoint, soundness, opened)
+        gone = {move.path for move in moves}
+        refusals += _refuse_if_unsound(checkpoint, soundness, opened, gone)
         refusals += _refuse_unknown_logs(checkpoint, base)
         if sink is not None and not sink.safe:
             accepted = accept_duplicates and not sink.passes_over
@@ -266,8 +267,9 @@ def _base_log_offset(checkpoint: Checkpoint, base: int, source: int) -> int:
 
 
 def _refuse_if_unsound(
-    checkpoint: Checkpoint, soundness: Soundness, opened: list[int]
+    checkpoint: Checkpoint, soundness: Soundness, opened: list[int], gone: set[str]
 ) -> list[Finding]:
+    """What else is wrong with it; ``gone``: the files that move, whose damage goes with them."""
     refusals = []
     asynchronous = looks_asynchronous(checkpoint)
     base = checkpoint.layout.latest_finished
@@ -318,7 +320,12 @@ def _refuse_if_unsound(
         )
     # Of these the first was said above, the second is what a rescue mends, and the third is noted.
     passed = ("offsets_without_commits", "leftovers_at_start", "state_schema_elsewhere")
-    return refusals + [error for error in soundness.errors if error.check not in passed]
+    return refusals + [
+        error
+        for error in soundness.errors
+        if error.check not in passed
+        and not (error.check == "file_damaged" and error.evidence.partition(": ")[0] in gone)
+    ]
 
 
 def _refuse_unknown_logs(checkpoint: Checkpoint, base: int) -> list[Finding]:

@@ -365,6 +365,16 @@ def test_nobody_is_sent_into_a_restart_that_a_sink_drops(tmp_path):
     )
 
 
+def test_what_is_damaged_and_moves_aside_stops_no_rescue(tmp_path):
+    root = checkpoint(tmp_path / "ck")
+    write(root, "sources/0/3", "")
+    assert rescue_quietly(root, apply=True, **UPSERT)[0] == 0
+    root = checkpoint(tmp_path / "other")
+    write(root, "sources/0/2", "")
+    code, report = rescue_quietly(root, apply=True, **UPSERT)
+    assert (code, refusals(report)) == (1, ["file_damaged"])
+
+
 def test_a_sink_folder_without_a_log_is_not_the_query_s(tmp_path):
     """The file sink makes its log before it has a batch: a wrong path says nothing of the sink."""
     root = checkpoint(tmp_path / "ck", committed=0)
