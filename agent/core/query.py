@@ -310,6 +310,8 @@ class Query(msgspec.Struct):
             self.running.open_batch_id = None
             self.flow.watermark_time = None
             self.watched.lateness = self.watched.lateness.begin_checkpoint()
+            for source in self.sources:
+                source.lanes = None
         elif self.running.batch_id is not None and not self.life.terminated:
             self.running.open_batch_id = self.running.batch_id  # died without a word
         if self.read is not None:
@@ -321,7 +323,7 @@ class Query(msgspec.Struct):
         self.life.begin()
         self.run.batches = 0
         self.run.starts = []  # it may have another trigger
-        self.watched.lateness.begin_run()
+        self.watched.lateness.begin_run(time)
         self.running.nothing()
         self.batch.end_time, self.flow.between = None, "idle"
         self.flow.occupancy.begin(time)

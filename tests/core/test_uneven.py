@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from agent.core.fleet import Order
+from agent.core.fleet import Order, Receipt
 from agent.core.fleet.orders import UNEVEN_NOTE
 from agent.core.policy import LateRows, Policy, QueryPolicy
 from spark_listener.wire import format_time
@@ -32,8 +32,10 @@ class Lane:
 
     pieces: list[tuple[float, float, float]]  # begin, end, rows per second
     read: int = 0
+    until_time: float = math.inf  # as looked up when an AvailableNow run began
 
     def arrived(self, time: float) -> int:
+        time = min(time, self.until_time)
         return int(sum(max(0.0, min(time, end) - begin) * rate for begin, end, rate in self.pieces))
 
     def time_of(self, row: int) -> float:
@@ -62,6 +64,7 @@ class Job:
         mode: str = "on",
         shares: bool | None = True,
         configured: int | None = None,
+        trigger: str = "ProcessingTimeTrigger(0)",
     ) -> None:
         told = QueryPolicy(late_rows=late_rows, target_seconds=2.0, mode=mode)  # type: ignore[arg-type]
         self.world = World(Policy(default=told))
@@ -71,7 +74,8 @@ class Job:
         self.limits: list[list[int | None]] = [[configured] * places, [configured] * places]
         self.greatest = self.watermark = 0.0
         self.batches: list[tuple[list[int | None], int, int]] = []  # limits, rows, dropped
-        self.world.send(self.world.driver.started())
+        self.trigger = trigger
+        self.world.send(self.world.driver.started(trigger=trigger))
 
     @property
     def view(self) -> QueryView:
@@ -86,7 +90,7 @@ class Job:
         self.world.send(driver.terminated())
         driver.time += down_seconds
         driver.run_id += "+"
-        receipt = self.world.send(driver.started())
+        receipt = self.world.send(driver.started(trigger=self.trigger))
         self.limits = [[self.configured] * len(self.limits[0])]
         self._take(receipt.grants)
         self.limits.append(list(self.limits[0]))
@@ -392,3 +396,93 @@ def test_whether_a_watermark_is_shared_is_not_made_up() -> None:
     job = Job([always(500.0), always(500.0)], sources=True, shares=None).run(20)
     (finding,) = [one for one in job.view.findings if one.check == "late_rows"]
     assert "nobody told" in finding.evidence
+
+
+@pytest.mark.parametrize("mode", ["on", "off"])
+def test_what_available_now_reads_was_there_as_its_run_began(mode: str) -> None:
+    """Its last batch may be planned half an hour later, and reads nothing that came since."""
+    history = (START_TIME - 6050.0, START_TIME, 500.0)
+    end = START_TIME + 1500.0
+    burst = [history, (end - 100.0, end, 9000.0), (end, math.inf, 500.0)]
+    lanes = [Lane([history, (START_TIME, math.inf, 500.0)]), Lane(burst)]
+    job = Job(
+        lanes, sources=False, mode=mode, configured=3_000_000, trigger="MultiBatchAvailableNow"
+    )
+
+    def read_all() -> None:
+        for lane in lanes:
+            lane.until_time = job.world.driver.time
+        while any(lane.arrived(math.inf) > lane.read for lane in lanes):
+            job.run(1)
+
+    job.world.driver.tells_trigger = False
+    read_all()
+    began = len(job.batches)
+    job.restart(15.0)
+    read_all()
+    assert job.batches[began][0] == [3_000_000]
+    assert job.dropped == 0
+
+
+def test_a_checkpoint_taken_back_forgets_when_what_waits_came() -> None:
+    down = START_TIME + 3600.0
+    calm = (START_TIME, START_TIME + 60.0, 500.0)
+    burst = [calm, (down - 200.0, down, 9000.0), (down, math.inf, 500.0)]
+    job = Job([always(500.0), Lane(burst)], sources=False)
+    while job.world.driver.time < START_TIME + 50.0:
+        job.run(1)
+    read, marks = [lane.read for lane in job.lanes], (job.greatest, job.watermark)
+    last = job.world.driver.batch_id
+    while job.world.driver.time < down + 2400.0:
+        job.run(1)
+    for lane, rows in zip(job.lanes, read, strict=True):
+        lane.read = rows
+    job.greatest, job.watermark = marks
+    dropped = job.dropped
+    job.restart(60.0)
+    job.world.driver.batch_id = last
+    job.run(20)
+    assert job.dropped == dropped
+
+
+def test_the_delay_is_not_taken_for_less_where_a_batch_was_run_again_or_not_heard() -> None:
+    job = hour(late=False)
+    until_down(job)
+    job.restart(250.0)
+    job.world.send(job.world.driver.heartbeat(job.world.driver.batch_id + 1, 3.0))
+    job.restart(10.0).replay().run(6)
+    hear = job.world.send
+    job.world.send = lambda *_: Receipt(0, 0, [], [], [], [], set())  # type: ignore[method-assign]
+    while job.world.driver.time < DOWN + 1000.0:
+        job.run(1)
+    job.world.send = hear  # type: ignore[method-assign]
+    job.run(20)
+    (query,) = job.world.fleet._roster
+    assert query.watched.lateness.least_delay_seconds == pytest.approx(600.0, abs=1.0)
+
+
+def test_a_hold_by_hand_outlives_a_restart_while_batches_are_as_configured() -> None:
+    job = hour(late=False)
+    until_down(job)
+    held = job.view.sources[0].granted
+    job.world.fleet.control(*KEY, Order(who="kim", reason="", hold=True), job.world.now)
+    driver = job.world.driver
+    for age in range(5, 400, 5):
+        driver.time += 5.0
+        job.world.send(driver.heartbeat(driver.batch_id + 1, float(age)))
+    job.restart(60.0).run(12)
+    assert (job.view.limit.reason, job.view.sources[0].granted) == ("hold:operator", held)
+
+
+def test_a_query_that_nobody_can_steer_says_so_between_batches_too() -> None:
+    job = Job([always(500.0), always(500.0)], sources=True, shares=None)
+    said = job._limits([None, None], [0, 0], [0, 0])
+    watched = [{**one, "control": "advice"} for one in said]
+    stateful = {
+        "eventTime": {"watermark": format_time(START_TIME)},
+        "stateOperators": [{"operatorName": "stateStoreSave", "numRowsDroppedByWatermark": 0}],
+    }
+    driver = job.world.driver
+    job.world.send(driver.progress(10, 1.0, limits=watched, **stateful))
+    job.world.send(driver.heartbeat(1, 1.0, limits=watched))
+    assert job.view.limit.reason == "hold:no_control"

@@ -100,7 +100,7 @@ def adopt(query: Query, time: float, policy: Policy) -> None:
     if query.mode(policy) != "on":
         return
     settings = policy.of(query.application, query.query)
-    if query.watched.lateness.holds(settings.late_rows):
+    if query.controlled() and query.watched.lateness.holds(settings.late_rows):
         _as_configured(query, time, policy)
         return
     for source in query.sources:
@@ -145,8 +145,7 @@ def first_batch(
     if query.watched.lateness.holds(settings.late_rows, first=query.batch.id is None):
         # Nothing is granted: what the job configures may have changed with this run.
         for source in query.sources:
-            if query.orders.held and source.decided:
-                source.held_limit = source.decided_limit
+            _remember_held(query, source)
             source.withdraw()
         query.sizing.reason = "hold:late_rows"
         return
@@ -466,8 +465,7 @@ def _as_configured(query: Query, time: float, policy: Policy) -> None:
     """Every batch as the job configured it: smaller ones would drop rows as late."""
     detail = query.watched.lateness.seen
     for source in query.controlled():
-        if query.orders.held and source.decided and source.decided_reason != "hold:late_rows":
-            source.held_limit = source.decided_limit
+        _remember_held(query, source)
         if source.decided or source.current != source.configured:
             step = Step(source.configured, "hold:late_rows")
             _decide(query, source, step, time, policy, detail=detail)
@@ -577,6 +575,12 @@ def order_hold(query: Query, time: float, policy: Policy) -> None:
         elif source.controllable and source.limit_known and not source.decided:
             source.decide(source.limit, "hold:operator", time)
     query.sizing.reason = "hold:operator"
+
+
+def _remember_held(query: Query, source: Source) -> None:
+    """What a hand holds, before batches that are as configured."""
+    if query.orders.held and source.decided and source.decided_reason != "hold:late_rows":
+        source.held_limit = source.decided_limit
 
 
 def _hold_again(query: Query, time: float, settings: QueryPolicy) -> None:

@@ -75,6 +75,8 @@ class Lateness(msgspec.Struct):
     delay_seconds: float | None = None  # as batches show it: greatest_time less the watermark
     #: The least of these: more is shown while one of several sources is idle.
     least_delay_seconds: float | None = None
+    batch_id: int | None = None  # of the last one that was observed
+    run_time: float = 0.0  # when the run began, as far as it was heard
     seconds: float | None = None  # the most that a row lay behind the greatest of earlier batches
     as_configured: Counted = msgspec.field(default_factory=Counted)
     after_ours: Counted = msgspec.field(default_factory=Counted)
@@ -88,16 +90,21 @@ class Lateness(msgspec.Struct):
         """Of a new checkpoint nothing is known but what kind of query it most likely is."""
         return Lateness(drops=self.drops)
 
-    def begin_run(self) -> None:
+    def begin_run(self, time: float) -> None:
         """The job may have been changed: its first batch shows what kind of query it is now."""
-        self.of_past_run = True
+        self.of_past_run, self.run_time = True, time
 
     def retry(self) -> None:
         """Smaller batches are tried again; what the query drops as configured stays known."""
         self.after_ours, self.aftermath, self.held_since_time = Counted(), 0, None
 
-    def observe(self, batch: Progress, sources: Sequence[Source], *, replayed: bool) -> None:
-        """Takes in a batch; ``sources`` as they are after it."""
+    def observe(
+        self, batch: Progress, sources: Sequence[Source], *, replayed: bool, fixed: bool = False
+    ) -> None:
+        """Takes in a batch; ``sources`` as they are after it.
+
+        ``fixed``: what the run reads was looked up once, as it began.
+        """
         dropped = [o.dropped_rows for o in batch.operators if o.dropped_rows is not None]
         known = self.drops and not self.of_past_run
         self.drops, self.of_past_run = known or (batch.has_watermark and bool(dropped)), False
@@ -106,19 +113,23 @@ class Lateness(msgspec.Struct):
         told = [one.shares_watermark for one in sources if one.limit_known]
         self.shared = len(sources) > 1 and True in told
         self.untold = len(sources) > 1 and not self.shared and (not told or None in told)
-        self._follow(batch, sources)
-        if replayed:
-            return
+        self._follow(batch, sources, self.run_time if fixed else batch.time)
         before, watermark = self.greatest_time, batch.watermark_time
+        # Where one between was not heard of, the watermark is of rows that nobody told.
+        follows = self.batch_id is not None and batch.batch_id == self.batch_id + 1
+        self.batch_id = batch.batch_id
         if before is not None:
             if watermark is not None and watermark < before:
                 self.delay_seconds = before - watermark
                 least = self.least_delay_seconds
-                self.least_delay_seconds = min(self.delay_seconds, least or math.inf)
+                if follows:
+                    self.least_delay_seconds = min(self.delay_seconds, least or math.inf)
             if batch.least_event_time is not None:
                 self.seconds = max(self.seconds or 0.0, before - batch.least_event_time)
         if batch.greatest_event_time is not None:
             self.greatest_time = max(before or -math.inf, batch.greatest_event_time)
+        if replayed:
+            return
         counted = self.after_ours if self.aftermath else self.as_configured
         counted.rows += batch.rows or 0
         counted.dropped += sum(dropped)
@@ -141,19 +152,22 @@ class Lateness(msgspec.Struct):
         if self.drops and several and seconds > self._harmless_seconds:
             self.apart_seconds = math.inf
 
-    def _follow(self, batch: Progress, sources: Sequence[Source]) -> None:
+    def _follow(self, batch: Progress, sources: Sequence[Source], looked_time: float) -> None:
         """How far apart in time the partitions of each source are read, with this batch."""
         apart = 0.0
         for source, part in zip(sources, batch.sources, strict=False):
             if part.offsets is None:
                 source.lanes = None
                 continue
-            if part.latest is None:
-                return  # a batch planned by the run before is run again: nobody looked
             if source.lanes is None:
                 source.lanes = Lanes()
+            all_told = part.start_places >= len(source.lanes.places)
+            if all_told and part.start is not None and part.start < source.lanes.read_rows:
+                source.lanes.rewind()
+            if part.latest is None:
+                return  # a batch planned by the run before is run again: nobody looked
             harmless = self._harmless_seconds
-            source.lanes.look(part.offsets, part.latest, batch.time, even_seconds=harmless)
+            source.lanes.look(part.offsets, part.latest, looked_time, even_seconds=harmless)
             if source.lanes.several:
                 spread = source.lanes.spread_seconds
                 apart = max(apart, math.inf if spread is None else spread)
@@ -283,8 +297,8 @@ def _uneven(lateness: Lateness) -> Finding:
             "info",
             "whether one watermark stands over several sources nobody told, and under one smaller "
             "batches may drop rows as late; so batches are as configured",
-            "update weir-spark-listener in the job, which tells it; late_rows: allow makes batches "
-            "smaller all the same",
+            "update weir-spark-listener in the job, which tells it of every plan but the largest; "
+            "late_rows: allow makes batches smaller all the same",
         )
     apart = lateness.apart_seconds or 0.0
     far = "at times that nobody saw" if apart == math.inf else f"up to {_seconds(apart)} apart"

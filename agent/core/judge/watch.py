@@ -99,7 +99,12 @@ def rewind(query: Query, ended: Ended) -> None:
 
 def late_rows(query: Query, ended: Ended) -> None:
     """Whether rows of it fell late."""
-    query.watched.lateness.observe(ended.batch, query.sources, replayed=ended.replayed)
+    query.watched.lateness.observe(
+        ended.batch,
+        query.sources,
+        replayed=ended.replayed,
+        fixed="AvailableNow" in query.run.trigger,
+    )
 
 
 def checkpoint(query: Query, ended: Ended) -> None:

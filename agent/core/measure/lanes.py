@@ -34,6 +34,7 @@ class Lanes(msgspec.Struct):
     oldest_time: float | None = None  # when the oldest row that waits came, at the earliest
     spread_seconds: float | None = None  # from that to the lane that is read furthest, at most
     before_time: float | None = None  # what waited when the run began came no earlier
+    read_rows: float = 0.0  # the offsets up to which all are read, summed
 
     @property
     def several(self) -> bool:
@@ -51,6 +52,11 @@ class Lanes(msgspec.Struct):
         self.times, self.ends = numbers(), []
         self.spread_seconds = None
 
+    def rewind(self) -> None:
+        """It is read anew from an earlier place: of what waits nobody knows when it came."""
+        self.times, self.ends = numbers(), []
+        self.oldest_time = self.spread_seconds = self.before_time = None
+
     def rest(self, time: float) -> None:
         """A trigger found that nothing waits: whatever comes comes later."""
         if not self.times:
@@ -59,7 +65,9 @@ class Lanes(msgspec.Struct):
             self.times[-1] = self.oldest_time = time
 
     def look(self, read: Offsets, latest: Offsets, time: float, *, even_seconds: float) -> None:
-        """A batch was planned at ``time``: up to where it reads, of what was there.
+        """Up to where a batch reads, of what was there at ``time``, when it was planned.
+
+        Where that is a look known already, only what is read is new.
 
         Between two looks no further apart than ``even_seconds`` rows are taken to have come evenly.
         Between others nobody knows: a row came at the first of them or at the second.
@@ -68,13 +76,15 @@ class Lanes(msgspec.Struct):
         if places != self.places:
             # Of a new partition nobody saw when its rows came.
             self.places, self.times, self.ends = places, numbers(), []
-        if not places or (self.times and time <= self.times[-1]):
+        if not places or (self.times and time < self.times[-1]):
             return
-        there = numbers()
-        there.extend(float(latest[place]) for place in places)
-        self.times.append(time)
-        self.ends.append(there)
+        if not self.times or time > self.times[-1]:
+            there = numbers()
+            there.extend(float(latest[place]) for place in places)
+            self.times.append(time)
+            self.ends.append(there)
         offsets = [read[place] for place in places]
+        self.read_rows = float(sum(offsets))
         while len(self.times) > 1 and all(map(operator.le, self.ends[1], offsets)):
             del self.times[0], self.ends[0]
         self._thin()
