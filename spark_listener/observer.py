@@ -565,9 +565,6 @@ class Observer:
     def _prepare(self, run: Run) -> bool:
         if not run.actuator.prepare():
             return False
-        if run.plan_looks < _PLAN_LOOKS and len(run.actuator.sources) > 1:
-            run.plan_looks += 1
-            self._guarded("a query's plan", self._look_at_plan, run)
         if not run.files_looked_up:
             run.files_looked_up = True
             for source in run.actuator.sources:
@@ -641,6 +638,11 @@ class Observer:
     def _limits(self, run: Run, progress: ProgressText) -> list[SourceLimit]:
         """What goes beside a progress: per source the limit in force then, and the backlog."""
         self._guarded("a query's sources", self._prepare, run)
+        # Not before a batch has ended: by then Spark has put in force what the checkpoint says of
+        # how watermarks come together, whatever the session does.
+        if run.plan_looks < _PLAN_LOOKS and len(run.actuator.sources) > 1:
+            run.plan_looks += 1
+            self._guarded("a query's plan", self._look_at_plan, run)
         for source in run.actuator.sources:
             source.no_later_than(time.time())
             planned = progress.trigger_epoch_seconds

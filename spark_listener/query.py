@@ -289,7 +289,8 @@ def shares_watermark(plan: Any, policy: str) -> bool | None:
             streams.append(0)
         children = node.children()
         count = int(children.size())
-        if not count and node.isStreaming():
+        # What a WITH clause names is a child of its own, beside the references to it.
+        if not count and node.isStreaming() and str(node.nodeName()) != "CTERelationRef":
             bare += not above
             for watermark in above:
                 streams[watermark] += 1

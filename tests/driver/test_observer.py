@@ -259,6 +259,36 @@ def test_every_batch_tells_the_trigger_to_an_agent_that_has_not_heard_the_start(
     assert [one["trigger"] for one in watched.beside] == [RunningQuery.trigger]
 
 
+class TwoStreams(RunningQuery):
+    """A query of two sources, whose plan is not there when it is looked at first."""
+
+    looks = 0
+
+    def shares_watermark(self) -> bool:
+        self.looks += 1
+        if self.looks == 1:
+            raise RuntimeError("not yet")
+        return True
+
+
+class SecondControl(KafkaControl):
+    index = 1
+
+
+def test_whether_a_watermark_is_shared_is_looked_up_with_a_batch_until_it_is_known() -> None:
+    """Before the first has ended Spark may not have read how the checkpoint wants it."""
+    query = TwoStreams(resting)
+    watched = Watched(query, KafkaControl(), SecondControl())
+    watched.observer._heartbeat()
+    assert query.looks == 0
+    for batch in range(4):
+        watched.observer.mailbox.deliver(progress(batch))
+        watched.observer._round()
+    told = [[one.get("shares_watermark") for one in said["limits"]] for said in watched.beside]
+    assert told == [[None, None], [True, True], [True, True], [True, True]]
+    assert query.looks == 2
+
+
 def test_between_two_batches_nothing_is_in_hand() -> None:
     changing = iter([RunningBatch(7, 1.0), RunningBatch(8, 2.0)])
     for query in (Planning(resting), Planning(lambda: next(changing))):

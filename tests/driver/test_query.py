@@ -197,7 +197,7 @@ class Node:
         return self.below[index]
 
     def isStreaming(self) -> bool:
-        return self.name == "Stream"
+        return self.name in {"Stream", "CTERelationRef"}
 
 
 STREAM, TABLE = Node("Stream"), Node("Table")
@@ -220,6 +220,15 @@ def timed(*below: Node) -> Node:
         (Node("Union", timed(Node("Project", Node("Join", STREAM, STREAM))), STREAM), "min", True),
         (timed(Node("Union", timed(STREAM), timed(STREAM))), "min", True),
         (Node("Union", timed(STREAM), STREAM), "min", True),
+        (
+            Node(
+                "WithCTE",
+                Node("CTERelationDef", timed(STREAM)),
+                Node("Join", Node("CTERelationRef"), timed(STREAM)),
+            ),
+            "min",
+            False,
+        ),
     ],
 )
 def test_one_watermark_over_several_streams(plan: Node, policy: str, shared: bool) -> None:
