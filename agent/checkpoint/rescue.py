@@ -95,7 +95,7 @@ def plan_rescue(
         refusals += refuse_if_held(
             layout.newest, held_by, now=now, unchanged_seconds=unchanged_seconds
         )
-        gone = {move.path for move in moves}
+        gone = tuple(f"{move.path}/" if move.folder else f"{move.path}: " for move in moves)
         refusals += _refuse_if_unsound(checkpoint, soundness, opened, gone)
         refusals += _refuse_unknown_logs(checkpoint, base)
         if sink is not None and not sink.safe:
@@ -267,9 +267,9 @@ def _base_log_offset(checkpoint: Checkpoint, base: int, source: int) -> int:
 
 
 def _refuse_if_unsound(
-    checkpoint: Checkpoint, soundness: Soundness, opened: list[int], gone: set[str]
+    checkpoint: Checkpoint, soundness: Soundness, opened: list[int], gone: tuple[str, ...]
 ) -> list[Finding]:
-    """What else is wrong with it; ``gone``: the files that move, whose damage goes with them."""
+    """What else is wrong with it, of what stays; ``gone``: what moves, as a finding begins."""
     refusals = []
     asynchronous = looks_asynchronous(checkpoint)
     base = checkpoint.layout.latest_finished
@@ -324,8 +324,17 @@ def _refuse_if_unsound(
         error
         for error in soundness.errors
         if error.check not in passed
-        and not (error.check == "file_damaged" and error.evidence.partition(": ")[0] in gone)
+        and not (error.evidence.startswith(gone) and _goes_with_it(error))
     ]
+
+
+def _goes_with_it(error: Finding) -> bool:
+    """Whether what is wrong with a file that moves aside is no concern of a start.
+
+    What cannot be read of the logs is refused all the same: it tells what there was.
+    """
+    of_state = error.evidence.startswith("state/")
+    return error.check == "file_damaged" or (error.check == "log_unreadable" and of_state)
 
 
 def _refuse_unknown_logs(checkpoint: Checkpoint, base: int) -> list[Finding]:

@@ -151,7 +151,8 @@ def _sink(
         kind, path = recognise(watched.sink)
     base = checkpoint.layout.latest_finished
     if begun is None:
-        if path is None:
+        there = None if path is None else local_path(path)
+        if there is None or (options.sink_path is None and not there.is_dir()):
             return None
         begun = base + 1
     return judge_sink(kind, path, base_batch=base, open_batch=begun)

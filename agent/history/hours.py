@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from agent.core.decide.size import BARE_MARGIN, Ask, Size, size_of
+from agent.core.figures import figure
 from agent.core.measure import pace
 from agent.history.crewed import HOUR_SECONDS, Crewed, CrewedHours
 from agent.history.rows import CAPACITY, RECOMMENDATIONS, Row, Whose
@@ -233,7 +234,7 @@ class Hours:
         longest = _longest_trigger(query, size, busiest, quantile(seconds, 0.5))
         if limit is not None and longest is not None:
             advice += (
-                f"; with a trigger interval of more than {longest:.2g} s it would not keep up, "
+                f"; with a trigger interval of more than {figure(longest)} s it would not keep up, "
                 "and the batches do not show which one it has"
             )
         crew = self.crew.whole
@@ -341,8 +342,8 @@ def _advice(
     if doubt is not None and _in_doubt(expected, doubt):
         low, high = max(expected - doubt, 0.0), expected + doubt
         return (
-            f"a batch of {limit:,} rows may take {low:.2g} to {high:.2g} s: too few batches near "
-            "that size to advise a limit"
+            f"a batch of {limit:,} rows may take {figure(low)} to {figure(high)} s: too few batches"
+            " near that size to advise a limit"
         )
     target = f"{settings.target_seconds:g} s"
     rows = f"{limit:,} rows" + (" over all sources" if several else "")

@@ -41,9 +41,16 @@ def bare(address: str) -> str:
 
 
 def within(address: str, folder: str) -> bool:
-    """Whether an address is a folder or in it; both in full: one bucket is not another."""
-    folder = folder.rstrip("/")
+    """Whether an address is a folder or in it; both in full: one bucket is not another.
+
+    A port may be left out of one of them, and S3 has three schemes.
+    """
+    address, folder = _place(address), _place(folder).rstrip("/")
     return address == folder or address.startswith(f"{folder}/")
+
+
+def _place(address: str) -> str:
+    return re.sub(r"^(s3)[an]?(://)|^(\w+://[^/:]+):\d+(?=/|$)", r"\1\2\3", address)
 
 
 class Named:

@@ -373,6 +373,9 @@ def test_what_is_damaged_and_moves_aside_stops_no_rescue(tmp_path):
     write(root, "sources/0/2", "")
     code, report = rescue_quietly(root, apply=True, **UPSERT)
     assert (code, refusals(report)) == (1, ["file_damaged"])
+    root = checkpoint(tmp_path / "first", committed=0)
+    write(root, "state/0/0/_metadata/schema", "")
+    assert rescue_quietly(root, apply=True, **UPSERT)[0] == 0
 
 
 def test_a_sink_folder_without_a_log_is_not_the_query_s(tmp_path):

@@ -163,3 +163,13 @@ def test_where_nothing_shows_it_the_advice_says_up_to_which_it_holds() -> None:
     one = advised(log(starts, works, sizes, arriving=0.3))
     assert one["trigger_seconds"] is None
     assert "with a trigger interval of more than" in one["advice"]
+
+
+@pytest.mark.parametrize("place", range(6))
+def test_one_start_that_comes_late_hides_no_interval(place: int) -> None:
+    """A pause of the JVM: nearly all are on the grid, however few there are."""
+    late = [3] * 6
+    late[place] = 250
+    starts = [start // pace.UNIT_MILLISECONDS for start in spark(60_000, [7000] * 6, late)[1:]]
+    for count in range(pace.FEWEST_STARTS, len(starts) + 1):
+        assert pace.interval(starts[:count]) * pace.UNIT_MILLISECONDS == 60_000

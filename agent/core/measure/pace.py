@@ -8,7 +8,7 @@ time tell it. Rows that come by the clock look like an interval, and a batch for
 
 from __future__ import annotations
 
-from itertools import pairwise
+from itertools import combinations
 from math import gcd
 from typing import TYPE_CHECKING, Final
 
@@ -24,8 +24,8 @@ UNTOLD: Final = "untold"
 #: Of an interval: whole ones are read. Spark wakes within milliseconds, on a busy machine within
 #: 80, so what starts within one of them after a moment was started for it.
 UNIT_MILLISECONDS: Final = 100
-#: Two lie on the same grid by chance, as any two moments do.
-FEWEST_STARTS: Final = 3
+#: Two lie on the same grid by chance, as any two moments do; of three one may be late.
+FEWEST_STARTS: Final = 4
 #: Of a run, the newest: four that came late in a row, as behind a pause of the JVM, hide nothing.
 MOST_STARTS: Final = 16
 #: At most so many times as many starts as are off the grid: one in four may be late.
@@ -48,8 +48,7 @@ def read(query: Query, ended: Ended) -> None:
 def interval(starts: Sequence[int]) -> int:
     """The longest on whose multiples nearly all of these lie, in their own unit; 0: none is."""
     found = 1
-    pairs = pairwise(gcd(a, b) for a, b in pairwise(starts))
-    for candidate in {gcd(one, next_one) for one, next_one in pairs}:
+    for candidate in {gcd(*three) for three in combinations(starts, 3)}:
         if candidate > found:
             off = sum(start % candidate != 0 for start in starts)
             found = candidate if off * OFF_GRID <= len(starts) else found
