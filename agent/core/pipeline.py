@@ -66,6 +66,8 @@ def started(
         return
     if event.run_id != query.run.run_id:
         watch.begins(query, event.id, event.run_id, time, policy)
+        if not event.limits:  # which are told of a query that was found running
+            query.watched.lateness.run_time = time
     elif query.life.left:
         query.life.begin()
     measure.hear_trigger(query, event.trigger)
@@ -144,8 +146,7 @@ def heartbeat(
     following = plans_next(query, running)
     measure.hear_limits(query, limits, None, policy, of_next_batch=following)
     watch.runs(query, time, policy)
-    if query.running.seconds is not None:
-        query.watched.lateness.runs(query.sources, query.running.seconds)
+    measure.unseen(query, time)
     decide.adopt(query, time, policy)
     need_at_rest(query, policy.of(*query.key), found_nothing=False)
 

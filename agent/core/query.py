@@ -323,7 +323,7 @@ class Query(msgspec.Struct):
         self.life.begin()
         self.run.batches = 0
         self.run.starts = []  # it may have another trigger
-        self.watched.lateness.begin_run(time)
+        self.watched.lateness.begin_run()
         self.running.nothing()
         self.batch.end_time, self.flow.between = None, "idle"
         self.flow.occupancy.begin(time)

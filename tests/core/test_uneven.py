@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from agent.core.fleet import Order, Receipt
+from agent.core.fleet import Fleet, Order, Receipt
 from agent.core.fleet.orders import UNEVEN_NOTE
 from agent.core.policy import LateRows, Policy, QueryPolicy
 from spark_listener.wire import format_time
@@ -75,6 +75,7 @@ class Job:
         self.greatest = self.watermark = 0.0
         self.batches: list[tuple[list[int | None], int, int]] = []  # limits, rows, dropped
         self.trigger = trigger
+        self.world.driver.tells_trigger = trigger == "ProcessingTimeTrigger(0)"
         self.world.send(self.world.driver.started(trigger=trigger))
 
     @property
@@ -415,8 +416,8 @@ def test_what_available_now_reads_was_there_as_its_run_began(mode: str) -> None:
         while any(lane.arrived(math.inf) > lane.read for lane in lanes):
             job.run(1)
 
-    job.world.driver.tells_trigger = False
     read_all()
+    job.idle(0.1)  # the run's last trigger finds nothing, and says nothing of what has come
     began = len(job.batches)
     job.restart(15.0)
     read_all()
@@ -424,7 +425,8 @@ def test_what_available_now_reads_was_there_as_its_run_began(mode: str) -> None:
     assert job.dropped == 0
 
 
-def test_a_checkpoint_taken_back_forgets_when_what_waits_came() -> None:
+@pytest.mark.parametrize("in_flight", [False, True])
+def test_a_checkpoint_taken_back_forgets_when_what_waits_came(in_flight: bool) -> None:
     down = START_TIME + 3600.0
     calm = (START_TIME, START_TIME + 60.0, 500.0)
     burst = [calm, (down - 200.0, down, 9000.0), (down, math.inf, 500.0)]
@@ -441,6 +443,9 @@ def test_a_checkpoint_taken_back_forgets_when_what_waits_came() -> None:
     dropped = job.dropped
     job.restart(60.0)
     job.world.driver.batch_id = last
+    if in_flight:
+        job.limits[0] = [4000]  # as it was planned
+        job.replay()
     job.run(20)
     assert job.dropped == dropped
 
@@ -486,3 +491,61 @@ def test_a_query_that_nobody_can_steer_says_so_between_batches_too() -> None:
     job.world.send(driver.progress(10, 1.0, limits=watched, **stateful))
     job.world.send(driver.heartbeat(1, 1.0, limits=watched))
     assert job.view.limit.reason == "hold:no_control"
+
+
+@pytest.mark.parametrize("beats", [True, False])
+def test_between_two_triggers_nobody_sees_what_comes(beats: bool) -> None:
+    """One batch a minute, a delay of ten seconds: what a minute brings is a minute apart."""
+    begin = START_TIME + 600.0
+    pieces = [(START_TIME, begin, 500.0)]
+    for minute in range(30):
+        at = begin + 60.0 * minute
+        pieces += [(at, at + 40.0, 50.0), (at + 40.0, at + 60.0, 500.0 if minute % 3 else 9000.0)]
+    job = Job(
+        [always(500.0), Lane(pieces)],
+        sources=False,
+        delay=10.0,
+        trigger="ProcessingTimeTrigger(60000)",
+    )
+    driver = job.world.driver
+    while driver.time < begin + 1700.0:
+        planned = (driver.time // 60.0 + 1.0) * 60.0
+        while beats and driver.time + 10.0 < planned:
+            driver.time += 10.0
+            job._take(job.world.send(driver.heartbeat(driver.batch_id, None)).grants)
+        driver.time = planned
+        job.run(1)
+    assert job.dropped == 0
+
+
+def test_a_delay_that_the_job_made_longer_counts() -> None:
+    job = Job([always(500.0), always(500.0)], sources=False, delay=10.0).run(30)
+    job.delay = 600.0
+    job.restart(100.0).run(600)
+    (query,) = job.world.fleet._roster
+    assert query.watched.lateness.least_delay_seconds == pytest.approx(600.0, abs=1.0)
+
+
+def test_a_run_found_under_way_says_nothing_of_when_it_looked() -> None:
+    """AvailableNow looked as it began, and an agent without its state hears it at its end."""
+    history = (START_TIME - 6050.0, START_TIME, 500.0)
+    end = START_TIME + 1500.0
+    burst = [history, (end - 100.0, end, 9000.0), (end, math.inf, 500.0)]
+    lanes = [Lane([history, (START_TIME, math.inf, 500.0)]), Lane(burst)]
+    job = Job(lanes, sources=False, configured=3_000_000, trigger="MultiBatchAvailableNow")
+    for lane in lanes:
+        lane.until_time = job.world.driver.time
+    while any(lane.arrived(math.inf) > lane.read for lane in lanes):
+        if len(job.batches) == 1:
+            job.world.fleet = Fleet(job.world.policy, started_time=job.world.now)
+            said = job._limits([3_000_000], [0, 0], [0, 0])
+            found = job.world.driver.started(trigger=job.trigger, limits=said)
+            job.world.send({**found, "limits": said})
+        job.run(1)
+    began = len(job.batches)
+    job.restart(15.0)
+    for lane in lanes:
+        lane.until_time = job.world.driver.time
+    job.run(4)
+    assert job.batches[began][0] == [3_000_000]
+    assert job.dropped == 0

@@ -73,10 +73,13 @@ class Lateness(msgspec.Struct):
     of_past_run: bool = False  # a run before showed that; no batch of this one has ended
     greatest_time: float | None = None  # of all rows read
     delay_seconds: float | None = None  # as batches show it: greatest_time less the watermark
-    #: The least of these: more is shown while one of several sources is idle.
+    #: The least of these in a run, of batches that follow each other and move the watermark: while
+    #: one of several sources is idle it stands, and more is shown. Until a run shows one, the last.
     least_delay_seconds: float | None = None
-    batch_id: int | None = None  # of the last one that was observed
-    run_time: float = 0.0  # when the run began, as far as it was heard
+    run_shows_delay: bool = False
+    batch_id: int | None = None  # of the last one that was observed, and the watermark in it
+    watermark_time: float | None = None
+    run_time: float | None = None  # when the run began; None: it was found running
     seconds: float | None = None  # the most that a row lay behind the greatest of earlier batches
     as_configured: Counted = msgspec.field(default_factory=Counted)
     after_ours: Counted = msgspec.field(default_factory=Counted)
@@ -90,23 +93,31 @@ class Lateness(msgspec.Struct):
         """Of a new checkpoint nothing is known but what kind of query it most likely is."""
         return Lateness(drops=self.drops)
 
-    def begin_run(self, time: float) -> None:
+    def begin_run(self) -> None:
         """The job may have been changed: its first batch shows what kind of query it is now."""
-        self.of_past_run, self.run_time = True, time
+        self.of_past_run, self.run_shows_delay, self.run_time = True, False, None
 
     def retry(self) -> None:
         """Smaller batches are tried again; what the query drops as configured stays known."""
         self.after_ours, self.aftermath, self.held_since_time = Counted(), 0, None
 
     def observe(
-        self, batch: Progress, sources: Sequence[Source], *, replayed: bool, fixed: bool = False
+        self,
+        batch: Progress,
+        sources: Sequence[Source],
+        *,
+        replayed: bool,
+        trigger_seconds: float = 0.0,
+        fixed: bool = False,
     ) -> None:
         """Takes in a batch; ``sources`` as they are after it.
 
-        ``fixed``: what the run reads was looked up once, as it began.
+        ``trigger_seconds``: from one planning to the next at least. ``fixed``: what the run reads
+        was looked up once, as it began.
         """
         dropped = [o.dropped_rows for o in batch.operators if o.dropped_rows is not None]
-        known = self.drops and not self.of_past_run
+        first_of_run = self.of_past_run
+        known = self.drops and not first_of_run
         self.drops, self.of_past_run = known or (batch.has_watermark and bool(dropped)), False
         if not self.drops:
             return
@@ -114,16 +125,22 @@ class Lateness(msgspec.Struct):
         self.shared = len(sources) > 1 and True in told
         self.untold = len(sources) > 1 and not self.shared and (not told or None in told)
         self._follow(batch, sources, self.run_time if fixed else batch.time)
+        if trigger_seconds > self._harmless_seconds and _several(sources):
+            self.apart_seconds = math.inf  # what comes until the next planning nobody sees
         before, watermark = self.greatest_time, batch.watermark_time
-        # Where one between was not heard of, the watermark is of rows that nobody told.
+        # Where one between was not heard of, the watermark is of rows that nobody told; that of a
+        # run's first batch was set by the run before.
         follows = self.batch_id is not None and batch.batch_id == self.batch_id + 1
-        self.batch_id = batch.batch_id
+        follows = follows and not first_of_run
+        moved = watermark != self.watermark_time
+        self.batch_id, self.watermark_time = batch.batch_id, watermark
         if before is not None:
             if watermark is not None and watermark < before:
                 self.delay_seconds = before - watermark
-                least = self.least_delay_seconds
-                if follows:
+                if follows and moved:
+                    least = self.least_delay_seconds if self.run_shows_delay else None
                     self.least_delay_seconds = min(self.delay_seconds, least or math.inf)
+                    self.run_shows_delay = True
             if batch.least_event_time is not None:
                 self.seconds = max(self.seconds or 0.0, before - batch.least_event_time)
         if batch.greatest_event_time is not None:
@@ -146,15 +163,16 @@ class Lateness(msgspec.Struct):
         """
         self.apart_seconds = math.inf if self._waited_long(sources, time) else None
 
-    def runs(self, sources: Sequence[Source], seconds: float) -> None:
-        """A batch has run for so long, in which nobody sees what comes."""
-        several = any(one.lanes is not None and one.lanes.several for one in sources)
-        if self.drops and several and seconds > self._harmless_seconds:
+    def unseen(self, sources: Sequence[Source], seconds: float) -> None:
+        """What came in so long a time nobody saw: a batch runs, or none has for so long."""
+        if self.drops and _several(sources) and seconds > self._harmless_seconds:
             self.apart_seconds = math.inf
 
-    def _follow(self, batch: Progress, sources: Sequence[Source], looked_time: float) -> None:
+    def _follow(
+        self, batch: Progress, sources: Sequence[Source], looked_time: float | None
+    ) -> None:
         """How far apart in time the partitions of each source are read, with this batch."""
-        apart = 0.0
+        apart, looked = 0.0, True
         for source, part in zip(sources, batch.sources, strict=False):
             if part.offsets is None:
                 source.lanes = None
@@ -164,14 +182,20 @@ class Lateness(msgspec.Struct):
             all_told = part.start_places >= len(source.lanes.places)
             if all_told and part.start is not None and part.start < source.lanes.read_rows:
                 source.lanes.rewind()
+                apart = math.inf
             if part.latest is None:
-                return  # a batch planned by the run before is run again: nobody looked
-            harmless = self._harmless_seconds
-            source.lanes.look(part.offsets, part.latest, looked_time, even_seconds=harmless)
+                looked = False  # a batch planned by the run before is run again
+                continue
+            harmless, time = self._harmless_seconds, looked_time or batch.time
+            source.lanes.look(part.offsets, part.latest, time, even_seconds=harmless)
             if source.lanes.several:
                 spread = source.lanes.spread_seconds
                 apart = max(apart, math.inf if spread is None else spread)
-        self.apart_seconds = apart if apart > self._harmless_seconds else None
+                if looked_time is None:
+                    source.lanes.rewind()  # it was looked up when nobody heard
+                    apart = math.inf
+        if looked or apart > self._harmless_seconds:
+            self.apart_seconds = apart if apart > self._harmless_seconds else None
 
     @property
     def _harmless_seconds(self) -> float:
@@ -235,6 +259,10 @@ class Lateness(msgspec.Struct):
             late = _seconds(max(self.seconds, 0.0))
             said.append(f"the latest row came {late} behind the newest before its batch")
         return ", ".join(said) or "nothing seen yet"
+
+
+def _several(sources: Sequence[Source]) -> bool:
+    return any(one.lanes is not None and one.lanes.several for one in sources)
 
 
 def cut_short(source: Source) -> bool:

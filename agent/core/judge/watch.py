@@ -13,6 +13,7 @@ from agent.core.judge.failure import cause as failure
 from agent.core.judge.lag_state import LagNow, LagPoint, floor_seconds, lag_state
 from agent.core.judge.spiral import Batch, Limited, Surroundings
 from agent.core.judgement import FailureView
+from agent.core.measure.flow import looks_once
 from spark_listener.wire import HEARTBEAT_SECONDS
 
 if TYPE_CHECKING:
@@ -103,7 +104,8 @@ def late_rows(query: Query, ended: Ended) -> None:
         ended.batch,
         query.sources,
         replayed=ended.replayed,
-        fixed="AvailableNow" in query.run.trigger,
+        trigger_seconds=query.run.trigger_seconds,
+        fixed=looks_once(query),
     )
 
 

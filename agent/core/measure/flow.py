@@ -50,10 +50,28 @@ def rest(query: Query, time: float) -> None:
     waits = query.backlog_rows()
     for source in query.sources:
         source.nothing_arrived(time)
-        if source.lanes is not None and not waits:
+        if source.lanes is not None and not waits and not looks_once(query):
             source.lanes.rest(time)
     if query.backlog_rows() == 0.0:
         query.flow.lag.add(time, query.flow.arrived_rows)
+
+
+def looks_once(query: Query) -> bool:
+    """Whether what a run reads is looked up as it begins, and not with each batch."""
+    return "AvailableNow" in query.run.trigger
+
+
+def unseen(query: Query, time: float) -> None:
+    """For how long nobody has looked what is there: a batch runs, or none has since the last."""
+    if looks_once(query):
+        return
+    seconds = query.running.seconds
+    if seconds is None:
+        looks = [one.lanes.looked_time for one in query.sources if one.lanes is not None]
+        known = [look for look in looks if look is not None]
+        seconds = time - min(known) if known else None
+    if seconds is not None:
+        query.watched.lateness.unseen(query.sources, seconds)
 
 
 def plausible(query: Query, batch: Progress, time: float) -> Progress:

@@ -46,6 +46,11 @@ class Lanes(msgspec.Struct):
         """What waits came no earlier, as far as this run has looked or the one before had."""
         return self.oldest_time if self.times else self.before_time
 
+    @property
+    def looked_time(self) -> float | None:
+        """When what is there was last seen in this run."""
+        return self.times[-1] if self.times else None
+
     def begin_run(self) -> None:
         """When rows came meanwhile nobody saw."""
         self.before_time = self.since_time
