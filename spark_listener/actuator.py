@@ -132,6 +132,12 @@ class SourceControl:
         if most is not None and grant is not None and (grant.limit or 0) > most:
             self.grant = replace(grant, limit=most)
 
+    @property
+    def lapses(self) -> bool:
+        """Whether what is configured comes back where nobody renews the grant."""
+        asked = self.grant is not None and self.grant.lapses
+        return asked or self.configured_maximum is not None
+
     def wanted(self, now: float) -> Limit:
         """The limit that should be in force at ``now`` (monotonic seconds).
 
@@ -142,7 +148,7 @@ class SourceControl:
             return self.left or self.configured
         if grant.limit is None:
             return self.configured
-        if now >= self.grant_ends and self.configured_maximum is not None:
+        if now >= self.grant_ends and self.lapses:
             return self.configured
         # Past its life with nothing configured: everything at once would be worse than the grant.
         return limits.replacement(self.configured, self.source_class, self.handle.unit, grant.limit)
@@ -153,12 +159,12 @@ def without_agent(sources: Iterable[SourceControl], now: float) -> str:
     ours = [
         one for one in sources if one.handle.control == "live" and one.present != one.configured
     ]
-    ending = [one for one in ours if one.configured_maximum is not None]
+    ending = [one for one in ours if one.lapses]
     said = []
     if ending:
         seconds = max(0.0, *(one.grant_ends - now for one in ending))
         said.append(
-            f"what Weir set holds for {seconds:.0f} s more, then the configured limit comes back"
+            f"what Weir set holds for {seconds:.0f} s more, then what is configured comes back"
         )
     if len(ending) < len(ours):
         said.append("where no limit is configured, the last one that Weir set stays")

@@ -31,6 +31,7 @@ class Grant:
     expires_seconds: float
     reason: str
     identity: str = ""  # of the source that is meant; empty where the agent does not know it
+    lapses: bool = False  # after its life, even where nothing is configured
 
 
 @dataclass(frozen=True)
@@ -113,6 +114,7 @@ def _grant(item: Any) -> Grant | None:
         expires_seconds=seconds,
         reason=reason[:100] if isinstance(reason, str) else "",
         identity=identity[:100] if isinstance(identity, str) else "",
+        lapses=item.get("lapses") is True,
     )
 
 

@@ -69,6 +69,7 @@ class SourceLimit(_SourceLimitRequired, total=False):
 
 class _GrantIdentity(TypedDict, total=False):
     identity: str  # of the source that is meant, where known: it may be at another index by now
+    lapses: bool  # after its life, even where nothing is configured
 
 
 class Grant(_GrantIdentity):

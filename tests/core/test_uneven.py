@@ -549,3 +549,16 @@ def test_a_run_found_under_way_says_nothing_of_when_it_looked() -> None:
     job.run(4)
     assert job.batches[began][0] == [3_000_000]
     assert job.dropped == 0
+
+
+@pytest.mark.parametrize(
+    ("partitions", "late_rows", "lapses"),
+    [(2, "guard", True), (2, "allow", False), (1, "guard", False)],
+)
+def test_a_limit_ends_with_its_life_where_rows_may_fall_late_unwatched(
+    partitions: int, late_rows: LateRows, lapses: bool
+) -> None:
+    lanes = [always(900.0) for _ in range(partitions)]
+    job = Job(lanes, sources=False, late_rows=late_rows).run(30)
+    (grant,) = job.world.send(job.world.driver.heartbeat(30, 1.0)).grants
+    assert (grant.limit is not None, grant.lapses) == (True, lapses)

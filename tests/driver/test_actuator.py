@@ -23,8 +23,10 @@ def source(configured: Limit, source_class: str = FILES) -> SourceControl:
     return SourceControl(0, source_class, handle, configured, configured)
 
 
-def grant(limit: int | None, *, unit: Any = "files", life: float = 60.0) -> Grant:
-    return Grant("run", 0, unit, limit, life, "raise")
+def grant(
+    limit: int | None, *, unit: Any = "files", life: float = 60.0, lapses: bool = False
+) -> Grant:
+    return Grant("run", 0, unit, limit, life, "raise", lapses=lapses)
 
 
 def test_every_limit_that_a_batch_may_have_been_planned_by() -> None:
@@ -58,6 +60,8 @@ def test_only_rows_of_a_source_that_nobody_has_tried_are_judged(
         (Limit("files", 5), grant(None), 0.0, Limit("files", 5)),  # no limit: the user's still
         (ALL, grant(9), 0.0, Limit("files", 9)),
         (ALL, grant(9), 1e6, Limit("files", 9)),  # nothing configured: the last grant stays
+        (ALL, grant(9, lapses=True), 59.9, Limit("files", 9)),
+        (ALL, grant(9, lapses=True), 60.0, ALL),  # unwatched it could drop late rows
         (ALL, grant(None), 0.0, ALL),
     ],
 )
@@ -69,7 +73,7 @@ def test_wanted(configured: Limit, granted: Grant | None, at: float, wanted: Lim
 
 
 KEEPS = "it keeps its configured limits"
-ENDS = "what Weir set holds for 60 s more, then the configured limit comes back"
+ENDS = "what Weir set holds for 60 s more, then what is configured comes back"
 STAYS = "where no limit is configured, the last one that Weir set stays"
 
 

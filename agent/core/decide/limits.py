@@ -50,6 +50,7 @@ class Grant(msgspec.Struct, frozen=True):
     limit: int | None
     reason: str
     identity: str = ""  # of the source; empty where the driver told none
+    lapses: bool = False  # without us, even where nothing is configured
 
 
 def grants(query: Query, policy: Policy) -> list[Grant]:
@@ -61,6 +62,7 @@ def grants(query: Query, policy: Policy) -> list[Grant]:
     if query.life.terminated:
         return []
     mode = query.mode(policy)
+    lapses = query.watched.lateness.must_lapse(query.sources, policy.of(*query.key).late_rows)
     granted: list[Grant] = []
     for source in query.sources:
         if not source.controllable or source.unit is None:
@@ -74,6 +76,7 @@ def grants(query: Query, policy: Policy) -> list[Grant]:
                         source.decided_limit,
                         source.decided_reason,
                         source.identity,
+                        lapses,
                     )
                 )
         elif source.limit_known and source.limit != source.configured:

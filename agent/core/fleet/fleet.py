@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from agent.core.query import Query
 
 
-class Grant(msgspec.Struct, frozen=True):
+class Grant(msgspec.Struct, frozen=True, omit_defaults=True):
     """As it goes over the wire; ``id`` is the Spark query's id."""
 
     id: str
@@ -72,6 +72,7 @@ class Grant(msgspec.Struct, frozen=True):
     expires_seconds: float
     reason: str
     identity: str = ""  # of the source, where it is known: it may be elsewhere in a new run
+    lapses: bool = False  # when it is not renewed, even where nothing is configured
 
 
 class Receipt(msgspec.Struct, frozen=True):
@@ -323,6 +324,7 @@ class Fleet:
                 self._policy.grant_seconds,
                 one.reason,
                 one.identity,
+                one.lapses,
             )
             for query in self._roster.of_application(application_id)
             for one in decide.grants(query, self._policy)

@@ -244,6 +244,10 @@ class Lateness(msgspec.Struct):
         """Whether rows may be read far out of the order in which they came."""
         return self.shared or self.untold or self.apart_seconds is not None
 
+    def must_lapse(self, sources: Sequence[Source], late_rows: LateRows) -> bool:
+        """Whether a limit may drop rows as late once nobody watches how far apart they are read."""
+        return late_rows != "allow" and self.drops and (len(sources) > 1 or _several(sources))
+
     def went_back(self, late_rows: LateRows) -> bool:
         """Whether batches are as configured again, as smaller ones dropped rows as late."""
         return late_rows != "allow" and self.held_since_time is not None
