@@ -82,7 +82,7 @@ def test_a_limit_holds_what_arrives_until_the_next_trigger() -> None:
 @given(
     every=some.integers(10, 36_000),
     share=some.floats(0.05, 0.8),
-    late=some.lists(some.integers(0, 90), min_size=8, max_size=8),
+    late=some.lists(some.integers(0, 90), min_size=12, max_size=12),
     begin=some.integers(BEGIN, BEGIN + 10**8),
 )
 @settings(max_examples=60, deadline=None)
