@@ -146,8 +146,12 @@ def units_after(chain: list[tuple[int, Snapshot]], offset: Offset, unit: Counted
 
 def what_is_read(source: Any) -> str:
     """The table and branch of a JVM ``SparkMicroBatchStream``; may raise what py4j raises."""
+    return f"{_field(source, 'table').name()} {_branch_of(source) or ''}"
+
+
+def _branch_of(source: Any) -> str | None:
     branch = _field(source, "branch")
-    return f"{_field(source, 'table').name()} {'' if branch is None else branch}"
+    return None if branch is None else str(branch)
 
 
 def _field(source: Any, name: str) -> Any:
@@ -161,8 +165,7 @@ class IcebergTable:
 
     def __init__(self, source: Any) -> None:
         self._table = _field(source, "table")
-        branch = _field(source, "branch")
-        self._branch = None if branch is None else str(branch)
+        self._branch = _branch_of(source)
         self._first = str(_field(source, "initialOffset").json())
         self._history = History(self._fetch)
 

@@ -284,13 +284,14 @@ def shares_watermark(plan: Any, policy: str) -> bool | None:
             several = max(streams, default=0) > 1 or (len(streams) > 1 and policy.lower() == "max")
             return several or (bool(streams) and bare > 0)
         node, above = waiting.pop()
-        if str(node.nodeName()) == "EventTimeWatermark":
+        name = str(node.nodeName())
+        if name == "EventTimeWatermark":
             above = (*above, len(streams))
             streams.append(0)
         children = node.children()
         count = int(children.size())
         # What a WITH clause names is a child of its own, beside the references to it.
-        if not count and node.isStreaming() and str(node.nodeName()) != "CTERelationRef":
+        if not count and name != "CTERelationRef" and node.isStreaming():
             bare += not above
             for watermark in above:
                 streams[watermark] += 1

@@ -85,12 +85,13 @@ class CrewedHours:
             self._since = since  # a word that came late
             return
         self.whole.add(time - since, self._present, self._line)
-        for hour in {_hour_of(since), _hour_of(time)}:
+        for hour in {hour_of(since), hour_of(time)}:
             span = min(time, hour + HOUR_SECONDS) - max(since, hour)
             if span > 0.0:
                 one = self._by_hour.setdefault(hour, Crewed())
                 one.add(span, self._present, self._line)
 
 
-def _hour_of(time: float) -> float:
+def hour_of(time: float) -> float:
+    """When the hour of a time begins."""
     return math.floor(time / HOUR_SECONDS) * HOUR_SECONDS

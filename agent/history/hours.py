@@ -10,7 +10,7 @@ import msgspec
 from agent.core.decide.size import BARE_MARGIN, Ask, Size, size_of
 from agent.core.figures import figure
 from agent.core.measure import pace
-from agent.history.crewed import HOUR_SECONDS, Crewed, CrewedHours
+from agent.history.crewed import HOUR_SECONDS, Crewed, CrewedHours, hour_of
 from agent.history.rows import CAPACITY, RECOMMENDATIONS, Row, Whose
 
 if TYPE_CHECKING:
@@ -184,7 +184,7 @@ class Hours:
 
     def at(self, whose: Whose, time: float) -> tuple[Hour, Hour | None]:
         """The hour of a time, and the one that it ends, if it does."""
-        begin = math.floor(time / HOUR_SECONDS) * HOUR_SECONDS
+        begin = hour_of(time)
         last = self.known[-1] if self.known else None
         if last is not None and begin <= last.begin:
             return last, None  # a word that came late

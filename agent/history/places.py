@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 _SCHEME: Final = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*:(//[^/]*)?(?=/)")
 _NO_HOST: Final = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*:)//(?=/)")
+#: What may be written in several ways: S3's scheme, and a port that is the usual one.
+_ALIKE: Final = re.compile(r"^(s3)[an]?(://)|^(\w+://[^/:]+):\d+(?=/|$)")
 _ANY_SCHEME: Final = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*:")
 _DEFAULT: Final = "spark.hadoop.fs.defaultFS"
 _CONFIGURED_BY: Final = (
@@ -50,7 +52,7 @@ def within(address: str, folder: str) -> bool:
 
 
 def _place(address: str) -> str:
-    return re.sub(r"^(s3)[an]?(://)|^(\w+://[^/:]+):\d+(?=/|$)", r"\1\2\3", address)
+    return _ALIKE.sub(r"\1\2\3", address)
 
 
 class Named:

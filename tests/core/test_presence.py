@@ -31,11 +31,15 @@ def send(to: Fleet, driver: Driver, *events: dict) -> Receipt:  # type: ignore[t
     return to.receive(decode_request(driver.body(*events)), driver.time + 0.05)
 
 
-def session(of: Driver, number: int) -> Driver:
-    """Another query of the same driver: same listener, so one numbering; tell it by turns."""
+def session(of: Driver, number: int, application_id: str = "") -> Driver:
+    """Another query of the same driver: same listener, so one numbering; tell it by turns.
+
+    Of another application: another driver's.
+    """
+    same = application_id in ("", of.application_id)
     return Driver(
-        application_id=of.application_id,
-        instance=of.instance,
+        application_id=application_id or of.application_id,
+        instance=of.instance if same else "listener-2",
         query_id=f"q-{number}",
         run_id=f"r-{number}",
         time=of.time,
@@ -185,10 +189,7 @@ def test_two_live_queries_keep_their_names_and_orders_where_the_agent_itself_was
     all_ = fleet()
     one = Driver()
     send(all_, one, one.started(), one.progress(10, 1.0))
-    two = session(one, 2)
-    two.application_id = application_id
-    if application_id != one.application_id:
-        two.instance = "listener-2"
+    two = session(one, 2, application_id)
     send(all_, two, two.started(), two.progress(10, 1.0))
     second = beside(all_)
     all_.control(*KEY, Order(who="kim", mode="off"), one.time)
@@ -228,10 +229,7 @@ def test_who_lost_its_name_while_nothing_came_through_is_followed_with_what_was_
     one = Driver()
     send(all_, one, one.started(), one.progress(10, 1.0))
     all_.control(*KEY, Order(who="kim", mode="off"), one.time)
-    two = session(one, 2)
-    two.application_id = application_id
-    if application_id != one.application_id:
-        two.instance = "listener-2"
+    two = session(one, 2, application_id)
     if known:
         send(all_, two, two.started(), two.progress(10, 1.0))
     for _ in range(5):
@@ -368,10 +366,7 @@ def test_who_only_fell_silent_has_what_was_ordered_of_it_when_it_speaks_again(
     one = Driver()
     start = one.started(trigger="ProcessingTimeTrigger(60000)")
     send(all_, one, start, *[one.progress(10, 1.0) for _ in range(3)])
-    two = session(one, 2)
-    two.application_id = application_id
-    if application_id != one.application_id:
-        two.instance = "listener-2"
+    two = session(one, 2, application_id)
     send(all_, two, two.started(), two.progress(10, 1.0))
     all_.control(*KEY, Order(who="kim", mode="off"), one.time)
     all_.control(*beside(all_), Order(who="lee", mode="on"), two.time)
@@ -468,10 +463,7 @@ def test_one_that_failed_keeps_its_name_until_it_is_back_or_retired(application_
     all_ = fleet()
     one = Driver()
     send(all_, one, one.started(), one.progress(10, 1.0))
-    two = session(one, 2)
-    two.application_id = application_id
-    if application_id != one.application_id:
-        two.instance = "listener-2"
+    two = session(one, 2, application_id)
     send(all_, two, two.started(), two.progress(10, 1.0))
     second = beside(all_)
     one.sequence = max(one.sequence, two.sequence)

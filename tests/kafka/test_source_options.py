@@ -48,18 +48,19 @@ OPTIONS: dict[str, dict[str, str]] = {
 }
 
 
+def topic(spark: Any, broker: Broker, name: str, options: dict[str, str]) -> Any:
+    """A topic as a stream."""
+    reader = spark.readStream.format("kafka").option("kafka.bootstrap.servers", broker.bootstrap)
+    return reader.option("subscribe", name).options(**options).load()
+
+
 def read(
     spark: Any, broker: Broker, start: Any, place: Path, name: str, options: dict[str, str]
 ) -> list[Any]:
     """What one run under AvailableNow reads, sorted."""
     rows: list[Any] = []
-    frame = (
-        spark.readStream.format("kafka")
-        .option("kafka.bootstrap.servers", broker.bootstrap)
-        .option("subscribe", "options")
-        .options(**{**({} if name.startswith("rows-starting") else EARLIEST), **options})
-        .load()
-    )
+    begin = {} if name.startswith("rows-starting") else EARLIEST
+    frame = topic(spark, broker, "options", {**begin, **options})
     columns = ["partition", "offset", "cast(value as string) as value"]
     if "includeHeaders" in options:
         columns.append("to_json(headers) as headers")
@@ -132,13 +133,8 @@ def test_no_limit_of_ours_leaves_rows_that_wait_for_a_minimum(
     broker.produce("waiting", [str(number) for number in range(90)])
     agent.decide = at_random(random.Random(1), {"rows": 10})  # and never below the minimum
     attached(agent, first_batch_seconds=10.0)
-    frame = (
-        spark.readStream.format("kafka")
-        .option("kafka.bootstrap.servers", broker.bootstrap)
-        .option("subscribe", "waiting")
-        .options(**EARLIEST, minOffsetsPerTrigger="50", maxTriggerDelay="10m")
-        .load()
-    )
+    minimum = {"minOffsetsPerTrigger": "50", "maxTriggerDelay": "10m"}
+    frame = topic(spark, broker, "waiting", {**EARLIEST, **minimum})
     query = start(frame, name="rows-waiting")
     waiting.until(
         lambda: sum(one["numInputRows"] for one in query.recentProgress) == 90,
@@ -164,13 +160,7 @@ def test_the_older_of_sparks_kafka_sources_is_steered_too(
     other = "spark.sql.streaming.disabledV2MicroBatchReaders"
     spark.conf.set(other, "org.apache.spark.sql.kafka010.KafkaSourceProvider")
     try:
-        frame = (
-            spark.readStream.format("kafka")
-            .option("kafka.bootstrap.servers", broker.bootstrap)
-            .option("subscribe", "older")
-            .options(**EARLIEST)
-            .load()
-        )
+        frame = topic(spark, broker, "older", EARLIEST)
         query = start(frame, name="rows-older")
         told = agent.wait(lambda a: len(seen := progresses(a, query)) >= 5 and seen, 60)
     finally:

@@ -49,13 +49,9 @@ EXCESS_SIGMAS: Final = 3.0
 #: Added to a count below a square root, so that its standard deviation is near 1/2 from a few on
 #: (Anscombe 1948).
 ANSCOMBE: Final = 3.0 / 8.0
-
-
 #: Of the delay, how far apart in time partitions may be read: what is cut before an order acts, one
 #: batch or two later, may need the other half.
 APART_SHARE: Final = 0.5
-
-
 _OF_KAFKA: Final = re.compile(r"Kafka\w*\[")
 
 
@@ -130,8 +126,8 @@ class Lateness(msgspec.Struct):
         before, watermark = self.greatest_time, batch.watermark_time
         # Where one between was not heard of, the watermark is of rows that nobody told; that of a
         # run's first batch was set by the run before.
-        follows = self.batch_id is not None and batch.batch_id == self.batch_id + 1
-        follows = follows and not first_of_run
+        last = None if first_of_run else self.batch_id
+        follows = last is not None and batch.batch_id == last + 1
         moved = watermark != self.watermark_time
         self.batch_id, self.watermark_time = batch.batch_id, watermark
         if before is not None:
@@ -194,8 +190,10 @@ class Lateness(msgspec.Struct):
                 if looked_time is None:
                     source.lanes.rewind()  # it was looked up when nobody heard
                     apart = math.inf
-        if looked or apart > self._harmless_seconds:
-            self.apart_seconds = apart if apart > self._harmless_seconds else None
+        if apart > self._harmless_seconds:
+            self.apart_seconds = apart
+        elif looked:
+            self.apart_seconds = None
 
     @property
     def _harmless_seconds(self) -> float:

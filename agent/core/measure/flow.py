@@ -44,10 +44,10 @@ def rest(query: Query, time: float) -> None:
     """Takes in that a trigger found nothing to do."""
     query.flow.occupancy.spend(time, "idle")
     query.flow.between = "idle"
-    if not query.backlog_rows():  # else its source waits for more: what is there goes on waiting
+    waits = query.backlog_rows()  # its source waits for more: what is there goes on waiting
+    if not waits:
         query.flow.rested_time = time
     query.running.nothing()
-    waits = query.backlog_rows()
     for source in query.sources:
         source.nothing_arrived(time)
         if source.lanes is not None and not waits and not looks_once(query):

@@ -96,7 +96,7 @@ class Lanes(msgspec.Struct):
         came = [self._came(*lane, even_seconds) for lane in enumerate(offsets)]
         oldest = [earliest for earliest, _ in came]
         self.oldest_time = None if None in oldest else min(one for one in oldest if one is not None)
-        newest = max(latest for _, latest in came)
+        newest = max(last for _, last in came)
         self.spread_seconds = None if self.oldest_time is None else newest - self.oldest_time
 
     def _thin(self) -> None:

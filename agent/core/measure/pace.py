@@ -35,7 +35,7 @@ OFF_GRID: Final = 4
 def read(query: Query, ended: Ended) -> None:
     """Takes in when a batch was started; before what is kept of the one before it is replaced."""
     run, batch, since = query.run, ended.batch, query.batch.end_time
-    if run.trigger not in ("", UNTOLD) or since is None or batch.seconds is None:
+    if _is_told(run) or since is None or batch.seconds is None:
         return
     if batch.time - since < UNIT_MILLISECONDS / 1000.0:
         return  # it followed at once, as with any interval that is not over
@@ -57,5 +57,8 @@ def interval(starts: Sequence[int]) -> int:
 
 def is_known(run: Run) -> bool:
     """Whether it was told, or what it is taken for was seen."""
-    told = run.trigger not in ("", UNTOLD)
-    return told or run.trigger_seconds > 0.0 or len(run.starts) >= FEWEST_STARTS
+    return _is_told(run) or run.trigger_seconds > 0.0 or len(run.starts) >= FEWEST_STARTS
+
+
+def _is_told(run: Run) -> bool:
+    return run.trigger not in ("", UNTOLD)
