@@ -20,6 +20,7 @@ from agent.core.decide.executors import (
     need_of,
     slots_of,
 )
+from agent.core.decode.stages import BatchWork, StageGroup, scanned
 from agent.core.measure.cost import Curve
 from agent.core.measure.work import MOST_TRIAL_BATCHES, Sample, Work
 from agent.core.policy import QueryPolicy
@@ -62,6 +63,47 @@ def need(load: Load, work: Work, most: int = 1000, curve: Curve = CURVE) -> Need
 
 def test_nothing_is_wanted_while_stages_are_unknown() -> None:
     assert need_of(CURVE, Work(), Load(50.0), POLICY, 8) is None
+
+
+@pytest.mark.parametrize(
+    ("slots", "tasks", "files", "wanted", "bound"),
+    [
+        (2, 2, 40, 5, "enough"),  # cut by the cores: five cut it into five
+        (1, 2, 40, 5, "enough"),  # two tasks are the fewest that Spark makes
+        (4, 7, 40, 7, "enough"),  # what does not go into four evenly
+        (2, 2, 3, 3, "tasks"),  # down to a file each
+        (2, 2, 0, 2, "tasks"),  # no files
+        (2, 2, 2, 2, "tasks"),
+        (2, 4, 40, 4, "tasks"),  # cut by something else
+        (4, 3, 40, 3, "tasks"),  # fewer than there are cores
+        (2, 1, 40, 1, "tasks"),
+    ],
+)
+def test_more_slots_cut_a_scan_of_files_into_more_tasks(
+    slots: int, tasks: int, files: int, wanted: int, bound: str
+) -> None:
+    """As Spark's ``FilePartition.maxSplitBytes`` does, unless it is told a number."""
+    rows = 1000
+    one = batch(slots, tasks=tasks, rows=rows, seconds_per_row=1.0 / PER_SLOT, files=files)
+    curve = Curve(0.0, one.seconds / rows)
+    found = need(Load(400.0), work_of(one), curve=curve)  # 480 with the margin of stability
+    assert (found.slots, found.bound) == (wanted, bound)
+
+
+def test_only_the_tasks_of_the_scan_are_cut_by_the_slots() -> None:
+    scan, shuffled = StageGroup(2, 10.0, 5.0, 5.0), StageGroup(3, 6.0, 2.0, 4.0)
+    groups = scanned(BatchWork(2, (scan, shuffled, scan)), 40).groups
+    assert [group.tasks_at(12) for group in groups] == [12, 3, 12]
+
+
+def test_a_scan_that_more_slots_did_not_cut_is_not_expected_to_be_cut_by_others() -> None:
+    """``spark.sql.files.minPartitionNum`` was told: what is seen on more slots counts."""
+    told = {"tasks": 2, "rows": 1000, "seconds_per_row": 1.0 / PER_SLOT, "files": 40}
+    work, curve = work_of(*[batch(2, **told) for _ in range(5)]), Curve(0.0, 0.5 / PER_SLOT)
+    assert need(Load(400.0), work, curve=curve).slots == 5
+    work.learn(batch(5, **told))
+    found = need(Load(400.0), work, curve=curve)
+    assert (found.slots, found.bound) == (2, "tasks")
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from agent.core.decode.stages import BatchWork, StageGroup
+from agent.core.decode.stages import BatchWork, StageGroup, scanned
 from agent.core.measure.work import Sample
 
 
@@ -18,14 +18,16 @@ def batch(
     longest: float = 0.0,
     driver: float = 0.0,
     share: float = 1.0,
+    files: int = 0,
 ) -> Sample:
     """One stage of even tasks.
 
     ``slower``: every task, by so much; ``longest``: seconds of one task beside them, none of them
-    shorter; ``driver``: seconds in which no task runs; ``share`` of the slots that it has.
+    shorter; ``driver``: seconds in which no task runs; ``share`` of the slots that it has;
+    ``files`` that it scanned.
     """
     work = slower * rows * seconds_per_row
     slowest = max(longest, work / tasks)
     seconds = max(slowest, math.ceil(tasks / slots) * work / tasks) / share
     group = StageGroup(tasks, work, slowest, seconds)
-    return Sample(rows, seconds + driver, BatchWork(slots, (group,)))
+    return Sample(rows, seconds + driver, scanned(BatchWork(slots, (group,)), files))

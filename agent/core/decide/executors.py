@@ -110,7 +110,7 @@ def need_of(curve: Curve, work: Work, load: Load, policy: QueryPolicy, most: int
         elif work.driver_seconds > work.longest_seconds:
             bound = "driver"
         else:
-            skewed = work.longest_seconds > SKEWED * work.task_seconds / tasks
+            skewed = work.longest_seconds > SKEWED * work.task_seconds / work.tasks
             bound = "critical_path" if skewed else "tasks"
 
     if bound == "enough":

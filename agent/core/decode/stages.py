@@ -5,6 +5,7 @@ They are Spark's private side: what cannot be used is left out as a whole, and n
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -25,6 +26,12 @@ class StageGroup(msgspec.Struct, frozen=True, gc=False):
     task_seconds: float  # of all tasks together
     longest_seconds: float  # of the slowest task
     seconds: float  # from the first's begin to the last's end
+    #: Into how many tasks more slots would cut the same work; fewer than ``tasks``: into no more.
+    most_tasks: int = 0
+
+    def tasks_at(self, slots: float) -> int:
+        """Tasks of the same work where so many slots are there."""
+        return max(self.tasks, min(math.ceil(slots), self.most_tasks))
 
 
 class BatchWork(msgspec.Struct, frozen=True, gc=False):
@@ -41,6 +48,31 @@ class BatchWork(msgspec.Struct, frozen=True, gc=False):
     def stage_seconds(self) -> float:
         """How long of the batch any stage ran."""
         return sum([group.seconds for group in self.groups])
+
+
+def scanned(work: BatchWork, files: float) -> BatchWork:
+    """The work of a batch that read so many files, where Spark cuts them by the slots.
+
+    Unless it is told otherwise it packs files into as many tasks as the cluster has cores, two at
+    least (``FilePartition.maxSplitBytes``, ``CoarseGrainedSchedulerBackend.defaultParallelism``);
+    as no two tasks get the same, it may be some more, but never twice as many. Then more slots get
+    more tasks, down to a file each. Groups of another number of tasks are cut by something else.
+    """
+    cores = max(work.slots, 2)
+    tasks = work.groups[0].tasks if work.groups else 0
+    if not cores <= tasks < 2 * cores or files <= tasks:
+        return work
+    groups = [
+        msgspec.structs.replace(group, most_tasks=int(files)) if group.tasks == tasks else group
+        for group in work.groups
+    ]
+    return msgspec.structs.replace(work, groups=tuple(groups))
+
+
+def as_cut(work: BatchWork) -> BatchWork:
+    """The same work in the tasks that it had, whatever more slots might make of them."""
+    groups = [msgspec.structs.replace(group, most_tasks=0) for group in work.groups]
+    return msgspec.structs.replace(work, groups=tuple(groups))
 
 
 class _Stage(msgspec.Struct):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from agent.core.decide import pool
+from agent.core.decode.stages import scanned
 from agent.core.measure.decaying import LATELY_SECONDS
 from agent.core.measure.state_store import figures
 from agent.core.measure.work import Sample
@@ -195,7 +196,8 @@ def work(query: Query, ended: Ended) -> None:
         sigma = query.sizing.cost.cautious_sigma
         known.judge(batch.rows, batch.seconds, sigma, alone=ended.beside is None)
         if ended.work.groups:
-            known.learn(Sample(batch.rows, batch.seconds, ended.work))
+            files = [one.admitted or 0 for one in query.sources if one.unit == "files"]
+            known.learn(Sample(batch.rows, batch.seconds, scanned(ended.work, sum(files))))
 
 
 def cost(query: Query, ended: Ended) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from agent.core.decode.stages import BatchWork, StageGroup
+from agent.core.decode.stages import BatchWork, StageGroup, as_cut
 from agent.core.measure.cost import BEYOND, Covariance, Curve, variance_at
 
 if TYPE_CHECKING:
@@ -147,15 +147,24 @@ class Work(msgspec.Struct):
         return math.sqrt(self.variance)
 
     @property
+    def tasks(self) -> int:
+        """Of the stage of most tasks."""
+        return max([group.tasks for one in self.samples for group in one.work.groups], default=1)
+
+    @property
     def most_tasks(self) -> int:
         """Slots beyond so many have nothing to do."""
-        tasks = [group.tasks for one in self.samples for group in one.work.groups]
-        return max(tasks, default=1)
+        cut = [group.most_tasks for one in self.samples for group in one.work.groups]
+        return max(self.tasks, *cut, 1)
 
     def learn(self, sample: Sample) -> None:
         """Takes in a batch with rows that was looked at."""
         self.slots = sample.work.slots
-        self.samples = [*self.samples[-(MOST_SAMPLES - 1) :], sample]
+        kept = self.samples[-(MOST_SAMPLES - 1) :]
+        if kept and kept[-1].work.slots != self.slots:
+            # Whether more slots cut a scan finer is seen now, and no longer expected.
+            kept = [msgspec.structs.replace(one, work=as_cut(one.work)) for one in kept]
+        self.samples = [*kept, sample]
         self.contention *= CONTENTION_FADE
         self.shown *= CONTENTION_FADE
 
@@ -367,6 +376,10 @@ def _group_seconds(group: StageGroup, seen: int, slots: float, contention: float
 
 
 def _bound(group: StageGroup, slots: float, slower: float) -> float:
-    """The slowest task or the waves, whichever takes longer."""
-    waves = math.ceil(group.tasks / slots)
-    return slower * max(group.longest_seconds, waves * group.task_seconds / group.tasks)
+    """The slowest task or the waves, whichever takes longer.
+
+    Where more slots cut the same work into more tasks, each takes as much less.
+    """
+    tasks = group.tasks_at(slots)
+    longest = group.longest_seconds * group.tasks / tasks
+    return slower * max(longest, math.ceil(tasks / slots) * group.task_seconds / tasks)

@@ -3,8 +3,9 @@
 A row takes 20 ms of waiting (60 at the lock, beside which nothing else counts), whatever else the
 machine does, and where it waits is the last argument: ``tasks`` (in one partition),
 ``critical_path`` (nearly all in one of six), ``driver`` (after its batch, where no task runs),
-``contention`` (for one lock that all executors share), or ``maximum`` (in six partitions alike,
-which nothing bounds).
+``contention`` (for one lock that all executors share), ``maximum`` (in six partitions alike,
+which nothing bounds), or ``scan`` (where its files are read, in as many tasks as there are cores:
+which nothing bounds either).
 """
 
 import fcntl
@@ -43,6 +44,7 @@ spread = {
     "driver": lines,
     "contention": lines.repartition(6),
     "maximum": lines.repartition(6),
+    "scan": lines,
 }[kind]
 if kind == "driver":
     writer = spread.writeStream.foreachBatch(keep)
