@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from spark_listener.first_batch import FirstBatchGate, Gatekeeper
     from spark_listener.listener import Inbox
     from spark_listener.outbox import Outbox
-    from spark_listener.query import RunningBatch
+    from spark_listener.query import RunningBatch, Watermarks
     from spark_listener.replies import Reply
     from spark_listener.sender import Sender
     from spark_listener.sessions import Session
@@ -66,7 +66,7 @@ class Run:
     tables: dict[int, IcebergTable | DeltaTable] = field(default_factory=dict)
     files_looked_up: bool = False
     plan_looks: int = 0  # that were taken
-    shares_watermark: bool | None = None  # one stands over several of its sources
+    watermarks: Watermarks | None = None  # as its plan says
     gate: FirstBatchGate | None = None
     silent_beats: int = 0  # heartbeats in a row that found it inactive
     plan_untold_since: float | None = None  # monotonic; its last batch ended then
@@ -576,7 +576,7 @@ class Observer:
 
     @staticmethod
     def _look_at_plan(run: Run) -> None:
-        run.shares_watermark = run.query.shares_watermark()
+        run.watermarks = run.query.watermarks()
         run.plan_looks = _PLAN_LOOKS
 
     def _watch_table(self, run: Run, source: SourceControl) -> None:
@@ -675,8 +675,10 @@ class Observer:
             entry["note"] = handle.note
         if source.obeyed is not None:
             entry["obeyed"] = source.obeyed
-        if run.shares_watermark is not None:
-            entry["shares_watermark"] = run.shares_watermark
+        if run.watermarks is not None:
+            entry["shares_watermark"] = run.watermarks.shared
+            if run.watermarks.least_delay_seconds is not None:
+                entry["watermark_delay_seconds"] = run.watermarks.least_delay_seconds
         if progress is not None:
             entry["admitted"] = backlog.admitted_of(said, source.source_class, handle.unit)
         if source.index in run.file_sources and handle.unit == "files":

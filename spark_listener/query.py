@@ -8,7 +8,8 @@ from __future__ import annotations
 import hashlib
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from spark_listener import iceberg, sources
 from spark_listener.redact import redact, redact_conf
@@ -196,10 +197,10 @@ class Query:
                     break
         return sorted(found, key=lambda item: item.index)
 
-    def shares_watermark(self) -> bool | None:
-        """Whether one watermark stands over several sources; None where its plan is too large."""
+    def watermarks(self) -> Watermarks | None:
+        """What its plan says of watermarks; None where it is too large to be walked."""
         policy = self.execution.sparkSessionForStream().conf().get(_WATERMARK_POLICY, "min")
-        return shares_watermark(self.execution.logicalPlan(), str(policy))
+        return watermarks(self.execution.logicalPlan(), str(policy))
 
     def running(self) -> RunningBatch:
         """The batch in hand and when its trigger fired."""
@@ -267,27 +268,38 @@ class Query:
         }
 
 
-def shares_watermark(plan: Any, policy: str) -> bool | None:
-    """Whether rows of one source can push another's behind the watermark, by a logical plan.
+class Watermarks(NamedTuple):
+    """What a plan says of its watermarks."""
 
-    So it is where one ``EventTimeWatermark`` stands over several streams, where a stream under none
+    shared: bool  # rows of one source can push another's behind one
+    least_delay_seconds: float | None  # of them all; None where there is none, or one is not told
+
+
+def watermarks(plan: Any, policy: str) -> Watermarks | None:
+    """Whether rows of one source can push another's behind the watermark, and the least delay.
+
+    They can where one ``EventTimeWatermark`` stands over several streams, where a stream under none
     comes together with one under some (of a union Spark takes the first one's column for both), and
     where of several watermarks the greatest counts (``multipleWatermarkPolicy``). Where the least
     counts, each stream is held against a watermark that is no nearer than its own. None: the plan
     is too large to be walked.
     """
     streams: list[int] = []  # below each watermark
+    delays: list[float | None] = []  # of each
     bare = 0  # below none
     waiting: list[tuple[Any, tuple[int, ...]]] = [(plan, ())]
     for _ in range(_MOST_NODES + 1):
         if not waiting:
             several = max(streams, default=0) > 1 or (len(streams) > 1 and policy.lower() == "max")
-            return several or (bool(streams) and bare > 0)
+            shared = several or (bool(streams) and bare > 0)
+            known = [one for one in delays if one is not None]
+            return Watermarks(shared, min(known) if known and len(known) == len(delays) else None)
         node, above = waiting.pop()
         name = str(node.nodeName())
         if name == "EventTimeWatermark":
             above = (*above, len(streams))
             streams.append(0)
+            delays.append(_attempt(partial(_delay_of, node), None))
         children = node.children()
         count = int(children.size())
         # What a WITH clause names is a child of its own, beside the references to it.
@@ -297,6 +309,14 @@ def shares_watermark(plan: Any, policy: str) -> bool | None:
                 streams[watermark] += 1
         waiting += [(children.apply(index), above) for index in range(count)]
     return None
+
+
+def _delay_of(node: Any) -> float:
+    """Seconds, months as Spark counts them (``IntervalUtils.getDuration``)."""
+    interval = node.delay()
+    period = interval.extractAsPeriod()
+    days = 31 * int(period.toTotalMonths()) + int(period.getDays())
+    return 86_400.0 * days + int(interval.extractAsDuration().toMillis()) / 1000.0
 
 
 def fingerprint(description: str) -> str:

@@ -402,7 +402,7 @@ def _totals(query: Query) -> Totals:
 
 
 def _source_views(query: Query, policy: Policy) -> list[SourceView]:
-    granted = {grant.source: grant.limit for grant in decide.grants(query, policy)}
+    granted = {grant.source: grant for grant in decide.grants(query, policy)}
     dry = query.mode(policy) == "dry-run"
     # Each reply renews what it carries, and each event has one.
     expires = query.clock.as_driver_says(query.clock.last_event_time)
@@ -419,12 +419,10 @@ def _source_views(query: Query, policy: Policy) -> list[SourceView]:
             limit=source.limit,
             limit_known=source.limit_known,
             configured=source.configured,
-            granted=granted.get(source.index),
-            grant_expires_time=(
-                expires + policy.grant_seconds
-                if expires is not None and source.index in granted
-                else None
-            ),
+            granted=grant.limit if (grant := granted.get(source.index)) else None,
+            grant_expires_time=None
+            if grant is None or expires is None
+            else expires + grant.seconds,
             exclusive_rows=source.exclusive_rows,
             floating_rows=source.floating_rows,
             rows=source.rows,

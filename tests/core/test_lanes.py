@@ -173,6 +173,8 @@ def test_looks_reach_back_as_far_as_what_waits_and_no_further() -> None:
         look(lanes, 10.0 * number, (100 * read, 100 * read), (100 * number, 100 * number))
     ages = [lanes.times[-1] - time for time in lanes.times]
     assert 600.0 <= ages[0] <= 900.0
-    assert all(before - after <= max(0.5 * before, 10.0) for before, after in pairwise(ages))
+    assert all(
+        before - after <= max(0.5 * before, EVEN_SECONDS) for before, after in pairwise(ages)
+    )
     look(lanes, 10_000.0, (99_900, 99_900), (99_900, 99_900))
     assert list(lanes.times) == [10_000.0]

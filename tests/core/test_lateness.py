@@ -43,6 +43,7 @@ class Stream:
         self.read = 0
         self.greatest = self.watermark = 0.0
         self.oldest = 0.0  # no event is older
+        self.operator = "stateStoreSave"
         self.chunk = 0  # of so many rows each is read whole, and nobody tells what is left
         self.limits: list[int | None] = [CONFIGURED, CONFIGURED]
         self.batches: list[tuple[int | None, int, int]] = []  # limit, rows, dropped
@@ -77,7 +78,7 @@ class Stream:
                     "watermark": format_time(self.watermark),
                 },
                 "stateOperators": [
-                    {"operatorName": "stateStoreSave", "numRowsDroppedByWatermark": dropped}
+                    {"operatorName": self.operator, "numRowsDroppedByWatermark": dropped}
                 ],
             }
             backlog = None if self.chunk else arrived - self.read
@@ -152,6 +153,23 @@ def test_rows_within_the_delay_hold_nothing() -> None:
     assert view.lateness_seconds is not None
     assert 5.0 < view.lateness_seconds <= 9.0
     assert [finding.severity for finding in view.findings] == ["info"]
+
+
+def test_duplicates_within_the_watermark_are_dropped_in_batches_as_configured() -> None:
+    """In smaller ones a key is forgotten, and given out again: no row falls late, nothing tells."""
+    for late_rows, smaller in (("guard", False), ("allow", True)):
+        world = World(policy(late_rows))  # type: ignore[arg-type]
+        stream = Stream(world, ON_TIME)
+        stream.operator = "dedupeWithinWatermark"
+        stream.wait(40.0).run(30)
+        assert (min(limit or CONFIGURED for limit, _, _ in stream.batches) < CONFIGURED) is smaller
+        (finding,) = [one for one in world.view().findings if one.check == "late_rows"]
+        assert ("dropDuplicatesWithinWatermark forgets a key" in finding.evidence) is not smaller
+        stream.operator = "dedupe"  # the job was changed
+        world.driver.run_id += "+"
+        world.send(world.driver.started())
+        stream.wait(40.0).run(30)
+        assert min(limit or CONFIGURED for limit, _, _ in stream.batches[-30:]) < CONFIGURED
 
 
 def test_hold_never_makes_a_batch_smaller_and_allow_goes_on() -> None:

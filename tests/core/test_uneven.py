@@ -58,19 +58,27 @@ class Job:
         self,
         lanes: list[Lane],
         *,
-        sources: bool,
+        sources: bool | list[list[int]],
         delay: float = 600.0,
         late_rows: LateRows = "guard",
         mode: str = "on",
         shares: bool | None = True,
+        tells: float | None = None,
         configured: int | None = None,
         trigger: str = "ProcessingTimeTrigger(0)",
     ) -> None:
         told = QueryPolicy(late_rows=late_rows, target_seconds=2.0, mode=mode)  # type: ignore[arg-type]
         self.world = World(Policy(default=told))
-        self.lanes, self.sources, self.delay = lanes, sources, delay
-        self.shares, self.configured = shares, configured
-        places = len(lanes) if sources else 1
+        self.lanes, self.delay = lanes, delay
+        # Of each source the lanes that share its limit.
+        numbers = range(len(lanes))
+        if isinstance(sources, list):
+            self.groups = sources
+        else:
+            self.groups = [[number] for number in numbers] if sources else [list(numbers)]
+        self.late = 0.0  # of one row in each batch
+        self.shares, self.tells, self.configured = shares, tells, configured
+        places = len(self.groups)
         self.limits: list[list[int | None]] = [[configured] * places, [configured] * places]
         self.greatest = self.watermark = 0.0
         self.batches: list[tuple[list[int | None], int, int]] = []  # limits, rows, dropped
@@ -134,14 +142,13 @@ class Job:
             driver.time = time
         limits = self.limits.pop(0)
         waits = [max(0, lane.arrived(time) - lane.read) for lane in self.lanes]
-        if self.sources:
-            takes = [
-                waiting if limit is None else min(waiting, limit)
-                for waiting, limit in zip(waits, limits, strict=True)
-            ]
-        else:  # as Spark's KafkaMicroBatchStream.rateLimit
-            share = 1.0 if limits[0] is None else min(1.0, limits[0] / max(sum(waits), 1))
-            takes = [math.ceil(waiting * share) for waiting in waits]
+        takes = [0] * len(waits)
+        for group, limit in zip(self.groups, limits, strict=True):
+            # As Spark's KafkaMicroBatchStream.rateLimit.
+            waiting = max(sum(waits[lane] for lane in group), 1)
+            share = 1.0 if limit is None else min(1.0, limit / waiting)
+            for lane in group:
+                takes[lane] = math.ceil(waits[lane] * share)
         dropped = 0
         before = [lane.read for lane in self.lanes]
         seen: list[float] = []
@@ -160,7 +167,10 @@ class Job:
             ],
         }
         if seen:
-            body["eventTime"] |= {"min": format_time(min(seen)), "max": format_time(max(seen))}
+            body["eventTime"] |= {
+                "min": format_time(min(seen) - self.late),
+                "max": format_time(max(seen)),
+            }
         self.batches.append((limits, rows, dropped))
         told = self._told(before, waits)
         if not looks:
@@ -181,9 +191,7 @@ class Job:
     def _limits(
         self, limits: list[int | None], waits: list[int], takes: list[int]
     ) -> list[dict[str, Any]]:
-        left = [waiting - take for waiting, take in zip(waits, takes, strict=True)]
-        if not self.sources:
-            left = [sum(left)]
+        left = [sum(waits[lane] - takes[lane] for lane in group) for group in self.groups]
         said = [
             {
                 "source": number,
@@ -194,18 +202,18 @@ class Job:
             }
             for number, (limit, backlog) in enumerate(zip(limits, left, strict=True))
         ]
-        if self.sources and self.shares is not None:
+        if len(self.groups) > 1 and self.shares is not None:
             said = [{**one, "shares_watermark": self.shares} for one in said]
+            if self.tells is not None:
+                said = [{**one, "watermark_delay_seconds": self.tells} for one in said]
         return said
 
     def _told(self, before: list[int], waits: list[int]) -> list[dict[str, Any]]:
         ends = [lane.read for lane in self.lanes]
         latest = [start + waiting for start, waiting in zip(before, waits, strict=True)]
-        lanes = range(len(self.lanes))
-        groups = [[number] for number in lanes] if self.sources else [list(lanes)]
         offsets = [
             tuple({str(place): of[place] for place in group} for of in (before, ends, latest))
-            for group in groups
+            for group in self.groups
         ]
         return [
             {
@@ -258,6 +266,16 @@ def test_sources_with_a_watermark_each_are_steered_where_the_driver_says_so(
     job = Job([always(500.0), always(500.0)], sources=True, shares=shares)
     job.run(20).restart(3600.0).run(6)
     assert bool(job.cut()) is (shares is False)
+
+
+@pytest.mark.parametrize(("tells", "cut"), [(600.0, True), (7.0, False), (None, False)])
+def test_of_several_sources_the_delay_is_what_their_plan_says(
+    tells: float | None, cut: bool
+) -> None:
+    """Batches show how far the newest row of one lies beyond another's watermark: any number."""
+    lanes = [always(500.0), always(500.0), always(1.0)]
+    job = Job(lanes, sources=[[0, 1], [2]], shares=False, tells=tells)
+    assert bool(job.run(20).cut(6)) is cut
 
 
 DOWN = START_TIME + 50.0
@@ -315,7 +333,7 @@ def test_one_partition_is_read_in_order_and_cut_whenever() -> None:
 def test_partitions_read_apart_by_half_the_delay_are_read_as_configured() -> None:
     """One is empty, and may get rows at any moment, while the other falls behind."""
     full = always(20_000.0)
-    job = Job([full, Lane([])], sources=False, delay=1000.0)
+    job = Job([full, Lane([])], sources=False, delay=1000.0).run(3)  # which show the delay
     apart = 0.0
     while job.view.limit.reason != "hold:late_rows":
         before, planned = apart, job.world.driver.time
@@ -323,7 +341,7 @@ def test_partitions_read_apart_by_half_the_delay_are_read_as_configured() -> Non
         apart = planned - full.time_of(full.read)
     assert before < 500.0 < apart
     (finding,) = [one for one in job.view.findings if one.check == "late_rows"]
-    assert "up to 501 s apart, for the declared delay of 1,000 s too far" in finding.evidence
+    assert "up to 502 s apart, for the declared delay of 1,000 s too far" in finding.evidence
     job.run(3)
     assert job.batches[-1][0] == [None]
     assert job.dropped == 0
@@ -339,6 +357,54 @@ def test_what_came_during_one_long_batch_is_read_as_configured() -> None:
     job.stall(300.0).run(12)
     assert job.dropped == 0
     assert job.view.limit.reason != "hold:late_rows"
+
+
+def test_what_waits_is_looked_at_as_a_limit_would_take_it() -> None:
+    """Both are read up to the same moment; the same share of both is not: one got a burst."""
+    burst = [(START_TIME, START_TIME + 60.0, 500.0), (START_TIME + 100.0, START_TIME + 110.0, 9e4)]
+    job = Job([always(500.0), Lane([*burst, (START_TIME + 110.0, math.inf, 50.0)])], sources=False)
+    job.delay = 150.0
+    while job.world.driver.time < START_TIME + 700.0:
+        job.run(1)
+    assert job.cut(), "it is steered"
+    assert job.dropped == 0
+
+
+def test_partitions_that_fill_evenly_are_cut_however_far_behind() -> None:
+    """Minutes behind, with a delay of one: looks lie near enough to each other to tell."""
+    wave = [(START_TIME, START_TIME + 60.0, 500.0), (START_TIME + 60.0, START_TIME + 360.0, 4000.0)]
+    lanes = [Lane([*wave, (START_TIME + 360.0, math.inf, 100.0)]) for _ in range(2)]
+    job = Job(lanes, sources=False, delay=60.0)
+    while job.world.driver.time < START_TIME + 1200.0:
+        job.run(1)
+    began = next(n for n, (_, rows, _) in enumerate(job.batches) if rows > 4000)
+    assert [limits for limits, _, _ in job.batches[began + 3 :] if limits == [None]] == []
+    assert job.dropped == 0
+
+
+@pytest.mark.parametrize(("delay", "cut"), [(60.0, True), (7.0, False)])
+def test_a_delay_of_a_few_targets_leaves_no_room(delay: float, cut: bool) -> None:
+    """Two batches of the target's length end before an order acts, and as much came meanwhile."""
+    job = Job([always(500.0), always(500.0)], sources=False, delay=delay).run(40)
+    assert bool(job.cut(6)) is cut
+
+
+@pytest.mark.parametrize(("late", "cut"), [(0.0, True), (54.0, False)])
+def test_what_rows_are_late_by_themselves_is_no_room_for_us(late: float, cut: bool) -> None:
+    """Of a minute they need 54 s: partitions may be apart by three, and two batches take four."""
+    job = Job([always(500.0), always(500.0)], sources=False, delay=60.0)
+    job.late = late
+    assert bool(job.run(40).cut(6)) is cut
+    assert job.dropped == 0
+
+
+def test_a_limit_lives_no_longer_unwatched_than_a_part_of_the_delay() -> None:
+    job = Job([always(500.0), always(500.0)], sources=False, delay=80.0).run(10)
+    (grant,) = job.world.send(job.world.driver.heartbeat(job.world.driver.batch_id, None)).grants
+    assert (grant.expires_seconds, grant.lapses) == (pytest.approx(20.0, abs=0.1), True)
+    assert job.view.sources[0].grant_expires_time == pytest.approx(
+        job.world.driver.time + grant.expires_seconds, abs=0.1
+    )
 
 
 def test_an_idle_night_puts_nothing_apart() -> None:

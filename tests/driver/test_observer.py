@@ -22,7 +22,7 @@ from spark_listener.limits import Limit
 from spark_listener.listener import Captured, Counters
 from spark_listener.observer import Observer, Run
 from spark_listener.outbox import Outbox
-from spark_listener.query import Abilities, PlannedOffsets, Query, RunningBatch
+from spark_listener.query import Abilities, PlannedOffsets, Query, RunningBatch, Watermarks
 from spark_listener.replies import ExecutorsOrder, Reply
 from spark_listener.sources import KAFKA
 from spark_listener.wire import SILENT_SECONDS
@@ -264,11 +264,11 @@ class TwoStreams(RunningQuery):
 
     looks = 0
 
-    def shares_watermark(self) -> bool:
+    def watermarks(self) -> Watermarks:
         self.looks += 1
         if self.looks == 1:
             raise RuntimeError("not yet")
-        return True
+        return Watermarks(True, 10.0)
 
 
 class SecondControl(KafkaControl):
@@ -286,6 +286,8 @@ def test_whether_a_watermark_is_shared_is_looked_up_with_a_batch_until_it_is_kno
         watched.observer._round()
     told = [[one.get("shares_watermark") for one in said["limits"]] for said in watched.beside]
     assert told == [[None, None], [True, True], [True, True], [True, True]]
+    delays = [one.get("watermark_delay_seconds") for one in watched.beside[-1]["limits"]]
+    assert delays == [10.0, 10.0]
     assert query.looks == 2
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from typing import Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 from hypothesis import given, settings
@@ -16,10 +17,13 @@ from spark_listener.query import (
     Abilities,
     _identity_of,
     abilities,
-    shares_watermark,
     takes_all_at_once,
+    watermarks,
 )
 from spark_listener.redact import redact_addresses
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 START = "org$apache$spark$sql$execution$streaming$ProgressReporter$$currentTriggerStartTimestamp"
 COMMON = ["uniqueSources", "uniqueSources_$eq", "sources", "awaitProgressLock", "status"]
@@ -181,6 +185,8 @@ def test_what_is_no_progress_is_refused(text: str) -> None:
 class Node:
     """A logical plan's node, as the JVM has it."""
 
+    delay: Callable[[], Interval | None]  # of one that sets a watermark
+
     def __init__(self, name: str, *children: Node) -> None:
         self.name, self.below = name, children
 
@@ -203,8 +209,27 @@ class Node:
 STREAM, TABLE = Node("Stream"), Node("Table")
 
 
-def timed(*below: Node) -> Node:
-    return Node("EventTimeWatermark", *below)
+class Interval(NamedTuple):
+    """As Spark's ``CalendarInterval``."""
+
+    months: int
+    days: int
+    milliseconds: int
+
+    def extractAsPeriod(self) -> Any:
+        return SimpleNamespace(toTotalMonths=lambda: self.months, getDays=lambda: self.days)
+
+    def extractAsDuration(self) -> Any:
+        return SimpleNamespace(toMillis=lambda: self.milliseconds)
+
+
+TEN_SECONDS = Interval(0, 0, 10_000)
+
+
+def timed(*below: Node, delay: Interval | None = TEN_SECONDS) -> Node:
+    found = Node("EventTimeWatermark", *below)
+    found.delay = lambda: delay
+    return found
 
 
 @pytest.mark.parametrize(
@@ -232,12 +257,31 @@ def timed(*below: Node) -> Node:
     ],
 )
 def test_one_watermark_over_several_streams(plan: Node, policy: str, shared: bool) -> None:
-    assert shares_watermark(plan, policy) is shared
+    told = watermarks(plan, policy)
+    assert told is not None
+    assert told.shared is shared
+
+
+@pytest.mark.parametrize(
+    ("delays", "least"),
+    [
+        ((Interval(0, 0, 500),), 0.5),
+        ((Interval(0, 0, 60_000), Interval(0, 0, 5_000)), 5.0),
+        ((Interval(1, 2, 1000),), 33 * 86_400.0 + 1.0),  # a month has 31 days
+        ((Interval(0, 0, 60_000), None), None),  # one that cannot be read may be the least
+    ],
+)
+def test_the_least_delay_of_a_plan(
+    delays: tuple[Interval | None, ...], least: float | None
+) -> None:
+    told = watermarks(Node("Join", *[timed(STREAM, delay=one) for one in delays]), "min")
+    assert told is not None
+    assert told.least_delay_seconds == least
 
 
 def test_a_plan_too_large_to_be_walked_says_nothing() -> None:
     plan = timed(Node("Union", STREAM, STREAM))
     for _ in range(_MOST_NODES - 4):
         plan = Node("Project", plan)
-    assert shares_watermark(plan, "min") is True
-    assert shares_watermark(Node("Project", plan), "min") is None
+    assert watermarks(plan, "min") == (True, 10.0)
+    assert watermarks(Node("Project", plan), "min") is None

@@ -73,9 +73,10 @@ def test_whether_one_watermark_stands_over_several_sources_is_told(
         for _ in range(2)
     ]
     if kind == "one over both":
-        frame = frames[0].union(frames[1]).withWatermark("t", "10 seconds")
+        frame = frames[0].union(frames[1]).withWatermark("t", "5 seconds")
     else:
-        one, other = (each.withWatermark("t", "10 seconds") for each in frames)
+        one = frames[0].withWatermark("t", "1 month 10 seconds")
+        other = frames[1].withWatermark("t", "5 seconds")
         frame = one.union(other)
     spark.conf.set(policy, "max" if kind == "the greater" else "min")
     try:
@@ -84,6 +85,7 @@ def test_whether_one_watermark_stands_over_several_sources_is_told(
     finally:
         spark.conf.unset(policy)
     assert [one["shares_watermark"] for one in done[0]["limits"]] == [shared, shared]
+    assert [one["watermark_delay_seconds"] for one in done[0]["limits"]] == [5.0, 5.0]
 
 
 def marks(progress: Any) -> str:

@@ -50,7 +50,8 @@ class Grant(msgspec.Struct, frozen=True):
     limit: int | None
     reason: str
     identity: str = ""  # of the source; empty where the driver told none
-    lapses: bool = False  # without us, even where nothing is configured
+    seconds: float = 0.0  # that it lives unless it is renewed
+    lapses: bool = False  # then, even where nothing is configured
 
 
 def grants(query: Query, policy: Policy) -> list[Grant]:
@@ -62,7 +63,7 @@ def grants(query: Query, policy: Policy) -> list[Grant]:
     if query.life.terminated:
         return []
     mode = query.mode(policy)
-    lapses = query.watched.lateness.must_lapse(query.sources, policy.of(*query.key).late_rows)
+    seconds, lapses = life(query, policy)
     granted: list[Grant] = []
     for source in query.sources:
         if not source.controllable or source.unit is None:
@@ -76,6 +77,7 @@ def grants(query: Query, policy: Policy) -> list[Grant]:
                         source.decided_limit,
                         source.decided_reason,
                         source.identity,
+                        seconds,
                         lapses,
                     )
                 )
@@ -87,9 +89,17 @@ def grants(query: Query, policy: Policy) -> list[Grant]:
                     source.configured,
                     f"mode:{mode}",
                     source.identity,
+                    policy.grant_seconds,
                 )
             )
     return granted
+
+
+def life(query: Query, policy: Policy) -> tuple[float, bool]:
+    """Seconds that its grants live unless they are renewed, and whether they all end then."""
+    late_rows = policy.of(*query.key).late_rows
+    lapse = query.watched.lateness.lapse_seconds(query.sources, late_rows)
+    return min(policy.grant_seconds, math.inf if lapse is None else lapse), lapse is not None
 
 
 def keep(query: Query, ended: Ended) -> None:

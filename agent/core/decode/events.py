@@ -95,6 +95,7 @@ class SourceLimit(msgspec.Struct, frozen=True, gc=False):
     obeyed: bool | None = None  # whether the source keeps to limits that change, where known
     offsets: Offsets | None = None  # Kafka: where the batch that runs ends, by partition
     shares_watermark: bool | None = None  # with another source, as the query's plan says
+    watermark_delay_seconds: float | None = None  # the least of the query's plan
 
     @property
     def in_force(self) -> int | None:
@@ -560,6 +561,7 @@ def decode_limits(value: object, where: str) -> list[SourceLimit]:
                 shares_watermark=shared
                 if isinstance(shared := item.get("shares_watermark"), bool)
                 else None,
+                watermark_delay_seconds=_running(item.get("watermark_delay_seconds")),
             )
         )
     return limits

@@ -321,7 +321,7 @@ class Fleet:
                 one.source,
                 one.unit,
                 one.limit,
-                self._policy.grant_seconds,
+                one.seconds,
                 one.reason,
                 one.identity,
                 one.lapses,

@@ -25,8 +25,8 @@ LATE_ROWS_NOTE: Final = (
     "again, late_rows: allow accepts it"
 )
 UNEVEN_NOTE: Final = (
-    "noted; while rows are not read in the order in which they came, smaller batches may drop some "
-    "as late, so batches stay as configured: late_rows: allow accepts it"
+    "noted; smaller batches may change which rows this query counts (finding late_rows says how), "
+    "so they stay as configured: late_rows: allow accepts it"
 )
 
 

@@ -12,7 +12,13 @@ order in which they came. Where one watermark stands over several sources, or ov
 in which rows came at different times, a batch cut short may read one up to now and leave another
 hours behind: once the watermark has moved by that no batch brings these rows back, as configured or
 not. So there nothing is cut before it is known to be harmless: sources under one watermark are left
-as configured, and partitions while they are read further apart than half the delay.
+as configured, and partitions while what waits in them may come to be read further apart than half
+of what the delay leaves beside the lateness of the rows themselves.
+
+One of Spark's own operators gives another result where batches end elsewhere, though no row falls
+late: ``dropDuplicatesWithinWatermark`` forgets a key once the watermark has passed it by the delay,
+and in one large batch it forgets none (``StreamingDeduplicateWithinWatermarkExec``). Queries that
+have it are left as configured.
 
 An end is ours where a limit below the configured one held a backlog back. Rows that fall late right
 after such an end are told apart from those that fall late as the query is configured: a query whose
@@ -30,6 +36,7 @@ import msgspec
 from agent.core.figures import figure
 from agent.core.judgement import Finding
 from agent.core.measure.lanes import Lanes
+from spark_listener.wire import HEARTBEAT_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,10 +56,14 @@ EXCESS_SIGMAS: Final = 3.0
 #: Added to a count below a square root, so that its standard deviation is near 1/2 from a few on
 #: (Anscombe 1948).
 ANSCOMBE: Final = 3.0 / 8.0
-#: Of the delay, how far apart in time partitions may be read: what is cut before an order acts, one
-#: batch or two later, may need the other half.
+#: Of the delay, less how late the rows themselves come, how far apart in time partitions may be
+#: read: what is cut before an order acts, one batch or two later, may need the other half.
 APART_SHARE: Final = 0.5
+#: Batches that end before a decision acts: the one that is planned already, and the one before it.
+OBEYED_BATCHES: Final = 2
 _OF_KAFKA: Final = re.compile(r"Kafka\w*\[")
+#: As Spark names it in a query's progress.
+_FORGETS: Final = "dedupeWithinWatermark"
 
 
 class Counted(msgspec.Struct):
@@ -73,21 +84,27 @@ class Lateness(msgspec.Struct):
     #: one of several sources is idle it stands, and more is shown. Until a run shows one, the last.
     least_delay_seconds: float | None = None
     run_shows_delay: bool = False
+    #: The least of several sources' watermarks: batches show what lies between the newest row of
+    #: one and the watermark of another. None: nobody told, or there is one source.
+    told_delay_seconds: float | None = None
+    several: bool = False  # sources
     batch_id: int | None = None  # of the last one that was observed, and the watermark in it
     watermark_time: float | None = None
     run_time: float | None = None  # when the run began; None: it was found running
     seconds: float | None = None  # the most that a row lay behind the greatest of earlier batches
+    own_seconds: float = 0.0  # the same of batches after ends as configured, within the delay
     as_configured: Counted = msgspec.field(default_factory=Counted)
     after_ours: Counted = msgspec.field(default_factory=Counted)
     aftermath: int = 0  # batches to come in which rows may fall late because of an end of ours
     held_since_time: float | None = None
+    forgets: bool = False  # it drops duplicates within the watermark
     shared: bool = False  # one watermark stands over several sources
     untold: bool = False  # there are several, and nobody told whether it does
     apart_seconds: float | None = None  # partitions are read too far apart; inf: nobody knows
 
     def begin_checkpoint(self) -> Lateness:
         """Of a new checkpoint nothing is known but what kind of query it most likely is."""
-        return Lateness(drops=self.drops)
+        return Lateness(drops=self.drops, forgets=self.forgets)
 
     def begin_run(self) -> None:
         """The job may have been changed: its first batch shows what kind of query it is now."""
@@ -103,13 +120,13 @@ class Lateness(msgspec.Struct):
         sources: Sequence[Source],
         *,
         replayed: bool,
-        trigger_seconds: float = 0.0,
+        cycle_seconds: float = 0.0,
         fixed: bool = False,
     ) -> None:
         """Takes in a batch; ``sources`` as they are after it.
 
-        ``trigger_seconds``: from one planning to the next at least. ``fixed``: what the run reads
-        was looked up once, as it began.
+        ``cycle_seconds``: from one planning to the next, of batches to come. ``fixed``: what the
+        run reads was looked up once, as it began.
         """
         dropped = [o.dropped_rows for o in batch.operators if o.dropped_rows is not None]
         first_of_run = self.of_past_run
@@ -117,12 +134,15 @@ class Lateness(msgspec.Struct):
         self.drops, self.of_past_run = known or (batch.has_watermark and bool(dropped)), False
         if not self.drops:
             return
+        forgets = any(operator.name == _FORGETS for operator in batch.operators)
+        self.forgets = forgets or (self.forgets and not first_of_run)
         told = [one.shares_watermark for one in sources if one.limit_known]
         self.shared = len(sources) > 1 and True in told
-        self.untold = len(sources) > 1 and not self.shared and (not told or None in told)
+        self.several = len(sources) > 1
+        self.untold = self.several and not self.shared and (not told or None in told)
+        delays = [one.watermark_delay_seconds for one in sources if one.limit_known]
+        self.told_delay_seconds = next((one for one in delays if one is not None), None)
         self._follow(batch, sources, self.run_time if fixed else batch.time)
-        if trigger_seconds > self._harmless_seconds and _several(sources):
-            self.apart_seconds = math.inf  # what comes until the next planning nobody sees
         before, watermark = self.greatest_time, batch.watermark_time
         # Where one between was not heard of, the watermark is of rows that nobody told; that of a
         # run's first batch was set by the run before.
@@ -138,9 +158,14 @@ class Lateness(msgspec.Struct):
                     self.least_delay_seconds = min(self.delay_seconds, least or math.inf)
                     self.run_shows_delay = True
             if batch.least_event_time is not None:
-                self.seconds = max(self.seconds or 0.0, before - batch.least_event_time)
+                late = before - batch.least_event_time
+                self.seconds = max(self.seconds or 0.0, late)
+                if not self.aftermath and late < (self._delay_seconds or 0.0):
+                    self.own_seconds = max(self.own_seconds, late)
         if batch.greatest_event_time is not None:
             self.greatest_time = max(before or -math.inf, batch.greatest_event_time)
+        if OBEYED_BATCHES * cycle_seconds > self.harmless_seconds and _several(sources):
+            self.apart_seconds = math.inf  # what comes until an order acts nobody sees
         if replayed:
             return
         counted = self.after_ours if self.aftermath else self.as_configured
@@ -161,7 +186,7 @@ class Lateness(msgspec.Struct):
 
     def unseen(self, sources: Sequence[Source], seconds: float) -> None:
         """What came in so long a time nobody saw: a batch runs, or none has for so long."""
-        if self.drops and _several(sources) and seconds > self._harmless_seconds:
+        if self.drops and _several(sources) and seconds > self.harmless_seconds:
             self.apart_seconds = math.inf
 
     def _follow(
@@ -182,7 +207,7 @@ class Lateness(msgspec.Struct):
             if part.latest is None:
                 looked = False  # a batch planned by the run before is run again
                 continue
-            harmless, time = self._harmless_seconds, looked_time or batch.time
+            harmless, time = self.harmless_seconds, looked_time or batch.time
             source.lanes.look(part.offsets, part.latest, time, even_seconds=harmless)
             if source.lanes.several:
                 spread = source.lanes.spread_seconds
@@ -190,14 +215,21 @@ class Lateness(msgspec.Struct):
                 if looked_time is None:
                     source.lanes.rewind()  # it was looked up when nobody heard
                     apart = math.inf
-        if apart > self._harmless_seconds:
+        if apart > self.harmless_seconds:
             self.apart_seconds = apart
         elif looked:
             self.apart_seconds = None
 
     @property
-    def _harmless_seconds(self) -> float:
-        return APART_SHARE * (self.least_delay_seconds or 0.0)
+    def _delay_seconds(self) -> float | None:
+        """The least that is declared, as far as it can be relied on."""
+        return self.told_delay_seconds if self.several else self.least_delay_seconds
+
+    @property
+    def harmless_seconds(self) -> float:
+        """So far apart in time partitions may be read; 0 where no delay is known."""
+        delay = self._delay_seconds or 0.0
+        return APART_SHARE * max(delay - self.own_seconds, 0.0)
 
     def _waited_long(self, sources: Sequence[Source], time: float) -> bool:
         for source in sources:
@@ -207,7 +239,7 @@ class Lateness(msgspec.Struct):
                     return True  # nobody has followed it yet
                 continue
             since = lanes.since_time
-            if lanes.several and (since is None or time - since > self._harmless_seconds):
+            if lanes.several and (since is None or time - since > self.harmless_seconds):
                 return True
         return False
 
@@ -239,12 +271,23 @@ class Lateness(msgspec.Struct):
 
     @property
     def uneven(self) -> bool:
-        """Whether rows may be read far out of the order in which they came."""
-        return self.shared or self.untold or self.apart_seconds is not None
+        """Whether its result may be another one wherever the end of a batch is ours.
 
-    def must_lapse(self, sources: Sequence[Source], late_rows: LateRows) -> bool:
-        """Whether a limit may drop rows as late once nobody watches how far apart they are read."""
-        return late_rows != "allow" and self.drops and (len(sources) > 1 or _several(sources))
+        As rows may be read far out of the order in which they came, or keys are forgotten.
+        """
+        return self.forgets or self.shared or self.untold or self.apart_seconds is not None
+
+    def lapse_seconds(self, sources: Sequence[Source], late_rows: LateRows) -> float | None:
+        """So long a limit may stand while nobody watches how far apart rows are read; None: always.
+
+        Meanwhile partitions drift apart by as much; what batches cut then needs the other half. No
+        less than what a reply that is lost takes to be made good.
+        """
+        if late_rows == "allow" or not self.drops:
+            return None
+        if not _several(sources):
+            return math.inf if len(sources) > 1 else None
+        return max(APART_SHARE * self.harmless_seconds, 2.0 * HEARTBEAT_SECONDS)
 
     def went_back(self, late_rows: LateRows) -> bool:
         """Whether batches are as configured again, as smaller ones dropped rows as late."""
@@ -310,7 +353,16 @@ def findings(lateness: Lateness, late_rows: LateRows, *, controlled: bool) -> li
 
 
 def _uneven(lateness: Lateness) -> Finding:
-    """Why nothing is cut: rows are not read in the order in which they came."""
+    """Why nothing is cut: rows are not read in the order in which they came, or keys forgotten."""
+    if lateness.forgets:
+        return Finding(
+            "late_rows",
+            "info",
+            "dropDuplicatesWithinWatermark forgets a key when the watermark has passed it by the "
+            "delay, and within one batch it forgets none: smaller batches may give a key out again "
+            "that a large one gave out once; so batches are as configured",
+            "nothing; late_rows: allow makes batches smaller all the same",
+        )
     if lateness.shared:
         return Finding(
             "late_rows",
@@ -332,7 +384,7 @@ def _uneven(lateness: Lateness) -> Finding:
         )
     apart = lateness.apart_seconds or 0.0
     far = "at times that nobody saw" if apart == math.inf else f"up to {_seconds(apart)} apart"
-    delay = lateness.least_delay_seconds
+    delay = lateness.delay_seconds if lateness.several else lateness.least_delay_seconds
     declared = "" if delay is None else f" of {_seconds(delay)}"
     return Finding(
         "late_rows",

@@ -104,7 +104,9 @@ def late_rows(query: Query, ended: Ended) -> None:
         ended.batch,
         query.sources,
         replayed=ended.replayed,
-        trigger_seconds=query.run.trigger_seconds,
+        cycle_seconds=max(
+            query.run.trigger_seconds, ended.settings.target_seconds, ended.batch.seconds or 0.0
+        ),
         fixed=looks_once(query),
     )
 

@@ -19,10 +19,14 @@ from agent.core.arrays import Numbers, numbers
 if TYPE_CHECKING:
     from agent.core.decode.kafka_offsets import Offsets
 
-#: Looks kept, the further apart the older they are, and none from before what waits: of what has
-#: waited long its time is told coarsely. With half as many a backlog of a dozen batches is told to
-#: be a batch off.
-MOST_LOOKS: Final = 12
+#: Looks kept, none from before what waits. Those go first that leave no gap in which rows do not
+#: count as even, then the further apart the older they are: of what has waited long its time is
+#: told coarsely. With half as many, rows that came evenly are told to be apart by half of the delay
+#: once they wait for eight delays.
+MOST_LOOKS: Final = 48
+#: Into so many parts what waits is cut, as a limit does that takes the same share of each of its
+#: partitions: half as many pass over a burst in one of them that takes an eighth of it.
+SHARES: Final = 8
 
 
 class Lanes(msgspec.Struct):
@@ -92,20 +96,39 @@ class Lanes(msgspec.Struct):
         self.read_rows = float(sum(offsets))
         while len(self.times) > 1 and all(map(operator.le, self.ends[1], offsets)):
             del self.times[0], self.ends[0]
-        self._thin()
+        self._thin(even_seconds)
+        self.oldest_time, self.spread_seconds = self._spread(offsets, even_seconds)
+        if self.spread_seconds is None or time - (self.oldest_time or time) <= even_seconds:
+            return  # whatever is read of what waits, it is no further apart than that
+        # A limit takes the same share of what waits in each, and that may have come far apart where
+        # what is read now has not: a burst in one of them.
+        ends = self.ends[-1]
+        for part in range(1, SHARES):
+            then = [
+                offset + round(max(end - offset, 0.0) * part / SHARES)
+                for end, offset in zip(ends, offsets, strict=True)
+            ]
+            _, spread = self._spread(then, even_seconds)
+            self.spread_seconds = max(self.spread_seconds, spread or 0.0)
+
+    def _spread(self, offsets: list[int], even_seconds: float) -> tuple[float | None, float | None]:
+        """When the oldest row came that waits behind these offsets, and from that to the newest."""
         came = [self._came(*lane, even_seconds) for lane in enumerate(offsets)]
         oldest = [earliest for earliest, _ in came]
-        self.oldest_time = None if None in oldest else min(one for one in oldest if one is not None)
-        newest = max(last for _, last in came)
-        self.spread_seconds = None if self.oldest_time is None else newest - self.oldest_time
+        if None in oldest:
+            return None, None
+        first = min(one for one in oldest if one is not None)
+        return first, max(last for _, last in came) - first
 
-    def _thin(self) -> None:
+    def _thin(self, even_seconds: float) -> None:
         """Of too many looks the one goes that leaves the smallest gap for its age."""
         times = self.times
         if len(times) <= MOST_LOOKS:
             return
         inner = range(1, len(times) - 1)
-        gaps = [(times[i + 1] - times[i - 1]) / (times[-1] - times[i - 1]) for i in inner]
+        gaps = [times[i + 1] - times[i - 1] for i in inner]
+        if min(gaps) > even_seconds:
+            gaps = [gap / (times[-1] - times[i - 1]) for gap, i in zip(gaps, inner, strict=True)]
         least = inner[gaps.index(min(gaps))]
         del self.times[least], self.ends[least]
 

@@ -58,6 +58,7 @@ class Source(msgspec.Struct):
     floating_rows: float | None = None
     wanted_beyond: int | None = None  # what would be wanted, were the configured limit not kept
     shares_watermark: bool | None = None  # with another source; None: nobody told
+    watermark_delay_seconds: float | None = None  # the least of the query's plan, as told
     lanes: Lanes | None = None  # followed where the query drops what its watermark has passed
 
     def pressing_at(self, time: float) -> float:
@@ -135,6 +136,7 @@ class Source(msgspec.Struct):
         self.note = said.note
         self.obeyed = said.obeyed
         self.shares_watermark = said.shares_watermark
+        self.watermark_delay_seconds = said.watermark_delay_seconds
         self.configured = said.configured
         if self.would_be and self.limit_known and said.in_force != self.limit:
             self.withdraw()  # it started from a limit that is no longer in force
