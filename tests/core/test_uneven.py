@@ -361,10 +361,9 @@ def test_what_came_during_one_long_batch_is_read_as_configured() -> None:
 
 def test_what_waits_is_looked_at_as_a_limit_would_take_it() -> None:
     """Both are read up to the same moment; the same share of both is not: one got a burst."""
-    burst = [(START_TIME, START_TIME + 60.0, 500.0), (START_TIME + 100.0, START_TIME + 110.0, 9e4)]
-    job = Job([always(500.0), Lane([*burst, (START_TIME + 110.0, math.inf, 50.0)])], sources=False)
-    job.delay = 150.0
-    while job.world.driver.time < START_TIME + 700.0:
+    burst = Lane([(START_TIME + 12.0, START_TIME + 13.6, 8000.0)])
+    job = Job([burst, always(700.0)], sources=False, delay=8.5)
+    while job.world.driver.time < START_TIME + 60.0:
         job.run(1)
     assert job.cut(), "it is steered"
     assert job.dropped == 0
