@@ -19,7 +19,7 @@ from spark_listener.obedience import Obedience
 from spark_listener.sources import known
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Collection, Container, Iterable
 
     from spark_listener.application import Lease
     from spark_listener.complaints import Complaints
@@ -53,8 +53,8 @@ class SourceControl:
     grant_ends: float = 0.0  # monotonic seconds
     obedience: Obedience = field(default_factory=Obedience)
     ours: bool = False  # what is in force: Weir set it, this process or one before it
-    #: What a process before this one left in force where nothing is configured; until the agent's
-    #: first word of it.
+    #: What a process before this one left in force where nothing is configured, which is what does
+    #: not lapse: all else ended with it. Until the agent's first word of it.
     left: Limit | None = None
 
     def __post_init__(self) -> None:
@@ -195,6 +195,7 @@ class Actuator:
         self._java_configured: dict[int, Any] = {}
         self._early: list[tuple[Grant, float]] = []  # arrived before the sources were set up
         self.sources: list[SourceControl] = []
+        self._left_ending: list[int] = []
         self.ready = False
 
     def prepare(self) -> bool:
@@ -336,7 +337,11 @@ class Actuator:
                 continue
             if limit != source.present:
                 wanted[source.index] = limit
-        return bool(wanted) and self._swap(wanted)
+        if wanted and self._swap(wanted):
+            return True
+        if self._ending() != self._left_ending:  # by a renewal, which changes no limit
+            self._leave(self._query.execution.uniqueSources())
+        return False
 
     @property
     def as_configured(self) -> bool:
@@ -432,33 +437,38 @@ class Actuator:
     def _name_of(self, index: int) -> str:
         return f"limit {self._query.run_id} {index}"
 
-    def _leave(self, updated: Any, accepted: dict[int, Limit]) -> None:
+    def _ours(self, accepted: Container[int]) -> list[SourceControl]:
+        return [one for one in self.sources if one.ours or one.index in accepted]
+
+    def _ending(self, accepted: Container[int] = ()) -> list[int]:
+        """Of which sources what is configured comes back as soon as this process is gone."""
+        return [one.index for one in self._ours(accepted) if one.lapses]
+
+    def _leave(self, updated: Any, accepted: Collection[int] = ()) -> None:
         """Should this process end: what was configured comes back, and the next one knows it.
 
-        Where nothing was configured the limit stays, as everything at once would be worse; until
-        it is clear that nobody comes who takes it over.
+        A limit that does not lapse stays, as everything at once would be worse; until it is clear
+        that nobody comes who takes it over.
         """
         for index in accepted:
             self._lease.keep(self._name_of(index), self._java_configured[index])
 
-        def undo(sources: Iterable[SourceControl]) -> Any:
+        def undo(indices: Iterable[int]) -> Any:
             after = updated
-            for source in sources:
-                index = source.index
+            for index in indices:
                 after = after.updated(self._objects[index].key, self._java_configured[index])
             h = Handles(self._gateway)
             write = h.method_of(self._query.execution, "uniqueSources_$eq", _MAP)
             written = h.given(write.bindTo(self._query.execution), 0, after)
             return h.as_interface("java.lang.Runnable", written)
 
-        ours = [one for one in self.sources if one.ours or one.index in accepted]
-        limited = [source for source in ours if source.configured_maximum is not None]
-        staying = len(limited) < len(ours)
+        ours, ending = [one.index for one in self._ours(accepted)], self._ending(accepted)
         self._lease.leave(
             f"{RUN}{self._query.run_id}",
-            lambda: undo(limited),
-            (lambda: undo(ours)) if staying else None,
+            lambda: undo(ending),
+            (lambda: undo(ours)) if ending != ours else None,
         )
+        self._left_ending = ending
 
     def forget(self) -> None:
         """Leaves nothing: the query has ended, or is as configured. Raises what py4j raises."""

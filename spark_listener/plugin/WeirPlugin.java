@@ -55,7 +55,7 @@ public final class WeirPlugin extends SparkListener
   private static final String CLOSED = "weir: the door is closed, and the job goes on without it: {}";
   private static final String GONE =
       "weir: the agent's process is gone: limits that the job configured are back, where it set none"
-          + " the last one stays, and the job goes on";
+          + " the last one stays unless it could make rows fall late, and the job goes on";
   private static final String BACK = "weir: the agent's process is back";
   private static final Logger LOG = LoggerFactory.getLogger("weir");
   private static final String PROCESS = ManagementFactory.getRuntimeMXBean().getName(); // pid@host

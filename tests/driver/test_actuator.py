@@ -474,22 +474,26 @@ class Left(Lease):
 
     def __init__(self) -> None:
         self.left: dict[str, tuple[Any, Any]] = {}
+        self.configured: Java | None = None  # where a process before this one kept it
+
+    def kept(self, name: str) -> Any:
+        return self.configured
 
     def leave(self, name: str, undo: Any, whole: Any = None) -> None:
         self.left[name] = undo, whole
 
 
-def test_a_limit_where_none_is_configured_is_undone_where_nobody_takes_it_over(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+@pytest.fixture
+def written(monkeypatch: pytest.MonkeyPatch) -> list[dict[int, Java]]:
+    """What the plugin writes when it undoes what was left."""
     monkeypatch.setattr(Actuator, "_why_unsafe", lambda *_: "")
-    lease, written = Left(), []
+    written: list[dict[int, Java]] = []
 
     class Method:
         def bindTo(self, execution: Any) -> Any:
             return execution
 
-    class Java:
+    class Programs:
         def __init__(self, _: Any) -> None:
             pass
 
@@ -502,29 +506,71 @@ def test_a_limit_where_none_is_configured_is_undone_where_nobody_takes_it_over(
         def as_interface(self, _: str, act: Any) -> Any:
             return act
 
-    monkeypatch.setattr("spark_listener.actuator.Handles", Java)
+    monkeypatch.setattr("spark_listener.actuator.Handles", Programs)
     built = {3: files_at_once(3)}
     monkeypatch.setattr(limits, "build", lambda _gateway, limit, *_: built[limit.value])
-    for configured, stays in ((EVERYTHING, True), (files_at_once(9), False)):
-        query = SetUp(configured)
-        actuator = Actuator(
-            query,  # type: ignore[arg-type]
-            MagicMock(),
-            lease=lease,
-            allowed=True,
-            complaints=Complaints(),
-            clock=lambda: 0.0,
-        )
-        actuator.prepare()
+    return written
+
+
+def left_by(query: SetUp, lease: Lease) -> Actuator:
+    """An actuator whose process is at the plugin's door."""
+    actuator = Actuator(
+        query,  # type: ignore[arg-type]
+        MagicMock(),
+        lease=lease,
+        allowed=True,
+        complaints=Complaints(),
+        clock=lambda: 0.0,
+    )
+    assert actuator.prepare()
+    return actuator
+
+
+@pytest.mark.parametrize(
+    ("configured", "lapses", "stays"),
+    [
+        (EVERYTHING, False, True),
+        (EVERYTHING, True, False),  # unwatched it could drop late rows
+        (files_at_once(9), False, False),
+    ],
+)
+def test_a_limit_that_stays_is_undone_where_nobody_takes_it_over(
+    written: list[dict[int, Java]], configured: Java, lapses: bool, stays: bool
+) -> None:
+    lease = Left()
+    actuator = left_by(SetUp(configured), lease)
+    actuator.take([grant(3, lapses=lapses)], 0.0)
+    assert actuator.apply(0.0)
+    undo, whole = lease.left["limits run"]
+    undo()()
+    assert written.pop()[0] == (files_at_once(3) if stays else configured)
+    assert (whole is not None) is stays
+    if whole is not None:
+        whole()()
+        assert written.pop()[0] == configured
+
+
+@pytest.mark.parametrize("since", ["it was set", "another process set it"])
+def test_whether_a_limit_ends_with_its_process_may_change_while_it_stays_the_same(
+    written: list[dict[int, Java]], since: str
+) -> None:
+    lease = Left()
+    if since == "it was set":
+        actuator = left_by(SetUp(EVERYTHING), lease)
         actuator.take([grant(3)], 0.0)
         assert actuator.apply(0.0)
+    else:
+        lease.configured = EVERYTHING
+        actuator = left_by(SetUp(files_at_once(3)), lease)
+    for lapses, after in ((True, EVERYTHING), (False, files_at_once(3))):
+        actuator.take([grant(3, lapses=lapses)], 0.0)
+        assert not actuator.apply(0.0), "no limit changes"
         undo, whole = lease.left.pop("limits run")
         undo()()
-        assert written.pop()[0] == (files_at_once(3) if stays else configured)
-        assert (whole is not None) is stays
-        if whole is not None:
-            whole()()
-            assert written.pop()[0] == configured
+        assert written.pop()[0] == after
+        assert (whole is None) is lapses
+        assert not actuator.apply(0.0)
+        assert lease.left == {}, "it is left once"
 
 
 def test_what_was_left_stays_where_it_is_unsafe_and_wanted(

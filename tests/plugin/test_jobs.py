@@ -160,6 +160,27 @@ def test_where_nothing_is_configured_the_last_grant_stays(
         assert source["configured"] is None, "what the agent before had set is no configuration"
 
 
+@pytest.mark.slow("a job of its own; what was configured comes back every time")
+def test_a_limit_that_could_drop_late_rows_unwatched_is_gone_with_the_process(
+    bench: Bench, agent: AgentProcess, query: Callable[[str], dict[str, Any]]
+) -> None:
+    """Where nothing is configured, too."""
+    bench.files(2)
+    job = bench.submit(JOBS / "watermark_job.py", limit="none")
+    query("lines")
+    order(agent, "lines", 3, application="watermark job")
+    until(lambda: limit(query("lines")) == 3, "the limit that was ordered")
+    bench.files(12)
+    until(lambda: sum(bench.batches()) == 14, "the files to be read")
+    assert max(bench.batches()[-4:]) == 3
+    agent.kill()
+    until(lambda: "process is gone" in job.err, "the process at the door to leave")
+    before = len(bench.batches())
+    bench.files(60)
+    until(lambda: sum(bench.batches()) == 14 + 60, "the files to be read")
+    assert max(bench.batches()[before:]) > 3, "as configured"
+
+
 @pytest.mark.slow("jobs that attach late; that one wins is looked at every time")
 @pytest.mark.parametrize("where", ["attach", "elsewhere"])
 def test_what_a_process_beyond_the_door_left_is_no_configuration_of_who_attaches(
