@@ -50,19 +50,22 @@ def offset_of(value: Any) -> Offset | None:
 def sizes_of(commit: str, *, skips_changes: bool) -> tuple[int, ...]:
     """Bytes of each file that a stream reads of a commit, in its order.
 
-    ``skips_changes``: of a commit that removes rows as well nothing is read. Raises ValueError,
-    KeyError or TypeError where the text is no commit.
+    ``skips_changes``: of a commit that removes rows as well nothing is read. Raises ValueError
+    where the text is no commit.
     """
     sizes: list[int] = []
-    for line in commit.splitlines():
-        if not line.strip():
-            continue
-        action = json.loads(line)
-        removed, added = action.get("remove"), action.get("add")
-        if removed is not None and removed["dataChange"] and skips_changes:
-            return ()
-        if added is not None and added["dataChange"]:
-            sizes.append(int(added["size"]))
+    try:
+        for line in commit.splitlines():
+            if not line.strip():
+                continue
+            action = json.loads(line)
+            removed, added = action.get("remove"), action.get("add")
+            if removed is not None and removed["dataChange"] and skips_changes:
+                return ()
+            if added is not None and added["dataChange"]:
+                sizes.append(int(added["size"]))
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise ValueError(f"no commit: {error}") from error
     return tuple(sizes)
 
 
@@ -73,7 +76,7 @@ class Commits:
     first: int
     sizes: tuple[tuple[int, ...], ...]
     tables: dict[int, tuple[int, int]]  # files and bytes
-    complete: bool  # there is none after them
+    complete: bool  # there is none after them; else there may be, or one that cannot be read
     epoch_seconds: float = 0.0
 
     def units_after(self, offset: Offset, unit: Unit) -> int | None:
@@ -90,7 +93,7 @@ class Commits:
             left = unread if unit == "files" else size * unread // files if files else 0
         elif 0 <= after < len(self.sizes):
             left = _units(self.sizes[after][offset.index + 1 :], unit)
-        elif after != len(self.sizes) or offset.index >= 0:
+        elif after != len(self.sizes) or offset.index >= 0 or not self.complete:
             return None  # else it is before the next commit, which nobody has made yet
         return left + sum(_units(sizes, unit) for sizes in self.sizes[max(0, after + 1) :])
 
@@ -123,6 +126,7 @@ class DeltaTable:
         self._countable = not bool(options.readChangeFeed()) and field("excludeRegex").isEmpty()
         self._wanted: Offset | None = None
         self._known: Commits | None = None
+        self._unreadable: int | None = None  # the version of a commit that is not tried again
 
     def entries(self) -> int:
         """Nothing is listed, so the directory may be of any size."""
@@ -150,7 +154,11 @@ class DeltaTable:
         return Left(admitted, left, known.complete, format_time(known.epoch_seconds))
 
     def list_files(self, clock: Callable[[], float]) -> None:
-        """Reads the commits that are new, oldest first."""
+        """Reads the commits that are new, oldest first; none beyond one that cannot be read.
+
+        Raises ValueError where a commit is too long, or none, and is not tried again. Whatever is
+        raised, what was read before is known.
+        """
         wanted, known = self._wanted, self._known
         if wanted is None:
             return
@@ -162,16 +170,24 @@ class DeltaTable:
         tables = {} if known is None else known.tables
         if wanted.whole and wanted.version not in tables:
             tables = self._table(wanted.version)
-        moment, complete = clock(), False
-        while time.monotonic() < stop:
-            text = self._read(f"{first + len(sizes):020d}.json")
-            if text is None:
-                if not sizes and first > 0 and self._read(f"{first - 1:020d}.json") is None:
-                    return  # cleaned up: what came after is not known to be all
-                complete = True
+        moment, complete, failure = clock(), False, None
+        while time.monotonic() < stop and first + len(sizes) != self._unreadable:
+            try:
+                text = self._read(f"{first + len(sizes):020d}.json")
+                if text is None:
+                    if not sizes and first > 0 and not self._exists(f"{first - 1:020d}.json"):
+                        return  # cleaned up: what came after is not known to be all
+                    complete = True
+                    break
+                sizes.append(sizes_of(text, skips_changes=self._skips_changes))
+            except Exception as error:
+                failure = error
                 break
-            sizes.append(sizes_of(text, skips_changes=self._skips_changes))
         self._known = Commits(first, tuple(sizes), tables, complete, moment)
+        if failure is not None:
+            if isinstance(failure, ValueError):  # else the next look may fare better
+                self._unreadable = first + len(sizes)
+            raise failure
 
     def _table(self, version: int) -> dict[int, tuple[int, int]]:
         """Files and bytes of the table as it was, by version; empty where its log has no sum."""
@@ -181,8 +197,14 @@ class DeltaTable:
         said = json.loads(text)
         return {version: (int(said["numFiles"]), int(said["tableSizeBytes"]))}
 
+    def _at(self, name: str) -> Any:
+        return self._jvm.org.apache.hadoop.fs.Path(self._path, name)
+
+    def _exists(self, name: str) -> bool:
+        return bool(self._files.exists(self._at(name)))
+
     def _read(self, name: str) -> str | None:
-        path = self._jvm.org.apache.hadoop.fs.Path(self._path, name)
+        path = self._at(name)
         if not self._files.exists(path):
             return None
         if self._files.getFileStatus(path).getLen() > LONGEST_COMMIT:
