@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import json
 import time
+from array import array
+from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,12 +20,17 @@ from spark_listener.files import REMOTE_SHARE
 from spark_listener.wire import format_time
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Generator, Iterable, Sequence
 
     from spark_listener.wire import Unit
 
-#: Bytes. A commit that is longer is not carried from the JVM: it would hold some 100,000 files.
+#: Bytes. A commit that is longer is not read: of some 200,000 files, it would keep the thread, for
+#: which other sources wait, for ten seconds and more.
 LONGEST_COMMIT: Final = 64 * 2**20
+#: Bytes carried from the JVM in one call. In base64, as py4j writes them, more would be above the
+#: 512 KiB from which on G1 puts an object of a heap of 1 GiB apart, where it stays for long
+#: ("humongous"); with fewer the calls, 40 ms where TCP's acknowledgement is late, add up.
+PIECE: Final = 2**18
 #: Seconds for the commits of one look: other sources' directories wait for that thread.
 LOOK_SECONDS: Final = 1.0
 
@@ -47,26 +54,29 @@ def offset_of(value: Any) -> Offset | None:
         return None
 
 
-def sizes_of(commit: str, *, skips_changes: bool) -> tuple[int, ...]:
-    """Bytes of each file that a stream reads of a commit, in its order.
+def sizes_of(commit: Iterable[bytes], *, skips_changes: bool) -> array[int]:
+    """Bytes of each file that a stream reads of a commit, in its order; by the commit's lines.
 
     ``skips_changes``: of a commit that removes rows as well nothing is read. Raises ValueError
-    where the text is no commit.
+    where the lines are no commit.
     """
-    sizes: list[int] = []
+    sizes = array("q")
     try:
-        for line in commit.splitlines():
+        for line in commit:
             if not line.strip():
                 continue
             action = json.loads(line)
             removed, added = action.get("remove"), action.get("add")
             if removed is not None and removed["dataChange"] and skips_changes:
-                return ()
+                return array("q")
             if added is not None and added["dataChange"]:
                 sizes.append(int(added["size"]))
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (
+        *(ValueError, KeyError, TypeError, AttributeError),
+        *(OverflowError, RecursionError),
+    ) as error:
         raise ValueError(f"no commit: {error}") from error
-    return tuple(sizes)
+    return sizes
 
 
 @dataclass(frozen=True)
@@ -74,7 +84,7 @@ class Commits:
     """Commits without a gap from ``first`` on, and the table as it was at some of them."""
 
     first: int
-    sizes: tuple[tuple[int, ...], ...]
+    sizes: tuple[Sequence[int], ...]
     tables: dict[int, tuple[int, int]]  # files and bytes
     complete: bool  # there is none after them; else there may be, or one that cannot be read
     epoch_seconds: float = 0.0
@@ -98,7 +108,7 @@ class Commits:
         return left + sum(_units(sizes, unit) for sizes in self.sizes[max(0, after + 1) :])
 
 
-def _units(sizes: tuple[int, ...], unit: Unit) -> int:
+def _units(sizes: Sequence[int], unit: Unit) -> int:
     return len(sizes) if unit == "files" else sum(sizes)
 
 
@@ -164,7 +174,7 @@ class DeltaTable:
             return
         stop = time.monotonic() + LOOK_SECONDS
         first = wanted.version + 1 if wanted.whole else wanted.version
-        sizes: list[tuple[int, ...]] = []
+        sizes: list[Sequence[int]] = []
         if known is not None and known.first <= first <= known.first + len(known.sizes):
             sizes = list(known.sizes[first - known.first :])
         tables = {} if known is None else known.tables
@@ -173,13 +183,14 @@ class DeltaTable:
         moment, complete, failure = clock(), False, None
         while time.monotonic() < stop and first + len(sizes) != self._unreadable:
             try:
-                text = self._read(f"{first + len(sizes):020d}.json")
-                if text is None:
+                lines = self._read(f"{first + len(sizes):020d}.json")
+                if lines is None:
                     if not sizes and first > 0 and not self._exists(f"{first - 1:020d}.json"):
                         return  # cleaned up: what came after is not known to be all
                     complete = True
                     break
-                sizes.append(sizes_of(text, skips_changes=self._skips_changes))
+                with closing(lines):
+                    sizes.append(sizes_of(lines, skips_changes=self._skips_changes))
             except Exception as error:
                 failure = error
                 break
@@ -191,10 +202,10 @@ class DeltaTable:
 
     def _table(self, version: int) -> dict[int, tuple[int, int]]:
         """Files and bytes of the table as it was, by version; empty where its log has no sum."""
-        text = self._read(f"{version:020d}.crc")
-        if text is None:
+        lines = self._read(f"{version:020d}.crc")
+        if lines is None:
             return {}
-        said = json.loads(text)
+        said = json.loads(b"\n".join(lines))
         return {version: (int(said["numFiles"]), int(said["tableSizeBytes"]))}
 
     def _at(self, name: str) -> Any:
@@ -203,14 +214,25 @@ class DeltaTable:
     def _exists(self, name: str) -> bool:
         return bool(self._files.exists(self._at(name)))
 
-    def _read(self, name: str) -> str | None:
+    def _read(self, name: str) -> Generator[bytes, None, None] | None:
+        """The lines of a file, read as they are taken; None where there is no such file."""
         path = self._at(name)
         if not self._files.exists(path):
             return None
         if self._files.getFileStatus(path).getLen() > LONGEST_COMMIT:
             raise ValueError(f"{name} is longer than {LONGEST_COMMIT} bytes")
+        return self._lines(path)
+
+    def _lines(self, path: Any) -> Generator[bytes, None, None]:
+        io = self._jvm.org.apache.commons.io  # a look at a class is a call, too
+        carry, bounded = io.IOUtils.toByteArray, io.input.BoundedInputStream
         stream = self._files.open(path)
         try:
-            return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
+            line, piece = b"", bytes(PIECE)
+            while len(piece) == PIECE:
+                piece = carry(bounded(stream, PIECE))
+                *lines, line = (line + piece).split(b"\n")
+                yield from lines
+            yield line
         finally:
             stream.close()

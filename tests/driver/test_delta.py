@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import json
+import os
+import tracemalloc
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
 from spark_listener.delta import Commits, DeltaTable, Offset, offset_of, sizes_of
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+    from pathlib import Path
+
+    from py4j.java_gateway import JavaGateway
 
 
 def add(size: int, *, changes: bool = True) -> dict[str, object]:
@@ -37,14 +46,20 @@ INFO = {"commitInfo": {"operation": "WRITE"}}
 def test_what_a_stream_reads_of_a_commit(
     actions: list[object], skips: bool, sizes: tuple[int, ...]
 ) -> None:
-    text = "\n".join(map(json.dumps, actions)) + "\n\n"
-    assert sizes_of(text, skips_changes=skips) == sizes
+    lines = [*(json.dumps(action).encode() for action in actions), b"", b" "]
+    assert tuple(sizes_of(lines, skips_changes=skips)) == sizes
 
 
-@pytest.mark.parametrize("text", ["<html>", '{"add":{}}', '{"add":7}', "7", "[" * 100_000])
-def test_what_is_no_commit(text: str) -> None:
+@pytest.mark.parametrize(
+    "line",
+    [
+        *(b"<html>", b'{"add":{}}', b'{"add":7}', b"7", b"\xff", b"[" * 100_000),
+        b'{"add":{"dataChange":true,"size":1e30}}',
+    ],
+)
+def test_what_is_no_commit(line: bytes) -> None:
     with pytest.raises(ValueError, match="no commit"):
-        sizes_of(text, skips_changes=True)
+        sizes_of([line], skips_changes=True)
 
 
 @given(
@@ -117,11 +132,12 @@ class Log(DeltaTable):
         text = "\n".join(json.dumps(add(10)) for _ in range(files))
         self.files[f"{number:020d}.json"] = text
 
-    def _read(self, name: str) -> str | None:
+    def _read(self, name: str) -> Generator[bytes, None, None] | None:
         self.read.append(name)
         if name == self.fails:
             raise OSError(name)
-        return self.files.get(name)
+        text = self.files.get(name)
+        return None if text is None else (line.encode() for line in text.split("\n"))
 
     def _exists(self, name: str) -> bool:
         self.read.append(f"{name}?")
@@ -138,7 +154,7 @@ def look(log: Log) -> list[str]:
     return [str(int(name[:20])) + name[20:] for name in log.read]
 
 
-def ask(log: Log, start: object, end: object) -> tuple[int | None, int | None]:
+def ask(log: DeltaTable, start: object, end: object) -> tuple[int | None, int | None]:
     told = log.counted("files", start, end, timeout_seconds=0.0)
     return told.admitted, told.backlog
 
@@ -225,31 +241,77 @@ def test_rows_and_what_a_stream_reads_otherwise_are_not_counted() -> None:
     assert look(log) == []
 
 
-class Jvm:
-    """Of py4j as much as reading a commit asks for: one file of a length."""
+class Table(DeltaTable):
+    """A table of no stream: a log in a folder, read through the JVM."""
 
-    def __init__(self, length: int) -> None:
-        self.length = length
-
-    def __getattr__(self, _: str) -> Jvm:
-        return self
-
-    def __call__(self, *_: object) -> Jvm:
-        return self
-
-    def getLen(self) -> int:
-        return self.length
-
-    def toString(self, *_: object) -> str:
-        return "text"
+    def __init__(self, jvm: Any, folder: Path) -> None:
+        self._jvm = jvm
+        self._path = jvm.org.apache.hadoop.fs.Path(str(folder))
+        self._files = self._path.getFileSystem(jvm.org.apache.hadoop.conf.Configuration())
+        self._skips_changes = self._countable = True
+        self._wanted = self._known = self._unreadable = None
 
 
-@pytest.mark.parametrize(("length", "refused"), [(40 * 2**20, False), (100 * 2**20, True)])
-def test_a_commit_too_long_to_carry_is_not_carried(length: int, refused: bool) -> None:
-    table = DeltaTable.__new__(DeltaTable)
-    table._jvm = table._path = table._files = Jvm(length)
-    if not refused:
-        assert table._read("x.json") == "text"
-        return
-    with pytest.raises(ValueError, match=r"x\.json is longer than"):
-        table._read("x.json")
+#: As long as they are, and with what splits a line elsewhere than Spark does.
+LONG = {"path": "a" * 100, "size": 10, "dataChange": True, "stats": "\x85\u2028\r" + "é" * 100}
+MIB = 2**20
+
+
+def long_commit(path: Path, length: int) -> int:
+    """Writes so many bytes, and tells of how many files they are."""
+    line = json.dumps({"add": LONG}, ensure_ascii=False).encode() + b"\n"
+    files = length // len(line)
+    path.write_bytes(line * files)
+    return files
+
+
+class Noting:
+    """The JVM, and how many bytes each call carries from it."""
+
+    def __init__(self, jvm: Any, carried: list[int]) -> None:
+        self._jvm, self._carried = jvm, carried
+
+    def __getattr__(self, name: str) -> Any:
+        return Noting(getattr(self._jvm, name), self._carried)
+
+    def __call__(self, *given: Any) -> Any:
+        answer = self._jvm(*given)
+        if isinstance(answer, bytes):
+            self._carried.append(len(answer))
+        return answer
+
+
+def test_a_long_commit_is_read_in_pieces(gateway: JavaGateway, tmp_path: Path) -> None:
+    files = long_commit(tmp_path / f"{0:020d}.json", 8 * MIB)
+    table, carried = Table(gateway.jvm, tmp_path), []
+    table._jvm = Noting(gateway.jvm, carried)
+    ask(table, place(0, 0), place(0, 0))
+    tracemalloc.start()
+    table.list_files(lambda: 0.0)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert ask(table, place(0, 0), place(0, 9)) == (9, files - 10)
+    assert table.counted("bytes", place(0, 0), place(0, 9), timeout_seconds=0.0).backlog == (
+        10 * (files - 10)
+    )
+    assert max(carried) * 4 / 3 < MIB / 2, "more would stay in the JVM's heap for long"
+    assert len(carried) <= 33, "each has a cost of its own"
+    assert peak < 8 * MIB
+
+
+def test_a_commit_too_long_to_read_is_not_read(gateway: JavaGateway, tmp_path: Path) -> None:
+    files = long_commit(tmp_path / f"{0:020d}.json", MIB)
+    table, long = Table(gateway.jvm, tmp_path), tmp_path / f"{1:020d}.json"
+    long.touch()
+    os.truncate(long, 64 * MIB)
+    assert table._read(long.name) is not None
+    os.truncate(long, 64 * MIB + 1)
+    ask(table, place(0, 0), place(0, 0))
+    with pytest.raises(ValueError, match=r"1\.json is longer than"):
+        table.list_files(lambda: 0.0)
+    told = table.counted("files", place(0, 0), place(0, 0), timeout_seconds=0.0)
+    assert (told.backlog, told.exact) == (files - 1, False)
+    table.list_files(lambda: 0.0)
+    ask(table, place(2, -1), place(2, -1))
+    table.list_files(lambda: 0.0)
+    assert ask(table, place(2, -1), place(2, -1)) == (0, 0), "the stream has passed it"

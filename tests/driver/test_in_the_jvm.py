@@ -5,15 +5,11 @@ What they promise is that Spark's threads wait for nothing of Python's: here Pyt
 
 from __future__ import annotations
 
-import glob
 import threading
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pyspark
 import pytest
-from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 
 from spark_listener.complaints import Complaints
 from spark_listener.config import Settings
@@ -22,24 +18,12 @@ from spark_listener.listener import MOST_PROGRESS, Inbox
 from tests.waiting import until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
+
+    from py4j.java_gateway import JavaGateway
 
 pytestmark = pytest.mark.timeout(120)
 EVENT = "org.apache.spark.sql.streaming.StreamingQueryListener$Query"
-
-
-@pytest.fixture(scope="module")
-def gateway() -> Iterator[JavaGateway]:
-    jars = Path(pyspark.__file__).parent / "jars"
-    port, token = launch_gateway(
-        classpath=str(jars / "*"),
-        jarpath=glob.glob(str(jars / "py4j-*.jar"))[0],  # noqa: PTH207 - py4j wants texts
-        die_on_exit=True,
-        enable_auth=True,
-    )
-    made = JavaGateway(gateway_parameters=GatewayParameters(port=port, auth_token=token))
-    yield made
-    made.shutdown()
 
 
 @pytest.fixture
