@@ -40,15 +40,21 @@ class Attachment:
 
     @property
     def active(self) -> bool:
-        """True while the session is watched."""
-        return self._driver is not None and self._driver.session(self._session) is not None
+        """True while the session is watched; False as well where its JVM is gone. Never raises."""
+        try:
+            return self._driver is not None and self._driver.session(self._session) is not None
+        except Exception as error:
+            LOGGER.debug("weir: asking for a session", exc_info=error)
+            return False
 
     def detach(self) -> None:
         """Puts the configured limits back and stops watching this session."""
         _detach(self._session)
 
     def __repr__(self) -> str:
-        return f"<weir {'attached' if self.active else 'off: ' + (self.reason or 'detached')}>"
+        if self.active:
+            return "<weir attached>"
+        return f"<weir off: {self.reason or 'detached, or Spark is gone'}>"
 
 
 def attach(spark: Any = None, **settings: Any) -> Attachment:

@@ -105,3 +105,17 @@ def test_who_attaches_again_knows_what_was_kept_in_the_same_context_and_no_other
     assert attachment._close_the_door(Job()).kept("executors") is None, "of the same id or not"
     lease.forget("executors", "limits r")
     assert attachment._close_the_door(job).kept("executors") is None
+
+
+class Gone:
+    """A driver whose JVM has been killed."""
+
+    def session(self, _: object) -> None:
+        raise ConnectionRefusedError
+
+
+def test_what_is_attached_where_the_jvm_is_gone_is_not_active_and_says_so() -> None:
+    """A job that prints it in its last lines fails of its own reason."""
+    handle = attachment.Attachment(object(), Gone(), "")  # type: ignore[arg-type]
+    assert not handle.active
+    assert repr(handle) == "<weir off: detached, or Spark is gone>"
