@@ -628,7 +628,9 @@ class Observer:
             link.patient = False
         lost = link is None or link.failing
         nothing_granted = answered and not prepared and not run.actuator.has_early_grants
-        if late or lost or (answered and prepared) or nothing_granted:
+        # Whoever has stopped it waits for its thread, which no interrupt takes out of the wait.
+        stopped = not run.query.active()
+        if late or lost or (answered and prepared) or nothing_granted or stopped:
             gate.release()
             run.gate = None
 

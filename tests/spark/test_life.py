@@ -15,6 +15,7 @@ import pytest
 import spark_listener
 from spark_listener import attachment
 from spark_listener.listener import MOST_PROGRESS
+from spark_listener.query import Query
 from tests.benchmarks.starts import figures
 from tests.spark.conftest import ROWS_PER_FILE, in_force, progresses
 from tests.waiting import until
@@ -287,3 +288,22 @@ def test_every_row_comes_with_an_interrupted_start(
     until(lambda: sum(p["numInputRows"] for p in query.recentProgress) == 2 * ROWS_PER_FILE, "rows")
     listeners = spark._jsparkSession.streams().listListeners()
     assert any("PythonStreamingQueryListenerWrapper" in str(one) for one in listeners)
+
+
+def test_a_query_that_is_stopped_while_its_first_batch_is_held_is_let_go(
+    agent: Any, attached: Any, folder: Any, start: Any, spark: Any, gates: Any
+) -> None:
+    """Its thread waits where no interrupt reaches it, and a ``stop`` waits for that thread."""
+    timeout = "spark.sql.streaming.stopTimeout"
+    attached(agent, first_batch_seconds=10.0, timeout_seconds=60.0)
+    agent.slow_starts_seconds = 10.0
+    query = start(folder(files=1).read(spark))
+    lock = Query(query._jsq).execution.awaitProgressLock()
+    until(lock.hasQueuedThreads, "the query's thread to wait for its first batch")
+    spark.conf.set(timeout, "4s")
+    try:
+        assert gates[-1].held
+        query.stop()  # raises where that takes longer, into the job
+    finally:
+        spark.conf.unset(timeout)
+    assert query.exception() is None
