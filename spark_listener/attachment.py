@@ -133,7 +133,7 @@ def _attach(spark: Any, arguments: dict[str, Any]) -> Attachment:
     if driver is not None:
         _say_what_stays(driver.settings, settings, _given(arguments, but=("control",)))
         if not _given(arguments, only="control"):  # what was said of one session holds for others
-            control = control and all(other.control for other in driver.sessions)
+            control = control and all(other.control or other.gone for other in driver.sessions)
     if driver is None:
         lease = _close_the_door(spark)
         driver = Driver(of_session(spark, lease), settings, complaints=_complaints, on_lost=_lost)

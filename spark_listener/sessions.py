@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from spark_listener.handles import OBJECT, Handles
@@ -29,6 +30,11 @@ class Session:
         if found is None:
             raise LookupError("the session is gone")
         return found
+
+    @property
+    def gone(self) -> bool:
+        """Whether the JVM has collected it. Raises what py4j raises."""
+        return self.reference.get() is None
 
 
 class Sessions:
@@ -92,7 +98,11 @@ class Sessions:
     def remove(self, session: Session) -> bool:
         """Forgets a session; true where it was known."""
         self._lease.forget(f"listener {session.key}")
-        return self._known.pop(session.key, None) is not None
+        if self._known.pop(session.key, None) is None:
+            return False
+        with suppress(Exception):  # of a session, or a JVM, that is gone
+            self._keys.remove(session.java)
+        return True
 
     def clear(self) -> None:
         """Forgets all of them, without a word to the JVM."""

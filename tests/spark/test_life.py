@@ -105,6 +105,31 @@ def test_sessions_that_the_job_lets_go_of_are_let_go_of(
     assert driver.session(spark._jsparkSession) is not None
 
 
+@pytest.mark.slow("waits for the JVM's collector; that a refusal holds is looked at every time")
+def test_what_a_session_that_is_gone_refused_holds_for_no_other(
+    agent: Any, attached: Any, spark: Any
+) -> None:
+    attached(agent)
+    driver = attachment._drivers[spark.sparkContext.applicationId]
+    kept, refusing = spark.newSession(), spark.newSession()
+    assert spark_listener.attach(kept).active
+    assert spark_listener.attach(refusing, control=False).active
+    spark_listener.detach(kept)  # which is not gone, and was watched
+    refused = driver.session(refusing._jsparkSession)
+    other = spark.newSession()  # Spark keeps the newest one
+    del refusing
+
+    def collected() -> bool:
+        gc.collect()
+        spark.sparkContext._jvm.java.lang.System.gc()
+        return refused.reference.get() is None
+
+    until(collected, "the session to be collected", every=1.0)
+    assert spark_listener.attach(other).active
+    assert driver.session(other._jsparkSession).control
+    assert refused not in driver.sessions
+
+
 def keep_the_interpreter(seconds: float) -> None:
     """One call of C that no other thread of Python can interrupt."""
     begun = time.perf_counter()
