@@ -369,6 +369,21 @@ def test_what_waits_is_looked_at_as_a_limit_would_take_it() -> None:
     assert job.dropped == 0
 
 
+def test_that_a_partition_added_now_would_drop_what_waits_is_told() -> None:
+    """It is read from its first row on, which is of now, and the watermark goes with it."""
+    behind = Lane([(START_TIME, START_TIME + 60.0, 500.0), (START_TIME + 60.0, math.inf, 8000.0)])
+    job = Job([behind], sources=False, delay=60.0)
+    told = []
+    while job.world.driver.time < START_TIME + 400.0:
+        planned = job.world.driver.time
+        job.run(1)
+        (finding,) = [one for one in job.view.findings if one.check == "late_rows"]
+        told.append(("a partition added now would drop it" in finding.evidence, planned))
+    first = min(time for said, time in told if said)
+    assert START_TIME + 60.0 + 60.0 < first < START_TIME + 250.0
+    assert "add no partitions until" in finding.remedy
+
+
 def test_partitions_that_fill_evenly_are_cut_however_far_behind() -> None:
     """Minutes behind, with a delay of one: looks lie near enough to each other to tell."""
     wave = [(START_TIME, START_TIME + 60.0, 500.0), (START_TIME + 60.0, START_TIME + 360.0, 4000.0)]

@@ -101,6 +101,7 @@ class Lateness(msgspec.Struct):
     shared: bool = False  # one watermark stands over several sources
     untold: bool = False  # there are several, and nobody told whether it does
     apart_seconds: float | None = None  # partitions are read too far apart; inf: nobody knows
+    waited_seconds: float = 0.0  # the oldest row that waits, of a source that may get partitions
 
     def begin_checkpoint(self) -> Lateness:
         """Of a new checkpoint nothing is known but what kind of query it most likely is."""
@@ -193,7 +194,7 @@ class Lateness(msgspec.Struct):
         self, batch: Progress, sources: Sequence[Source], looked_time: float | None
     ) -> None:
         """How far apart in time the partitions of each source are read, with this batch."""
-        apart, looked = 0.0, True
+        apart, looked, waited = 0.0, True, 0.0
         for source, part in zip(sources, batch.sources, strict=False):
             if part.offsets is None:
                 source.lanes = None
@@ -209,12 +210,14 @@ class Lateness(msgspec.Struct):
                 continue
             harmless, time = self.harmless_seconds, looked_time or batch.time
             source.lanes.look(part.offsets, part.latest, time, even_seconds=harmless)
+            waited = max(waited, time - (source.lanes.oldest_time or time))
             if source.lanes.several:
                 spread = source.lanes.spread_seconds
                 apart = max(apart, math.inf if spread is None else spread)
                 if looked_time is None:
                     source.lanes.rewind()  # it was looked up when nobody heard
                     apart = math.inf
+        self.waited_seconds = waited
         if apart > self.harmless_seconds:
             self.apart_seconds = apart
         elif looked:
@@ -349,7 +352,12 @@ def findings(lateness: Lateness, late_rows: LateRows, *, controlled: bool) -> li
         "allow": "late_rows is allow: smaller batches may drop more of them; guard would go back",
     }
     evidence = f"{meaning}, so smaller batches may drop more of them; {lateness.seen}"
-    return [Finding("late_rows", "info", evidence, remedies[late_rows])]
+    remedy = remedies[late_rows]
+    if late_rows == "guard" and lateness.waited_seconds > (delay or 0.0):
+        waited = _seconds(lateness.waited_seconds)
+        evidence += f"; what waits came up to {waited} ago: a partition added now would drop it"
+        remedy = "add no partitions until it has caught up, or give it late_rows: hold before"
+    return [Finding("late_rows", "info", evidence, remedy)]
 
 
 def _uneven(lateness: Lateness) -> Finding:
