@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from agent.checkpoint.folder import local_path
+from agent.checkpoint.folder import local_path, same_place
 from agent.checkpoint.sink import keeps_nothing
-from agent.checkpoint.watched import same_place
 from agent.core.judgement import Finding, Severity
 
 if TYPE_CHECKING:

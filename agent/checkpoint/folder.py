@@ -9,11 +9,12 @@ from __future__ import annotations
 import errno
 import io
 import os
+import re
 import stat
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, Protocol
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 import msgspec
 
@@ -33,6 +34,8 @@ _BUFFER_BYTES: Final = 1 << 20
 #: newest commit that is seen needs was written before, and is seen in the folders listed after.
 _ORDER: Final = ("commits", "offsets", "sources")
 _MISSING = (FileNotFoundError, NotADirectoryError)
+#: An address of this machine, of any number of slashes, and its path with one.
+_LOCAL: Final = re.compile(r"file:(?://(?:localhost)?(?=/)|(?!//))(?:/*(?=/))?(.*)", re.DOTALL)
 
 
 class CheckpointError(Exception):
@@ -261,6 +264,12 @@ def open_folder(address: str) -> Folder:
     if local is None:
         return RemoteFolder(address)
     with reported(address):  # a folder above it may be closed
+        unquoted = Path(unquote(str(local)))
+        if address.startswith("file:") and unquoted != local and unquoted.exists():
+            raise CheckpointError(
+                f"{address}: means {local}, since nothing in an address is quoted, but {unquoted}"
+                " is there too: give the path, without file:"
+            )
         if not local.exists():
             raise CheckpointError(f"{address}: there is no such folder")
         if not local.is_dir():
@@ -272,18 +281,20 @@ def open_folder(address: str) -> Folder:
 
 
 def local_path(address: str) -> Path | None:
-    """The local path that an address means; None where it is another file system's."""
-    if "://" not in address and not address.startswith("file:"):
-        return Path(address).expanduser()
-    parts = urlsplit(address)
-    if parts.scheme == "file" and parts.netloc in ("", "localhost"):
-        return Path(unquote(parts.path))
-    return None
+    """The local path that an address means; None where it is another file system's.
+
+    As Hadoop writes it (org.apache.hadoop.fs.Path): nothing is quoted, and ``#`` and ``?`` are of
+    the path. Asks no file system.
+    """
+    if address.startswith("file:"):
+        match = _LOCAL.fullmatch(address)
+        return None if match is None else Path(match[1])
+    return None if "://" in address else Path(address).expanduser()
 
 
 def same_place(one: str, other: str) -> bool:
     """Whether two addresses of folders mean the same, as far as the addresses tell."""
-    here, there = _hadoop_local(one), _hadoop_local(other)
+    here, there = local_path(one), local_path(other)
     if here is None or there is None:
         return here is there and _plain(one) == _plain(other)
     return os.path.realpath(here) == os.path.realpath(there)
@@ -291,13 +302,6 @@ def same_place(one: str, other: str) -> bool:
 
 def _turn(name: str) -> int:
     return _ORDER.index(name) if name in _ORDER else len(_ORDER)
-
-
-def _hadoop_local(address: str) -> str | None:
-    """As ``local_path``, of what Hadoop writes: ``file:/a b``, with nothing in it quoted."""
-    if address.startswith("file:"):
-        return "/" + address.removeprefix("file:").lstrip("/")
-    return None if "://" in address else str(Path(address).expanduser())
 
 
 def _plain(address: str) -> str:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from agent.checkpoint.folder import CheckpointError, local_path
+from agent.checkpoint.folder import CheckpointError, same_place
 
 if TYPE_CHECKING:
     from agent.client import ClientSettings
@@ -49,16 +49,6 @@ def _owns(view: dict[str, Any], query_id: str | None, address: str) -> bool:
         return True
     location = view.get("checkpoint_location")
     return isinstance(location, str) and same_place(location, address)
-
-
-def same_place(one: str, other: str) -> bool:
-    """Whether two addresses name the same folder."""
-    if one == other:
-        return True
-    first, second = local_path(one), local_path(other)
-    if first is not None and second is not None:
-        return first.resolve() == second.resolve()
-    return first is second and one.rstrip("/") == other.rstrip("/")
 
 
 def _watched(view: dict[str, Any]) -> Watched:

@@ -395,3 +395,30 @@ def test_a_full_disk(tmp_path):
 def without_times_of_folders(seen):
     """A folder's time of change moves when something was made in it and removed again."""
     return {path: (mode, time if what else None, what) for path, (mode, time, what) in seen.items()}
+
+
+@pytest.mark.parametrize("name", ["a#b", "a?b", "a%20b", "a%41"])
+@pytest.mark.parametrize("slashes", ["", "//"])
+def test_an_address_is_taken_as_hadoop_writes_it(weir, tmp_path, name, slashes):
+    """Nothing in it is quoted, and nothing in it is a query or a fragment."""
+    root, other = checkpoint(tmp_path / name), checkpoint(tmp_path / "a")
+    before = everything(other)
+    address = f"file:{slashes}{root}"
+    code, out, _ = weir("rescue", address, "--apply", "--sink", "upsert")
+    assert code == 0
+    assert f"{name}: batch 3 is to be" in out
+    assert not (root / "offsets/3").exists()
+    assert everything(other) == before
+
+
+def test_an_address_of_two_folders_is_refused(weir, tmp_path):
+    """Some programs quote what Hadoop does not, and both folders may be there."""
+    for name in ("a b", "a%20b"):
+        checkpoint(tmp_path / name)
+    before = everything(tmp_path)
+    for words in commands(f"file:{tmp_path}/a%20b", tmp_path / "to"):
+        code, out, err = weir(*words)
+        assert (code, out) == (2, ""), words
+        assert f"{tmp_path}/a b is there too: give the path, without file:" in err, words
+    assert everything(tmp_path) == before
+    assert weir("checkpoint", "inspect", tmp_path / "a%20b")[0] == 0
