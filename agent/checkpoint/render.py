@@ -13,6 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from agent.checkpoint.rescue import GROUPS
+from agent.checkpoint.sink import READ_AGAIN
 from agent.core.names import label
 
 if TYPE_CHECKING:
@@ -169,7 +170,8 @@ def show_savepoint(console: Console, report: SavepointReport) -> None:
     console.print(
         f"A query that starts from it plans batch {manifest.batch_id + 1}. Start it only with a"
         f" sink that is empty or rolled back to batch {manifest.batch_id}: one that holds later"
-        " batches passes over theirs, and rows are lost. For Spark's file sink, with the query"
+        " batches passes over theirs, and rows are lost. Later ones that have run are then read"
+        f" again. {READ_AGAIN}. For Spark's file sink, with the query"
         f" stopped, weir savepoint {_text(report.destination)} --rollback-sink DIR lists what to"
         " do, for an empty folder too.",
         highlight=False,

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final, Literal
 import msgspec
 
 from agent.checkpoint.layout import Checkpoint, chain_of, log_offset, passed_by, schema_batch
+from agent.checkpoint.sink import READ_AGAIN
 from agent.checkpoint.soundness import batch_begun, looks_asynchronous, open_batches
 from agent.core.judgement import Finding
 
@@ -410,6 +411,7 @@ def _sink_refusal(
             )
             if not opened and sink.newest_batch == base + 1:
                 remedy += f"; or put offsets/{base + 1} back as it was, and restart then"
+            remedy += f". {READ_AGAIN}"
         return Finding(
             check="sink_may_hold_batch", severity="error", evidence=sink.detail, remedy=remedy
         )

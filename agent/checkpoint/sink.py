@@ -25,6 +25,12 @@ OF_NOW: Final = (
     "This is of now: a query that still runs adds batches, so make the list again once it is"
     " stopped, just before the start"
 )
+#: A batch that a sink gives up, or never had, comes back from the source alone.
+READ_AGAIN: Final = (
+    "The source must still hold what those batches read, or their rows are lost, of files without a"
+    " word: with cleanSource=archive move the archived files back first; what cleanSource=delete, a"
+    " topic's retention or a table's VACUUM has removed cannot come back"
+)
 _LOG_NAME = re.compile(r"(\d{1,18})(\.compact)?\Z")
 #: Spark's own sinks that keep nothing beyond the query's run, as progress describes them: by a
 #: name, or by the class and an object's address. A path or a table's name never makes a sink one.
@@ -217,7 +223,7 @@ def advise_rollback(path: Path, batch_id: int) -> Rollback:
     else:
         detail = (
             f"move aside {len(later)} entries of _spark_metadata (with their .crc) and the"
-            f" {len(gone)} data files that only they name. {OF_NOW}"
+            f" {len(gone)} data files that only they name. {READ_AGAIN}. {OF_NOW}"
         )
     return Rollback(
         sink=str(path),

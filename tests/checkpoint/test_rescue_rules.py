@@ -355,6 +355,7 @@ def test_nobody_is_sent_into_a_restart_that_a_sink_drops(tmp_path):
     assert remedy(sink_path=level).startswith("restart the query as it is")
     assert "do not restart the query: it would plan batches up to 20" in remedy(sink_path=ahead)
     assert "Take the sink back to batch 2" in remedy(sink_path=ahead)
+    assert "source must still hold what those batches read" in remedy(sink_path=ahead)
     assert remedy(sink="append").endswith("restart the query instead")
     for name in ("3", ".3.crc"):
         (root / "offsets" / name).unlink()

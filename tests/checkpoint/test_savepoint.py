@@ -299,6 +299,8 @@ def test_what_to_roll_back_is_listed_anew_when_the_query_is_stopped(tmp_path, ca
     said = " ".join(capsys.readouterr().out.split())
     assert "nothing to roll back. This is of now" in said
     assert f"weir savepoint {to} --rollback-sink DIR" in said
+    lost = "what cleanSource=delete, a topic's retention or a table's VACUUM has removed"
+    assert lost in said
     sink_entry(out, 3)
     sink_entry(out, 4)
     before = tree(tmp_path)
@@ -307,6 +309,7 @@ def test_what_to_roll_back_is_listed_anew_when_the_query_is_stopped(tmp_path, ca
     assert (listed["batch_id"], listed["log_entries"]) == (2, ["3", "4"])
     assert listed["data_files"] == ["file:///out/3", "file:///out/4"]
     assert "once it is stopped" in listed["detail"]
+    assert lost in listed["detail"]
     assert savepoint(str(to), None, rollback_sink=str(out), as_json=False) == 0
     assert "_spark_metadata/4" in capsys.readouterr().out
     assert tree(tmp_path) == before
