@@ -148,8 +148,10 @@ def show_rescue(console: Console, report: RescueReport) -> None:
             " --undo brings them back as long as the query has not run.",
             highlight=False,
         )
+        if plan.conditional:
+            console.print("[yellow]Restart it only as the notes say.[/]")
     else:
-        verdict = "[yellow]Safe only as the notes say[/]" if plan.accepted else "[green]Safe[/]"
+        verdict = "[yellow]Safe only as the notes say[/]" if plan.conditional else "[green]Safe[/]"
         console.print(f"{verdict}. Dry run: nothing was moved; --apply does it.")
     for advice in report.limits:
         limit = "no limit known" if advice.limit is None else f"{advice.option} = {advice.limit}"

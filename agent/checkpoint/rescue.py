@@ -58,6 +58,7 @@ class Plan(msgspec.Struct, frozen=True):
     refusals: list[Finding]
     notes: list[str]
     accepted: bool = False  # the sink may hold the batch, and the user takes that upon them
+    conditional: bool = False  # that nothing is lost hangs on what the notes say
 
     @property
     def bytes(self) -> int:
@@ -91,6 +92,7 @@ def plan_rescue(
     ]
     refusals: list[Finding] = []
     notes: list[str] = []
+    doubts: list[str] = []
     accepted = False
     if moves:
         refusals += refuse_if_held(
@@ -102,7 +104,7 @@ def plan_rescue(
         if sink is not None and not sink.safe:
             accepted = accept_duplicates and not sink.passes_over
             if accepted:
-                notes.append(
+                doubts.append(
                     f"--accept-duplicates: {sink.detail}. Rows of it that are there already"
                     f" will come a second time. {_by_batch_id(base, opened)}"
                 )
@@ -115,8 +117,14 @@ def plan_rescue(
             for one in soundness.findings
             if one.check == "state_schema_elsewhere"
         ]
-        if not opened:
-            notes += _offsets_gone(checkpoint, base, asked=sink is not None)
+        begun = batch_begun(checkpoint)
+        if not opened and begun is not None:
+            notes.append(
+                f"offsets/{begun} is gone, yet state of batch {begun} is there: the batch has run"
+            )
+        elif not opened and sink is None:
+            doubts += _offsets_gone(checkpoint, base)
+        doubts += _late_rows(checkpoint, base)
         if unchanged_seconds > 0:
             notes.append(
                 "a query that hangs writes nothing: make sure that none runs on this checkpoint"
@@ -128,8 +136,9 @@ def plan_rescue(
         open_batch=opened[-1] if opened else None,
         moves=moves,
         refusals=refusals,
-        notes=notes,
+        notes=[*notes, *doubts],
         accepted=accepted,
+        conditional=bool(doubts),
     )
 
 
@@ -161,16 +170,35 @@ def refuse_if_held(
     return found
 
 
-def _offsets_gone(checkpoint: Checkpoint, base: int, *, asked: bool) -> list[str]:
-    """What is left of a batch without offsets: it was never planned, or somebody removed them.
+def _late_rows(checkpoint: Checkpoint, base: int) -> list[str]:
+    """What smaller batches may drop: rows that Spark's watermark passes between two of them.
 
-    ``asked``: whether the sink was, and what it says told.
+    It is zero until rows were read, and only an operator with state drops what is behind it.
     """
-    begun = batch_begun(checkpoint)
-    if begun is not None:
-        return [f"offsets/{begun} is gone, yet state of batch {begun} is there: the batch has run"]
-    if asked:
+    logs = [one.watermark_ms for one in checkpoint.offsets.values()]
+    logs += [one.next_watermark_ms for one in checkpoint.commits.values()]
+    known = any(told for told in logs)
+    read = any(
+        checkpoint.offsets[batch].sources != checkpoint.offsets[batch - 1].sources
+        for batch in checkpoint.offsets
+        if batch <= base and batch - 1 in checkpoint.offsets
+    )
+    stateless = base >= 0 and not checkpoint.operators and not checkpoint.layout.state
+    if stateless or (read and not known):
         return []
+    which = "this query has a watermark, which" if known else "where this query has a watermark, it"
+    told = (
+        f"{which} moves once a batch: several batches drop rows as late that one would count, such"
+        " as are later than its delay, and where partitions or sources hold unequal times, such"
+        " within it too. Where these must count, set no smaller limit: restart the query as it is,"
+        " with more time or capacity; or rescue it, and restart it with a delay that spans all that"
+        " waits"
+    )
+    return [told]
+
+
+def _offsets_gone(checkpoint: Checkpoint, base: int) -> list[str]:
+    """Where offsets without a trace of state are gone: never planned, or somebody removed them."""
     ends = {
         source.index: _base_log_offset(checkpoint, base, source.index)
         for source in checkpoint.sources

@@ -231,6 +231,11 @@ class Hours:
             limit = sure = None
         if limit is not None and len(self._sources) > 1:
             advice += f"; by sources: {self._parts(limit)}"
+        if limit is not None and query.watched.lateness.drops:
+            advice += (
+                "; its watermark moves once a batch, so smaller batches drop rows as late that "
+                "larger ones count, and within its delay too where partitions hold unequal times"
+            )
         longest = _longest_trigger(query, size, busiest, quantile(seconds, 0.5))
         if limit is not None and longest is not None:
             advice += (

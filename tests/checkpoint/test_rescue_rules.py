@@ -202,6 +202,70 @@ def test_accepting_duplicates_says_that_rows_can_be_lost_and_is_not_called_safe(
     assert "rows are lost" in report["plan"]["refusals"][0]["remedy"]
 
 
+def watermark(root, *, planned=0, ended=0, newest=2):
+    """The watermark that the newest commit tells, and the open batch's offsets."""
+    text = (root / f"offsets/{newest + 1}").read_text()
+    told = text.replace('"batchWatermarkMs": 0', f'"batchWatermarkMs": {planned}')
+    write(root, f"offsets/{newest + 1}", told)
+    write(root, f"commits/{newest}", f'v1\n{{"nextBatchWatermarkMs":{ended}}}')
+    return root
+
+
+def verdict(root, capsys, **options):
+    """What is printed: rescued for real."""
+    options = {"sink": "upsert", "unchanged_seconds": 0, **options}
+    assert rescue(str(root), RescueOptions(**options)) == 0
+    return " ".join(capsys.readouterr().out.split())
+
+
+LATE = "drop rows as late that one would count"
+
+
+@pytest.mark.parametrize("told", [{"planned": 1}, {"ended": 1}])
+def test_a_watermark_is_said_where_smaller_batches_may_drop_rows_behind_it(tmp_path, capsys, told):
+    root = watermark(checkpoint(tmp_path), **told)
+    said = verdict(root, capsys)
+    assert (
+        f"note: this query has a watermark, which moves once a batch: several batches {LATE}"
+        in said
+    )
+    assert "Safe only as the notes say." in said
+    said = verdict(root, capsys, apply=True)
+    assert "Restart it only as the notes say." in said
+
+
+def test_without_a_watermark_or_without_state_no_batch_drops_rows(tmp_path, capsys):
+    said = verdict(checkpoint(tmp_path / "ck"), capsys)
+    assert LATE not in said
+    assert "Safe. Dry run" in said
+    stateless = watermark(checkpoint(tmp_path / "stateless"), planned=1, ended=1)
+    shutil.rmtree(stateless / "state")
+    said = verdict(stateless, capsys)
+    assert LATE not in said
+    assert "Safe. Dry run" in said
+    assert "notes say" not in verdict(stateless, capsys, apply=True)
+
+
+def test_before_any_batch_with_rows_nobody_knows_of_a_watermark(tmp_path, capsys):
+    """Its first rows make it, and a batch without rows tells nothing of it."""
+    first = checkpoint(tmp_path / "first", committed=0)
+    empty = checkpoint(tmp_path / "empty", committed=1)
+    shutil.rmtree(empty / "sources")
+    for batch, end in ((0, 5), (1, 500)):
+        write(
+            empty,
+            f"offsets/{batch}",
+            offsets(0).replace("logOffset", 't":{"0').replace(":0}", f":{end}}}}}"),
+        )
+    for root in (first, empty):
+        said = verdict(root, capsys)
+        assert (
+            f"note: where this query has a watermark, it moves once a batch: several batches {LATE}"
+            in said
+        )
+        assert "Safe only as the notes say." in said
+
+
 @pytest.mark.parametrize(
     ("description", "kind"),
     [
@@ -427,6 +491,7 @@ def test_entries_that_no_batch_has_taken_leave_a_doubt_that_is_said(tmp_path):
     notes = " ".join(report["plan"]["notes"])
     assert "if somebody removed offsets/3" in notes
     assert "drops all of the new batch where it has the old one" in notes
+    assert report["plan"]["conditional"]
 
 
 def test_it_cannot_be_undone_once_the_query_has_gone_on(tmp_path):

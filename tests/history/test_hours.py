@@ -103,3 +103,23 @@ def test_a_limit_of_one_source_is_its_own(real_log: bytes) -> None:
     for one in of(judged([real_log.splitlines()]), rows.RECOMMENDATIONS):
         assert one["sources"] == 1
         assert "source" not in one["advice"]
+
+
+def windowed(batch: int, size: int) -> bytes:
+    """A batch of a query with a watermark and state."""
+    told = json.loads(made.progress(batch, size, 0.5 + size / 10_000))
+    told["progress"]["eventTime"] = {"watermark": "2026-01-01T00:00:00.000Z"}
+    told["progress"]["stateOperators"] = [
+        {"operatorName": "stateStoreSave", "numRowsTotal": 1, "numRowsDroppedByWatermark": 0}
+    ]
+    return json.dumps(told, separators=(",", ":")).encode() + b"\n"
+
+
+def test_a_limit_that_may_drop_late_rows_says_so() -> None:
+    late = "smaller batches drop rows as late that larger ones count"
+    for batch_of, said in ((windowed, True), (two_sources, False)):
+        lines = [*made.opening(), made.started()]
+        lines += [batch_of(batch, 4000 * (1 + batch % 5)) for batch in range(40)]
+        (one,) = of(judged([lines]), rows.RECOMMENDATIONS)
+        assert one["limit_rows"] is not None
+        assert (late in one["advice"]) is said
