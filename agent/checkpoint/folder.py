@@ -36,6 +36,8 @@ _ORDER: Final = ("commits", "offsets", "sources")
 _MISSING = (FileNotFoundError, NotADirectoryError)
 #: An address of this machine, of any number of slashes, and its path with one.
 _LOCAL: Final = re.compile(r"file:(?://(?:localhost)?(?=/)|(?!//))(?:/*(?=/))?(.*)", re.DOTALL)
+#: How the address of a file system begins; Hadoop writes one slash where it has no authority.
+_OTHER: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
 
 
 class CheckpointError(Exception):
@@ -154,6 +156,8 @@ class RemoteFolder:
             ) from None
         self._name = redact_addresses(url)
         try:
+            # It wants an authority, be it empty: dbfs:///ck for dbfs:/ck.
+            url = re.sub(rf"\A{_OTHER.pattern}(?!/)", r"\1:///", url)
             self._system, self._root = fsspec.core.url_to_fs(url)
         except Exception as error:  # noqa: BLE001 - each driver has errors of its own
             raise CheckpointError(f"{self._name}: {redact_addresses(str(error))}") from None
@@ -289,7 +293,8 @@ def local_path(address: str) -> Path | None:
     if address.startswith("file:"):
         match = _LOCAL.fullmatch(address)
         return None if match is None else Path(match[1])
-    return None if "://" in address else Path(address).expanduser()
+    other = "://" in address or _OTHER.match(address)
+    return None if other else Path(address).expanduser()
 
 
 def same_place(one: str, other: str) -> bool:
@@ -306,9 +311,10 @@ def _turn(name: str) -> int:
 
 def _plain(address: str) -> str:
     """Spark and fsspec name the same store by different schemes."""
-    scheme, _, rest = address.partition("://")
+    scheme, _, rest = address.partition(":")
     same = {"s3a": "s3", "s3n": "s3", "abfss": "abfs", "gcs": "gs"}
-    return f"{same.get(scheme, scheme)}://{rest.rstrip('/')}"
+    rest = rest.removeprefix("//") if rest.startswith("///") else rest
+    return f"{same.get(scheme, scheme)}:{rest.rstrip('/')}"
 
 
 @contextmanager

@@ -85,6 +85,12 @@ def test_a_path_with_its_scheme_may_be_a_mount_that_is_shared(location, severity
     assert ("unless a mount is shared" in finding.evidence) is (severity == "warning")
 
 
+@pytest.mark.parametrize("location", ["dbfs:/ck/q", "dbfs:/Volumes/a/b", "hdfs:/ck/q", "viewfs:/q"])
+def test_an_address_with_one_slash_names_its_file_system(location):
+    """Hadoop writes one where there is no authority (org.apache.hadoop.fs.Path.toString)."""
+    assert checks(checkpoint_location=location, master="spark://10.0.0.1:7077") == []
+
+
 def test_every_name_is_listed_for_metrics():
     assert len(set(CHECKS)) == len(CHECKS)
 

@@ -49,6 +49,11 @@ def test_it_says_the_same_as_of_a_local_folder(memory):
     assert here.bytes == there.bytes
 
 
+def test_an_address_as_hadoop_writes_it_where_there_is_no_authority(memory):
+    address, _, _ = memory
+    assert report("memory:/deep/ck").restart == report(address).restart
+
+
 def test_damage_there_is_found(memory, capsys):
     address, _, system = memory
     system.rm("/deep/ck/state/0/1/2.delta")

@@ -280,6 +280,9 @@ def test_a_query_without_such_addresses_starts_anywhere(tmp_path):
         ("abfss://c@x/ck", "abfs://c@x/ck", True),
         ("s3a://lake/ck", "s3a://other/ck", False),
         ("hdfs://name/ck", "/ck", False),
+        ("hdfs:/ck", "hdfs:///ck/", True),
+        ("hdfs:/ck", "/ck", False),
+        ("hdfs:/ck", "hdfs://ck", False),
     ],
 )
 def test_addresses_of_one_folder(one, other, same):
