@@ -18,7 +18,12 @@ import msgspec
 
 from agent.checkpoint.layout import Checkpoint, chain_of, log_offset, passed_by, schema_batch
 from agent.checkpoint.sink import READ_AGAIN
-from agent.checkpoint.soundness import batch_begun, looks_asynchronous, open_batches
+from agent.checkpoint.soundness import (
+    batch_begun,
+    looks_asynchronous,
+    open_batches,
+    restart_asynchronous,
+)
 from agent.core.judgement import Finding
 
 if TYPE_CHECKING:
@@ -333,11 +338,12 @@ def _refuse_if_unsound(
                 severity="error",
                 evidence="the logs have holes, as asynchronous progress tracking leaves them:"
                 " which batches have reached the sink is not known",
-                remedy="restart the query with asynchronous progress tracking off, let it finish"
-                " a batch, then try again",
+                remedy=f"restart the query as it was{restart_asynchronous(checkpoint)}. No batch of"
+                " it can be rescued while the logs keep batches with holes: they keep the last"
+                " spark.sql.streaming.minBatchesToRetain (100)",
             )
         )
-    if len(opened) > 1:
+    elif len(opened) > 1:
         refusals.append(
             Finding(
                 check="offsets_without_commits",

@@ -157,6 +157,17 @@ def looks_asynchronous(checkpoint: Checkpoint) -> bool:
     return bool(holes) and not holes & layout.commits.keys()
 
 
+def restart_asynchronous(checkpoint: Checkpoint) -> str:
+    """What a restart with such holes needs; empty where it goes on without it, too."""
+    before = checkpoint.layout.latest_offset - 1
+    if before < 0 or before in checkpoint.layout.offsets:
+        return ""
+    return (
+        ". Restart it with asyncProgressTrackingEnabled=true: without, Spark wants"
+        f" offsets/{before} and fails"
+    )
+
+
 def _logs(checkpoint: Checkpoint) -> list[Finding]:
     layout, findings = checkpoint.layout, []
     needed = _needed_logs(checkpoint)
@@ -223,6 +234,7 @@ def _logs(checkpoint: Checkpoint) -> list[Finding]:
                 evidence=f"{len(opened)} batches planned after commit"
                 f" {commit if commit >= 0 else '(none)'}: {_ids(opened)}",
                 remedy="normal under asynchronous progress tracking"
+                + restart_asynchronous(checkpoint)
                 if asynchronous
                 else "a restart replays only the newest and passes over the others: restore the"
                 " missing commits, or start from a savepoint",
@@ -235,12 +247,7 @@ def _logs(checkpoint: Checkpoint) -> list[Finding]:
                 severity="info",
                 evidence="the logs have holes, as asynchronous progress tracking leaves them",
                 remedy="its delivery is at-least-once; make the sink tolerate repeats"
-                + (
-                    f". Restart it with asyncProgressTrackingEnabled=true: without, Spark wants"
-                    f" offsets/{latest - 1} and fails"
-                    if latest > 0 and latest - 1 not in layout.offsets
-                    else ""
-                ),
+                + restart_asynchronous(checkpoint),
             )
         )
     return findings

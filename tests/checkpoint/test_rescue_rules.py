@@ -346,13 +346,30 @@ def test_more_than_one_open_batch_is_refused(tmp_path):
     assert "offsets_without_commits" in refusals(report)
 
 
-def test_asynchronous_progress_is_refused(tmp_path):
+@pytest.mark.parametrize(
+    ("holes", "uncommitted", "wanted"), [((2,), (), None), ((2, 4), (), 4), ((4,), (3,), 4)]
+)
+def test_asynchronous_progress_is_refused(tmp_path, holes, uncommitted, wanted):
+    """And nobody is told to turn it off where Spark then wants offsets that are not there."""
     root = checkpoint(tmp_path, committed=5)
-    for path in ("offsets/2", "commits/2"):
-        (root / path).unlink()
+    shutil.rmtree(root / "state")  # with which Spark refuses it
+    for path in root.glob("*/*"):
+        number = path.name.removesuffix(".crc").removeprefix(".")
+        gone = holes + uncommitted * (path.parent.name == "commits")
+        if path.parent.name in ("offsets", "commits") and number in map(str, gone):
+            path.unlink()
     code, report = rescue_quietly(root, **UPSERT)
     assert code == 1
-    assert "asynchronous_progress" in refusals(report)
+    assert refusals(report) == ["asynchronous_progress"]
+    remedy = report["plan"]["refusals"][0]["remedy"]
+    assert "restart the query as it was" in remedy
+    assert "tracking off" not in remedy
+    assert "minBatchesToRetain" in remedy
+    found = judge(read_checkpoint(LocalFolder(root)), LocalFolder(root)).findings
+    said = [remedy, *(one.remedy for one in found if "asynchronous" in one.check + one.remedy)]
+    assert len(said) == 2
+    for one in said:
+        assert (f"without, Spark wants offsets/{wanted} and fails" in one) is bool(wanted)
 
 
 def test_offsets_that_cannot_be_read_are_never_planned_over(tmp_path):
