@@ -47,6 +47,8 @@ CHECKS: Final = (
     "late_rows",
     "batch_ends",
 )
+#: What only the running query tells, its master and its settings, not its checkpoint.
+OF_THE_RUN: Final = ("location_not_durable", "asynchronous_progress", "late_rows", "batch_ends")
 #: Kafka's default for transaction.max.timeout.ms on a broker.
 BROKER_LONGEST_TRANSACTION_MS: Final = 900_000
 _SOCKET: Final = re.compile(r"(?i)textsocket")
@@ -220,7 +222,8 @@ def _writers(facts: QueryFacts) -> list[Finding]:
 
 
 def _progress(facts: QueryFacts) -> list[Finding]:
-    if facts.conf.get("asyncProgressTrackingEnabled") != "true":
+    told = {key.lower(): value.lower() for key, value in (facts.conf | facts.options).items()}
+    if told.get("asyncprogresstrackingenabled") != "true":
         return []
     return [
         _finding(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from agent.checkpoint.audit import QueryFacts, audit, offset_times
+from agent.checkpoint.audit import OF_THE_RUN, QueryFacts, audit, offset_times
 from agent.checkpoint.commands import counting, look, print_json
 from agent.checkpoint.folder import local_path, open_folder, reported
 from agent.checkpoint.render import output, show_findings
@@ -46,6 +46,12 @@ def run_audit(
     known = ask(agent, checkpoint.query_id, address) if agent is not None else []
     facts = msgspec.structs.replace(facts_of(checkpoint, known), options=options or {})
     findings = findings + audit(facts)
+    same = {(finding.check, finding.severity) for finding in findings}
+    findings += [
+        finding
+        for finding in (known[0].findings if known else ())
+        if finding.check in OF_THE_RUN and (finding.check, finding.severity) not in same
+    ]
     report = AuditReport(
         checkpoint=checkpoint.name,
         query=f"{known[0].application}/{known[0].query}" if known else None,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from agent.checkpoint.folder import CheckpointError, same_place
+from agent.core.judgement import SEVERITIES, Finding
 
 if TYPE_CHECKING:
     from agent.client import ClientSettings
@@ -25,6 +26,7 @@ class Watched(msgspec.Struct, frozen=True):
     fixed_cost_seconds: float | None
     rows_per_unit: dict[int, float]  # by source
     sources: list[str]  # descriptions
+    findings: list[Finding]
 
 
 def ask(settings: ClientSettings, query_id: str | None, address: str) -> list[Watched]:
@@ -68,6 +70,16 @@ def _watched(view: dict[str, Any]) -> Watched:
             if _number(source.get("rows_per_unit")) and isinstance(source.get("index"), int)
         },
         sources=[str(source.get("description") or "") for source in sources],
+        findings=[
+            Finding(
+                check=str(finding.get("check")),
+                severity=finding["severity"],
+                evidence=str(finding.get("evidence")),
+                remedy=str(finding.get("remedy")),
+            )
+            for finding in view.get("findings") or ()
+            if isinstance(finding, dict) and finding.get("severity") in SEVERITIES
+        ],
     )
 
 

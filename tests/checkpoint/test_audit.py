@@ -50,6 +50,9 @@ def test_a_sound_query_has_no_finding():
         ({"options": {"kafka.transaction.timeout.ms": "3600000"}}, "transaction_timeout"),
         ({"options": {"kafka.transaction.timeout.ms": "30000"}}, "transaction_timeout"),
         ({"options": {"kafka.isolation.level": "read_uncommitted"}}, "read_uncommitted"),
+        ({"options": {"asyncProgressTrackingEnabled": "true"}}, "asynchronous_progress"),
+        ({"options": {"ASYNCPROGRESSTRACKINGENABLED": "TRUE"}}, "asynchronous_progress"),
+        ({"conf": {"asyncProgressTrackingEnabled": "true"}}, "asynchronous_progress"),
         (
             {"sink": "org.apache.spark.sql.kafka010.KafkaSourceProvider$KafkaTable@1"},
             "sink_at_least_once",

@@ -9,6 +9,7 @@ import pytest
 from tests.checkpoint.build import OLD, checkpoint, tree, write
 from tests.service import wire
 from tests.service.agents import AgentProcess, weir
+from tests.waiting import until
 
 
 @pytest.fixture
@@ -82,6 +83,35 @@ def test_a_query_that_lives_is_left_alone_and_one_that_ended_is_advised(tmp_path
         )  # fmt: skip
         found = [finding["check"] for finding in json.loads(audit.stdout)["findings"]]
         assert "sink_at_least_once" in found
+
+
+def test_what_only_the_running_query_tells_is_found_with_the_agent(tmp_path, kafka_checkpoint):
+    (tmp_path / "agent").mkdir()
+    event = wire.started(1)
+    event["body"]["checkpointLocation"] = "/data/checkpoint"
+    event["body"]["conf"] = {
+        "spark.master": "spark://10.0.0.1:7077",
+        "asyncProgressTrackingEnabled": "true",
+    }
+    with AgentProcess(tmp_path / "agent") as agent:
+        assert agent.post(wire.request([event])).is_success
+
+        def audit(*options):
+            done = weir("checkpoint", "audit", str(kafka_checkpoint), "--json", *options)
+            assert done.returncode in (0, 1), done.stderr
+            return [
+                (finding["check"], finding["severity"])
+                for finding in json.loads(done.stdout)["findings"]
+            ]
+
+        told = {("location_not_durable", "error"), ("asynchronous_progress", "warning")}
+        assert not told & set(audit())
+        known = until(
+            lambda: told <= set(found := audit("--agent", agent.address)) and found,
+            "what the agent has found",
+            every=0.5,
+        )
+    assert len(known) == len(set(known))
 
 
 def test_where_agent_and_checkpoint_differ_both_are_told_and_why(tmp_path):
