@@ -25,6 +25,13 @@ LEAST_BATCHES: Final = 3
 #: A checkpoint that was copied has all its times within this; they say nothing of batches.
 COPIED_SECONDS: Final = 0.001
 _OPTIONS: Final = {"kafka": "maxOffsetsPerTrigger", "file": "maxFilesPerTrigger"}
+#: How a source of Spark's Kafka connector describes itself: KafkaV2[…], KafkaSourceV1[…].
+_OF_KAFKA: Final = "Kafka"
+#: The offsets do not tell it from others, and Spark passes over an option that a source lacks.
+NOT_SURE: Final = (
+    "; of Spark's Kafka source: others with such offsets pass over this option and have their own"
+    " (Event Hubs: eventhubs.maxEventsPerTrigger)"
+)
 _UNITS: Final = {"kafka": "rows", "file": "files"}
 NOT_ONE: Final = (
     "; not even one fits, and fewer than these would save next to nothing: "
@@ -33,7 +40,10 @@ NOT_ONE: Final = (
 
 
 class LimitAdvice(msgspec.Struct, frozen=True):
-    """What to restart a source with; ``limit`` is None where too little is known."""
+    """What to restart a source with; ``limit`` is None where too little is known.
+
+    ``option`` is empty where the connector is not known.
+    """
 
     source: int
     option: str
@@ -85,6 +95,11 @@ def advise(
     advice = []
     for source in able:
         option, unit = _OPTIONS[source.kind], _UNITS[source.kind]
+        told = watched.sources[source.index : source.index + 1] if watched is not None else []
+        if source.kind == "kafka" and any(told) and not told[0].startswith(_OF_KAFKA):
+            detail = f"{told[0]} is not Spark's Kafka source: set the limit of its own connector"
+            advice.append(LimitAdvice(source.index, "", unit, None, "nothing", detail))
+            continue
         learned: Literal["agent", "checkpoint", "nothing"] = "agent"
         limit: int | None
         seen = observe(checkpoint, folder, source.index)
@@ -108,6 +123,8 @@ def advise(
             detail += " another reason than its size"
         elif amount is not None:
             detail += f"; the batch that did not finish took {amount:,} {unit}"
+        if source.kind == "kafka" and not any(told):
+            detail += NOT_SURE
         advice.append(
             LimitAdvice(
                 source=source.index,

@@ -30,6 +30,12 @@ def of_kafka(folder, *, committed):
     return root
 
 
+def of_topic(*arguments, description="KafkaV2[Subscribe[orders]]", **options):
+    event = wire.progress(*arguments, **options)
+    event["body"]["sources"][0]["description"] = description
+    return event
+
+
 def ended(sequence):
     query_id, run_id = wire.query_ids(0)
     body = {"id": query_id, "runId": run_id, "exception": "killed", "errorClassOnException": None}
@@ -43,8 +49,7 @@ def test_a_query_that_lives_is_left_alone_and_one_that_ended_is_advised(tmp_path
     with AgentProcess(tmp_path / "agent", token="s3cret") as agent:
         events = [wire.started(1)]
         events += [
-            wire.progress(n, rows=1000 * n, seconds=1.0 + n / 4, limit=1000 * n)
-            for n in range(2, 9)
+            of_topic(n, rows=1000 * n, seconds=1.0 + n / 4, limit=1000 * n) for n in range(2, 9)
         ]
         assert agent.post(wire.request(events)).is_success
 
@@ -131,8 +136,7 @@ def test_where_agent_and_checkpoint_differ_both_are_told_and_why(tmp_path):
         assert unlearned["limit"] == alone["limit"]
         assert "the agent has not learned what a batch of rows takes" in unlearned["detail"]
         events = [
-            wire.progress(n, rows=1000 * n, seconds=1.0 + n / 4, limit=1000 * n)
-            for n in range(3, 9)
+            of_topic(n, rows=1000 * n, seconds=1.0 + n / 4, limit=1000 * n) for n in range(3, 9)
         ]
         assert agent.post(wire.request([*events, ended(9)])).is_success
         both = told("--agent", agent.address)
@@ -141,6 +145,30 @@ def test_where_agent_and_checkpoint_differ_both_are_told_and_why(tmp_path):
     reason = alone["detail"].partition("; the batch that did not")[0]
     assert f"; the checkpoint alone would say {alone['limit']:,}: {reason}" in both["detail"]
     assert "held to 4 times the largest batch seen" in reason
+    # Other connectors write the same offsets, and Spark passes over an option that they lack.
+    doubt = "Event Hubs: eventhubs.maxEventsPerTrigger"
+    assert doubt in alone["detail"]
+    assert doubt in unlearned["detail"], "no batch has told of a source yet"
+    assert doubt not in both["detail"]
+
+
+def test_no_option_is_named_of_a_connector_that_is_not_known(tmp_path):
+    root = of_kafka(tmp_path / "ck", committed=5)
+    (tmp_path / "agent").mkdir()
+    with AgentProcess(tmp_path / "agent") as agent:
+        events = [wire.started(1)]
+        for n in range(2, 9):
+            told = "org.apache.spark.eventhubs.EventHubsSource@1f2e3d"
+            events.append(of_topic(n, rows=1000 * n, seconds=1.0 + n / 4, description=told))
+        assert agent.post(wire.request([*events, ended(9)])).is_success
+        options = ("--deadline", "60", "--agent", agent.address)
+        done = weir("rescue", str(root), "--json", *options)
+        said = weir("rescue", str(root), "--sink", "upsert", *options).stdout
+    [limit] = json.loads(done.stdout)["limits"]
+    assert (limit["limit"], limit["option"]) == (None, "")
+    assert "EventHubsSource@1f2e3d is not Spark's Kafka source" in limit["detail"]
+    assert "Restart source 0 with: no limit known" in said
+    assert "maxOffsetsPerTrigger" not in said
 
 
 def test_an_agent_that_cannot_be_asked_is_said(tmp_path):
