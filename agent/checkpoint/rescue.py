@@ -28,6 +28,7 @@ from agent.core.judgement import Finding
 
 if TYPE_CHECKING:
     from agent.checkpoint.folder import FileEntry
+    from agent.checkpoint.layout import SourceInfo
     from agent.checkpoint.sink import SinkVerdict
     from agent.checkpoint.soundness import Soundness
 
@@ -129,6 +130,13 @@ def plan_rescue(
             )
         elif not opened and sink is None:
             doubts += _offsets_gone(checkpoint, base)
+        doubts += [
+            f"source {source.index} is of a connector that Weir does not know: where it keeps"
+            " outside of the checkpoint what a batch reads, the batch comes back as it was, or rows"
+            " are passed over; its documentation tells"
+            for source in checkpoint.sources
+            if source.kind == "other"
+        ]
         doubts += _late_rows(checkpoint, base)
         if unchanged_seconds > 0:
             notes.append(
@@ -405,16 +413,26 @@ def _refuse_unknown_logs(checkpoint: Checkpoint, base: int) -> list[Finding]:
                         remedy="start from a savepoint",
                     )
                 )
-        elif any(entry.batch_id > 0 for entry in entries):
+        elif own := _kept_by(checkpoint, source):
             refusals.append(
                 Finding(
                     check="source_log_unknown",
                     severity="error",
-                    evidence=f"{source.folder}: a log of a form that Weir does not know",
-                    remedy="only file sources keep a log that can be re-planned",
+                    evidence=f"{own}: of a form that Weir does not know; by it the source may bring"
+                    " the batch back as it was, or pass over rows of it",
+                    remedy="restart the query as it is, with more time or capacity: only Spark's"
+                    " own file sources keep a log that can be re-planned",
                 )
             )
     return refusals
+
+
+def _kept_by(checkpoint: Checkpoint, source: SourceInfo) -> str | None:
+    """A file that a source keeps for itself, but where it began: Kafka's 0, Iceberg's offsets/0."""
+    layout = checkpoint.layout
+    own = [one.path for one in layout.sources.get(source.index, []) if one.batch_id > 0]
+    own += [one.path for one in layout.others if one.path.startswith(f"{source.folder}/")]
+    return next((path for path in own if path != f"{source.folder}/offsets/0"), None)
 
 
 def _sink_refusal(

@@ -123,6 +123,49 @@ def test_kafka_s_first_offsets_stay(tmp_path):
     assert moved(report) == {"offsets/0", "state"}
 
 
+def of_source(root, offset, *own):
+    """A checkpoint whose source plans by its own offsets, and keeps these files for itself."""
+    shutil.rmtree(checkpoint(root) / "sources")
+    for batch in range(4):
+        head = offsets(0).rpartition("\n")[0]
+        write(root, f"offsets/{batch}", f"{head}\n{offset % batch}", age=OLD + 10 * batch)
+    for path in own:
+        write(root, f"sources/0/{path}", "{}")
+    return root
+
+
+KINESIS = '{"metadata":{"batchId":"%d","streamName":"s"},"shardId-0":{"iteratorPosition":"49"}}'
+ICEBERG = '{"version":1,"snapshot_id":%d,"position":0,"scan_all_files":false}'
+
+
+@pytest.mark.parametrize(
+    ("offset", "own", "refused"),
+    [
+        (KINESIS, ["shard-source/3/shardId-0"], True),
+        (KINESIS, ["3"], True),
+        ('{"seqNum":%d}', ["rocksdb/logs/1.log", "metadata"], True),
+        (ICEBERG, ["offsets/0"], False),
+        ('{"orders":{"0":%d}}', ["0"], False),
+        ('{"orders":{"0":%d}}', ["0", "batches/3"], True),
+    ],
+)
+def test_a_source_that_keeps_what_weir_does_not_know_is_left_alone(tmp_path, offset, own, refused):
+    """By it the batch may come back as it was, whatever was moved and whatever the limit."""
+    root = of_source(tmp_path, offset, *own)
+    before = tree(root)
+    code, report = rescue_quietly(root, apply=True, **UPSERT)
+    assert (code, refusals(report)) == ((1, ["source_log_unknown"]) if refused else (0, []))
+    assert (tree(root) == before) is refused
+
+
+@pytest.mark.parametrize(("offset", "known"), [(KINESIS, False), ('{"orders":{"0":%d}}', True)])
+def test_a_connector_that_weir_does_not_know_is_named(tmp_path, offset, known):
+    _, report = rescue_quietly(of_source(tmp_path, offset), **UPSERT)
+    told = "source 0 is of a connector that Weir does not know"
+    assert (told in " ".join(report["plan"]["notes"])) is not known
+    assert report["plan"]["conditional"] is not known
+
+
 def test_a_first_batch_leaves_no_trace_in_state_or_logs(tmp_path):
     root = checkpoint(tmp_path, committed=0)
     write(root, "commits/.0.1234.tmp", "v1")
