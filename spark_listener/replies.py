@@ -7,14 +7,13 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from spark_listener.wire import UNITS, Unit
+from spark_listener.wire import LONGEST_LIFE_SECONDS, UNITS, Unit
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import TypeGuard
 
 MAX_REPLY_BYTES: Final = 4 * 1024 * 1024
-_LONGEST_LIFE_SECONDS: Final = 3600.0
 _LARGEST: Final = 2**63 - 1
 #: What Spark's own parameter holds.
 _MOST_EXECUTORS: Final = 2**31 - 1
@@ -133,7 +132,7 @@ def _life(seconds: Any) -> float | None:
         return None
     if not math.isfinite(seconds) or seconds <= 0:
         return None
-    return min(float(seconds), _LONGEST_LIFE_SECONDS)
+    return min(float(seconds), LONGEST_LIFE_SECONDS)
 
 
 def _complaint(item: Any) -> str:

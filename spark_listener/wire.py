@@ -14,6 +14,8 @@ EVENTS_PATH: Final = "/v1/events"
 HEARTBEAT_SECONDS: Final = 5.0
 #: An agent's default: a driver that it has not heard of for so long is gone.
 SILENT_SECONDS: Final = 15.0
+#: A driver keeps what an agent granted no longer than that, whatever the agent says.
+LONGEST_LIFE_SECONDS: Final = 3600.0
 MAX_EVENTS_PER_REQUEST: Final = 500
 MAX_REQUEST_BYTES: Final = 8 * 1024 * 1024
 

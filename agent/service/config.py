@@ -31,7 +31,7 @@ from agent.core.lag_groups import check_pattern
 from agent.core.policy import Policy, QueryPolicy, Rule
 from spark_listener.config import NAMES as DRIVER_OPTIONS
 from spark_listener.config import environment_key
-from spark_listener.wire import MAX_REQUEST_BYTES
+from spark_listener.wire import LONGEST_LIFE_SECONDS, MAX_REQUEST_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -279,7 +279,7 @@ class Settings(BaseSettings):
         60.0,
         "How long a driver keeps a granted limit without hearing from the agent.",
         ge=15,
-        le=86400,
+        le=LONGEST_LIFE_SECONDS,
     )
     executors: _ModeWord = _option(
         "Regulation",

@@ -69,6 +69,10 @@ FILE_ERRORS = {
     "unknown key, nothing near": ("colour: blue", "'colour': no such option"),
     "no hours": ("executors_quiet_hours: 22-6", "executors_quiet_hours: "),
     "negative": ("target_seconds: -3", "target_seconds: input should be greater than 0, not '-3'"),
+    "longer than a driver keeps a limit": (
+        "grant_seconds: 3601",
+        "grant_seconds: input should be less than or equal to 3600, not '3601'",
+    ),
     "infinite": ("target_seconds: .inf", "target_seconds: input should be"),
     "not a number": ("deadline_seconds: soon", "deadline_seconds: input should be a valid number"),
     "truth value": ("target_seconds: yes", "target_seconds: a number is needed"),
