@@ -387,7 +387,7 @@ class Service:
     def _record(self, recorder: Recorder, body: bytes, refused: set[int]) -> None:
         try:
             recorder.record(body, refused)
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:  # the last: nested by hundreds
             self.record_failures_total += 1
             self.rarely.warn(_log.warning, "events are not recorded", self.clock(), cause=error)
 

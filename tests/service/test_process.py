@@ -323,6 +323,18 @@ def test_every_accepted_event_is_recorded_once(tmp_path: Path) -> None:
     assert all(path.stat().st_size <= 20000 for path in files)
 
 
+def test_an_event_too_deep_to_record_is_acknowledged_and_counted_as_not_recorded(
+    tmp_path: Path,
+) -> None:
+    """Else its driver would send it for ever, and hear of no limit meanwhile."""
+    deep = '{"a":' * 700 + "1" + "}" * 700
+    body = json.dumps(wire.request([{**wire.progress(1), "x": None}]))
+    with AgentProcess(tmp_path, "--record-file", str(tmp_path / "events.jsonl")) as agent:
+        answer = agent.post(body.replace('"x": null', f'"x": {deep}').encode())
+        assert (answer.status_code, answer.json()["acknowledged"]) == (200, 1)
+        assert agent.metrics()["weir_agent_record_failures_total"] == 1
+
+
 def test_liveness_and_readiness_as_json(tmp_path: Path) -> None:
     with AgentProcess(tmp_path) as agent:
         agent.post(wire.request([wire.progress(1)]))
