@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from agent.core.decode.events import decode_request
 from agent.core.fleet import Change, Fleet, Order, Receipt, UnknownQuery
+from agent.core.fleet.orders import MOST_STANDING_ORDERS
 from agent.core.measure.partitions import PartitionView
 from agent.core.policy import Policy, QueryPolicy, Rule
 from tests.core.events import START_TIME, Driver
@@ -807,6 +808,17 @@ def test_orders_outlive_the_agent_and_meet_queries_that_come_later() -> None:
     world.driver.query_id, world.driver.query = "q-9", "careful"
     world.send(world.driver.progress(1, 1.0))
     assert world.view(("shop", "careful")).mode == "dry-run"  # a rule named it
+
+
+def test_the_switch_for_all_is_forgotten_for_no_number_of_other_orders() -> None:
+    world = World()
+    world.fleet.control("*", "*", order(mode="off"), world.now)
+    for number in range(2 * MOST_STANDING_ORDERS):
+        world.fleet.control(f"job-{number}", "*", order(mode="dry-run"), world.now)
+    assert len(world.fleet._agent.standing) == MOST_STANDING_ORDERS
+    assert world.fleet.mode == "off"
+    world.batches(1)
+    assert world.view().mode == "off"
 
 
 @pytest.mark.parametrize("mode", ["on", "off"])

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from agent.core.policy import Policy
     from agent.core.query import Query
 
+#: The switch for all, which is never forgotten, and the newest of the others.
 MOST_STANDING_ORDERS: Final = 100
 #: What an order may say; one of these.
 ACTS: Final = ("mode", "hold", "limit", "retire")
@@ -76,10 +77,16 @@ class Standing(msgspec.Struct, frozen=True):
 
 
 def stand(standing: list[Standing], order: Standing) -> list[Standing]:
-    """The orders that stand after one more; the switch for all overrides whatever was before."""
+    """The orders that stand after one more; the switch for all overrides whatever was before.
+
+    So it is the first of them wherever it stands: of too many the oldest after it is forgotten.
+    """
     said = (order.application, order.query)
     kept = [old for old in standing if said not in (("*", "*"), (old.application, old.query))]
-    return [*kept, order][-MOST_STANDING_ORDERS:]
+    if len(kept) >= MOST_STANDING_ORDERS:
+        first = kept[0]
+        del kept[1 if (first.application, first.query) == ("*", "*") else 0]
+    return [*kept, order]
 
 
 def greet(standing: list[Standing], query: Query, policy: Policy) -> None:
