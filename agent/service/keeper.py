@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 ORDERS_KEPT: Final = 50
 #: Of one request, events that the core could not stand, before the rest is refused unseen.
 MAX_POISONED: Final = 8
-#: What reading a saved state can raise where it is not ours or not whole.
-UNUSABLE: Final = (StoreFailed, msgspec.MsgspecError, ValueError, LookupError, TypeError)
 _ORDERS_MARK: Final = "orders"
 _WRITE_TROUBLE: Final = "the state cannot be written"
 _log = structlog.get_logger("state")
@@ -50,7 +48,7 @@ class Keeper:
     """One thread owns it. Times are epoch seconds."""
 
     def __init__(self, policy: Policy, store: Store, *, started_time: float) -> None:
-        """Takes up what the store holds; sets it aside, with a log line, where it is unusable."""
+        """Takes up what the store holds; sets it aside, with a log line, where none can be read."""
         self._policy = policy
         self._store = store
         self._started_time = started_time
@@ -62,14 +60,11 @@ class Keeper:
         self.writable = True
         self.write_failures_total = 0
         try:
-            parts = store.load()
-            self.fleet = Fleet.restore(policy, parts, started_time=started_time)
-            self.fleet.wake()
-            self.restored_parts = len(parts)
-        except UNUSABLE as error:
+            self.fleet, self.restored_parts = self._read()
+        except StoreFailed as error:
             store.abandon_contents(str(error))
-            self.fleet = Fleet(policy, started_time=started_time)
-            self.restored_parts = 0
+            self.fleet, self.restored_parts = Fleet(policy, started_time=started_time), 0
+        self.fleet.wake()
         self.orders: deque[OrderRecord] = deque(self._saved_orders(), ORDERS_KEPT)
 
     def receive(self, request: Request, now: float) -> Receipt:
@@ -183,12 +178,25 @@ class Keeper:
                 return
         raise StateUnavailable(_WRITE_TROUBLE)
 
+    def _read(self) -> tuple[Fleet, int]:
+        """The fleet as the disk has it, and of how many parts.
+
+        One that cannot be read is passed over, and goes with the next commit: what was ordered
+        stands in the others. Raises StoreFailed where that is all of them.
+        """
+        parts = self._store.load()
+        fleet = Fleet.restore(self._policy, parts, started_time=self._started_time)
+        if parts and len(fleet.unreadable) == len(parts):
+            raise StoreFailed("; ".join(set(fleet.unreadable.values())))
+        for part, why in fleet.unreadable.items():
+            _log.error("a part of the saved state cannot be read: left out", part=part, cause=why)
+        return fleet, len(parts) - len(fleet.unreadable)
+
     def _put_back(self) -> None:
         """The fleet as the disk has it; stays behind where even reading fails."""
         try:
-            saved = self._store.load()
-            fleet = Fleet.restore(self._policy, saved, started_time=self._started_time)
-        except UNUSABLE:
+            fleet, _ = self._read()
+        except StoreFailed:
             return
         fleet.wake(self.fleet.wakefulness)
         self.fleet = fleet

@@ -157,6 +157,40 @@ def test_a_state_that_the_core_cannot_read_is_set_aside(
     one.close(NOW)
 
 
+@pytest.mark.parametrize(
+    ("kind", "data"),
+    [
+        ("listener", b"\xc1garbage"),
+        ("agent", b"\x90"),
+        ("query:6:ordersquery-0", b"\xc1garbage"),
+        ("query:6:ordersquery-0", b"\x82\xa3run\x80\xa6sizing\x01"),
+    ],
+)
+def test_of_a_state_with_one_part_that_cannot_be_read_all_others_are_kept(
+    tmp_path: Path, kind: str, data: bytes
+) -> None:
+    """What was switched off stays so: of all queries, or of each one that was known."""
+    store = Store(tmp_path)
+    one = keeper(store)
+    one.receive(decode_request(wire.body([wire.progress(n, query=n - 1) for n in (1, 2)])), NOW)
+    one.control("*", "*", Order(who="kim", mode="off"), NOW)
+    (damaged,) = [change.part for change in store.load() if change.part.startswith(kind)]
+    store.write([Change(damaged, data)])
+    with structlog.testing.capture_logs() as logged:
+        one = keeper(store)
+    assert [line["part"] for line in logged if line["log_level"] == "error"] == [damaged]
+    assert store.set_aside is None
+    assert one.fleet.mode == ("on" if kind == "agent" else "off")
+    known = [("orders", "query-1")] if kind.startswith("query") else one.fleet.keys()
+    assert one.fleet.keys() == known
+    assert {one.fleet.view(key, NOW).mode for key in known} == {"off"}
+    one.tick(NOW + 1)
+    one.close(NOW + 1)
+    store = Store(tmp_path)
+    assert damaged not in [change.part for change in store.load() if change.data == data]
+    store.close()
+
+
 def test_a_directory_that_cannot_be_used(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreUnusable, match="file"):

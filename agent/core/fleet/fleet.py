@@ -127,6 +127,8 @@ class _Said(msgspec.Struct):
 
 _decode_sender = msgspec.msgpack.Decoder(Sender).decode
 _decode_agent = msgspec.msgpack.Decoder(_Agent).decode
+#: What reading a part can raise where it is not ours or not whole.
+_NO_STATE = (msgspec.MsgspecError, ValueError, LookupError, TypeError, AttributeError)
 
 
 class Fleet:
@@ -144,6 +146,7 @@ class Fleet:
         self._brokers = BrokersWord()
         self._clusters = Clusters(self._roster, policy)
         self._alignments: dict[Key, tuple[str, AlignmentView]] = {}  # by the run they are of
+        self.unreadable: dict[str, str] = {}  # parts of what was saved, and why
 
     # -- events in --------------------------------------------------------------------------
 
@@ -646,20 +649,27 @@ class Fleet:
 
     @classmethod
     def restore(cls, policy: Policy, parts: Iterable[Change], *, started_time: float) -> Fleet:
-        """A fleet as saved. Raises msgspec.DecodeError where a part is not a saved state."""
+        """A fleet as saved, but for parts that cannot be read: ``unreadable`` says of each why."""
         fleet = cls(policy, started_time=started_time)
         for change in parts:
-            kind, _, rest = change.part.partition(":")
             if change.data is None:
                 continue
-            if kind == "query":
-                fleet._roster.put(query_of(change.data))
-            elif kind == "listener":
-                fleet._senders.put(rest, _decode_sender(change.data))
-            elif kind == "agent":
-                fleet._agent = _decode_agent(change.data)
+            try:
+                fleet._put(change.part, change.data)
+            except _NO_STATE as error:
+                fleet.unreadable[change.part] = str(error)
+                fleet._changed.forget(change.part)
         fleet._date_orders(started_time)
         return fleet
+
+    def _put(self, part: str, data: bytes) -> None:
+        kind, _, rest = part.partition(":")
+        if kind == "query":
+            self._roster.put(query_of(data))
+        elif kind == "listener":
+            self._senders.put(rest, _decode_sender(data))
+        elif kind == "agent":
+            self._agent = _decode_agent(data)
 
     def _date_orders(self, time: float) -> None:
         """Orders that an older agent saved without their time: since now at the latest."""
