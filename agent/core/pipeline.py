@@ -104,7 +104,7 @@ def _found_nothing(query: Query, time: float, policy: Policy) -> None:
     measure.rest(query, time)
     watch.rests(query, time)
     watch.found_nothing(query)
-    settings = policy.of(*query.key)
+    settings = query.settings(policy)
     if watch.quiet(query, time):
         decide.at_rest(query, settings, time)
     need_at_rest(query, settings, found_nothing=True)
@@ -148,7 +148,7 @@ def heartbeat(
     watch.runs(query, time, policy)
     measure.unseen(query, time)
     decide.adopt(query, time, policy)
-    need_at_rest(query, policy.of(*query.key), found_nothing=False)
+    need_at_rest(query, query.settings(policy), found_nothing=False)
 
 
 def progress(
@@ -177,7 +177,7 @@ def progress(
         decide.adopt(query, time, policy)
         _found_nothing(query, time, policy)
         return "idle"
-    settings = policy.of(query.application, query.query)
+    settings = query.settings(policy)
     ended = Ended(
         measure.plausible(query, batch, time),
         event.limits,

@@ -102,32 +102,37 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     max_sources: int = 64  # per query
     max_operators: int = 32  # per query
 
-    def of(self, application: str, query: str) -> QueryPolicy:
-        """The settings that hold for one query."""
+    def of(self, application: str, query: str, own: tuple[str, str] | None = None) -> QueryPolicy:
+        """The settings that hold for one query.
+
+        ``own``: the names it came with, where others may have been made for it; rules that fit
+        either hold.
+        """
         if not self.rules:
             return self.default
         known = self._known
-        chosen = known.get((application, query))
+        names = application, query, own or (application, query)
+        chosen = known.get(names)
         if chosen is None:
             if len(known) >= 2 * self.max_queries:
                 known.clear()  # of queries that are long gone
-            chosen = known[application, query] = self._ruled(application, query)
+            chosen = self.default
+            for rule in self._matching(*names):
+                chosen = _with(chosen, rule)
+            known[names] = chosen
         return chosen
 
     @cached_property
-    def _known(self) -> dict[tuple[str, str], QueryPolicy]:
+    def _known(self) -> dict[tuple[str, str, tuple[str, str]], QueryPolicy]:
         """What the rules gave: every event of a query asks several times."""
         return {}
 
-    def _ruled(self, application: str, query: str) -> QueryPolicy:
-        chosen = self.default
-        for rule in self._matching(application, query):
-            chosen = _with(chosen, rule)
-        return chosen
-
-    def ruled_mode(self, application: str, query: str) -> Mode | None:
+    def ruled_mode(
+        self, application: str, query: str, own: tuple[str, str] | None = None
+    ) -> Mode | None:
         """The mode that a rule gives this query by name; None where only the default holds."""
-        modes = [rule.mode for rule in self._matching(application, query) if rule.mode]
+        names = application, query, own or (application, query)
+        modes = [rule.mode for rule in self._matching(*names) if rule.mode]
         return modes[-1] if modes else None
 
     def executors_flaws(self) -> list[str]:
@@ -139,8 +144,12 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, dict=True):
                 found.append(flaw and f"rules: {rule.match}: {flaw}")
         return [flaw for flaw in found if flaw]
 
-    def _matching(self, application: str, query: str) -> list[Rule]:
-        return [rule for rule in self.rules if matches(rule.match, application, query)]
+    def _matching(self, application: str, query: str, own: tuple[str, str]) -> list[Rule]:
+        return [
+            rule
+            for rule in self.rules
+            if matches(rule.match, application, query) or matches(rule.match, *own)
+        ]
 
 
 def _with(settings: QueryPolicy, rule: Rule) -> QueryPolicy:

@@ -31,7 +31,7 @@ from spark_listener.wire import HEARTBEAT_SECONDS
 
 if TYPE_CHECKING:
     from agent.core.decode.events import SourceLimit
-    from agent.core.policy import Policy
+    from agent.core.policy import Policy, QueryPolicy
 
 Key = tuple[str, str]  # (application label, query label): what series belong to
 
@@ -282,6 +282,7 @@ class Query(msgspec.Struct):
     application: str
     query: str
     name_label: str = ""  # the query's own name as a label
+    application_label: str = ""  # and its application's
     aside: bool = False  # under a name made for it, beside a live query of its own name
     run: Run = msgspec.field(default_factory=Run)
     life: Life = msgspec.field(default_factory=Life)
@@ -301,6 +302,11 @@ class Query(msgspec.Struct):
     def key(self) -> Key:
         """What its series belong to."""
         return self.application, self.query
+
+    @property
+    def own_key(self) -> Key:
+        """The names it came with: its key is made for it where another one has them."""
+        return self.application_label or self.application, self.name_label or self.query
 
     def begin_run(self, query_id: str, run_id: str, time: float) -> None:
         """A run that was not known: what one run counts starts anew, what is learned stays."""
@@ -443,6 +449,10 @@ class Query(msgspec.Struct):
             self.read = None  # it is by their places
         self.sources = moved
 
+    def settings(self, policy: Policy) -> QueryPolicy:
+        """What the configuration says of it, by the name of its series and by its own."""
+        return policy.of(*self.key, self.own_key)
+
     def mode(self, policy: Policy) -> Mode:
         """The mode that holds: an operator's order, else the configured one."""
-        return self.orders.mode or policy.of(self.application, self.query).mode
+        return self.orders.mode or self.settings(policy).mode

@@ -83,7 +83,7 @@ def _state(query: Query, running_seconds: float | None, policy: Policy) -> Query
 
 def _hangs(query: Query, running_seconds: float, policy: Policy) -> bool:
     """Whether a batch of that age counts as hung: past its deadline, or what it should take."""
-    settings = policy.of(query.application, query.query)
+    settings = query.settings(policy)
     if settings.deadline_seconds is not None:
         return running_seconds > settings.deadline_seconds
     usual = max(settings.target_seconds, query.batch.seconds or 0.0)
@@ -122,7 +122,7 @@ def _limit_view(query: Query) -> LimitView:
 
 def _checkpoint_view(query: Query, policy: Policy, age: float | None) -> CheckpointView:
     monitor = query.watched.monitor
-    configured = policy.of(query.application, query.query).deadline_seconds
+    configured = query.settings(policy).deadline_seconds
     deadline = monitor.deadline(configured)
     return CheckpointView(
         seconds=monitor.seconds,
@@ -217,7 +217,7 @@ def facts(query: Query, policy: Policy) -> Facts:
         sources=tuple(source.description for source in query.sources),
         checkpoint_location=query.run.checkpoint_location,
         conf=query.run.conf,
-        deadline_seconds=policy.of(query.application, query.query).deadline_seconds,
+        deadline_seconds=query.settings(policy).deadline_seconds,
     )
 
 
@@ -240,7 +240,7 @@ def view(
 
     ``growing``: what ``attention.grows`` says of its last batches, which only the service keeps.
     """
-    settings = policy.of(query.application, query.query)
+    settings = query.settings(policy)
     driver_now = now - query.clock.skew_seconds
     up = not query.life.terminated and query.life.gone_since_time is None
     age = running_age(query, now) if up else None

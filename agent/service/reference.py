@@ -95,7 +95,8 @@ def markdown() -> str:
             )
     parts.append("\n## Rules\n")
     parts.append(
-        "Each rule has `match`, a shell pattern for `query` or `application/query`, and any of "
+        "Each rule has `match`, a shell pattern for `query` or `application/query` (of a second "
+        "live query of a name: as it is called, or as its series are), and any of "
         + ", ".join(f"`{key}`" for key in RuleSettings.model_fields if key != "match")
         + ". What a rule leaves out stays as it is."
     )

@@ -12,7 +12,7 @@ from agent.core.decode.events import MalformedRequest, decode_request
 from agent.core.fleet import Fleet
 from agent.core.fleet.orders import Order
 from agent.core.measure.partitions import PartitionView
-from agent.core.policy import Policy, QueryPolicy
+from agent.core.policy import Policy, QueryPolicy, Rule
 from tests.core.events import START_TIME, Driver
 
 if TYPE_CHECKING:
@@ -434,6 +434,43 @@ def test_what_a_hand_released_of_a_second_one_stays_released_when_it_takes_up_th
     assert (view.query_id, view.manual_limit) == ("q-2", None)
     all_.control(*KEY, Order(who="lee", hold=True), two.time)
     assert all_.view(KEY, two.time).held_by is not None
+
+
+@pytest.mark.parametrize("match", ["shop/orders", "shop/*", "orders", "shop*orders*"])
+@pytest.mark.parametrize("application_id", ["local-1", "local-2"])
+@pytest.mark.parametrize("known_before", [False, True])
+def test_rules_of_the_configuration_hold_for_a_second_one_of_a_name(
+    match: str, application_id: str, *, known_before: bool
+) -> None:
+    policy = Policy(rules=(Rule(match=match, mode="off", deadline_seconds=60.0),))
+    all_, one = Fleet(policy, started_time=START_TIME - 1000), Driver()
+    send(all_, one, one.started(), one.progress(10, 1.0))
+    two = session(one, 2, application_id)
+    send(all_, two, two.started(), two.progress(10, 1.0))
+    second = beside(all_)
+    if known_before:  # by an agent that kept the name made for it alone
+        for query in all_._roster:
+            query.application_label = ""
+        all_ = Fleet.restore(policy, all_.changes(), started_time=two.time)
+    for _ in range(10):
+        two.sequence = max(one.sequence, two.sequence)
+        reply = send(all_, two, two.progress(1000, 9.0, limit=1000, configured=1000, backlog=9999))
+        one.sequence, one.time = max(one.sequence, two.sequence), two.time
+        send(all_, one, one.heartbeat())
+    view = all_.view(second, two.time)
+    assert (view.mode, view.deadline_seconds) == ("off", 60.0)
+    assert all(grant.limit is None or grant.limit == 1000 for grant in reply.grants)
+    all_.control("*", "*", Order(who="kim", mode="on"), two.time)
+    assert all_.view(second, two.time).mode == "off", "on for all is none for whom a rule names"
+
+
+def test_a_rule_for_a_name_that_was_made_holds_for_its_query_alone() -> None:
+    policy = Policy(rules=(Rule(match="orders", mode="off"), Rule(match="shop-l*/*", mode="on")))
+    all_, one = Fleet(policy, started_time=START_TIME - 1000), Driver()
+    send(all_, one, one.started(), one.progress(10, 1.0))
+    two = second_application(one)
+    send(all_, two, two.started(), two.progress(10, 1.0))
+    assert [all_.view(key, two.time).mode for key in (KEY, beside(all_))] == ["off", "on"]
 
 
 def test_two_sessions_of_a_second_application_are_two_series_as_well() -> None:

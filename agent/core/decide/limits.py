@@ -97,7 +97,7 @@ def grants(query: Query, policy: Policy) -> list[Grant]:
 
 def life(query: Query, policy: Policy) -> tuple[float, bool]:
     """Seconds that its grants live unless they are renewed, and whether they all end then."""
-    late_rows = policy.of(*query.key).late_rows
+    late_rows = query.settings(policy).late_rows
     lapse = query.watched.lateness.lapse_seconds(query.sources, late_rows)
     return min(policy.grant_seconds, math.inf if lapse is None else lapse), lapse is not None
 
@@ -112,7 +112,7 @@ def adopt(query: Query, time: float, policy: Policy) -> None:
     follow_mode(query, policy)
     if query.mode(policy) != "on":
         return
-    settings = policy.of(query.application, query.query)
+    settings = query.settings(policy)
     if query.controlled() and query.watched.lateness.holds(settings.late_rows):
         _as_configured(query, time, policy)
         return
@@ -154,7 +154,7 @@ def first_batch(
     follow_mode(query, policy)
     if query.mode(policy) == "off":
         return
-    settings = policy.of(query.application, query.query)
+    settings = query.settings(policy)
     if query.watched.lateness.holds(settings.late_rows, first=query.batch.id is None):
         # Nothing is granted: what the job configures may have changed with this run.
         for source in query.sources:
@@ -486,7 +486,7 @@ def _as_configured(query: Query, time: float, policy: Policy) -> None:
 
 
 def _decide_manual(query: Query, time: float, policy: Policy) -> None:
-    settings = policy.of(query.application, query.query)
+    settings = query.settings(policy)
     if query.watched.lateness.holds(settings.late_rows):
         _as_configured(query, time, policy)
         return

@@ -119,7 +119,7 @@ class Clusters:
     def _is_late(self, query: Query) -> bool:
         # Where no batch can keep the target, one that takes as long as the last is not late.
         cycle = max(
-            self._policy.of(*query.key).target_seconds,
+            query.settings(self._policy).target_seconds,
             query.run.trigger_seconds,
             query.batch.seconds or 0.0,
         )
@@ -202,7 +202,7 @@ class Clusters:
             known.deserted_time = now
         quiet = max(
             (
-                self._policy.of(*one.key).executors_quiet_seconds
+                one.settings(self._policy).executors_quiet_seconds
                 for one in self._roster.of_application(application_id)
             ),
             default=self._policy.default.executors_quiet_seconds,
@@ -274,14 +274,14 @@ class Clusters:
         flaw = ""
         live = self._live(application_id)
         for one in live:
-            settings = self._policy.of(*one.key)
+            settings = one.settings(self._policy)
             mode = min(mode, settings.executors, one.mode(self._policy), key=MODES.index)
             flaw = flaw or settings.executors_flaw
         return (mode, flaw) if live else ("off", "")
 
     def _settings(self, application_id: str) -> QueryPolicy:
         """Bounds that all of its queries keep."""
-        found = [self._policy.of(*one.key) for one in self._live(application_id)]
+        found = [one.settings(self._policy) for one in self._live(application_id)]
         most = [one.maximum_executors for one in found if one.maximum_executors is not None]
         least = max([one.minimum_executors for one in found])
         return msgspec.structs.replace(

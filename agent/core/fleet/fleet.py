@@ -48,6 +48,7 @@ from agent.core.judgement import (
     QueryView,
 )
 from agent.core.measure import flow as measure
+from agent.core.names import label
 from agent.core.query import Key
 
 if TYPE_CHECKING:
@@ -289,6 +290,8 @@ class Fleet:
     ) -> tuple[Query, float]:
         """Whom an event is about, and its time by a clock that is never set."""
         query, moved, created, beside = self._roster.find(application, subject, now)
+        if not query.application_label:  # saved by an agent before this version
+            query.application_label = label(application.name)
         if created:
             orders.greet(self._agent.standing, query, self._policy)
             if beside is not None:
@@ -336,7 +339,7 @@ class Fleet:
     def _unsafe_limits(self, application_id: str) -> dict[str, bool]:
         """Of every run of an application: each reply says it, so that it can be taken back."""
         return {
-            query.run.run_id: self._policy.of(*query.key).give_limits == "all"
+            query.run.run_id: query.settings(self._policy).give_limits == "all"
             for query in self._roster.of_application(application_id)
             if not query.life.terminated
         }

@@ -73,7 +73,7 @@ class Wakefulness:
             return Liveness(ok=True, why="idle")
         # By the agent's own clock, and in its own life: the driver's says what it likes.
         age = now - max(query.running.since_time, self.started_time)
-        settings = self._policy.of(query.application, query.query)
+        settings = query.settings(self._policy)
         if settings.deadline_seconds is not None and age > settings.deadline_seconds:
             return Liveness(ok=False, why="hung")
         return Liveness(ok=True, why="slow" if age > settings.target_seconds else "progressing")

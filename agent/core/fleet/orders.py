@@ -71,7 +71,7 @@ class Standing(msgspec.Struct, frozen=True):
     def mode_for(self, query: Query, policy: Policy) -> Mode | None:
         """``on`` for all means: on, but for the queries that a rule of the configuration names."""
         if self.mode == "on" and (self.application, self.query) == ("*", "*"):
-            ruled = policy.ruled_mode(query.application, query.query)
+            ruled = policy.ruled_mode(*query.key, query.own_key)
             return None if ruled is not None else "on"
         return self.mode
 
@@ -173,7 +173,7 @@ def stays_seconds(one: Query, standing: list[Standing], policy: Policy) -> float
     if one.life.stopped:
         held = one.watched.lateness.held_since_time is not None
         return math.inf if held else policy.forget_seconds
-    retire_seconds = policy.of(one.application, one.query).retire_seconds
+    retire_seconds = one.settings(policy).retire_seconds
     return math.inf if retire_seconds is None else retire_seconds
 
 
@@ -216,7 +216,7 @@ def _note(order: Order, query: Query, policy: Policy) -> str:
     if mode == "on":
         known = any(source.limit_known for source in query.sources)
         reachable = any(source.controllable for source in query.sources)
-        settings = policy.of(query.application, query.query)
+        settings = query.settings(policy)
         if reachable and query.watched.lateness.holds(settings.late_rows):
             back = query.watched.lateness.went_back(settings.late_rows)
             return LATE_ROWS_NOTE if back or settings.late_rows == "hold" else UNEVEN_NOTE

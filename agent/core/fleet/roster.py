@@ -280,6 +280,7 @@ class Roster:
             present = Query(application=wanted[0], query=wanted[1], name_label=named)
             self._queries[wanted] = present
         present.aside = first is not None
+        present.application_label = label(application.name)
         return Found(present, frozenset({application.id}), created=created, beside=first)
 
     def _second_of(self, subject: Named, named: str) -> Query | None:

@@ -168,7 +168,7 @@ def runs(query: Query, time: float, policy: Policy) -> None:
 
 def _surroundings(query: Query, policy: Policy) -> Surroundings:
     """What its next batches work under."""
-    settings = policy.of(query.application, query.query)
+    settings = query.settings(policy)
     limits = [source.in_rows(source.limit) for source in query.sources]
     return Surroundings(
         deadline_seconds=query.watched.monitor.deadline(settings.deadline_seconds),
@@ -220,7 +220,7 @@ def ends(query: Query, event: TerminatedEvent, time: float, policy: Policy) -> N
     A batch that nobody heard of may have been under way: what failed or was ended at the deadline
     had begun the next one, but for a configuration that lets none begin.
     """
-    settings = policy.of(query.application, query.query)
+    settings = query.settings(policy)
     began = query.running.batch_id is not None
     age = _running_age(query, time, most=None)
     batch_id = query.running.batch_id
@@ -274,7 +274,7 @@ def _attempt_ended(
 
 
 def _is_late(query: Query, age: float | None, policy: Policy) -> bool:
-    settings = policy.of(query.application, query.query)
+    settings = query.settings(policy)
     deadline = query.watched.monitor.deadline(settings.deadline_seconds)
     return spiral.timed_out(age, deadline, query.watched.spiral.batches)
 
@@ -333,7 +333,7 @@ def _times(number: int) -> str:
 
 def lag(query: Query, backlog_seconds: float | None, policy: Policy, *, stalled: bool) -> LagState:
     """The query's lag state now."""
-    settings = policy.of(query.application, query.query)
+    settings = query.settings(policy)
     return lag_state(
         query.watched.lag_window,
         LagNow(
