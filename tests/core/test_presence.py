@@ -567,6 +567,33 @@ def test_a_driver_that_lives_is_not_silent_whatever_became_of_the_query() -> Non
     assert all_.liveness(*KEY, again.time).ok
 
 
+@pytest.mark.parametrize("application_id", ["local-1", "local-2"])
+@pytest.mark.parametrize("hangs", ["first", "second", "both"])
+def test_a_probe_by_name_ends_no_driver_for_what_another_one_of_the_name_does(
+    hangs: str, application_id: str
+) -> None:
+    """Both pods ask by the name alone; a name that was made for one is asked of that one."""
+    policy = Policy(default=QueryPolicy(deadline_seconds=60.0))
+    all_, one = Fleet(policy, started_time=START_TIME - 1000), Driver()
+    send(all_, one, one.started(), one.progress(10, 1.0))
+    two = session(one, 2, application_id)
+    send(all_, two, two.started(), two.progress(10, 1.0))
+    second = beside(all_)
+    begun = two.time
+    for seconds in range(5, 80, 5):
+        for driver, name in ((one, "first"), (two, "second")):
+            driver.time, driver.sequence = begun + seconds, max(one.sequence, two.sequence)
+            runs = hangs in (name, "both")
+            send(all_, driver, driver.heartbeat(1, seconds) if runs else driver.progress(10, 1.0))
+        all_.tick(one.time)
+    by_name = all_.liveness(*KEY, one.time)
+    assert by_name.ok is (hangs != "both")
+    assert all_.liveness(*second, one.time).ok is (hangs == "first")
+    two.sequence = max(one.sequence, two.sequence)
+    send(all_, two, two.terminated())
+    assert all_.liveness(*KEY, two.time).ok is (hangs == "second")
+
+
 def test_of_a_driver_from_before_its_own_start_an_agent_knows_nothing() -> None:
     first = fleet()
     one = Driver()

@@ -561,8 +561,17 @@ class Fleet:
 
     def liveness(self, application: str, query: str, now: float) -> Liveness:
         """Whether restarting the driver would help; slow, idle and unknown never say so."""
-        one = self._roster.get((application, query))
-        return self.wakefulness.liveness(one, self._senders, now)
+        found = self.wakefulness.liveness(
+            self._roster.get((application, query)), self._senders, now
+        )
+        if found.ok:
+            return found
+        # A pod knows the name alone, which may be another's: none is ended for what that one does.
+        for one in self._roster.beside((application, query)):
+            lives = one.life.gone_since_time is None
+            if lives and self.wakefulness.liveness(one, self._senders, now).ok:
+                return Liveness(ok=True, why="unknown")
+        return found
 
     # -- what others say of a query -----------------------------------------------------------
 

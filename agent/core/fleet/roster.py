@@ -95,6 +95,10 @@ class Roster:
         key = self._keys.get(application_id, {}).get(query_id)
         return None if key is None else self._queries.get(key)
 
+    def beside(self, key: Key) -> list[Query]:
+        """The other ones of a name, each under one that was made for it."""
+        return [one for one in self if one.aside and one.own_key == key]
+
     def count_in(self, application_id: str) -> int:
         """Query ids known of an application: at least as many as its queries."""
         return len(self._keys.get(application_id, {}))
