@@ -74,6 +74,12 @@ class Run(msgspec.Struct):
     batches: int = 0  # that ended in it
     slots_each: float = 0.0  # tasks that can run at once in each of its executors; 0: not known
     slots: int = 0  # the same in all of them, or in a local master; 0: not known
+    displaced_time: float = 0.0  # when a run in another application took its place; agent's clock
+
+    @property
+    def checkpoint(self) -> tuple[str, str]:
+        """Which one it is: a copy has another place, and the same id."""
+        return self.query_id, self.checkpoint_location
 
 
 class Life(msgspec.Struct):
@@ -285,6 +291,9 @@ class Query(msgspec.Struct):
     application_label: str = ""  # and its application's
     aside: bool = False  # under a name made for it, beside a live query of its own name
     run: Run = msgspec.field(default_factory=Run)
+    #: Of its past runs, those in other applications that have not said their end: one may live on,
+    #: as the checkpoint may have been copied.
+    displaced: list[Run] = []
     life: Life = msgspec.field(default_factory=Life)
     clock: Clock = msgspec.field(default_factory=Clock)
     orders: Orders = msgspec.field(default_factory=Orders)
@@ -307,6 +316,20 @@ class Query(msgspec.Struct):
     def own_key(self) -> Key:
         """The names it came with: its key is made for it where another one has them."""
         return self.application_label or self.application, self.name_label or self.query
+
+    def take_over(self, application_id: str, query_id: str, now: float, forget: float) -> None:
+        """Before a run that was not known begins: the one whose place it takes may live on.
+
+        Of one that did not speak for ``forget`` seconds since, the application is forgotten too.
+        """
+        if query_id != self.run.query_id:
+            live_on = {run.run_id for run in self.displaced}  # then as second ones of the name
+            self.run.past_runs = [one for one in self.run.past_runs if one not in live_on]
+            self.displaced = []
+        elif not self.life.terminated and application_id != self.run.application_id:
+            run = msgspec.structs.replace(self.run, displaced_time=now)
+            lately = [one for one in self.displaced if now - one.displaced_time <= forget]
+            self.displaced = [*lately[-(MOST_PAST_RUNS - 1) :], run]
 
     def begin_run(self, query_id: str, run_id: str, time: float) -> None:
         """A run that was not known: what one run counts starts anew, what is learned stays."""

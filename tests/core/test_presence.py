@@ -9,10 +9,11 @@ import msgspec
 import pytest
 
 from agent.core.decode.events import MalformedRequest, decode_request
-from agent.core.fleet import Fleet
+from agent.core.fleet import Change, Fleet
 from agent.core.fleet.orders import Order
 from agent.core.measure.partitions import PartitionView
 from agent.core.policy import Policy, QueryPolicy, Rule
+from agent.core.query import MOST_PAST_RUNS
 from tests.core.events import START_TIME, Driver
 
 if TYPE_CHECKING:
@@ -545,26 +546,157 @@ def test_a_late_word_of_an_ended_run_does_not_call_its_successor_alive() -> None
     new = Driver(application_id="local-2", instance="listener-2", run_id="r-2", time=old.time)
     send(all_, new, new.started(), new.progress(10, 1.0))
     died = new.time
-    for _ in range(10):
-        old.time = max(old.time, died) + 5.0
-        send(all_, old, old.heartbeat(1, old.time - died))
+    for seconds in (5.0, 10.0, 12.0):
+        old.time = died + seconds
+        send(all_, old, old.heartbeat(1, seconds))
         all_.tick(old.time)
-    assert all_.view(KEY, old.time).up is False
+    all_.tick(died + 16.0)
+    assert all_.view(KEY, died + 16.0).up is False
     assert all_.view(KEY, old.time).totals.batches == {"completed": 1, "replayed": 1}
 
 
-def test_a_driver_that_lives_is_not_silent_whatever_became_of_the_query() -> None:
-    all_ = fleet()
-    one = Driver()
-    send(all_, one, one.progress(10, 1.0))
-    one.time += 30.0
-    assert all_.liveness(*KEY, one.time).why == "silent"
-    send(all_, one, one.event("heartbeat", {"queries": []}))
-    assert all_.liveness(*KEY, one.time).why == "unknown"
-    again = Driver(application_id="local-2", instance="listener-2", time=one.time + 60.0)
-    assert all_.liveness(*KEY, again.time).why == "silent"
-    send(all_, again, again.event("heartbeat", {"queries": []}))  # it has not begun its query yet
-    assert all_.liveness(*KEY, again.time).ok
+class TwoDrivers:
+    """Of one query id, each with its own application; every five seconds each is heard."""
+
+    def __init__(self, *, place: str, saved: bool = False) -> None:
+        """``place``: the later one's checkpoint; ``saved``: another agent takes over each time."""
+        self.fleet, self.saved = fleet(), saved
+        self.parts: dict[str, Change] = {}
+        self.first, self.later = Driver(), self.driver(2)
+        send(self.fleet, self.first, self.first.started())
+        for _ in range(20):
+            reply = self.batch(self.first)
+        assert [grant.runId for grant in reply.grants] == ["r-1"]
+        self.later.time = self.first.time
+        send(self.fleet, self.later, self.later.started(checkpointLocation=place))
+        self.live = [self.first, self.later]
+
+    def driver(self, number: int) -> Driver:
+        return Driver(
+            application_id=f"local-{number}",
+            instance=f"listener-{number}",
+            run_id=f"r-{number}",
+            time=getattr(self, "first", Driver()).time,
+        )
+
+    def batch(self, of: Driver) -> Receipt:
+        """One that shall be smaller: ten seconds of the target's five."""
+        said = of.progress(10_000, 10.0, limit=10_000, configured=10_000, backlog=10**6)
+        return send(self.fleet, of, said)
+
+    def goes_on(self, seconds: float) -> None:
+        until = self.first.time + seconds
+        while self.first.time < until:
+            time = self.first.time + 5.0
+            self.first.time = time
+            for one in self.live:
+                one.time = time
+                send(self.fleet, one, one.heartbeat(one.batch_id + 1, 1.0))
+            self.fleet.tick(time)
+            if self.saved:
+                for change in self.fleet.changes():
+                    self.parts[change.part] = change
+                kept = [one for one in self.parts.values() if one.data is not None]
+                started = self.fleet.wakefulness.started_time
+                self.fleet = Fleet.restore(POLICY, kept, started_time=started)
+
+    def ends(self, one: Driver, how: str) -> None:
+        """By its owner, by a failure, with its driver, or without a word."""
+        self.live.remove(one)
+        if how != "silent":
+            said = one.terminated("java.lang.Boom: x" if how == "failed" else None)
+            said["body"]["driverEnded"] = how == "driver ended"
+            send(self.fleet, one, said)
+
+    def runs(self) -> dict[tuple[str, str], str]:
+        """Of the queries that are up."""
+        found = (self.fleet.view(key, self.first.time) for key in self.fleet.keys())  # noqa: SIM118
+        return {(view.application, view.query): view.run_id for view in found if view.up}
+
+
+ENDS = ["stopped", "failed", "driver ended", "silent"]
+COPY = ("shop-local-2", "orders")
+
+
+@pytest.mark.parametrize("saved", [False, True])
+@pytest.mark.parametrize("how", ENDS)
+@pytest.mark.parametrize("place", ["/ck", "s3a://moved/ck"])
+def test_a_restart_that_overlaps_for_some_seconds_is_one_query(
+    place: str, how: str, *, saved: bool
+) -> None:
+    two = TwoDrivers(place=place, saved=saved)
+    two.goes_on(10.0)
+    two.ends(two.first, how)
+    two.goes_on(60.0)
+    assert two.fleet.keys() == [KEY]
+    assert two.runs() == {KEY: "r-2"}
+    assert two.fleet.totals.name_collisions == 0
+    assert [grant.runId for grant in two.batch(two.later).grants] == ["r-2"]
+
+
+@pytest.mark.parametrize("saved", [False, True])
+@pytest.mark.parametrize("place", ["/ck", "/copy"])
+def test_a_copy_of_a_checkpoint_that_runs_beside_leaves_the_first_one_steered(
+    place: str, *, saved: bool
+) -> None:
+    """Spark's id of a query is in its checkpoint: one that runs from a copy has it too."""
+    two = TwoDrivers(place=place, saved=saved)
+    before = two.fleet.view(KEY, two.first.time)
+    two.goes_on(30.0)
+    assert two.runs() == {KEY: "r-1", COPY: "r-2"}
+    assert two.fleet.totals.name_collisions == 1
+    after = two.fleet.view(KEY, two.first.time)
+    assert after.totals.batches == before.totals.batches
+    assert (after.application_id, after.checkpoint_location) == ("local-1", "/ck")
+    assert two.fleet.view(COPY, two.first.time).checkpoint_location == place
+    for one in (two.first, two.later):
+        assert [grant.runId for grant in two.batch(one).grants] == [one.run_id]
+    two.fleet.control(*KEY, Order(who="kim", mode="off"), two.first.time)
+    said = two.first.progress(5_000, 5.0, limit=5_000, configured=10_000, backlog=10**6)
+    (grant,) = send(two.fleet, two.first, said).grants
+    assert (grant.runId, grant.reason) == ("r-1", "mode:off")
+    two.ends(two.later, "stopped")
+    two.goes_on(60.0)
+    assert two.runs() == {KEY: "r-1"}
+
+
+@pytest.mark.parametrize("how", ENDS)
+def test_an_end_beside_a_copy_is_told_and_beside_the_next_run_is_none(how: str) -> None:
+    """Of one place there are never two for long: Spark ends one. So the other one is the next."""
+    names = {}
+    for place in ("/ck", "/copy"):
+        two = TwoDrivers(place=place)
+        two.goes_on(30.0)
+        two.ends(two.first, how)
+        two.goes_on(60.0)
+        names[place] = two.runs()
+    missed = how in ("failed", "driver ended")
+    assert names == {"/ck": {KEY: "r-2"}, "/copy": {COPY if missed else KEY: "r-2"}}
+
+
+def test_copies_that_fail_again_and_again_leave_the_first_one_steered() -> None:
+    """Each within the time in which a driver that says nothing counts as gone."""
+    two = TwoDrivers(place="/copy")
+    for number in range(3, 10):
+        two.goes_on(5.0)
+        two.ends(two.live[-1], "failed")
+        two.live.append(two.driver(number))
+        send(two.fleet, two.live[-1], two.live[-1].started(checkpointLocation="/copy"))
+    two.goes_on(30.0)
+    assert two.runs() == {KEY: "r-1", ("shop-local-9", "orders"): "r-9"}
+    assert [grant.runId for grant in two.batch(two.first).grants] == ["r-1"]
+
+
+def test_an_agent_that_stood_still_takes_no_heartbeat_that_waited_for_one_of_now() -> None:
+    two = TwoDrivers(place="/ck")
+    two.ends(two.first, "silent")
+    for seconds in (20.0, 1.0):
+        two.first.time += seconds  # nothing came through; then what one had to say still
+        send(two.fleet, two.first, two.first.heartbeat(two.first.batch_id + 1, 1.0))
+        two.fleet.tick(two.first.time)
+    two.goes_on(60.0)
+    assert two.fleet.keys() == [KEY]
+    assert two.runs() == {KEY: "r-2"}
 
 
 @pytest.mark.parametrize("application_id", ["local-1", "local-2"])
@@ -659,6 +791,10 @@ def test_many_restarts_leave_nothing_behind() -> None:
         all_.tick(one.time)
     assert all_.keys() == [KEY]
     assert len(all_._roster._keys) < 70  # an hour of them: their late words are known
+    assert len(all_._roster[KEY].displaced) <= MOST_PAST_RUNS
+    late = Driver(application_id="last", instance="listener-l", run_id="l", time=one.time + 4_000.0)
+    send(all_, late, late.started())
+    assert [run.run_id for run in all_._roster[KEY].displaced] == [one.run_id]
     driver = Driver(application_id="long", instance="listener-x", time=START_TIME + 30_000)
     for number in range(50):
         driver.query_id, driver.run_id = f"id-{number}", f"run-{number}"

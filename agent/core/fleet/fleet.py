@@ -289,7 +289,9 @@ class Fleet:
         self, application: Application, subject: Named, event: Event, now: float, said: _Said
     ) -> tuple[Query, float]:
         """Whom an event is about, and its time by a clock that is never set."""
-        query, moved, created, beside = self._roster.find(application, subject, now)
+        # Drivers keep their newest heartbeat alone, so what one says is so now.
+        beats = isinstance(event.body, HeartbeatEvent) and not said.of_log
+        query, moved, created, beside = self._roster.find(application, subject, now, beats=beats)
         if not query.application_label:  # saved by an agent before this version
             query.application_label = label(application.name)
         if created:
@@ -304,6 +306,8 @@ class Fleet:
         if subject.run_id in query.run.past_runs:
             # A late word of who is gone says nothing of who came after.
             return query, event.time + query.clock.set_seconds
+        if subject.run_id != query.run.run_id:
+            query.take_over(application.id, subject.id, now, self._policy.forget_seconds)
         query.run.application_id = application.id
         query.run.spark_version = application.spark_version
         query.life.heard_time = now

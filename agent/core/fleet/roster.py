@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from agent.core.fleet.liveness import Wakefulness
     from agent.core.fleet.saved import Changed
     from agent.core.policy import Policy
-    from agent.core.query import Key
+    from agent.core.query import Key, Run
 
 
 class Named(Protocol):
@@ -88,7 +89,8 @@ class Roster:
     def put(self, query: Query) -> None:
         """As it was saved."""
         self._queries[query.key] = query
-        self._keys.setdefault(query.run.application_id, {})[query.run.query_id] = query.key
+        for run in (*query.displaced, query.run):
+            self._keys.setdefault(run.application_id, {})[run.query_id] = query.key
 
     def known(self, application_id: str, query_id: str) -> Query | None:
         """The query of an application by the id that Spark gave it."""
@@ -125,11 +127,22 @@ class Roster:
         """Those that two patterns name."""
         return [one for one in self if names(application, query, one)]
 
-    def find(self, application: Application, subject: Named, now: float) -> Found:
-        """Whom an event is about. Raises RosterFull where that is one too many."""
+    def find(
+        self, application: Application, subject: Named, now: float, *, beats: bool = False
+    ) -> Found:
+        """Whom an event is about. Raises RosterFull where that is one too many.
+
+        ``beats``: it is a driver's heartbeat, which tells what runs now.
+        """
         ids = self._keys.setdefault(application.id, {})
         key = ids.get(subject.id)
         query = None if key is None else self._queries.get(key)
+        if query is not None and beats and query.displaced:
+            run = self._lives_on(query, application, subject, now)
+            if run is not None:
+                return self._give_back(query, run, now)
+        if query is not None and subject.run_id in query.run.past_runs:
+            return Found(query)  # a late word
         # Idle and terminated events carry no name: what was learned of the id holds.
         name = subject.name
         renamed = (
@@ -162,24 +175,60 @@ class Roster:
         return not query.life.terminated and not self._wakefulness.is_silent(query, now)
 
     def _displaced(self, subject: Named, query: Query, now: float) -> bool:
-        """Whether a query starts again whose name another one has taken up, which lives.
-
-        A late word of a run that is known to be over is none: it is passed over.
-        """
+        """Whether a query starts again whose name another one has taken up, which lives."""
         if query.run.query_id in (subject.id, "") or not self._alive(query, now):
             return False
-        return subject.run_id not in (query.run.run_id, *query.run.past_runs)
+        return subject.run_id != query.run.run_id
 
     def _is_free(self, query: Query, application: Application, now: float) -> bool:
         """Whether a query beside another of its name may take that, since the other is gone.
 
         One that nobody stopped keeps it until it is back or retired: else its end would go untold.
+        A run of its own checkpoint that it overlapped with for long is that one, back.
         """
         plain = self._queries.get((label(application.name), query.name_label))
         if plain is None:
             return True
-        unmissed = plain.life.stopped or not plain.life.terminated
+        back = self._alive(query, now) and query.run.checkpoint == plain.run.checkpoint
+        unmissed = plain.life.stopped or not plain.life.terminated or back
         return plain is not query and unmissed and not self._alive(plain, now)
+
+    def _lives_on(
+        self, query: Query, application: Application, subject: Named, now: float
+    ) -> Run | None:
+        """The run that speaks, where another application's has taken its place and both live.
+
+        At a restart the old driver may still be heard for a moment. One that is after the time in
+        which it would count as gone runs on.
+        """
+        heard = now if self._wakefulness.was_deaf(now) else self._wakefulness.awake_time
+        for run in query.displaced:
+            since = max(run.displaced_time, heard)
+            if (run.run_id, run.application_id) == (subject.run_id, application.id):
+                return run if now - since > self._policy.silent_seconds else None
+        return None
+
+    def _give_back(self, query: Query, run: Run, now: float) -> Found:
+        """Two drivers run one query id, as its checkpoint was copied: the first one has its name.
+
+        The later one goes on as a second one of it, with all that is known and as it was ordered.
+        """
+        if len(self._queries) >= self._policy.max_queries:
+            raise RosterFull
+        place = query.displaced.index(run)
+        query.run.past_runs = [one for one in query.run.past_runs if one != run.run_id]
+        second = deepcopy(query)
+        second.displaced, query.displaced = query.displaced[place + 1 :], query.displaced[:place]
+        second.orders.borrowed = True
+        run.past_runs, run.run_id = query.run.past_runs, ""  # its next word begins it
+        query.run = run
+        query.batch.id = query.read = None  # which may be the other one's
+        query.running.nothing()
+        self._set_aside(second, query, now)
+        for later in second.displaced:
+            self._keys.setdefault(later.application_id, {})[later.query_id] = second.key
+        moved = frozenset({run.application_id, second.run.application_id})
+        return Found(query, moved, beside=second)
 
     def _take_up(self, query: Query, application: Application, now: float) -> Found:
         """Gives a query its plain name: what is known of it and was ordered goes with it.
@@ -195,6 +244,8 @@ class Roster:
         if plain is not None:
             moved.add(plain.run.application_id)
             query.totals = plain.totals
+            if plain.run.query_id == query.run.query_id:
+                query.displaced = [*plain.displaced, *query.displaced]
             query.flow.occupancy.count_on(plain.flow.occupancy)
             # One that only fell silent may speak again: then it is a second one, and not late.
             over = plain.run.run_id if plain.life.terminated else ""
@@ -210,8 +261,8 @@ class Roster:
 
         With them it goes on as the second one of it; counters of the new name begin at zero.
         """
-        beside = label(f"{silent.application}-{silent.run.application_id}")
         run = silent.run
+        beside = label(f"{silent.own_key[0]}-{run.application_id}")
         key = self._made_name(run.application_id, run.query_id, beside, first, now)
         silent.application, silent.query = key
         silent.aside = True
@@ -245,16 +296,20 @@ class Roster:
         if first.run.application_id == application_id:
             return first.application, with_id
         there = self._queries.get((beside, first.query))
-        if there is None or there.run.query_id in (query_id, "") or not self._alive(there, now):
+        if there is None or (
+            there is not first
+            and (there.run.query_id in (query_id, "") or not self._alive(there, now))
+        ):
             return beside, first.query
         return beside, with_id
 
     def _claim(self, application: Application, subject: Named, named: str, now: float) -> Found:
         """The series for a query: its own name's, unless a second live query has that.
 
-        The same query id is the same checkpoint, which two live queries cannot share: that is a
-        restart, however soon. Another id beside a query heard of a moment ago is a second one: of
-        another application, or of another session of this one, in which names are unique.
+        The same query id is the same checkpoint, or a copy of it: that is a restart, however soon,
+        until the run before it turns out to live on (``_lives_on``). Another id beside a query
+        heard of a moment ago is a second one: of another application, or of another session of this
+        one, in which names are unique.
         """
         wanted = (label(application.name), named)
         present = self._queries.get(wanted)
