@@ -685,7 +685,7 @@ ALERTS: Final[tuple[Alert, ...]] = (
         "new series: graphs and alerts lose their past.",
         summary="Two live applications share a name",
         description="{{ $value | humanize }} times in the last hour. The later one goes by its id "
-        "until the earlier one is gone.",
+        "until the earlier one is stopped, silent, or retired.",
         dashboard=links.AGENT,
     ),
     Alert(

@@ -1003,7 +1003,7 @@ CASES: Final[tuple[Case, ...]] = (
         labels=LABELS,
         summary="Two live applications share a name",
         description="1 times in the last hour. The later one goes by its id until the earlier "
-        "one is gone.",
+        "one is stopped, silent, or retired.",
         quiet=({"weir_agent_name_collisions_total" + AGENT: "2x120"},),
     ),
     Case(
