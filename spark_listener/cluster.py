@@ -134,7 +134,7 @@ class Cluster:
         """The same for the last time: nobody steers any more."""
         executors, self._order = self._executors, None
         if executors is not None:
-            self._guarded("giving the executors back", lambda: executors.ask(None, last=True))
+            self._guarded("giving the executors back", lambda: executors.ask(None))
 
     def _guarded(self, what: str, act: Callable[[], _Told]) -> _Told | None:
         try:

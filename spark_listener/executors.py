@@ -2,7 +2,7 @@
 
 Asking is ``SparkContext.requestTotalExecutors``, as Spark's own dynamic allocation does it. Fewer
 are had by releasing executors that run no task and hold nothing that the job has cached, while no
-job runs that may still read what they hold; decommissioned where the job allows it, so that this
+job runs, as it may still read what they hold; decommissioned where the job allows it, so that this
 moves elsewhere. What was asked for last stays when the agent falls silent.
 """
 
@@ -25,9 +25,6 @@ _DYNAMIC: Final = ("spark.dynamicAllocation.enabled", "spark.streaming.dynamicAl
 #: Where a job does not say how many executors it has, so many seconds without a new one tell it:
 #: as long as Spark itself waits for them (spark.scheduler.maxRegisteredResourcesWaitingTime).
 _COMING_SECONDS: Final = 30.0
-#: Where some job always runs, an executor is released once it was seen without a task for so many
-#: seconds: as Spark's dynamic allocation does (spark.dynamicAllocation.executorIdleTimeout).
-_IDLE_SECONDS: Final = 60.0
 
 
 class _StandingRequired(TypedDict):
@@ -68,8 +65,6 @@ class Executors:
         self._configured = instances or 0
         self._says = bool(instances)  # how many it has
         self._came = clock()  # the newest, where it does not say
-        #: Of those to be released, since when each was seen without a task.
-        self._idle: dict[str, float] = {}
         self._asked: int | None = None
         self._taken = True  # the cluster manager has said that it takes it
         #: Registered, their slots, and those of them that are not leaving.
@@ -129,12 +124,11 @@ class Executors:
         """Tasks that can run at once, all executors together."""
         return int(self._context.maxNumConcurrentTasks(self._profile))
 
-    def ask(self, wanted: int | None, *, last: bool = False) -> None:
-        """Asks for so many, and releases those beyond it.
+    def ask(self, wanted: int | None) -> None:
+        """Asks for so many, and releases those beyond it that can go now.
 
-        None goes back to the number that there was before the first word of ours. ``last``: nobody
-        asks again, so those without a task go now. Raises RuntimeError where the cluster does not
-        take the number.
+        None goes back to the number that there was before the first word of ours. Raises
+        RuntimeError where the cluster does not take the number.
         """
         if self._note or (wanted is None and self._asked is None):
             return
@@ -152,7 +146,7 @@ class Executors:
                 self._keep(configured)
                 raise RuntimeError(f"the cluster manager did not take a number of {total}")
             self._taken = True
-        self._release(total, last=last)
+        self._release(total)
         if wanted is None and self.present() <= total:
             self._asked = None
             self._keep(configured)
@@ -186,18 +180,16 @@ class Executors:
             str(one.blockManagerId().executorId()) for one in told if not one.rddBlocks().isEmpty()
         }
 
-    def _release(self, total: int, *, last: bool) -> None:
+    def _release(self, total: int) -> None:
         # The newest go first: what the oldest hold of the queries' state is the most.
         spare = self._ids()[total:]
-        if not spare:
-            self._idle.clear()
+        # A job that runs may read what its earlier stages left on an executor that has long had no
+        # task. Which executors these are Spark's dynamic allocation alone keeps track of (its
+        # ExecutorMonitor); to be seen without a task, however often, does not tell.
+        if not spare or len(self._context.statusTracker().getActiveJobIds()):
             return
-        now, tasks = self._clock(), self._context.taskScheduler()
-        idle = [name for name in spare if not tasks.isExecutorBusy(name)]
-        self._idle = {name: self._idle.get(name, now) for name in idle}
-        # A stage may read what another one left on an executor that runs no task any more.
-        calm = last or not len(self._context.statusTracker().getActiveJobIds())
-        spare = [name for name in idle if calm or now - self._idle[name] >= _IDLE_SECONDS]
+        tasks = self._context.taskScheduler()  # some of a job that was cancelled may run still
+        spare = [name for name in spare if not tasks.isExecutorBusy(name)]
         if spare:
             held = self._holding()
             spare = [name for name in spare if name not in held]

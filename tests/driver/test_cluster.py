@@ -32,7 +32,7 @@ class Executors:
     def slots(self) -> int:
         return self.now
 
-    def ask(self, wanted: int | None, *, last: bool = False) -> None:
+    def ask(self, wanted: int | None) -> None:
         if self.fails:
             raise RuntimeError("the JVM is gone")
         self.asked.append(wanted)
@@ -109,7 +109,7 @@ def test_what_is_given_back_is_so_until_another_order(bench: Bench) -> None:
 
 
 def test_giving_back_waits_as_well_for_a_cluster_manager_that_hangs(bench: Bench) -> None:
-    def hang(_: int | None, *, last: bool = False) -> None:
+    def hang(_: int | None) -> None:
         bench.time += 120.0
         raise RuntimeError("no answer")
 
@@ -161,7 +161,7 @@ def test_an_order_that_makes_no_sense_is_none(said: Any, found: Any) -> None:
 
 
 def test_a_cluster_manager_that_hangs_takes_a_tenth_of_the_time_and_no_more(bench: Bench) -> None:
-    def hang(_: int | None, *, last: bool = False) -> None:
+    def hang(_: int | None) -> None:
         bench.time += 120.0
         raise RuntimeError("no answer")
 

@@ -181,44 +181,36 @@ def test_those_beyond_the_number_go_newest_first_once_no_job_runs() -> None:
     assert bench.spark.totals == [2], "it is asked once"
 
 
-def test_where_nobody_asks_again_those_without_a_task_go_at_once() -> None:
-    bench = Bench()
-    bench.executors.ask(4)
-    bench.spark.names += ["2", "3"]
-    bench.spark.jobs, bench.spark.busy = [7], {"2"}
-    bench.executors.ask(None, last=True)
-    assert bench.spark.gone == [["3"]]
-
-
-def test_where_some_job_always_runs_they_go_after_a_minute_without_those_that_work() -> None:
+def test_while_a_job_runs_none_goes_however_long_it_has_no_task() -> None:
+    """What its wide stage left on them the narrow one after it may be reading still."""
     bench = Bench()
     bench.spark.names = ["0", "1", "2", "3"]
-    bench.spark.jobs, bench.spark.busy = [7], {"3"}
-    bench.executors.ask(2)
-    bench.time += 59
-    bench.executors.ask(2)
+    bench.spark.jobs, bench.spark.busy = [7], {"0"}
+    for _ in range(720):
+        bench.executors.ask(2)
+        bench.time += 5
     assert bench.spark.gone == []
-    bench.time += 1
+    bench.spark.jobs = []
     bench.executors.ask(2)
-    assert bench.spark.gone == [["2"]]
-    bench.executors.ask(4)  # more are wanted again: the minute begins anew next time
-    bench.executors.ask(1)
-    assert len(bench.spark.gone) == 1
+    assert bench.spark.gone == [["2", "3"]]
 
 
-def test_the_minute_is_each_executors_own() -> None:
+def test_that_no_look_finds_a_task_does_not_tell_that_there_was_none() -> None:
+    """Batches of ten seconds, two of them on all executors, beside another query's long job."""
     bench = Bench()
     bench.spark.names = ["0", "1", "2", "3"]
-    bench.spark.jobs, bench.spark.busy = [7], {"2"}
-    bench.executors.ask(2)
-    bench.time += 50
-    bench.spark.busy = {"3"}  # the one that was idle so long works, and starts anew
-    bench.executors.ask(2)
-    bench.time += 15
-    bench.spark.busy = set()
-    bench.executors.ask(2)
+    for second in range(300):
+        bench.spark.jobs = [7, 100 + second // 10]
+        bench.spark.busy = set(bench.spark.names if second % 10 < 2 else ["0"])
+        if second % 5 == 3:
+            bench.executors.ask(2)
+        bench.time += 1
     assert bench.spark.gone == []
-    bench.time += 45
+
+
+def test_a_task_of_a_cancelled_job_keeps_its_executor() -> None:
+    bench = Bench()
+    bench.spark.names, bench.spark.busy = ["0", "1", "2", "3"], {"3"}
     bench.executors.ask(2)
     assert bench.spark.gone == [["2"]]
 
@@ -322,19 +314,18 @@ def test_where_spark_asks_itself_that_is_said_and_what_to_set(value: str) -> Non
     assert bench.spark.totals == []
 
 
-@pytest.mark.parametrize("last", [False, True])
-def test_an_executor_that_holds_what_the_job_has_cached_is_kept(*, last: bool) -> None:
+def test_an_executor_that_holds_what_the_job_has_cached_is_kept() -> None:
     """A frame checkpointed locally would be lost with it, and with that the query."""
     bench = Bench(**{"spark.executor.instances": "2"})
     bench.spark.names = ["0", "1", "2", "3"]
     bench.spark.cached = {"2": ["rdd_7_0"]}
-    bench.executors.ask(2, last=last)
+    bench.executors.ask(2)
     assert bench.spark.gone == [["3"]]
     bench.spark.names.remove("3")
-    bench.executors.ask(2, last=last)
+    bench.executors.ask(2)
     assert bench.spark.gone == [["3"]]
     bench.spark.cached = {}
-    bench.executors.ask(2, last=last)
+    bench.executors.ask(2)
     assert bench.spark.gone == [["3"], ["2"]]
 
 
