@@ -25,6 +25,10 @@ _DYNAMIC: Final = ("spark.dynamicAllocation.enabled", "spark.streaming.dynamicAl
 #: Where a job does not say how many executors it has, so many seconds without a new one tell it:
 #: as long as Spark itself waits for them (spark.scheduler.maxRegisteredResourcesWaitingTime).
 _COMING_SECONDS: Final = 30.0
+#: So many seconds after another number was asked for, or one was too many, none comes any more that
+#: was launched before: as long as Spark waits for one that it asked Kubernetes for, the longest of
+#: its waits (spark.kubernetes.allocation.executor.timeout).
+_LATE_SECONDS: Final = 600.0
 
 
 class _StandingRequired(TypedDict):
@@ -67,6 +71,7 @@ class Executors:
         self._came = clock()  # the newest, where it does not say
         self._asked: int | None = None
         self._taken = True  # the cluster manager has said that it takes it
+        self._moved = clock()  # when another number was asked for, or some were too many, last
         #: Registered, their slots, and those of them that are not leaving.
         self._seen: tuple[set[str], int, set[str]] = (set(), 0, set())
         kept = None if self._note else lease.kept(_KEPT)
@@ -138,7 +143,7 @@ class Executors:
             before = self._asked, self._taken
             # First: a call that ends without an answer may have been heard all the same, and what
             # comes of it is not the job's own number.
-            self._asked, self._taken = total, False
+            self._asked, self._taken, self._moved = total, False, self._clock()
             self._keep(configured)
             nowhere = self._gateway.jvm.scala.collection.immutable.HashMap()
             if not self._context.requestTotalExecutors(total, 0, nowhere):
@@ -146,8 +151,11 @@ class Executors:
                 self._keep(configured)
                 raise RuntimeError(f"the cluster manager did not take a number of {total}")
             self._taken = True
+        if self.present() > total:
+            self._moved = self._clock()
         self._release(total)
-        if wanted is None and self.present() <= total:
+        # One that was launched for us may register when all are back: it would count as the job's.
+        if wanted is None and self._clock() - self._moved >= _LATE_SECONDS:
             self._asked = None
             self._keep(configured)
 

@@ -246,9 +246,42 @@ def test_going_back_is_to_the_number_before_the_first_word_also_for_who_comes_af
     after.ask(None)
     assert bench.spark.totals == [5, 2]
     assert bench.spark.gone == [["2", "3", "4"]]
+    bench.time += 600
     after.ask(None)
     assert "asked" not in after.standing()
     assert bench.lease.held == {}
+
+
+def test_those_that_come_after_the_number_went_back_are_not_the_jobs_own() -> None:
+    """Launched before it did, and minutes on their way, as a lower number stops none of them."""
+    bench = Bench(**{"spark.executor.instances": "2"})
+    bench.executors.ask(5)
+    bench.time += 4
+    bench.executors.ask(None)
+    bench.time += 500
+    bench.spark.names += ["2", "3"]
+    assert bench.executors.standing() == {"present": 4, "slots": 8, "configured": 2, "asked": 2}
+    bench.spark.jobs = [7]
+    bench.executors.ask(None)
+    assert bench.spark.gone == []
+    bench.time += 3600
+    bench.executors.ask(None)
+    bench.spark.jobs = []
+    after = bench.another()
+    after.ask(None)
+    assert bench.spark.gone == [["2", "3"]]
+    bench.time += 500  # after the last that was too many
+    bench.spark.names += ["4"]
+    after.ask(None)
+    assert bench.spark.gone[1:] == [["4"]]
+    bench.time += 500
+    after.ask(None)
+    assert after.standing()["asked"] == 2
+    bench.time += 100
+    after.ask(None)
+    assert after.standing() == {"present": 2, "slots": 4, "configured": 2}
+    assert bench.lease.held == {}
+    assert set(bench.spark.totals[1:]) == {2}
 
 
 def test_a_cluster_that_does_not_take_the_number_is_told_of() -> None:
