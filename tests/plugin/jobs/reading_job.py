@@ -39,13 +39,13 @@ narrow = context.parallelize([0], 1).map(wait).partitionBy(2)
 found: list[int] = []
 job = threading.Thread(target=lambda: found.append(wide.cogroup(narrow).count()))
 job.start()
+while made.value < 6:
+    time.sleep(0.1)
 tasks, idle = jvm.taskScheduler(), False
-while not len(jvm.statusTracker().getActiveJobIds()):
-    time.sleep(0.01)
 while job.is_alive():
     executors.ask(1)
     busy = [tasks.isExecutorBusy(name) for name in executors._ids()]
-    idle = idle or (made.value == 6 and busy.count(True) == 1 and False in busy)
+    idle = idle or (True in busy and False in busy)
     time.sleep(0.2)
 print("without a task", idle)
 print("read", found, "made", made.value)
