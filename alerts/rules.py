@@ -60,7 +60,9 @@ _FROM_DRIVERS = 'reason!~"full|state"'
 _UP = series("weir_query_up")
 _GONE = f"{_UP} == 0"
 _STOPPED = series("weir_query_stopped")
-_UNLESS_STOPPED = f"unless {_STOPPED} == 1"
+#: Gone here, and an agent elsewhere hears it run: its driver came back at another node.
+_MOVED = f"{_UP} == 0 and on (cluster, namespace, application, query) {_UP} == 1"
+_UNLESS_OVER = f"unless ({_STOPPED} == 1 or {_MOVED})"
 _TERMINATED = f"{series('weir_query_state', state='terminated')} == 1"
 _GONE_SINCE = series("weir_query_gone_since_timestamp_seconds")
 #: The last that went, of an agent's queries: within two minutes, which is how long one that
@@ -111,9 +113,9 @@ _MODE_ALIVE = f"{of_query('weir_query_mode')} ({_UP} == 1)"
 _QUERY = "{{ $labels.application }}/{{ $labels.query }}"
 
 
-def _was_stopped(window: str) -> str:
+def _was_over(window: str) -> str:
     """Beside a window: it looks back at a query whose series have ended, and so must this."""
-    return f"last_over_time({_STOPPED}[{window}]) == 1"
+    return f"(last_over_time({_STOPPED}[{window}]) == 1 or {_MOVED})"
 
 
 def _goes_on(counter: str) -> str:
@@ -138,7 +140,7 @@ ALERTS: Final[tuple[Alert, ...]] = (
         expression=f"(max without (phase) (max_over_time({_SPIRAL}[5m])) == 1"
         f" or max without (phase) ({_DEAD}) == 1"
         f" and max without (phase) (max_over_time({_TIMING_OUT}[1d])) == 1)"
-        f" unless {_was_stopped('5m')}",
+        f" unless {_was_over('5m')}",
         hold="0s",
         why="The detector says it only after several batches in a row foresee a time-out, so there "
         "is nothing left to wait for, and each batch that is lost makes the next one larger. Five "
@@ -154,12 +156,13 @@ ALERTS: Final[tuple[Alert, ...]] = (
         severity="critical",
         subject="query",
         says="failed or silent, and not back for 3 minutes",
-        expression=f"{_GONE} {_UNLESS_STOPPED}",
+        expression=f"{_GONE} {_UNLESS_OVER}",
         hold="3m",
         why="A restart under a supervisor takes one to two minutes; three say that it does not "
         "come back by itself. A query that its owner stopped, or that had read what there was "
-        "(available now, once), is nobody's alarm. It does not end by itself: until the query is "
-        "back or somebody retires it, nothing of its input is processed.",
+        "(available now, once), is nobody's alarm, nor is one that came back at another agent. It "
+        "does not end by itself: until the query is back or somebody retires it, nothing of its "
+        "input is processed.",
         summary=f"{_QUERY} does not run",
         description="It failed or its driver fell silent, and it has not come back for 3 minutes. "
         "Nothing of its input is processed. If it is gone for good: weir retire.",
@@ -185,7 +188,7 @@ ALERTS: Final[tuple[Alert, ...]] = (
         severity="critical",
         subject="query",
         says="failed twice without a commit between",
-        expression=f"{_FAILING} >= 2 {_UNLESS_STOPPED}",
+        expression=f"{_FAILING} >= 2 {_UNLESS_OVER}",
         hold="0s",
         why="One failure may be a lost executor, and the restart mends it. A second without a "
         "commit between is the same batch failing again: restarts will not help.",
@@ -220,7 +223,7 @@ ALERTS: Final[tuple[Alert, ...]] = (
         severity="critical",
         subject="query",
         says="retention deletes unread rows within four hours",
-        expression=f"min without (source) ({_LOSS}) < 14400 {_UNLESS_STOPPED}",
+        expression=f"min without (source) ({_LOSS}) < 14400 {_UNLESS_OVER}",
         hold="5m",
         why="What retention deletes is lost for good. Four hours are what it takes to find people, "
         "to raise the retention or to add capacity. Five minutes let the two rates settle.",
@@ -234,7 +237,7 @@ ALERTS: Final[tuple[Alert, ...]] = (
         severity="warning",
         subject="query",
         says="... within a day",
-        expression=f"min without (source) ({_LOSS}) < 86400 {_UNLESS_STOPPED}",
+        expression=f"min without (source) ({_LOSS}) < 86400 {_UNLESS_OVER}",
         hold="1h",
         why="Within a day, so within somebody's working hours. An hour leaves out peaks: a backlog "
         "that grows by day and shrinks by night foresees a loss that does not come.",
@@ -341,7 +344,7 @@ ALERTS: Final[tuple[Alert, ...]] = (
         subject="query",
         says="three failures in an hour, with commits between",
         expression=f"increase({_FAILED}[1h]) > 2.5 and increase({_FAILED}[15m]) > 0"
-        f" unless {of_query('weir_batches_total')} {_was_stopped('15m')}",
+        f" unless {of_query('weir_batches_total')} {_was_over('15m')}",
         hold="0s",
         why="Three failures an hour with commits between are no chance and cost a start each, yet "
         "data flows. The short window ends the alert when the failures do.",
@@ -369,7 +372,7 @@ ALERTS: Final[tuple[Alert, ...]] = (
         subject="query",
         says="the consistency audit finds an error",
         expression=f"sum without (check, severity)"
-        f" ({series('weir_consistency_findings', severity='error')}) > 0 {_UNLESS_STOPPED}",
+        f" ({series('weir_consistency_findings', severity='error')}) > 0 {_UNLESS_OVER}",
         hold="10m",
         why="An error is what breaks exactly once or the next start, now or for certain; what is "
         "merely not guaranteed (warning, info) is on the page and wakes nobody. The query still "
@@ -567,15 +570,16 @@ ALERTS: Final[tuple[Alert, ...]] = (
         severity="critical",
         subject="agent",
         says="all queries of an agent fell silent at once",
-        expression=f"count without (application, query) ({_LAST_GONE} unless {_TERMINATED_TOO})"
-        f" >= 2 unless count without (application, query)"
-        f" ({_LAST_GONE} and {_TERMINATED_TOO} {_UNLESS_STOPPED})"
+        expression=f"count without (application, query)"
+        f" ({_LAST_GONE} unless {_TERMINATED_TOO} {_UNLESS_OVER}) >= 2"
+        f" unless count without (application, query)"
+        f" ({_LAST_GONE} and {_TERMINATED_TOO} {_UNLESS_OVER})"
         f" unless count without (application, query) ({_UP} == 1)",
         hold="2m",
         why="Two or more queries fell silent without a word of their end, within two minutes, and "
         "none is left: one cause, so one page. Who had gone before is told already, and where the "
         "last one ended, or another failed, each is told by itself. Two minutes let a driver that "
-        "restarts come back.",
+        "restarts come back, here or at another agent.",
         summary="A Weir agent hears of none of its queries: {{ $value }} fell silent together",
         description="Their drivers died, or cannot reach the agent. If they still run, nobody sees "
         "how.",

@@ -90,6 +90,12 @@ def _gone(query: str, since: str, *, told: bool = False, stopped: bool = False) 
     return {name.replace('"enrich"', f'"{query}"'): values for name, values in given.items()}
 
 
+def _moved(query: str) -> dict[str, str]:
+    """Its driver came back three minutes later, and at another node's agent."""
+    up = q("weir_query_up").replace('"enrich"', f'"{query}"').replace("agent:", "another:")
+    return {**_gone(query, "_x5 300x180"), up: "_x8 1x180"}
+
+
 def _grown(*days: str) -> dict[str, str]:
     """Rows of state in two operators, a sample every ten minutes: 144 a day."""
     values = " ".join(days)
@@ -115,6 +121,7 @@ CASES: Final[tuple[Case, ...]] = (
         description="Batches grow faster than they are committed: the next ones are killed at "
         "their deadline and start again, larger each time.",
         quiet=(
+            {**_moved("enrich"), q("weir_spiral_phase", phase="spiralling"): "_x8 1x180"},
             {
                 q("weir_spiral_phase", phase="pressured"): "0x9 1x120",
                 q("weir_spiral_phase", phase="spiralling"): "0x130",
@@ -150,7 +157,18 @@ CASES: Final[tuple[Case, ...]] = (
                 q("weir_query_up"): "1x9 0x120",
                 q("weir_query_stopped"): "0x9 1x120",
             },
+            _moved("enrich"),
         ),
+    ),
+    Case(
+        alert="WeirQueryGone",  # and another agent's query of another name goes on
+        fires={**_gone("enrich", "_x10 600x180"), **_moved("archive")},
+        at=13,
+        labels=_OF_QUERY,
+        summary="orders/enrich does not run",
+        description="It failed or its driver fell silent, and it has not come back for 3 minutes. "
+        "Nothing of its input is processed. If it is gone for good: weir retire.",
+        quiet=(),
     ),
     Case(
         alert="WeirQueryGone",  # for days, until it is retired: its series end at minute 3000
@@ -189,7 +207,10 @@ CASES: Final[tuple[Case, ...]] = (
         summary="orders/enrich: 2 failures in a row",
         description="The query ended with an exception again before it committed a batch. Each "
         "restart runs the same batch into the same fault.",
-        quiet=({q("weir_checkpoint_failures_consecutive"): "0x4 1x4 0x4 1x120"},),
+        quiet=(
+            {**_moved("enrich"), q("weir_checkpoint_failures_consecutive"): "_x8 2x180"},
+            {q("weir_checkpoint_failures_consecutive"): "0x4 1x4 0x4 1x120"},
+        ),
     ),
     Case(
         alert="WeirSpiral",  # given up on: the time-outs that led there are hours ago
@@ -301,6 +322,7 @@ CASES: Final[tuple[Case, ...]] = (
         description="At the present rates retention deletes unread rows in 3h 59m 59s (0s: it does "
         "already).",
         quiet=(
+            {**_moved("enrich"), q("weir_retention_loss_seconds", source="0"): "_x8 14399x180"},
             {q("weir_retention_loss_seconds", source="0"): "14400x120"},
             {q("weir_retention_loss_seconds", source="0"): "9000x3 20000x120"},
         ),
@@ -312,7 +334,10 @@ CASES: Final[tuple[Case, ...]] = (
         labels=_OF_QUERY,
         summary="orders/enrich will lose unread rows within a day",
         description="At the present rates retention deletes unread rows in 23h 59m 59s.",
-        quiet=({q("weir_retention_loss_seconds", source="0"): "86400x140"},),
+        quiet=(
+            {**_moved("enrich"), q("weir_retention_loss_seconds", source="0"): "_x8 86399x180"},
+            {q("weir_retention_loss_seconds", source="0"): "86400x140"},
+        ),
     ),
     Case(
         alert="WeirFallingBehindFast",
@@ -554,6 +579,10 @@ CASES: Final[tuple[Case, ...]] = (
         description="3 findings of the consistency audit are errors: the query may not come back "
         "from its checkpoint, or writes rows twice.",
         quiet=(
+            {
+                **_moved("enrich"),
+                q("weir_consistency_findings", check="two_writers", severity="error"): "_x8 1x180",
+            },
             {
                 q(
                     "weir_consistency_findings", check="sink_at_least_once", severity="warning"
@@ -863,6 +892,7 @@ CASES: Final[tuple[Case, ...]] = (
             _gone("a", "60x180") | _gone("b", "61x180") | _gone("c", "_x60 3600x120", told=True),
             # Another failed with them, and nobody would be told of it.
             _gone("a", "60x180") | _gone("b", "61x180") | _gone("c", "50x180", told=True),
+            _moved("enrich") | _moved("archive"),
         ),
     ),
     *(
