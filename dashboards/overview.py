@@ -118,10 +118,13 @@ def overview(runbooks: str) -> Dashboard:
                 ),
                 number(
                     "Gone",
-                    "Queries that failed or whose driver fell silent, and that nobody has retired.",
+                    "Queries that failed or whose driver fell silent, that nobody has retired, and "
+                    "that no other agent hears run.",
                     or_none(
                         f"count({MANY('weir_query_up')} == 0"
-                        f" unless {MANY('weir_query_stopped')} == 1)"
+                        f" unless {MANY('weir_query_stopped')} == 1"
+                        f" unless on (cluster, namespace, application, query)"
+                        f" {MANY('weir_query_up')} == 1)"
                     ),
                     thresholds=((None, GREEN), (1, RED)),
                     links=runbook("WeirQueryGone"),
