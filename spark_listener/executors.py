@@ -29,6 +29,8 @@ _COMING_SECONDS: Final = 30.0
 #: was launched before: as long as Spark waits for one that it asked Kubernetes for, the longest of
 #: its waits (spark.kubernetes.allocation.executor.timeout).
 _LATE_SECONDS: Final = 600.0
+#: What a standalone Master holds an application to that names no number: ApplicationInfo's default.
+_NO_LIMIT: Final = 2**31 - 1
 
 
 class _StandingRequired(TypedDict):
@@ -60,7 +62,10 @@ class Executors:
         self._context = context
         self._lease = lease
         self._backend = context.schedulerBackend()
-        self.local = "LocalSchedulerBackend" in str(self._backend.getClass().getName())
+        kind = str(self._backend.getClass().getName())
+        self.local = "LocalSchedulerBackend" in kind
+        #: Its own number has no limit but spark.cores.max, and follows the Workers that there are.
+        self._standalone = "StandaloneSchedulerBackend" in kind
         conf = context.getConf()
         self._decommissions = _is_true(conf.get("spark.decommission.enabled", "false"))
         self._note = self._why_not(conf)
@@ -139,23 +144,25 @@ class Executors:
             return
         configured = self._own_number(self.present())
         total = configured if wanted is None else wanted
-        if total != self._asked or not self._taken:
+        freed = wanted is None and self._standalone
+        if freed or total != self._asked or not self._taken:
             before = self._asked, self._taken
             # First: a call that ends without an answer may have been heard all the same, and what
             # comes of it is not the job's own number.
             self._asked, self._taken, self._moved = total, False, self._clock()
             self._keep(configured)
             nowhere = self._gateway.jvm.scala.collection.immutable.HashMap()
-            if not self._context.requestTotalExecutors(total, 0, nowhere):
+            if not self._context.requestTotalExecutors(_NO_LIMIT if freed else total, 0, nowhere):
                 self._asked, self._taken = before
                 self._keep(configured)
                 raise RuntimeError(f"the cluster manager did not take a number of {total}")
             self._taken = True
         if self.present() > total:
             self._moved = self._clock()
-        self._release(total)
+        if not freed:  # else whatever is there the job would have without us
+            self._release(total)
         # One that was launched for us may register when all are back: it would count as the job's.
-        if wanted is None and self._clock() - self._moved >= _LATE_SECONDS:
+        if freed or (wanted is None and self._clock() - self._moved >= _LATE_SECONDS):
             self._asked = None
             self._keep(configured)
 

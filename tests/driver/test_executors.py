@@ -57,6 +57,7 @@ class Spark:
         self.hangs = False
         self.gone: list[list[str]] = []
         self.cached: dict[str, list[str]] = {}  # blocks by executor
+        self.backend = "CoarseGrainedSchedulerBackend"
         self.jvm = self
         self.java = self.scala = self.util = self.org = self.apache = self.spark = self
         self.api = self.python = self.collection = self.immutable = self.PythonUtils = self
@@ -75,7 +76,7 @@ class Spark:
         raise AttributeError(name)
 
     def getName(self) -> str:
-        return "CoarseGrainedSchedulerBackend"
+        return self.backend
 
     def get(self, key: str, default: str) -> str:
         return self.conf.get(key, default)
@@ -282,6 +283,30 @@ def test_those_that_come_after_the_number_went_back_are_not_the_jobs_own() -> No
     assert after.standing() == {"present": 2, "slots": 4, "configured": 2}
     assert bench.lease.held == {}
     assert set(bench.spark.totals[1:]) == {2}
+
+
+def test_a_standalone_cluster_gives_again_what_it_would_have_given() -> None:
+    """A number would hold the application for good, whatever Workers come; it had none."""
+    bench = Bench()
+    bench.spark.backend = "org.apache.spark.scheduler.cluster.StandaloneSchedulerBackend"
+    executors = bench.another()
+    executors.ask(3)
+    bench.spark.names.append("2")
+    executors.ask(2)  # the job's own number, and still a word of ours
+    bench.spark.hangs = True
+    with pytest.raises(TimeoutError):
+        executors.ask(None)
+    assert executors.standing()["asked"] == 2
+    bench.spark.hangs = False
+    executors.ask(None)
+    assert bench.spark.totals == [3, 2, 2**31 - 1, 2**31 - 1]
+    assert "asked" not in executors.standing()
+    assert bench.lease.held == {}
+    bench.spark.names += ["3", "4"]  # Workers come
+    executors.ask(None)
+    assert bench.spark.totals[4:] == []
+    assert bench.spark.gone == [["2"]], "none but what was beyond our own word"
+    assert executors.standing()["present"] == 4
 
 
 def test_a_cluster_that_does_not_take_the_number_is_told_of() -> None:

@@ -30,4 +30,5 @@ def test_executors_whose_output_a_running_job_reads_stay_until_it_is_over(bench:
         "without a task 2",
         "read [6] made 6",
         "left 1",
+        "back 3 None",  # as many as its cluster gives, without a word of ours
     ]

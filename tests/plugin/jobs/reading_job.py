@@ -54,4 +54,9 @@ while executors.present() > 1 and time.monotonic() < until:
     executors.ask(1)
     time.sleep(0.2)
 print("left", executors.present())
+executors.ask(None)
+until = time.monotonic() + 120.0
+while executors.present() < 3 and time.monotonic() < until:
+    time.sleep(0.2)
+print("back", executors.present(), executors.standing().get("asked"))
 spark.stop()
