@@ -27,7 +27,7 @@ def test_executors_whose_output_a_running_job_reads_stay_until_it_is_over(bench:
     job = bench.run(bench.folder / "job", *command, *conf, str(JOBS / "reading_job.py"))
     assert job.wait(240) == 0, job.err[-3000:]
     assert [line for line in job.out.splitlines() if line] == [
-        "without a task 2",
+        "without a task True",
         "read [6] made 6",
         "left 1",
         "back 3 None",  # as many as its cluster gives, without a word of ours
