@@ -8,7 +8,7 @@ when this process ends: in the driver both end together; beyond the door the JVM
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from spark_listener.config import CONF_PREFIX
 
@@ -126,11 +126,31 @@ def of_session(spark: Any, lease: Lease | None = None) -> Application:
     )
 
 
-def conf_of(java_session: Any) -> dict[str, str]:
-    """``spark.weir.*`` of the application and, over it, of the session."""
+def made(java_session: Any, name: Literal["sharedState", "sessionState"]) -> bool:
+    """Whether the job has made one of the two values that a session makes when first asked.
+
+    Spark copies the Hadoop configuration of the context then, and takes up extensions: who asks
+    before the job does has it run with what it had not said yet. So their fields are looked at,
+    which are those of Spark 3.5 to 4.3; where there is none, True. Raises what py4j raises of a
+    connection.
+    """
+    from py4j.protocol import Py4JJavaError
+
+    try:
+        field = java_session.getClass().getDeclaredField(name)
+        field.setAccessible(True)
+        return field.get(java_session) is not None
+    except Py4JJavaError:
+        return True
+
+
+def conf_of(java_session: Any, *, own: bool = True) -> dict[str, str]:
+    """``spark.weir.*`` of the application and, over it where ``own``, of the session."""
     found = {}
     for pair in java_session.sparkContext().getConf().getAllWithPrefix(CONF_PREFIX):
         found[CONF_PREFIX + str(pair._1())] = str(pair._2())
+    if not own:
+        return found
     settings = java_session.sessionState().conf().getAllConfs()
     iterator = settings.keysIterator()
     while iterator.hasNext():

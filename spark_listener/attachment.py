@@ -27,6 +27,9 @@ _drivers: dict[str, Driver] = {}  # by Spark's application id
 _leaving: list[Driver] = []  # detached, and their threads still wait for Spark
 #: By PySpark's context: an application that comes after it may have the same id.
 _leases: weakref.WeakKeyDictionary[Any, Lease] = weakref.WeakKeyDictionary()
+#: Sessions, by Spark's id, and whole applications that the job itself took off: ``weir-run``
+#: attaches none of them again.
+_taken_off: set[str] = set()
 _complaints = Complaints()
 
 
@@ -75,6 +78,20 @@ def attach(spark: Any = None, **settings: Any) -> Attachment:
         return _off(f"weir is off: attaching failed: {type(error).__name__}: {first_line}")
 
 
+def attach_started(spark: Any) -> None:
+    """As ``weir-run`` does where a query is about to start, unless the job said otherwise."""
+    context = spark.sparkContext
+    if not {str(context.applicationId), _id_of(spark._jsparkSession)} & _taken_off:
+        attach(spark)
+
+
+def _id_of(session: Any) -> str:
+    try:
+        return str(session.sessionUUID())
+    except Exception:  # it is no session any more
+        return ""
+
+
 def detach(spark: Any = None) -> None:
     """Puts the configured limits back and stops watching: one session, or all without one."""
     _detach(None if spark is None else getattr(spark, "_jsparkSession", None), every=spark is None)
@@ -83,6 +100,7 @@ def detach(spark: Any = None) -> None:
 def _detach(session: Any, *, every: bool = False) -> None:
     try:
         with _lock:
+            _take_off(session, every=every)
             for driver in list(_drivers.values()):
                 one = None if every else driver.session(session)
                 for known in driver.sessions if every else [one] if one else []:
@@ -96,6 +114,16 @@ def _detach(session: Any, *, every: bool = False) -> None:
         _complaints.error("detaching", error)
 
 
+def _take_off(session: Any, *, every: bool) -> None:
+    if session is not None:
+        _taken_off.add(_id_of(session))
+    elif every:
+        from pyspark import SparkContext
+
+        if SparkContext._active_spark_context is not None:
+            _taken_off.add(str(SparkContext._active_spark_context.applicationId))
+
+
 def _attach(spark: Any, arguments: dict[str, Any]) -> Attachment:
     if spark is None:
         from pyspark.sql import SparkSession
@@ -103,8 +131,8 @@ def _attach(spark: Any, arguments: dict[str, Any]) -> Attachment:
         spark = SparkSession.getActiveSession()
         if spark is None:
             return _off("weir is off: there is no active Spark session; use attach(spark)")
-    if type(spark).__module__.startswith("pyspark.sql.connect"):
-        return _off(f"weir is off: {_of_connect(spark)}")
+    if of_connect(spark):
+        return _off(f"weir is off: {_where_of_connect(spark)}")
     context = spark.sparkContext
     if context._jsc is None:
         return _off("weir is off: the Spark session has been stopped")
@@ -123,12 +151,14 @@ def _attach(spark: Any, arguments: dict[str, Any]) -> Attachment:
         )
     known = None if driver is None else driver.session(session)
     if driver is not None and known is not None:
-        # weir-run comes here at each getOrCreate, in foreachBatch too: reading conf would cost it.
+        # A job may come here at each batch, in foreachBatch too: reading conf would cost it.
         return _attached_again(session, driver, known, arguments)
     settings = resolve(arguments, conf_of(session), os.environ)
     if not settings.enabled:
         LOGGER.info("weir is off: enabled is false")
+        _take_off(session, every=False)
         return Attachment(None, None, "enabled is false")
+    _taken_off.discard(_id_of(session))
     control = settings.control
     if driver is not None:
         _say_what_stays(driver.settings, settings, _given(arguments, but=("control",)))
@@ -161,7 +191,12 @@ def _attach(spark: Any, arguments: dict[str, Any]) -> Attachment:
     return Attachment(session, driver, "")
 
 
-def _of_connect(spark: Any) -> str:
+def of_connect(spark: Any) -> bool:
+    """Whether it is a session of a Spark Connect client."""
+    return type(spark).__module__.startswith("pyspark.sql.connect")
+
+
+def _where_of_connect(spark: Any) -> str:
     """Where the queries of a Spark Connect client are regulated, or how they would be."""
     here = "this is a Spark Connect session, whose queries run in a server out of reach"
     try:

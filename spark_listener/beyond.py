@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from spark_listener.application import conf_of
+from spark_listener.application import conf_of, made
 from spark_listener.complaints import LOGGER, Complaints
 from spark_listener.config import ConfigurationError, resolve
 from spark_listener.door import Door, NoDoor
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 #: The plugin takes a process for stuck that has not said for ten seconds that it is there.
 STAY_SECONDS: Final = 0.5
-#: The first session comes with the job's first lines, and its first query soon after.
+#: The first session is used with the job's first lines, and its first query comes soon after.
 FIRST_SECONDS: Final = 0.05
 
 _TOLD_SECONDS: Final = 3.0
@@ -88,9 +88,8 @@ class Watch:
     def _look(self) -> None:
         if self._driver is None:
             session = self._door.default_session()
-            if session is None:
+            if session is None or not self._begin(session):
                 return
-            self._begin(session)
         assert self._driver is not None
         told = str(self._queries.toString())
         if told == self._seen:
@@ -104,11 +103,21 @@ class Watch:
         self._looked_at = present - failed
         self._seen = "" if failed else told
 
-    def _begin(self, session: Any) -> None:
-        settings = resolve(self._arguments, conf_of(session), {})
+    def _begin(self, session: Any) -> bool:
+        """With the default session, once the job has used it; false where that is to come.
+
+        It may never do so: Spark Connect uses sessions beside it.
+        """
+        used = made(session, "sessionState")
+        if not used and not made(session, "sharedState"):
+            return False
+        queries = session.sharedState().activeStreamingQueries()
+        if not used and queries.isEmpty():
+            return False
+        settings = resolve(self._arguments, conf_of(session, own=used), {})
         if not settings.enabled:
             raise ConfigurationError("enabled is false")
-        self._queries = session.sharedState().activeStreamingQueries()
+        self._queries = queries
         driver = Driver(
             self._door.application(session),
             settings,
@@ -117,8 +126,10 @@ class Watch:
             agents_own_certificate=bool(settings.ca_file),
         )
         self._driver = driver
-        driver.watch(session, control=settings.control)
+        if used:
+            driver.watch(session, control=settings.control)
         LOGGER.info("weir watches %s through its door", driver.application_id)
+        return True
 
     def _meet(self, query_id: str) -> bool:
         """A query that began: its session is watched from now on. False: to be tried again."""

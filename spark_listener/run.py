@@ -1,4 +1,4 @@
-"""``weir-run JOB.py ARG…``: runs a PySpark job with Weir attached to every session it makes.
+"""``weir-run JOB.py ARG…``: runs a PySpark job with Weir attached to every session that streams.
 
 The job is not changed and does not notice: it is ``__main__``, has its own arguments, its exit code
 and tracebacks are its own.
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from spark_listener import __version__
-from spark_listener.attachment import attach
+from spark_listener.attachment import attach, attach_started, of_connect
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -96,10 +96,10 @@ def _set_import_path(job: Path) -> None:
 
 
 def install_hooks() -> None:
-    """Attaches the session that the job makes, and further ones with their first streaming query.
+    """Attaches each session with its first streaming query, however it came to be.
 
-    However those came to be: ``foreachBatch`` has one of its own. One that streams nothing is left
-    alone: Spark would keep what it makes for a listener.
+    Not before: what a session is asked, it makes, of what the job has said until then. One that
+    streams nothing is left alone: Spark would keep what it makes for a listener.
     """
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming import DataStreamWriter
@@ -107,18 +107,19 @@ def install_hooks() -> None:
     builder: Any = SparkSession.Builder
     met: weakref.WeakSet[Any] = weakref.WeakSet()  # one that the job detaches stays so
 
-    def attach_made(session: Any) -> None:
-        met.add(session)
-        attach(session)
+    def say_where(session: Any) -> None:
+        if of_connect(session):  # whose queries start elsewhere
+            attach(session)
 
-    def attach_further(writer: Any) -> None:
+    def attach_streaming(writer: Any) -> None:
         session = writer._df.sparkSession
         if session not in met:
-            attach_made(session)
+            met.add(session)
+            attach_started(session)
 
-    _around(builder, "getOrCreate", after=attach_made)
+    _around(builder, "getOrCreate", after=say_where)
     for start in ("start", "toTable"):
-        _around(DataStreamWriter, start, before=attach_further)
+        _around(DataStreamWriter, start, before=attach_streaming)
 
 
 def _around(

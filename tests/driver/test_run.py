@@ -93,7 +93,7 @@ def test_a_session_is_attached_with_its_first_query_however_it_came_to_be(
         """One that the job's own builder makes, or that ``foreachBatch`` wraps."""
 
     attached: list[Any] = []
-    monkeypatch.setattr(run, "attach", attached.append)
+    monkeypatch.setattr(run, "attach_started", attached.append)
     made, further = Session(), Session()
     monkeypatch.setattr(SparkSession.Builder, "getOrCreate", lambda _: made)
     monkeypatch.setattr(SparkSession, "newSession", lambda _: further)
@@ -109,7 +109,7 @@ def test_a_session_is_attached_with_its_first_query_however_it_came_to_be(
     builder: Any = None
     assert SparkSession.Builder.getOrCreate(builder) is made  # type: ignore[comparison-overlap]
     assert SparkSession.newSession(builder) is further  # type: ignore[comparison-overlap]
-    assert attached == [made]
+    assert attached == [], "what it is asked it makes, of what the job has said until then"
     for session in (made, further):
         start(session)
     assert attached == [made, further]

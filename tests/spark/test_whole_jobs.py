@@ -92,6 +92,59 @@ def test_weir_run_watches_every_session_of_a_job_nobody_changed(
     assert len(agent.of("progress")) >= 9
 
 
+def test_weir_run_leaves_a_session_as_it_is_until_it_streams(
+    agent: Any, folder: Any, tmp_path: Path
+) -> None:
+    """Spark copies the Hadoop configuration when a session is first used, be it by us."""
+    job = JOB + (
+        "spark = session('late')\n"
+        "spark._jsc.hadoopConfiguration().set('weir.test', 'said late')\n"
+        "print(spark._jsparkSession.sharedState().hadoopConf().get('weir.test'))\n"
+        "run(spark, sys.argv[2], availableNow=True).awaitTermination()\n"
+        "spark.stop()\n"
+    )
+    done = run(
+        [sys.executable, "-m", "spark_listener.run"],
+        job,
+        [str(folder(files=2).path), str(tmp_path / "ck")],
+        tmp_path,
+        WEIR_AGENT_URL=agent.url,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout.splitlines() == ["said late"]
+    assert len(agent.of("started")) == 1, "it is watched all the same"
+
+
+@pytest.mark.slow("a Spark of its own; that a job is watched is looked at every time")
+def test_weir_run_attaches_nothing_that_the_job_took_off(
+    agent: Any, folder: Any, tmp_path: Path
+) -> None:
+    job = JOB + (
+        "from spark_listener import attach, detach\n"
+        "def another(name, take_off):\n"
+        "    made = spark.newSession()\n"
+        "    take_off(made)\n"
+        "    run(made, f'{sys.argv[2]}/{name}', availableNow=True).awaitTermination()\n"
+        "spark = session('own words')\n"
+        "another('refused', lambda made: attach(made, enabled=False))\n"
+        "another('taken off', lambda made: attach(made).detach())\n"
+        "another('detached', detach)\n"
+        "another('watched', lambda made: None)\n"
+        "another('all detached', lambda made: detach())\n"
+        "spark.stop()\n"
+    )
+    done = run(
+        [sys.executable, "-m", "spark_listener.run"],
+        job,
+        [str(folder(files=2).path), str(tmp_path / "ck")],
+        tmp_path,
+        WEIR_AGENT_URL=agent.url,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    places = [Path(event["body"]["checkpointLocation"]).name for event in agent.of("started")]
+    assert places == ["watched"]
+
+
 @pytest.mark.parametrize(
     "ending",
     [

@@ -1,0 +1,55 @@
+"""The process beyond the door: what it asks of a driver, and when."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from spark_listener.beyond import DONE
+from tests.driver.fake_agent import FakeAgent
+from tests.plugin.conftest import JOBS
+from tests.waiting import until
+
+if TYPE_CHECKING:
+    from tests.plugin.conftest import Bench
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
+
+#: That process as it is, which says so once it has looked.
+LOOKS = """
+import os
+from spark_listener import beyond
+look = beyond.Watch._look
+def told(watch):
+    look(watch)
+    print("looked", flush=True)
+beyond.Watch._look = told
+beyond._end_with_the_agent = lambda: None
+os._exit(beyond.main())
+"""
+
+
+@pytest.mark.parametrize(
+    "which",
+    ["own", pytest.param("another", marks=pytest.mark.slow("a job more, as Connect's sessions"))],
+)
+def test_a_session_is_left_as_it_is_until_the_job_uses_it(bench: Bench, which: str) -> None:
+    """Spark copies the Hadoop configuration when a session is first used, be it by us."""
+    bench.files(5)
+    go = bench.folder / "go"
+    job = bench.submit(JOBS / "late_conf_job.py", ending=f"{which} {go}")
+    until(lambda: "made" in job.out or job.process.poll() is not None, "the session", seconds=180)
+    (path,) = bench.doors.glob("*.door")
+    with FakeAgent() as agent:
+        beside = bench.run(
+            bench.folder / "beside",
+            *(sys.executable, "-c", LOOKS, str(path), "--agent-url", agent.url),
+        )
+        until(lambda: beside.out.count("looked") > 1, "a look at the session")
+        go.touch()
+        assert job.wait() == 0
+        assert beside.wait() == DONE, beside.err
+        assert job.out.splitlines() == ["made", "said late"]
+        assert agent.of("started"), "it is watched all the same"
