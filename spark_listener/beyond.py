@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 from spark_listener.application import conf_of, made
 from spark_listener.complaints import LOGGER, Complaints
 from spark_listener.config import ConfigurationError, resolve
-from spark_listener.door import Door, NoDoor
+from spark_listener.door import Door, NoDoor, Occupied
 from spark_listener.driver import Driver
 
 if TYPE_CHECKING:
@@ -50,6 +50,7 @@ class Watch:
         self._arguments = arguments
         self._complaints = Complaints()
         self._driver: Driver | None = None
+        self._in = False
         self._ended = threading.Event()
         self._queries: Any = None  # Java: by id, those that run, of all sessions
         self._seen = ""
@@ -57,14 +58,16 @@ class Watch:
         self._looked_at: set[tuple[str, str]] = set()
 
     def run(self) -> int:
-        """Until it is over; gives the exit code. Raises ConfigurationError."""
+        """Until it is over; gives the exit code.
+
+        Raises ConfigurationError and Occupied, and whatever was raised before it was in.
+        """
         while not self._ended.is_set():
             try:
-                state = self._door.stay()
-                if state != "open":
+                if self._in and self._door.stay() != "open":
                     break
                 self._look()
-            except ConfigurationError:
+            except (ConfigurationError, Occupied):
                 raise
             except Exception as error:
                 if self._door.stopped():
@@ -72,6 +75,8 @@ class Watch:
                     break
                 if not self._door.open:
                     return LOST
+                if not self._in:
+                    raise
                 self._complaints.error("looking for sessions", error)
             self._ended.wait(STAY_SECONDS if self._driver is not None else FIRST_SECONDS)
         driver = self._driver
@@ -117,6 +122,10 @@ class Watch:
         settings = resolve(self._arguments, conf_of(session, own=used), {})
         if not settings.enabled:
             raise ConfigurationError("enabled is false")
+        # Not before: behind one who was in the plugin opens another door, to be tried anew.
+        if not self._in:
+            self._door.enter()
+            self._in = True
         self._queries = queries
         driver = Driver(
             self._door.application(session),
@@ -177,9 +186,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     threading.Thread(target=_end_with_the_agent, name="weir-agent-gone", daemon=True).start()
     try:
         door = Door(given.door)
-        if not door.enter():
-            LOGGER.info("weir: another process is in at %s", given.door)
-            return OFF
         code = Watch(
             door,
             {
@@ -190,6 +196,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         ).run()
     except FileNotFoundError:
         return DONE
+    except Occupied:
+        LOGGER.info("weir: another process is in at %s", given.door)
+        return OFF
     except (NoDoor, ConfigurationError) as error:
         LOGGER.warning("weir: %s: %s", given.door.name, error)
         return REFUSED

@@ -40,6 +40,10 @@ class Aside(NoDoor):
     """The door is closed for good: the driver's own code attaches, and that wins."""
 
 
+class Occupied(Exception):  # noqa: N818
+    """Another process is in."""
+
+
 @dataclass(frozen=True)
 class DoorFile:
     """What a door file says."""
@@ -179,9 +183,10 @@ class Door:
         self._context: Any = None
         self.lease: DoorLease | None = None  # once there is an application
 
-    def enter(self) -> bool:
-        """False where another process is in."""
-        return bool(self.plugin.enter())
+    def enter(self) -> None:
+        """Comes in. Raises Occupied where another process is in."""
+        if not self.plugin.enter():
+            raise Occupied
 
     def stay(self) -> State:
         """Says that this process is there; more often than the plugin's patience lasts."""

@@ -14,6 +14,7 @@ from tests.waiting import until
 
 if TYPE_CHECKING:
     from tests.plugin.conftest import Bench
+    from tests.service.agents import AgentProcess
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
 
@@ -53,3 +54,21 @@ def test_a_session_is_left_as_it_is_until_the_job_uses_it(bench: Bench, which: s
         assert beside.wait() == DONE, beside.err
         assert job.out.splitlines() == ["made", "said late"]
         assert agent.of("started"), "it is watched all the same"
+
+
+@pytest.mark.slow("a job of its own")
+def test_a_job_that_refuses_is_named_once_and_left_alone(bench: Bench, agent: AgentProcess) -> None:
+    bench.files(5)
+    job = bench.submit(
+        JOBS / "python_job.py", seconds=10, conf=("spark.weir.enabled=false",), application="off"
+    )
+
+    def refused() -> list[str]:
+        said = [one["event"] for one in agent.log()]
+        return [one for one in said if one.endswith("enabled is false")]
+
+    until(lambda: refused() or job.process.poll() is not None, "a word of it", seconds=180)
+    assert job.wait() == 0
+    assert len(refused()) == 1
+    assert [one["event"] for one in agent.log()].count("a driver's door") == 1, "one process"
+    assert [line for line in job.err.splitlines() if " weir: " in line] == []
