@@ -2,8 +2,9 @@
 
 The plugin (``spark_listener/plugin``) writes a file for each driver; what goes through it is
 ``spark_listener.beyond``, one process a driver, so that one driver's trouble touches no other and
-not the agent. A process that ends without being done is started again; a file that is no door is
-named once, with the reason, and left alone until it changes.
+not the agent. A process that ends without being done is started again. A file that is no door is
+named once, with the reason, and left alone until it changes; so is a door where nobody answers,
+which a driver that was killed leaves, until somebody does.
 """
 
 from __future__ import annotations
@@ -31,10 +32,9 @@ if TYPE_CHECKING:
 #: Doors looked at; a directory of more is no place for doors.
 MOST_DOORS: Final = 1000
 #: A process that ended without being done is started again after so long, twice as long each time.
+#: Behind one that was in the plugin opens another door, with which it begins anew.
 AGAIN_SECONDS: Final = 0.5
 MOST_AGAIN_SECONDS: Final = 30.0
-#: A process that lived for so long was no failure to start.
-LIVED_SECONDS: Final = 10.0
 #: What a process gets to leave by itself when the agent ends.
 LEAVE_SECONDS: Final = 1.0
 _log = structlog.get_logger("doors")
@@ -60,9 +60,15 @@ class _Door(msgspec.Struct):
     mark: _Mark
     state: State = "waiting"
     process: subprocess.Popen[bytes] | None = None
-    began: float = 0.0
-    again: float = 0.0  # not started before
+    silent: bool = False  # nobody answered there, which was said
+    again: float = 0.0  # not tried before
     pause_seconds: float = AGAIN_SECONDS
+
+    def wait(self, now: float) -> None:
+        """To be tried again, each time later."""
+        self.state = "waiting"
+        self.again = now + self.pause_seconds
+        self.pause_seconds = min(2.0 * self.pause_seconds, MOST_AGAIN_SECONDS)
 
 
 class Doors:
@@ -149,7 +155,16 @@ class Doors:
             known.state = "refused"
             _log.warning("this is no door to go through", door=name, reason=str(why))
             return
-        known.began = now
+        if not found.answers():
+            if not known.silent:
+                known.silent = True
+                _log.warning(
+                    "nobody answers at this door: of a driver that was killed it may be deleted",
+                    door=name,
+                    process=found.process,
+                )
+            known.wait(now)
+            return
         process = subprocess.Popen(  # noqa: S603 - this Python, and a module of ours
             self._command(path),
             stdin=subprocess.PIPE,
@@ -180,11 +195,7 @@ class Doors:
         if code == REFUSED:
             known.state = "refused"
             return
-        known.state = "waiting"
-        if now - known.began >= LIVED_SECONDS:
-            known.pause_seconds = AGAIN_SECONDS
-        known.again = now + known.pause_seconds
-        known.pause_seconds = min(2.0 * known.pause_seconds, MOST_AGAIN_SECONDS)
+        known.wait(now)
         _log.debug("the process at a door ended", door=name, exit_code=code)
 
 
