@@ -176,7 +176,8 @@ public final class WeirPlugin extends SparkListener
     String token = String.format("%064x", new BigInteger(1, secret));
     heardNanos = 0;
     connections.clear();
-    InetAddress here = InetAddress.getLoopbackAddress();
+    // The agent knocks there, whatever this JVM takes for loopback: ::1 where it prefers IPv6.
+    InetAddress here = InetAddress.getByAddress(new byte[] {127, 0, 0, 1});
     // Nothing calls back. py4j's own client for that has a thread that would keep the job's JVM alive.
     CallbackClient nobody = new CallbackClient(0, here, 0, TimeUnit.SECONDS);
     GatewayServer opened = new GatewayServer.GatewayServerBuilder(this).callbackClient(nobody)

@@ -12,6 +12,7 @@ import pytest
 from py4j.java_gateway import GatewayParameters, JavaGateway
 
 from spark_listener import door
+from tests.plugin.conftest import JOBS
 from tests.plugin.test_jobs import beyond, limit, order
 from tests.waiting import until
 
@@ -72,7 +73,7 @@ def test_no_secret_a_wrong_one_and_a_scan(
     (listening,) = [
         one for one in jvm.net_connections("tcp") if one.status == "LISTEN" and one.laddr[1] == port
     ]
-    assert listening.laddr[0].removeprefix("::ffff:") in ("127.0.0.1", "::1")
+    assert listening.laddr[0].removeprefix("::ffff:") == door.LOOPBACK
     serving = at_the_door(jvm.pid)
     assert serving > 0  # ours
     told = len(job.err.splitlines())
@@ -97,3 +98,13 @@ def test_no_secret_a_wrong_one_and_a_scan(
     assert job.err.splitlines()[told:] == [], "not a word in the job's log"
     (again,) = bench.doors.glob("*.door")
     assert door.read(again).port == port, "the door stays as it was"
+
+
+@pytest.mark.slow("a job more; that a door is found is looked at every time")
+def test_a_jvm_that_prefers_ipv6_is_found(
+    bench: Bench, agent: AgentProcess, query: Callable[[str], dict[str, Any]]
+) -> None:
+    bench.files(2)
+    prefers = "spark.driver.extraJavaOptions=-Djava.net.preferIPv6Addresses=true"
+    bench.submit(JOBS / "python_job.py", conf=(prefers,))
+    assert query("lines")["control"] == "live"
