@@ -39,6 +39,14 @@ MOST_AGAIN_SECONDS: Final = 30.0
 LEAVE_SECONDS: Final = 1.0
 _log = structlog.get_logger("doors")
 
+#: ``python -m spark_listener.beyond``, but for the working directory, which that looks into first
+#: (``-P`` of Python 3.11). Of modules only one that is built in is imported before it is left out.
+_PROGRAM: Final = (
+    "import sys; sys.path[:] = [one for one in sys.path if one] + [sys.argv.pop(1)]; import runpy; "
+    "runpy.run_module('spark_listener.beyond', run_name='__main__', alter_sys=True)"
+)
+_HERE: Final = str(Path(door.__file__).absolute().parents[1])
+
 State = Literal["attached", "waiting", "refused", "done"]
 #: Which file it is: a door that the plugin opens anew is another one.
 _Mark = tuple[int, int, int]
@@ -208,7 +216,7 @@ def command(
         options += ["--token-file", str(token_file)]
     if certificate_file is not None:
         options += ["--certificate-file", str(certificate_file)]
-    return lambda path: [sys.executable, "-m", "spark_listener.beyond", str(path), *options]
+    return lambda path: [sys.executable, "-c", _PROGRAM, _HERE, str(path), *options]
 
 
 def _pass_on(lines: IO[bytes], application: str) -> None:

@@ -6,6 +6,7 @@ import contextlib
 import os
 import shutil
 import socket
+import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -287,3 +288,27 @@ def test_what_a_process_says_is_said_by_the_agent(
     said = next(one for one in told if one["log_level"] == "warning")
     assert said["application"] == "app-1"
     assert said["event"] == "a\\x1b[31m thing"
+
+
+def test_the_process_runs_nothing_that_lies_where_the_agent_was_started(tmp_path: Path) -> None:
+    """Others may write there, and the agent itself does not."""
+    for module in ("uuid", "queue", "random", "runpy", "spark_listener", "py4j"):
+        (tmp_path / f"{module}.py").write_text("raise SystemExit('ran ' + __file__)\n")
+    command = doors.command("http://127.0.0.1:1", token_file=None, certificate_file=None)
+    agents, held = os.pipe()
+    done = subprocess.run(
+        command(opened(tmp_path, text=WHOLE[:-1])),
+        cwd=tmp_path,
+        stdin=agents,
+        env={key: value for key, value in os.environ.items() if key != "PYTHONPATH"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    os.close(agents)
+    os.close(held)
+    assert (done.returncode, done.stderr) == (
+        REFUSED,
+        "WARNING weir: app-1-77.door: it is not whole\n",
+    )
