@@ -1,8 +1,16 @@
 package weir;
 
+import java.io.FilterInputStream;
+import java.io.FilterOutputStream;
+import java.io.IOException;
+import java.io.InputStream;
+import java.io.OutputStream;
 import java.lang.management.ManagementFactory;
 import java.math.BigInteger;
 import java.net.InetAddress;
+import java.net.ServerSocket;
+import java.net.Socket;
+import java.net.SocketTimeoutException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.Paths;
@@ -17,6 +25,7 @@ import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
+import javax.net.ServerSocketFactory;
 import org.apache.spark.SparkConf;
 import org.apache.spark.SparkContext;
 import org.apache.spark.SparkEnv;
@@ -52,6 +61,8 @@ public final class WeirPlugin extends SparkListener
   /** How long one that is asked to leave gets to leave by itself. */
   static final long LEAVING_MILLISECONDS = 2_000;
   private static final long TICK_MILLISECONDS = 100;
+  /** What py4j is sent first: a line A, and one of the secret's 64 digits. */
+  private static final int FIRST_BYTES = 67;
   private static final String CLOSED = "weir: the door is closed, and the job goes on without it: {}";
   private static final String GONE =
       "weir: the agent's process is gone: limits that the job configured are back, where it set none"
@@ -181,7 +192,7 @@ public final class WeirPlugin extends SparkListener
     // Nothing calls back. py4j's own client for that has a thread that would keep the job's JVM alive.
     CallbackClient nobody = new CallbackClient(0, here, 0, TimeUnit.SECONDS);
     GatewayServer opened = new GatewayServer.GatewayServerBuilder(this).callbackClient(nobody)
-        .javaPort(0).javaAddress(here).authToken(token).build();
+        .javaPort(0).javaAddress(here).authToken(token).serverSocketFactory(new Guarded()).build();
     opened.addListener(new DefaultGatewayServerListener() {
       @Override
       public void connectionStarted(Py4JServerConnection connection) {
@@ -231,6 +242,81 @@ public final class WeirPlugin extends SparkListener
       task.run();
     } catch (Throwable failure) {
       LOG.debug("weir: at a door", failure);
+    }
+  }
+
+  /** py4j itself would wait for a secret for ever, and keep a line of any length that is none. */
+  private static final class Guarded extends ServerSocketFactory {
+    @Override
+    public ServerSocket createServerSocket() throws IOException {
+      return new ServerSocket() {
+        @Override
+        public Socket accept() throws IOException {
+          Socket caller = new Caller();
+          implAccept(caller);
+          return caller;
+        }
+      };
+    }
+
+    @Override
+    public ServerSocket createServerSocket(int port) {
+      throw new UnsupportedOperationException();
+    }
+
+    @Override
+    public ServerSocket createServerSocket(int port, int backlog) {
+      throw new UnsupportedOperationException();
+    }
+
+    @Override
+    public ServerSocket createServerSocket(int port, int backlog, InetAddress address) {
+      throw new UnsupportedOperationException();
+    }
+  }
+
+  /** A connection that ends by itself where no secret comes, in time and in its length. */
+  private static final class Caller extends Socket {
+    private final long until = System.nanoTime() + SILENT_MILLISECONDS * 1_000_000;
+    private int left = FIRST_BYTES;
+    private volatile boolean answered; // to the secret: to anything else the answer is the last
+
+    @Override
+    public InputStream getInputStream() throws IOException {
+      return new FilterInputStream(super.getInputStream()) {
+        @Override
+        public int read(byte[] bytes, int from, int length) throws IOException {
+          if (answered) {
+            return in.read(bytes, from, length);
+          }
+          long milliseconds = (until - System.nanoTime()) / 1_000_000;
+          if (left == 0 || milliseconds <= 0) {
+            return -1;
+          }
+          setSoTimeout((int) milliseconds);
+          try {
+            int read = in.read(bytes, from, Math.min(length, left));
+            left -= Math.max(read, 0);
+            return read;
+          } catch (SocketTimeoutException late) {
+            return -1;
+          }
+        }
+      };
+    }
+
+    @Override
+    public OutputStream getOutputStream() throws IOException {
+      return new FilterOutputStream(super.getOutputStream()) {
+        @Override
+        public void write(byte[] bytes, int from, int length) throws IOException {
+          if (!answered) {
+            answered = true;
+            setSoTimeout(0);
+          }
+          out.write(bytes, from, length);
+        }
+      };
     }
   }
 

@@ -83,6 +83,8 @@ def test_no_secret_a_wrong_one_and_a_scan(
             assert b"weir" not in said(port, data + b"\n\n" if data else b"\n")
         assert b"weir" not in said(port, b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
         reset(port)
+    assert b"weir" not in said(port, b"x" * 10_000)  # a line that does not end
+    silent = [socket.create_connection((door.LOOPBACK, port), 10) for _ in range(20)]
     for token in ("0" * 64, "", None):
         stranger = JavaGateway(
             gateway_parameters=GatewayParameters(address=door.LOOPBACK, port=port, auth_token=token)
@@ -91,6 +93,8 @@ def test_no_secret_a_wrong_one_and_a_scan(
             stranger.entry_point.stay()
         stranger.close()
     until(lambda: at_the_door(jvm.pid) <= serving, "the strangers' threads to end")
+    for one in silent:
+        one.close()
     order(agent, "lines", 2)
     until(lambda: limit(query("lines")) == 2, "the limit that was ordered")
     assert beyond(agent) == process, "who was in stays in"
