@@ -187,7 +187,7 @@ def test_attaching_twice_is_attaching_once(
 def test_attaching_an_attached_session_reads_no_configuration(
     agent: Any, attached: Any, spark: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """weir-run does so at each getOrCreate, be it once a batch."""
+    """A job may do so in foreachBatch, be it once a batch."""
     attached(agent)
     read: list[Any] = []
     real = attachment.conf_of
