@@ -523,6 +523,9 @@ def test_executors_that_work_when_control_is_refused_go_back_later(*, takes: boo
     bench.time += 5.0
     observer._heartbeat()
     assert spark.gone == [["2", "3", "4"]]
+    assert bench.executors.standing()["asked"] == 2, "some may still be on their way"
+    bench.time += 600.0
+    observer._heartbeat()
     assert "asked" not in bench.executors.standing()
 
 
