@@ -353,9 +353,10 @@ def findings(lateness: Lateness, late_rows: LateRows, *, controlled: bool) -> li
     }
     evidence = f"{meaning}, so smaller batches may drop more of them; {lateness.seen}"
     remedy = remedies[late_rows]
-    if late_rows == "guard" and lateness.waited_seconds > (delay or 0.0):
+    # Two batches end before anybody has acted on it.
+    if late_rows == "guard" and lateness.waited_seconds > APART_SHARE * (delay or 0.0):
         waited = _seconds(lateness.waited_seconds)
-        evidence += f"; what waits came up to {waited} ago: a partition added now would drop it"
+        evidence += f"; what waits came up to {waited} ago: a partition added now may drop it"
         remedy = "add no partitions until it has caught up, or give it late_rows: hold before"
     return [Finding("late_rows", "info", evidence, remedy)]
 
