@@ -15,6 +15,8 @@ import time
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
+from examples.demo.job import APPLICATION
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -88,13 +90,14 @@ class Child:
 
 
 class Agent(Child):
-    """A real `weir agent` on a free loopback port."""
+    """A real `weir agent` on a free loopback port, for the demo's own application alone."""
 
     def __init__(self, work: Path, logs: Path, target_seconds: float, *options: str) -> None:
         address = work / "agent.address"
         environ = {name: text for name, text in os.environ.items() if not name.startswith("WEIR_")}
         command = [str(WEIR), "agent", "--port", "0"]
         command += ["--state-dir", str(work / "agent-state"), "--address-file", str(address)]
+        command += ["--doors", "off"]  # behind them are this user's own jobs; the demo's attaches
         command += ["--target-seconds", str(target_seconds), "--mode", "dry-run", *options]
         super().__init__("agent", command, logs / "agent.log", environ, pipes=False)
         self._address = address
@@ -109,6 +112,26 @@ class Agent(Child):
                     return text
             time.sleep(0.05)
         raise self.failure(f"The agent did not listen within {patience_seconds:.0f} s.")
+
+    def turn_on(self, query: str, reason: str, say: Callable[[str], object] | None = None) -> None:
+        """`weir mode on` for a query of the demo's job, as one would type it; ``say``: that.
+
+        Raises DemoFailed.
+        """
+        order = ["mode", "on", f"{APPLICATION}/{query}"]
+        typed = f"weir {' '.join(order)}"
+        if say is not None:
+            say(f"$ {typed}")
+        done = subprocess.run(
+            [str(WEIR), *order, "--url", self.wait_until_ready(), "--reason", reason],
+            cwd=ROOT,
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=30,
+        )
+        if done.returncode != 0:
+            raise self.failure(f"`{typed}` failed: {(done.stderr or done.stdout).strip()}")
 
 
 class Job(Child):

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
 import time
 from typing import TYPE_CHECKING
 
 from agent.client import AgentClient, ClientSettings
 from examples.demo import measure, plan, report
 from examples.demo.calibrate import calibrate
-from examples.demo.children import ROOT, WEIR, Agent, DemoFailed, Job
+from examples.demo.children import Agent, DemoFailed, Job
 from examples.demo.feed import Feed, Schedule
 from examples.demo.job import APPLICATION
 from examples.demo.report import Half
@@ -77,7 +76,7 @@ class Demo:
 
         with screen_for(self._console, self._url + "/") as screen:
             first = self._half("as-configured", screen, "1 of 2 · as configured", AS_CONFIGURED)
-            self._weir("mode", "on", QUERY)
+            self._agent.turn_on(QUERY, "the demo's second half")
             second = self._half("under-weir", screen, "2 of 2 · under Weir", UNDER_WEIR)
         self._console.print()
         seen = (first.watched, second.watched)
@@ -126,21 +125,6 @@ class Demo:
     def _start(self, name: str, folder: Path) -> None:
         checkpoint = self._work / "checkpoints" / folder.name
         self._job.ask("start", name=name, folder=str(folder), checkpoint=str(checkpoint))
-
-    def _weir(self, *arguments: str) -> None:
-        """The command, as one would type it."""
-        done = subprocess.run(
-            [str(WEIR), *arguments, "--url", self._url, "--reason", "the demo's second half"],
-            cwd=ROOT,
-            check=False,
-            capture_output=True,
-            text=True,
-            timeout=30,
-        )
-        if done.returncode != 0:
-            raise self._agent.failure(
-                f"`weir {' '.join(arguments)}` failed: {(done.stderr or done.stdout).strip()}"
-            )
 
     def _keep(self) -> None:
         """The job goes on under Weir, burst after burst, until Ctrl-C."""

@@ -7,7 +7,6 @@ would be. Then Weir may act. The alert is told to be over, and the same burst do
 
 from __future__ import annotations
 
-import subprocess
 import time
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
@@ -16,7 +15,7 @@ from rich.text import Text
 
 from examples.demo import measure, plan
 from examples.demo.calibrate import calibrate
-from examples.demo.children import ROOT, WEIR, Agent, DemoFailed, Job
+from examples.demo.children import Agent, DemoFailed, Job
 from examples.demo.feed import Feed
 from examples.stack.programs import Alertmanager, Prometheus
 from examples.stack.receiver import Receiver
@@ -82,7 +81,7 @@ class Course:
         )
         self._wait(lambda: self._told("resolved"), f"{ALERT} to be over", 2 * PATIENCE_SECONDS)
         configured = self._longest_batch()
-        self._weir("mode", "on", QUERY)
+        self.agent.turn_on(QUERY, "the stack's second half", self.say)
         self._wait(self._limited, "a limit to be in force")
         self._pass_time(SETTLING_SECONDS)
         before = len(self._batches())
@@ -232,22 +231,6 @@ class Course:
         if one.status == "firing":
             self.say(f"         {one.description}")
             self.say(f"         Runbook: {one.runbook}")
-
-    def _weir(self, *arguments: str) -> None:
-        """The command, as one would type it."""
-        self.say(f"$ weir {' '.join(arguments)}")
-        url = self.agent.wait_until_ready()
-        done = subprocess.run(
-            [str(WEIR), *arguments, "--url", url, "--reason", "the stack's second half"],
-            cwd=ROOT,
-            check=False,
-            capture_output=True,
-            text=True,
-            timeout=30,
-        )
-        if done.returncode != 0:
-            said = (done.stderr or done.stdout).strip()
-            raise self.agent.failure(f"`weir {' '.join(arguments)}` failed: {said}")
 
     def _summary(self, bursts: int, configured: float, under_weir: float) -> None:
         self._console.print("\nWhat was told, in order:")

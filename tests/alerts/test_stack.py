@@ -52,6 +52,7 @@ MISSING = {
     "weir_limit_configured_files": "the job configures no limit",
     "weir_limit_configured_bytes": "the job configures no limit",
     "weir_agent_certificate_expiry_timestamp_seconds": "the agent serves without TLS",
+    "weir_agent_doors": "its agent looks for none",
 }
 #: What may have an answer or not: kills are counted only within a control group, of snapshots Spark
 #: tells once it has uploaded one, and only a slow machine is short of capacity.

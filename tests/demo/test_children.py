@@ -8,10 +8,13 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
+import httpx
 import psutil
 import pytest
 
-from examples.demo.children import ROOT, Child, DemoFailed
+from examples.demo.children import ROOT, Agent, Child, DemoFailed
+from examples.demo.job import APPLICATION
+from tests.service.wire import body, started
 from tests.waiting import until
 
 if TYPE_CHECKING:
@@ -93,3 +96,23 @@ time.sleep(300)
     finally:
         parent.kill()
         parent.wait(10)
+
+
+def test_the_agent_leaves_every_other_application_alone(tmp_path: Path) -> None:
+    agent = Agent(tmp_path, tmp_path, 2.0)
+    try:
+        with httpx.Client(base_url=agent.wait_until_ready(), trust_env=False) as http:
+            for number, name in enumerate((APPLICATION, "a job of the user's"), start=1):
+                event = started(1, query=number, name="orders")
+                http.post(
+                    "/v1/events",
+                    content=body([event], application=name),
+                    headers={"content-type": "application/json"},
+                ).raise_for_status()
+            agent.turn_on("orders", "a test")
+            queries = http.get("/v1/queries").json()["queries"]
+            modes = {one["application"]: one["mode"] for one in queries}
+            assert modes == {APPLICATION: "on", "a job of the user's": "dry-run"}
+            assert "weir_agent_doors" not in http.get("/metrics").text, "it looks for doors"
+    finally:
+        agent.end()
