@@ -99,7 +99,7 @@ class CheckpointView(msgspec.Struct, frozen=True, gc=False):
     interval_seconds: float | None = None
     pause_seconds: float | None = None  # between the end of one and the start of the next
     bytes: int | None = None  # written to the checkpoint by the state stores
-    deadline_learned: bool = False  # from the ages at which batches were ended
+    deadline_learned: bool = False  # from the ages at which a batch was ended
     in_progress_batch_id: int | None = None
     in_progress_seconds: float | None = None
 

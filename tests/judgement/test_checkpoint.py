@@ -45,14 +45,38 @@ def test_missing_phases_are_missing_not_zero(
     assert checkpoint_seconds(phases) == seconds
 
 
-def test_a_deadline_is_learned_from_what_ends_batches_and_unlearned() -> None:
+@pytest.mark.parametrize(
+    ("ages", "learned"),
+    [
+        ([61.0], None),  # one end may be chance, or somebody's wish
+        ([61.0, 60.0], 60.0),
+        ([90.0, 61.0, 75.0, 60.0], 60.0),
+        ([67.0, 60.0], 60.0),
+        ([70.0, 60.0], None),  # they do not agree
+        ([60.0, 90.0, 120.0, 160.0, 210.0, 60.0], 60.0),
+        ([59.0, 58.0], None),  # no longer than a batch of forty seconds may be now and then
+    ],
+)
+def test_a_deadline_is_learned_from_what_ends_batches(
+    ages: list[float], learned: float | None
+) -> None:
     monitor = Monitor()
     monitor.complete(0.0, 40.0, {}, None)
-    monitor.timed_out(61.0)
-    assert monitor.deadline(None) is None  # one end may be chance
-    monitor.timed_out(60.0)
-    assert monitor.deadline(None) == 60.0
+    for age in ages:
+        monitor.ended(age)
+    assert monitor.deadline(None) == learned
     assert monitor.deadline(45.0) == 45.0  # what is configured holds
+
+
+def test_a_deadline_is_unlearned_and_said_by_one_batch_alone() -> None:
+    monitor = Monitor()
+    monitor.complete(0.0, 40.0, {}, None)
+    monitor.ended(61.0)
+    monitor.complete(50.0, 40.0, {}, None)
+    monitor.ended(60.0)
+    assert monitor.deadline(None) is None  # the first came through
+    monitor.ended(60.0)
+    assert monitor.deadline(None) == 60.0
     monitor.complete(100.0, 80.0, {}, None)
     assert monitor.deadline(None) is None  # a batch outlived it
 

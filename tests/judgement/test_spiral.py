@@ -209,33 +209,68 @@ def test_stopping_a_query_in_a_young_batch_is_no_time_out(policy: Policy) -> Non
     assert judged.spiral.replay_amplification > 1.0  # it was begun twice all the same
 
 
-def test_the_deadline_is_learned_from_the_kills() -> None:
-    world = world_with_a_killed_batch(Policy(default=QueryPolicy(mode="dry-run")), 45.0)
-    world.send(world.driver.terminated(None))
-    world.driver.run_id = "r-2"
+NO_DEADLINE = Policy(default=QueryPolicy(mode="dry-run"))
+
+
+def begins_again(world: World, number: int, age: float) -> None:
+    """Another run, whose batch 6 gets so old."""
+    world.driver.run_id = f"r-{number}"
     world.driver.time += 5.0
     world.send(world.driver.started())
-    world.driver.time += 45.0
-    world.send(world.driver.heartbeat(6, 45.0))
+    world.driver.time += age
+    world.send(world.driver.heartbeat(6, age))
+
+
+@pytest.mark.parametrize("word", [True, False])
+def test_one_stop_of_a_long_batch_is_no_time_out(word: bool) -> None:
+    """Nor does it teach a deadline, nor a second one of the same batch at another age."""
+    world = world_with_a_killed_batch(NO_DEADLINE, 45.0)
+    for number, age in ((2, 20.0), (3, 60.0)):
+        if word:
+            world.send(world.driver.terminated(None))
+            assert world.view().stopped
+            assert world.view().attention.level == "ended"
+        begins_again(world, number, age)
+        view = world.view()
+        assert view.spiral.phase == "none"
+        assert view.failure is None
+        assert view.checkpoint.deadline_seconds is None
+    assert view.totals.failures == {}
+    assert view.spiral.replay_amplification > 1.0
+
+
+def test_stops_of_batches_that_come_through_say_no_deadline() -> None:
+    world = world_with_a_killed_batch(NO_DEADLINE, 45.0)
     world.send(world.driver.terminated(None))
-    checkpoint = world.view().checkpoint
-    assert checkpoint.deadline_seconds == pytest.approx(45.0, rel=0.1)
-    assert checkpoint.deadline_learned
+    begins_again(world, 2, 2.0)
+    world.batches(1)
+    world.driver.time += 45.0
+    world.send(world.driver.heartbeat(7, 45.0), world.driver.terminated(None))
+    assert world.view().stopped
+    assert world.view().checkpoint.deadline_seconds is None
+
+
+@pytest.mark.parametrize("word", [True, False])
+def test_the_deadline_is_learned_from_the_kills(word: bool) -> None:
+    world = world_with_a_killed_batch(NO_DEADLINE, 45.0)
+    for number in (2, 3):
+        if word:
+            world.send(world.driver.terminated(None))
+            assert world.view().stopped == (number == 2)
+        begins_again(world, number, 45.0)
+    view = world.view()
+    assert view.checkpoint.deadline_seconds == pytest.approx(45.0, rel=0.1)
+    assert view.checkpoint.deadline_learned
+    assert view.spiral.phase == "timing_out"
+    assert view.totals.failures == {"unknown": 1}
 
 
 @pytest.mark.parametrize(
     ("age", "deadline", "late"),
-    [
-        (None, 60.0, False),
-        (47.0, 60.0, False),
-        (48.0, 60.0, True),
-        (9.0, None, False),
-        (16.0, None, True),
-    ],
+    [(None, 60.0, False), (47.0, 60.0, False), (48.0, 60.0, True), (1e9, None, False)],
 )
 def test_timed_out(age: float | None, deadline: float | None, late: bool) -> None:
-    recent = [Batch(0.0, 10.0, 100.0, None, 0.0)]
-    assert timed_out(age, deadline, recent) == late
+    assert timed_out(age, deadline) == late
 
 
 def test_arrivals_under_a_limit_need_the_backlog() -> None:

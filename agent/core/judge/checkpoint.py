@@ -2,13 +2,15 @@
 
 A checkpoint starts when the offset log is written (``walCommit``) and completes when the commit log
 is (``commitOffsets``). Whoever ends a batch that takes too long sets its deadline: configured, or
-learned from the ages at which batches were ended. A failure in a row is a batch that was begun and
-not committed, by an exception or a time-out; stopping a query is none, nor is a configuration that
-let no batch begin. A committed batch resets the count.
+learned where one batch is ended again at the same age. A single end of a long batch says nothing:
+whoever stops a query does so when batches are long, too. A failure in a row is a batch that was
+begun and not committed, by an exception or a time-out; stopping a query is none, nor is a
+configuration that let no batch begin. A committed batch resets the count.
 """
 
 from __future__ import annotations
 
+import math
 from statistics import median
 from typing import TYPE_CHECKING, Final
 
@@ -17,10 +19,11 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-#: Ages at which batches were ended, kept to learn the deadline from.
+#: Ages at which a batch was ended, kept to learn the deadline from.
 MOST_AGES: Final = 8
-#: Two of them this close say the same deadline.
+#: Two of them this close say the same deadline, from so many times the longest late batch on.
 SAME_AGE: Final = 0.15
+TIMED_OUT_USUAL: Final = 1.5
 #: A batch this many times its usual age counts as on its way to the deadline.
 LATE: Final = 1.5
 #: ... or one that has used up this share of it.
@@ -50,7 +53,7 @@ class Monitor(msgspec.Struct):
     pause_seconds: float | None = None
     bytes: int | None = None
     usual: list[float] = []  # durations of the last batches
-    ended_ages: list[float] = []  # of batches that were ended from outside
+    ended_ages: list[float] = []  # at which the batch that is not committed was ended
     learned_deadline_seconds: float | None = None
     failures_consecutive: int = 0
     asynchronous: bool = False  # asynchronous progress tracking: logs are written behind
@@ -66,7 +69,7 @@ class Monitor(msgspec.Struct):
         # Behind the batch nobody says when a log is written.
         self.seconds = None if self.asynchronous else checkpoint_seconds(phases)
         self.bytes = bytes_
-        self.failures_consecutive = 0
+        self.commit()
         if seconds is None:
             return
         end = time + seconds
@@ -80,16 +83,21 @@ class Monitor(msgspec.Struct):
             del self.usual[0]
         learned = self.learned_deadline_seconds
         if learned is not None and seconds > learned * (1.0 + SAME_AGE):
-            self.learned_deadline_seconds, self.ended_ages = None, []  # it was none
+            self.learned_deadline_seconds = None  # it was none
 
-    def timed_out(self, age_seconds: float) -> None:
-        """A batch was ended for its age: learns the deadline where ages agree."""
+    def commit(self) -> None:
+        """No batch is open: what was ended before came through."""
+        self.failures_consecutive, self.ended_ages = 0, []
+
+    def ended(self, age_seconds: float) -> None:
+        """A batch was ended at that age: the deadline, where it was before at about the same."""
+        longest = max(self.usual, default=math.inf)
+        if age_seconds < TIMED_OUT_USUAL * longest:
+            return
+        alike = [age for age in self.ended_ages if _same(age, age_seconds)]
+        if alike:
+            self.learned_deadline_seconds = min(age_seconds, *alike)
         self.ended_ages = [*self.ended_ages[-(MOST_AGES - 1) :], age_seconds]
-        least = min(self.ended_ages)
-        alike = [age for age in self.ended_ages if age <= least * (1.0 + SAME_AGE)]
-        longest = max(self.usual, default=0.0)
-        if least > longest and (len(alike) >= 2 or least >= 2.0 * longest > 0.0):
-            self.learned_deadline_seconds = least
 
     def fail(self, cause: str, *, began: bool) -> bool:
         """A run ended with a cause, ``began``: a batch was under way. Whether it lost a batch."""
@@ -120,6 +128,10 @@ class Monitor(msgspec.Struct):
             if late or age_seconds > LATE_SHARE * deadline_seconds:
                 return max(0.0, deadline_seconds - age_seconds)
         return foreseen_seconds
+
+
+def _same(one: float, other: float) -> bool:
+    return max(one, other) <= min(one, other) * (1.0 + SAME_AGE)
 
 
 def checkpoint_seconds(phases: Mapping[str, float]) -> float | None:

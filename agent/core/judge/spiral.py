@@ -16,8 +16,8 @@ Arrivals that have just risen may fall again: they are believed for a few times 
 lasted. A spike that drains ends before, a rise that stays does not.
 
 A time-out is a batch that was begun, ran about as long as the deadline allows, and begins again
-under a new run. A query that is stopped in the middle of a young batch replays it too: that is a
-restart and no time-out.
+under a new run. A query that is stopped in the middle of a batch replays it too: that is a restart
+and no time-out.
 """
 
 from __future__ import annotations
@@ -82,8 +82,6 @@ DEADLINE_USUAL: Final = 8.0
 GROWN: Final = 2.0
 #: A run that ended while its batch was at least this share of the deadline old was timed out.
 TIMED_OUT_SHARE: Final = 0.8
-#: The same without a deadline: this many times the longest late batch.
-TIMED_OUT_USUAL: Final = 1.5
 #: Attempts of one batch without a commit after which a query is dead.
 DEAD_ATTEMPTS: Final = 3
 
@@ -604,13 +602,11 @@ def _deadline_of_patience(batches: Sequence[Batch], around: Surroundings) -> flo
     return max(DEADLINE_TARGETS * around.target_seconds, DEADLINE_USUAL * usual)
 
 
-def timed_out(
-    age_seconds: float | None, deadline_seconds: float | None, recent: Sequence[Batch]
-) -> bool:
-    """Whether a batch of that age was ended for its age rather than by chance."""
-    if age_seconds is None:
+def timed_out(age_seconds: float | None, deadline_seconds: float | None) -> bool:
+    """Whether a batch of that age was ended for its age rather than by chance, as far as is known.
+
+    Without a deadline none was: a query is stopped in long batches as well.
+    """
+    if age_seconds is None or deadline_seconds is None:
         return False
-    if deadline_seconds is not None:
-        return age_seconds >= TIMED_OUT_SHARE * deadline_seconds
-    longest = max((batch.seconds for batch in recent[-8:]), default=None)
-    return longest is not None and age_seconds >= TIMED_OUT_USUAL * longest
+    return age_seconds >= TIMED_OUT_SHARE * deadline_seconds

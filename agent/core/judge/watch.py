@@ -34,7 +34,8 @@ def begins(query: Query, query_id: str, run_id: str, time: float, policy: Policy
         query.watched.begin_checkpoint()
     elif not query.life.terminated and query.running.batch_id is not None:
         age = _running_age(query, time, most=HEARTBEAT_SECONDS)
-        _attempt_ended(query, query.running.batch_id, age, policy)
+        late = _is_late(query, age, policy, ran=True)
+        _attempt_ended(query, query.running.batch_id, age, late=late)
     query.begin_run(query_id, run_id, time)
     query.watched.lag_window.begin_run()
     query.running.free_time = time
@@ -58,7 +59,7 @@ def found_nothing(query: Query) -> None:
     if query.running.open_batch_id is not None or query.watched.spiral.open_batch_id is not None:
         query.running.open_batch_id = None
         query.watched.spiral.forget_open()
-        query.watched.monitor.failures_consecutive = 0
+        query.watched.monitor.commit()
 
 
 def quiet(query: Query, time: float) -> bool:
@@ -94,7 +95,7 @@ def rewind(query: Query, ended: Ended) -> None:
         query.watched.lag_window.rewind()
     elif batch.batch_id == last and query.watched.spiral.open_batch_id != last:
         # Reported, and yet begun again: its commit was lost with the run that reported it.
-        late = spiral.timed_out(query.batch.seconds, query.watched.monitor.deadline(None), ())
+        late = spiral.timed_out(query.batch.seconds, query.watched.monitor.deadline(None))
         query.watched.spiral.end_attempt(last, timed_out=late)
 
 
@@ -236,7 +237,7 @@ def ends(query: Query, event: TerminatedEvent, time: float, policy: Policy) -> N
         known, open_id = query.batch.id, query.running.open_batch_id
         batch_id = open_id if known is None else known + 1
     failed = event.exception is not None
-    late = _is_late(query, age, policy)
+    late = _is_late(query, age, policy, ran=began)
     lost = began or late
     if failed:
         view = failure.cause_of(
@@ -254,29 +255,28 @@ def ends(query: Query, event: TerminatedEvent, time: float, policy: Policy) -> N
     query.life.stopped = not failed and not late and not event.driver_ended
     if lost:
         query.running.open_batch_id = batch_id
-        _attempt_ended(query, batch_id, age, policy, told=failed)
+        _attempt_ended(query, batch_id, age, late=late, told=failed)
 
 
 def _attempt_ended(
-    query: Query, batch_id: int | None, age: float | None, policy: Policy, *, told: bool = False
+    query: Query, batch_id: int | None, age: float | None, *, late: bool, told: bool = False
 ) -> None:
     """A batch was begun and not committed; ``told``: by an exception, counted already."""
-    late = _is_late(query, age, policy)
     query.watched.spiral.end_attempt(batch_id, timed_out=late)
-    if not late or age is None:
-        return
-    query.watched.monitor.timed_out(age)
-    if not told:
+    if late and not told:
         said = f"ended from outside after batch {batch_id} had run {age:.0f} s"
         query.watched.failure = FailureView("unknown", said)
         query.watched.monitor.fail("unknown", began=True)
         _count(query, "unknown")
 
 
-def _is_late(query: Query, age: float | None, policy: Policy) -> bool:
+def _is_late(query: Query, age: float | None, policy: Policy, *, ran: bool) -> bool:
+    """Whether a batch that ended at that age was timed out; one that surely ``ran`` teaches."""
     settings = query.settings(policy)
-    deadline = query.watched.monitor.deadline(settings.deadline_seconds)
-    return spiral.timed_out(age, deadline, query.watched.spiral.batches)
+    monitor = query.watched.monitor
+    if ran and age is not None:
+        monitor.ended(age)
+    return spiral.timed_out(age, monitor.deadline(settings.deadline_seconds))
 
 
 def _count(query: Query, cause: str) -> None:

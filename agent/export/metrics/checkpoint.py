@@ -42,7 +42,7 @@ METRICS: Final[tuple[Metric, ...]] = (
         "Seconds after which something kills a batch, as configured or learned.",
         lambda view: view.checkpoint.deadline_seconds,
         unit="seconds",
-        note="Learned from the ages at which batches were ended. Absent where neither is known.",
+        note="Learned where one batch was ended twice at one age. Absent where neither is known.",
         formula=CHECKPOINT.of("Monitor.deadline"),
     ),
     QUERY.gauge(
