@@ -60,6 +60,9 @@ def rank(level: AttentionLevel) -> int:
     return ATTENTION_LEVELS.index(level)
 
 
+#: What waits is not consumed at the limits in force.
+STAYS: Final[dict[str, Any]] = {"estimated_time_to_consume_seconds": None}
+UNLIMITED: Final = [msgspec.structs.replace(one, limit=None) for one in views.view().sources]
 #: What makes a level hold, and how long it has been so.
 CASES: Final[list[tuple[AttentionLevel, dict[str, Any], float | None]]] = [
     ("hung", {"state": "stalled", "running_seconds": 252.0}, 252),
@@ -77,7 +80,10 @@ CASES: Final[list[tuple[AttentionLevel, dict[str, Any], float | None]]] = [
     ("overloaded", {"required_capacity_ratio": math.inf}, None),
     ("pressured", {"pressure": "high"}, None),
     ("infeasible", {"target_feasible": False}, None),
-    ("growing", {"growing": True}, None),
+    ("growing", {"growing": True, **STAYS}, None),
+    ("growing", {"growing": True, "lag_state": "WARN"}, None),  # whatever is foreseen
+    ("growing", {"growing": True, "sources": UNLIMITED}, None),
+    ("ok", {"growing": True}, None),  # it falls: what waits is being worked off
     ("late", {"running_seconds": 10.1}, 10.1),
     ("late", {"batch_seconds": 7.6}, None),
     ("low", {"pressure": "low"}, None),
@@ -228,7 +234,8 @@ def test_urgency_counts_doublings(changes: dict[str, Any], doublings: int) -> No
         ({"pressure": "high", "estimated_time_to_consume_seconds": None}, True),
         ({"pressure": "low", "estimated_time_to_consume_seconds": None}, False),
         ({"target_feasible": False}, True),
-        ({"growing": True}, True),
+        ({"pressure": "high", "lag_state": "ERR"}, True),
+        ({"growing": True, **STAYS}, True),
         ({**ENDED, "stopped": True}, False),
         ({**ENDED, "stopped": False}, True),
     ],

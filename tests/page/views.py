@@ -492,6 +492,7 @@ def everything() -> list[QueryView]:
             history=growing,
             backlog_rows=43_300.0,
             backlog_seconds=11.0,
+            estimated_time_to_consume_seconds=None,
             control="advice",
             missing=["limit: this Spark gives no live limit, advice only"],
         ),

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from agent.core.decode.events import Listener, decode_request
 from agent.core.fleet import Change, Fleet, Order
+from agent.core.judge import attention
 from agent.core.policy import Policy, QueryPolicy
 from agent.service.history import POINTS
 from agent.service.keeper import FleetFull, Keeper, StateUnavailable
@@ -563,6 +564,28 @@ def test_attention_is_the_same_however_much_history_is_asked_for() -> None:
     assert {count: len(view.history) for count, view in told.items()} == {n: n for n in told}
     assert {view.attention.level for view in told.values()} == {"growing"}
     assert told[0].attention == told[24].attention == told[POINTS].attention
+
+
+@pytest.mark.parametrize(("arriving", "grows"), [(1_000, False), (5_000, True)])
+def test_a_burst_that_is_worked_off_does_not_grow(arriving: int, *, grows: bool) -> None:
+    """Though the later batches leave far more than the earlier; where more comes than goes it does.
+
+    A batch a second, of 4,000 rows at most.
+    """
+    one = keeper(Store(None))
+    backlog, left, levels = 0, [], set()
+    for number in range(1, POINTS + 1):
+        burst = 216_000 if number == POINTS - 40 else 0
+        rows = min(4_000, backlog + arriving)
+        backlog += burst + arriving - rows
+        left.append((float(backlog), float(rows)))
+        event = wire.progress(number, rows=rows, seconds=0.5, backlog=backlog, limit=4_000)
+        now = wire.BASE_TIME + number
+        one.receive(decode_request(wire.body([event])), now)
+        if attention.grows(left) and number > POINTS - 40:
+            levels.add(one.view(("orders", "query-0"), now).attention.level)
+    assert levels
+    assert ("growing" in levels) is grows
 
 
 def test_restore_is_the_cores_own(tmp_path: Path) -> None:

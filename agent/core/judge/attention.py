@@ -42,8 +42,8 @@ UNJUDGED: Final = AttentionView("ok", 0, to_do=False)
 def judged(view: QueryView, now: float, *, growing: bool, clock_seconds: float = 0.0) -> QueryView:
     """The view with its attention, at the agent's ``now``.
 
-    ``growing``: what ``grows`` says of its last batches. ``clock_seconds``: the agent's clock less
-    what the driver's says.
+    ``growing``: what ``grows`` says of its last batches, which holds where what waits is not being
+    worked off. ``clock_seconds``: the agent's clock less what the driver's says.
     """
     level = _level(view, growing=growing)
     since = _since(view, level, now, clock_seconds)
@@ -94,7 +94,7 @@ def _level(view: QueryView, *, growing: bool) -> AttentionLevel:
         return "pressured"
     if view.target_feasible is False:
         return "infeasible"
-    if growing:
+    if growing and not _worked_off(view):
         return "growing"
     if _runs_late(view) or _ended_late(view):
         return "late"
@@ -142,8 +142,20 @@ def _to_do(view: QueryView, level: AttentionLevel) -> bool:
         return deadline is not None and longest >= NEAR_DEADLINE_SHARE * deadline
     # A limit that holds back a backlog which is being worked off does what it is for.
     if level == "pressured":
-        return view.estimated_time_to_consume_seconds is None
+        return not _worked_off(view)
     return level not in CALM
+
+
+def _worked_off(view: QueryView) -> bool:
+    """Whether the limits in force let what waits be consumed, and the last batches do not deny it.
+
+    A burst stays in the mean of the batches after it for long, and falls all the while. Where no
+    limit is known, the time to consume takes it that the next batch reads all: that is for the
+    batches to show.
+    """
+    limited = any(source.limit is not None for source in view.sources)
+    rises = view.lag_state in ("WARN", "ERR")
+    return limited and not rises and view.estimated_time_to_consume_seconds is not None
 
 
 def _since(
