@@ -105,10 +105,7 @@ def _should_take(query: Query) -> float | None:
     if there is None:
         return None
     limit = query.limit_rows()
-    rows = there if limit is None else min(there, limit)
-    # Beyond what was seen rows get no dearer still: that is for who is cautious.
-    per_row = cost.per_row + cost.congestion * min(rows, cost.largest_rows)
-    return cost.fixed + rows * per_row
+    return cost.least_seconds(there if limit is None else min(there, limit))
 
 
 def _limit_view(query: Query) -> LimitView:

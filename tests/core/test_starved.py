@@ -11,6 +11,7 @@ from tests.core.test_fleet import KEY, World
 
 ARRIVING = 400.0  # rows per second
 FIXED, THROUGHPUT = 1.0, 1000.0
+DEARER = 3.5e-7  # seconds per row and row, where larger batches get dearer
 
 
 def fed(batches: int = 20) -> tuple[World, float]:
@@ -21,10 +22,12 @@ def fed(batches: int = 20) -> tuple[World, float]:
     return world, waits
 
 
-def eat(world: World, waits: float, limit: int) -> float:
+def eat(
+    world: World, waits: float, limit: int, dearer: float = 0.0, arriving: float = ARRIVING
+) -> float:
     rows = min(limit, int(waits))
-    seconds = FIXED + rows / THROUGHPUT
-    waits += ARRIVING * seconds - rows
+    seconds = FIXED + rows / THROUGHPUT + dearer * rows * rows
+    waits += arriving * seconds - rows
     event = world.driver.progress(rows, seconds, limit=limit, configured=None, backlog=int(waits))
     world.send(event)
     return waits
@@ -159,3 +162,30 @@ def test_batches_that_would_get_dear_if_they_were_long_need_not_become_so() -> N
     query.sources[1].arrival.amount = 0.0
     (said,) = two.world.fleet.control(*KEY, order(limit=150), two.world.now)
     assert said.note == ""
+
+
+def congested(waits: float) -> World:
+    """A query whose larger batches get dearer, after a quiet time: of 400 rows/s of late."""
+    world = World()
+    for number in range(60):
+        waits = eat(world, waits, (1000, 4000, 8000)[number % 3], dearer=DEARER, arriving=100.0)
+    for _ in range(20):
+        waits = eat(world, waits, 2000, dearer=DEARER)
+    return world
+
+
+@pytest.mark.parametrize(("limit", "starves"), [(8000, True), (100_000, False)])
+def test_of_sizes_far_beyond_those_seen_nothing_is_said(limit: int, starves: bool) -> None:
+    # 31 s for 8,000 rows of 400/s are surely too long. The curve says an hour for 100,000, and six
+    # minutes, so much a row as of the 8,000, is as good a guess.
+    world = congested(400_000.0)
+    (said,) = world.fleet.control(*KEY, order(limit=limit), world.now)
+    assert ("what waits grows" in said.note) is starves
+
+
+@pytest.mark.parametrize(("waits", "starves"), [(400_000.0, True), (160_000.0, False)])
+def test_a_batch_is_no_larger_than_what_waits(waits: float, starves: bool) -> None:
+    # While no more than 3,400 rows wait, batches settle at 800, of what arrives during them.
+    world = congested(waits)
+    (said,) = world.fleet.control(*KEY, order(limit=8000), world.now)
+    assert ("what waits grows" in said.note) is starves

@@ -27,45 +27,60 @@ def starved(query: Query, sources: Sequence[Source]) -> str | None:
 
     None too where the cost of such a batch or what arrives is unknown.
     """
-    worst, said = 1.0, None
+    cost, worst, said = query.sizing.cost, 1.0, None
     for source in sources:
         rows, arriving = source.in_rows(source.current), source.arrival_rows
-        if not rows or not arriving:
+        if not rows or not arriving or not cost.batches:
             continue
         longest = min(rows / arriving, MOST_SECONDS)  # in which its limit's rows arrive
-        seconds = _batch_seconds(query, source, rows, longest)
-        if seconds is None or seconds <= worst * longest or _settles(query, source, rows, longest):
+        at_least = _least_seconds(query, _batch_rows(query, source, rows, longest))
+        if at_least <= worst * longest or _settles(query, source, rows, longest):
             continue
-        worst = seconds / longest
+        worst = at_least / longest
+        expected = cost.seconds(_batch_rows(query, source, rows, longest)) or 0.0
+        digested = rows / max(expected, query.run.trigger_seconds)
         of = f" of source {source.index}" if len(query.sources) > 1 else ""
         said = (
-            f"batches of {figure(rows)} rows{of} digest {figure(rows / seconds)} rows/s, and "
+            f"batches of {figure(rows)} rows{of} digest {figure(digested)} rows/s, and "
             f"{figure(arriving)} arrive: what waits grows"
         )
     return said
 
 
 def _settles(query: Query, source: Source, rows: float, longest: float) -> bool:
-    """Whether shorter batches would last: in a long one much comes to the others, which is dear."""
-    shortest = _batch_seconds(query, source, rows, 0.0) or 0.0
+    """Whether shorter batches would last, of what arrives during them.
+
+    Of its own rows such a batch holds what waits now, too; in a long one much comes to the others.
+    """
+    arriving, waiting = source.arrival_rows or 0.0, source.backlog_rows
+    waiting = rows if waiting is None else min(waiting, rows)
     interval = longest / 2.0
-    while interval > shortest:
-        if (_batch_seconds(query, source, rows, interval) or 0.0) <= interval:
+    while interval > query.run.trigger_seconds:
+        own = max(waiting, arriving * interval)
+        if _least_seconds(query, _batch_rows(query, source, own, interval)) <= interval:
             return True
         interval /= 2.0
     return False
 
 
-def _batch_seconds(query: Query, source: Source, rows: float, interval: float) -> float | None:
-    """Seconds of a batch of so many rows of a source, and what comes to the others meanwhile."""
+def _batch_rows(query: Query, source: Source, rows: float, interval: float) -> float:
+    """Of a batch of so many rows of a source, and what comes to the others meanwhile."""
     for other in query.sources:
         if other is source:
             continue
         arriving, limit = other.arrival_rows, other.in_rows(other.current)
         comes = float(other.rows or 0) if arriving is None else arriving * interval
         rows += min(comes, math.inf if limit is None else limit)
-    seconds = query.sizing.cost.seconds(rows)
-    return None if seconds is None else max(seconds, query.run.trigger_seconds)
+    return rows
+
+
+def _least_seconds(query: Query, rows: float) -> float:
+    """What a batch surely takes: one deviation of doubt less than is expected at least.
+
+    Beyond the sizes seen that is much less: what nobody saw is no reason for advice.
+    """
+    cost = query.sizing.cost
+    return max((cost.least_seconds(rows) or 0.0) - cost.doubt(rows), query.run.trigger_seconds)
 
 
 def advice(query: Query) -> str | None:

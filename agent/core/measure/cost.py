@@ -192,6 +192,15 @@ class Cost(msgspec.Struct):
             return None
         return self.fixed + rows * (self.per_row + rows * self.congestion)
 
+    def least_seconds(self, rows: float) -> float | None:
+        """As ``seconds``, where beyond the largest size seen rows get no dearer still.
+
+        The curve, which lets them, is for who is cautious.
+        """
+        if self.batches == 0:
+            return None
+        return self.fixed + rows * (self.per_row + self.congestion * min(rows, self.largest_rows))
+
     def doubt(self, rows: float) -> float:
         """Deviation of ``seconds(rows)`` in seconds: how well it is known, without noise."""
         known = math.sqrt(variance_at(self.covariance, rows))
