@@ -282,6 +282,8 @@ def random_view(rng: random.Random, number: int) -> QueryView:
         required_capacity_ratio=maybe(rng.uniform(0, 3)),
         executors=maybe(random_executors(rng)),
         partitions=random_partitions(rng),
+        partitions_age_seconds=maybe(rng.uniform(0, 30)),
+        batch_rows=maybe(rng.choice([20, 10**6])),
         watermark_lag_seconds=maybe(rng.uniform(0, 900)),
         lateness_seconds=maybe(rng.uniform(0, 900)),
         watermark_delay_seconds=maybe(60.0),
@@ -373,7 +375,9 @@ def test_page_and_terminal_tell_alike_of_partitions_and_event_time(
     views = [random_view(rng, n) for n in range(120)]
     said = call("card.js", "partitionsWords", *[[plain(view)] for view in views])
     assert said == [partitions_words(view) for view in views]
-    assert {len(sentences) for sentences in said} == {0, 1, 2}
+    assert {len(sentences) for sentences in said} == {0, 1, 2, 3}
+    told = [sentences[0] for sentences in said if "most in" in str(sentences)]
+    assert len({one.endswith(" times the mean.") for one in told}) == 2
     said = call("card.js", "eventTimeWords", *[[plain(view)] for view in views])
     assert said == [[list(pair) for pair in event_time_words(view)] for view in views]
     assert {len(pairs) for pairs in said} == {0, 1, 2}

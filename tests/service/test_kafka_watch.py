@@ -18,6 +18,7 @@ from agent.core.policy import Policy
 from agent.service.kafka_watch import MOST_PARTITIONS, RETENTION_SECONDS, KafkaWatch
 from agent.sources import kafka
 from agent.sources.kafka import Brokers, KafkaUnavailable
+from spark_listener.wire import format_time
 from tests.core.events import START_TIME, Driver
 
 if TYPE_CHECKING:
@@ -113,6 +114,77 @@ def fleet_of(queries: int, partitions: int) -> Watch:
     for number in range(queries):
         watch.reads(f"q{number}", {f"t{number}": {str(p): 0 for p in range(partitions)}})
     return watch
+
+
+def waiting(watch: Watch) -> tuple[float | None, list[int], float | None]:
+    """What waits at the query's source, and in its partitions, and how much older that is."""
+    view = watch.fleet.view(("shop", "one"), watch.now)
+    there = [one.backlog_rows for one in view.partitions]
+    return view.sources[0].backlog, there, view.partitions_age_seconds
+
+
+def batch(
+    watch: Watch, start: tuple[int, int], end: tuple[int, int], latest: tuple[int, int]
+) -> None:
+    """A batch of a second over both partitions, which ends half a second on."""
+    rows = sum(end) - sum(start)
+    told: dict[str, Any] = {"description": "KafkaV2[Subscribe[t]]", "numInputRows": rows}
+    for name, at in (("startOffset", start), ("endOffset", end), ("latestOffset", latest)):
+        told[name] = {"t": {"0": at[0], "1": at[1]}}
+    driver = watch.drivers["one"]
+    watch.now += 0.5
+    driver.time = watch.now - 2.0
+    send(watch, driver.progress(rows, 1.0, sources=[told], limits=[]))
+
+
+def plan(
+    watch: Watch, start: tuple[int, int], end: tuple[int, int], latest: tuple[int, int]
+) -> None:
+    """The batch that runs was planned half a second ago."""
+    driver = watch.drivers["one"]
+    driver.time = watch.now - 1.0
+    limit = {"source": 0, "unit": "rows", "control": "live", "limit": None, "configured": None}
+    limit |= {"admitted": sum(end) - sum(start), "backlog": sum(latest) - sum(end)}
+    limit |= {"offsets": {"t": {"0": end[0], "1": end[1]}}}
+    limit |= {"observed_time": format_time(driver.time - 0.5)}
+    send(watch, driver.heartbeat(driver.batch_id + 1, 0.5, limits=[limit]))
+
+
+def send(watch: Watch, event: dict[str, Any]) -> None:
+    """What the driver says, whose clock is a second behind."""
+    driver = watch.drivers["one"]
+    assert not watch.fleet.receive(decode_request(driver.body(event)), watch.now).refused
+
+
+def test_partitions_and_the_backlog_beside_them_are_of_one_moment() -> None:
+    cluster = Cluster({("t", "0"): Held(0, 0), ("t", "1"): Held(0, 0)})
+    watch = Watch(cluster)
+    watch.reads("one", {"t": {"0": 0, "1": 0}})
+    cluster.holds = {("t", "0"): Held(0, 500), ("t", "1"): Held(0, 100)}
+    watch.look()
+    assert waiting(watch) == (600, [500, 100], None)
+    watch.now += 0.7
+    plan(watch, (0, 0), (400, 100), (500, 100))
+    assert waiting(watch) == (100, [100, 0], None)
+    batch(watch, (0, 0), (400, 100), (500, 100))
+    assert waiting(watch) == (100, [100, 0], None)
+    watch.now += 2.0
+    plan(watch, (400, 100), (500, 120), (530, 125))  # where these 35 lie it does not say
+    assert waiting(watch) == (35, [0, 0], pytest.approx(3.0))
+    batch(watch, (400, 100), (500, 120), (530, 125))
+    assert waiting(watch) == (35, [30, 5], None)
+
+
+def test_rows_that_retention_took_wait_in_no_partition() -> None:
+    cluster = Cluster({("t", "0"): Held(0, 0), ("t", "1"): Held(0, 0)})
+    watch = Watch(cluster)
+    watch.reads("one", {"t": {"0": 0, "1": 0}})
+    cluster.holds = {("t", "0"): Held(300, 500), ("t", "1"): Held(0, 100)}
+    watch.look()
+    assert waiting(watch) == (300, [200, 100], None)
+    watch.now += 0.7
+    batch(watch, (0, 0), (350, 50), (500, 100))
+    assert waiting(watch)[1] == [150, 50]
 
 
 def test_queries_beyond_the_partitions_that_are_watched_are_named() -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from agent.core.decode.kafka_offsets import Reading, is_assigned
+from agent.core.decode.kafka_offsets import Offsets, Reading, is_assigned
 from agent.core.measure import flow as measure
 from agent.core.measure.partitions import PartitionView, pressing_rows_per_second
 
@@ -21,6 +21,9 @@ class _Asked(msgspec.Struct, frozen=True, gc=False):
     query_id: str
     until: float
     views: list[PartitionView]
+    begins: Offsets  # what waited then, of partitions that were read from before: its first row
+    ends: Offsets  # and where it ends, as told last
+    time: float  # when the ends were seen, on the driver's clock
 
 
 class BrokersWord:
@@ -46,6 +49,14 @@ class BrokersWord:
         if read:
             assigned = [i for i in read if is_assigned(progress.sources[i].description)]
             query.read = Reading(read, assigned=assigned, query_id=query.run.query_id)
+        asked = self._partitions.get(query.key, {})
+        for index, (source, told) in enumerate(zip(query.sources, progress.sources, strict=False)):
+            said, time = asked.get(index), source.backlog_time
+            if said is None or told.latest is None or time is None or time <= said.time:
+                continue
+            # Its planning looked after the brokers were asked.
+            ends = {place: told.latest.get(place, end) for place, end in said.ends.items()}
+            asked[index] = msgspec.structs.replace(said, ends=ends, time=time)
 
     def note_plan(self, query: Query, limits: list[SourceLimit]) -> None:
         """The batch after the newest that ended runs: where it will have read to."""
@@ -68,8 +79,15 @@ class BrokersWord:
         """What brokers hold of a source now, shown for so many seconds."""
         until = now + valid_seconds
         asked = self._partitions.setdefault(query.key, {})
-        asked[source] = _Asked(query.run.query_id, until, views)
         time = now - query.clock.skew_seconds
+        begins: Offsets = {}
+        ends: Offsets = {}
+        for one in views:
+            place, taken = (one.topic, one.partition), _taken(query, one)
+            if query.read is not None and taken is not None:
+                begins[place] = max(taken, query.read.offsets[source][place] + one.lost_rows)
+                ends[place] = begins[place] + one.backlog_rows
+        asked[source] = _Asked(query.run.query_id, until, views, begins, ends, time)
         measure.observe(query, source, sum(view.backlog_rows for view in views), time)
         if source < len(query.sources):
             of = query.sources[source]
@@ -80,15 +98,45 @@ class BrokersWord:
             of.pressing_rows_per_second = pressing
             of.pressing_until_time = time + valid_seconds
 
-    def partitions(self, query: Query, now: float) -> list[PartitionView]:
-        """What may be shown of a query's present checkpoint, whichever run reads it on."""
-        return [
-            one
-            for _, said in sorted(self._partitions.get(query.key, {}).items())
-            if said.query_id == query.run.query_id and now <= said.until
-            for one in said.views
-        ]
+    def partitions(self, query: Query, now: float) -> tuple[list[PartitionView], float | None]:
+        """What may be shown of a query's present checkpoint, whichever run reads it on.
+
+        What was planned since is off what waits. And how many seconds ago partitions were seen,
+        where a source's backlog is of a later look and another figure; None where all is of one.
+        """
+        shown: list[PartitionView] = []
+        seen: list[float] = []
+        for index, said in sorted(self._partitions.get(query.key, {}).items()):
+            if said.query_id != query.run.query_id or now > said.until:
+                continue
+            views = [_waiting(query, one, said) for one in said.views]
+            shown += views
+            source = query.sources[index] if index < len(query.sources) else None
+            if source is None or source.backlog_time is None or source.backlog_time <= said.time:
+                continue
+            if sum([one.backlog_rows for one in views]) != source.backlog:
+                seen.append(said.time)
+        return shown, max(0.0, now - query.clock.skew_seconds - min(seen)) if seen else None
 
     def forget(self, key: Key) -> None:
         """A query that is not followed any more."""
         self._partitions.pop(key, None)
+
+
+def _taken(query: Query, one: PartitionView) -> int | None:
+    """The next row that no batch has in hand; None where nothing was read of the partition yet."""
+    if query.read is None:
+        return None
+    place = (one.topic, one.partition)
+    read = query.read.offsets.get(one.source, {}).get(place)
+    planned = query.read.planned.get(one.source, {})
+    return None if read is None else max(read, planned.get(place, read))
+
+
+def _waiting(query: Query, one: PartitionView, asked: _Asked) -> PartitionView:
+    """What waits in it now: without what was planned since."""
+    place, taken = (one.topic, one.partition), _taken(query, one)
+    if taken is None or place not in asked.ends:
+        return one
+    rows = max(0, asked.ends[place] - max(taken, asked.begins[place]))
+    return one if rows == one.backlog_rows else msgspec.structs.replace(one, backlog_rows=rows)

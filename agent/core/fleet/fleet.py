@@ -531,9 +531,9 @@ class Fleet:
         run_id, alignment = self._alignments.get(key, ("", None))
         alignment = alignment if run_id == query.run.run_id else None
         view = tell.view(query, self._policy, now, alignment, growing=growing)
-        partitions = self._brokers.partitions(query, now)
+        partitions, age = self._brokers.partitions(query, now)
         if partitions:
-            view = msgspec.structs.replace(view, partitions=partitions)
+            view = msgspec.structs.replace(view, partitions=partitions, partitions_age_seconds=age)
         executors = self._clusters.view(query, words)
         return view if executors is None else msgspec.structs.replace(view, executors=executors)
 

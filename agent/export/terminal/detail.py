@@ -445,14 +445,20 @@ def partitions_words(view: QueryView) -> list[str]:
         return []
     total = sum(one.backlog_rows for one in held)
     most = max(held, key=lambda one: one.backlog_rows)
+    times = ""
+    if total > (view.batch_rows or 0):
+        # Of what one batch takes whole a partition's share says nothing.
+        times = text["times"].format(times=count(most.backlog_rows * len(held) / total))
     figures = {
         "count": str(len(held)),
         "rows": quantity(total, "rows"),
         "name": f"{visible(most.topic, 60)}-{visible(most.partition, 20)}",
         "largest": quantity(most.backlog_rows, "rows"),
-        "times": count(most.backlog_rows * len(held) / total) if total else "",
+        "times": times,
     }
     said = [text["most" if total else "none"].format(**figures)]
+    if view.partitions_age_seconds is not None:
+        said.append(text["ago"].format(ago=duration(view.partitions_age_seconds)))
     lost = sum(one.lost_rows for one in held)
     if lost:
         said.append(text["lost"].format(rows=quantity(lost, "rows")))

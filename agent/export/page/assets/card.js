@@ -526,8 +526,11 @@ export function partitionsWords(view) {
   if (list.length < 2) return [];
   const total = list.reduce((sum, one) => sum + one.backlog_rows, 0);
   const most = fullest(view)[0];
-  const figures = { count: String(list.length), rows: quantity(total, "rows"), name: partitionName(most), largest: quantity(most.backlog_rows, "rows"), times: count((most.backlog_rows * list.length) / total) };
+  // Of what one batch takes whole a partition's share says nothing.
+  const times = total > view.batch_rows ? fill(words.partitions.times, { times: count((most.backlog_rows * list.length) / total) }) : "";
+  const figures = { count: String(list.length), rows: quantity(total, "rows"), name: partitionName(most), largest: quantity(most.backlog_rows, "rows"), times };
   const said = [fill(total > 0 ? words.partitions.most : words.partitions.none, figures)];
+  if (isKnown(view.partitions_age_seconds)) said.push(fill(words.partitions.ago, { ago: duration(view.partitions_age_seconds) }));
   const lost = list.reduce((sum, one) => sum + one.lost_rows, 0);
   if (lost > 0) said.push(fill(words.partitions.lost, { rows: quantity(lost, "rows") }));
   return said;
