@@ -372,6 +372,7 @@ class QueryView(msgspec.Struct, frozen=True, gc=False):
     alignment: AlignmentView = AlignmentView()  # what its stages waited for, where that was asked
     advice: list[str] = []  # what would help, by this query's own figures
     partitions: list[PartitionView] = []  # as the brokers told last; empty where none is asked
+    backlog_unseen_rows: float = 0.0  # of backlog_rows: estimated to have come since a look
     partitions_age_seconds: float | None = None  # since that, where the backlogs are of later
     capacity_short_since_time: float | None = None  # required_capacity_ratio is above 1 since then
     held_by: OrderView | None = None  # the order by which it is held, or limited by hand

@@ -42,16 +42,15 @@ HUNG_FACTOR: Final = 6.0
 HUNG_SECONDS: Final = 30.0
 
 
-def _backlog_at(query: Query, time: float) -> float | None:
-    """The backlog between events: what arrives while a batch runs adds to it unseen.
+def _unseen_rows(query: Query, time: float) -> float:
+    """The backlog between events: what is estimated to arrive unseen while a batch runs.
 
     Counted from the start of the running batch, or from when the source was looked at since; at
     most what is known to have come in so long a time before, since a burst that is over does not
     go on. What brokers were asked for stands as they told it.
     """
-    backlog = query.backlog_rows()
-    if backlog is None or query.running.seconds is None or query.running.heard_time is None:
-        return backlog
+    if query.running.seconds is None or query.running.heard_time is None:
+        return 0.0
     began = query.running.heard_time - query.running.seconds
     unseen = longest = 0.0
     for source in query.sources:
@@ -60,7 +59,7 @@ def _backlog_at(query: Query, time: float) -> float | None:
         age = max(0.0, time - max(began, source.backlog_time or began))
         unseen += (source.arrival_rows or 0.0) * age
         longest = max(longest, age)
-    return backlog + min(unseen, query.flow.lag.lately_rows(longest))
+    return min(unseen, query.flow.lag.lately_rows(longest))
 
 
 def _backlog_seconds(query: Query, time: float) -> float | None:
@@ -243,7 +242,9 @@ def view(
     age = running_age(query, now) if up else None
     controlled = bool(query.controlled())
     arrival = query.arrival_rows()
-    backlog = _backlog_at(query, driver_now)
+    seen = query.backlog_rows()
+    unseen = 0.0 if seen is None else _unseen_rows(query, driver_now)
+    backlog = None if seen is None else seen + unseen
     state = _state(query, age, policy)
     backlog_seconds = _backlog_seconds(query, driver_now)
     lag = watch.lag(query, backlog_seconds, policy, stalled=state == "stalled")
@@ -289,6 +290,7 @@ def view(
         arrival_rows_per_second=arrival,
         processed_rows_per_second=query.flow.processed.value,
         backlog_rows=backlog,
+        backlog_unseen_rows=unseen,
         backlog_seconds=backlog_seconds,
         estimated_time_to_consume_seconds=time_to_consume(query, backlog),
         watermark_lag_seconds=(

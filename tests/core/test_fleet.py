@@ -504,10 +504,12 @@ def test_backlog_is_exactly_what_was_measured_and_grows_only_while_a_batch_runs(
     world = World()
     for number in range(10):
         world.send(world.driver.progress(100, 1.0, limit=100, backlog=5000 + 100 * number))
-    assert world.view().backlog_rows == 5900
+    assert (world.view().backlog_rows, world.view().backlog_unseen_rows) == (5900, 0.0)
     world.send(world.driver.heartbeat(11, 0.5))
     world.driver.time += 4.0
-    assert world.view().backlog_rows == pytest.approx(5900 + 200 * 4.0, rel=0.1)
+    view = world.view()
+    assert view.backlog_rows == pytest.approx(5900 + 200 * 4.0, rel=0.1)
+    assert view.backlog_unseen_rows == pytest.approx(view.backlog_rows - 5900)
 
 
 def test_an_idle_query_with_a_minimum_of_rows_keeps_its_backlog() -> None:

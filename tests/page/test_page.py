@@ -117,6 +117,22 @@ def test_a_query_is_told_in_full(open_page: Callable[..., Watched], fleet: Fleet
     watched.assert_clean(fleet.url)
 
 
+def test_a_backlog_that_nobody_has_seen_is_marked(
+    open_page: Callable[..., Watched], fleet: FleetServer
+) -> None:
+    told: dict[str, Any] = {"backlog_rows": 16_300.0, "backlog_seconds": 0.0}
+    told["sources"] = [made.source(backlog=0)]
+    seen = made.view("seen", **told)
+    fleet.show([seen, made.view("guessed", backlog_unseen_rows=16_300.0, **told)])
+    watched = open_page()
+    for name, mark in (("guessed", "≈ 16.3k"), ("seen", "16.3k")):
+        row = open_query(watched.page, name)
+        assert row.locator(".cell-backlog .cell-main").inner_text() == mark
+        assert f"Backlog\n{mark} rows" in row.locator(".plots").inner_text()
+        assert "0 s behind" not in row.inner_text()
+    watched.assert_clean(fleet.url)
+
+
 def test_plots_speak_for_themselves(open_page: Callable[..., Watched]) -> None:
     page = open_page().page
     row = open_query(page, "enrich")

@@ -146,6 +146,18 @@ def test_a_spirals_evidence_and_who_steers() -> None:
     assert "enrich-eu --url https://weir.example" in "\n".join(frame(140, 30, of=other))
 
 
+def test_a_backlog_that_nobody_has_seen_is_marked_and_is_not_said_to_be_fresh() -> None:
+    source = [made.source(backlog=0)]
+    seen = made.view("z", backlog_rows=16_300.0, backlog_seconds=0.0, sources=source)
+    guessed = msgspec.structs.replace(seen, backlog_unseen_rows=16_300.0)
+    shown = frame(160, 40, of=snapshot([guessed]))
+    assert any("≈ 16.3k rows, consumed in" in line for line in shown)
+    row = next(line for line in shown if " z " in line and "≈ 16.3k" in line)
+    assert re.search(r"≈ 16.3k .* – ", row)
+    assert not any("0 s behind" in line for line in shown)
+    assert not any("≈" in line for line in frame(160, 40, of=snapshot([seen])))
+
+
 def test_dry_run_shows_the_limit_in_force() -> None:
     text = "\n".join(frame(120, 40, of=snapshot([made.dry_run()])))
     assert "12k → " not in text.split("── loads")[0]

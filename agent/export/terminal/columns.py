@@ -9,7 +9,7 @@ import msgspec
 from rich.text import Text
 
 from agent.export.terminal.cells import STYLES, Align, begin, crop, fit, name, target_bar
-from agent.export.terminal.detail import batch_now, batch_spark
+from agent.export.terminal.detail import about, batch_now, batch_spark
 from agent.export.terminal.format import UNKNOWN, count, duration
 from agent.export.terminal.order import Entry, batch_tone
 from agent.export.terminal.words import words
@@ -115,7 +115,7 @@ def _plain(text: str, width: int, entry: Entry, align: Align = "right") -> Text:
 def _backlog_cell(entry: Entry, width: int) -> Text:
     view = entry.view
     if view.backlog_rows is not None:
-        return _plain(count(view.backlog_rows), width, entry)
+        return _plain(f"{about(view)}{count(view.backlog_rows)}", width, entry)
     other = next((s for s in view.sources if s.backlog is not None), None)
     letter = {"files": "f", "bytes": "B"}.get(other.unit or "", "") if other else ""
     return _plain(f"{count(other.backlog)}{letter}" if other else UNKNOWN, width, entry)
@@ -167,7 +167,9 @@ def _bar_cell(entry: Entry, width: int) -> Text:
 
 
 def _behind_cell(entry: Entry, width: int) -> Text:
-    return _plain(_compact(entry.view.backlog_seconds), width, entry)
+    behind = entry.view.backlog_seconds
+    # Of what nobody has seen wait it is not known since when it does.
+    return _plain(_compact(behind if behind or not entry.view.backlog_rows else None), width, entry)
 
 
 def _spark_cell(entry: Entry, width: int) -> Text:

@@ -294,8 +294,8 @@ def _plots(entry: Entry, width: int, tall: int) -> list[Text]:
     waiting = [point.backlog_rows for point in view.history]
     if view.up:
         waiting.append(view.backlog_rows)
-    backlog = Text().append(quantity(view.backlog_rows, "rows"), "bold")
-    if view.backlog_seconds is not None:
+    backlog = Text().append(f"{about(view)}{quantity(view.backlog_rows, 'rows')}", "bold")
+    if view.backlog_seconds:
         backlog.append(f", {duration(view.backlog_seconds)} behind")
     consumed = not entry.level.still and view.estimated_time_to_consume_seconds
     if consumed and view.backlog_rows:
@@ -537,6 +537,11 @@ def batch_now(view: QueryView) -> tuple[float | None, bool]:
     if running is not None and running > (view.batch_seconds or 0.0):
         return running, True
     return view.batch_seconds, False
+
+
+def about(view: QueryView) -> str:
+    """The mark of a backlog that nobody has seen all of; empty where it was seen."""
+    return "≈ " if view.backlog_unseen_rows > 0.0 else ""
 
 
 def _batch_seconds(view: QueryView) -> tuple[list[float | None], float]:

@@ -78,8 +78,12 @@ function backlogCell(view) {
     if (other !== undefined) return cell("backlog", "backlog", count(other.backlog), other.unit ?? "");
     return cell("backlog", "backlog", "–", "");
   }
-  const behind = isKnown(view.backlog_seconds) && view.backlog_rows > 0 ? `rows · ${duration(view.backlog_seconds)}` : "rows";
-  return cell("backlog", "backlog", count(view.backlog_rows), behind);
+  return cell("backlog", "backlog", about(view) + count(view.backlog_rows), view.backlog_seconds > 0 ? `rows · ${duration(view.backlog_seconds)}` : "rows");
+}
+
+// The mark of a backlog that nobody has seen all of.
+function about(view) {
+  return view.backlog_unseen_rows > 0 ? "≈ " : "";
 }
 
 // Where no batch ends nothing is processed; where nobody tells, what arrives is not known either.
@@ -275,7 +279,7 @@ function backlogPlot(view, points, span, hover, levelName) {
   return plot({
     name: "backlog",
     title: "Backlog",
-    readout: quantity(at !== null ? at.backlog_rows : view.backlog_rows, "rows"),
+    readout: at !== null ? quantity(at.backlog_rows, "rows") : about(view) + quantity(view.backlog_rows, "rows"),
     summary: spoken("Backlog", backlog, (value) => quantity(value, "rows")),
     span,
     top,
@@ -442,7 +446,7 @@ function capacity(entry, now) {
       ["throughput", rate(view.throughput_rows_per_second)],
       ["fixed cost of a batch", duration(view.fixed_cost_seconds)],
       still ? null : ["time to consume", duration(view.estimated_time_to_consume_seconds)],
-      ["lag", `${view.lag_state === "UNKNOWN" ? "unknown" : view.lag_state}${isKnown(view.backlog_seconds) ? `, ${duration(view.backlog_seconds)} behind` : ""}`],
+      ["lag", `${view.lag_state === "UNKNOWN" ? "unknown" : view.lag_state}${view.backlog_seconds > 0 ? `, ${duration(view.backlog_seconds)} behind` : ""}`],
       ...eventTimeWords(view),
       ...(view.mode === "on" ? main : []).map((source) => [`credit${view.sources.length > 1 ? ` of source ${source.index}` : ""}`, `${count(source.exclusive_rows)} own + ${count(source.floating_rows)} shared`]),
     ]),
