@@ -10,6 +10,7 @@ import io
 import os
 import random
 import re
+import shlex
 import time
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from agent.export.terminal.cells import columns, fit, share_bar, sparkline, targ
 from agent.export.terminal.choose import press
 from agent.export.terminal.render import SORTS, Selection, arrange, lines, render
 from agent.export.terminal.snapshot import NotAnAgent, Snapshot, read_answer
+from agent.export.terminal.words import words
 from tests.page import views as made
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -68,7 +70,8 @@ SCENES = {
     "160x50": (160, 50, 5),
     "120x40-details": (120, 40, Selection(key=("orders", "enrich"), open=True)),
     "80x24-failed": (80, 24, Selection(key=("billing", "to-warehouse"))),
-    "80x24-help": (80, 24, Selection(help=True)),
+    "80x24-help": (80, 24, Selection(help=1)),
+    "80x24-legend": (80, 24, Selection(help=2)),
     "80x24-filter": (80, 24, Selection(filter="pay late", typing=True)),
 }
 
@@ -156,6 +159,34 @@ def test_a_backlog_that_nobody_has_seen_is_marked_and_is_not_said_to_be_fresh() 
     assert re.search(r"≈ 16.3k .* – ", row)
     assert not any("0 s behind" in line for line in shown)
     assert not any("≈" in line for line in frame(160, 40, of=snapshot([seen])))
+
+
+@pytest.mark.parametrize("height", [16, 24, 50])
+def test_help_tells_of_every_level(height: int) -> None:
+    shown = "\n".join(frame(80, height, selection=Selection(help=2)))
+    levels = [level.label for level in words().levels]
+    assert [label for label in levels if f" {label} " not in shown] == []
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 120, 200])
+def test_what_is_to_be_typed_and_figures_are_never_cut(width: int) -> None:
+    held = made.view("to-the-warehouse", held=True, backlog_rows=16_300.0, backlog_seconds=4.2)
+    url = "http://weir.streaming.example.org:9655"
+    chosen = Selection(key=("orders", "to-the-warehouse"), open=True)
+    shown = frame(width, 60, of=snapshot([held], url=url), selection=chosen)
+    start = next(n for n, line in enumerate(shown) if "weir release" in line)
+    typed = "\n".join(shown[start:])
+    typed = typed[typed.index("weir release") :].replace(" \\\n", " ")
+    command = ["weir", "release", "orders/to-the-warehouse", "--url", url]
+    assert shlex.split(typed.split("\n")[0]) == command
+    if width >= 80:
+        assert any("16.3k rows, 4.2 s behind, consumed in 1.7 s" in line for line in shown)
+
+
+def test_where_its_runbook_is_is_never_cut() -> None:
+    url = "http://weir.streaming.example.org:9655/behind/a/proxy"
+    shown = frame(60, 40, of=snapshot([made.hung()], url=url), selection=Selection(open=True))
+    assert f"{url}/runbooks/WeirBatchHung" in "".join(line.strip() for line in shown)
 
 
 def test_dry_run_shows_the_limit_in_force() -> None:
@@ -319,8 +350,10 @@ LISTED = [("a", "one"), ("a", "two"), ("b", "three")]
         (["s"] * len(SORTS), {"sort": "worst"}),
         (["p"], {"paused": True}),
         (["p", "p"], {"paused": False}),
-        (["?"], {"help": True}),
-        (["?", "x"], {"help": False}),
+        (["?"], {"help": 1}),
+        (["?", "x"], {"help": 0}),
+        (["?", "?"], {"help": 2}),
+        (["?", "?", "?"], {"help": 0}),
         (["/", "q", "j", "é"], {"filter": "qjé", "typing": True}),
         (["/", "a", "b", "backspace", "enter"], {"filter": "a", "typing": False}),
         (["/", "a", "escape"], {"filter": "", "typing": False}),

@@ -28,7 +28,8 @@ def press(key: str, selection: Selection, listed: Sequence[tuple[str, str]]) -> 
     if selection.typing:
         return _type(key, selection)
     if selection.help:
-        return None if key == "q" else replace(selection, help=False)
+        more = key == "?" and selection.help == 1
+        return None if key == "q" else replace(selection, help=2 if more else 0)
     if key in ("q", "Q"):
         return None
     moves = {
@@ -58,7 +59,7 @@ def press(key: str, selection: Selection, listed: Sequence[tuple[str, str]]) -> 
     if key in ("p", " "):
         return replace(selection, paused=not selection.paused)
     if key == "?":
-        return replace(selection, help=True)
+        return replace(selection, help=1)
     if key in VERBS and listed:
         of = selection.key
         chosen = listed[0] if of is None or of not in listed else of

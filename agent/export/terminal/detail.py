@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import shlex
 from typing import TYPE_CHECKING, Final
 
+from rich.cells import cell_len
 from rich.text import Text
 
 from agent.export.terminal.cells import (
@@ -15,6 +17,7 @@ from agent.export.terminal.cells import (
     name,
     share_bar,
     wrap,
+    wrap_cells,
 )
 from agent.export.terminal.format import (
     UNKNOWN,
@@ -116,7 +119,8 @@ def _alarm(entry: Entry, now: float, width: int, url: str) -> list[Text]:
     drawn = [Text(f" {line}", style) for text in said for line in wrap(text, width - 2)]
     if book is not None and url:
         line = begin(" What to do: ", "bold")
-        drawn.append(line.append(f"{name(url, 100)}/runbooks/{book}", "cyan underline"))
+        line.append(f"{name(url, 100)}/runbooks/{book}", "cyan underline")
+        drawn += wrap_cells(line, width)
     return drawn
 
 
@@ -153,13 +157,27 @@ def _steering(entry: Entry, now: float, width: int, url: str) -> list[Text]:
         lines = [Text(f" {line}", "yellow") for line in wrap(name(one.said, 400), width - 2)]
         typed = command(one.verb, view, url) if url and view.up and view.control == "live" else None
         if typed is not None:
-            said = Text.assemble((f" {words().steered[one.verb]} ", ""), (typed, "bold"))
+            says = begin(f" {words().steered[one.verb]}", "")
+            said = says.copy().append(" ").append(typed, "bold")
             if lines[-1].cell_len + said.cell_len <= width:
                 lines[-1].append_text(said)
-            else:
+            elif said.cell_len <= width:
                 lines.append(said)
+            else:
+                lines += [says, *_typed(typed, width)]
         drawn += lines
     return drawn
+
+
+def _typed(command: str, width: int) -> list[Text]:
+    """A command whole, in lines that a shell takes for one."""
+    lines = [""]
+    for word in map(shlex.quote, shlex.split(command)):
+        if cell_len(f"{lines[-1]} {word} \\ ") > width:
+            lines[-1] += " \\"
+            lines.append("")
+        lines[-1] += f" {word}"
+    return [part for line in lines for part in wrap_cells(Text(line, "bold"), width)]
 
 
 def describe(description: str) -> tuple[str, str]:
@@ -285,7 +303,6 @@ def _flow(entry: Entry, now: float, width: int) -> list[Text]:
 def _plots(entry: Entry, width: int, tall: int) -> list[Text]:
     """Batch time, backlog and limit, each ``tall`` lines high; figures beside the last line."""
     view = entry.view
-    room = max(10, min(60, width - 48, len(view.history) + 1))
     seconds, running = batch_now(view)
     batch = Text().append(f"{duration(seconds)}{' and running' if running else ''}", "bold")
     batch.append(f", target {duration(view.target_seconds)}")
@@ -316,6 +333,9 @@ def _plots(entry: Entry, width: int, tall: int) -> list[Text]:
         if source.exclusive_rows is not None or source.floating_rows is not None:
             own, shared = count(source.exclusive_rows), count(source.floating_rows)
             limit.append(f", credit {own} own + {shared} shared")
+    # The figures beside the plots are read: they are cut last.
+    beside = max(48, 12 + max(text.cell_len for text in (batch, backlog, limit)))
+    room = max(10, min(60, width - beside, len(view.history) + 1))
     long, top = _batch_seconds(view)
     most = max((v for v in waiting if v), default=1.0)
     largest = 1.15 * max((v for v in steps if v), default=1.0)

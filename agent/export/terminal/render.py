@@ -45,7 +45,7 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
     filter: str = ""
     typing: bool = False  # the filter is being typed
     paused: bool = False
-    help: bool = False
+    help: int = 0  # its page: the keys, then what the levels mean; 0: none
     ask: Ask | None = None  # an order in the making
     send: Ask | None = None  # one that was said yes to, to be sent
     told: Told | None = None  # what became of the last one, until the next key
@@ -110,7 +110,7 @@ def lines(
     foot = _foot(snapshot, selection, width)
     room = max(0, height - len(top) - len(foot))
     if selection.help:
-        middle = _help(room)
+        middle = _help(selection.help, width, room)
     elif not entries:
         middle = _nothing(snapshot, selection, width)
     else:
@@ -267,7 +267,10 @@ def _asking(snapshot: Snapshot, ask: Ask, width: int) -> list[Text]:
     return [*(begin(" ", "").append_text(part) for part in wrap_cells(question, width - 1)), line]
 
 
-def _help(room: int) -> list[Text]:
+def _help(number: int, width: int, room: int) -> list[Text]:
+    legend = _legend(width, room)
+    if number > 1:
+        return legend
     keys = (
         ("q, Ctrl-C", "quit"),
         ("↑ ↓, j k", "select a query"),
@@ -278,19 +281,29 @@ def _help(room: int) -> list[Text]:
         ("h, r", "hold the query's limit as it is; release it, or one set by hand"),
         ("m", "its mode: on, dry-run, off"),
         ("l", "set its limit by hand, until released"),
-        ("?", "this page"),
+        ("?", "this page, then what the levels mean; any other key goes back"),
     )
     page = [Text(), *[Text.assemble((f"  {k:<11}", "bold"), d) for k, d in keys]]
     page.insert(-1, Text("             each of these is asked once more before it is done"))
-    page += [
-        Text.assemble(("  12s+       ", "bold"), "a batch that has run for 12 s and still runs"),
-        Text(),
+    page.append(
+        Text.assemble(("  12s+       ", "bold"), "a batch that has run for 12 s and still runs")
+    )
+    # The legend is a page of its own where the screen is too low for both.
+    return page + legend if len(page) + len(legend) <= room else page
+
+
+def _legend(width: int, room: int) -> list[Text]:
+    """What the levels mean: whole where there is room, else each as far as its line goes."""
+    short = [
+        begin(f"  {level.symbol} {level.label:<16}", STYLES[level.tone]).append(level.means)
+        for level in words().levels
     ]
-    # The legend goes first where the screen is too low for both.
+    whole = [Text()]
     for level in words().levels:
-        line = Text.assemble((f"  {level.symbol} {level.label:<16}", STYLES[level.tone]))
-        page.append(line.append(level.means))
-    return page[:room]
+        head = begin(f"  {level.symbol} {level.label:<16}", STYLES[level.tone])
+        first, *rest = wrap(level.means, width - head.cell_len)
+        whole += [head.append(first), *[Text(" " * 20 + more) for more in rest]]
+    return whole if len(whole) <= room else short
 
 
 def _nothing(snapshot: Snapshot, selection: Selection, width: int) -> list[Text]:
