@@ -64,6 +64,12 @@ def test_the_index_has_each_once_and_the_gravest_first() -> None:
     assert [graded[name] for name in listed] == sorted(graded.values())
 
 
+def test_the_index_shows_words_and_no_markdown() -> None:
+    said = re.findall(r"<dd>(.*?)</dd>", runbooks.index())
+    assert len(said) == len(runbooks.names())
+    assert [text for text in said if not text or re.search(r"[`*\[\]]|  ", text)] == []
+
+
 def test_every_page_says_how_to_reach_the_agent() -> None:
     for text in (runbooks.index(), *map(runbooks.page, runbooks.names())):
         before = text.split("<main>", 1)[0]

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 #: Where the agent serves them.
 PATH: Final = "/runbooks/"
 STYLE: Final = "style.css"
+_MARKDOWN: Final = MarkdownIt("commonmark", {"html": False})
 _HEADERS: Final = {
     "Content-Security-Policy": (
         "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'none'; "
@@ -85,13 +86,12 @@ def severity(name: str) -> str:
 @cache
 def page(name: str) -> str:
     """A runbook as HTML. Raises KeyError where there is none."""
-    markdown = MarkdownIt("commonmark", {"html": False})
-    tokens = markdown.parse(source(name))
+    tokens = _MARKDOWN.parse(source(name))
     for token in (child for block in tokens for child in block.children or ()):
         target = str(token.attrs.get("href", ""))
         if token.type == "link_open" and target.removesuffix(".md") in names():
             token.attrs["href"] = target.removesuffix(".md")
-    body = markdown.renderer.render(tokens, markdown.options, {})
+    body = _MARKDOWN.renderer.render(tokens, _MARKDOWN.options, {})
     return _PAGE.format(title=escape(name), body=body)
 
 
@@ -107,7 +107,9 @@ def index() -> str:
 
 def _entry(name: str) -> str:
     meaning = source(name).split("\n## Meaning\n", 1)[1].split("\n## ", 1)[0].strip()
-    first = meaning.replace("\n", " ").split(". ", 1)[0].rstrip(".").replace("`", "")
+    (inline,) = _MARKDOWN.parseInline(meaning.replace("\n", " "))
+    text = "".join([child.content for child in inline.children or ()])
+    first = text.split(". ", 1)[0].rstrip(".")
     return f'<dt><a href="{escape(name)}">{escape(name)}</a></dt><dd>{escape(first)}</dd>'
 
 
