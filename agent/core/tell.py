@@ -151,7 +151,7 @@ def judgement(
 ) -> Judgement:
     """What is known right after an event at ``time``."""
     told = state or _state(query, query.running.seconds, policy)
-    backlog_seconds = _backlog_seconds(query, time)
+    backlog_seconds, known = _backlog_seconds(query, time), decide.capacity_known(query)
     lag = watch.lag(query, backlog_seconds, policy, stalled=told == "stalled")
     return Judgement(
         time=format_time(time),
@@ -164,8 +164,8 @@ def judgement(
         lag_state=lag,
         state=told,
         pressure=query.flow.occupancy.pressure,
-        throughput_rows_per_second=query.sizing.cost.throughput,
-        fixed_cost_seconds=query.sizing.cost.fixed_cost,
+        throughput_rows_per_second=query.sizing.cost.throughput if known else None,
+        fixed_cost_seconds=query.sizing.cost.fixed_cost if known else None,
         arrival_rows_per_second=query.arrival_rows(),
         limit=_limit_view(query),
         checkpoint=_checkpoint_view(query, policy, query.running.seconds),
@@ -240,7 +240,7 @@ def view(
     driver_now = now - query.clock.skew_seconds
     up = not query.life.terminated and query.life.gone_since_time is None
     age = running_age(query, now) if up else None
-    controlled = bool(query.controlled())
+    controlled, known = bool(query.controlled()), decide.capacity_known(query)
     arrival = query.arrival_rows()
     seen = query.backlog_rows()
     unseen = 0.0 if seen is None else _unseen_rows(query, driver_now)
@@ -285,8 +285,8 @@ def view(
         capacity_short_since_time=query.clock.as_driver_says(
             query.sizing.capacity_short_since_time
         ),
-        throughput_rows_per_second=query.sizing.cost.throughput,
-        fixed_cost_seconds=query.sizing.cost.fixed_cost,
+        throughput_rows_per_second=query.sizing.cost.throughput if known else None,
+        fixed_cost_seconds=query.sizing.cost.fixed_cost if known else None,
         arrival_rows_per_second=arrival,
         processed_rows_per_second=query.flow.processed.value,
         backlog_rows=backlog,
@@ -499,6 +499,6 @@ def _missing(query: Query) -> list[str]:
         for s in query.sources
         if not s.controllable
     ]
-    if query.sizing.cost.batches < decide.LEARN_BATCHES:
+    if not decide.capacity_known(query):
         said.append("too few batches with rows to know the capacity")
     return said

@@ -242,3 +242,23 @@ def test_the_extrapolation_of_a_burst_adds_no_more_than_it() -> None:
     told = world.view().backlog_rows
     assert told is not None
     assert told <= 10_000
+
+
+def test_while_the_capacity_is_not_known_nothing_is_said_of_it() -> None:
+    """From one batch nobody knows what of it is fixed."""
+    world = World()
+    note = "too few batches with rows to know the capacity"
+    for batches in (1, 2, 3):
+        # More arrives than batches of any size take.
+        world.send(world.driver.progress(500, 20.0, limit=500, backlog=9000 * batches))
+        view = world.view()
+        said = {
+            "required_capacity_ratio": view.required_capacity_ratio,
+            "capacity_short_since_time": view.capacity_short_since_time,
+            "target_feasible": view.target_feasible,
+            "throughput_rows_per_second": view.throughput_rows_per_second,
+            "fixed_cost_seconds": view.fixed_cost_seconds,
+        }
+        unknown = {name for name, value in said.items() if value is None}
+        assert (note in view.missing) is (batches == 1)
+        assert unknown == (set(said) if batches == 1 else set()), batches

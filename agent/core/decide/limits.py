@@ -220,7 +220,7 @@ def wanted_size(
         size = size_of(cost.curve, ask, settings)
     if pressed and size.rows > size.target_rows and size.reason != "bound:deadline":
         size = msgspec.structs.replace(size, reason="floor:retention")
-    query.sizing.target_feasible = size.feasible
+    query.sizing.target_feasible = size.feasible if capacity_known(query) else None
     return msgspec.structs.replace(size, deadband=deadband(cost, size.rows, settings))
 
 
@@ -243,9 +243,15 @@ def _probe(query: Query, settings: QueryPolicy, size: Size, full: float, time: f
     return msgspec.structs.replace(size, rows=rows, reason="probe", deadband=0.0)
 
 
+def capacity_known(query: Query) -> bool:
+    """Whether what a batch costs is more than the guess after the first one."""
+    return query.sizing.cost.batches >= LEARN_BATCHES
+
+
 def _note_capacity(query: Query, size: Size, time: float) -> None:
-    query.sizing.required_capacity_ratio = size.required_ratio
-    if (size.required_ratio or 0.0) <= 1.0:
+    ratio = size.required_ratio if capacity_known(query) else None
+    query.sizing.required_capacity_ratio = ratio
+    if (ratio or 0.0) <= 1.0:
         query.sizing.capacity_short_since_time = None
     elif query.sizing.capacity_short_since_time is None:
         query.sizing.capacity_short_since_time = time
@@ -414,7 +420,7 @@ def _reason_to_hold(
     slow = batch.seconds > 1.5 * max(settings.target_seconds, query.run.trigger_seconds)
     # One slow batch alone may be all fixed: it speaks for its own size, and for the deadline.
     telling = slow and (full > size.deadline_rows or any(_reached(one) for one in controlled))
-    if query.sizing.cost.batches < LEARN_BATCHES and size.rows < full and not telling:
+    if not capacity_known(query) and size.rows < full and not telling:
         return "hold:learning"
     return None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from agent.core.decide.executors import Load, need_of
-from agent.core.decide.limits import LEARN_BATCHES
+from agent.core.decide.limits import capacity_known
 
 if TYPE_CHECKING:
     from agent.core.ended import Ended
@@ -19,7 +19,7 @@ NO_BOUND: Final = 2**31
 def need(query: Query, ended: Ended) -> None:
     """Where its stages were looked at; else what was needed stays."""
     looked_at = ended.work is not None and ended.work.groups
-    if looked_at and not ended.replayed and query.sizing.cost.batches >= LEARN_BATCHES:
+    if looked_at and not ended.replayed and capacity_known(query):
         _renew(query, ended.settings, query.arrival_rows())
 
 
