@@ -268,7 +268,7 @@ def test_sources_with_a_watermark_each_are_steered_where_the_driver_says_so(
     assert bool(job.cut()) is (shares is False)
 
 
-@pytest.mark.parametrize(("tells", "cut"), [(600.0, True), (7.0, False), (None, False)])
+@pytest.mark.parametrize(("tells", "cut"), [(600.0, True), (15.0, False), (None, False)])
 def test_of_several_sources_the_delay_is_what_their_plan_says(
     tells: float | None, cut: bool
 ) -> None:
@@ -410,6 +410,41 @@ def test_what_rows_are_late_by_themselves_is_no_room_for_us(late: float, cut: bo
     job.late = late
     assert bool(job.run(40).cut(6)) is cut
     assert job.dropped == 0
+
+
+def test_one_straggler_within_the_delay_is_forgotten_within_hours() -> None:
+    """It takes most of the room for an hour or two, and not for good."""
+    job = Job([always(500.0), always(500.0)], sources=False, delay=60.0).run(10)
+    job.late = 54.0
+    job.run(1)
+    job.late = 0.0
+
+    def cut_at(seconds: float) -> bool:
+        job.idle(START_TIME + seconds - job.world.driver.time)
+        for lane in job.lanes:
+            lane.read = lane.arrived(job.world.driver.time)
+        began = len(job.batches)
+        return bool(job.run(8).cut(began + 4))
+
+    hour = 3600.0 - START_TIME % 3600.0
+    assert not cut_at(hour + 300.0)
+    assert not cut_at(hour + 3500.0)
+    assert cut_at(hour + 7300.0)
+
+
+def test_why_a_short_delay_leaves_no_room_is_said() -> None:
+    job = Job([always(500.0), always(500.0)], sources=False, delay=7.0).run(20)
+    (finding,) = [one for one in job.view.findings if one.check == "late_rows"]
+    said = "until a smaller limit acts 4 s may go by, and the declared delay of 7 s leaves 3.5 s"
+    assert said in finding.evidence
+
+
+def test_that_nobody_saw_since_when_it_waits_is_told() -> None:
+    """One partition, read in order and cut after an hour's pause: one more would drop the hour."""
+    job = Job([always(3000.0)], sources=False, delay=60.0).run(10)
+    job.restart(3600.0).run(3)
+    (finding,) = [one for one in job.view.findings if one.check == "late_rows"]
+    assert "a partition added now may drop it" in finding.evidence
 
 
 def test_a_limit_lives_no_longer_unwatched_than_a_part_of_the_delay() -> None:

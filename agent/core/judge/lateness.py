@@ -61,6 +61,9 @@ ANSCOMBE: Final = 3.0 / 8.0
 APART_SHARE: Final = 0.5
 #: Batches that end before a decision acts: the one that is planned already, and the one before it.
 OBEYED_BATCHES: Final = 2
+#: How late rows come by themselves counts for so long, and at most twice: a feed that is late each
+#: hour is known for it, and one straggler is forgotten.
+LATE_KEPT_SECONDS: Final = 3600.0
 _OF_KAFKA: Final = re.compile(r"Kafka\w*\[")
 #: As Spark names it in a query's progress.
 _FORGETS: Final = "dedupeWithinWatermark"
@@ -92,7 +95,10 @@ class Lateness(msgspec.Struct):
     watermark_time: float | None = None
     run_time: float | None = None  # when the run began; None: it was found running
     seconds: float | None = None  # the most that a row lay behind the greatest of earlier batches
-    own_seconds: float = 0.0  # the same of batches after ends as configured, within the delay
+    #: The same of batches after ends as configured, within the delay: of this hour, and the last.
+    own_seconds: float = 0.0
+    own_before_seconds: float = 0.0
+    own_hour: int = 0
     as_configured: Counted = msgspec.field(default_factory=Counted)
     after_ours: Counted = msgspec.field(default_factory=Counted)
     aftermath: int = 0  # batches to come in which rows may fall late because of an end of ours
@@ -101,7 +107,8 @@ class Lateness(msgspec.Struct):
     shared: bool = False  # one watermark stands over several sources
     untold: bool = False  # there are several, and nobody told whether it does
     apart_seconds: float | None = None  # partitions are read too far apart; inf: nobody knows
-    waited_seconds: float = 0.0  # the oldest row that waits, of a source that may get partitions
+    waited_seconds: float = 0.0  # the oldest row that waits; inf: nobody saw since when
+    cramped_seconds: float | None = None  # until an order acts, where that is too long
 
     def begin_checkpoint(self) -> Lateness:
         """Of a new checkpoint nothing is known but what kind of query it most likely is."""
@@ -121,13 +128,13 @@ class Lateness(msgspec.Struct):
         sources: Sequence[Source],
         *,
         replayed: bool,
-        cycle_seconds: float = 0.0,
+        obeyed_seconds: float = 0.0,
         fixed: bool = False,
     ) -> None:
         """Takes in a batch; ``sources`` as they are after it.
 
-        ``cycle_seconds``: from one planning to the next, of batches to come. ``fixed``: what the
-        run reads was looked up once, as it began.
+        ``obeyed_seconds``: until what is decided now acts. ``fixed``: what the run reads was looked
+        up once, as it began.
         """
         dropped = [o.dropped_rows for o in batch.operators if o.dropped_rows is not None]
         first_of_run = self.of_past_run
@@ -140,7 +147,6 @@ class Lateness(msgspec.Struct):
         told = [one.shares_watermark for one in sources if one.limit_known]
         self.shared = len(sources) > 1 and True in told
         self.several = len(sources) > 1
-        self.untold = self.several and not self.shared and (not told or None in told)
         delays = [one.watermark_delay_seconds for one in sources if one.limit_known]
         self.told_delay_seconds = next((one for one in delays if one is not None), None)
         self._follow(batch, sources, self.run_time if fixed else batch.time)
@@ -161,12 +167,16 @@ class Lateness(msgspec.Struct):
             if batch.least_event_time is not None:
                 late = before - batch.least_event_time
                 self.seconds = max(self.seconds or 0.0, late)
-                if not self.aftermath and late < (self._delay_seconds or 0.0):
-                    self.own_seconds = max(self.own_seconds, late)
+                if not self.aftermath:
+                    self._note_own(batch.time, late)
         if batch.greatest_event_time is not None:
             self.greatest_time = max(before or -math.inf, batch.greatest_event_time)
-        if OBEYED_BATCHES * cycle_seconds > self.harmless_seconds and _several(sources):
-            self.apart_seconds = math.inf  # what comes until an order acts nobody sees
+        lanes = _several(sources)
+        silent = not told or None in told or (lanes and self.told_delay_seconds is None)
+        self.untold = self.several and not self.shared and silent
+        # As much as comes until an order acts partitions may drift apart.
+        cramped = lanes and obeyed_seconds > self.harmless_seconds
+        self.cramped_seconds = obeyed_seconds if cramped else None
         if replayed:
             return
         counted = self.after_ours if self.aftermath else self.as_configured
@@ -210,7 +220,8 @@ class Lateness(msgspec.Struct):
                 continue
             harmless, time = self.harmless_seconds, looked_time or batch.time
             source.lanes.look(part.offsets, part.latest, time, even_seconds=harmless)
-            waited = max(waited, time - (source.lanes.oldest_time or time))
+            if source.lanes.waits:
+                waited = max(waited, time - (source.lanes.oldest_time or -math.inf))
             if source.lanes.several:
                 spread = source.lanes.spread_seconds
                 apart = max(apart, math.inf if spread is None else spread)
@@ -232,7 +243,26 @@ class Lateness(msgspec.Struct):
     def harmless_seconds(self) -> float:
         """So far apart in time partitions may be read; 0 where no delay is known."""
         delay = self._delay_seconds or 0.0
-        return APART_SHARE * max(delay - self.own_seconds, 0.0)
+        return APART_SHARE * max(delay - self._own_seconds, 0.0)
+
+    @property
+    def _own_seconds(self) -> float:
+        """How late rows come by themselves.
+
+        Spark tells the event times of one of several sources, so of these half of the delay is left
+        to rows that nobody sees.
+        """
+        if self.several:
+            return APART_SHARE * (self._delay_seconds or 0.0)
+        return max(self.own_seconds, self.own_before_seconds)
+
+    def _note_own(self, time: float, late: float) -> None:
+        hour = int(time // LATE_KEPT_SECONDS)
+        if hour != self.own_hour:
+            self.own_before_seconds = self.own_seconds if hour == self.own_hour + 1 else 0.0
+            self.own_seconds, self.own_hour = 0.0, hour
+        if late < (self._delay_seconds or 0.0):
+            self.own_seconds = max(self.own_seconds, late)
 
     def _waited_long(self, sources: Sequence[Source], time: float) -> bool:
         for source in sources:
@@ -278,7 +308,8 @@ class Lateness(msgspec.Struct):
 
         As rows may be read far out of the order in which they came, or keys are forgotten.
         """
-        return self.forgets or self.shared or self.untold or self.apart_seconds is not None
+        apart = self.apart_seconds is not None or self.cramped_seconds is not None
+        return self.forgets or self.shared or self.untold or apart
 
     def lapse_seconds(self, sources: Sequence[Source], late_rows: LateRows) -> float | None:
         """So long a limit may stand while nobody watches how far apart rows are read; None: always.
@@ -355,8 +386,9 @@ def findings(lateness: Lateness, late_rows: LateRows, *, controlled: bool) -> li
     remedy = remedies[late_rows]
     # Two batches end before anybody has acted on it.
     if late_rows == "guard" and lateness.waited_seconds > APART_SHARE * (delay or 0.0):
-        waited = _seconds(lateness.waited_seconds)
-        evidence += f"; what waits came up to {waited} ago: a partition added now may drop it"
+        long = lateness.waited_seconds
+        came = "when nobody looked" if math.isinf(long) else f"up to {_seconds(long)} ago"
+        evidence += f"; what waits came {came}: a partition added now may drop it"
         remedy = "add no partitions until it has caught up, or give it late_rows: hold before"
     return [Finding("late_rows", "info", evidence, remedy)]
 
@@ -386,15 +418,28 @@ def _uneven(lateness: Lateness) -> Finding:
         return Finding(
             "late_rows",
             "info",
-            "whether one watermark stands over several sources nobody told, and under one smaller "
-            "batches may drop rows as late; so batches are as configured",
+            "whether one watermark stands over several sources, or what the least delay of theirs "
+            "is, nobody told, and smaller batches may drop rows as late; so batches are as "
+            "configured",
             "update weir-spark-listener in the job, which tells it of every plan but the largest; "
             "late_rows: allow makes batches smaller all the same",
         )
-    apart = lateness.apart_seconds or 0.0
-    far = "at times that nobody saw" if apart == math.inf else f"up to {_seconds(apart)} apart"
-    delay = lateness.delay_seconds if lateness.several else lateness.least_delay_seconds
+    delay = lateness.told_delay_seconds if lateness.several else lateness.least_delay_seconds
     declared = "" if delay is None else f" of {_seconds(delay)}"
+    if lateness.apart_seconds is None:
+        acts = _seconds(lateness.cramped_seconds or 0.0)
+        return Finding(
+            "late_rows",
+            "info",
+            f"until a smaller limit acts {acts} may go by, and the declared delay{declared} leaves "
+            f"{_seconds(lateness.harmless_seconds)}: as much as comes meanwhile partitions may be "
+            "read apart, and rows of one dropped as late behind another's; so batches are as "
+            "configured",
+            "a longer delay, a shorter target or trigger interval, or rows that come less late; "
+            "late_rows: allow makes batches smaller all the same",
+        )
+    apart = lateness.apart_seconds
+    far = "at times that nobody saw" if apart == math.inf else f"up to {_seconds(apart)} apart"
     return Finding(
         "late_rows",
         "info",

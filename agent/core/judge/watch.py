@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from agent.core.judge import spiral
 from agent.core.judge.failure import cause as failure
 from agent.core.judge.lag_state import LagNow, LagPoint, floor_seconds, lag_state
+from agent.core.judge.lateness import OBEYED_BATCHES
 from agent.core.judge.spiral import Batch, Limited, Surroundings
 from agent.core.judgement import FailureView
 from agent.core.measure.flow import looks_once
@@ -105,8 +106,9 @@ def late_rows(query: Query, ended: Ended) -> None:
         ended.batch,
         query.sources,
         replayed=ended.replayed,
-        cycle_seconds=max(
-            query.run.trigger_seconds, ended.settings.target_seconds, ended.batch.seconds or 0.0
+        obeyed_seconds=max(
+            OBEYED_BATCHES * max(query.run.trigger_seconds, ended.settings.target_seconds),
+            ended.batch.seconds or 0.0,
         ),
         fixed=looks_once(query),
     )

@@ -46,6 +46,11 @@ class Lanes(msgspec.Struct):
         return len(self.places) > 1
 
     @property
+    def waits(self) -> bool:
+        """Whether anything is left to be read, as of the last look."""
+        return bool(self.ends) and sum(self.ends[-1]) > self.read_rows
+
+    @property
     def since_time(self) -> float | None:
         """What waits came no earlier, as far as this run has looked or the one before had."""
         return self.oldest_time if self.times else self.before_time
