@@ -22,7 +22,7 @@ from agent.core.decide.executors import (
 )
 from agent.core.decode.stages import BatchWork, StageGroup, scanned
 from agent.core.measure.cost import Curve
-from agent.core.measure.work import MOST_TRIAL_BATCHES, Sample, Work
+from agent.core.measure.work import MOST_SAMPLES, MOST_TRIAL_BATCHES, UNCUT_LOOKS, Sample, Work
 from agent.core.policy import QueryPolicy
 from tests.core.waves import batch
 
@@ -91,9 +91,9 @@ def test_more_slots_cut_a_scan_of_files_into_more_tasks(
 
 
 def test_only_the_tasks_of_the_scan_are_cut_by_the_slots() -> None:
-    scan, shuffled = StageGroup(2, 10.0, 5.0, 5.0), StageGroup(3, 6.0, 2.0, 4.0)
-    groups = scanned(BatchWork(2, (scan, shuffled, scan)), 40).groups
-    assert [group.tasks_at(12) for group in groups] == [12, 3, 12]
+    scan, shuffled = StageGroup(2, 10.0, 5.0, 5.0), StageGroup(2, 6.0, 3.0, 3.0)
+    groups = scanned(BatchWork(2, (scan, shuffled)), 40).groups
+    assert [group.tasks_at(12) for group in groups] == [12, 2]
 
 
 def test_a_scan_that_more_slots_did_not_cut_is_not_expected_to_be_cut_by_others() -> None:
@@ -104,6 +104,40 @@ def test_a_scan_that_more_slots_did_not_cut_is_not_expected_to_be_cut_by_others(
     work.learn(batch(5, **told))
     found = need(Load(400.0), work, curve=curve)
     assert (found.slots, found.bound) == (2, "tasks")
+    # That is remembered when they are back at two, for an hour of looks.
+    for _ in range(UNCUT_LOOKS - 20):
+        work.learn(batch(2, **told))
+    assert need(Load(400.0), work, curve=curve).slots == 2
+    for _ in range(20 + MOST_SAMPLES):
+        work.learn(batch(2, **told))
+    assert need(Load(400.0), work, curve=curve).slots == 5
+
+
+def test_a_file_that_takes_most_of_the_time_is_not_cut() -> None:
+    """One that cannot be split, as JSON in gzip: beside it others get tasks of their own."""
+    more = {"rows": 1000, "seconds_per_row": 1.0 / PER_SLOT, "files": 40, "longest": 8.0}
+    work, curve = work_of(batch(2, tasks=2, **more)), Curve(0.0, 0.8 / PER_SLOT)
+    assert need(Load(400.0), work, curve=curve).slots > 2
+    work.learn(batch(8, tasks=8, **more))
+    for _ in range(20):
+        work.learn(batch(2, tasks=2, **more))
+    found = need(Load(400.0), work, curve=curve)
+    assert (found.slots, found.bound) != (8, "enough")
+    assert found.slots <= 2
+
+
+def test_executors_that_come_one_by_one_go_on_to_what_is_needed() -> None:
+    """The first batch on one more shows what was expected: the older ones still tell the rest."""
+    told = {"rows": 1000, "seconds_per_row": 1.0 / PER_SLOT, "files": 40}
+    work, curve = (
+        work_of(*[batch(2, tasks=2, **told) for _ in range(5)]),
+        Curve(0.0, 0.5 / PER_SLOT),
+    )
+    for slots in (3, 4, 5):
+        assert need(Load(400.0), work, curve=curve).slots == 5
+        curve = Curve(0.0, 1.0 / (slots * PER_SLOT))
+        work.learn(batch(slots, tasks=slots, **told))
+    assert need(Load(400.0), work, curve=curve).bound == "enough"
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from agent.core.decode.stages import BatchWork, StageGroup, scanned
+from agent.core.decode.stages import BatchWork, StageGroup
 from agent.core.measure.work import Sample
 
 
@@ -30,4 +30,4 @@ def batch(
     slowest = max(longest, work / tasks)
     seconds = max(slowest, math.ceil(tasks / slots) * work / tasks) / share
     group = StageGroup(tasks, work, slowest, seconds)
-    return Sample(rows, seconds + driver, scanned(BatchWork(slots, (group,)), files))
+    return Sample(rows, seconds + driver, BatchWork(slots, (group,)), files)

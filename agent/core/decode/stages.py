@@ -56,17 +56,14 @@ def scanned(work: BatchWork, files: float) -> BatchWork:
     Unless it is told otherwise it packs files into as many tasks as the cluster has cores, two at
     least (``FilePartition.maxSplitBytes``, ``CoarseGrainedSchedulerBackend.defaultParallelism``);
     as no two tasks get the same, it may be some more, but never twice as many. Then more slots get
-    more tasks, down to a file each. Groups of another number of tasks are cut by something else.
+    more tasks, down to a file each. What comes after the scan is cut by something else.
     """
     cores = max(work.slots, 2)
     tasks = work.groups[0].tasks if work.groups else 0
     if not cores <= tasks < 2 * cores or files <= tasks:
         return work
-    groups = [
-        msgspec.structs.replace(group, most_tasks=int(files)) if group.tasks == tasks else group
-        for group in work.groups
-    ]
-    return msgspec.structs.replace(work, groups=tuple(groups))
+    scan = msgspec.structs.replace(work.groups[0], most_tasks=int(files))
+    return msgspec.structs.replace(work, groups=(scan, *work.groups[1:]))
 
 
 def as_cut(work: BatchWork) -> BatchWork:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from agent.core.decide import pool
-from agent.core.decode.stages import scanned
 from agent.core.measure.decaying import LATELY_SECONDS
 from agent.core.measure.state_store import figures
 from agent.core.measure.work import Sample
@@ -197,7 +196,7 @@ def work(query: Query, ended: Ended) -> None:
         known.judge(batch.rows, batch.seconds, sigma, alone=ended.beside is None)
         if ended.work.groups:
             files = [one.admitted or 0 for one in query.sources if one.unit == "files"]
-            known.learn(Sample(batch.rows, batch.seconds, scanned(ended.work, sum(files))))
+            known.learn(Sample(batch.rows, batch.seconds, ended.work, sum(files)))
 
 
 def cost(query: Query, ended: Ended) -> None:

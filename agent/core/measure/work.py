@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from agent.core.decode.stages import BatchWork, StageGroup, as_cut
+from agent.core.decode.stages import BatchWork, StageGroup, as_cut, scanned
+from agent.core.judge.alignment import SKEWED
 from agent.core.measure.cost import BEYOND, Covariance, Curve, variance_at
 
 if TYPE_CHECKING:
@@ -41,6 +42,9 @@ CONTENTION_SPREAD: Final = 0.3
 #: What is believed of it fades by this with each batch that is looked at, one every five seconds at
 #: most: where more slots brought nothing, they get another chance in about an hour.
 CONTENTION_FADE: Final = 0.9996
+#: A scan that more slots did not cut finer is not expected to be for so many looks, an hour of
+#: batches that are looked at every five seconds: as long as what is shared is remembered.
+UNCUT_LOOKS: Final = 720
 
 
 class Sample(msgspec.Struct, frozen=True, gc=False):
@@ -49,6 +53,7 @@ class Sample(msgspec.Struct, frozen=True, gc=False):
     rows: int
     seconds: float
     work: BatchWork
+    files: int = 0  # that it read
 
 
 class Trial(msgspec.Struct, frozen=True, gc=False):
@@ -137,6 +142,7 @@ class Work(msgspec.Struct):
     #: Rows and seconds of the first batch that ran while slots went: the state that they held is
     #: loaded in it.
     lost: tuple[int, float] | None = None
+    uncut: int = 0  # looks for which no scan is expected to be cut finer
     #: By which the first batch after a change took longer than the next ones say: state that is
     #: loaded anew, and what else a change costs once.
     move_seconds: float = 0.0
@@ -161,9 +167,14 @@ class Work(msgspec.Struct):
         """Takes in a batch with rows that was looked at."""
         self.slots = sample.work.slots
         kept = self.samples[-(MOST_SAMPLES - 1) :]
-        if kept and kept[-1].work.slots != self.slots:
-            # Whether more slots cut a scan finer is seen now, and no longer expected.
+        if kept and not self.uncut and _is_not_cut(kept[-1], sample):
+            self.uncut = UNCUT_LOOKS
             kept = [msgspec.structs.replace(one, work=as_cut(one.work)) for one in kept]
+        if self.uncut:
+            self.uncut -= 1
+        else:
+            work = scanned(sample.work, sample.files)
+            sample = msgspec.structs.replace(sample, work=work)
         self.samples = [*kept, sample]
         self.contention *= CONTENTION_FADE
         self.shown *= CONTENTION_FADE
@@ -367,6 +378,22 @@ class Work(msgspec.Struct):
 
     def _mean(self, of: Callable[[Sample], float]) -> float:
         return sum([of(one) for one in self.samples]) / max(len(self.samples), 1)
+
+
+def _is_not_cut(before: Sample, now: Sample) -> bool:
+    """Whether more slots did not cut the scan finer, as was expected of them.
+
+    So it is where the number of tasks was told, or one file takes most of the time.
+    """
+    slots = now.work.slots
+    if slots <= before.work.slots or not before.work.groups or not now.work.groups:
+        return False
+    was, scan = before.work.groups[0], now.work.groups[0]
+    if was.most_tasks <= was.tasks:
+        return False
+    if scan.tasks < min(was.tasks_at(slots), now.files):
+        return True
+    return scan.longest_seconds > SKEWED * scan.task_seconds / scan.tasks
 
 
 def _group_seconds(group: StageGroup, seen: int, slots: float, contention: float) -> float:
