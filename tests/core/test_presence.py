@@ -674,6 +674,46 @@ def test_an_end_beside_a_copy_is_told_and_beside_the_next_run_is_none(how: str) 
     assert names == {"/ck": {KEY: "r-2"}, "/copy": {COPY if missed else KEY: "r-2"}}
 
 
+@pytest.mark.parametrize("restarts", [0, MOST_PAST_RUNS + 2])
+@pytest.mark.parametrize("how", ["stopped", "failed", "driver ended"])
+def test_an_old_driver_that_fell_silent_takes_no_name_from_the_next_with_its_end(
+    how: str, restarts: int
+) -> None:
+    two = TwoDrivers(place="/ck")
+    for number in range(3, 3 + restarts):
+        two.ends(two.live[0], "stopped")
+        two.live.append(two.driver(number))
+        send(two.fleet, two.live[1], two.live[1].started())
+        two.goes_on(5.0)
+    old, new = two.live
+    two.goes_on(30.0)
+    assert two.runs()[KEY] == old.run_id
+    two.live.remove(old)
+    two.goes_on(20.0)
+    assert two.runs() == {KEY: new.run_id}
+    before = two.fleet.view(KEY, two.first.time).totals.batches
+    two.live.append(old)
+    two.ends(old, how)
+    assert two.runs() == {KEY: new.run_id}
+    assert two.fleet.view(KEY, two.first.time).totals.batches == before
+    assert [grant.runId for grant in two.batch(new).grants] == [new.run_id]
+    two.goes_on(60.0)
+    assert two.fleet.keys() == [KEY]
+
+
+def test_a_driver_that_fell_silent_beside_a_copy_has_its_name_again_when_it_speaks_again() -> None:
+    two = TwoDrivers(place="/copy")
+    two.goes_on(30.0)
+    two.live.remove(two.first)
+    two.goes_on(20.0)
+    assert two.runs() == {KEY: "r-2"}
+    two.live.append(two.first)
+    two.goes_on(30.0)
+    assert two.runs() == {KEY: "r-1", COPY: "r-2"}
+    for one in (two.first, two.later):
+        assert [grant.runId for grant in two.batch(one).grants] == [one.run_id]
+
+
 def test_copies_that_fail_again_and_again_leave_the_first_one_steered() -> None:
     """Each within the time in which a driver that says nothing counts as gone."""
     two = TwoDrivers(place="/copy")

@@ -244,16 +244,20 @@ class Roster:
         if plain is not None:
             moved.add(plain.run.application_id)
             query.totals = plain.totals
-            if plain.run.query_id == query.run.query_id:
-                query.displaced = [*plain.displaced, *query.displaced]
             query.flow.occupancy.count_on(plain.flow.occupancy)
-            # One that only fell silent may speak again: then it is a second one, and not late.
-            over = plain.run.run_id if plain.life.terminated else ""
-            past = [*plain.run.past_runs, over, *query.run.past_runs]
-            query.run.past_runs = [run_id for run_id in past if run_id][-MOST_PAST_RUNS:]
             query.orders.follow(plain.orders)
-            if not (plain.life.terminated or query.orders.heed(plain.orders)):
+            over = plain.life.terminated
+            if not (over or query.orders.heed(plain.orders)):
                 self._set_aside(plain, query, now)
+            elif plain.run.query_id == query.run.query_id:  # a restart: what it says is late
+                forget = self._policy.forget_seconds
+                plain.take_over(query.run.application_id, query.run.query_id, now, forget)
+                over = True
+            # One of another id that fell silent may speak again: it is a second one, and not late.
+            past = [*plain.run.past_runs, *query.run.past_runs, plain.run.run_id if over else ""]
+            query.run.past_runs = [run_id for run_id in past if run_id][-MOST_PAST_RUNS:]
+            if plain.run.query_id == query.run.query_id:
+                query.displaced = [*plain.displaced, *query.displaced][-MOST_PAST_RUNS:]
         return Found(query, frozenset(moved), created=plain is None)
 
     def _set_aside(self, silent: Query, first: Query, now: float) -> None:
