@@ -727,6 +727,80 @@ def test_copies_that_fail_again_and_again_leave_the_first_one_steered() -> None:
     assert [grant.runId for grant in two.batch(two.first).grants] == ["r-1"]
 
 
+@pytest.mark.parametrize("down_seconds", [5.0, 20.0])
+@pytest.mark.parametrize("how", ENDS)
+def test_a_copy_that_starts_again_is_the_copy_and_takes_nothing_from_the_first_one(
+    how: str, down_seconds: float
+) -> None:
+    """Each time in an application of its own, as pods do."""
+    two = TwoDrivers(place="/copy")
+    two.goes_on(30.0)
+    for number in range(3, 6):
+        two.ends(two.live[-1], how)
+        two.goes_on(down_seconds)
+        two.live.append(two.driver(number))
+        send(two.fleet, two.live[-1], two.live[-1].started(checkpointLocation="/copy"))
+        copy = (f"shop-local-{number}", "orders")
+        for _ in range(2):
+            assert two.runs() == {KEY: "r-1", copy: f"r-{number}"}
+            assert [grant.runId for grant in two.batch(two.first).grants] == ["r-1"]
+            two.goes_on(30.0)
+        assert two.fleet.keys() == [KEY, copy]
+
+
+@pytest.mark.parametrize("lives", [False, True])
+def test_the_first_one_that_starts_again_beside_a_copy_is_the_first_one(*, lives: bool) -> None:
+    two = TwoDrivers(place="/copy")
+    two.goes_on(30.0)
+    if not lives:
+        two.ends(two.later, "failed")
+    again = two.driver(3)
+    send(two.fleet, again, again.started(checkpointLocation="/ck"))
+    two.live.append(again)
+    two.goes_on(10.0)
+    two.ends(two.first, "driver ended")
+    up = {KEY: "r-3", COPY: "r-2"} if lives else {KEY: "r-3"}
+    for _ in range(2):
+        assert two.runs() == up
+        two.goes_on(30.0)
+    assert two.fleet.keys() == [KEY, COPY]
+    assert two.fleet.totals.name_collisions == 1
+
+
+def test_of_two_copies_each_that_starts_again_is_itself() -> None:
+    two = TwoDrivers(place="/copy")
+    two.goes_on(30.0)
+    other = two.driver(3)
+    send(two.fleet, other, other.started(checkpointLocation="/other"))
+    two.live.append(other)
+    two.goes_on(30.0)
+    two.ends(other, "failed")
+    again = two.driver(4)
+    send(two.fleet, again, again.started(checkpointLocation="/other"))
+    two.live.append(again)
+    two.goes_on(30.0)
+    assert two.runs() == {KEY: "r-1", COPY: "r-2", ("shop-local-4", "orders"): "r-4"}
+    assert len(two.fleet.keys()) == 3
+
+
+@pytest.mark.parametrize("down_seconds", [5.0, 20.0])
+def test_a_restart_that_fails_beside_the_old_driver_leaves_no_series_that_is_missed(
+    down_seconds: float,
+) -> None:
+    two = TwoDrivers(place="/ck")
+    two.goes_on(30.0)
+    two.ends(two.later, "silent")
+    two.goes_on(down_seconds)
+    third = two.driver(3)
+    two.live.append(third)
+    send(two.fleet, third, third.started())
+    two.goes_on(10.0)
+    two.ends(two.first, "silent")
+    two.goes_on(60.0)
+    assert two.runs() == {KEY: "r-3"}
+    assert two.fleet.keys() == [KEY]
+
+
 def test_an_agent_that_stood_still_takes_no_heartbeat_that_waited_for_one_of_now() -> None:
     two = TwoDrivers(place="/ck")
     two.ends(two.first, "silent")

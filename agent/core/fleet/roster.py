@@ -6,6 +6,7 @@ from copy import deepcopy
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from agent.core.decode.events import StartedEvent
 from agent.core.fleet.saved import part_of_query
 from agent.core.fleet.senders import beside_name
 from agent.core.judgement import Totals
@@ -311,7 +312,8 @@ class Roster:
         """The series for a query: its own name's, unless a second live query has that.
 
         The same query id is the same checkpoint, or a copy of it: that is a restart, however soon,
-        until the run before it turns out to live on (``_lives_on``). Another id beside a query
+        until the run before it turns out to live on (``_lives_on``); which of two that are known
+        starts again, ``_is_next_of`` tells. Another id beside a query
         heard of a moment ago is a second one: of another application, or of another session of this
         one, in which names are unique.
         """
@@ -323,10 +325,10 @@ class Roster:
         if second is not None and self._is_free(second, application, now):
             return self._take_up(second, application, now)
         first = None
-        if (
-            present is not None
-            and present.run.query_id not in (subject.id, "")
-            and (second is not None or self._alive(present, now))
+        if present is not None and (
+            second is not None and self._is_next_of(second, present, subject, now)
+            if present.run.query_id == subject.id
+            else present.run.query_id and (second is not None or self._alive(present, now))
         ):
             first = present
             wanted = self._made_name(
@@ -346,12 +348,29 @@ class Roster:
         present.application_label = label(application.name)
         return Found(present, frozenset({application.id}), created=created, beside=first)
 
+    def _is_next_of(self, second: Query, first: Query, subject: Named, now: float) -> bool:
+        """Whether a start with the id that both have is the second one's, and not the first one's.
+
+        A copy starts again in its own place. Where that tells nothing, one that lives does not.
+        """
+        place = _place(subject)
+        at_second, at_first = (place == one.run.checkpoint_location for one in (second, first))
+        if at_second != at_first:
+            return at_second
+        return self._alive(first, now) and (at_second or not self._alive(second, now))
+
     def _second_of(self, subject: Named, named: str) -> Query | None:
-        """The second one of a name with that query id, in whatever application it ran."""
-        for one in self:
-            if one.aside and one.run.query_id == subject.id and one.name_label == named:
-                return one
-        return None
+        """The second one of a name with that query id, in whatever application it ran.
+
+        Of several, as there may be several copies, the one in its place, where it tells that.
+        """
+        found = [
+            one
+            for one in self
+            if one.aside and one.run.query_id == subject.id and one.name_label == named
+        ]
+        there = [one for one in found if one.run.checkpoint_location == _place(subject)]
+        return next(iter(there or found), None)
 
     def forget(self, keys: set[Key]) -> set[str]:
         """Lets go of queries; gives the applications that have one less."""
@@ -396,6 +415,11 @@ class Roster:
             applications = sorted({key[0] for key in self._queries})
             near += [f"{one}/*" for one in get_close_matches(query, applications, n=1)]
         return f"{said}; nearest: {', '.join(near[:3])}" if near else said
+
+
+def _place(subject: Named) -> str:
+    """Where its checkpoint is, as the event of its start tells alone."""
+    return subject.checkpoint_location if isinstance(subject, StartedEvent) else ""
 
 
 def names(application: str, query: str, one: Query) -> bool:
