@@ -727,6 +727,22 @@ def test_copies_that_fail_again_and_again_leave_the_first_one_steered() -> None:
     assert [grant.runId for grant in two.batch(two.first).grants] == ["r-1"]
 
 
+@pytest.mark.parametrize("back_seconds", [0.0, 3_600.0])
+def test_an_agent_whose_clock_was_set_back_as_it_started_again_gives_the_first_one_its_name(
+    back_seconds: float,
+) -> None:
+    two = TwoDrivers(place="/copy")
+    two.goes_on(5.0)
+    two.first.time -= back_seconds
+    for one in two.live:
+        one.time = two.first.time
+    two.fleet = Fleet.restore(POLICY, two.fleet.changes(), started_time=two.first.time)
+    two.fleet.wake()
+    two.goes_on(30.0)
+    assert two.runs() == {KEY: "r-1", COPY: "r-2"}
+    assert [grant.runId for grant in two.batch(two.first).grants] == ["r-1"]
+
+
 @pytest.mark.parametrize("down_seconds", [5.0, 20.0])
 @pytest.mark.parametrize("how", ENDS)
 def test_a_copy_that_starts_again_is_the_copy_and_takes_nothing_from_the_first_one(

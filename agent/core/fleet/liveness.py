@@ -85,6 +85,8 @@ def wake(query: Query, before: float) -> None:
     query.life.gone_since_time = _earlier(query.life.gone_since_time, before)
     query.running.told_time = _earlier(query.running.told_time, before)
     query.running.since_time = _earlier(query.running.since_time, before)
+    for run in query.displaced:
+        run.displaced_time = min(run.displaced_time, before)
 
 
 def _earlier(time: float | None, most: float) -> float | None:
