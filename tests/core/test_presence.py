@@ -555,6 +555,20 @@ def test_a_late_word_of_an_ended_run_does_not_call_its_successor_alive() -> None
     assert all_.view(KEY, old.time).totals.batches == {"completed": 1, "replayed": 1}
 
 
+def test_a_driver_that_lives_is_not_silent_whatever_became_of_the_query() -> None:
+    all_ = fleet()
+    one = Driver()
+    send(all_, one, one.progress(10, 1.0))
+    one.time += 30.0
+    assert all_.liveness(*KEY, one.time).why == "silent"
+    send(all_, one, one.event("heartbeat", {"queries": []}))
+    assert all_.liveness(*KEY, one.time).why == "unknown"
+    again = Driver(application_id="local-2", instance="listener-2", time=one.time + 60.0)
+    assert all_.liveness(*KEY, again.time).why == "silent"
+    send(all_, again, again.event("heartbeat", {"queries": []}))  # it has not begun its query yet
+    assert all_.liveness(*KEY, again.time).ok
+
+
 class TwoDrivers:
     """Of one query id, each with its own application; every five seconds each is heard."""
 
