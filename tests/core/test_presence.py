@@ -728,6 +728,29 @@ def test_a_driver_that_fell_silent_beside_a_copy_has_its_name_again_when_it_spea
         assert [grant.runId for grant in two.batch(one).grants] == [one.run_id]
 
 
+@pytest.mark.parametrize("ahead", [False, True])
+def test_what_a_copy_read_in_the_first_one_s_place_calls_that_one_not_rewound(
+    *, ahead: bool
+) -> None:
+    """It begins where the checkpoint was when it was copied, and may read faster from there."""
+    two = TwoDrivers(place="/copy")
+
+    def batch(of: Driver, end: int) -> str:
+        at = {"startOffset": {"t": {"0": end - 10}}, "endOffset": {"t": {"0": end}}}
+        source = {"description": "KafkaV2", **at, "latestOffset": {"t": {"0": end}}}
+        send(two.fleet, of, of.progress(10, 1.0, sources=[{**source, "numInputRows": 10}]))
+        two.first.time = of.time
+        key = two.fleet.keys_by_run()[of.run_id]
+        return two.fleet.view(key, of.time).lag_state
+
+    two.later.batch_id = two.first.batch_id if ahead else two.first.batch_id - 5
+    assert (batch(two.later, 2_000 if ahead else 500) == "REWIND") is not ahead
+    two.goes_on(30.0)
+    assert two.runs() == {KEY: "r-1", COPY: "r-2"}
+    for end in (1_000, 1_010):
+        assert batch(two.first, end) == "OK"
+
+
 def test_copies_that_fail_again_and_again_leave_the_first_one_steered() -> None:
     """Each within the time in which a driver that says nothing counts as gone."""
     two = TwoDrivers(place="/copy")

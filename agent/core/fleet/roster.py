@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from agent.core.decode.events import StartedEvent
 from agent.core.fleet.saved import part_of_query
 from agent.core.fleet.senders import beside_name
+from agent.core.judge.lag_state import LagWindow
 from agent.core.judgement import Totals
 from agent.core.measure.occupancy import Occupancy
 from agent.core.names import label
@@ -224,6 +225,7 @@ class Roster:
         run.past_runs, run.run_id = query.run.past_runs, ""  # its next word begins it
         query.run = run
         query.batch.id = query.read = None  # which may be the other one's
+        query.watched.lag_window = LagWindow()
         query.running.nothing()
         self._set_aside(second, query, now)
         for later in second.displaced:
