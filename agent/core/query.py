@@ -317,19 +317,15 @@ class Query(msgspec.Struct):
         """The names it came with: its key is made for it where another one has them."""
         return self.application_label or self.application, self.name_label or self.query
 
-    def take_over(self, application_id: str, query_id: str, now: float, forget: float) -> None:
-        """Before a run that was not known begins: the one whose place it takes may live on.
-
-        Of one that did not speak for ``forget`` seconds since, the application is forgotten too.
-        """
+    def take_over(self, application_id: str, query_id: str, now: float) -> None:
+        """Before a run that was not known begins: the one whose place it takes may live on."""
         if query_id != self.run.query_id:
             live_on = {run.run_id for run in self.displaced}  # then as second ones of the name
             self.run.past_runs = [one for one in self.run.past_runs if one not in live_on]
             self.displaced = []
         elif not self.life.terminated and application_id != self.run.application_id:
             run = msgspec.structs.replace(self.run, displaced_time=now)
-            lately = [one for one in self.displaced if now - one.displaced_time <= forget]
-            self.displaced = [*lately[-(MOST_PAST_RUNS - 1) :], run]
+            self.displaced = [*self.displaced[-(MOST_PAST_RUNS - 1) :], run]
 
     def begin_run(self, query_id: str, run_id: str, time: float) -> None:
         """A run that was not known: what one run counts starts anew, what is learned stays."""

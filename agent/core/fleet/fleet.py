@@ -307,7 +307,7 @@ class Fleet:
             # A late word of who is gone says nothing of who came after.
             return query, event.time + query.clock.set_seconds
         if subject.run_id != query.run.run_id:
-            query.take_over(application.id, subject.id, now, self._policy.forget_seconds)
+            query.take_over(application.id, subject.id, now)
         query.run.application_id = application.id
         query.run.spark_version = application.spark_version
         query.life.heard_time = now

@@ -253,8 +253,7 @@ class Roster:
             if not (over or query.orders.heed(plain.orders)):
                 self._set_aside(plain, query, now)
             elif plain.run.query_id == query.run.query_id:  # a restart: what it says is late
-                forget = self._policy.forget_seconds
-                plain.take_over(query.run.application_id, query.run.query_id, now, forget)
+                plain.take_over(query.run.application_id, query.run.query_id, now)
                 over = True
             # One of another id that fell silent may speak again: it is a second one, and not late.
             past = [*plain.run.past_runs, *query.run.past_runs, plain.run.run_id if over else ""]
@@ -396,7 +395,9 @@ class Roster:
         gone = self._keys.keys() - self.applications() - heard
         for application_id in gone:
             del self._keys[application_id]
-        return set(gone)
+        for query in self if gone else ():
+            query.displaced = [run for run in query.displaced if run.application_id not in gone]
+        return gone
 
     def unknown(self, application: str, query: str) -> str:
         """That two names name nothing, and what they may have meant."""
