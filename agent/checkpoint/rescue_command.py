@@ -144,7 +144,8 @@ def _sink(
     """What the sink may hold; None where nothing shows that a batch ran, and no sink can be asked.
 
     Its offsets may have been removed, and a query without state leaves no other trace: the log of a
-    file sink that is known is asked all the same.
+    file sink that is known is asked all the same. One that the user names is asked, or it is said
+    why not.
     """
     kind, path = options.sink, options.sink_path
     if kind == "unknown" and path is None and watched is not None:
@@ -152,7 +153,7 @@ def _sink(
     base = checkpoint.layout.latest_finished
     if begun is None:
         there = None if path is None else local_path(path)
-        if there is None or (options.sink_path is None and not there.is_dir()):
+        if options.sink_path is None and (there is None or not there.is_dir()):
             return None
         begun = base + 1
     return judge_sink(kind, path, base_batch=base, open_batch=begun)

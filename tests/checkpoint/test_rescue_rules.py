@@ -531,6 +531,18 @@ def test_a_sink_that_is_known_is_asked_where_nothing_else_tells_of_a_batch(tmp_p
     assert "twice" not in " ".join(report["plan"]["notes"])
 
 
+@pytest.mark.parametrize("opened", [True, False])
+@pytest.mark.parametrize("out", ["dbfs:/mnt/out", "hdfs://nn/out", "s3a://lake/out"])
+def test_a_sink_that_was_named_and_cannot_be_asked_is_never_passed_over(tmp_path, opened, out):
+    root = checkpoint(tmp_path, opened=opened)
+    shutil.rmtree(root / "state")
+    write(root, "sources/0/3", file_entry(3))
+    before = tree(root)
+    with pytest.raises(CheckpointError, match=f"{out}: only a local folder can be asked"):
+        rescue_quietly(root, apply=True, sink_path=out)
+    assert tree(root) == before
+
+
 def test_a_sink_that_passes_over_a_batch_stops_state_of_format_2_for_good(tmp_path):
     """No task runs then that could report its state's id, which the commit wants of each."""
     root = checkpoint(tmp_path / "ck")
