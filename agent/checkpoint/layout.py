@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
 StateKind = Literal["delta", "snapshot", "changelog", "zip"]
-SourceKind = Literal["file", "kafka", "delta", "numbered", "other", "unknown"]
+SourceKind = Literal["file", "kafka", "delta", "iceberg", "numbered", "other", "unknown"]
 StoreKind = Literal["HDFS", "RocksDB", "RocksDB + changelog", "none"]
 
 #: What makes a folder a savepoint.
@@ -512,6 +512,8 @@ def source_kind(offset: Any) -> SourceKind:
             return "file"
         if "reservoirId" in offset:
             return "delta"
+        if {"snapshot_id", "position", "scan_all_files"} <= offset.keys():
+            return "iceberg"
         if parse_offsets(offset) is not None:
             return "kafka"
         if all(key.isdigit() and isinstance(value, dict) for key, value in offset.items()):
