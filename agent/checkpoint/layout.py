@@ -190,6 +190,7 @@ class SourceInfo(msgspec.Struct, frozen=True):
     log_end: int | None  # the newest entry of its own log
     offset: Any  # of the newest planned batch
     name: str  # its place, or its own name (source evolution, Spark 4.2): that of its folder
+    began: Any = None  # the offset before its first batch, of files and Kafka where it is told
 
     @property
     def folder(self) -> str:
@@ -631,8 +632,24 @@ def _sources(
             kind = "file"
         end = max((entry.batch_id for entry in log), default=None)
         name = names[index] if index < len(names) else str(index)
-        found.append(SourceInfo(index, kind, end, offset, name))
+        began = {"logOffset": -1} if kind == "file" else None
+        if kind == "kafka" and log and log[0].batch_id == 0:
+            began = _first_offset(folder, log[0].path)
+        found.append(SourceInfo(index, kind, end, offset, name, began))
     return found
+
+
+def _first_offset(folder: Folder, path: str) -> Any:
+    """Where a Kafka source began; None where its note of it cannot be read.
+
+    Spark writes a zero byte, a line of its version, and the offset
+    (KafkaSourceInitialOffsetWriter).
+    """
+    try:
+        text = folder.read(path, MOST_ENTRY_BYTES).decode("utf-8")
+        return _offset(text.rstrip("\n").rpartition("\n")[2].lstrip("\0"))
+    except (OSError, ValueError):
+        return None
 
 
 def _is_file_log(folder: Folder, path: str) -> bool:

@@ -12,6 +12,7 @@ offsets, entries ahead are only files that the next batch takes besides new ones
 
 from __future__ import annotations
 
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
@@ -186,18 +187,14 @@ def refuse_if_held(
 def _late_rows(checkpoint: Checkpoint, base: int) -> list[str]:
     """What smaller batches may drop: rows that Spark's watermark passes between two of them.
 
-    It is zero until rows were read, and only an operator with state drops what is behind it.
+    It is zero until rows of every source that has one were read, and only an operator with state
+    drops what is behind it.
     """
     logs = [one.watermark_ms for one in checkpoint.offsets.values()]
     logs += [one.next_watermark_ms for one in checkpoint.commits.values()]
     known = any(told for told in logs)
-    read = any(
-        checkpoint.offsets[batch].sources != checkpoint.offsets[batch - 1].sources
-        for batch in checkpoint.offsets
-        if batch <= base and batch - 1 in checkpoint.offsets
-    )
     stateless = base >= 0 and not checkpoint.operators and not checkpoint.layout.state
-    if stateless or (read and not known):
+    if stateless or (not known and _all_read(checkpoint, base)):
         return []
     which = "this query has a watermark, which" if known else "where this query has a watermark, it"
     told = (
@@ -208,6 +205,16 @@ def _late_rows(checkpoint: Checkpoint, base: int) -> list[str]:
         " waits"
     )
     return [told]
+
+
+def _all_read(checkpoint: Checkpoint, base: int) -> bool:
+    """Whether finished batches have surely read of every source."""
+    finished = [one.sources for batch, one in checkpoint.offsets.items() if batch <= base]
+    for source, ends in zip(checkpoint.sources, zip_longest(*finished), strict=False):
+        told = [end for end in (source.began, *ends) if end is not None]
+        if all(end == told[0] for end in told):
+            return False
+    return bool(finished)
 
 
 def _offsets_gone(checkpoint: Checkpoint, base: int) -> list[str]:

@@ -311,6 +311,51 @@ def test_before_any_batch_with_rows_nobody_knows_of_a_watermark(tmp_path, capsys
         assert "Safe only as the notes say." in said
 
 
+def test_a_first_batch_that_took_files_tells_that_there_is_no_watermark(tmp_path, capsys):
+    said = verdict(checkpoint(tmp_path, committed=1), capsys)
+    assert LATE not in said
+    assert "Safe. Dry run" in said
+
+
+@pytest.mark.parametrize(
+    ("note", "doubted"),
+    [
+        ('\0v1\n{"orders":{"0":5}}', True),
+        ('\0v1\n{"orders":{"0":4}}', False),
+        ('{"orders":{"0":4}}', False),
+        ("\0v1\n{", True),
+        (None, True),
+    ],
+)
+def test_where_kafka_began_tells_whether_its_first_batch_had_rows(tmp_path, note, doubted):
+    root = checkpoint(tmp_path, committed=1)
+    shutil.rmtree(root / "sources")
+    head = offsets(0).rpartition("\n")[0]
+    for batch, end in ((0, 5), (1, 500)):
+        write(root, f"offsets/{batch}", f'{head}\n{{"orders":{{"0":{end}}}}}')
+    if note is not None:
+        write(root, "sources/0/0", note)
+    _, report = rescue_quietly(root, **UPSERT)
+    assert (LATE in " ".join(report["plan"]["notes"])) is doubted
+
+
+@pytest.mark.parametrize(("begins", "doubted"), [(3, True), (2, False)])
+def test_a_source_that_was_not_read_yet_holds_the_watermark_at_zero(
+    tmp_path, capsys, begins, doubted
+):
+    """Spark's is the least of all sources' (WatermarkTracker): one without rows leaves it at 0."""
+    root = of_source(tmp_path, '{"a":{"0":%d}}')
+    for batch in range(4):
+        planned = (root / f"offsets/{batch}").read_text()
+        end = 5000 if batch >= begins else 0
+        write(root, f"offsets/{batch}", f'{planned}\n{{"b":{{"0":{end}}}}}')
+    said = verdict(root, capsys)
+    assert (
+        f"where this query has a watermark, it moves once a batch: several batches {LATE}" in said
+    ) is doubted
+    assert ("Safe only as the notes say." in said) is doubted
+
+
 @pytest.mark.parametrize(
     ("description", "kind"),
     [
