@@ -49,7 +49,7 @@ def run_audit(
     same = {(finding.check, finding.severity) for finding in findings}
     findings += [
         finding
-        for finding in (known[0].findings if known else ())
+        for finding in (known[0].findings if known and (known[0].here or known[0].alive) else ())
         if finding.check in OF_THE_RUN and (finding.check, finding.severity) not in same
     ]
     report = AuditReport(
@@ -79,6 +79,6 @@ def facts_of(checkpoint: Checkpoint, known: list[Watched]) -> QueryFacts:
         sources=owner.sources if owner else [],
         checkpoint_location=location,
         deadline_seconds=owner.deadline_seconds if owner else None,
-        others={f"{one.application}/{one.query}": location for one in known[1:] if one.alive},
+        others={f"{one.application}/{one.query}": one.location for one in known[1:] if one.alive},
         offset_times_ms=offset_times(checkpoint),
     )

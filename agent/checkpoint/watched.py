@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from agent.checkpoint.folder import CheckpointError, same_place
+from agent.checkpoint.folder import CheckpointError, local_path, same_place
 from agent.core.judgement import SEVERITIES, Finding
 
 if TYPE_CHECKING:
@@ -18,6 +18,8 @@ class Watched(msgspec.Struct, frozen=True):
 
     application: str
     query: str
+    location: str  # of its checkpoint, as the job names it
+    here: bool  # that address means the folder that was asked of
     alive: bool
     sink: str
     trigger: str
@@ -30,7 +32,11 @@ class Watched(msgspec.Struct, frozen=True):
 
 
 def ask(settings: ClientSettings, query_id: str | None, address: str) -> list[Watched]:
-    """Every query of the agent with this id or checkpoint. Raises CheckpointError."""
+    """Every query of the agent with this checkpoint, its owner first. Raises CheckpointError.
+
+    A copy has the id of its original, so of those of one id the address tells, where it can: a
+    store and a mount of it, or a container's path and the machine's, may be one place.
+    """
     from agent.client import AgentClient, AgentUnavailable, WrongUse
 
     try:
@@ -39,25 +45,30 @@ def ask(settings: ClientSettings, query_id: str | None, address: str) -> list[Wa
     except (WrongUse, AgentUnavailable) as error:
         raise CheckpointError(str(error)) from None
     views = answer.get("queries")
-    return [
-        _watched(view)
-        for view in views or ()
-        if isinstance(view, dict) and _owns(view, query_id, address)
-    ]
+    known = []
+    for view in views or ():
+        if isinstance(view, dict):
+            one = _watched(view, address)
+            if one.here or (query_id is not None and view.get("query_id") == query_id):
+                known.append(one)
+    if any(one.here for one in known):
+        known = [one for one in known if one.here or not _same_kind(one.location, address)]
+    return sorted(known, key=lambda one: (not one.here, not one.alive))
 
 
-def _owns(view: dict[str, Any], query_id: str | None, address: str) -> bool:
-    if query_id is not None and view.get("query_id") == query_id:
-        return True
-    location = view.get("checkpoint_location")
-    return isinstance(location, str) and same_place(location, address)
+def _same_kind(location: str, address: str) -> bool:
+    """Whether two addresses can be compared: a local path tells nothing of a store's."""
+    return location != "" and (local_path(location) is None) is (local_path(address) is None)
 
 
-def _watched(view: dict[str, Any]) -> Watched:
+def _watched(view: dict[str, Any], address: str) -> Watched:
+    location = str(view.get("checkpoint_location") or "")
     sources = [source for source in view.get("sources") or () if isinstance(source, dict)]
     return Watched(
         application=str(view.get("application", "")),
         query=str(view.get("query", "")),
+        location=location,
+        here=location != "" and same_place(location, address),
         alive=view.get("up") is True,
         sink=str(view.get("sink") or ""),
         trigger=str(view.get("trigger") or ""),

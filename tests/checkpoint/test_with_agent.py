@@ -36,8 +36,8 @@ def of_topic(*arguments, description="KafkaV2[Subscribe[orders]]", **options):
     return event
 
 
-def ended(sequence):
-    query_id, run_id = wire.query_ids(0)
+def ended(sequence, *, run=0):
+    query_id, run_id = wire.query_ids(0)[0], wire.query_ids(run)[1]
     body = {"id": query_id, "runId": run_id, "exception": "killed", "errorClassOnException": None}
     time = wire.heartbeat(sequence)["time"]
     return {"sequence": sequence, "type": "terminated", "time": time, "body": body}
@@ -117,6 +117,73 @@ def test_what_only_the_running_query_tells_is_found_with_the_agent(tmp_path, kaf
             every=0.5,
         )
     assert len(known) == len(set(known))
+
+
+def of_query(application, location, run=0, **conf):
+    """The start of a query that has the id of the first, wherever its checkpoint is."""
+    event = wire.started(1)
+    event["body"] |= {"checkpointLocation": location, "conf": conf, "runId": wire.query_ids(run)[1]}
+    return wire.request([event], application=application)
+
+
+def test_of_two_checkpoints_with_one_id_each_is_its_own_query_s(tmp_path, kafka_checkpoint):
+    """A savepoint or a copy that runs beside the original has its id."""
+    original, copy = kafka_checkpoint, shutil.copytree(kafka_checkpoint, tmp_path / "copy")
+    (tmp_path / "agent").mkdir()
+    alone = {"asyncProgressTrackingEnabled": "true"}
+    with AgentProcess(tmp_path / "agent") as agent:
+
+        def told(command, root, *options):
+            known = ["--json", "--agent", agent.address, *options]
+            done = weir(*command.split(), str(root), *known)
+            assert done.returncode in (0, 1), done.stderr
+            return json.loads(done.stdout)
+
+        def audit(root):
+            report = told("checkpoint audit", root)
+            return report["query"], {finding["check"] for finding in report["findings"]}
+
+        def held(root):
+            refused = told("rescue", root, "--sink", "upsert")["plan"]["refusals"]
+            return [one["evidence"] for one in refused if one["check"] == "checkpoint_held"]
+
+        # By name the copy's query comes first.
+        assert agent.post(of_query("orders", f"file:{original}")).is_success
+        assert agent.post(of_query("a-test", f"file://{copy}", 1, **alone)).is_success
+        owner, found = until(
+            lambda: "asynchronous_progress" in (seen := audit(copy))[1] and seen,
+            "what the agent has found of the copy",
+            every=0.5,
+        )
+        assert owner == "a-test/query-0"
+        assert "location_shared" not in found
+        owner, found = audit(original)
+        assert owner == "orders/query-0"
+        assert not found & {"asynchronous_progress", "location_shared"}
+        stopped = wire.request([ended(2, run=1)], application="a-test")
+        assert agent.post(stopped).is_success
+        assert held(copy) == []
+        assert len(held(original)) == 1
+        # A mount of a store, or a container's path: the id alone tells whose it is.
+        elsewhere = shutil.copytree(original, tmp_path / "mount")
+        assert len(held(elsewhere)) == 1
+        assert audit(elsewhere)[0] == "orders/query-0"
+        # Two on one folder are still told, whatever the form of their addresses.
+        assert agent.post(of_query("z-job", f"file://{original}", 2)).is_success
+        assert len(held(original)) == 2
+        assert "location_shared" in audit(original)[1]
+
+
+def test_a_store_and_a_path_of_it_may_be_one_place(tmp_path, kafka_checkpoint):
+    """A query that lives is never taken for another's because its address is of another kind."""
+    (tmp_path / "agent").mkdir()
+    with AgentProcess(tmp_path / "agent") as agent:
+        assert agent.post(of_query("orders", str(kafka_checkpoint))).is_success
+        assert agent.post(wire.request([ended(2)])).is_success
+        assert agent.post(of_query("renamed", "dbfs:/mnt/ck", 1)).is_success
+        done = weir("rescue", str(kafka_checkpoint), "--json", "--agent", agent.address)
+    refused = json.loads(done.stdout)["plan"]["refusals"]
+    assert "renamed/query-0" in " ".join(one["evidence"] for one in refused)
 
 
 def test_where_agent_and_checkpoint_differ_both_are_told_and_why(tmp_path):
