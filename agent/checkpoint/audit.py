@@ -58,7 +58,10 @@ _FOREACH_BATCH: Final = re.compile(r"(?i)foreachbatch")
 _FOREACH: Final = re.compile(r"(?i)foreachwriter|foreachsink")
 _KAFKA_SINK: Final = re.compile(r"(?i)kafka")
 _CLASS_ENDS: Final = re.compile(r"[\[( ]")
-TEMPORARY: Final = re.compile(r"/(tmp|temp|var/tmp|dev/shm)(/|\Z)|/temporary-[0-9a-f-]{36}")
+#: Of this machine's folders alone: a store's may have such a name and last.
+TEMPORARY: Final = re.compile(r"/(tmp|temp|var/tmp|dev/shm)(/|\Z)")
+#: Of a query without a checkpointLocation, on the default file system; Spark removes it at the end.
+_OF_ONE_RUN: Final = re.compile(r"/temporary-[0-9a-f-]{36}")
 
 
 class QueryFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -168,7 +171,7 @@ def _location(facts: QueryFacts) -> list[Finding]:
         return []
     found = []
     path = local_path(location)
-    if path is not None and TEMPORARY.search(str(path)):
+    if _OF_ONE_RUN.search(location) or (path is not None and TEMPORARY.search(str(path))):
         found.append(
             _finding(
                 "location_not_durable",

@@ -94,6 +94,16 @@ def test_an_address_with_one_slash_names_its_file_system(location):
     assert checks(checkpoint_location=location, master="spark://10.0.0.1:7077") == []
 
 
+@pytest.mark.parametrize("root", ["", "file:", "dbfs:/local_disk0", "hdfs://nn", "s3a://lake"])
+def test_a_checkpoint_that_ends_with_its_query_is_found_on_every_file_system(root):
+    """Spark makes it below java.io.tmpdir, of the default file system (StreamingQueryManager)."""
+    location = f"{root}/var/x/temporary-0c6a4f6e-1f2d-4d0a-9a5e-0123456789ab"
+    assert checks(checkpoint_location=location, master="yarn") == ["location_not_durable"]
+    assert "temporary folder" in audit(replace(SOUND, checkpoint_location=location))[0].evidence
+    if "://" in root:
+        assert checks(checkpoint_location=f"{root}/tmp/ck", master="yarn") == []
+
+
 def test_every_name_is_listed_for_metrics():
     assert len(set(CHECKS)) == len(CHECKS)
 
