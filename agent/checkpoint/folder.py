@@ -272,7 +272,7 @@ def open_folder(address: str) -> Folder:
         if address.startswith("file:") and unquoted != local and unquoted.exists():
             raise CheckpointError(
                 f"{address}: means {local}, since nothing in an address is quoted, but {unquoted}"
-                " is there too: give the path, without file:"
+                f" is there{' too' if local.exists() else ''}: give the path, without file:"
             )
         if not local.exists():
             raise CheckpointError(f"{address}: there is no such folder")

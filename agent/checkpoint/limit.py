@@ -123,7 +123,7 @@ def advise(
             detail += " another reason than its size"
         elif amount is not None:
             detail += f"; the batch that did not finish took {amount:,} {unit}"
-        if source.kind == "kafka" and not any(told):
+        if source.kind == "kafka" and limit is not None and not any(told):
             detail += NOT_SURE
         advice.append(
             LimitAdvice(

@@ -3,11 +3,12 @@
 import json
 import socket
 import threading
+from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
-from agent.checkpoint.audit import CHECKS, QueryFacts, audit
+from agent.checkpoint.audit import CHECKS, OF_THE_RUN, QueryFacts, audit
 from agent.checkpoint.audit_command import facts_of, run_audit
 from agent.checkpoint.folder import LocalFolder
 from agent.checkpoint.layout import read_checkpoint
@@ -106,6 +107,16 @@ def test_a_checkpoint_that_ends_with_its_query_is_found_on_every_file_system(roo
 
 def test_every_name_is_listed_for_metrics():
     assert len(set(CHECKS)) == len(CHECKS)
+
+
+def test_what_only_the_audit_finds_is_in_its_table():
+    table = (
+        (Path(__file__).parents[2] / "docs/checkpoint-tools.md")
+        .read_text()
+        .partition("\n## audit")[2]
+    )
+    before_inspect = CHECKS[: CHECKS.index("log_unreadable")]
+    assert [one for one in (*before_inspect, *OF_THE_RUN) if f"`{one}`" not in table] == []
 
 
 def test_a_folder_alone(tmp_path, capsys):

@@ -217,6 +217,9 @@ def test_where_agent_and_checkpoint_differ_both_are_told_and_why(tmp_path):
     assert doubt in alone["detail"]
     assert doubt in unlearned["detail"], "no batch has told of a source yet"
     assert doubt not in both["detail"]
+    few = weir("rescue", str(of_kafka(tmp_path / "few", committed=1)), "--sink", "upsert").stdout
+    assert "no limit known" in few
+    assert "Event Hubs" not in few, "no option is named of which it could be said"
 
 
 def test_no_option_is_named_of_a_connector_that_is_not_known(tmp_path):
