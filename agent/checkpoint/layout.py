@@ -647,9 +647,10 @@ def _first_offset(folder: Folder, path: str) -> Any:
     """
     try:
         text = folder.read(path, MOST_ENTRY_BYTES).decode("utf-8")
-        return _offset(text.rstrip("\n").rpartition("\n")[2].lstrip("\0"))
+        offset = _offset(text.rstrip("\n").rpartition("\n")[2].lstrip("\0"))
     except (OSError, ValueError):
         return None
+    return offset if source_kind(offset) == "kafka" else None
 
 
 def _is_file_log(folder: Folder, path: str) -> bool:

@@ -324,6 +324,7 @@ def test_a_first_batch_that_took_files_tells_that_there_is_no_watermark(tmp_path
         ('\0v1\n{"orders":{"0":4}}', False),
         ('{"orders":{"0":4}}', False),
         ("\0v1\n{", True),
+        ("\0v1\n{}", True),
         (None, True),
     ],
 )
