@@ -277,13 +277,15 @@ public final class WeirPlugin extends SparkListener
 
   /** A connection that ends by itself where no secret comes, in time and in its length. */
   private static final class Caller extends Socket {
-    private final long until = System.nanoTime() + SILENT_MILLISECONDS * 1_000_000;
     private int left = FIRST_BYTES;
     private volatile boolean answered; // to the secret: to anything else the answer is the last
 
     @Override
     public InputStream getInputStream() throws IOException {
       return new FilterInputStream(super.getInputStream()) {
+        // Now somebody is there: the socket itself is made as the wait for one begins.
+        private final long until = System.nanoTime() + SILENT_MILLISECONDS * 1_000_000;
+
         @Override
         public int read(byte[] bytes, int from, int length) throws IOException {
           if (answered) {

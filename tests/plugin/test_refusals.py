@@ -5,6 +5,8 @@ from __future__ import annotations
 import socket
 import struct
 import subprocess
+import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import psutil
@@ -18,6 +20,7 @@ from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from tests.plugin.conftest import Bench
     from tests.service.agents import AgentProcess
@@ -26,6 +29,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
 #: What a request of py4j looks like that asks for the entry point's class, without a secret.
 WITHOUT = b"c\nt\ngetClass\ne\n"
+#: Longer than the door waits for a secret.
+QUIET_SECONDS = 11
 
 
 def said(port: int, data: bytes) -> bytes:
@@ -112,3 +117,28 @@ def test_a_jvm_that_prefers_ipv6_is_found(
     prefers = "spark.driver.extraJavaOptions=-Djava.net.preferIPv6Addresses=true"
     bench.submit(JOBS / "python_job.py", conf=(prefers,))
     assert query("lines")["control"] == "live"
+
+
+@pytest.mark.slow("eleven quiet seconds, twice")
+def test_who_has_the_secret_comes_in_however_long_nobody_came(bench: Bench) -> None:
+    bench.files(2)
+    job = bench.submit(JOBS / "python_job.py")
+
+    def paths() -> list[Path]:
+        assert job.process.poll() is None, job.err
+        return list(bench.doors.glob("*.door"))
+
+    (path,) = until(paths, "the door")
+    time.sleep(QUIET_SECONDS)
+    inside = door.Door(path)
+    jvm = inside.gateway.jvm
+    jvm.System.nanoTime()
+    time.sleep(QUIET_SECONDS)
+    with ThreadPoolExecutor(1) as other:
+        # py4j opens another connection while one waits for its answer.
+        busy = other.submit(jvm.Thread.sleep, 2_000)
+        time.sleep(0.5)
+        jvm.System.nanoTime()
+        assert not busy.done()
+        busy.result()
+    inside.close()
