@@ -52,6 +52,7 @@ class Watch:
         self._driver: Driver | None = None
         self._in = False
         self._ended = threading.Event()
+        self._default: Any = None  # Java: the default session, while it is still to be watched
         self._queries: Any = None  # Java: by id, those that run, of all sessions
         self._seen = ""
         self._tidied = False
@@ -95,7 +96,15 @@ class Watch:
             session = self._door.default_session()
             if session is None or not self._begin(session):
                 return
-        assert self._driver is not None
+        self._look_at_queries()
+        driver = self._driver
+        if driver is None or self._default is None:
+            return
+        if driver.session(self._default) is None:  # nor met by a query of its own
+            driver.watch(self._default, control=driver.settings.control)
+        self._default = None
+
+    def _look_at_queries(self) -> None:
         told = str(self._queries.toString())
         if told == self._seen:
             return
@@ -136,7 +145,7 @@ class Watch:
         )
         self._driver = driver
         if used:
-            driver.watch(session, control=settings.control)
+            self._default = session
         LOGGER.info("weir watches %s through its door", driver.application_id)
         return True
 

@@ -13,6 +13,8 @@ from tests.plugin.conftest import JOBS
 from tests.waiting import until
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.plugin.conftest import Bench
     from tests.service.agents import AgentProcess
 
@@ -29,6 +31,34 @@ def told(watch):
 beyond.Watch._look = told
 beyond._end_with_the_agent = lambda: None
 os._exit(beyond.main())
+"""
+
+#: That process as it is, but that one call into the JVM fails, as on a machine that is too busy.
+FAILS_ONCE = """
+import os
+from spark_listener import beyond
+from spark_listener.driver import Driver
+watch, tried = Driver.watch, []
+def watches(driver, session, *, control):
+    tried.append(session)
+    if len(tried) == 1:
+        raise ConnectionError
+    watch(driver, session, control=control)
+    print("watched", flush=True)
+Driver.watch = watches
+beyond._end_with_the_agent = lambda: None
+os._exit(beyond.main())
+"""
+#: A session that is used, and in which no query starts until there is a file.
+USED = """
+import sys, time
+from pathlib import Path
+from pyspark.sql import SparkSession
+spark = SparkSession.builder.getOrCreate()
+spark.range(1).count()
+while not Path(sys.argv[6]).exists():
+    time.sleep(0.1)
+spark.stop()
 """
 
 
@@ -54,6 +84,31 @@ def test_a_session_is_left_as_it_is_until_the_job_uses_it(bench: Bench, which: s
         assert beside.wait() == DONE, beside.err
         assert job.out.splitlines() == ["made", "said late"]
         assert agent.of("started"), "it is watched all the same"
+
+
+@pytest.mark.slow("a job of its own")
+def test_a_default_session_whose_watching_fails_is_watched_at_the_next_look(bench: Bench) -> None:
+    """Not with its first query only, whose first batch would then be as configured."""
+    go = bench.folder / "go"
+    source = bench.folder / "used_job.py"
+    source.write_text(USED)
+    job = bench.submit(source, ending=str(go))
+
+    def doors() -> list[Path]:
+        assert job.process.poll() is None, job.err
+        return list(bench.doors.glob("*.door"))
+
+    (path,) = until(doors, "the door", seconds=180)
+    with FakeAgent() as agent:
+        beside = bench.run(
+            bench.folder / "beside",
+            *(sys.executable, "-c", FAILS_ONCE, str(path), "--agent-url", agent.url),
+        )
+        until(lambda: beside.out, "the session to be watched")
+        go.touch()
+        assert job.wait() == 0
+        assert beside.wait() == DONE, beside.err
+        assert beside.out == "watched\n"
 
 
 @pytest.mark.slow("a job of its own")
