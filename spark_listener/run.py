@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import sys
+import threading
 import types
 import weakref
 from pathlib import Path
@@ -105,7 +106,8 @@ def install_hooks() -> None:
     from pyspark.sql.streaming import DataStreamWriter
 
     builder: Any = SparkSession.Builder
-    met: weakref.WeakSet[Any] = weakref.WeakSet()  # one that the job detaches stays so
+    lock = threading.Lock()
+    met: weakref.WeakSet[Any] = weakref.WeakSet()
 
     def say_where(session: Any) -> None:
         if of_connect(session):  # whose queries start elsewhere
@@ -113,9 +115,10 @@ def install_hooks() -> None:
 
     def attach_streaming(writer: Any) -> None:
         session = writer._df.sparkSession
-        if session not in met:
-            met.add(session)
-            attach_started(session)
+        with lock:  # a query of another thread starts no sooner than its session is attached
+            if session not in met:
+                attach_started(session)
+                met.add(session)
 
     _around(builder, "getOrCreate", after=say_where)
     for start in ("start", "toTable"):

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
+from threading import Event
 from types import SimpleNamespace
 from typing import Any
 
@@ -117,3 +119,33 @@ def test_a_session_is_attached_with_its_first_query_however_it_came_to_be(
     start(wrapped)
     start(wrapped)
     assert attached == [made, further, wrapped]
+
+
+def test_a_query_does_not_start_while_another_thread_still_attaches_its_session(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its first batch would be as configured."""
+    from pyspark.sql.streaming import DataStreamWriter
+
+    attaches, goes_on, attached = Event(), Event(), Event()
+
+    def attach_started(_: Any) -> None:
+        attaches.set()
+        assert goes_on.wait(60)
+        attached.set()
+
+    class Session:
+        """Of both queries."""
+
+    writer: Any = SimpleNamespace(_df=SimpleNamespace(sparkSession=Session()))
+    monkeypatch.setattr(run, "attach_started", attach_started)
+    monkeypatch.setattr(DataStreamWriter, "start", lambda _: attached.is_set())
+    run.install_hooks()
+    with ThreadPoolExecutor(2) as pool:
+        starts = [pool.submit(DataStreamWriter.start, writer)]
+        assert attaches.wait(60)
+        starts.append(pool.submit(DataStreamWriter.start, writer))
+        done, _ = wait(starts, timeout=0.5)
+        goes_on.set()
+    assert not done
+    assert [one.result() for one in starts] == [True, True]
