@@ -158,7 +158,7 @@ def _attach(spark: Any, arguments: dict[str, Any]) -> Attachment:
         LOGGER.info("weir is off: enabled is false")
         _take_off(session, every=False)
         return Attachment(None, None, "enabled is false")
-    _taken_off.discard(_id_of(session))
+    _taken_off.difference_update((_id_of(session), str(context.applicationId)))
     control = settings.control
     if driver is not None:
         _say_what_stays(driver.settings, settings, _given(arguments, but=("control",)))

@@ -131,6 +131,8 @@ def test_weir_run_attaches_nothing_that_the_job_took_off(
         "another('detached', detach)\n"
         "another('watched', lambda made: None)\n"
         "another('all detached', lambda made: detach())\n"
+        "attach(spark)\n"
+        "another('watched again', lambda made: None)\n"
         "spark.stop()\n"
     )
     done = run(
@@ -142,7 +144,7 @@ def test_weir_run_attaches_nothing_that_the_job_took_off(
     )
     assert done.returncode == 0, done.stderr[-3000:]
     places = [Path(event["body"]["checkpointLocation"]).name for event in agent.of("started")]
-    assert places == ["watched"]
+    assert places == ["watched", "watched again"]
 
 
 @pytest.mark.parametrize(
