@@ -1,4 +1,4 @@
-"""``weir-run JOB.py ARG…``: runs a PySpark job with Weir attached to every session that streams.
+"""``weir-run JOB.py ARG…``: runs a PySpark job with Weir attached to sessions that stream.
 
 The job is not changed and does not notice: it is ``__main__``, has its own arguments, its exit code
 and tracebacks are its own.
@@ -97,10 +97,11 @@ def _set_import_path(job: Path) -> None:
 
 
 def install_hooks() -> None:
-    """Attaches each session with its first streaming query, however it came to be.
+    """Attaches each session with its first streaming query from Python, however it came to be.
 
     Not before: what a session is asked, it makes, of what the job has said until then. One that
-    streams nothing is left alone: Spark would keep what it makes for a listener.
+    streams nothing is left alone: Spark would keep what it makes for a listener. So is one whose
+    queries JVM code alone starts, of which nothing is heard here.
     """
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming import DataStreamWriter
