@@ -312,6 +312,10 @@ def test_a_commit_too_long_to_read_is_not_read(gateway: JavaGateway, tmp_path: P
     told = table.counted("files", place(0, 0), place(0, 0), timeout_seconds=0.0)
     assert (told.backlog, told.exact) == (files - 1, False)
     table.list_files(lambda: 0.0)
+    for at in (place(1, -1), place(1, 5)):
+        ask(table, at, at)
+        table.list_files(lambda: 0.0)
+        assert ask(table, at, at) == (None, None), "the stream reads it"
     ask(table, place(2, -1), place(2, -1))
     table.list_files(lambda: 0.0)
     assert ask(table, place(2, -1), place(2, -1)) == (0, 0), "the stream has passed it"
