@@ -163,7 +163,7 @@ CASES: Final[tuple[Case, ...]] = (
     Case(
         alert="WeirQueryGone",  # and another agent's query of another name goes on
         fires={**_gone("enrich", "_x10 600x180"), **_moved("archive")},
-        at=13,
+        at=14,  # silent from minute 11, held for 3
         labels=_OF_QUERY,
         summary="orders/enrich does not run",
         description="It failed or its driver fell silent, and it has not come back for 3 minutes. "
