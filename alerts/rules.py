@@ -59,10 +59,22 @@ RECORDINGS: Final[tuple[Recording, ...]] = (
 _FROM_DRIVERS = 'reason!~"full|state"'
 _UP = series("weir_query_up")
 _GONE = f"{_UP} == 0"
-_STOPPED = series("weir_query_stopped")
-#: Gone here, and an agent elsewhere hears it run: its driver came back at another node.
-_MOVED = f"{_UP} == 0 and on (cluster, namespace, application, query) {_UP} == 1"
-_UNLESS_OVER = f"unless ({_STOPPED} == 1 or {_MOVED})"
+
+
+def _over(window: str = "") -> str:
+    """Stopped by its owner; or gone here, and its driver came back at another node's agent.
+
+    Beside a window: that looks back at a query whose series have ended, and so must this.
+    """
+    stopped, up = (
+        f"last_over_time({one}[{window}])" if window else one
+        for one in (series("weir_query_stopped"), _UP)
+    )
+    moved = f"{up} == 0 and on (cluster, namespace, application, query) {_UP} == 1"
+    return f"({stopped} == 1 or {moved})"
+
+
+_UNLESS_OVER = f"unless {_over()}"
 _TERMINATED = f"{series('weir_query_state', state='terminated')} == 1"
 _GONE_SINCE = series("weir_query_gone_since_timestamp_seconds")
 #: The last that went, of an agent's queries: within two minutes, which is how long one that
@@ -113,11 +125,6 @@ _MODE_ALIVE = f"{of_query('weir_query_mode')} ({_UP} == 1)"
 _QUERY = "{{ $labels.application }}/{{ $labels.query }}"
 
 
-def _was_over(window: str) -> str:
-    """Beside a window: it looks back at a query whose series have ended, and so must this."""
-    return f"(last_over_time({_STOPPED}[{window}]) == 1 or {_MOVED})"
-
-
 def _goes_on(counter: str) -> str:
     """How often it was counted in ten minutes, while it is counted on, whatever the reason."""
     lately, now = (f"sum without (reason) (increase({counter}[{w}])) > 0" for w in ("10m", "3m"))
@@ -140,7 +147,7 @@ ALERTS: Final[tuple[Alert, ...]] = (
         expression=f"(max without (phase) (max_over_time({_SPIRAL}[5m])) == 1"
         f" or max without (phase) ({_DEAD}) == 1"
         f" and max without (phase) (max_over_time({_TIMING_OUT}[1d])) == 1)"
-        f" unless {_was_over('5m')}",
+        f" unless {_over('5m')}",
         hold="0s",
         why="The detector says it only after several batches in a row foresee a time-out, so there "
         "is nothing left to wait for, and each batch that is lost makes the next one larger. Five "
@@ -344,7 +351,7 @@ ALERTS: Final[tuple[Alert, ...]] = (
         subject="query",
         says="three failures in an hour, with commits between",
         expression=f"increase({_FAILED}[1h]) > 2.5 and increase({_FAILED}[15m]) > 0"
-        f" unless {of_query('weir_batches_total')} {_was_over('15m')}",
+        f" unless {of_query('weir_batches_total')} {_over('15m')}",
         hold="0s",
         why="Three failures an hour with commits between are no chance and cost a start each, yet "
         "data flows. The short window ends the alert when the failures do.",

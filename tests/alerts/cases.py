@@ -96,6 +96,15 @@ def _moved(query: str) -> dict[str, str]:
     return {**_gone(query, "_x5 300x180"), up: "_x8 1x180"}
 
 
+def _retired_where_it_was() -> dict[str, str]:
+    """It moved so, and somebody retires it at the first agent, or that goes: at minute 30."""
+    return {
+        q("weir_query_up"): "1x4 0x24 stale",
+        q("weir_query_stopped"): "0x29 stale",
+        q("weir_query_up").replace("agent:", "another:"): "_x8 1x180",
+    }
+
+
 def _grown(*days: str) -> dict[str, str]:
     """Rows of state in two operators, a sample every ten minutes: 144 a day."""
     values = " ".join(days)
@@ -122,6 +131,10 @@ CASES: Final[tuple[Case, ...]] = (
         "their deadline and start again, larger each time.",
         quiet=(
             {**_moved("enrich"), q("weir_spiral_phase", phase="spiralling"): "_x8 1x180"},
+            {
+                **_retired_where_it_was(),
+                q("weir_spiral_phase", phase="spiralling"): "_x8 1x21 stale",
+            },
             {
                 q("weir_spiral_phase", phase="pressured"): "0x9 1x120",
                 q("weir_spiral_phase", phase="spiralling"): "0x130",
@@ -555,6 +568,10 @@ CASES: Final[tuple[Case, ...]] = (
             {  # its owner stopped it, and it was let go of soon after
                 q("weir_batches_total", result="failed"): "0 3x9 stale",
                 q("weir_query_stopped"): "1x10 stale",
+            },
+            {
+                **_retired_where_it_was(),
+                q("weir_batches_total", result="failed"): "0x19 4x9 stale",
             },
         ),
     ),
