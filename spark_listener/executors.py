@@ -195,13 +195,26 @@ class Executors:
             str(one.blockManagerId().executorId()) for one in told if not one.rddBlocks().isEmpty()
         }
 
+    def _job_runs(self) -> bool:
+        """By the scheduler's word, or the status store's where a platform hides the scheduler.
+
+        The store hears of jobs from a queue of events that lags, and that drops events when it is
+        full: one whose end was dropped runs for ever there.
+        """
+        from py4j.protocol import Py4JError
+
+        try:  # DAGScheduler.activeJobs, as it is in Spark 3.5 to 4.3
+            return not self._context.dagScheduler().activeJobs().isEmpty()
+        except Py4JError:
+            return bool(len(self._context.statusTracker().getActiveJobIds()))
+
     def _release(self, total: int) -> None:
         # The newest go first: what the oldest hold of the queries' state is the most.
         spare = self._ids()[total:]
         # A job that runs may read what its earlier stages left on an executor that has long had no
         # task. Which executors these are Spark's dynamic allocation alone keeps track of (its
         # ExecutorMonitor); to be seen without a task, however often, does not tell.
-        if not spare or len(self._context.statusTracker().getActiveJobIds()):
+        if not spare or self._job_runs():
             return
         tasks = self._context.taskScheduler()  # some of a job that was cancelled may run still
         spare = [name for name in spare if not tasks.isExecutorBusy(name)]

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import pytest
+from py4j.protocol import Py4JError
 
 from spark_listener.executors import Executors
 
@@ -52,6 +53,8 @@ class Spark:
         self.asked_about = 0
         self.busy: set[str] = set()
         self.jobs: list[int] = []
+        self.told_jobs: list[int] | None = None  # of the status store, where it knows of others
+        self.hides_jobs = False
         self.totals: list[int] = []
         self.takes = True
         self.hangs = False
@@ -65,6 +68,7 @@ class Spark:
     def __getattr__(self, name: str) -> Any:
         """Whatever only gives another part of it."""
         if name in {"getConf", "schedulerBackend", "statusTracker", "taskScheduler", "getClass"} | {
+            "dagScheduler",
             "resourceProfileManager",
             "defaultResourceProfile",
             "HashMap",
@@ -98,8 +102,13 @@ class Spark:
             raise TimeoutError("spark.rpc.askTimeout")
         return self.takes
 
+    def activeJobs(self) -> Blocks:
+        if self.hides_jobs:
+            raise Py4JError("activeJobs is not whitelisted")
+        return Blocks(map(str, self.jobs))
+
     def getActiveJobIds(self) -> list[int]:
-        return self.jobs
+        return self.jobs if self.told_jobs is None else self.told_jobs
 
     def isExecutorBusy(self, name: str) -> bool:
         return name in self.busy
@@ -207,6 +216,29 @@ def test_that_no_look_finds_a_task_does_not_tell_that_there_was_none() -> None:
             bench.executors.ask(2)
         bench.time += 1
     assert bench.spark.gone == []
+
+
+def test_what_the_status_store_has_not_heard_of_does_not_count() -> None:
+    """Its queue of events is late, and one that is full drops the end of a job for good."""
+    bench = Bench()
+    bench.spark.names = ["0", "1", "2", "3"]
+    bench.spark.jobs, bench.spark.told_jobs = [7], []
+    bench.executors.ask(2)
+    assert bench.spark.gone == []
+    bench.spark.jobs, bench.spark.told_jobs = [], [7]
+    bench.executors.ask(2)
+    assert bench.spark.gone == [["2", "3"]]
+
+
+def test_where_the_scheduler_does_not_say_what_runs_the_status_store_does() -> None:
+    bench = Bench()
+    bench.spark.names, bench.spark.hides_jobs = ["0", "1", "2", "3"], True
+    bench.spark.jobs = [7]
+    bench.executors.ask(2)
+    assert bench.spark.gone == []
+    bench.spark.jobs = []
+    bench.executors.ask(2)
+    assert bench.spark.gone == [["2", "3"]]
 
 
 def test_a_task_of_a_cancelled_job_keeps_its_executor() -> None:

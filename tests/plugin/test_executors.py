@@ -54,6 +54,8 @@ def patient(bench: Bench, tmp_path: Path) -> Iterator[AgentProcess]:
         yield running
 
 
+#: How many events the status store lets wait for it.
+QUEUE = "spark.scheduler.listenerbus.eventqueue.appStatus.capacity"
 #: Each that is killed takes its state with it, and some seconds of all others.
 HIGH_WITH_STATE_AND_KILLS = 40
 
@@ -244,4 +246,20 @@ def test_an_executor_on_which_the_job_keeps_a_frame_stays(bench: Bench) -> None:
         "asked for one 2",
         "still 1000 True",
         "let go 1",
+    ]
+
+
+def test_executors_go_though_the_end_of_a_job_was_dropped(bench: Bench) -> None:
+    """Spark's status store, whose queue of events overflows, has a job run for ever."""
+    command = (str(SPARK / "bin/spark-submit"), "--master", LOCAL_CLUSTER)
+    conf = ("spark.ui.enabled=false", "spark.executor.memory=600m", f"{QUEUE}=1")
+    given = (part for one in conf for part in ("--conf", one))
+    job = bench.run(bench.folder / "job", *command, *given, str(JOBS / "dropped_job.py"))
+    assert job.wait() == 0, job.err[-3000:]
+    assert [line for line in job.out.splitlines() if line] == [
+        "came 3",
+        "runs, says the status store True",
+        "one runs 3",
+        "let go 1",
+        "runs still, says the status store True",
     ]
