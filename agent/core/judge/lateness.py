@@ -145,8 +145,8 @@ class Lateness(msgspec.Struct):
         forgets = any(operator.name == _FORGETS for operator in batch.operators)
         self.forgets = forgets or (self.forgets and not first_of_run)
         told = [one.shares_watermark for one in sources if one.limit_known]
-        self.shared = len(sources) > 1 and True in told
         self.several = len(sources) > 1
+        self.shared = self.several and True in told
         delays = [one.watermark_delay_seconds for one in sources if one.limit_known]
         self.told_delay_seconds = next((one for one in delays if one is not None), None)
         self._follow(batch, sources, self.run_time if fixed else batch.time)
@@ -235,14 +235,14 @@ class Lateness(msgspec.Struct):
             self.apart_seconds = None
 
     @property
-    def _delay_seconds(self) -> float | None:
+    def declared_seconds(self) -> float | None:
         """The least that is declared, as far as it can be relied on."""
         return self.told_delay_seconds if self.several else self.least_delay_seconds
 
     @property
     def harmless_seconds(self) -> float:
         """So far apart in time partitions may be read; 0 where no delay is known."""
-        delay = self._delay_seconds or 0.0
+        delay = self.declared_seconds or 0.0
         return APART_SHARE * max(delay - self._own_seconds, 0.0)
 
     @property
@@ -253,7 +253,7 @@ class Lateness(msgspec.Struct):
         to rows that nobody sees.
         """
         if self.several:
-            return APART_SHARE * (self._delay_seconds or 0.0)
+            return APART_SHARE * (self.declared_seconds or 0.0)
         return max(self.own_seconds, self.own_before_seconds)
 
     def _note_own(self, time: float, late: float) -> None:
@@ -261,7 +261,7 @@ class Lateness(msgspec.Struct):
         if hour != self.own_hour:
             self.own_before_seconds = self.own_seconds if hour == self.own_hour + 1 else 0.0
             self.own_seconds, self.own_hour = 0.0, hour
-        if late < (self._delay_seconds or 0.0):
+        if late < (self.declared_seconds or 0.0):
             self.own_seconds = max(self.own_seconds, late)
 
     def _waited_long(self, sources: Sequence[Source], time: float) -> bool:
@@ -424,7 +424,7 @@ def _uneven(lateness: Lateness) -> Finding:
             "update weir-spark-listener in the job, which tells it of every plan but the largest; "
             "late_rows: allow makes batches smaller all the same",
         )
-    delay = lateness.told_delay_seconds if lateness.several else lateness.least_delay_seconds
+    delay = lateness.declared_seconds
     declared = "" if delay is None else f" of {_seconds(delay)}"
     if lateness.apart_seconds is None:
         acts = _seconds(lateness.cramped_seconds or 0.0)

@@ -33,11 +33,12 @@ def starved(query: Query, sources: Sequence[Source]) -> str | None:
         if not rows or not arriving or not cost.batches:
             continue
         longest = min(rows / arriving, MOST_SECONDS)  # in which its limit's rows arrive
-        at_least = _least_seconds(query, _batch_rows(query, source, rows, longest))
+        of_batch = _batch_rows(query, source, rows, longest)
+        at_least = _least_seconds(query, of_batch)
         if at_least <= worst * longest or _settles(query, source, rows, longest):
             continue
         worst = at_least / longest
-        expected = cost.seconds(_batch_rows(query, source, rows, longest)) or 0.0
+        expected = cost.seconds(of_batch) or 0.0
         digested = rows / max(expected, query.run.trigger_seconds)
         of = f" of source {source.index}" if len(query.sources) > 1 else ""
         said = (
