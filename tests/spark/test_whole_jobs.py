@@ -53,6 +53,13 @@ def our_warnings(done: subprocess.CompletedProcess[str]) -> list[str]:
     return [line for line in done.stderr.splitlines() if line.startswith("weir")]
 
 
+def under_weir_run(job: str, source: Any, agent: Any, tmp_path: Path) -> Any:
+    """The job as weir-run runs it: it is told what to read, and where it may write."""
+    command = [sys.executable, "-m", "spark_listener.run"]
+    given = [str(source.path), str(tmp_path / "out")]
+    return run(command, job, given, tmp_path, WEIR_AGENT_URL=agent.url)
+
+
 @pytest.mark.slow("a Spark of its own; a job's end under weir-run is looked at every time")
 def test_weir_run_watches_every_session_of_a_job_nobody_changed(
     agent: Any, folder: Any, tmp_path: Path
@@ -74,13 +81,7 @@ def test_weir_run_watches_every_session_of_a_job_nobody_changed(
         "print('rows done')\n"
         "sys.exit(5)\n"
     )
-    done = run(
-        [sys.executable, "-m", "spark_listener.run"],
-        job,
-        [str(folder(files=6).path), str(tmp_path / "out")],
-        tmp_path,
-        WEIR_AGENT_URL=agent.url,
-    )
+    done = under_weir_run(job, folder(files=6), agent, tmp_path)
     assert done.returncode == 5, done.stderr[-3000:]
     assert "rows done" in done.stdout
     assert our_warnings(done) == []
@@ -103,13 +104,7 @@ def test_weir_run_leaves_a_session_as_it_is_until_it_streams(
         "run(spark, sys.argv[2], availableNow=True).awaitTermination()\n"
         "spark.stop()\n"
     )
-    done = run(
-        [sys.executable, "-m", "spark_listener.run"],
-        job,
-        [str(folder(files=2).path), str(tmp_path / "ck")],
-        tmp_path,
-        WEIR_AGENT_URL=agent.url,
-    )
+    done = under_weir_run(job, folder(files=2), agent, tmp_path)
     assert done.returncode == 0, done.stderr[-3000:]
     assert done.stdout.splitlines() == ["said late"]
     assert len(agent.of("started")) == 1, "it is watched all the same"
@@ -135,13 +130,7 @@ def test_weir_run_attaches_nothing_that_the_job_took_off(
         "another('watched again', lambda made: None)\n"
         "spark.stop()\n"
     )
-    done = run(
-        [sys.executable, "-m", "spark_listener.run"],
-        job,
-        [str(folder(files=2).path), str(tmp_path / "ck")],
-        tmp_path,
-        WEIR_AGENT_URL=agent.url,
-    )
+    done = under_weir_run(job, folder(files=2), agent, tmp_path)
     assert done.returncode == 0, done.stderr[-3000:]
     places = [Path(event["body"]["checkpointLocation"]).name for event in agent.of("started")]
     assert places == ["watched", "watched again"]
@@ -172,13 +161,7 @@ def test_a_job_ends_as_it_would_with_its_queries_running(
         "time.sleep(1.5)\n"  # events reach listeners late
         "print('seen')\n" + ending
     )
-    done = run(
-        [sys.executable, "-m", "spark_listener.run"],
-        job,
-        [str(folder(files=60).path), str(tmp_path / "ck")],
-        tmp_path,
-        WEIR_AGENT_URL=agent.url,
-    )
+    done = under_weir_run(job, folder(files=60), agent, tmp_path)
     assert done.returncode == (1 if "raise" in ending else 0), done.stderr[-3000:]
     assert "seen" in done.stdout
     assert our_warnings(done) == []
