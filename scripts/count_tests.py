@@ -84,14 +84,23 @@ def slowest(reports: list[Path]) -> int:
     return 1 if too_slow else 0
 
 
+def few(report: Path) -> bool:
+    """Whether some failed, and few enough to be tried again."""
+    return 0 < failures(report) <= FEW
+
+
+def failures(report: Path) -> int:
+    """How many failed."""
+    return list(outcomes(report).values()).count("failed")
+
+
 def main() -> int:
     """Runs the command line."""
     if sys.argv[1] == "--slowest":
         return slowest([Path(name) for name in sys.argv[2:] if Path(name).is_file()])
     if sys.argv[1] == "--few":
-        failed = list(outcomes(Path(sys.argv[2])).values()).count("failed")
-        sys.stdout.write(f"{failed}\n")
-        return 0 if 0 < failed <= FEW else 1
+        sys.stdout.write(f"{failures(Path(sys.argv[2]))}\n")
+        return 0 if few(Path(sys.argv[2])) else 1
     totals, flaky = combined([Path(name) for name in sys.argv[1:] if Path(name).is_file()])
     for name in flaky:
         sys.stdout.write(f"passed only when tried again: {name}\n")

@@ -62,16 +62,13 @@ def test_a_java_job_is_regulated_and_a_kill_beyond_the_door_goes_unnoticed(
     assert first is not None
     first.kill()
     began = time.monotonic()
-    second = until(
-        lambda: (one := beyond(agent)) is not None and one.pid != first.pid and one,
-        "another process at the door",
-    )
+    # Not the first that begins: the plugin may still be closing the door, and that one then ends.
     until(
         lambda: any(
-            one["listener"].get("python_pid") == second.pid
+            one["listener"].get("python_pid") not in (None, first.pid)
             for one in agent.http.get("/v1/queries").json()["listeners"]
         ),
-        "the second to tell",
+        "another process at the door to tell",
     )
     print(f"attached again after {time.monotonic() - began:.2f} s")
     again = query("lines")
