@@ -19,7 +19,7 @@ from agent.core.names import label
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from agent.checkpoint.report import Report, RescueReport, SavepointReport
+    from agent.checkpoint.report import Report, RescueReport, SavepointReport, UndoReport
     from agent.checkpoint.sink import Rollback
     from agent.core.judgement import Finding
 
@@ -196,6 +196,19 @@ def show_rollback(console: Console, rollback: Rollback) -> None:
         console.print(f"  _spark_metadata/{_text(entry)}", highlight=False)
     for path in rollback.data_files:
         console.print(f"  {_text(path)}", highlight=False)
+
+
+def show_undo(console: Console, report: UndoReport) -> None:
+    """Prints what is back in the checkpoint, or why nothing is."""
+    if report.moved_from is None:
+        console.print("nothing to undo: no rescue has anything aside", highlight=False)
+        return
+    if report.refusals:
+        show_findings(console, report.refusals)
+        console.print("[red]Refused[/]: nothing was moved.")
+        return
+    files = f"{len(report.moved):,} files are back from {_text(report.moved_from)}."
+    console.print(files, highlight=False)
 
 
 def show_findings(console: Console, findings: Iterable[Finding]) -> None:

@@ -32,6 +32,16 @@ class RescueReport(msgspec.Struct, frozen=True):
     limits: list[LimitAdvice]
 
 
+class UndoReport(msgspec.Struct, frozen=True):
+    """What ``weir rescue --undo`` found and did."""
+
+    checkpoint: str
+    undone: bool
+    moved_from: str | None  # the rescue's folder; None: no rescue has anything aside
+    moved: list[str]  # back in the checkpoint, under these paths
+    refusals: list[Finding]
+
+
 class SavepointReport(msgspec.Struct, frozen=True):
     """What ``weir savepoint`` did."""
 

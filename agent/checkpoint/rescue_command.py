@@ -12,8 +12,8 @@ from agent.checkpoint.commands import counting, print_json
 from agent.checkpoint.folder import CheckpointError, local_path, open_folder, reported
 from agent.checkpoint.layout import Checkpoint, read_checkpoint
 from agent.checkpoint.limit import advise
-from agent.checkpoint.render import output, show_findings, show_rescue
-from agent.checkpoint.report import RescueReport
+from agent.checkpoint.render import output, show_rescue, show_undo
+from agent.checkpoint.report import RescueReport, UndoReport
 from agent.checkpoint.rescue import UNCHANGED_SECONDS, plan_rescue, refuse_if_held
 from agent.checkpoint.sink import SinkKind, SinkVerdict, judge_sink, recognise
 from agent.checkpoint.soundness import batch_begun, judge, open_batches
@@ -104,12 +104,30 @@ def _undo(root: Path, address: str, options: RescueOptions) -> int:
         checkpoint = read_checkpoint(folder, count)
     with reported(address):
         journal.sweep(root)
-    console = output()
     rescues = journal.find_rescues(root)
-    if not rescues:
-        console.print("nothing to undo: no rescue has anything aside", highlight=False)
-        return 0
-    newest = rescues[-1]
+    newest = rescues[-1] if rescues else None
+    refusals = [] if newest is None else _against_undo(checkpoint, newest, options)
+    undone = newest is not None and not refusals
+    if newest is not None and undone:
+        journal.undo(root, newest)
+    report = UndoReport(
+        checkpoint=checkpoint.name,
+        undone=undone,
+        moved_from=None if newest is None else newest.folder,
+        moved=[move.path for move in newest.moved] if newest is not None and undone else [],
+        refusals=refusals,
+    )
+    if options.as_json:
+        print_json(report)
+    else:
+        show_undo(output(), report)
+    return 1 if refusals else 0
+
+
+def _against_undo(
+    checkpoint: Checkpoint, newest: journal.Rescue, options: RescueOptions
+) -> list[Finding]:
+    """Why the newest rescue cannot be taken back."""
     layout = checkpoint.layout
     _, held_by = _watched(options.agent, checkpoint)
     refusals = refuse_if_held(
@@ -129,13 +147,7 @@ def _undo(root: Path, address: str, options: RescueOptions) -> int:
                 remedy="it cannot be undone any more; its files may be removed",
             )
         )
-    if refusals:
-        show_findings(console, refusals)
-        console.print("Refused: nothing was moved.")
-        return 1
-    journal.undo(root, newest)
-    console.print(f"{len(newest.moved)} files are back from {newest.folder}.", highlight=False)
-    return 0
+    return refusals
 
 
 def _sink(

@@ -1,5 +1,6 @@
 """When a rescue is refused, what it moves, and that being killed at any step does no harm."""
 
+import json
 import os
 import shutil
 import time
@@ -621,6 +622,29 @@ def test_it_cannot_be_undone_once_the_query_has_gone_on(tmp_path):
     before = tree(root)
     assert rescue(str(root), RescueOptions(undo=True, unchanged_seconds=0)) == 1
     assert tree(root) == before
+
+
+def test_what_an_undo_did_is_told_as_data(tmp_path, capsys):
+    root = checkpoint(tmp_path)
+    options = RescueOptions(undo=True, unchanged_seconds=0, as_json=True)
+
+    def undone():
+        code = rescue(str(root), options)
+        return code, json.loads(capsys.readouterr().out)
+
+    nothing = {"checkpoint": str(root), "undone": False, "moved_from": None}
+    assert undone() == (0, nothing | {"moved": [], "refusals": []})
+    _, report = rescue_quietly(root, apply=True, **UPSERT)
+    capsys.readouterr()
+    write(root, "offsets/3", "v1\n{}\n{}")
+    code, refused = undone()
+    assert (code, refused["undone"], refused["moved"]) == (1, False, [])
+    assert [one["check"] for one in refused["refusals"]] == ["rescue_gone_on"]
+    for path in ("offsets/3", "offsets/.3.crc"):
+        (root / path).unlink(missing_ok=True)
+    code, told = undone()
+    assert (code, told["undone"], told["moved_from"]) == (0, True, report["moved_to"])
+    assert sorted(told["moved"]) == sorted(move["path"] for move in report["plan"]["moves"])
 
 
 def plan(root):
