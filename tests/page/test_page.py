@@ -307,6 +307,17 @@ def test_who_holds_it_and_why(open_page: Callable[..., Watched], fleet: FleetSer
     assert "Held by an operator." in open_query(page, "unknown").locator(".steering").inner_text()
 
 
+def test_a_source_is_called_by_its_number_until_its_first_batch(
+    open_page: Callable[..., Watched], fleet: FleetServer
+) -> None:
+    fleet.show([made.view("new", sources=[made.source(3, description="")])])
+    row = open_query(open_page(height=1200).page, "new")
+    box = row.locator(".box.source")
+    assert box.inner_text().startswith("source 3")
+    assert box.get_attribute("title") == "source 3"
+    assert "source 3 (" in row.locator(".flow").get_attribute("aria-label")
+
+
 def test_dry_run_draws_what_is_in_force_and_apart_what_would_be(
     open_page: Callable[..., Watched], fleet: FleetServer
 ) -> None:

@@ -196,6 +196,13 @@ def test_dry_run_shows_the_limit_in_force() -> None:
     assert "12k rows, would be 171k rows" in text
 
 
+def test_a_source_is_called_by_its_number_until_its_first_batch() -> None:
+    view = made.view("new", sources=[made.source(3, description="")])
+    text = "\n".join(frame(120, 40, of=snapshot([view])))
+    assert re.search(r"[●◆▲] source 3  ", text)
+    assert "(no name)" not in text
+
+
 def test_where_no_batch_ends_nothing_looks_fine() -> None:
     for view in (made.hung(), made.failed()):
         text = "\n".join(frame(120, 40, of=snapshot([view])))

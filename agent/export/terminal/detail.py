@@ -232,7 +232,7 @@ def _flow(entry: Entry, now: float, width: int) -> list[Text]:
     sources = view.sources[:_SHOWN_SOURCES]
     labels = []
     for source in sources:
-        kind, short = describe(source.description)
+        kind, short = describe(source.description or f"source {source.index}")
         labels.append(name(f"{short} ({kind})" if kind else short, 60))
     wide = min(max((len(label) for label in labels), default=0), max(12, width // 3))
     for source, label in zip(sources, labels, strict=True):

@@ -33,6 +33,9 @@ export function sourceTone(source, view) {
 
 const TONE_WORDS = { ok: "ok", low: "low pressure", high: "high pressure", idle: "idle", unknown: "unknown" };
 
+// What it is called; until its first batch nobody has told.
+const called = (source) => source.description || `source ${source.index}`;
+
 export function flow(view, levelName, nowSeconds, key) {
   const sources = view.sources.slice(0, SHOWN_SOURCES);
   const more = view.sources.length - sources.length;
@@ -40,7 +43,7 @@ export function flow(view, levelName, nowSeconds, key) {
   const tones = sources.map((source) => sourceTone(source, view));
   const label = [
     `Flow of ${visible(view.query, 80)}: `,
-    ...sources.map((source, index) => `${visible(describe(source.description).name, 60)} (${TONE_WORDS[tones[index]]}), `),
+    ...sources.map((source, index) => `${visible(describe(called(source)).name, 60)} (${TONE_WORDS[tones[index]]}), `),
     `to the query (${level(levelName).label}), to the sink ${visible(describe(view.sink).name, 60)}`,
   ].join("");
   return h(
@@ -61,13 +64,13 @@ export function flow(view, levelName, nowSeconds, key) {
 }
 
 function sourceBox(source, tone, view) {
-  const { kind, name } = describe(source.description);
+  const { kind, name } = describe(called(source));
   const waiting = isKnown(source.backlog)
     ? `${source.backlog_bound === "lower" ? "≥ " : ""}${quantity(source.backlog, source.unit)} waiting`
     : "backlog unknown";
   return h(
     "li",
-    { class: "box source", "data-tone": tone, key: `source-${source.index}`, title: visible(source.description, 500) },
+    { class: "box source", "data-tone": tone, key: `source-${source.index}`, title: visible(called(source), 500) },
     h(
       "div",
       { class: "box-head" },
