@@ -642,7 +642,7 @@ class Observer:
         self._guarded("a query's sources", self._prepare, run)
         # Not before a batch has ended: by then Spark has put in force what the checkpoint says of
         # how watermarks come together, whatever the session does.
-        if run.plan_looks < _PLAN_LOOKS and len(run.actuator.sources) > 1:
+        if run.plan_looks < _PLAN_LOOKS:
             run.plan_looks += 1
             self._guarded("a query's plan", self._look_at_plan, run)
         for source in run.actuator.sources:
@@ -678,7 +678,8 @@ class Observer:
         if source.obeyed is not None:
             entry["obeyed"] = source.obeyed
         if run.watermarks is not None:
-            entry["shares_watermark"] = run.watermarks.shared
+            if len(run.actuator.sources) > 1:
+                entry["shares_watermark"] = run.watermarks.shared
             if run.watermarks.least_delay_seconds is not None:
                 entry["watermark_delay_seconds"] = run.watermarks.least_delay_seconds
         if progress is not None:

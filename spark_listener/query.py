@@ -265,7 +265,15 @@ class Query:
             ),
             "uiUrl": _attempt(user_interface, None),
             "conf": _attempt(conf, {}),
+            # Of the plan as it was written, which is there before a batch is planned.
+            "watermarkDelaySeconds": _attempt(
+                lambda: _least_delay(watermarks(execution.analyzedPlan(), "min")), None
+            ),
         }
+
+
+def _least_delay(told: Watermarks | None) -> float | None:
+    return None if told is None else told.least_delay_seconds
 
 
 class Watermarks(NamedTuple):

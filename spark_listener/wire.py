@@ -67,7 +67,7 @@ class SourceLimit(_SourceLimitRequired, total=False):
     obeyed: bool  # whether the source keeps to limits that change; absent where not known
     note: str  # why control is not live, or why a limit is unsafe, in a few words
     shares_watermark: bool  # with another source; absent where there is none, or nobody knows
-    watermark_delay_seconds: float  # the least of the query's plan; absent as the former is
+    watermark_delay_seconds: float  # the least of the query's plan; absent where nobody knows
 
 
 class _GrantIdentity(TypedDict, total=False):

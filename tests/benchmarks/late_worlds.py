@@ -114,7 +114,7 @@ class World(msgspec.Struct, frozen=True):
     minimum_limit: int = 1
     delays_seconds: list[float] | None = None  # by source, where each has its own
     shared: bool = False  # one watermark over both sources (a union), else one each
-    told: bool = True  # whether the driver says which
+    told: bool = True  # whether the driver says which, and how long the delay is
     trigger_seconds: float = 0.0
     available_seconds: float | None = None  # AvailableNow, run so often
     jitter: float = 0.0  # event time is up to this share of the delay before arrival
@@ -284,6 +284,10 @@ class Play:
         rows = sum(len(lane.times) for lane in self.lanes)
         return f"{self.lost} of {rows} rows lost, {self.cuts} of {len(self.batches)} batches cut"
 
+    @property
+    def _least_delay(self) -> float:
+        return min(self.world.delay_of(one) for one in range(self.sources))
+
     # The driver's side, and the agent.
 
     def _at(self, time: float, act: Callable[[], None]) -> None:
@@ -355,10 +359,10 @@ class Play:
             }
             if taken[source] is not None:
                 one["admitted"] = taken[source]
-            if self.sources > 1 and self.world.told and self.batches:
-                delays = [self.world.delay_of(one) for one in range(self.sources)]
-                one["watermark_delay_seconds"] = min(delays)
-                one["shares_watermark"] = self.world.shared
+            if self.world.told and self.batches:
+                one["watermark_delay_seconds"] = self._least_delay
+                if self.sources > 1:
+                    one["shares_watermark"] = self.world.shared
             said.append(one)
         return said
 
@@ -461,7 +465,8 @@ class Play:
         if world.available_seconds is not None:
             trigger = "AvailableNowTrigger"
         if self.live:
-            self._post(driver.started(trigger=trigger))
+            told = {"watermarkDelaySeconds": self._least_delay} if self.world.told else {}
+            self._post(driver.started(trigger=trigger, **told))
             self._send()
             self._at(self.time + self.beats_from, lambda: self._beat(run_id))
         if not self._advance(self.time + 0.4):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -17,6 +18,8 @@ from tests.core.test_fleet import KEY, World
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from agent.core.judgement import Mode
 
 DELAY_SECONDS = 10.0
 CONFIGURED = 40_000
@@ -43,6 +46,8 @@ class Stream:
         self.read = 0
         self.greatest = self.watermark = 0.0
         self.oldest = 0.0  # no event is older
+        self.delay_seconds, self.step_seconds = DELAY_SECONDS, 0.0  # of event times
+        self.tells_delay = False
         self.operator = "stateStoreSave"
         self.chunk = 0  # of so many rows each is read whole, and nobody tells what is left
         self.limits: list[int | None] = [CONFIGURED, CONFIGURED]
@@ -68,7 +73,9 @@ class Stream:
                 )
                 for n in range(rows)
             ]
-            dropped = sum(time < self.watermark for time in times)
+            if self.step_seconds:
+                times = [time // self.step_seconds * self.step_seconds for time in times]
+            dropped = sum(time <= self.watermark for time in times)
             seconds = FIXED_SECONDS + rows / THROUGHPUT
             self.read += rows
             body = {
@@ -85,10 +92,12 @@ class Stream:
             event = driver.progress(
                 rows, seconds, limit=limit, configured=CONFIGURED, backlog=backlog, **body
             )
+            if self.tells_delay:
+                event["limits"][0]["watermark_delay_seconds"] = self.delay_seconds
             granted = [grant.limit for grant in self.world.send(event).grants]
             self.limits.append(granted[0] if granted else CONFIGURED)
             self.greatest = max(self.greatest, *times)
-            self.watermark = max(self.watermark, self.greatest - DELAY_SECONDS)
+            self.watermark = max(self.watermark, self.greatest - self.delay_seconds)
             self.batches.append((limit, rows, dropped))
             driver.time += max(trigger_seconds - seconds, 0.0)
         return self
@@ -170,6 +179,35 @@ def test_duplicates_within_the_watermark_are_dropped_in_batches_as_configured() 
         world.send(world.driver.started())
         stream.wait(40.0).run(30)
         assert min(limit or CONFIGURED for limit, _, _ in stream.batches[-30:]) < CONFIGURED
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_where_the_delay_is_zero_rows_of_one_time_are_not_parted(told: bool) -> None:
+    """In order, on time, of one partition: and Spark drops those in the batch after the first."""
+
+    def dropped(late_rows: LateRows, mode: Mode, delay_seconds: float = 0.0) -> int:
+        """Of a burst's rows."""
+        world = World(policy(late_rows, mode=mode))
+        stream = Stream(world, ON_TIME)
+        stream.step_seconds, stream.delay_seconds, stream.tells_delay = 1.0, delay_seconds, told
+        stream.wait(40.0).run(20, 2.0)
+        before = len(stream.batches)
+        stream.wait(39.5).run(20, 2.0)
+        burst = stream.batches[before:]
+        ends = list(accumulate(rows for _, rows, _ in burst))
+        smaller.append(min(limit or CONFIGURED for limit, _, _ in burst) < CONFIGURED)
+        (finding,) = [one for one in world.view().findings if one.check == "late_rows"]
+        if (late_rows, mode, delay_seconds) == ("guard", "on", 0.0):
+            assert "the declared delay is 0 s" in finding.evidence
+            assert "1 millisecond" in finding.remedy
+        return sum(one[2] for one, end in zip(burst, [0, *ends], strict=False) if end < CONFIGURED)
+
+    smaller: list[bool] = []
+    as_configured = dropped("guard", "off")
+    assert dropped("guard", "on") == as_configured
+    assert dropped("allow", "on") > as_configured, "what it is about"
+    assert dropped("guard", "on", 0.001) == 0
+    assert smaller == [False, False, True, True]
 
 
 def test_hold_never_makes_a_batch_smaller_and_allow_goes_on() -> None:

@@ -84,7 +84,11 @@ class Job:
         self.batches: list[tuple[list[int | None], int, int]] = []  # limits, rows, dropped
         self.trigger = trigger
         self.world.driver.tells_trigger = trigger == "ProcessingTimeTrigger(0)"
-        self.world.send(self.world.driver.started(trigger=trigger))
+        self.world.send(self._started())
+
+    def _started(self) -> dict[str, Any]:
+        told = {} if self.tells is None else {"watermarkDelaySeconds": self.tells}
+        return self.world.driver.started(trigger=self.trigger, **told)
 
     @property
     def view(self) -> QueryView:
@@ -99,7 +103,7 @@ class Job:
         self.world.send(driver.terminated())
         driver.time += down_seconds
         driver.run_id += "+"
-        receipt = self.world.send(driver.started(trigger=self.trigger))
+        receipt = self.world.send(self._started())
         self.limits = [[self.configured] * len(self.limits[0])]
         self._take(receipt.grants)
         self.limits.append(list(self.limits[0]))
@@ -639,6 +643,20 @@ def test_a_delay_that_the_job_made_longer_counts() -> None:
     job.restart(100.0).run(600)
     (query,) = job.world.fleet._roster
     assert query.watched.lateness.least_delay_seconds == pytest.approx(600.0, abs=1.0)
+
+
+def test_a_delay_that_the_job_made_shorter_counts_from_the_first_batch_on() -> None:
+    down = START_TIME + 300.0
+    burst = [(START_TIME, down, 500.0), (down + 55.0, down + 70.0, 9000.0)]
+    lanes = [always(500.0), Lane([*burst, (down + 70.0, math.inf, 500.0)])]
+    job = Job(lanes, sources=False, tells=600.0)
+    while job.world.driver.time < down:
+        job.run(1)
+    job.delay = job.tells = 20.0
+    began = len(job.batches)
+    job.restart(65.0).run(6)
+    assert job.batches[began][0] == [None]
+    assert job.dropped == 0
 
 
 def test_a_run_found_under_way_says_nothing_of_when_it_looked() -> None:

@@ -291,6 +291,17 @@ def test_whether_a_watermark_is_shared_is_looked_up_with_a_batch_until_it_is_kno
     assert query.looks == 2
 
 
+def test_of_one_source_the_plan_tells_the_delay_and_nothing_is_shared() -> None:
+    query = TwoStreams(resting)
+    query.looks = 1
+    watched = Watched(query, KafkaControl())
+    watched.observer.mailbox.deliver(progress(0))
+    watched.observer._round()
+    (limit,) = watched.beside[0]["limits"]
+    assert limit["watermark_delay_seconds"] == 10.0
+    assert "shares_watermark" not in limit
+
+
 def test_between_two_batches_nothing_is_in_hand() -> None:
     changing = iter([RunningBatch(7, 1.0), RunningBatch(8, 2.0)])
     for query in (Planning(resting), Planning(lambda: next(changing))):

@@ -172,6 +172,7 @@ class StartedEvent(msgspec.Struct, frozen=True, gc=False):
     ui_url: str | None
     conf: dict[str, str]
     limits: list[SourceLimit] = []  # where its sources were known already
+    watermark_delay_seconds: float | None = None  # the least of its plan
 
 
 class ProgressEvent(msgspec.Struct, frozen=True, gc=False):
@@ -317,6 +318,7 @@ class _EventBody(msgspec.Struct, gc=False, rename="camel"):
     left: Any = None
     driver_ended: Any = None
     executors: Any = None
+    watermark_delay_seconds: Any = None
 
 
 class _EventObject(msgspec.Struct, gc=False):
@@ -583,6 +585,7 @@ def _started(body: _EventBody, limits: list[SourceLimit]) -> StartedEvent:
             for key, value in list(conf.items())[:100]
         },
         limits=limits,
+        watermark_delay_seconds=_running(body.watermark_delay_seconds),
     )
 
 

@@ -15,6 +15,11 @@ not. So there nothing is cut before it is known to be harmless: sources under on
 as configured, and partitions while what waits in them may come to be read further apart than half
 of what the delay leaves beside the lateness of the rows themselves.
 
+Nor does it hold where the declared delay is zero. Spark drops what is not newer than the watermark
+(``event time <= watermark``, WatermarkSupport), which then is the newest row of the batches before:
+of rows of one time those in the next batch are late, in whatever order they are read. There nothing
+is cut either.
+
 One of Spark's own operators gives another result where batches end elsewhere, though no row falls
 late: ``dropDuplicatesWithinWatermark`` forgets a key once the watermark has passed it by the delay,
 and in one large batch it forgets none (``StreamingDeduplicateWithinWatermarkExec``). Queries that
@@ -87,8 +92,8 @@ class Lateness(msgspec.Struct):
     #: one of several sources is idle it stands, and more is shown. Until a run shows one, the last.
     least_delay_seconds: float | None = None
     run_shows_delay: bool = False
-    #: The least of several sources' watermarks: batches show what lies between the newest row of
-    #: one and the watermark of another. None: nobody told, or there is one source.
+    #: The least of the query's plan. Of several sources batches show what lies between the newest
+    #: row of one and the watermark of another. None: nobody told.
     told_delay_seconds: float | None = None
     several: bool = False  # sources
     batch_id: int | None = None  # of the last one that was observed, and the watermark in it
@@ -148,7 +153,7 @@ class Lateness(msgspec.Struct):
         self.several = len(sources) > 1
         self.shared = self.several and True in told
         delays = [one.watermark_delay_seconds for one in sources if one.limit_known]
-        self.told_delay_seconds = next((one for one in delays if one is not None), None)
+        self._tell_delay(next((one for one in delays if one is not None), None))
         self._follow(batch, sources, self.run_time if fixed else batch.time)
         before, watermark = self.greatest_time, batch.watermark_time
         # Where one between was not heard of, the watermark is of rows that nobody told; that of a
@@ -158,9 +163,10 @@ class Lateness(msgspec.Struct):
         moved = watermark != self.watermark_time
         self.batch_id, self.watermark_time = batch.batch_id, watermark
         if before is not None:
-            if watermark is not None and watermark < before:
+            shows = follows and moved
+            if watermark is not None and (watermark < before or (shows and watermark == before)):
                 self.delay_seconds = before - watermark
-                if follows and moved:
+                if shows:
                     least = self.least_delay_seconds if self.run_shows_delay else None
                     self.least_delay_seconds = min(self.delay_seconds, least or math.inf)
                     self.run_shows_delay = True
@@ -188,12 +194,22 @@ class Lateness(msgspec.Struct):
         if any(map(cut_short, sources)):
             self.aftermath = AFTERMATH_BATCHES
 
-    def begins(self, sources: Sequence[Source], time: float) -> None:
+    def begins(
+        self, sources: Sequence[Source], time: float, delay_seconds: float | None = None
+    ) -> None:
         """A run begins: whether what waits may have come further apart than is harmless.
 
         Of what came while nothing ran nobody saw when it did, until a batch has read it.
+        ``delay_seconds``: the least that the query declares now, where it is told.
         """
+        if delay_seconds is not None:
+            self.told_delay_seconds = delay_seconds
         self.apart_seconds = math.inf if self._waited_long(sources, time) else None
+
+    def _tell_delay(self, seconds: float | None) -> None:
+        # Of one source batches show it, too, and what a start told holds.
+        if seconds is not None or self.several:
+            self.told_delay_seconds = seconds
 
     def unseen(self, sources: Sequence[Source], seconds: float) -> None:
         """What came in so long a time nobody saw: a batch runs, or none has for so long."""
@@ -237,7 +253,8 @@ class Lateness(msgspec.Struct):
     @property
     def declared_seconds(self) -> float | None:
         """The least that is declared, as far as it can be relied on."""
-        return self.told_delay_seconds if self.several else self.least_delay_seconds
+        told = self.told_delay_seconds
+        return self.least_delay_seconds if told is None and not self.several else told
 
     @property
     def harmless_seconds(self) -> float:
@@ -309,7 +326,12 @@ class Lateness(msgspec.Struct):
         As rows may be read far out of the order in which they came, or keys are forgotten.
         """
         apart = self.apart_seconds is not None or self.cramped_seconds is not None
-        return self.forgets or self.shared or self.untold or apart
+        return self.forgets or self.shared or self.untold or self.tied or apart
+
+    @property
+    def tied(self) -> bool:
+        """Whether rows of one time, in two batches, are late: the least delay is zero."""
+        return self.declared_seconds == 0.0
 
     def lapse_seconds(self, sources: Sequence[Source], late_rows: LateRows) -> float | None:
         """So long a limit may stand while nobody watches how far apart rows are read; None: always.
@@ -423,6 +445,16 @@ def _uneven(lateness: Lateness) -> Finding:
             "configured",
             "update weir-spark-listener in the job, which tells it of every plan but the largest; "
             "late_rows: allow makes batches smaller all the same",
+        )
+    if lateness.tied:
+        return Finding(
+            "late_rows",
+            "info",
+            "the declared delay is 0 s: of rows that have one time Spark drops those as late that "
+            "come in the batch after the first, and more small batches end between such rows; so "
+            "batches are as configured",
+            "declare a delay of 1 millisecond or more; late_rows: allow makes batches smaller all "
+            "the same",
         )
     delay = lateness.declared_seconds
     declared = "" if delay is None else f" of {_seconds(delay)}"
