@@ -48,6 +48,7 @@ class Watch:
     def __init__(self, door: Door, arguments: dict[str, Any]) -> None:
         self._door = door
         self._arguments = arguments
+        self._environment: dict[str, str] = {}  # the driver's
         self._complaints = Complaints()
         self._driver: Driver | None = None
         self._in = False
@@ -128,7 +129,8 @@ class Watch:
         queries = session.sharedState().activeStreamingQueries()
         if not used and queries.isEmpty():
             return False
-        settings = resolve(self._arguments, conf_of(session, own=used), {})
+        self._environment = self._door.environment()
+        settings = resolve(self._arguments, conf_of(session, own=used), self._environment)
         if not settings.enabled:
             raise ConfigurationError("enabled is false")
         # Not before: behind one who was in the plugin opens another door, to be tried anew.
@@ -168,7 +170,7 @@ class Watch:
     def _watch(self, driver: Driver, session: Any) -> None:
         """What was said of the session itself may refuse more than the application does."""
         try:
-            settings = resolve(self._arguments, conf_of(session), {})
+            settings = resolve(self._arguments, conf_of(session), self._environment)
         except ConfigurationError as error:
             self._complaints.warn(f"session:{error}", f"weir: a session is not watched: {error}")
             return

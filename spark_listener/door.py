@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 from spark_listener.application import Application, Lease
+from spark_listener.config import NAMES, environment_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container
@@ -29,6 +30,9 @@ _LONGEST_BYTES: Final = 4096
 _KNOCK_SECONDS: Final = 0.1
 #: The plugin closes one door and opens the next within a tenth of a second.
 _BETWEEN_DOORS_SECONDS: Final = 0.5
+
+#: Where its agent is, and what opens it, the process at the door knows from that agent.
+_OF_THE_AGENT: Final = ("agent_url", "token_file", "ca_file")
 
 State = Literal["open", "aside", "ended"]
 
@@ -208,6 +212,13 @@ class Door:
         """The JVM's default ``SparkSession``, or None."""
         found = self.gateway.jvm.org.apache.spark.sql.SparkSession.getDefaultSession()
         return found.get() if found.isDefined() else None
+
+    def environment(self) -> dict[str, str]:
+        """What the driver's environment says, ``WEIR_*``, of what is the driver's to say."""
+        system = self.gateway.jvm.java.lang.System
+        keys = [environment_key(name) for name in NAMES if name not in _OF_THE_AGENT]
+        found = [(key, system.getenv(key)) for key in keys]
+        return {key: str(value) for key, value in found if value is not None}
 
     def application(self, java_session: Any) -> Application:
         """The application of a session."""
