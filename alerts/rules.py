@@ -18,6 +18,17 @@ BACKLOG_GROWTH_1H: Final = "query:weir_backlog_seconds:deriv1h"
 STATE_ROWS: Final = "query:weir_state_rows:sum"
 ROWS_RATE: Final = "query:weir_rows:rate5m"
 BATCH_P99: Final = "query:weir_batch_duration_seconds:p99_15m"
+STOPPED: Final = "query:weir_query_stopped_timestamp_seconds:last"
+
+#: Not what passes by itself, and what other alerts tell.
+_FROM_DRIVERS = 'reason!~"full|state"'
+_UP = series("weir_query_up")
+_GONE_SINCE = series("weir_query_gone_since_timestamp_seconds")
+#: When its owner last stopped a query, or it had read what there was, at whichever agent.
+_STOPS = (
+    "max by (cluster, namespace, application, query)"
+    f" ({_GONE_SINCE} and {series('weir_query_stopped')} == 1)"
+)
 
 RECORDINGS: Final[tuple[Recording, ...]] = (
     Recording(
@@ -53,30 +64,36 @@ RECORDINGS: Final[tuple[Recording, ...]] = (
         "(rate(weir_batch_duration_seconds_bucket[15m])))",
         why="For long ranges; 15 minutes hold enough batches of a slow query.",
     ),
+    Recording(
+        name=STOPPED,
+        expression=f"{_STOPS} or {STOPPED} and on (cluster, namespace, application, query) {_UP}",
+        why="When a query last ended as it should, at whichever agent: it outlives the series of "
+        "that agent, for as long as another one tells that the query was lost there before.",
+    ),
 )
-
-#: Not what passes by itself, and what other alerts tell.
-_FROM_DRIVERS = 'reason!~"full|state"'
-_UP = series("weir_query_up")
 _GONE = f"{_UP} == 0"
 
 
 def _over(window: str = "") -> str:
     """Stopped by its owner; or gone here, and its driver came back at another node's agent.
 
-    Beside a window: that looks back at a query whose series have ended, and so must this.
+    There it runs, or has ended as it should since. Beside a window: that looks back at a query
+    whose series have ended, and so must this.
     """
-    stopped, up = (
+    stopped, up, gone_since = (
         f"last_over_time({one}[{window}])" if window else one
-        for one in (series("weir_query_stopped"), _UP)
+        for one in (series("weir_query_stopped"), _UP, _GONE_SINCE)
     )
     moved = f"{up} == 0 and on (cluster, namespace, application, query) {_UP} == 1"
-    return f"({stopped} == 1 or {moved})"
+    ended = (
+        f"{gone_since} < on (cluster, namespace, application, query) group_left ()"
+        f" ({_STOPS} or {STOPPED})"
+    )
+    return f"({stopped} == 1 or {moved} or {ended})"
 
 
 _UNLESS_OVER = f"unless {_over()}"
 _TERMINATED = f"{series('weir_query_state', state='terminated')} == 1"
-_GONE_SINCE = series("weir_query_gone_since_timestamp_seconds")
 #: The last that went, of an agent's queries: within two minutes, which is how long one that
 #: restarts is waited for, one cause took them all.
 _LAST_GONE = (
@@ -167,9 +184,9 @@ ALERTS: Final[tuple[Alert, ...]] = (
         hold="3m",
         why="A restart under a supervisor takes one to two minutes; three say that it does not "
         "come back by itself. A query that its owner stopped, or that had read what there was "
-        "(available now, once), is nobody's alarm, nor is one that came back at another agent. It "
-        "does not end by itself: until the query is back or somebody retires it, nothing of its "
-        "input is processed.",
+        "(available now, once), is nobody's alarm, nor is one that came back at another agent, and "
+        "may have ended there since. It does not end by itself: until the query is back or "
+        "somebody retires it, nothing of its input is processed.",
         summary=f"{_QUERY} does not run",
         description="It failed or its driver fell silent, and it has not come back for 3 minutes. "
         "Nothing of its input is processed. If it is gone for good: weir retire.",

@@ -17,10 +17,7 @@ if TYPE_CHECKING:
     from grafana_foundation_sdk.cog.builder import Builder
 
 TAG: Final = "weir"
-#: Passed on by every link between dashboards.
-CHOSEN: Final = "${datasource:queryparam}&${cluster:queryparam}&${namespace:queryparam}"
-
-#: The same as matchers of a query.
+#: What is chosen, as matchers of a query.
 _CHOSEN: Final = ",".join(f'{label}=~"${label}"' for label in FIXED)
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from agent.core.judgement import MODES, SPIRAL_PHASES
 from dashboards import links
-from dashboards.frame import CHOSEN, annotate, choose_many, frame, lay_out
+from dashboards.frame import annotate, choose_many, frame, lay_out
 from dashboards.panels import (
     GREEN,
     MODE_COLOURS,
@@ -27,6 +27,7 @@ from dashboards.promql import (
     MANY,
     TROUBLES,
     caught_up_in,
+    left,
     or_none,
     silent_agents,
     trouble,
@@ -51,9 +52,10 @@ DOWN = (
             *zip(FIXED, CHOICES, strict=True),
         )
     )
-    + f"&{CHOSEN}&${{__url_time_range}}"
+    + "&${datasource:queryparam}&${__url_time_range}"
 )
 SEVERITIES = {"3": ("critical", RED), "2": ("warning", YELLOW), "1": ("info", "blue")}
+SPIRALS = 'phase=~"spiralling|timing_out|dead"'
 BY_ALERT = "by (alertname, cluster, namespace, application, query)"
 
 
@@ -133,7 +135,7 @@ def overview(runbooks: str) -> Dashboard:
                 number(
                     "Failing",
                     "Queries that lost the batch that they last began.",
-                    or_none(f"count({MANY('weir_checkpoint_failures_consecutive')} > 0)"),
+                    or_none(f"count({left('weir_checkpoint_failures_consecutive')} > 0)"),
                     thresholds=((None, GREEN), (1, RED)),
                     links=runbook("WeirBatchesFailing"),
                     span=3,
@@ -149,11 +151,7 @@ def overview(runbooks: str) -> Dashboard:
                 number(
                     "In a spiral",
                     "Queries whose batches grow towards their deadline, or are killed at it.",
-                    or_none(
-                        "sum("
-                        + MANY("weir_spiral_phase", matchers='phase=~"spiralling|timing_out|dead"')
-                        + ")"
-                    ),
+                    or_none(f"sum({left('weir_spiral_phase', matchers=SPIRALS)})"),
                     thresholds=((None, GREEN), (1, RED)),
                     links=runbook("WeirSpiral"),
                     span=3,
@@ -234,7 +232,7 @@ def overview(runbooks: str) -> Dashboard:
                         ),
                         Column(
                             "Spiral",
-                            which(MANY, "weir_spiral_phase", "phase"),
+                            which(left, "weir_spiral_phase", "phase"),
                             texts={
                                 str(place): (phase.replace("_", " "), SPIRAL_COLOURS[phase])
                                 for place, phase in enumerate(SPIRAL_PHASES)
@@ -281,7 +279,7 @@ def overview(runbooks: str) -> Dashboard:
                         Column("Target", _worst("weir_target_batch_seconds"), "s"),
                         Column(
                             "Failures in a row",
-                            _worst("weir_checkpoint_failures_consecutive"),
+                            f"max {BY_QUERY} ({left('weir_checkpoint_failures_consecutive')})",
                             thresholds=((None, GREEN), (1, RED)),
                         ),
                         Column(

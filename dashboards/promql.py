@@ -128,7 +128,16 @@ def caught_up_in(worst: Callable[[str], str]) -> str:
     return f"{worst('weir_estimated_time_to_consume_seconds')} or {never}"
 
 
-def which(of: Scope, name: str, label: str, by: str = BY_QUERY) -> str:
+def left(name: str, **asked: str) -> str:
+    """What outlasts a query, without the word of an agent that it left: it runs at another one."""
+    own = [label for label in by_series(name).label_names if label not in ("application", "query")]
+    beside = f"ignoring ({', '.join(own)}) " if own else ""
+    up = MANY("weir_query_up")
+    moved = f"({up} == 0 and on (cluster, namespace, application, query) {up} == 1)"
+    return f"({MANY(name, **asked)} unless {beside}{moved})"
+
+
+def which(of: Callable[..., str], name: str, label: str, by: str = BY_QUERY) -> str:
     """The place of a state set's present value among all of them, from 0 on."""
     values = by_series(name).values_of(label)
     return " + ".join(
@@ -159,9 +168,10 @@ def trouble() -> str:
     """
     up = f"max {BY_QUERY} ({MANY('weir_query_up')})"
     parts = (
-        f"800 * (1 - {up} - max {BY_QUERY} ({MANY('weir_query_stopped')}))",
+        # Stopped at one agent, and running at another one.
+        f"800 * clamp_min(1 - {up} - max {BY_QUERY} ({MANY('weir_query_stopped')}), 0)",
         f"400 * max {BY_QUERY} ({MANY('weir_query_state', state='stalled')})",
-        f"200 * clamp_max(max {BY_QUERY} ({MANY('weir_checkpoint_failures_consecutive')}), 1)",
+        f"200 * clamp_max(max {BY_QUERY} ({left('weir_checkpoint_failures_consecutive')}), 1)",
         f"100 * (max {BY_QUERY} ({MANY('weir_required_capacity_ratio')}) > bool 1)",
         f"clamp_max(max {BY_QUERY} ({MANY('weir_backlog_seconds')}) / 60, 60)",
         f"10 * max {BY_QUERY} ({MANY('weir_pressure_ratio')})",

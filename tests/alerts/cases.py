@@ -96,6 +96,17 @@ def _moved(query: str) -> dict[str, str]:
     return {**_gone(query, "_x5 300x180"), up: "_x8 1x180"}
 
 
+def _moved_and_ended() -> dict[str, str]:
+    """It moved so, ended there as it should at minute 28, and is forgotten there at minute 60."""
+    at = {
+        "weir_query_up": "_x8 1x19 0x31 stale",
+        "weir_query_stopped": "_x8 0x19 1x31 stale",
+        "weir_query_gone_since_timestamp_seconds": "_x28 1680x31 stale",
+    }
+    there = {q(name).replace("agent:", "another:"): values for name, values in at.items()}
+    return {**_gone("enrich", "_x5 300x180"), **there}
+
+
 def _retired_where_it_was() -> dict[str, str]:
     """It moved so, and somebody retires it at the first agent, or that goes: at minute 30."""
     return {
@@ -171,7 +182,25 @@ CASES: Final[tuple[Case, ...]] = (
                 q("weir_query_stopped"): "0x9 1x120",
             },
             _moved("enrich"),
+            _moved_and_ended(),
         ),
+    ),
+    Case(
+        alert="WeirQueryGone",  # it had ended elsewhere before it was lost here
+        fires={
+            **_gone("enrich", "_x20 1200x180"),
+            q("weir_query_up").replace("agent:", "another:"): "1x4 0x180",
+            q("weir_query_stopped").replace("agent:", "another:"): "0x4 1x180",
+            q("weir_query_gone_since_timestamp_seconds").replace("agent:", "another:"): (
+                "_x5 300x180"
+            ),
+        },
+        at=24,
+        labels=_OF_QUERY,
+        summary="orders/enrich does not run",
+        description="It failed or its driver fell silent, and it has not come back for 3 minutes. "
+        "Nothing of its input is processed. If it is gone for good: weir retire.",
+        quiet=(),
     ),
     Case(
         alert="WeirQueryGone",  # and another agent's query of another name goes on
@@ -222,6 +251,7 @@ CASES: Final[tuple[Case, ...]] = (
         "restart runs the same batch into the same fault.",
         quiet=(
             {**_moved("enrich"), q("weir_checkpoint_failures_consecutive"): "_x8 2x180"},
+            {**_moved_and_ended(), q("weir_checkpoint_failures_consecutive"): "_x8 2x180"},
             {q("weir_checkpoint_failures_consecutive"): "0x4 1x4 0x4 1x120"},
         ),
     ),

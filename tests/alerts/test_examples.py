@@ -48,27 +48,37 @@ def test_a_driver_that_is_gone_with_its_agent_is_told_for_a_day(tmp_path: Path) 
             of("moved", "b"): "_x11 1x1500",
             of("stopped", "a"): "1x9 0x1 _x1500",
             of("killed", "z"): "1x3 0x1 _x1500",  # stopped, and started again at another address
-            of("failed", "a"): "0x10 _x1500",  # told already, while its agent was there
+            of("failed", "a"): "1x9 0x1 _x1500",  # and its pod ended before that was told
+            of("retired", "lives"): "1x4 0x6 _x1500",
         },
         "weir_query_stopped": {
             of("killed", "a"): "0x10 _x1500",
+            of("moved", "a"): "0x10 _x1500",
+            of("moved", "b"): "_x11 0x1500",
             of("stopped", "a"): "0x9 1x1 _x1500",
             of("killed", "z"): "0x3 1x1 _x1500",
+            of("failed", "a"): "0x10 _x1500",
+            of("retired", "lives"): "0x10 _x1500",
         },
+        "weir_build_info": {'{instance="lives"}': "1x1500", '{instance="a"}': "1x10 _x1500"},
     }
-    gone = {
-        "exp_labels": {
-            "application": "orders",
-            "query": "killed",
-            "cluster": "eu",
-            "severity": "critical",
-            "component": "weir",
-        },
-        "exp_annotations": {
-            "summary": "orders/killed is gone, and its driver with it",
-            "description": "Nothing of its input is processed since its pod ended.",
-        },
-    }
+
+    def gone(query: str) -> dict[str, Any]:
+        return {
+            "exp_labels": {
+                "application": "orders",
+                "query": query,
+                "cluster": "eu",
+                "severity": "critical",
+                "component": "weir",
+            },
+            "exp_annotations": {
+                "summary": f"orders/{query} is gone, and its driver with it",
+                "description": "Nothing of its input is processed since its pod ended.",
+            },
+        }
+
+    both = gone("failed"), gone("killed")
 
     def at(minute: int, *expected: Any) -> dict[str, Any]:
         asked = {"eval_time": f"{minute}m", "alertname": "WeirDriverGone"}
@@ -85,7 +95,7 @@ def test_a_driver_that_is_gone_with_its_agent_is_told_for_a_day(tmp_path: Path) 
             "interval": "1m",
             "input_series": series,
             # It looks alive for five minutes, and three are waited for.
-            "alert_rule_test": [at(17), at(19, gone), at(1440, gone), at(1455)],
+            "alert_rule_test": [at(17), at(21, *both), at(1440, *both), at(1455)],
         }
     ]
     path.write_text(json.dumps({"rule_files": [str(rules)], "tests": tests}))

@@ -339,7 +339,11 @@ def test_a_row_hands_on_its_cluster_or_all_where_it_has_none(asked: LivePromethe
         for item in override["properties"]
         if item["id"] == "links"
     )
-    assert "var-cluster=${__data.fields.choose_cluster:percentencode}" in link
+    # Once: of two values Grafana takes the last one for all, where that is "all".
+    for label in ("cluster", "namespace"):
+        assert f"var-{label}=${{__data.fields.choose_{label}:percentencode}}" in link
+        assert link.count(f"var-{label}=") == 1
+        assert f"${{{label}:queryparam}}" not in link
 
 
 def test_stats_are_of_this_moment_and_what_is_absent_looks_neither_good_nor_bad() -> None:
