@@ -15,6 +15,7 @@ from agent.core.measure.occupancy import SPENT
 from agent.export import catalogue, prometheus
 from agent.export.catalogue import METRICS, metric
 from agent.export.metrics.row import AGENT_PROCESS
+from agent.service.config import Settings
 from alerts.rules import ALERTS
 from spark_listener.wire import CONTROLS, EVENT_TYPES
 
@@ -49,6 +50,13 @@ def test_an_entry_keeps_the_rules(entry: Metric) -> None:
         assert len(set(label.values)) == len(label.values)
     if entry.kind == "state set":
         assert entry.labels[-1].values
+
+
+def test_what_bounds_a_label_is_an_option_that_there_is() -> None:
+    bounds = [label.bound for entry in METRICS for label in entry.labels]
+    named = {name for bound in bounds for name in re.findall(r"`(max_\w+)`", bound)}
+    assert "max_queries" in named
+    assert named <= Settings.model_fields.keys()
 
 
 def test_names_are_unique_in_both_formats() -> None:

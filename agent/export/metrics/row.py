@@ -305,7 +305,7 @@ _OPERATOR: Final = Label(
 )
 _TOPIC: Final = Label("topic", bound="topics of the source")
 _PARTITION: Final = Label(
-    "partition", bound="partitions of the topic; at most `max_partitions` a query"
+    "partition", bound="partitions of the topic; at most 5,000 of all queries"
 )
 
 QUERY: Final[Subject[QueryView]] = Subject(_APPLICATION, _QUERY)
