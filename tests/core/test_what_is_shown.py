@@ -110,6 +110,31 @@ def test_files_that_a_heartbeat_saw_wait_since_then() -> None:
     assert behind == pytest.approx(world.driver.time - first_seen, abs=0.1)
 
 
+def test_files_that_a_new_process_of_the_driver_counts_anew_arrive_as_before() -> None:
+    """A run outlives the driver's Python process, and the next one counts from when it looked."""
+    world = World(unit="files")
+
+    def beat(arrived: int) -> None:
+        limit = {"source": 0, "unit": "files", "limit": 2, "configured": 2, "backlog": 8}
+        limit |= {"arrived": arrived, "observed_time": format_time(world.driver.time)}
+        world.send(world.driver.heartbeat(1, 1.0, limits=[limit]))
+        world.driver.time += 5.0
+
+    world.send(world.driver.progress(20, 5.0, limit=2, backlog=8))
+    for seconds in range(0, 600, 5):
+        beat(8 + seconds)  # one file a second
+    before = world.view().arrival_rows_per_second
+    world.driver.instance, world.driver.sequence = "listener-2", 0
+    for seconds in range(0, 120, 5):
+        beat(8 + 3 * seconds)
+    view = world.view()
+    assert before is not None
+    assert view.arrival_rows_per_second == pytest.approx(3.0 * before, rel=0.1)
+    lag = view.backlog_seconds
+    assert lag is not None
+    assert lag < 30.0  # eight of three a second
+
+
 def test_what_came_under_a_batch_is_no_trend_of_its_lag() -> None:
     """Brokers asked under each batch tell ever more; what each batch leaves behind is nothing."""
     world = World()

@@ -40,6 +40,7 @@ class Source(msgspec.Struct):
     held_back: bool = False  # limited, with more left than another batch of that limit takes
     arrived: float = 0.0
     arrived_time: float | None = None
+    arrived_before: float = 0.0  # of them, before the driver began to count what it tells
     admitted_total: float = 0.0
     in_hand: int = 0  # taken into the batch that runs, which no progress has told of yet
     asked: float | None = None  # admitted_total and what was left, as brokers told it since
@@ -151,7 +152,7 @@ class Source(msgspec.Struct):
         elif said.observed_time is not None:
             self.backlog = None  # looked, and could not tell
         if said.arrived is not None:
-            self._arrive(float(said.arrived), seen)
+            self._arrive_as_told(said.arrived, seen)
         if planned_time is None and said.admitted is not None:
             self.in_hand = said.admitted
             if said.backlog is not None:
@@ -254,6 +255,16 @@ class Source(msgspec.Struct):
             # Unlimited: what was admitted is what had arrived.
             self._arrive(self.admitted_total, planned_time)
 
+    def _arrive_as_told(self, arrived: int, time: float) -> None:
+        """As a driver counts, which begins anew with its process and within a run else only grows.
+
+        What came between two processes nobody has counted: it is of no rate.
+        """
+        if self.arrived_time is not None and self.arrived_before + arrived < self.arrived:
+            self.arrived_before = self.arrived - arrived
+            self.arrived_time = max(time, self.arrived_time)
+        self._arrive(self.arrived_before + arrived, time)
+
     def _arrive(self, arrived: float, time: float) -> None:
         if self.arrived_time is None:
             # The backlog found at first did not arrive in an instant: it starts the count.
@@ -306,6 +317,7 @@ class Source(msgspec.Struct):
 
     def _count_anew(self) -> None:
         self.arrived, self.arrived_time, self.admitted_total = 0.0, None, 0.0
+        self.arrived_before = 0.0
         self.in_hand, self.asked, self.asked_time = 0, None, None
 
     def decide(
