@@ -234,8 +234,10 @@ class Running(msgspec.Struct):
         """
         if self.seconds is None:
             return
-        self.told_time = now
-        if self.since_time is None or before != (run_id, self.batch_id):
+        told, self.told_time = self.told_time, now
+        # One younger than the last word began after it: triggers that find nothing share an id.
+        again = told is not None and self.seconds < now - told
+        if again or self.since_time is None or before != (run_id, self.batch_id):
             self.since_time = now
 
 

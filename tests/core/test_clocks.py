@@ -174,7 +174,24 @@ def test_a_batch_of_which_the_driver_says_that_it_runs_for_hours_hangs_by_the_ag
     assert driver.wrong == []  # 56 s at most, as far as anybody knows
     for _ in range(3):
         driver.now += 5.0
-        beat(driver, 0.0)
+        beat(driver, 40_010.0)
+    assert driver.wrong
+    assert all(why.startswith("hung") for why in driver.wrong)
+
+
+def test_triggers_that_find_nothing_one_after_the_other_are_no_batch_that_hangs() -> None:
+    """All are for the next batch; with the default trigger heartbeats mostly come upon one."""
+    driver = run(3)
+    for number in range(100):
+        driver.now += 5.0
+        beat(driver, 0.001 * number)
+    begun = driver.now + 1.0
+    for _ in range(11):
+        driver.now += 5.0
+        beat(driver, driver.now - begun)
+    assert driver.wrong == []
+    driver.now += 5.0
+    beat(driver, driver.now - begun)
     assert driver.wrong
     assert all(why.startswith("hung") for why in driver.wrong)
 
