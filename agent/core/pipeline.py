@@ -173,7 +173,7 @@ def progress(
         query.flow.watermark_time = batch.watermark_time
     if not measure.ran(batch):
         # Spark reports a trigger without data as progress, with the id of the next batch.
-        measure.hear_limits(query, event.limits, batch.time, policy)
+        measure.hear_limits(query, event.limits, min(batch.time, time), policy)
         decide.adopt(query, time, policy)
         _found_nothing(query, time, policy)
         return "idle"

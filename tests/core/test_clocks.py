@@ -13,6 +13,7 @@ from agent.core.decode.events import decode_request
 from agent.core.fleet import Fleet
 from agent.core.policy import Policy, QueryPolicy
 from agent.service.clock import Clock
+from spark_listener.wire import format_time
 from tests.core.events import START_TIME, Driver
 
 KEY = ("shop", "orders")
@@ -162,6 +163,42 @@ def test_a_driver_whose_clock_is_set_back_is_not_hung(ahead: float) -> None:
     assert driver.wrong == []
     view = driver.fleet.view(KEY, driver.now + 1.0)
     assert view.running_seconds == pytest.approx(3.0, abs=0.1)
+
+
+@pytest.mark.parametrize("forth", [0.0, 3600.0])  # before: it then stands as it stood at first
+@pytest.mark.parametrize("kind", ["heartbeat", "progress", "idle"])
+def test_what_was_seen_before_the_clock_was_set_back_was_not_seen_after_it_was_told(
+    kind: str, forth: float
+) -> None:
+    driver = run(20, steps={3: forth} if forth else {})
+    before = driver.fleet.view(KEY, driver.now).arrival_rows_per_second
+    seen = driver.now + driver.ahead
+    driver.ahead -= 3600.0
+    driver.now += 5.0
+    limit = {"source": 0, "unit": "rows", "limit": 2000, "configured": 2000, "backlog": 100_000}
+    driver.driver.time = seen
+    ids = driver.driver.ids()
+    if kind == "heartbeat":
+        limit |= {"admitted": 2000, "observed_time": format_time(seen)}
+        pulse = {"batchId": driver.driver.batch_id + 1, "running_seconds": 5.0, "limits": [limit]}
+        driver.send("heartbeat", {"queries": [{**ids, **pulse}]})
+    else:
+        rows, phases = (2000, None) if kind == "progress" else (0, {"getBatch": 0.0})
+        if kind == "progress":
+            limit |= {"observed_time": format_time(seen)}
+        event = driver.driver.progress(rows, 0.0, phases=phases)
+        driver.driver.sequence -= 1
+        driver.send("progress", event["body"], limits=[limit])
+    query = driver.fleet._roster[KEY]
+    last = query.clock.last_event_time or 0.0
+    (source,) = query.sources
+    assert (source.backlog_time or math.inf) <= last
+    assert (source.arrived_time or math.inf) <= last
+    assert query.flow.lag.times[-1] <= last
+    for _ in range(20):
+        driver.batch()
+    after = driver.fleet.view(KEY, driver.now).arrival_rows_per_second
+    assert after == pytest.approx(before, rel=0.3)
 
 
 def test_a_batch_of_which_the_driver_says_that_it_runs_for_hours_hangs_by_the_agents_clock() -> (

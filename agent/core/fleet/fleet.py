@@ -236,7 +236,7 @@ class Fleet:
                     full = error  # of the others more can be told
                     continue
                 before = query.run.run_id, query.running.batch_id
-                limits = _shifted(running.limits, query.clock.set_seconds)
+                limits = _shifted(running.limits, query.clock.set_seconds, time)
                 judge.heartbeat(query, running, limits, time, policy)
                 query.running.hear(before, query.run.run_id, now)
                 if judge.plans_next(query, running):
@@ -252,7 +252,7 @@ class Fleet:
             return
         query, time = self._query(application, subject_of(body), event, now, said)
         if isinstance(body, ProgressEvent):
-            body = _at(body, query.clock.set_seconds)
+            body = _at(body, query.clock.set_seconds, time)
             spent = judge.progress(query, body, time, policy, self._pools.beside(query))
             if spent is not None:
                 self._brokers.note_read(query, body.progress)
@@ -265,7 +265,7 @@ class Fleet:
             if said.lines:
                 said.judged.append(self._line(query, event.kind, time, spent))
         elif isinstance(body, StartedEvent):
-            limits = _shifted(body.limits, query.clock.set_seconds)
+            limits = _shifted(body.limits, query.clock.set_seconds, time)
             body = msgspec.structs.replace(body, limits=limits)
             judge.started(query, body, time, policy, self._pools.beside(query))
         elif isinstance(body, TerminatedEvent):
@@ -705,21 +705,20 @@ def _subjects(event: Event) -> list[Named]:
     return [*body.queries] if isinstance(body, HeartbeatEvent) else [subject_of(body)]
 
 
-def _at(event: ProgressEvent, seconds: float) -> ProgressEvent:
-    """A batch's times by a clock that was never set: so much is added."""
-    if not seconds:
-        return event
-    progress = msgspec.structs.replace(event.progress, time=event.progress.time + seconds)
-    limits = _shifted(event.limits, seconds)
+def _at(event: ProgressEvent, seconds: float, time: float) -> ProgressEvent:
+    """A batch's times by a clock that was never set: so much is added. Told of at ``time``."""
+    limits = _shifted(event.limits, seconds, time)
+    progress = event.progress
+    if seconds:
+        progress = msgspec.structs.replace(progress, time=progress.time + seconds)
     return msgspec.structs.replace(event, progress=progress, limits=limits)
 
 
-def _shifted(limits: list[SourceLimit], seconds: float) -> list[SourceLimit]:
-    if not seconds:
-        return limits
+def _shifted(limits: list[SourceLimit], seconds: float, time: float) -> list[SourceLimit]:
+    """By such a clock; what was seen before it was set back was seen before it was told, too."""
     return [
         one
         if one.observed_time is None
-        else msgspec.structs.replace(one, observed_time=one.observed_time + seconds)
+        else msgspec.structs.replace(one, observed_time=min(one.observed_time + seconds, time))
         for one in limits
     ]
