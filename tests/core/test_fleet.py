@@ -922,6 +922,37 @@ def test_a_hung_batch_grows_older_between_heartbeats() -> None:
     assert world.view().running_seconds is None
 
 
+def test_the_first_batch_of_a_run_from_a_checkpoint_taken_back_runs() -> None:
+    """As after a restored savepoint: what ended in the run before says nothing of it."""
+    world = World(Policy(default=QueryPolicy(deadline_seconds=60.0)))
+    world.batches(10)
+    late = {**world.driver.ids(), "batchId": 10, "running_seconds": 1.0}
+    world.send(world.driver.terminated())
+    world.driver.run_id = "r-2"
+    world.send(world.driver.started())
+    for seconds in (1.0, 61.0):
+        world.driver.time += seconds
+        world.send(world.driver.heartbeat(4, seconds))
+        world.send(world.driver.event("heartbeat", {"queries": [late]}))  # of the run before
+        view = world.view()
+        assert view.running_batch_id == 4
+        assert view.running_seconds == pytest.approx(seconds, abs=0.1)
+    assert view.state == "stalled"
+    assert world.fleet.liveness(*KEY, world.now).why != "idle"
+    world.send(world.driver.terminated())
+    stuck = world.fleet._roster[KEY].watched.spiral
+    assert (stuck.open_batch_id, stuck.open_timeouts) == (4, 1)
+    world.driver.run_id = "r-3"  # of which no heartbeat says which batch it is
+    world.driver.time += 1.0
+    world.send(world.driver.started(), world.driver.terminated("lost"))
+    assert (stuck.open_batch_id, stuck.open_ends) == (4, 2)
+    world.driver.run_id = "r-4"
+    world.driver.time += 5.0
+    world.send(world.driver.started(), world.driver.progress(10, 1.0, batch_id=4))
+    world.send(world.driver.heartbeat(4, 1.0))  # made before it ended
+    assert world.view().running_batch_id is None
+
+
 def test_a_batch_that_is_run_again_after_an_outage_reads_no_more_than_before() -> None:
     world = World(Policy(default=QueryPolicy(mode="off")))
     world.hundred_a_second()

@@ -236,8 +236,9 @@ def ends(query: Query, event: TerminatedEvent, time: float, policy: Policy) -> N
         near = age is not None and deadline is not None and age < LATEST_SHARE * deadline
         if event.exception is None and not near:
             age = None  # idle as well as not: nothing says that a batch ran
-        known, open_id = query.batch.id, query.running.open_batch_id
-        batch_id = open_id if known is None else known + 1
+        known, batch_id = query.batch.id, query.running.open_batch_id
+        if batch_id is None and known is not None:  # what is open comes first, wherever it stands
+            batch_id = known + 1
     failed = event.exception is not None
     late = _is_late(query, age, policy, ran=began)
     lost = began or late
