@@ -57,7 +57,7 @@ class SourceLimit(_SourceLimitRequired, total=False):
 
     next_limit: int | None
     admitted: int | None  # units taken into this event's batch; a heartbeat's is the running one
-    arrived: int | None  # units known to have arrived since the query started; never decreases
+    arrived: int | None  # units known to have arrived since this process first saw the source
     observed_time: str  # when backlog and arrived were seen
     offsets: dict[str, dict[str, int]]  # Kafka, in a heartbeat: where the running batch ends
     backlog_bound: Literal["exact", "lower"]

@@ -135,6 +135,22 @@ def test_files_that_a_new_process_of_the_driver_counts_anew_arrive_as_before() -
     assert lag < 30.0  # eight of three a second
 
 
+def test_what_a_batch_can_no_longer_tell_does_not_wait_for_ever() -> None:
+    """A directory that cannot be listed: what waits is known while Spark keeps a list of it."""
+    world = World(unit="files")
+    for backlog in (200, 100, None, None):
+        world.driver.time += 60.0
+        admitted = 100 if backlog else 3
+        limit = {"source": 0, "unit": "files", "limit": 100, "configured": 100}
+        told = [limit | {"backlog": backlog, "admitted": admitted}]
+        world.send(world.driver.progress(10 * admitted, 5.0, limits=told))
+    view = world.view()
+    assert view.sources[0].backlog is None
+    assert view.backlog_seconds is None
+    (query,) = world.fleet._roster
+    assert not query.sources[0].limited
+
+
 def test_what_came_under_a_batch_is_no_trend_of_its_lag() -> None:
     """Brokers asked under each batch tell ever more; what each batch leaves behind is nothing."""
     world = World()

@@ -185,7 +185,7 @@ class Source(msgspec.Struct):
             self.backlog_time = planned_time
             if self.unit is None:
                 self.unit = progress.unit
-        elif said is None:
+        elif said is None or said.backlog is None:
             self.backlog = None  # nobody tells: last batch's figure would be stale
         self._judge_limited(said)
         if self.admitted is None and self.limited and self.batch_limit is not None:
