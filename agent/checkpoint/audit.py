@@ -39,6 +39,7 @@ CHECKS: Final = (
     "source_log_ahead",
     "state_incomplete",
     "state_ahead",
+    "state_without_offsets",
     "state_schema_elsewhere",
     "snapshot_lag",
     "file_damaged",

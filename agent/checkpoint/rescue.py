@@ -368,8 +368,9 @@ def _refuse_if_unsound(
                 remedy="start from a savepoint; the commits between were lost",
             )
         )
-    # Of these the first was said above, the second is what a rescue mends, and the third is noted.
-    passed = ("offsets_without_commits", "leftovers_at_start", "state_schema_elsewhere")
+    # Said above; what a rescue mends; noted.
+    said, noted = "offsets_without_commits", "state_schema_elsewhere"
+    passed = (said, "leftovers_at_start", "state_without_offsets", noted)
     return refusals + [
         error
         for error in soundness.errors

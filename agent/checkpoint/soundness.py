@@ -340,6 +340,19 @@ def _state(checkpoint: Checkpoint, closure: Closure) -> list[Finding]:
                 " a restart would mix states: start from a savepoint",
             )
         )
+    elif beyond and limit and not (open_batches(checkpoint) or looks_asynchronous(checkpoint)):
+        # Spark writes a batch's offsets before its state (in real-time mode after it, stateless).
+        findings.append(
+            Finding(
+                check="state_without_offsets",
+                severity="error",
+                evidence=f"state of batch {limit} is there, its offsets are not: offsets/{limit}"
+                " was removed",
+                remedy=f"do not start the query: it would plan other rows as batch {limit} beside"
+                " that state, and a sink that has its id drop them. weir rescue asks the sink and"
+                f" moves aside what the batch left; or put offsets/{limit} back as it was",
+            )
+        )
     elif beyond:
         findings.append(
             Finding(

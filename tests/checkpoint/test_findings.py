@@ -315,6 +315,10 @@ TABLE = {
         lambda c: c.without(*logs(c.n, c.n - 1)),
         lambda c: c.without(),
     ),
+    "state_without_offsets": (
+        lambda c: c.without(*logs(c.n)),
+        lambda c: c.without(f"commits/{c.n}"),
+    ),
     "temporary_files": (lambda c: c.killed_while_writing(), lambda c: c.without()),
     "leftovers_at_start": (lambda c: c.killed_before_its_first_batch(), lambda c: c.without()),
 }

@@ -414,6 +414,28 @@ def test_a_state_given_other_partitions_offline(weir, tmp_path, partitions, meta
     assert errors(report) == ["state_incomplete"]
 
 
+@pytest.mark.parametrize("state", ["all", "some", "none"])
+def test_offsets_that_were_removed_after_their_batch_left_state(weir, tmp_path, state):
+    """A start would plan other rows beside that state; none does where nothing of it is there."""
+    root = checkpoint(tmp_path, state=state)
+    for name in ("3", ".3.crc"):
+        (root / "offsets" / name).unlink()
+    code, report = inspect(weir, root)
+    assert errors(report) == ([] if state == "none" else ["state_without_offsets"])
+    assert code == (0 if state == "none" else 1)
+    if state == "none":
+        return
+    [found] = [one for one in report["findings"] if one["severity"] == "error"]
+    assert "state of batch 3 is there, its offsets are not" in found["evidence"]
+    assert "weir rescue" in found["remedy"]
+    assert "put offsets/3 back" in found["remedy"]
+    # Under asynchronous progress tracking offsets are not written at every batch.
+    for log in ("offsets", "commits"):
+        for name in ("1", ".1.crc"):
+            (root / log / name).unlink()
+    assert errors(inspect(weir, root)[1]) == []
+
+
 def test_leftovers_of_a_first_batch_that_was_never_planned(weir, tmp_path):
     write(tmp_path, "metadata", '{"id":"x"}')
     write(tmp_path, "offsets/.0.1234.tmp", "v1")
