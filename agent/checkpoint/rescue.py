@@ -138,6 +138,7 @@ def plan_rescue(
             for source in checkpoint.sources
             if source.kind == "other"
         ]
+        doubts += _begins_anew(checkpoint, base)
         doubts += _late_rows(checkpoint, base)
         if unchanged_seconds > 0:
             notes.append(
@@ -215,6 +216,40 @@ def _all_read(checkpoint: Checkpoint, base: int) -> bool:
         if all(end == told[0] for end in told):
             return False
     return bool(finished)
+
+
+def _begins_anew(checkpoint: Checkpoint, base: int) -> list[str]:
+    """Sources that begin anew without this batch, where nothing keeps at what they began.
+
+    Kafka and Iceberg note it below ``sources/``, files their log. Delta keeps it in the offsets
+    alone: after a version of which all was read they name the next one, with an index below zero
+    (``DeltaSource.buildOffsetFromIndexedFile``).
+    """
+    finished = checkpoint.offsets.get(base)
+    before = finished.sources if finished is not None else []
+    noted = [file.path for file in checkpoint.layout.others]
+    doubts = []
+    for source in checkpoint.sources:
+        began = source.index < len(before) and before[source.index] is not None
+        kept = source.kind == "file" or bool(checkpoint.layout.sources.get(source.index))
+        noted_there = any(path.startswith(f"{source.folder}/") for path in noted)
+        if began or kept or noted_there or source.offset is None:
+            continue
+        said = (
+            f"source {source.index}: the checkpoint does not keep where it began. Where it begins"
+            " at what is newest (Delta: startingVersion=latest), it would begin behind this batch,"
+            " and rows of it be lost without a word: tell it where to begin at the next start"
+        )
+        if source.kind == "delta":
+            if source.offset.get("isStartingVersion") is True:
+                continue  # the table as it was: it began with that, and would again
+            version, index = source.offset.get("reservoirVersion"), source.offset.get("index")
+            said += " (startingVersion: the first version after the query's first start"
+            if isinstance(version, int) and isinstance(index, int):
+                said += f", no later than version {version - (index < 0)}"
+            said += "; DESCRIBE HISTORY has their times)"
+        doubts.append(said)
+    return doubts
 
 
 def _offsets_gone(checkpoint: Checkpoint, base: int) -> list[str]:

@@ -169,6 +169,49 @@ def test_a_connector_that_weir_does_not_know_is_named(tmp_path, offset, known):
     assert report["plan"]["conditional"] is not known
 
 
+DELTA = '{"sourceVersion":1,"reservoirId":"t","reservoirVersion":%d,"index":%d,'
+LATER, WHOLE = DELTA + '"isStartingVersion":false}', DELTA + '"isStartingVersion":true}'
+
+
+@pytest.mark.parametrize(
+    ("offset", "own", "doubt"),
+    [
+        (LATER % (8, -1), None, "no later than version 7"),
+        (LATER % (8, -100), None, "no later than version 7"),
+        (LATER % (8, 2), None, "no later than version 8"),
+        (WHOLE % (8, 2), None, None),  # it began with the table as it was
+        (KINESIS % 1, None, "begins at what is newest"),
+        ('{"orders":{"0":5}}', None, "begins at what is newest"),  # its note is gone
+        ('{"orders":{"0":5}}', "0", None),
+        (ICEBERG % 5, "offsets/0", None),
+        ("-", None, None),
+    ],
+)
+@pytest.mark.parametrize("committed", [0, 3])
+def test_a_first_batch_whose_beginning_nothing_keeps(tmp_path, committed, offset, own, doubt):
+    """Without its offsets a source that begins at what is newest would begin behind the batch."""
+    root = checkpoint(tmp_path, committed=committed)
+    write(root, f"offsets/{committed}", f"{offsets(committed)}\n{offset}")
+    for batch in range(committed):
+        write(root, f"offsets/{batch}", f"{offsets(batch)}\n-")
+    if own:
+        write(root, f"sources/1/{own}", "{}")
+    code, report = rescue_quietly(root, **UPSERT)
+    assert code == 0
+    [said] = [note for note in report["plan"]["notes"] if "where it began" in note] or [""]
+    assert (doubt or "") in said
+    assert bool(said) is bool(doubt)
+    if doubt:
+        assert said.startswith("source 1: ")
+        assert report["plan"]["conditional"]
+
+
+def test_a_source_that_had_an_offset_before_goes_on_from_it(tmp_path):
+    root = of_source(tmp_path, LATER.replace('"index":%d', '"index":2'))
+    _, report = rescue_quietly(root, **UPSERT)
+    assert "where it began" not in " ".join(report["plan"]["notes"])
+
+
 def test_a_first_batch_leaves_no_trace_in_state_or_logs(tmp_path):
     root = checkpoint(tmp_path, committed=0)
     write(root, "commits/.0.1234.tmp", "v1")
