@@ -10,6 +10,7 @@ V - 1. Checkpoint format v2 names state files ``V_id`` and keeps the ids of a ba
 from __future__ import annotations
 
 import re
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
@@ -41,6 +42,7 @@ _KEY_SCHEMA = re.compile(
 #: An operator without keys runs in one partition, though Spark's metadata names all of them: it
 #: takes the number from the settings.
 _ONE_PARTITION: Final = frozenset({"globalLimit"})
+_SOURCE_FOLDER = re.compile(r"sources/(\d{1,9})/")
 _CHECKSUM = re.compile(r"\.?(?P<name>.+?)(?:\.crc)+\Z")
 _TEMPORARY = re.compile(r"\..+\.tmp\Z")
 #: Bytes of a log's entry that are read. Kafka's offsets take some 20 a partition, ids of the state
@@ -397,6 +399,7 @@ def read_checkpoint(
         entry = parse(layout.offsets[batch_id].path, parse_offset_log, batch_id)
         if entry is not None:
             offsets[batch_id] = entry
+    _once_each(layout, offsets)
     names = _named_alike(layout, offsets)
     commits: dict[int, Commit] = {}
     for batch_id in sorted(layout.commits)[-2:]:
@@ -616,6 +619,30 @@ def _named_alike(layout: Layout, offsets: dict[int, Offsets]) -> list[str]:
         logs = {str(index): log for index, log in layout.sources.items()} | layout.named_sources
         layout.sources = {at: logs[name] for at, name in enumerate(names) if name in logs}
     return names
+
+
+def _once_each(layout: Layout, offsets: dict[int, Offsets]) -> None:
+    """Leaves out the further lines of a source that the query reads more than once (a self-union).
+
+    Spark writes its offset for each place in the plan, but makes it once, with one folder
+    (``MicroBatchExecution``: ``sources`` and ``toExecutionRelationMap``). So the last source that
+    keeps a folder has a higher line than folder: by as many lines that equal an earlier one.
+    """
+    newest = offsets[max(offsets)] if offsets else None
+    if newest is None or not all(name.isdigit() for name in newest.names):
+        return
+    keeping = [at for at, end in enumerate(newest.sources) if source_kind(end) in ("file", "kafka")]
+    matches = (_SOURCE_FOLDER.match(file.path) for file in layout.others)
+    folders = [*layout.sources, *(int(match[1]) for match in matches if match)]
+    spare = max(keeping, default=-1) - max(folders, default=-1)
+    if spare <= 0:
+        return
+    ends = list(zip_longest(*(one.sources for one in offsets.values())))[: max(keeping) + 1]
+    twice = [at for at, own in enumerate(ends) if own[-1] is not None and own in ends[:at]][:spare]
+    for batch_id, one in offsets.items():
+        kept = [end for at, end in enumerate(one.sources) if at not in twice]
+        numbers = [str(at) for at in range(len(kept))]
+        offsets[batch_id] = msgspec.structs.replace(one, sources=kept, names=numbers)
 
 
 def _sources(

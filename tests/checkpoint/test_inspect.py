@@ -469,6 +469,58 @@ def test_what_is_no_checkpoint_is_wrong_input(weir, tmp_path, make, says):
     assert tree(tmp_path) == before
 
 
+ORDERS = '{"orders":{"0":%d}}'
+TABLE = '{"reservoirId":"t","reservoirVersion":%d,"index":-1,"isStartingVersion":false}'
+FILES = '{"logOffset":%d}'
+
+
+@pytest.mark.parametrize("version", ["v1", "v2"])
+@pytest.mark.parametrize(
+    ("lines", "folders", "kinds"),
+    [
+        ([FILES, FILES], "f", ["file"]),
+        ([ORDERS, ORDERS], "k", ["kafka"]),
+        ([FILES, FILES, ORDERS], "fk", ["file", "kafka"]),
+        ([FILES, ORDERS, FILES, ORDERS], "fk", ["file", "kafka"]),
+        ([TABLE, TABLE, FILES], "-f", ["delta", "file"]),
+        # Two streams, be their offsets equal or not: each has a folder, or needs none.
+        ([FILES, FILES], "ff", ["file", "file"]),
+        ([TABLE, TABLE, FILES], "--f", ["delta", "delta", "file"]),
+        ([FILES, TABLE, TABLE], "f", ["file", "delta", "delta"]),
+    ],
+)
+def test_a_stream_that_a_query_reads_twice_is_one_source(
+    weir, tmp_path, version, lines, folders, kinds
+):
+    """Spark keeps one source with one folder, and its offset for each place in the plan."""
+    root = checkpoint(tmp_path / "ck")
+    logs = shutil.move(root / "sources/0", tmp_path / "files")
+    for at, kind in enumerate(folders):
+        if kind == "f":
+            shutil.copytree(logs, root / f"sources/{at}")
+        elif kind == "k":
+            write(root, f"sources/{at}/0", 'v1\n{"orders":{"0":0}}')
+    for batch in range(4):
+        head = offsets(batch).split("\n")[1]
+        named = [f"{at}:{line % batch}" for at, line in enumerate(lines)]
+        ends = named if version == "v2" else [line % batch for line in lines]
+        write(root, f"offsets/{batch}", "\n".join([version, head, *ends]))
+    code, report = inspect(weir, root, "--deep")
+    assert (code, report["findings"][1:]) == (0, [])
+    assert [source["kind"] for source in report["sources"]] == kinds
+    assert len(report["restart"]["detail"].split(";")) == len(kinds)
+    assert weir("savepoint", root, tmp_path / "to")[0] == 0
+    assert weir("rescue", root, "--sink", "upsert", "--unchanged-seconds", "0")[0] == 0
+
+
+def test_a_folder_that_is_gone_is_missed_where_its_offsets_were_its_own(weir, tmp_path):
+    root = checkpoint(tmp_path)
+    for batch in range(4):
+        ends = [FILES % batch, FILES % (batch + 1)]
+        write(root, f"offsets/{batch}", "\n".join([*offsets(batch).split("\n")[:2], *ends]))
+    assert "source_log_incomplete" in errors(inspect(weir, root)[1])
+
+
 def test_names_from_outside_cannot_drive_the_terminal(weir, tmp_path):
     root = checkpoint(tmp_path)
     write(root, "metadata", json.dumps({"id": "\x1b[2Jevil[red]"}))
