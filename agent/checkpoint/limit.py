@@ -18,6 +18,7 @@ from agent.core.policy import QueryPolicy
 
 if TYPE_CHECKING:
     from agent.checkpoint.folder import Folder
+    from agent.checkpoint.layout import SourceInfo
     from agent.checkpoint.watched import Watched
 
 #: Below this many batches that took something, the fit is worth nothing.
@@ -25,8 +26,9 @@ LEAST_BATCHES: Final = 3
 #: A checkpoint that was copied has all its times within this; they say nothing of batches.
 COPIED_SECONDS: Final = 0.001
 _OPTIONS: Final = {"kafka": "maxOffsetsPerTrigger", "file": "maxFilesPerTrigger"}
-#: How a source of Spark's Kafka connector describes itself: KafkaV2[…], KafkaSourceV1[…].
+#: How Spark's own sources describe themselves: KafkaV2[…], KafkaSourceV1[…].
 _OF_KAFKA: Final = "Kafka"
+_DESCRIBED: Final = {"kafka": _OF_KAFKA, "file": "FileStreamSource"}
 #: The offsets do not tell it from others, and Spark passes over an option that a source lacks.
 NOT_SURE: Final = (
     "; of Spark's Kafka source: others with such offsets pass over this option and have their own"
@@ -95,23 +97,26 @@ def advise(
     advice = []
     for source in able:
         option, unit = _OPTIONS[source.kind], _UNITS[source.kind]
-        told = watched.sources[source.index : source.index + 1] if watched is not None else []
-        if source.kind == "kafka" and any(told) and not told[0].startswith(_OF_KAFKA):
-            detail = f"{told[0]} is not Spark's Kafka source: set the limit of its own connector"
+        place = _place(checkpoint, watched, source) if watched is not None else None
+        told = watched.sources[place] if watched is not None and place is not None else ""
+        if source.kind == "kafka" and told and not told.startswith(_OF_KAFKA):
+            detail = f"{told} is not Spark's Kafka source: set the limit of its own connector"
             advice.append(LimitAdvice(source.index, "", unit, None, "nothing", detail))
             continue
         learned: Literal["agent", "checkpoint", "nothing"] = "agent"
         limit: int | None
         seen = observe(checkpoint, folder, source.index)
         own, own_learned, own_detail = _limit(seen, unit, deadline_seconds, shared_by=len(able))
-        known = _of_agent(watched, source.index, unit, deadline_seconds, shared_by=len(able))
+        known = _of_agent(watched, place, unit, deadline_seconds, shared_by=len(able))
         if known is not None:
             limit, detail = known
             if own is not None and own != limit:
                 detail += f"; the checkpoint alone would say {own:,}: {own_detail}"
         else:
             limit, learned, detail = own, own_learned, own_detail
-            if watched is not None:
+            if watched is not None and watched.sources and place is None:
+                detail += "; which of the agent's sources this is, is not known"
+            elif watched is not None:
                 detail += f"; the agent has not learned what a batch of {unit} takes"
         amount = (
             open_amount(checkpoint, folder, open_batch, source.index)
@@ -123,7 +128,7 @@ def advise(
             detail += " another reason than its size"
         elif amount is not None:
             detail += f"; the batch that did not finish took {amount:,} {unit}"
-        if source.kind == "kafka" and limit is not None and not any(told):
+        if source.kind == "kafka" and limit is not None and not told:
             detail += NOT_SURE
         advice.append(
             LimitAdvice(
@@ -138,18 +143,32 @@ def advise(
     return advice
 
 
+def _place(checkpoint: Checkpoint, watched: Watched, source: SourceInfo) -> int | None:
+    """Where a source stands among the agent's; None where that is not known.
+
+    The agent counts in the plan's order, as progress and log version 1 do; version 2 has no order.
+    """
+    if not checkpoint.offsets:
+        return None
+    newest, told = checkpoint.offsets[max(checkpoint.offsets)], watched.sources
+    if newest.log_version == "v1" and len(told) == len(checkpoint.sources):
+        return source.index
+    alike = [at for at, one in enumerate(told) if one.startswith(_DESCRIBED[source.kind])]
+    return alike[0] if len(alike) == checkpoint.source_kinds.count(source.kind) == 1 else None
+
+
 def _of_agent(
     watched: Watched | None,
-    source: int,
+    place: int | None,
     unit: str,
     deadline_seconds: float | None,
     *,
     shared_by: int,
 ) -> tuple[int, str] | None:
-    if watched is None or deadline_seconds is None:
+    if watched is None or place is None or deadline_seconds is None:
         return None
     throughput, fixed = watched.throughput_rows_per_second, watched.fixed_cost_seconds
-    rows_per_unit = 1.0 if unit == "rows" else watched.rows_per_unit.get(source)
+    rows_per_unit = 1.0 if unit == "rows" else watched.rows_per_unit.get(place)
     if not throughput or fixed is None or not rows_per_unit:
         return None
     # The agent tells no noise: believe what is believed before anything was seen.

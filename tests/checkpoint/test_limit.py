@@ -1,0 +1,85 @@
+"""The limit to restart with: what of the agent's knowledge is of which source, and what is none."""
+
+import shutil
+
+import pytest
+
+from agent.checkpoint.folder import LocalFolder
+from agent.checkpoint.layout import read_checkpoint
+from agent.checkpoint.limit import advise
+from agent.checkpoint.watched import Watched
+from tests.checkpoint.build import OLD, checkpoint, offsets, write
+
+KAFKA, FILES = "KafkaV2[Subscribe[orders]]", "FileStreamSource[file:/in]"
+
+
+def watched(*sources, rows_per_unit=None, trigger=""):
+    """An agent that has learned a batch's time; ``sources`` in the order of the plan."""
+    return Watched(
+        application="app",
+        query="query",
+        location="",
+        here=True,
+        alive=False,
+        sink="",
+        trigger=trigger,
+        deadline_seconds=60.0,
+        throughput_rows_per_second=1000.0,
+        fixed_cost_seconds=1.0,
+        rows_per_unit=rows_per_unit or {},
+        sources=list(sources),
+        findings=[],
+    )
+
+
+def of_both(root, version="v2", *, kafka="clicks", files="archive"):
+    """Of Kafka and files, ``kafka`` before ``files`` in the plan; six batches and one open."""
+    checkpoint(root, committed=6)
+    logs = shutil.move(root / "sources/0", root.parent / f"{root.name}-files")
+    shutil.copytree(logs, root / "sources" / (files if version == "v2" else "1"))
+    write(root, f"sources/{kafka if version == 'v2' else 0}/0", 'v1\n{"orders":{"0":0}}')
+    for batch in range(7):
+        head = offsets(batch).split("\n")[1]
+        ends = [(kafka, f'{{"orders":{{"0":{1000 * (batch + 1)}}}}}')]
+        ends.append((files, f'{{"logOffset":{batch}}}'))
+        lines = [f"{name}:{end}" if version == "v2" else end for name, end in ends]
+        write(root, f"offsets/{batch}", "\n".join([version, head, *lines]), age=OLD + 10 * batch)
+    return root
+
+
+def advice(root, known=None, deadline=60.0):
+    """By unit."""
+    folder = LocalFolder(root)
+    seen = read_checkpoint(folder)
+    found = advise(seen, folder, open_batch=6, deadline_seconds=deadline, watched=known)
+    return {one.unit: one for one in found}
+
+
+def test_the_agent_s_places_are_the_plan_s_and_named_sources_keep_another_order(tmp_path):
+    by_place = advice(
+        of_both(tmp_path / "v1", "v1"), watched(KAFKA, FILES, rows_per_unit={0: 1.0, 1: 50.0})
+    )
+    named = advice(of_both(tmp_path / "v2"), watched(KAFKA, FILES, rows_per_unit={0: 1.0, 1: 50.0}))
+    assert {one.learned_from for one in by_place.values()} == {"agent"}
+    for unit in ("rows", "files"):
+        assert named[unit].limit == by_place[unit].limit
+        assert named[unit].option == by_place[unit].option
+    assert named["rows"].limit > named["files"].limit
+    assert "not Spark's Kafka source" not in named["rows"].detail
+
+
+@pytest.mark.parametrize(
+    "sources", [(KAFKA, FILES, KAFKA), (FILES, FILES, KAFKA), ("EventHubsSource@1f", "Other")]
+)
+def test_where_the_place_is_not_known_the_checkpoint_alone_tells(tmp_path, sources):
+    """More sources of a kind than one, or none of it: which of them it is, nothing tells."""
+    root = of_both(tmp_path / "ck")
+    told = advice(root, watched(*sources, rows_per_unit={0: 1.0, 1: 50.0, 2: 7.0}))
+    alone = advice(root)
+    for unit, kind in (("rows", KAFKA), ("files", FILES)):
+        if sources.count(kind) == 1:
+            assert told[unit].learned_from == "agent"
+            continue
+        assert told[unit].learned_from == "checkpoint"
+        assert told[unit].limit == alone[unit].limit
+        assert "which of the agent's sources this is, is not known" in told[unit].detail
