@@ -26,6 +26,8 @@ LEAST_BATCHES: Final = 3
 #: A checkpoint that was copied has all its times within this; they say nothing of batches.
 COPIED_SECONDS: Final = 0.001
 _OPTIONS: Final = {"kafka": "maxOffsetsPerTrigger", "file": "maxFilesPerTrigger"}
+#: Spark's name of Trigger.Once, which takes all there is (``SingleBatchExecutor``).
+_ONCE: Final = "OneTimeTrigger"
 #: How Spark's own sources describe themselves: KafkaV2[…], KafkaSourceV1[…].
 _OF_KAFKA: Final = "Kafka"
 _DESCRIBED: Final = {"kafka": _OF_KAFKA, "file": "FileStreamSource"}
@@ -42,7 +44,7 @@ NOT_ONE: Final = (
 
 
 class LimitAdvice(msgspec.Struct, frozen=True):
-    """What to restart a source with; ``limit`` is None where too little is known.
+    """What to restart a source with; ``limit`` is None where too little is known, or it takes none.
 
     ``option`` is empty where the connector is not known.
     """
@@ -130,6 +132,15 @@ def advise(
             detail += f"; the batch that did not finish took {amount:,} {unit}"
         if source.kind == "kafka" and limit is not None and not told:
             detail += NOT_SURE
+        trigger = watched.trigger if watched is not None else ""
+        if _ONCE in trigger:
+            named = f" and {option} = {limit}" if limit is not None else ""
+            detail = (
+                f"Trigger.Once takes no limit: restart with availableNow=True{named} ({detail})"
+            )
+            limit = None
+        elif limit is not None and not trigger:
+            detail += "; Trigger.Once passes over it, availableNow does not"
         advice.append(
             LimitAdvice(
                 source=source.index,

@@ -83,3 +83,28 @@ def test_where_the_place_is_not_known_the_checkpoint_alone_tells(tmp_path, sourc
         assert told[unit].learned_from == "checkpoint"
         assert told[unit].limit == alone[unit].limit
         assert "which of the agent's sources this is, is not known" in told[unit].detail
+
+
+def test_no_limit_is_named_to_a_query_that_takes_none(tmp_path):
+    """Trigger.Once takes all there is: by then more than the batch that could not finish."""
+    root = of_both(tmp_path / "ck")
+    ratio = {0: 1.0, 1: 50.0}
+    once = advice(root, watched(KAFKA, FILES, rows_per_unit=ratio, trigger="OneTimeTrigger"))
+    other = advice(root, watched(KAFKA, FILES, rows_per_unit=ratio, trigger="AvailableNowTrigger"))
+    for unit in ("rows", "files"):
+        assert once[unit].limit is None
+        fits = f"{other[unit].option} = {other[unit].limit}"
+        said = "Trigger.Once takes no limit: restart with availableNow=True"
+        assert once[unit].detail.startswith(f"{said} and {fits} (")
+        assert "Trigger.Once" not in other[unit].detail
+
+
+def test_without_an_agent_the_trigger_is_not_known(tmp_path):
+    root = of_both(tmp_path / "ck")
+    said = "; Trigger.Once passes over it, availableNow does not"
+    assert all(said in one.detail for one in advice(root).values())
+    assert all(said in one.detail for one in advice(root, watched(KAFKA, FILES)).values())
+    assert all("Trigger.Once" not in one.detail for one in advice(root, deadline=None).values())
+    few = watched(KAFKA, FILES, trigger="OneTimeTrigger")
+    [one] = {one.detail for one in advice(root, few, deadline=None).values() if one.unit == "files"}
+    assert one.startswith("Trigger.Once takes no limit: restart with availableNow=True (")
