@@ -124,7 +124,13 @@ def show_rescue(console: Console, report: RescueReport) -> None:
     plan = report.plan
     name = _text(plan.checkpoint)
     if not plan.moves:
-        console.print(f"[bold]{name}[/]: nothing to rescue: no batch is open, and nothing is left")
+        nothing = "nothing to rescue: no batch is open, and nothing is left"
+        console.print(
+            f"[bold]{name}[/]: {'nothing to move: a savepoint' if plan.notes else nothing}"
+        )
+        for note in plan.notes:
+            console.print(f"note: {_text(note)}", highlight=False)
+        show_findings(console, plan.refusals)
         return
     what = f"batch {plan.open_batch}" if plan.open_batch is not None else "what no batch has taken"
     since = f"commit {plan.base_batch}" if plan.base_batch >= 0 else "the very start"

@@ -83,12 +83,13 @@ def plan_rescue(
     state_folder: bool,
     now: float,
     unchanged_seconds: float = UNCHANGED_SECONDS,
+    copied: bool = False,
 ) -> Plan:
     """Plans a rescue. Pure; ``now`` in epoch seconds.
 
     ``sink`` is None where nothing shows that a batch ran, and there was no sink's log to ask.
     ``held_by`` names what shows that the query lives. ``state_folder``: whether there is a folder
-    ``state`` at all, be it empty.
+    ``state`` at all, be it empty. ``copied``: it is a savepoint that no query has gone on from.
     """
     layout = checkpoint.layout
     base = layout.latest_finished
@@ -144,6 +145,19 @@ def plan_rescue(
             notes.append(
                 "a query that hangs writes nothing: make sure that none runs on this checkpoint"
             )
+    elif copied:
+        notes.append(
+            f"a savepoint leaves out what was open: a start from it plans batch {base + 1} anew, of"
+            f" other rows, so it wants a sink that is empty or rolled back to batch {base}"
+        )
+        if sink is not None and not sink.safe:
+            accepted = accept_duplicates and not sink.passes_over
+            if accepted:
+                doubts.append(f"--accept-duplicates: {sink.detail}. {BY_BATCH_ID}")
+            else:
+                refusals.append(_sink_of_savepoint(sink, base))
+        elif sink is not None:
+            notes.append(f"sink: {sink.detail}")
     return Plan(
         checkpoint=checkpoint.name,
         query_id=checkpoint.query_id,
@@ -518,6 +532,17 @@ def _sink_refusal(
         " --sink none (memory, console), --sink-path DIR (Spark's file sink, which is then asked);"
         " or --accept-duplicates: rows of this batch that the sink has will come twice."
         f" {_by_batch_id(base, opened)}",
+    )
+
+
+def _sink_of_savepoint(sink: SinkVerdict, base: int) -> Finding:
+    told = "" if sink.passes_over else "say what the sink is (--sink, --sink-path), or "
+    return Finding(
+        check="sink_may_hold_batch",
+        severity="error",
+        evidence=sink.detail,
+        remedy=f"{told}do not start from it before the sink is rolled back to batch {base}: weir"
+        f" savepoint DIR --rollback-sink OUT lists how for Spark's file sink. {READ_AGAIN}",
     )
 
 

@@ -16,7 +16,7 @@ from agent.checkpoint.render import output, show_rescue, show_undo
 from agent.checkpoint.report import RescueReport, UndoReport
 from agent.checkpoint.rescue import UNCHANGED_SECONDS, plan_rescue, refuse_if_held
 from agent.checkpoint.sink import SinkKind, SinkVerdict, judge_sink, recognise
-from agent.checkpoint.soundness import batch_begun, judge, open_batches
+from agent.checkpoint.soundness import batch_begun, judge, open_batches, stands_as_copied
 from agent.checkpoint.watched import Watched, ask
 from agent.client import ClientSettings
 from agent.core.judgement import Finding
@@ -59,6 +59,9 @@ def _rescue(root: Path, address: str, options: RescueOptions) -> int:
         soundness = judge(checkpoint, folder)
     watched, held_by = _watched(options.agent, checkpoint)
     opened, begun = open_batches(checkpoint), batch_begun(checkpoint)
+    copied = stands_as_copied(checkpoint, folder)
+    if begun is None and copied:
+        begun = checkpoint.layout.latest_finished + 1  # what a savepoint has left out
     plan = plan_rescue(
         checkpoint,
         soundness,
@@ -66,6 +69,7 @@ def _rescue(root: Path, address: str, options: RescueOptions) -> int:
         accept_duplicates=options.accept_duplicates,
         held_by=held_by,
         state_folder=(root / "state").is_dir(),
+        copied=copied,
         now=time.time(),
         unchanged_seconds=options.unchanged_seconds,
     )
@@ -190,8 +194,10 @@ def _local(address: str) -> Path:
     path = local_path(address)
     if path is None:
         raise CheckpointError(
-            f"{address}: files are moved only on a local or mounted file system;"
-            " take a savepoint to one and rescue that"
+            f"{address}: files are moved only on a local or mounted file system: mount it, or with"
+            " the query stopped copy the whole folder to one, with the files' times, rescue the"
+            " copy and put it in the folder's place. Not a savepoint: a savepoint leaves the open"
+            " batch out, so a start from it plans the batch anew, and nobody has asked the sink"
         )
     open_folder(address)
     return path

@@ -417,7 +417,7 @@ def _schemas(checkpoint: Checkpoint, folder: Folder) -> list[Finding]:
     """
     layout, findings = checkpoint.layout, []
     here = {file.path for file in layout.schemas}
-    copied = _stands_as_copied(checkpoint, folder)
+    copied = stands_as_copied(checkpoint, folder)
     elsewhere: dict[str, str] = {}
     for info in checkpoint.operators.values():
         for root, below in info.schema_places:
@@ -446,7 +446,7 @@ def _schemas(checkpoint: Checkpoint, folder: Folder) -> list[Finding]:
     return findings
 
 
-def _stands_as_copied(checkpoint: Checkpoint, folder: Folder) -> bool:
+def stands_as_copied(checkpoint: Checkpoint, folder: Folder) -> bool:
     """Whether it is a savepoint that no query has gone on from."""
     if not any(file.path == MANIFEST for file in checkpoint.layout.others):
         return False

@@ -184,6 +184,8 @@ def test_only_a_local_one_is_rescued(memory, monkeypatch, capsys):
     code, _, err = weir(monkeypatch, capsys, "rescue", memory[0], "--apply")
     assert code == 2
     assert "local or mounted" in err
+    assert "copy the whole folder" in err
+    assert "a savepoint leaves the open batch out" in err
 
 
 @pytest.mark.slow("a hundred thousand files; a few are read every time")

@@ -10,6 +10,7 @@ import pytest
 
 from agent.checkpoint.folder import CheckpointError, LocalFolder, same_place
 from agent.checkpoint.layout import read_checkpoint
+from agent.checkpoint.rescue_command import RescueOptions, rescue
 from agent.checkpoint.savepoint import MANIFEST, take_savepoint
 from agent.checkpoint.savepoint_command import savepoint
 from agent.checkpoint.sink import advise_rollback
@@ -256,6 +257,44 @@ def test_a_query_that_runs_on_such_a_savepoint_is_rescued_and_told(tmp_path):
     code, report = rescue_quietly(root, apply=True, sink="upsert")
     assert (code, report["applied"]) == (0, True)
     assert f"start only at file:{tmp_path}/elsewhere" in " ".join(report["plan"]["notes"])
+
+
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [
+        ({}, 1),
+        ({"sink": "append"}, 1),
+        ({"sink": "append", "accept_duplicates": True}, 0),
+        ({"sink": "upsert"}, 0),
+        ({"sink_path": 3}, 0),
+        ({"sink_path": 4}, 1),
+        ({"sink_path": 4, "accept_duplicates": True}, 1),
+    ],
+)
+def test_a_rescue_of_a_savepoint_says_what_a_start_from_it_does(tmp_path, capsys, options, code):
+    """It has no open batch, and yet plans anew what was open, which the sink may hold."""
+    take(checkpoint(tmp_path / "ck"), to := tmp_path / "sp")
+    if batches := options.get("sink_path"):
+        for batch in range(batches):
+            write(tmp_path, f"out/_spark_metadata/{batch}", "v1")
+        options = {**options, "sink_path": str(tmp_path / "out")}
+    before = tree(to)
+    done, report = rescue_quietly(to, apply=True, **options)
+    assert (done, report["applied"], tree(to)) == (code, False, before)
+    assert "a start from it plans batch 3 anew" in report["plan"]["notes"][0]
+    refused = [one["check"] for one in report["plan"]["refusals"]]
+    assert refused == ["sink_may_hold_batch"] * code
+    assert report["plan"]["conditional"] is ("accept_duplicates" in options and not code)
+    assert rescue(str(to), RescueOptions(**options, unchanged_seconds=0)) == code
+    said = " ".join(capsys.readouterr().out.split())
+    assert "nothing to move: a savepoint" in said
+    assert ("rolled back to batch 2" in said) is True
+    assert "nothing to rescue" not in said
+    # A query that has gone on from it is like any other.
+    write(to, "offsets/3", offsets(3))
+    write(to, "sources/0/3", file_entry(3))
+    write(to, "commits/3", "v1\n{}")
+    assert "savepoint" not in " ".join(rescue_quietly(to)[1]["plan"]["notes"])
 
 
 def test_a_schema_that_is_named_and_gone_is_missed_in_place(tmp_path):
