@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 #: Below this many batches that took something, the fit is worth nothing.
 LEAST_BATCHES: Final = 3
-#: A checkpoint that was copied has all its times within this; they say nothing of batches.
+#: A checkpoint that was copied may have all its times within this; they say nothing of batches.
 COPIED_SECONDS: Final = 0.001
 _OPTIONS: Final = {"kafka": "maxOffsetsPerTrigger", "file": "maxFilesPerTrigger"}
 #: Spark's name of Trigger.Once, which takes all there is (``SingleBatchExecutor``).
@@ -75,6 +75,9 @@ def observe(checkpoint: Checkpoint, folder: Folder, source: int) -> list[Observa
         amount = _amount(checkpoint, batch_id, source, files)
         if planned is None or committed is None or not amount:
             continue
+        following = layout.offsets.get(batch_id + 1)
+        if following is not None and following.modified < committed.modified:
+            continue  # copied: Spark plans a batch after the commit of the one before
         seconds = committed.modified - planned.modified
         if seconds > COPIED_SECONDS:
             found.append(Observation(batch_id=batch_id, amount=amount, seconds=seconds))

@@ -108,3 +108,19 @@ def test_without_an_agent_the_trigger_is_not_known(tmp_path):
     few = watched(KAFKA, FILES, trigger="OneTimeTrigger")
     [one] = {one.detail for one in advice(root, few, deadline=None).values() if one.unit == "files"}
     assert one.startswith("Trigger.Once takes no limit: restart with availableNow=True (")
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_the_times_of_a_plain_copy_tell_nothing_of_batches(tmp_path, whole):
+    """Its offsets were all written before the first commit; Spark plans a batch after a commit."""
+    root = of_both(tmp_path / "ck")
+    for batch in range(7 if whole else 3):
+        for at, log in ((0.0, "offsets"), (0.01, "commits")):
+            if (path := root / log / str(batch)).exists():
+                write(root, f"{log}/{batch}", path.read_bytes(), age=OLD + 100 + at + batch / 1000)
+    found = advice(root)["files"]
+    if whole:
+        assert found.limit is None
+        assert "only 0 finished batches" in found.detail
+    else:
+        assert found.detail.startswith("3 batches took")
