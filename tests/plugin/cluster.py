@@ -58,6 +58,7 @@ class Children:
 
     def __init__(self) -> None:
         self._jobs: list[Job] = []
+        self.environment: dict[str, str] = {}  # of what is run from now on, beside the usual
 
     def run(self, folder: Path, *command: str) -> Job:
         """Any command; ``folder`` gets what it says, and is its own."""
@@ -68,6 +69,7 @@ class Children:
             if not key.startswith(("SPARK_", "WEIR_")) or key in JVM_OPTIONS
         }
         environ |= {"PYTHONPATH": os.pathsep.join(PATH), "PYSPARK_PYTHON": sys.executable}
+        environ |= self.environment
         with (folder / "job.out").open("w") as out, (folder / "job.err").open("w") as err:
             process = subprocess.Popen(
                 command, stdout=out, stderr=err, text=True, env=environ, cwd=folder

@@ -114,12 +114,11 @@ def test_a_default_session_whose_watching_fails_is_watched_at_the_next_look(benc
 @pytest.mark.slow("jobs of its own")
 @pytest.mark.parametrize("by", ["conf", "environment"])
 def test_a_job_that_refuses_is_named_once_and_left_alone(
-    bench: Bench, agent: AgentProcess, monkeypatch: pytest.MonkeyPatch, by: str
+    bench: Bench, agent: AgentProcess, by: str
 ) -> None:
     bench.files(5)
     conf = ("spark.weir.enabled=false",) if by == "conf" else ()
-    if by == "environment":
-        monkeypatch.setenv("WEIR_ENABLED", "false")
+    bench.environment = {"WEIR_ENABLED": "false"} if by == "environment" else {}
     job = bench.submit(JOBS / "python_job.py", seconds=10, conf=conf, application="off")
 
     def refused() -> list[str]:
