@@ -29,6 +29,9 @@ _VISIBLE: Final = "[^._]*"  # Spark passes over names that start with a dot or a
 _DEEPEST: Final = 4
 _LONGEST_WAIT_SECONDS: Final = 60.0
 _LOOK_FOR_FOLDERS_EVERY: Final = 20
+#: Of a run's batches, those that may have been planned when the source was first looked at: the one
+#: that ended first after it, and the next, which Spark may have planned before we heard of that.
+_PLANNED_BEFORE: Final = 2
 _MOST_HIDDEN: Final = 100
 _O: Final = "Ljava/lang/Object;"
 _GLOB_CHARACTERS: Final = frozenset("*?[{")
@@ -62,6 +65,8 @@ class FileBacklog:
     _purged: int = 0
     _last_seen: int | None = None
     _first_seen: int | None = None
+    _ended: int = 0  # batches
+    _admitted: int = 0  # by those planned since the first look
     _arrived: int = 0
     _listing: Listing | None = None
     _listed_total: int = 0  # seen and purged when listed
@@ -72,6 +77,12 @@ class FileBacklog:
             self._first_seen = listing.seen
         self._listing = listing
         self._listed_total = listing.seen + self._purged
+
+    def ended(self, admitted: int | None) -> None:
+        """Takes in a batch that has ended, and its files; None where nobody could say."""
+        self._ended += 1
+        if self._ended > _PLANNED_BEFORE:
+            self._admitted += admitted or 0
 
     def waiting(self, seen: int, unread: int | None) -> Waiting:
         """From the files that the source has seen by now and its own list of unread ones."""
@@ -86,7 +97,10 @@ class FileBacklog:
         if not known:
             return Waiting(None, None, None, "lower")
         backlog = max(known)
-        self._arrived = max(self._arrived, total - (self._first_seen or 0) + backlog)
+        # A source with more history than `maxFileAge` forgets files in the planning that takes
+        # others, so that what it has seen hardly grows: what batches admitted tells then.
+        taken = max(total - (self._first_seen or 0), self._admitted)
+        self._arrived = max(self._arrived, taken + backlog)
         from_listing = listing is not None and listed == backlog
         exact = from_listing and listing is not None and listing.exact and not self.deletes
         return Waiting(

@@ -707,6 +707,11 @@ class Observer:
     def _add_files(self, run: Run, index: int, said: dict[str, Any], entry: SourceLimit) -> None:
         file_source, state = run.file_sources[index], run.file_backlogs[index]
         key = (run.query.run_id, index)
+        end = backlog.log_offset(said.get("endOffset"))
+        if end is not None:
+            start = backlog.log_offset(said.get("startOffset"))
+            entry["admitted"] = self._admitted(key, lambda: file_source.admitted(start, end))
+            state.ended(entry["admitted"])
         listing = self._files.listing(key)
         if listing is not None:
             state.listed(listing)
@@ -716,10 +721,6 @@ class Observer:
         entry["arrived"] = waiting.arrived
         if waiting.observed_time is not None:
             entry["observed_time"] = waiting.observed_time
-        end = backlog.log_offset(said.get("endOffset"))
-        if end is not None:
-            start = backlog.log_offset(said.get("startOffset"))
-            entry["admitted"] = self._admitted(key, lambda: file_source.admitted(start, end))
 
     def _admitted(self, key: tuple[str, int], count: Callable[[], int]) -> int | None:
         """Files of a batch; None where a slow listing stands before the answer for too long."""

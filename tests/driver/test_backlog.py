@@ -190,6 +190,26 @@ def test_never_more_than_the_truth_and_arrivals_never_decrease(data: st.DataObje
             arrived = waiting.arrived
 
 
+@settings(deadline=None)
+@given(st.data())
+def test_arrivals_are_counted_although_the_source_forgets_as_many_files_as_it_takes(
+    data: st.DataObject,
+) -> None:
+    """As with more history than `maxFileAge`, where both happen in one planning."""
+    state, ahead = FileBacklog(), data.draw(st.booleans())  # the next batch is planned by then
+    seen, taken, before = 1000, 0, 0
+    for batch in range(20):
+        for _ in range(2 if ahead and not batch else 1):
+            taken += 10
+            seen -= data.draw(st.integers(0, 30)) - 10
+        state.ended(10)
+        arrived = state.waiting(seen, 5).arrived
+        assert arrived is not None
+        before = before or taken
+        assert arrived <= taken - before + 5
+    assert arrived >= 18 * 10
+
+
 @pytest.mark.parametrize(
     ("taken", "share", "rest"),
     [

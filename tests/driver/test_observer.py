@@ -233,6 +233,27 @@ def test_slow_listings_hold_a_round_for_half_a_second_and_no_heartbeat() -> None
     assert "heartbeat" in kinds[1:last], "and again as soon as it was due"
 
 
+class Counting:
+    """What asks a file source, and is told at once that each batch took ten files."""
+
+    def listing(self, _: Any) -> None:
+        return None
+
+    def ask(self, _: Any, __: Any, *, timeout_seconds: float) -> int:
+        return 10
+
+
+def test_files_that_a_batch_took_have_arrived_although_the_source_forgot_as_many() -> None:
+    watched = Watched(RunningQuery(resting), FileControl(), heartbeat_seconds=1000.0)
+    watched.observer._files = Counting()  # type: ignore[assignment]
+    watched.run.file_sources[0] = SeenSource()  # type: ignore[assignment]
+    watched.run.file_backlogs[0] = FileBacklog()
+    for batch in range(12):
+        watched.observer.mailbox.deliver(progress(batch))
+        watched.observer._round()
+    assert watched.beside[-1]["limits"][0]["arrived"] == 100, "of all batches but the first two"
+
+
 def pulses(watched: Watched) -> list[dict[str, Any]]:
     return [
         query for kind, body in watched.told if kind == "heartbeat" for query in body["queries"]
