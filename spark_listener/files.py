@@ -58,25 +58,40 @@ class Waiting:
 
 
 @dataclass
+class _Taken:
+    """Files that a source took since it knew ``known``; that it forgets old ones takes none off."""
+
+    known: int
+    files: int = 0
+
+    def until(self, known: int) -> int:
+        """So many by now, when it knows ``known``."""
+        self.files += max(0, known - self.known)
+        self.known = known
+        return self.files
+
+
+@dataclass
 class FileBacklog:
     """Keeps the best known lower bound between listings; arrivals never decrease."""
 
     deletes: bool = False  # the source removes files it has read, so a listing misses some
-    _purged: int = 0
-    _last_seen: int | None = None
-    _first_seen: int | None = None
     _ended: int = 0  # batches
     _admitted: int = 0  # by those planned since the first look
     _arrived: int = 0
     _listing: Listing | None = None
-    _listed_total: int = 0  # seen and purged when listed
+    _since_first: _Taken | None = None  # since the first look or listing
+    _since_listing: _Taken | None = None
 
-    def listed(self, listing: Listing) -> None:
-        """Takes a newer listing; the source may have gone on since it was made."""
-        if self._first_seen is None:
-            self._first_seen = listing.seen
+    def listed(self, listing: Listing | None) -> None:
+        """Takes the newest listing; None: what the directory holds cannot be told by now."""
+        if listing is self._listing:
+            return
         self._listing = listing
-        self._listed_total = listing.seen + self._purged
+        # From when it was made: the source may have gone on, and forgotten files, before this look.
+        self._since_listing = None if listing is None else _Taken(listing.seen)
+        if self._since_first is None and listing is not None:
+            self._since_first = _Taken(listing.seen)
 
     def ended(self, admitted: int | None) -> None:
         """Takes in a batch that has ended, and its files; None where nobody could say."""
@@ -86,37 +101,26 @@ class FileBacklog:
 
     def waiting(self, seen: int, unread: int | None) -> Waiting:
         """From the files that the source has seen by now and its own list of unread ones."""
-        self._track(seen)
-        total = seen + self._purged
+        if self._since_first is None:
+            self._since_first = _Taken(seen)
+        # A source with more history than `maxFileAge` forgets files in the planning that takes
+        # others, so that what it has seen hardly grows: what batches admitted tells then.
+        taken = max(self._since_first.until(seen), self._admitted)
         listing = self._listing
         listed: int | None = None
-        if listing is not None:
-            taken_since = total - self._listed_total
-            listed = max(0, listing.files - listing.seen - taken_since)
+        if listing is not None and self._since_listing is not None:
+            listed = max(0, listing.files - listing.seen - self._since_listing.until(seen))
         known = [count for count in (unread, listed) if count is not None]
         if not known:
             return Waiting(None, None, None, "lower")
         backlog = max(known)
-        # A source with more history than `maxFileAge` forgets files in the planning that takes
-        # others, so that what it has seen hardly grows: what batches admitted tells then.
-        taken = max(total - (self._first_seen or 0), self._admitted)
         self._arrived = max(self._arrived, taken + backlog)
-        from_listing = listing is not None and listed == backlog
-        exact = from_listing and listing is not None and listing.exact and not self.deletes
-        return Waiting(
-            backlog,
-            self._arrived,
-            format_time(listing.epoch_seconds) if from_listing and listing is not None else None,
-            "exact" if exact else "lower",
-        )
-
-    def _track(self, seen: int) -> None:
-        # The source forgets files past their age (`maxFileAge`); they have arrived all the same.
-        if self._first_seen is None:
-            self._first_seen = seen
-        if self._last_seen is not None and seen < self._last_seen:
-            self._purged += self._last_seen - seen
-        self._last_seen = seen
+        if listing is None or listed != backlog:
+            return Waiting(backlog, self._arrived, None, "lower")
+        # Where fewer files are there than were read, somebody removes them.
+        exact = listing.exact and not self.deletes and listing.files >= listing.seen
+        moment = format_time(listing.epoch_seconds)
+        return Waiting(backlog, self._arrived, moment, "exact" if exact else "lower")
 
 
 class FilePrograms:
@@ -387,7 +391,7 @@ class FileWatcher:
                 del self._watched[key]
 
     def listing(self, key: Key) -> Listing | None:
-        """The newest listing, or None."""
+        """The newest listing; None where the last look told nothing."""
         watched = self._watched.get(key)
         return None if watched is None else watched.listing
 
@@ -461,13 +465,13 @@ class FileWatcher:
                 stop = True
             else:
                 listing = watched.source.list_files(time.time)
-                stop = listing is not None and listing.files > self._max_entries
+                if listing is not None and listing.files > self._max_entries:
+                    listing, stop = None, True
         except Exception as error:
             self._complaints.error("listing a source's directory", error)
         ended = time.monotonic()
         with self._changed:
-            if listing is not None:
-                watched.listing = listing
+            watched.listing = listing
             if stop:
                 self._complaints.warn(
                     "files:large",

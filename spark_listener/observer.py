@@ -712,15 +712,15 @@ class Observer:
             start = backlog.log_offset(said.get("startOffset"))
             entry["admitted"] = self._admitted(key, lambda: file_source.admitted(start, end))
             state.ended(entry["admitted"])
-        listing = self._files.listing(key)
-        if listing is not None:
-            state.listed(listing)
+        state.listed(self._files.listing(key))
         waiting = state.waiting(file_source.seen(), file_source.unread())
         entry["backlog"] = waiting.backlog
         entry["backlog_bound"] = "exact" if waiting.bound == "exact" else "lower"
         entry["arrived"] = waiting.arrived
         if waiting.observed_time is not None:
             entry["observed_time"] = waiting.observed_time
+        elif waiting.backlog is None:  # an agent keeps what it was told before this moment
+            entry["observed_time"] = format_time(time.time())
 
     def _admitted(self, key: tuple[str, int], count: Callable[[], int]) -> int | None:
         """Files of a batch; None where a slow listing stands before the answer for too long."""

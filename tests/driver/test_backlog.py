@@ -15,11 +15,14 @@ from spark_listener.backlog import (
     offsets_between,
     told_whole,
 )
+from spark_listener.complaints import Complaints
 from spark_listener.files import (
     LOCAL_SHARE,
     REMOTE_SHARE,
     FileBacklog,
+    FileWatcher,
     Listing,
+    _Watched,
     rest_seconds,
 )
 from spark_listener.sources import FILES, KAFKA
@@ -168,6 +171,70 @@ def test_where_read_files_are_deleted_a_listing_is_a_lower_bound() -> None:
     state.listed(listing(files=10, seen=500))
     waiting = state.waiting(500, 3)
     assert (waiting.backlog, waiting.bound) == (3, "lower")
+
+
+def test_where_somebody_else_removes_files_that_were_read_a_listing_is_a_lower_bound() -> None:
+    state = FileBacklog()
+    state.listed(listing(files=10, seen=500))
+    waiting = state.waiting(500, None)
+    assert (waiting.backlog, waiting.bound) == (0, "lower")
+
+
+def test_files_forgotten_between_a_listing_and_the_next_look_are_not_taken() -> None:
+    state = FileBacklog()
+    state.waiting(80, None)
+    state.listed(listing(files=50, seen=30))
+    assert state.waiting(30, None).backlog == 20
+
+
+def test_files_taken_since_a_listing_stay_taken_however_often_it_is_looked_at() -> None:
+    state, found = FileBacklog(), listing(files=100, seen=80)
+    for seen, backlog in ((90, 10), (50, 10), (55, 5), (55, 5)):
+        state.listed(found)
+        assert state.waiting(seen, None).backlog == backlog
+
+
+def test_a_listing_is_not_believed_any_more_once_none_can_be_made() -> None:
+    state = FileBacklog()
+    state.listed(listing(files=100, seen=80))
+    assert state.waiting(80, None).backlog == 20
+    state.listed(None)
+    assert state.waiting(80, None).backlog is None
+    assert state.waiting(80, 7).backlog == 7
+
+
+class Looked:
+    """A directory that is found as a test says, look by look."""
+
+    share = 0.5
+
+    def __init__(self, *looks: Listing | None | Exception) -> None:
+        self.looks = iter(looks)
+
+    def entries(self) -> int:
+        return 0
+
+    def list_files(self, _: Any) -> Listing | None:
+        found = next(self.looks)
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+
+@pytest.mark.parametrize("then", [None, OSError("gone"), listing(files=11, seen=0)])
+def test_a_directory_that_can_no_longer_be_listed_has_no_listing(
+    then: Listing | None | Exception,
+) -> None:
+    """It holds files past their age, is gone, or holds too many."""
+    watcher = FileWatcher(
+        pause_seconds=2.0, max_entries=10, list_directories=True, complaints=Complaints()
+    )
+    watched = _Watched(Looked(listing(files=9, seen=0), then), due=0.0)
+    watcher._watched["r", 0] = watched
+    watcher._list(watched)
+    assert watcher.listing(("r", 0)) is not None
+    watcher._list(watched)
+    assert watcher.listing(("r", 0)) is None
 
 
 @settings(deadline=None)

@@ -17,7 +17,7 @@ from spark_listener.complaints import Complaints
 from spark_listener.config import Settings
 from spark_listener.door import DoorLease
 from spark_listener.driver import Driver
-from spark_listener.files import FileBacklog
+from spark_listener.files import FileBacklog, Listing
 from spark_listener.limits import Limit
 from spark_listener.listener import Captured, Counters
 from spark_listener.observer import Observer, Run
@@ -252,6 +252,25 @@ def test_files_that_a_batch_took_have_arrived_although_the_source_forgot_as_many
         watched.observer.mailbox.deliver(progress(batch))
         watched.observer._round()
     assert watched.beside[-1]["limits"][0]["arrived"] == 100, "of all batches but the first two"
+
+
+def test_a_listing_that_can_no_longer_be_made_leaves_the_backlog_unknown_as_of_now(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Dated: an agent keeps what it was told before until somebody looked and could not tell."""
+    monkeypatch.setattr(SeenSource, "unread", lambda _: None)
+    watched, files = Watched(RunningQuery(resting), FileControl()), Counting()
+    watched.observer._files = files  # type: ignore[assignment]
+    watched.run.file_sources[0] = SeenSource()  # type: ignore[assignment]
+    watched.run.file_backlogs[0] = FileBacklog()
+    monkeypatch.setattr(Counting, "listing", lambda *_: Listing(25, 10, 1.0, exact=True))
+    watched.observer._heartbeat()
+    monkeypatch.setattr(Counting, "listing", lambda *_: None)
+    watched.observer._heartbeat()
+    before, after = (pulse["limits"][0] for pulse in pulses(watched))
+    assert (before["backlog"], before["backlog_bound"]) == (15, "exact")
+    assert (after["backlog"], after["backlog_bound"]) == (None, "lower")
+    assert after["observed_time"] > before["observed_time"]
 
 
 def pulses(watched: Watched) -> list[dict[str, Any]]:
