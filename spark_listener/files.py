@@ -26,14 +26,14 @@ LOCAL_SHARE: Final = 0.01
 #: Elsewhere a listing mostly waits for a network: what takes a second is looked at every 20.
 REMOTE_SHARE: Final = 0.05
 _VISIBLE: Final = "[^._]*"  # Spark passes over names that start with a dot or an underscore
-_DEEPEST: Final = 4
+_PARTITION: Final = "[^._]*=*"
 _LONGEST_WAIT_SECONDS: Final = 60.0
-_LOOK_FOR_FOLDERS_EVERY: Final = 20
 #: Of a run's batches, those that may have been planned when the source was first looked at: the one
 #: that ended first after it, and the next, which Spark may have planned before we heard of that.
 _PLANNED_BEFORE: Final = 2
-_MOST_HIDDEN: Final = 100
 _O: Final = "Ljava/lang/Object;"
+_STREAM: Final = "java.util.stream.Stream"
+_STATUS: Final = "org.apache.hadoop.fs.FileStatus"
 _GLOB_CHARACTERS: Final = frozenset("*?[{")
 
 
@@ -142,6 +142,7 @@ class FilePrograms:
         self.unread = h.function(self._unread(self.fields["unreadFiles"]))
         self._of_batch = self._admitted(self.fields["metadataLog"].get(source))
         self.oldest = h.function(self._oldest())
+        self.files = h.function(self._files())
 
     def admitted(self, log: Any) -> Any:
         """``(first, last)``: files in the one batch that the log holds between these."""
@@ -174,15 +175,26 @@ class FilePrograms:
     def _oldest(self) -> Any:
         """``(entries of a directory)``: when the oldest was modified, epoch milliseconds."""
         h = self._handles
-        stream, each = "java.util.stream.Stream", "java.util.function.ToLongFunction"
-        modified = h.chained(h.java_class("org.apache.hadoop.fs.FileStatus"), "getModificationTime")
-        times = h.virtual(stream, "mapToLong", f"(L{_path(each)};)Ljava/util/stream/LongStream;")
+        each = "java.util.function.ToLongFunction"
+        modified = h.chained(h.java_class(_STATUS), "getModificationTime")
+        times = h.virtual(_STREAM, "mapToLong", f"(L{_path(each)};)Ljava/util/stream/LongStream;")
         least = h.chained(h.java_class("java.util.stream.LongStream"), "min")
         known = h.virtual("java.util.OptionalLong", "orElse", "(J)J")
-        streamed = h.static("java.util.Arrays", "stream", f"([{_O})L{_path(stream)};")
         loosely = modified.asType(h.type(f"({_O})J"))
-        of_all = h.piped(streamed, h.given(times, 1, h.as_interface(each, loosely)))
+        of_all = h.piped(self._streamed(), h.given(times, 1, h.as_interface(each, loosely)))
         return h.piped(h.piped(of_all, least), h.given(known, 1, (1 << 63) - 1))
+
+    def _files(self) -> Any:
+        """``(entries of a directory)``: those that are files."""
+        h = self._handles
+        which = "java.util.function.Predicate"
+        is_file = h.chained(h.java_class(_STATUS), "isFile").asType(h.type(f"({_O})Z"))
+        kept = h.virtual(_STREAM, "filter", f"(L{_path(which)};)L{_path(_STREAM)};")
+        of_all = h.piped(self._streamed(), h.given(kept, 1, h.as_interface(which, is_file)))
+        return h.piped(of_all, h.virtual(_STREAM, "toArray", f"()[{_O}"))
+
+    def _streamed(self) -> Any:
+        return self._handles.static("java.util.Arrays", "stream", f"([{_O})L{_path(_STREAM)};")
 
 
 class FileSource:
@@ -203,11 +215,14 @@ class FileSource:
         options = held["sourceOptions"]
         given = options.optionMapWithoutPath()
         pattern = given.get("pathglobfilter")
-        self._pattern = str(pattern.get()) if pattern.isDefined() else None
+        glob_filter = gateway.jvm.org.apache.hadoop.fs.GlobFilter
+        self._selects = pattern.isDefined()
+        visible = glob_filter(_VISIBLE)
+        self._read = glob_filter(str(pattern.get()), visible) if self._selects else visible
+        recursive = given.get("recursivefilelookup")
+        self._recursive = recursive.isDefined() and str(recursive.get()).lower() == "true"
         self.deletes = str(options.cleanSource().toString()).upper() != "OFF"
         self._by_name_only = bool(options.fileNameOnly())
-        self._listings = 0
-        self._flat = False
 
     def seen(self) -> int:
         """Files that the source knows; those of the batch being planned are among them."""
@@ -246,67 +261,56 @@ class FileSource:
         if metadata.isDefined() and bool(metadata.get()):
             return None  # the output of a Spark sink: its log says which files count
         moment = clock()
-        files = self._count()
-        if files is None:
+        counted = self._count()
+        if counted is None:
             return None
-        return Listing(files, self.seen(), moment, exact=not self.deletes)
+        files, all_of_them = counted
+        return Listing(files, self.seen(), moment, exact=all_of_them and not self.deletes)
 
-    def _count(self) -> int | None:
-        base = self._base
-        if _GLOB_CHARACTERS & set(base):
-            found = self._glob(base)
-            if len(found) == 0:
-                return 0
-            if not found[0].isDirectory():  # the pattern names files, not directories
-                return None if self._aged(found) else len(found)
-        entries = self._glob(f"{base}/{self._pattern or _VISIBLE}")
-        if self._aged(entries):
-            return None
-        hidden = self._hidden_matches(base)
-        if hidden is None:
-            return None
-        if not _GLOB_CHARACTERS & set(base):
-            # Folders in folders are rare and looking for them costs as much as the listing.
-            if not self._flat or self._listings % _LOOK_FOR_FOLDERS_EVERY == 0:
-                summary = self._file_system.getContentSummary(self._path(base))
-                self._flat = int(summary.getDirectoryCount()) <= 1
-                if not self._flat:
-                    return self._count_nested(summary)
-            self._listings += 1
-        return len(entries) - hidden
+    def _count(self) -> tuple[int, bool] | None:
+        """Files that Spark reads, and whether these are all; None where nobody can tell.
 
-    def _hidden_matches(self, base: str) -> int | None:
-        """Hidden files that the pattern matches too, which Spark does not read; None: too many."""
-        if self._pattern is None:
-            return 0
-        hidden = self._glob(f"{base}/[._]*")
-        if len(hidden) > _MOST_HIDDEN:
-            return None
-        matches = self._gateway.jvm.org.apache.hadoop.fs.GlobFilter(self._pattern)
-        return sum(bool(matches.accept(status.getPath())) for status in hidden)
-
-    def _count_nested(self, summary: Any) -> int | None:
-        """All files below; None where hidden ones are among them or names alone count."""
-        if self._pattern is not None or self._by_name_only:
-            return None
-        below = self._base
-        for _ in range(_DEEPEST):
-            if len(self._glob(f"{below}/[._]*")) > 0:
+        As ``PartitioningAwareFileIndex.allFiles`` has it: what lies in folders below is read with
+        ``recursiveFileLookup``, or where folders are partitions.
+        """
+        at, files = self._base, 0
+        if _GLOB_CHARACTERS & set(at):  # it may name files
+            here = self._programs.files.apply(self._glob(at, self._read))
+            if self._aged(here):
                 return None
-            below += "/*"
-        return int(summary.getFileCount())
+            files = len(here)
+        top = at = f"{at}/{_VISIBLE}"
+        while True:
+            found = self._glob(at)
+            here = self._programs.files.apply(found)
+            folders = len(found) - len(here)
+            if self._selects:
+                here = self._programs.files.apply(self._glob(at, self._read))
+            # Of files alone: a folder's time says nothing of what lies in it.
+            if self._aged(here):
+                return None
+            files += len(here)
+            if folders == 0:
+                return files, True
+            if at == top and not self._recursive and self._partitions() < folders:
+                return files, False  # partitions may still be below one that is none
+            if self._by_name_only:
+                return None  # files of one name count once
+            at += f"/{_VISIBLE}"
 
-    def _aged(self, entries: Any) -> bool:
-        """True where files lie about that are too old for the source to look at."""
+    def _partitions(self) -> int:
+        """Folders at the top that are named as partitions are, ``key=value``."""
+        found = self._glob(f"{self._base}/{_PARTITION}")
+        return len(found) - len(self._programs.files.apply(found))
+
+    def _aged(self, files: Any) -> bool:
+        """True where some are too old for the source to look at."""
         oldest = int(self._programs.purged.get(self._seen))
-        return oldest > 0 and int(self._programs.oldest.apply(entries)) < oldest
+        return oldest > 0 and int(self._programs.oldest.apply(files)) < oldest
 
-    def _glob(self, pattern: str) -> Any:
-        found = self._file_system.globStatus(self._path(pattern))
+    def _glob(self, pattern: str, *filters: Any) -> Any:
+        found = self._file_system.globStatus(self._programs.path(pattern), *filters)
         return self._gateway.new_array(self._gateway.jvm.Object, 0) if found is None else found
-
-    def _path(self, text: str) -> Any:
-        return self._programs.path(text)
 
 
 def _path(class_name: str) -> str:

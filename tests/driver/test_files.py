@@ -1,0 +1,142 @@
+"""What is counted of a file source's directory: what Spark reads there, and nothing else."""
+
+from __future__ import annotations
+
+import os
+from fnmatch import fnmatch
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from spark_listener.files import FileSource
+
+PURGED = 1_000  # epoch milliseconds; older files are none to the source
+OLD, NEW = 500, 2_000
+
+
+def matches(name: str, pattern: str) -> bool:
+    return fnmatch(name, pattern.replace("[^", "[!"))
+
+
+class Status:
+    """As Hadoop tells of an entry."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.modified = int(path.stat().st_mtime * 1000)
+
+
+class Disk:
+    """Hadoop's file system over a folder."""
+
+    def getUri(self) -> Any:
+        return SimpleNamespace(getScheme=lambda: "file")
+
+    def globStatus(self, pattern: str, keeps: Any = None) -> list[Status] | None:
+        found = [Path("/")]
+        for part in pattern.strip("/").split("/"):
+            inside = [one for path in found if path.is_dir() for one in path.iterdir()]
+            found = [one for one in inside if matches(one.name, part)]
+        return [Status(one) for one in found if keeps is None or keeps(one.name)] or None
+
+
+def glob_filter(pattern: str, also: Any = None) -> Any:
+    return lambda name: matches(name, pattern) and (also is None or also(name))
+
+
+class Text(str):
+    """One of the JVM's objects that is told by its text."""
+
+    __slots__ = ()
+
+    def toString(self) -> str:
+        return str(self)
+
+
+class Options(dict[str, str]):
+    """A file source's, as the JVM shows them."""
+
+    def optionMapWithoutPath(self) -> Any:
+        return SimpleNamespace(get=self._option)
+
+    def _option(self, name: str) -> Any:
+        return SimpleNamespace(isDefined=lambda: name in self, get=lambda: self[name])
+
+    def cleanSource(self) -> Text:
+        return Text("OFF")
+
+    def fileNameOnly(self) -> bool:
+        return "filenameonly" in self
+
+
+def count(base: str, **options: str) -> tuple[int, bool] | None:
+    """Files that a source of this path counts, and whether exactly; of those it has seen none."""
+    fields = {
+        "metadataLog": None,
+        "fs": Disk(),
+        "qualifiedBasePath": Text(base),
+        "sourceOptions": Options(options),
+    }
+    programs = SimpleNamespace(
+        path=str,
+        fields={name: SimpleNamespace(get=lambda _, one=one: one) for name, one in fields.items()},
+        admitted=lambda _: None,
+        purged=SimpleNamespace(get=lambda _: PURGED),
+        oldest=SimpleNamespace(apply=lambda found: min([one.modified for one in found] or [NEW])),
+        files=SimpleNamespace(apply=lambda found: [one for one in found if one.path.is_file()]),
+    )
+    hadoop = SimpleNamespace(fs=SimpleNamespace(GlobFilter=glob_filter))
+    jvm = SimpleNamespace(org=SimpleNamespace(apache=SimpleNamespace(hadoop=hadoop)), Object=None)
+    gateway = SimpleNamespace(jvm=jvm, new_array=lambda *_: [])
+    source = SimpleNamespace(
+        seenFiles=lambda: SimpleNamespace(size=lambda: 0),
+        sourceHasMetadata=lambda: SimpleNamespace(isDefined=lambda: False),
+    )
+    listing = FileSource(gateway, source, programs).list_files(lambda: 0.0)  # type: ignore[arg-type]
+    return None if listing is None else (listing.files, listing.exact)
+
+
+def lay(folder: Path, *names: str, milliseconds: int = NEW) -> None:
+    for name in names:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).touch()
+        os.utime(folder / name, (milliseconds / 1000, milliseconds / 1000))
+
+
+def test_files_of_one_folder(tmp_path: Path) -> None:
+    assert count(f"{tmp_path}/in") == (0, True), "it is not there yet"
+    lay(tmp_path, "in/a.json", "in/b.json", "in/c.txt", "in/_SUCCESS", "in/.d.json")
+    assert count(f"{tmp_path}/in") == (3, True)
+    assert count(f"{tmp_path}/in", pathglobfilter="*.json") == (2, True)
+    assert count(f"{tmp_path}/i?/*") == count(f"{tmp_path}/i?") == (3, True)
+    assert count(f"{tmp_path}/in/*.json") == (2, True), "hidden ones are not read by any name"
+    lay(tmp_path, "in/e.json", milliseconds=OLD)
+    assert count(f"{tmp_path}/in") is None, "whether it was read, nobody tells any more"
+
+
+def test_files_in_folders_that_spark_does_not_look_into_do_not_wait(tmp_path: Path) -> None:
+    lay(tmp_path, "in/a.json", "in/b.json", "in/error/c.json", "in/error/d.json")
+    lay(tmp_path, "in/error/e.json", milliseconds=OLD)
+    assert count(f"{tmp_path}/in") == (2, False), "what is below may be read after all"
+    assert count(f"{tmp_path}/i*") == (2, False)
+    lay(tmp_path, "in/day=1/f.json")
+    assert count(f"{tmp_path}/in") == (2, False)
+
+
+@pytest.mark.parametrize("base", ["lake", "la*"])
+def test_files_of_partitions_are_counted_however_deep(tmp_path: Path, base: str) -> None:
+    days = [f"lake/country={where}/day={day}/a.json" for where in ("DE", "FR") for day in (1, 2)]
+    lay(tmp_path, *days, "lake/country=DE/day=1/_SUCCESS", "lake/_spark_metadata/0")
+    assert count(f"{tmp_path}/{base}") == (4, True)
+    assert count(f"{tmp_path}/{base}", pathglobfilter="*.txt") == (0, True)
+    assert count(f"{tmp_path}/{base}", filenameonly="true") is None, "four of one name"
+    lay(tmp_path, "lake/country=DE/day=0/a.json", milliseconds=OLD)
+    assert count(f"{tmp_path}/{base}") is None, "the folder above was changed just now"
+
+
+def test_files_below_are_counted_where_they_are_asked_for(tmp_path: Path) -> None:
+    lay(tmp_path, "in/a.json", "in/x/b.json", "in/x/y/c.json")
+    assert count(f"{tmp_path}/in", recursivefilelookup="TRUE") == (3, True)
+    assert count(f"{tmp_path}/in", recursivefilelookup="false") == (1, False)
