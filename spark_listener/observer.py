@@ -617,13 +617,15 @@ class Observer:
     def _steer_first_batch(self, run: Run, gate: FirstBatchGate) -> None:
         link = self._sender.link if self._sender is not None else None
         answered = self._answered >= gate.sequence
+        # Where it was in time, what takes longer are the query's own sources.
+        gate.answered = gate.answered or (answered and time.monotonic() < gate.deadline)
         prepared = run.actuator.prepare()
         if answered and prepared:
             changed = run.actuator.apply(time.monotonic())
             if changed and gate.held:  # still: it is planned under this limit
                 run.actuator.settle_first_batch()
         late = time.monotonic() >= gate.deadline
-        if late and gate.was_held and link is not None:
+        if late and gate.was_held and not gate.answered and link is not None:
             # It cost a first batch its time, even if its answer is here by now: no other one waits.
             link.patient = False
         lost = link is None or link.failing

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -24,6 +25,7 @@ from spark_listener.observer import Observer, Run
 from spark_listener.outbox import Outbox
 from spark_listener.query import Abilities, PlannedOffsets, Query, RunningBatch, Watermarks
 from spark_listener.replies import ExecutorsOrder, Reply
+from spark_listener.sender import Link
 from spark_listener.sources import KAFKA
 from spark_listener.wire import SILENT_SECONDS
 from tests.driver.test_actuator import grant, source
@@ -470,6 +472,33 @@ class Gate:
 
     def release(self) -> None:
         self.released = True
+
+
+class Holding(Gate):
+    """One that holds a first batch until its deadline, with its start told as event 5."""
+
+    held = was_held = True
+    answered = False
+    sequence = 5
+
+    def __init__(self, deadline: float) -> None:
+        self.deadline = deadline
+
+
+@pytest.mark.parametrize("prompt", [True, False])
+def test_only_an_agent_that_answers_late_is_not_waited_for_again(*, prompt: bool) -> None:
+    """And none whose answer waits for a query that takes long to set up its sources."""
+    watched = Watched(RunningQuery(resting))
+    observer, gate = watched.observer, Holding(time.monotonic() + 60.0)
+    observer._sender = sender = SimpleNamespace(link=Link(1.0))  # type: ignore[assignment]
+    watched.run.actuator.has_early_grants = True  # type: ignore[misc]
+    watched.run.gate = gate  # type: ignore[assignment]
+    for answers, late in ((prompt, False), (True, True)):
+        observer._answered = 5 if answers else 4
+        gate.deadline -= 60.0 if late else 0.0
+        observer._steer(watched.run)
+        assert gate.released is late
+    assert sender.link.patient is prompt
 
 
 @pytest.mark.parametrize("run_id", ["", "r-9"])
