@@ -140,7 +140,7 @@ def _attach(spark: Any, arguments: dict[str, Any]) -> Attachment:
     driver = _drivers.get(str(context.applicationId))
     if driver is not None and driver.stopped:
         # Of an application of the same id that has ended; its observer is about to notice.
-        del _drivers[driver.application_id]
+        _drivers.pop(driver.application_id, None)
         driver = None
     _leaving[:] = [one for one in _leaving if one.lingers]
     if driver is None and any(one.application_id == context.applicationId for one in _leaving):
@@ -273,10 +273,10 @@ def _say_what_stays(present: Settings, wanted: Settings, names: Sequence[str]) -
 
 
 def _lost(driver: Driver) -> None:
-    with _lock:
-        # Its successor in this process may have the same id.
-        if _drivers.get(driver.application_id) is driver:
-            del _drivers[driver.application_id]
+    # Without the lock: whoever detaches holds it, and waits for the thread that comes here. Its
+    # successor in this process may have the same id, and takes far longer to make than this.
+    if _drivers.get(driver.application_id) is driver:
+        _drivers.pop(driver.application_id, None)
 
 
 def _off(message: str) -> Attachment:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -105,6 +106,25 @@ def test_who_attaches_again_knows_what_was_kept_in_the_same_context_and_no_other
     assert attachment._close_the_door(Job()).kept("executors") is None, "of the same id or not"
     lease.forget("executors", "limits r")
     assert attachment._close_the_door(job).kept("executors") is None
+
+
+def test_who_detaches_and_waits_for_the_observer_does_not_make_it_wait_in_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As after ``spark.stop()``, which that thread finds out at the same time."""
+    ended, successor = Lingering(), Lingering()
+    monkeypatch.setattr(attachment, "_drivers", {"app-1": ended})
+    for _ in range(2):
+        with attachment._lock:
+            thread = threading.Thread(target=attachment._lost, args=(ended,))
+            thread.start()
+            thread.join(30)
+            waits = thread.is_alive()
+        thread.join()
+        assert not waits
+        assert ended not in attachment._drivers.values()
+        attachment._drivers["app-1"] = successor  # type: ignore[assignment]
+    assert attachment._drivers == {"app-1": successor}
 
 
 class Gone:
