@@ -144,7 +144,7 @@ def test_an_idle_trigger_says_that_no_batch_is_open(how: str) -> None:
         if how == "timed out":
             world.driver.time += 119.0
             world.send(
-                world.driver.heartbeat(batch_id=world.driver.batch_id, running_seconds=119.0)
+                world.driver.heartbeat(batch_id=world.driver.batch_id + 1, running_seconds=119.0)
             )
             world.send(world.driver.terminated())
         else:
