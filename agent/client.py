@@ -55,9 +55,9 @@ class AgentClient:
         if settings.token_file:
             headers["authorization"] = "Bearer " + _read_token(settings.token_file)
         verify: ssl.SSLContext | bool = True
-        if settings.ca_file:
-            try:
-                verify = ssl.create_default_context(cafile=settings.ca_file)
+        if settings.ca_file or self.url.lower().startswith("https:"):
+            try:  # httpx by itself would ask certifi's list, and not the system's
+                verify = ssl.create_default_context(cafile=settings.ca_file or None)
             except OSError as error:
                 raise WrongUse(f"the CA file {settings.ca_file!r}: {error}") from None
         try:

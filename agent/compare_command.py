@@ -78,9 +78,8 @@ class _Points:
 
 
 def _fits(one: QueryView | Comparison, wanted: str) -> bool:
-    return any(
-        fnmatch.fnmatchcase(name, wanted) for name in (one.query, f"{one.application}/{one.query}")
-    )
+    names = (one.query, f"{one.application}/{one.query}")
+    return wanted in names or any(fnmatch.fnmatchcase(name, wanted) for name in names)
 
 
 def show(found: list[Comparison], out: TextIO) -> None:

@@ -631,14 +631,17 @@ def _once_each(layout: Layout, offsets: dict[int, Offsets]) -> None:
     newest = offsets[max(offsets)] if offsets else None
     if newest is None or not all(name.isdigit() for name in newest.names):
         return
-    keeping = [at for at, end in enumerate(newest.sources) if source_kind(end) in ("file", "kafka")]
+    kinds = list(map(source_kind, newest.sources))
+    keeping = [at for at, kind in enumerate(kinds) if kind in ("file", "kafka", "iceberg")]
     matches = (_SOURCE_FOLDER.match(file.path) for file in layout.others)
     folders = [*layout.sources, *(int(match[1]) for match in matches if match)]
     spare = max(keeping, default=-1) - max(folders, default=-1)
     if spare <= 0:
         return
     ends = list(zip_longest(*(one.sources for one in offsets.values())))[: max(keeping) + 1]
-    twice = [at for at, own in enumerate(ends) if own[-1] is not None and own in ends[:at]][:spare]
+    equal = [at for at, own in enumerate(ends) if own in ends[:at]]
+    # Of what has found nothing yet all lines are equal: those that tell apart come first.
+    twice = sorted(equal, key=lambda at: ends[at][-1] is None)[:spare]
     for batch_id, one in offsets.items():
         kept = [end for at, end in enumerate(one.sources) if at not in twice]
         numbers = [str(at) for at in range(len(kept))]

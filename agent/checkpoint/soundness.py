@@ -113,7 +113,7 @@ def judge(
     say("state")
     version = checkpoint.layout.latest_finished + 1
     closure = state_closure(checkpoint, folder, version)
-    findings += _state(checkpoint, closure)
+    findings += _state(checkpoint, folder, closure)
     findings += _schemas(checkpoint, folder)
     say("checksums")
     findings += _checksums(checkpoint, folder, closure, deep=deep)
@@ -307,7 +307,7 @@ def _file_source(checkpoint: Checkpoint, source: SourceInfo) -> list[Finding]:
     return findings
 
 
-def _state(checkpoint: Checkpoint, closure: Closure) -> list[Finding]:
+def _state(checkpoint: Checkpoint, folder: Folder, closure: Closure) -> list[Finding]:
     findings = [
         Finding(
             check="state_incomplete",
@@ -340,8 +340,7 @@ def _state(checkpoint: Checkpoint, closure: Closure) -> list[Finding]:
                 " a restart would mix states: start from a savepoint",
             )
         )
-    elif beyond and limit and not (open_batches(checkpoint) or looks_asynchronous(checkpoint)):
-        # Spark writes a batch's offsets before its state (in real-time mode after it, stateless).
+    elif beyond and limit and _were_removed(checkpoint, folder, limit):
         findings.append(
             Finding(
                 check="state_without_offsets",
@@ -376,6 +375,22 @@ def _state(checkpoint: Checkpoint, closure: Closure) -> list[Finding]:
             )
         )
     return findings
+
+
+def _were_removed(checkpoint: Checkpoint, folder: Folder, batch: int) -> bool:
+    """Whether a batch's offsets are gone of which there is state: Spark writes them before.
+
+    But in real-time mode, whose state has ids (format 2): no other try takes it for its own.
+    """
+    if open_batches(checkpoint) or looks_asynchronous(checkpoint) or checkpoint.state_format == 2:
+        return False
+    try:  # it may have been planned while the folders were listed: the state's comes last
+        folder.open(f"offsets/{batch}").close()
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False  # whatever is there is not gone
+    return False
 
 
 def _skipped(checkpoint: Checkpoint, store: StoreClosure, bad: Skipped) -> Finding:

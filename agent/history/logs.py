@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 ROLLING: Final = re.compile(r"^eventlog_v2_(?P<name>.+)$")
 #: What a log that rolls has beside its files until its application ends: none of these says so.
 _RUNNING: Final = re.compile(r"^appstatus_.+\.inprogress$")
-_EVENTS: Final = re.compile(r"^events_(?P<index>\d+)_(?P<rest>.+)$")
+#: But for a compact one that is being written, beside those that it will stand for.
+_EVENTS: Final = re.compile(r"^events_(?P<index>\d+)_(?P<rest>.+)(?<!\.compact\.inprogress)$")
 _CODECS: Final = ("zstd", "lz4", "snappy", "lzf", "gz")
 #: Read whole by one task: more would not fit into an array of Java's, nor should it.
 MOST_COMPRESSED_BYTES: Final = 1 << 30

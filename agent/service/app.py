@@ -403,8 +403,12 @@ class Service:
         that no query can, by its name, draw an order for all upon itself alone.
         """
         names = label(application), label(query)
+        exact = names[1].replace("[", "[[]")
         if not any(mark in one for one in names for mark in "*?") and self.fleet.has(names):
-            return names[0].replace("[", "[[]"), names[1].replace("[", "[[]")
+            return names[0].replace("[", "[[]"), exact
+        known = any(name == names[1] for _, name in self._known())
+        if application == "*" and known and not any(mark in names[1] for mark in "*?"):
+            return application, exact
         return (
             application if any(mark in application for mark in "*?[") else names[0],
             query if any(mark in query for mark in "*?[") else names[1],

@@ -62,7 +62,8 @@ INSTANCE: Final = "event-log:"
 PULSE: Final = "event-log-pulse:"
 _FOLDER = re.compile(r"^eventlog_v2_(?P<name>.+)$")
 _LINE = re.compile(rb"[^\n]+\n")  # empty ones cost nothing, however many they are
-_EVENTS = re.compile(r"^events_(?P<index>\d+)_(?P<rest>.+)$")
+#: But for a compact one that is being written, beside those that it will stand for.
+_EVENTS = re.compile(r"^events_(?P<index>\d+)_(?P<rest>.+)(?<!\.compact\.inprogress)$")
 #: What Python makes of bytes in a file's name that are not UTF-8.
 _NO_TEXT = re.compile("[\ud800-\udfff]")
 _KNOWN_ENDINGS: Final = (".zstd", ".lz4", ".snappy", ".lzf", ".gz", ".compact")

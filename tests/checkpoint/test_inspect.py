@@ -429,6 +429,20 @@ def test_offsets_that_were_removed_after_their_batch_left_state(weir, tmp_path, 
     assert "state of batch 3 is there, its offsets are not" in found["evidence"]
     assert "weir rescue" in found["remedy"]
     assert "put offsets/3 back" in found["remedy"]
+    # A batch that was planned and run while the folders were listed, the state last.
+    write(root, "offsets/3", offsets(3), checksum=False)
+    listed = LocalFolder.files
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            LocalFolder, "files", lambda *of: (f for f in listed(*of) if f.path != "offsets/3")
+        )
+        assert errors(inspect(weir, root)[1]) == []
+    (root / "offsets/3").unlink()
+    # Real-time mode writes offsets last, and its state, of format 2, has ids.
+    kept = shutil.copytree(root, tmp_path / "real-time")
+    for path in [*kept.glob("state/0/*/*.delta"), *kept.glob("state/0/*/*.snapshot")]:
+        path.rename(path.with_stem(f"{path.stem}_0123-abcd"))
+    assert "state_without_offsets" not in errors(inspect(weir, kept)[1])
     # Under asynchronous progress tracking offsets are not written at every batch.
     for log in ("offsets", "commits"):
         for name in ("1", ".1.crc"):
@@ -472,6 +486,7 @@ def test_what_is_no_checkpoint_is_wrong_input(weir, tmp_path, make, says):
 ORDERS = '{"orders":{"0":%d}}'
 TABLE = '{"reservoirId":"t","reservoirVersion":%d,"index":-1,"isStartingVersion":false}'
 FILES = '{"logOffset":%d}'
+ICEBERG = '{"version":1,"snapshot_id":%d,"position":0,"scan_all_files":false}'
 
 
 @pytest.mark.parametrize("version", ["v1", "v2"])
@@ -487,6 +502,9 @@ FILES = '{"logOffset":%d}'
         ([FILES, FILES], "ff", ["file", "file"]),
         ([TABLE, TABLE, FILES], "--f", ["delta", "delta", "file"]),
         ([FILES, TABLE, TABLE], "f", ["file", "delta", "delta"]),
+        ([FILES, FILES, ICEBERG], "fi", ["file", "iceberg"]),
+        # Nothing was found there yet.
+        (["-", "-", FILES], "-f", ["unknown", "file"]),
     ],
 )
 def test_a_stream_that_a_query_reads_twice_is_one_source(
@@ -500,10 +518,13 @@ def test_a_stream_that_a_query_reads_twice_is_one_source(
             shutil.copytree(logs, root / f"sources/{at}")
         elif kind == "k":
             write(root, f"sources/{at}/0", 'v1\n{"orders":{"0":0}}')
+        elif kind == "i":
+            write(root, f"sources/{at}/offsets/0", ICEBERG % 1)
     for batch in range(4):
         head = offsets(batch).split("\n")[1]
-        named = [f"{at}:{line % batch}" for at, line in enumerate(lines)]
-        ends = named if version == "v2" else [line % batch for line in lines]
+        ends = [line % batch if "%" in line else line for line in lines]
+        if version == "v2":
+            ends = [f"{at}:{end}" for at, end in enumerate(ends)]
         write(root, f"offsets/{batch}", "\n".join([version, head, *ends]))
     code, report = inspect(weir, root, "--deep")
     assert (code, report["findings"][1:]) == (0, [])

@@ -298,6 +298,10 @@ def test_parts_in_order_of_their_numbers(tmp_path: Path) -> None:
     for index in (2, 10, 9):
         rolling.write(index, b"")
     rolling.write(9, b"", compact=True)
+    written = next(rolling.log.path.glob("events_9_*.compact"))
+    written.rename(f"{written}.inprogress")  # beside those that it will stand for
+    assert [part.index for part in parts_of(rolling.log)] == [2, 9, 10]
+    written.with_name(f"{written.name}.inprogress").rename(written)
     assert [(part.index, part.compact) for part in parts_of(rolling.log)] == [
         (9, True),
         (10, False),

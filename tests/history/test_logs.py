@@ -79,6 +79,11 @@ def test_a_file_that_was_cleaned_away_stays_counted() -> None:
     assert plan(files[:1], read(files)).valid == {file.key for file in files}
 
 
+def test_a_compact_file_that_is_being_written_is_none() -> None:
+    parts = [f"{ROLLING}/events_{name}_app-1" for name in ("1", "2")]
+    assert found(*parts, f"{ROLLING}/events_2_app-1.compact.inprogress") == found(*parts)
+
+
 def test_a_compact_file_is_read_only_where_what_it_stands_for_was_not() -> None:
     first = found(f"{ROLLING}/events_1_app-1", f"{ROLLING}/events_2_app-1")
     later = found(f"{ROLLING}/events_2_app-1.compact", f"{ROLLING}/events_3_app-1")

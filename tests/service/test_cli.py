@@ -154,6 +154,26 @@ def test_no_name_draws_the_kill_switch_upon_itself(tmp_path: Path) -> None:
         assert [one["mode"] for one in queries] == ["off"] * 3
 
 
+def test_a_name_with_a_bracket_is_a_name_where_a_query_has_it(tmp_path: Path) -> None:
+    with AgentProcess(tmp_path) as agent:
+        for name in ("ingest[eu]", "ingeste", "ingestu"):
+            agent.post(wire.request([wire.progress(1, name=name)]))
+
+        def run(*arguments: str) -> str:
+            done = weir(*arguments, "--url", agent.address)
+            assert done.returncode == 0, done.stderr
+            return done.stdout
+
+        assert run("mode", "off", "ingest[eu]") == "orders/ingest[eu]: mode off\n"
+        assert run("hold", "ingest[eu]").startswith("orders/ingest[eu]: hold")
+        assert "orders/ingest[eu]" in run("compare", "ingest[eu]")
+        assert "ingeste" not in run("compare", "orders/ingest[eu]")
+        queries = agent.http.get("/v1/queries").json()["queries"]
+        modes = {one["query"]: one["mode"] for one in queries}
+        assert modes == {"ingest[eu]": "off", "ingeste": "on", "ingestu": "on"}
+        assert "ingestu: mode off" in run("mode", "off", "ingest[uv]"), "where no query has it"
+
+
 WRONG = [
     (["hold"], "QUERY"),
     (["limit", "q"], "'N'"),

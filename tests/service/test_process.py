@@ -229,6 +229,12 @@ def test_tls_by_file_and_a_renewed_certificate(tmp_path: Path) -> None:
             *("--token-file", str(tmp_path / "token")),
         )
         assert (done.returncode, done.stdout) == (0, "orders/query-0: hold\n")
+        # Without an authority of its own the command asks the system's.
+        trusted = weir(
+            *("hold", "query-0", "--url", agent.address, "--token-file", str(tmp_path / "token")),
+            env={"SSL_CERT_FILE": str(certificate)},
+        )
+        assert trusted.returncode == 0, trusted.stderr
         refused = weir("hold", "query-0", "--url", agent.address)
         assert refused.returncode == 1
         assert "certificate" in refused.stderr
