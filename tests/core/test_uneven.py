@@ -659,6 +659,19 @@ def test_a_delay_that_the_job_made_shorter_counts_from_the_first_batch_on() -> N
     assert job.dropped == 0
 
 
+def test_a_delay_that_one_run_told_is_not_taken_for_that_of_the_next() -> None:
+    """Which tells none: its driver is of an earlier version, or the plan is too large."""
+    begin = START_TIME + 300.0
+    lanes = [always(500.0), always(500.0)]
+    job = Job(lanes, sources=False, tells=600.0)
+    while job.world.driver.time < begin:
+        job.run(1)
+    job.delay, job.tells = 20.0, None
+    job.restart(5.0).run(30)
+    (query,) = job.world.fleet._roster
+    assert query.watched.lateness.declared_seconds == pytest.approx(20.0, abs=1.0)
+
+
 def test_a_run_found_under_way_says_nothing_of_when_it_looked() -> None:
     """AvailableNow looked as it began, and an agent without its state hears it at its end."""
     history = (START_TIME - 6050.0, START_TIME, 500.0)

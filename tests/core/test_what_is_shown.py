@@ -151,6 +151,18 @@ def test_what_a_batch_can_no_longer_tell_does_not_wait_for_ever() -> None:
     assert not query.sources[0].limited
 
 
+def test_of_a_lower_bound_of_none_a_full_batch_may_have_left_some() -> None:
+    """Files that somebody removes, or a list that does not tell of all."""
+    for bound, limited in (("lower", True), ("exact", False)):
+        world = World(unit="files")
+        limit = {"source": 0, "unit": "files", "limit": 100, "configured": 200, "admitted": 100}
+        seen = {"observed_time": format_time(world.driver.time)}
+        told = [limit | {"backlog": 0, "backlog_bound": bound} | seen]
+        world.send(world.driver.progress(1000, 5.0, limits=told))
+        (query,) = world.fleet._roster
+        assert query.sources[0].limited is limited
+
+
 def test_what_came_under_a_batch_is_no_trend_of_its_lag() -> None:
     """Brokers asked under each batch tell ever more; what each batch leaves behind is nothing."""
     world = World()

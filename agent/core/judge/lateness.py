@@ -122,6 +122,7 @@ class Lateness(msgspec.Struct):
     def begin_run(self) -> None:
         """The job may have been changed: its first batch shows what kind of query it is now."""
         self.of_past_run, self.run_shows_delay, self.run_time = True, False, None
+        self.told_delay_seconds = None
 
     def retry(self) -> None:
         """Smaller batches are tried again; what the query drops as configured stays known."""

@@ -220,7 +220,8 @@ class Source(msgspec.Struct):
         limit = self.batch_limit if said is not None else None
         if said is not None and limit is None:
             self.limited = False
-        elif self.backlog is None:
+        elif self.backlog is None or (self.backlog == 0 and self.backlog_bound == "lower"):
+            # Nobody knows of more, which does not say that there is none.
             self.limited = limit is not None and (self.admitted or 0) >= limit
         elif limit is not None and said is not None and said.observed_time is not None:
             # Seen after planning, so new arrivals are in it: what was admitted decides.
