@@ -88,6 +88,34 @@ def test_whether_one_watermark_stands_over_several_sources_is_told(
     assert [one["watermark_delay_seconds"] for one in done[0]["limits"]] == [5.0, 5.0]
 
 
+def test_of_rows_of_one_time_spark_drops_those_in_the_next_batch_where_the_delay_is_zero(
+    agent: Any, attached: Any, folder: Any, start: Any, spark: Any
+) -> None:
+    """Which is why nothing is cut there; a delay of a millisecond keeps them."""
+    attached(agent)
+    dropped = {}
+    for delay in ("0 seconds", "1 millisecond"):
+        for limit in (None, 1):
+            rows = folder(f"{delay} {limit}", files=3).read(spark, limit)
+            timed = rows.withColumn("t", functions.lit("2026-01-01").cast("timestamp"))
+            query = start(timed.withWatermark("t", delay).dropDuplicates(["k", "v", "t"]))
+            query.processAllAvailable()
+            query.stop()
+            dropped[delay, limit] = sum(
+                operator["numRowsDroppedByWatermark"]
+                for progress in query.recentProgress
+                for operator in progress["stateOperators"]
+            )
+            (told,) = [
+                event["body"]["watermarkDelaySeconds"]
+                for event in agent.wait(lambda a: a.of("started"))
+                if event["body"]["runId"] == str(query.runId)
+            ]
+            assert told == (0.0 if delay == "0 seconds" else 0.001)
+    assert dropped.pop(("0 seconds", 1)) > 0
+    assert set(dropped.values()) == {0}
+
+
 def marks(progress: Any) -> str:
     """The watermark to the second; empty where there is none."""
     return str(progress["eventTime"].get("watermark", ""))[:19]
