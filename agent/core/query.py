@@ -75,6 +75,7 @@ class Run(msgspec.Struct):
     slots_each: float = 0.0  # tasks that can run at once in each of its executors; 0: not known
     slots: int = 0  # the same in all of them, or in a local master; 0: not known
     displaced_time: float = 0.0  # when a run in another application took its place; agent's clock
+    begun_time: float = 0.0  # of the first that was told of it
 
     @property
     def checkpoint(self) -> tuple[str, str]:
@@ -328,6 +329,16 @@ class Query(msgspec.Struct):
         elif not self.life.terminated and application_id != self.run.application_id:
             run = msgspec.structs.replace(self.run, displaced_time=now)
             self.displaced = [*self.displaced[-(MOST_PAST_RUNS - 1) :], run]
+
+    def pass_by(self, query_id: str, run_id: str, time: float) -> None:
+        """An event log tells, of ``time``, of a run: one that began before the present is over.
+
+        Logs are read in any order.
+        """
+        run = self.run
+        known = run_id in (run.run_id, *run.past_runs)
+        if query_id == run.query_id and not known and time < run.begun_time:
+            run.past_runs = [*run.past_runs[-(MOST_PAST_RUNS - 1) :], run_id]
 
     def begin_run(self, query_id: str, run_id: str, time: float) -> None:
         """A run that was not known: what one run counts starts anew, what is learned stays."""

@@ -198,6 +198,26 @@ def whole(batches: int = 8) -> list[bytes]:
     return [*lines, terminated(), closing()]
 
 
+def run_of(attempt: int) -> str:
+    """The id of a query's run that many times it was started."""
+    return f"00000000-0000-4000-8000-{attempt:012d}"
+
+
+def killed(attempt: int) -> list[bytes]:
+    """The log of one of several runs of a query, whose driver was killed within a batch.
+
+    Each is another application's, and begins 20 s after the one before it.
+    """
+    run, batch = run_of(attempt), 4 * attempt
+    time = BASE + 5.0 * batch
+    return [
+        *opening(app_id=f"app-{attempt}"),
+        started(run, time=time),
+        progress(batch, run=run),
+        job(batch + 1, time + 5.0, run=run),
+    ]
+
+
 def auto_loader(batch: int, listed: int, queued: int | None = None, whole: bool = True) -> bytes:
     """A batch of Databricks' Auto Loader: 6 files of 2 rows, and how many files wait.
 

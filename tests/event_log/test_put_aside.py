@@ -206,6 +206,20 @@ def restart_later(watch: Watch, seconds: float) -> None:
     watch.follow_anew()
 
 
+def test_the_run_that_began_last_is_the_present_one_in_whatever_order_logs_are_read(
+    watch: Watch,
+) -> None:
+    """The one before it was heard for a moment more, and its log's name comes later."""
+    last_word = lines.progress(8, seconds=3.0, run=lines.run_of(1))
+    watch.write(lines.killed(2), "a.inprogress")
+    watch.write([*lines.killed(1), last_word], "b.inprogress")
+    watch.pass_time(10.0)
+    watch.write([lines.progress(9, run=lines.run_of(2))], "a.inprogress")
+    watch.pass_time(60.0)
+    view = watch.keeper.view(KEY, watch.now)
+    assert (view.run_id, view.batch_id, view.up) == (lines.run_of(2), 9, True)
+
+
 @pytest.mark.parametrize("growing", [True, False])
 def test_a_log_is_counted_once_by_an_agent_that_was_off_for_days(
     watch: Watch, *, growing: bool

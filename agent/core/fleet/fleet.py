@@ -303,10 +303,13 @@ class Fleet:
             self._pools.forget({query.run.application_id, *moved})
             self._agent.totals.name_collisions += beside is not None
         said.touched.add(query.key)
+        if said.of_log:
+            query.pass_by(subject.id, subject.run_id, event.time + query.clock.set_seconds)
         if subject.run_id in query.run.past_runs:
             # A late word of who is gone says nothing of who came after.
             return query, event.time + query.clock.set_seconds
-        if subject.run_id != query.run.run_id:
+        begins = subject.run_id != query.run.run_id
+        if begins:
             query.take_over(application.id, subject.id, now)
         query.run.application_id = application.id
         query.run.spark_version = application.spark_version
@@ -315,9 +318,11 @@ class Fleet:
             event.time,
             now,
             origin=event.clock_origin,
-            same_run=subject.run_id == query.run.run_id,
+            same_run=not begins,
             may_be_old=said.of_log,
         )
+        if begins:
+            query.run.begun_time = time
         if query.life.gone_since_time is not None and not query.life.terminated:
             query.life.gone_since_time = None  # it was only out of reach
         return query, time
