@@ -459,7 +459,7 @@ class Follower:
         job = spark_events.job_started(data)
         if job is not None:
             self._job_time = max(self._job_time, job.time)
-            self._queries.setdefault(job.run_id, _Running(job.query_id, job.run_id)).begin(job)
+            self._run(job.query_id, job.run_id, job.time).begin(job)
             return True
         application = spark_events.application_of(data, self._application)
         if application is not None:
@@ -485,14 +485,14 @@ class Follower:
         """Keeps what runs; True for a batch that a file before this compact one had told."""
         body = event.body
         if isinstance(body, StartedEvent):
-            self._queries.setdefault(body.run_id, _Running(body.id, body.run_id)).name = body.name
+            self._run(body.id, body.run_id, event.time).name = body.name
         elif isinstance(body, TerminatedEvent):
             self._queries.pop(body.run_id, None)
         elif isinstance(body, IdleEvent):
-            self._queries.setdefault(body.run_id, _Running(body.id, body.run_id)).rest()
+            self._run(body.id, body.run_id, event.time).rest()
         elif isinstance(body, ProgressEvent):
             progress = body.progress
-            one = self._queries.setdefault(progress.run_id, _Running(progress.id, progress.run_id))
+            one = self._run(progress.id, progress.run_id, progress.time)
             one.name = progress.name or one.name
             one.end(progress.batch_id)
             if progress.batch_id is not None:
@@ -503,6 +503,10 @@ class Follower:
                 last = self._last_batch(progress.run_id)
                 return last is not None and progress.batch_id <= last
         return False
+
+    def _run(self, query_id: str, run_id: str, time: float) -> _Running:
+        """A run that the log tells of at ``time``."""
+        return self._queries.setdefault(run_id, _Running(query_id, run_id, time))
 
     def _request(self, events: list[Event], prefix: str) -> Request:
         return Request(
@@ -522,6 +526,7 @@ class _Running(msgspec.Struct):
 
     query_id: str
     run_id: str
+    begun_time: float  # of the first that the log told of it
     name: str | None = None
     batch_id: int | None = None
     since: float = 0.0
@@ -545,7 +550,7 @@ class _Running(msgspec.Struct):
 
     def told(self, now: float) -> RunningQuery:
         """As a heartbeat says it; seconds since the batch's first job."""
-        if self.batch_id is None:
-            return RunningQuery(self.query_id, self.run_id, self.name, None, None, [])
-        age = max(0.0, now - self.since)
-        return RunningQuery(self.query_id, self.run_id, self.name, self.batch_id, age, [])
+        age = None if self.batch_id is None else max(0.0, now - self.since)
+        return RunningQuery(
+            self.query_id, self.run_id, self.name, self.batch_id, age, [], self.begun_time
+        )

@@ -220,6 +220,18 @@ def test_the_run_that_began_last_is_the_present_one_in_whatever_order_logs_are_r
     assert (view.run_id, view.batch_id, view.up) == (lines.run_of(2), 9, True)
 
 
+def test_drivers_killed_one_after_the_other_do_not_begin_again(watch: Watch) -> None:
+    """However many: each may hang in its batch, as far as its own log tells."""
+    watch.now += 200.0
+    for attempt in range(1, 12):
+        watch.write(lines.killed(attempt), f"app-{attempt}.inprogress")
+    for _ in range(2):
+        watch.pass_time(30.0)
+        view = watch.keeper.view(KEY, watch.now)
+        assert (view.run_id, view.running_batch_id, view.up) == (lines.run_of(11), 45, True)
+        restart_later(watch, 10.0)
+
+
 @pytest.mark.parametrize("growing", [True, False])
 def test_a_log_is_counted_once_by_an_agent_that_was_off_for_days(
     watch: Watch, *, growing: bool

@@ -203,6 +203,7 @@ class RunningQuery(msgspec.Struct, frozen=True, gc=False):
     batch_id: int | None
     running_seconds: float | None
     limits: list[SourceLimit]
+    begun_time: float | None = None  # of the first that an event log told of it; drivers tell none
 
 
 class HeartbeatEvent(msgspec.Struct, frozen=True, gc=False):

@@ -15,6 +15,7 @@ from agent.core.decode.events import (
     ProgressEvent,
     Refused,
     Request,
+    RunningQuery,
     StartedEvent,
     TerminatedEvent,
     subject_of,
@@ -303,8 +304,11 @@ class Fleet:
             self._pools.forget({query.run.application_id, *moved})
             self._agent.totals.name_collisions += beside is not None
         said.touched.add(query.key)
+        told = event.time
+        if isinstance(subject, RunningQuery) and subject.begun_time is not None:
+            told = subject.begun_time  # all that its log is sure of: it may be long over
         if said.of_log:
-            query.pass_by(subject.id, subject.run_id, event.time + query.clock.set_seconds)
+            query.pass_by(subject.id, subject.run_id, told + query.clock.set_seconds)
         if subject.run_id in query.run.past_runs:
             # A late word of who is gone says nothing of who came after.
             return query, event.time + query.clock.set_seconds
@@ -322,7 +326,7 @@ class Fleet:
             may_be_old=said.of_log,
         )
         if begins:
-            query.run.begun_time = time
+            query.run.begun_time = told + query.clock.set_seconds
         if query.life.gone_since_time is not None and not query.life.terminated:
             query.life.gone_since_time = None  # it was only out of reach
         return query, time
