@@ -83,19 +83,21 @@ class EventLogs:
         self._rarely = Rarely(300.0)
 
     async def poll(self) -> None:
-        """Reads every log on to its present end, a step of each in turn."""
+        """Reads every log on towards its present end, a step of each in turn."""
         now = self._clock()
         await self._find(now)
         self._batches = self._keeper.fleet.newest_batches()
         self._read_out.clear()
         waiting = list(self._followers.values())
-        while waiting:
+        ends = self._clock() + PULSE_SECONDS  # then the others have their turn, and their pulse
+        while waiting and self._clock() < ends:
             waiting = [follower for follower in waiting if await self._read(follower)]
         self._note_alignments()
         if now - self._pulse_time >= PULSE_SECONDS:
             self._pulse_time = now
+            behind = set(waiting)
             for follower in list(self._followers.values()):
-                await self._pulse(follower)
+                await self._pulse(follower, behind=follower in behind)
             await self._put_aside(self._machine())
 
     async def _find(self, now: float) -> None:
@@ -252,17 +254,20 @@ class EventLogs:
                 fleet.note_alignment(key, run_id, view)
         self._aligned.clear()
 
-    async def _pulse(self, follower: Follower) -> None:
+    async def _pulse(self, follower: Follower, *, behind: bool) -> None:
         try:
-            await self._tell_pulse(follower)
+            await self._tell_pulse(follower, behind=behind)
         except Exception as error:  # noqa: BLE001 - as with lines
             self._leave_alone(follower.log.name, error)
 
-    async def _tell_pulse(self, follower: Follower) -> None:
+    async def _tell_pulse(self, follower: Follower, *, behind: bool) -> None:
         # By no clock: one that is set back would make all that follow old news.
         sequence = self._keeper.fleet.counted(PULSE + follower.log.name) + 1
         request = await asyncio.to_thread(follower.pulse, self._machine(), sequence)
         if request is None:
+            return
+        if behind:  # its driver lives; what ran where it is read now may have ended long ago
+            self._keeper.fleet.hear(request, self._clock())
             return
         try:
             self._keeper.receive(request, self._clock())

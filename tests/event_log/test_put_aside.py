@@ -13,7 +13,8 @@ from agent.service import event_logs
 from agent.service.event_logs import EventLogs
 from agent.service.keeper import Keeper
 from agent.service.store import Store
-from agent.sources.event_log import LOST_SECONDS
+from agent.sources import event_log
+from agent.sources.event_log import LOST_SECONDS, Follower
 from tests.event_log import lines
 
 if TYPE_CHECKING:
@@ -329,3 +330,28 @@ def test_trouble_with_one_log_is_its_own(watch: Watch, monkeypatch: pytest.Monke
     monkeypatch.setattr(Keeper, "receive", real)
     watch.pass_time(120.0)
     assert watch.completed == 6
+
+
+def test_a_long_log_keeps_no_other_waiting_and_lives_meanwhile(
+    watch: Watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of its batch's many tasks some 30 kB are read in two seconds."""
+    read = Follower.next_request
+
+    def slowly(self: Follower) -> Request | None:
+        watch.now += 2.0 if self.log.name == "app-1" else 0.0
+        return read(self)
+
+    monkeypatch.setattr(event_log, "STEP_BYTES", 1024)
+    monkeypatch.setattr(Follower, "next_request", slowly)
+    watch.write([*MIDST, *[lines.task()] * 12_000, lines.progress(3)])
+    watch.write(OTHERS, "app-2")
+    watch.pass_time(25.0, step=1.0)
+    watch.write([lines.progress(3).replace(b"957ee74f", b"12345678")], "app-2")
+    watch.pass_time(8.0, step=1.0)
+    view, other = (watch.keeper.view((name, "enrich"), watch.now) for name in ("orders", "others"))
+    assert (view.batch_id, other.batch_id) == (2, 3)
+    assert (view.up, other.up) == (True, True)
+    assert view.running_seconds is None, "where it is read a batch runs, which has ended since"
+    watch.pass_time(60.0, step=1.0)
+    assert watch.keeper.view(KEY, watch.now).batch_id == 3
