@@ -555,6 +555,17 @@ def test_a_late_word_of_an_ended_run_does_not_call_its_successor_alive() -> None
     assert all_.view(KEY, old.time).totals.batches == {"completed": 1, "replayed": 1}
 
 
+def test_a_late_word_of_an_ended_run_makes_its_successors_batch_no_younger() -> None:
+    all_, one = fleet(), Driver()
+    send(all_, one, one.started())
+    one.run_id = "r-2"
+    send(all_, one, one.started(), one.heartbeat(0, 5.0))
+    one.run_id = "r-1"
+    one.time += 8.0
+    send(all_, one, one.heartbeat(0, 8.0))
+    assert all_.view(KEY, one.time).running_seconds == pytest.approx(13.0, abs=0.1)
+
+
 def test_a_driver_that_lives_is_not_silent_whatever_became_of_the_query() -> None:
     all_ = fleet()
     one = Driver()

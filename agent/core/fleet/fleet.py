@@ -239,7 +239,8 @@ class Fleet:
                 before = query.run.run_id, query.running.batch_id
                 limits = _shifted(running.limits, query.clock.set_seconds, time)
                 judge.heartbeat(query, running, limits, time, policy)
-                query.running.hear(before, query.run.run_id, now)
+                if running.run_id == query.run.run_id:  # and no late word of one before
+                    query.running.hear(before, running.run_id, now)
                 if judge.plans_next(query, running):
                     self._brokers.note_plan(query, limits)
                 self._pools.see(query)
