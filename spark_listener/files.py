@@ -78,7 +78,7 @@ class FileBacklog:
     deletes: bool = False  # the source removes files it has read, so a listing misses some
     _ended: int = 0  # batches
     _admitted: int = 0  # by those planned since the first look
-    _arrived: int = 0
+    _arrived: int | None = None  # until what waits was looked at
     _listing: Listing | None = None
     _since_first: _Taken | None = None  # since the first look or listing
     _since_listing: _Taken | None = None
@@ -109,16 +109,23 @@ class FileBacklog:
         listing = self._listing
         listed: int | None = None
         if listing is not None and self._since_listing is not None:
-            listed = max(0, listing.files - listing.seen - self._since_listing.until(seen))
+            listed = listing.files - listing.seen - self._since_listing.until(seen)
+            # Where fewer files are there than were read, somebody removes them, and where the
+            # source itself does, no more than were read: neither tells that nothing waits.
+            if listing.files < listing.seen or (self.deletes and listed <= 0):
+                listed = None
+            else:
+                listed = max(0, listed)
         known = [count for count in (unread, listed) if count is not None]
         if not known:
-            return Waiting(None, None, None, "lower")
+            if listing is not None or self._arrived is not None:
+                self._arrived = max(self._arrived or 0, taken)  # it has arrived, whatever waits
+            return Waiting(None, self._arrived, None, "lower")
         backlog = max(known)
-        self._arrived = max(self._arrived, taken + backlog)
+        self._arrived = max(self._arrived or 0, taken + backlog)
         if listing is None or listed != backlog:
             return Waiting(backlog, self._arrived, None, "lower")
-        # Where fewer files are there than were read, somebody removes them.
-        exact = listing.exact and not self.deletes and listing.files >= listing.seen
+        exact = listing.exact and not self.deletes
         moment = format_time(listing.epoch_seconds)
         return Waiting(backlog, self._arrived, moment, "exact" if exact else "lower")
 
@@ -292,8 +299,12 @@ class FileSource:
             files += len(here)
             if folders == 0:
                 return files, True
-            if at == top and not self._recursive and self._partitions() < folders:
-                return files, False  # partitions may still be below one that is none
+            if at == top and not self._recursive:
+                partitions = self._partitions()
+                if partitions == 0:
+                    return files, False  # there may be some below one that is none
+                if partitions < folders:
+                    return None  # Spark reads them where the others hold no file, else it fails
             if self._by_name_only:
                 return None  # files of one name count once
             at += f"/{_VISIBLE}"

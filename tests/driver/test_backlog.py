@@ -22,6 +22,7 @@ from spark_listener.files import (
     FileBacklog,
     FileWatcher,
     Listing,
+    Waiting,
     _Watched,
     rest_seconds,
 )
@@ -173,11 +174,22 @@ def test_where_read_files_are_deleted_a_listing_is_a_lower_bound() -> None:
     assert (waiting.backlog, waiting.bound) == (3, "lower")
 
 
-def test_where_somebody_else_removes_files_that_were_read_a_listing_is_a_lower_bound() -> None:
+def test_fewer_files_than_were_read_tell_nothing_of_those_that_wait() -> None:
+    """Somebody else removes them."""
     state = FileBacklog()
     state.listed(listing(files=10, seen=500))
-    waiting = state.waiting(500, None)
-    assert (waiting.backlog, waiting.bound) == (0, "lower")
+    assert state.waiting(500, None).backlog is None
+    assert state.waiting(530, None).arrived == 30, "what was taken has arrived, whatever waits"
+    waiting = state.waiting(530, 7)
+    assert (waiting.backlog, waiting.bound, waiting.observed_time) == (7, "lower", None)
+
+
+def test_where_read_files_are_deleted_no_more_than_were_read_tell_nothing_either() -> None:
+    state = FileBacklog(deletes=True)
+    state.listed(listing(files=100, seen=60, exact=False))
+    assert state.waiting(60, None) == Waiting(40, 40, "1970-01-01T00:16:40.000Z", "lower")
+    assert state.waiting(100, None).backlog is None
+    assert [state.waiting(seen, None).arrived for seen in (130, 130, 150)] == [70, 70, 90]
 
 
 def test_files_forgotten_between_a_listing_and_the_next_look_are_not_taken() -> None:

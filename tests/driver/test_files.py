@@ -121,8 +121,15 @@ def test_files_in_folders_that_spark_does_not_look_into_do_not_wait(tmp_path: Pa
     lay(tmp_path, "in/error/e.json", milliseconds=OLD)
     assert count(f"{tmp_path}/in") == (2, False), "what is below may be read after all"
     assert count(f"{tmp_path}/i*") == (2, False)
-    lay(tmp_path, "in/day=1/f.json")
-    assert count(f"{tmp_path}/in") == (2, False)
+
+
+def test_of_partitions_beside_other_folders_nobody_tells_what_waits(tmp_path: Path) -> None:
+    """Spark reads them, too, where the others hold no file, and fails where they do."""
+    lay(tmp_path, "in/a.json", "in/day=1/b.json", "in/day=2/c.json")
+    (tmp_path / "in/tmp").mkdir()
+    assert count(f"{tmp_path}/in") is None
+    (tmp_path / "in/tmp").rmdir()
+    assert count(f"{tmp_path}/in") == (3, True)
 
 
 @pytest.mark.parametrize("base", ["lake", "la*"])
