@@ -140,6 +140,7 @@ class FilePrograms:
         jvm = gateway.jvm
         h = self._handles = Handles(gateway)
         self.path: Any = jvm.org.apache.hadoop.fs.Path
+        self._comparator = jvm.java.util.Comparator
         java_class = source.getClass()
         self.fields = {
             name: _field(java_class, name)
@@ -180,16 +181,17 @@ class FilePrograms:
         return h.piped(batches, h.either(is_one, h.loose(h.piped(files, length)), nothing))
 
     def _oldest(self) -> Any:
-        """``(entries of a directory)``: when the oldest was modified, epoch milliseconds."""
+        """``(entries of a directory)``: the one that was modified first; null where none is."""
         h = self._handles
-        each = "java.util.function.ToLongFunction"
-        modified = h.chained(h.java_class(_STATUS), "getModificationTime")
-        times = h.virtual(_STREAM, "mapToLong", f"(L{_path(each)};)Ljava/util/stream/LongStream;")
-        least = h.chained(h.java_class("java.util.stream.LongStream"), "min")
-        known = h.virtual("java.util.OptionalLong", "orElse", "(J)J")
-        loosely = modified.asType(h.type(f"({_O})J"))
-        of_all = h.piped(self._streamed(), h.given(times, 1, h.as_interface(each, loosely)))
-        return h.piped(h.piped(of_all, least), h.given(known, 1, (1 << 63) - 1))
+        each, order = "java.util.function.ToLongFunction", "java.util.Comparator"
+        modified = h.chained(h.java_class(_STATUS), "getModificationTime").asType(
+            h.type(f"({_O})J")
+        )
+        by_time = self._comparator.comparingLong(h.as_interface(each, modified))
+        least = h.virtual(_STREAM, "min", f"(L{_path(order)};)Ljava/util/Optional;")
+        known = h.virtual("java.util.Optional", "orElse", f"({_O}){_O}")
+        first = h.piped(self._streamed(), h.given(least, 1, by_time))
+        return h.piped(first, h.given(known, 1, None))
 
     def _files(self) -> Any:
         """``(entries of a directory)``: those that are files."""
@@ -207,7 +209,8 @@ class FilePrograms:
 class FileSource:
     """Reads one JVM ``FileStreamSource`` by reflection; every method may raise what py4j raises."""
 
-    def __init__(self, gateway: Any, source: Any, programs: FilePrograms) -> None:
+    def __init__(self, gateway: Any, source: Any, programs: FilePrograms, max_entries: int) -> None:
+        self._max_entries = max_entries
         self._gateway = gateway
         self._source = source
         self._programs = programs
@@ -230,6 +233,7 @@ class FileSource:
         self._recursive = recursive.isDefined() and str(recursive.get()).lower() == "true"
         self.deletes = str(options.cleanSource().toString()).upper() != "OFF"
         self._by_name_only = bool(options.fileNameOnly())
+        self._too_old: Any = None  # a file's path, as of the last look
 
     def seen(self) -> int:
         """Files that the source knows; those of the batch being planned are among them."""
@@ -267,6 +271,10 @@ class FileSource:
         metadata = self._source.sourceHasMetadata()
         if metadata.isDefined() and bool(metadata.get()):
             return None  # the output of a Spark sink: its log says which files count
+        # The time before which files are too old only rises: one that is stays it.
+        if self._too_old is not None and self._file_system.exists(self._too_old):
+            return None
+        self._too_old = None
         moment = clock()
         counted = self._count()
         if counted is None:
@@ -278,7 +286,8 @@ class FileSource:
         """Files that Spark reads, and whether these are all; None where nobody can tell.
 
         As ``PartitioningAwareFileIndex.allFiles`` has it: what lies in folders below is read with
-        ``recursiveFileLookup``, or where folders are partitions.
+        ``recursiveFileLookup``, or where folders are partitions. Goes no further once there are
+        more entries than are to be listed, and says so many.
         """
         at, files = self._base, 0
         if _GLOB_CHARACTERS & set(at):  # it may name files
@@ -289,6 +298,8 @@ class FileSource:
         top = at = f"{at}/{_VISIBLE}"
         while True:
             found = self._glob(at)
+            if files + len(found) > self._max_entries:
+                return files + len(found), False
             here = self._programs.files.apply(found)
             folders = len(found) - len(here)
             if self._selects:
@@ -315,9 +326,13 @@ class FileSource:
         return len(found) - len(self._programs.files.apply(found))
 
     def _aged(self, files: Any) -> bool:
-        """True where some are too old for the source to look at."""
-        oldest = int(self._programs.purged.get(self._seen))
-        return oldest > 0 and int(self._programs.oldest.apply(files)) < oldest
+        """True where some are too old for the source to look at; keeps the oldest of them."""
+        purged = int(self._programs.purged.get(self._seen))
+        oldest = self._programs.oldest.apply(files) if purged > 0 else None
+        if oldest is None or int(oldest.getModificationTime()) >= purged:
+            return False
+        self._too_old = oldest.getPath()
+        return True
 
     def _glob(self, pattern: str, *filters: Any) -> Any:
         found = self._file_system.globStatus(self._programs.path(pattern), *filters)

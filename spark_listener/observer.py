@@ -596,7 +596,9 @@ class Observer:
             return
         if self._file_programs is None:
             self._file_programs = FilePrograms(self._gateway, item.source)
-        file_source = FileSource(self._gateway, item.source, self._file_programs)
+        file_source = FileSource(
+            self._gateway, item.source, self._file_programs, self._settings.files_max_entries
+        )
         run.file_sources[source.index] = file_source
         run.file_backlogs[source.index] = FileBacklog(deletes=file_source.deletes)
         self._files.watch((run.query.run_id, source.index), file_source)

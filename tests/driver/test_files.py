@@ -27,14 +27,27 @@ class Status:
         self.path = path
         self.modified = int(path.stat().st_mtime * 1000)
 
+    def getModificationTime(self) -> int:
+        return self.modified
+
+    def getPath(self) -> Path:
+        return self.path
+
 
 class Disk:
     """Hadoop's file system over a folder."""
+
+    def __init__(self) -> None:
+        self.walked: list[str] = []  # patterns
+
+    def exists(self, path: Path) -> bool:
+        return path.exists()
 
     def getUri(self) -> Any:
         return SimpleNamespace(getScheme=lambda: "file")
 
     def globStatus(self, pattern: str, keeps: Any = None) -> list[Status] | None:
+        self.walked.append(pattern)
         found = [Path("/")]
         for part in pattern.strip("/").split("/"):
             inside = [one for path in found if path.is_dir() for one in path.iterdir()]
@@ -71,11 +84,11 @@ class Options(dict[str, str]):
         return "filenameonly" in self
 
 
-def count(base: str, **options: str) -> tuple[int, bool] | None:
-    """Files that a source of this path counts, and whether exactly; of those it has seen none."""
+def reader(base: str, disk: Disk, max_entries: int = 100, **options: str) -> FileSource:
+    """Of a source of this path, which has seen no file."""
     fields = {
         "metadataLog": None,
-        "fs": Disk(),
+        "fs": disk,
         "qualifiedBasePath": Text(base),
         "sourceOptions": Options(options),
     }
@@ -84,7 +97,9 @@ def count(base: str, **options: str) -> tuple[int, bool] | None:
         fields={name: SimpleNamespace(get=lambda _, one=one: one) for name, one in fields.items()},
         admitted=lambda _: None,
         purged=SimpleNamespace(get=lambda _: PURGED),
-        oldest=SimpleNamespace(apply=lambda found: min([one.modified for one in found] or [NEW])),
+        oldest=SimpleNamespace(
+            apply=lambda found: min(found, key=lambda one: one.modified, default=None)
+        ),
         files=SimpleNamespace(apply=lambda found: [one for one in found if one.path.is_file()]),
     )
     hadoop = SimpleNamespace(fs=SimpleNamespace(GlobFilter=glob_filter))
@@ -94,7 +109,12 @@ def count(base: str, **options: str) -> tuple[int, bool] | None:
         seenFiles=lambda: SimpleNamespace(size=lambda: 0),
         sourceHasMetadata=lambda: SimpleNamespace(isDefined=lambda: False),
     )
-    listing = FileSource(gateway, source, programs).list_files(lambda: 0.0)  # type: ignore[arg-type]
+    return FileSource(gateway, source, programs, max_entries)  # type: ignore[arg-type]
+
+
+def count(base: str, disk: Disk | None = None, **options: Any) -> tuple[int, bool] | None:
+    """Files that a source of this path counts, and whether exactly."""
+    listing = reader(base, disk or Disk(), **options).list_files(lambda: 0.0)
     return None if listing is None else (listing.files, listing.exact)
 
 
@@ -147,3 +167,36 @@ def test_files_below_are_counted_where_they_are_asked_for(tmp_path: Path) -> Non
     lay(tmp_path, "in/a.json", "in/x/b.json", "in/x/y/c.json")
     assert count(f"{tmp_path}/in", recursivefilelookup="TRUE") == (3, True)
     assert count(f"{tmp_path}/in", recursivefilelookup="false") == (1, False)
+
+
+@pytest.mark.parametrize("names", [["in/a.json"], ["in/day=1/a.json", "in/day=2/b.json"]])
+def test_where_a_file_is_past_its_age_nothing_is_walked_until_it_is_removed(
+    tmp_path: Path, names: list[str]
+) -> None:
+    """The time before which files are past it only rises."""
+    lay(tmp_path, *names, "in/day=1/c.json")
+    lay(tmp_path, names[0], milliseconds=OLD)
+    disk = Disk()
+    source = reader(f"{tmp_path}/in", disk)
+    assert source.list_files(lambda: 0.0) is None
+    walked = list(disk.walked)
+    assert source.list_files(lambda: 0.0) is None
+    assert disk.walked == walked
+    (tmp_path / names[0]).unlink()
+    found = source.list_files(lambda: 0.0)
+    assert found is not None
+    assert found.files == len(names)
+
+
+def test_more_entries_than_are_listed_end_a_walk_whatever_their_age(tmp_path: Path) -> None:
+    """Folders are entries, too, and so are files that the source does not read."""
+    lay(tmp_path, *(f"in/day={day}/{name}.json" for day in range(3) for name in "ab"))
+    lay(tmp_path, "in/day=0/a.json", milliseconds=OLD)
+    for most, level in ((2, "*"), (5, "*/*")):
+        for pattern in ("*.json", "*.txt"):
+            disk = Disk()
+            found = count(f"{tmp_path}/in", disk, max_entries=most, pathglobfilter=pattern)
+            assert found is not None
+            assert found[0] > most
+            assert disk.walked[-1].count("/") == f"{tmp_path}/in/{level}".count("/")
+    assert count(f"{tmp_path}/in", max_entries=6) is None

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -316,6 +318,22 @@ def test_where_the_source_deletes_what_it_read_backlog_is_a_lower_bound(
     assert {entry["backlog_bound"] for entry in entries} == {"lower"}
     backlogs = [entry["backlog"] for entry in entries]
     assert all(backlog is None or 0 < backlog <= 10 for backlog in backlogs), "never a false 0"
+
+
+def test_a_directory_with_a_file_past_its_age_is_not_listed_until_that_is_gone(
+    agent: Any, attached: Any, folder: Any, start: Any, spark: Any
+) -> None:
+    attached(agent, files_pause_seconds=0.2)
+    source = folder(files=8)
+    old = source.path / "00000.json"
+    os.utime(old, (time.time() - 7200,) * 2)
+    query = start(source.read(spark, 2, maxFileAge="1h"), seconds=3600)
+    agent.wait(lambda a: progresses(a, query))
+    agent.wait(lambda a: last_limit(a, query).get("backlog_bound") == "lower")
+    assert last_limit(agent, query)["backlog"] == 6  # Spark's own list
+    old.unlink()
+    agent.wait(lambda a: last_limit(a, query).get("backlog_bound") == "exact")
+    assert last_limit(agent, query)["backlog"] == 6
 
 
 def test_a_directory_that_is_too_large_is_not_listed(
