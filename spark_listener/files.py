@@ -25,8 +25,11 @@ if TYPE_CHECKING:
 LOCAL_SHARE: Final = 0.01
 #: Elsewhere a listing mostly waits for a network: what takes a second is looked at every 20.
 REMOTE_SHARE: Final = 0.05
-_VISIBLE: Final = "[^._]*"  # Spark passes over names that start with a dot or an underscore
-_PARTITION: Final = "[^._]*=*"
+#: Names that Spark does not pass over, but for those with this end, which are being copied still:
+#: its ``HadoopFSUtils.shouldFilterOutPathName``.
+_VISIBLE: Final = "{[^._]*,_*=*,_metadata*,_common_metadata*}"
+_COPYING: Final = "._COPYING_"
+_PARTITION: Final = "[^.]*=*"
 _LONGEST_WAIT_SECONDS: Final = 60.0
 #: Of a run's batches, those that may have been planned when the source was first looked at: the one
 #: that ended first after it, and the next, which Spark may have planned before we heard of that.
@@ -151,6 +154,7 @@ class FilePrograms:
         self._of_batch = self._admitted(self.fields["metadataLog"].get(source))
         self.oldest = h.function(self._oldest())
         self.files = h.function(self._files())
+        self.whole = h.as_interface("org.apache.hadoop.fs.PathFilter", self._whole())
 
     def admitted(self, log: Any) -> Any:
         """``(first, last)``: files in the one batch that the log holds between these."""
@@ -202,6 +206,15 @@ class FilePrograms:
         of_all = h.piped(self._streamed(), h.given(kept, 1, h.as_interface(which, is_file)))
         return h.piped(of_all, h.virtual(_STREAM, "toArray", f"()[{_O}"))
 
+    def _whole(self) -> Any:
+        """``(path)``: whether it is not one that is being copied still."""
+        h = self._handles
+        ends = h.virtual("java.lang.String", "endsWith", "(Ljava/lang/String;)Z")
+        name = h.chained(h.java_class("org.apache.hadoop.fs.Path"), "getName")
+        copying = h.piped(name, h.given(ends, 1, _COPYING))
+        equal = h.static("java.util.Objects", "equals", f"({_O}{_O})Z")
+        return h.piped(h.loose(copying), h.given(equal, 1, False))
+
     def _streamed(self) -> Any:
         return self._handles.static("java.util.Arrays", "stream", f"([{_O})L{_path(_STREAM)};")
 
@@ -227,7 +240,7 @@ class FileSource:
         pattern = given.get("pathglobfilter")
         glob_filter = gateway.jvm.org.apache.hadoop.fs.GlobFilter
         self._selects = pattern.isDefined()
-        visible = glob_filter(_VISIBLE)
+        visible = glob_filter(_VISIBLE, programs.whole)
         self._read = glob_filter(str(pattern.get()), visible) if self._selects else visible
         recursive = given.get("recursivefilelookup")
         self._recursive = recursive.isDefined() and str(recursive.get()).lower() == "true"
@@ -297,7 +310,7 @@ class FileSource:
             files = len(here)
         top = at = f"{at}/{_VISIBLE}"
         while True:
-            found = self._glob(at)
+            found = self._glob(at, self._programs.whole)
             if files + len(found) > self._max_entries:
                 return files + len(found), False
             here = self._programs.files.apply(found)
@@ -322,7 +335,7 @@ class FileSource:
 
     def _partitions(self) -> int:
         """Folders at the top that are named as partitions are, ``key=value``."""
-        found = self._glob(f"{self._base}/{_PARTITION}")
+        found = self._glob(f"{self._base}/{_PARTITION}", self._programs.whole)
         return len(found) - len(self._programs.files.apply(found))
 
     def _aged(self, files: Any) -> bool:
@@ -334,8 +347,8 @@ class FileSource:
         self._too_old = oldest.getPath()
         return True
 
-    def _glob(self, pattern: str, *filters: Any) -> Any:
-        found = self._file_system.globStatus(self._programs.path(pattern), *filters)
+    def _glob(self, pattern: str, path_filter: Any) -> Any:
+        found = self._file_system.globStatus(self._programs.path(pattern), path_filter)
         return self._gateway.new_array(self._gateway.jvm.Object, 0) if found is None else found
 
 

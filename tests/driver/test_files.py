@@ -17,7 +17,8 @@ OLD, NEW = 500, 2_000
 
 
 def matches(name: str, pattern: str) -> bool:
-    return fnmatch(name, pattern.replace("[^", "[!"))
+    choices = pattern[1:-1].split(",") if pattern.startswith("{") else [pattern]
+    return any(fnmatch(name, one.replace("[^", "[!")) for one in choices)
 
 
 class Status:
@@ -46,13 +47,13 @@ class Disk:
     def getUri(self) -> Any:
         return SimpleNamespace(getScheme=lambda: "file")
 
-    def globStatus(self, pattern: str, keeps: Any = None) -> list[Status] | None:
+    def globStatus(self, pattern: str, keeps: Any) -> list[Status] | None:
         self.walked.append(pattern)
         found = [Path("/")]
         for part in pattern.strip("/").split("/"):
             inside = [one for path in found if path.is_dir() for one in path.iterdir()]
             found = [one for one in inside if matches(one.name, part)]
-        return [Status(one) for one in found if keeps is None or keeps(one.name)] or None
+        return [Status(one) for one in found if keeps(one.name)] or None
 
 
 def glob_filter(pattern: str, also: Any = None) -> Any:
@@ -94,6 +95,7 @@ def reader(base: str, disk: Disk, max_entries: int = 100, **options: str) -> Fil
     }
     programs = SimpleNamespace(
         path=str,
+        whole=lambda name: not name.endswith("._COPYING_"),
         fields={name: SimpleNamespace(get=lambda _, one=one: one) for name, one in fields.items()},
         admitted=lambda _: None,
         purged=SimpleNamespace(get=lambda _: PURGED),
@@ -161,6 +163,18 @@ def test_files_of_partitions_are_counted_however_deep(tmp_path: Path, base: str)
     assert count(f"{tmp_path}/{base}", filenameonly="true") is None, "four of one name"
     lay(tmp_path, "lake/country=DE/day=0/a.json", milliseconds=OLD)
     assert count(f"{tmp_path}/{base}") is None, "the folder above was changed just now"
+
+
+def test_names_are_passed_over_as_spark_does(tmp_path: Path) -> None:
+    """``HadoopFSUtils.shouldFilterOutPathName``; seen in the log of a source that read these."""
+    read = ["_in=1/a.json", "_in=2/_x=1.json", "_in=2/_metadata", "_in=2/_common_metadata"]
+    lay(tmp_path, *(f"in/{name}" for name in read))
+    over = ["_in=1/b.json._COPYING_", "_in=1/_SUCCESS", "_in=1/.c=1.json", "_temporary/0/d.json"]
+    lay(tmp_path, *(f"in/{name}" for name in over))
+    for base in ("in", "i*"):
+        assert count(f"{tmp_path}/{base}") == (4, True)
+        assert count(f"{tmp_path}/{base}", pathglobfilter="*.json*") == (2, True)
+    assert count(f"{tmp_path}/in/_in=1/*") == (1, True)
 
 
 def test_files_below_are_counted_where_they_are_asked_for(tmp_path: Path) -> None:

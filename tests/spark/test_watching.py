@@ -301,7 +301,9 @@ def test_backlog_of_folders_in_folders(
 ) -> None:
     attached(agent, files_pause_seconds=0.2)
     for day in range(3):
-        folder(f"in/day={day}", 4)
+        folder(f"in/_day={day}", 4)
+    for name in ("x.json._COPYING_", "_SUCCESS"):
+        (folder("in/_day=0").path / name).write_text("{}")
     query = start(folder("in").read(spark, 2), seconds=3600)
     agent.wait(lambda a: progresses(a, query))
     agent.wait(lambda a: last_limit(a, query).get("backlog_bound") == "exact")
