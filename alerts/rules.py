@@ -24,11 +24,15 @@ STOPPED: Final = "query:weir_query_stopped_timestamp_seconds:last"
 _FROM_DRIVERS = 'reason!~"full|state"'
 _UP = series("weir_query_up")
 _GONE_SINCE = series("weir_query_gone_since_timestamp_seconds")
-#: When its owner last stopped a query, or it had read what there was, at whichever agent.
-_STOPS = (
-    "max by (cluster, namespace, application, query)"
-    f" ({_GONE_SINCE} and {series('weir_query_stopped')} == 1)"
-)
+
+
+def _stops(remembered: str) -> str:
+    """When its owner last stopped a query, or it had read what there was, at whichever agent."""
+    return (
+        "max by (cluster, namespace, application, query)"
+        f" ({_GONE_SINCE} and {series('weir_query_stopped')} == 1 or {remembered})"
+    )
+
 
 RECORDINGS: Final[tuple[Recording, ...]] = (
     Recording(
@@ -66,9 +70,12 @@ RECORDINGS: Final[tuple[Recording, ...]] = (
     ),
     Recording(
         name=STOPPED,
-        expression=f"{_STOPS} or {STOPPED} and on (cluster, namespace, application, query) {_UP}",
+        # An hour: a scrape that fails ends all series, this one too, and an agent may be away.
+        expression=f"{_stops(f'last_over_time({STOPPED}[1h])')}"
+        f" and on (cluster, namespace, application, query) last_over_time({_UP}[1h])",
         why="When a query last ended as it should, at whichever agent: it outlives the series of "
-        "that agent, for as long as another one tells that the query was lost there before.",
+        "that agent, for as long as another one tells that the query was lost there before, and "
+        "an hour in which none does.",
     ),
 )
 _GONE = f"{_UP} == 0"
@@ -87,7 +94,7 @@ def _over(window: str = "") -> str:
     moved = f"{up} == 0 and on (cluster, namespace, application, query) {_UP} == 1"
     ended = (
         f"{gone_since} < on (cluster, namespace, application, query) group_left ()"
-        f" ({_STOPS} or {STOPPED})"
+        f" {_stops(STOPPED)}"
     )
     return f"({stopped} == 1 or {moved} or {ended})"
 

@@ -107,6 +107,23 @@ def _moved_and_ended() -> dict[str, str]:
     return {**_gone("enrich", "_x5 300x180"), **there}
 
 
+def _moved_and_ended_with_a_gap() -> dict[str, str]:
+    """And a scrape of the first agent fails at minute 65, when the other one tells no more.
+
+    A third one tells of a run that had ended as it should before all that.
+    """
+    up, stopped = q("weir_query_up"), q("weir_query_stopped")
+    gone = q("weir_query_gone_since_timestamp_seconds")
+    before = {up: "0x180", stopped: "1x180", gone: "60x180"}
+    return {
+        **_moved_and_ended(),
+        **{name.replace("agent:", "third:"): values for name, values in before.items()},
+        up: "1x5 0x58 stale 0x120",
+        stopped: "0x64 stale 0x120",
+        gone: "_x5 300x58 stale 300x120",
+    }
+
+
 def _retired_where_it_was() -> dict[str, str]:
     """It moved so, and somebody retires it at the first agent, or that goes: at minute 30."""
     return {
@@ -183,6 +200,7 @@ CASES: Final[tuple[Case, ...]] = (
             },
             _moved("enrich"),
             _moved_and_ended(),
+            _moved_and_ended_with_a_gap(),
         ),
     ),
     Case(
