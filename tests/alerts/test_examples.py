@@ -60,7 +60,12 @@ def test_a_driver_that_is_gone_with_its_agent_is_told_for_a_day(tmp_path: Path) 
             of("failed", "a"): "0x10 _x1500",
             of("retired", "lives"): "0x10 _x1500",
         },
-        "weir_build_info": {'{instance="lives"}': "1x1500", '{instance="a"}': "1x10 _x1500"},
+        "weir_build_info": {
+            '{instance="lives"}': "1x30 _x1500",  # longer than the query, and ends as its pod does
+            '{instance="a"}': "1x10 _x1500",
+            '{instance="b"}': "_x11 1x1500",
+            '{instance="z"}': "1x5 _x1500",
+        },
     }
 
     def gone(query: str) -> dict[str, Any]:
@@ -95,7 +100,7 @@ def test_a_driver_that_is_gone_with_its_agent_is_told_for_a_day(tmp_path: Path) 
             "interval": "1m",
             "input_series": series,
             # It looks alive for five minutes, and three are waited for.
-            "alert_rule_test": [at(17), at(21, *both), at(1440, *both), at(1455)],
+            "alert_rule_test": [at(17), *(at(m, *both) for m in (21, 39, 43, 1440)), at(1460)],
         }
     ]
     path.write_text(json.dumps({"rule_files": [str(rules)], "tests": tests}))
