@@ -224,6 +224,17 @@ def running_age(query: Query, now: float) -> float | None:
     return query.running.seconds + max(0.0, now - query.running.told_time)
 
 
+def _gone_since(query: Query, policy: Policy) -> float | None:
+    """Since when it does not run, agent's clock; None: it runs.
+
+    Of one that fell silent, when it had been for too long: an agent that was away finds it later.
+    """
+    life, gone = query.life, query.life.gone_since_time
+    if gone is None or life.terminated:
+        return gone
+    return min(gone, life.heard_time + policy.silent_seconds)
+
+
 def view(
     query: Query,
     policy: Policy,
@@ -262,7 +273,7 @@ def view(
         checkpoint_location=query.run.checkpoint_location,
         ui_url=query.run.ui_url,
         up=up,
-        gone_since_time=query.life.gone_since_time,
+        gone_since_time=_gone_since(query, policy),
         mode=query.mode(policy),
         held=query.orders.held,
         manual_limit=query.orders.limit,

@@ -109,6 +109,25 @@ def test_one_order_retires_all_that_are_gone_and_none_that_runs() -> None:
         to.control("live", "live", Order(who="kim", retire=False), now)
 
 
+def test_what_was_lost_with_its_agent_is_gone_since_then_and_kept_from_its_return_on() -> None:
+    """Where it ended elsewhere meanwhile, that is later than it was lost here."""
+    before = fleet()
+    driver = run(before, "one")
+    policy = Policy(rules=(Rule(match="*", retire_seconds=HOUR),))
+    back = driver.time + 3 * HOUR
+    again = Fleet.restore(policy, before.changes(), started_time=back)
+    again.wake()
+    for seconds in (0.0, 5.0, 10.0, 15.0, 20.0, 25.0):
+        again.tick(back + seconds)
+    (view,) = again.views(back + 25.0)
+    assert not view.up
+    assert view.gone_since_time == pytest.approx(driver.time + policy.silent_seconds, abs=0.1)
+    again.tick(back + HOUR)
+    assert len(list(again.views(back + HOUR))) == 1
+    again.tick(back + HOUR + 30.0)
+    assert list(again.views(back + HOUR + 30.0)) == []
+
+
 def test_what_was_retired_is_gone_from_what_is_saved_and_comes_back_as_a_new_one() -> None:
     to = fleet()
     driver = run(to, "one", "terminated", FAILED)

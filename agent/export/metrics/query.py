@@ -46,8 +46,8 @@ METRICS: Final[tuple[Metric, ...]] = (
         "Since when the query does not run, in seconds since 1970.",
         lambda view: view.gone_since_time,
         unit="seconds",
-        note="By the agent's clock: when it said that it ended, or had been silent for too long. "
-        "Absent while it runs.",
+        note="By the agent's clock: when it said that it ended, or had been silent for too long, "
+        "also where the agent was away then. Absent while it runs.",
         not_shown="`weir_query_up` is shown, over time",
     ),
     QUERY.states(
