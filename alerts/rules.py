@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from alerts.expressions import UP, of_query, series
+from alerts.expressions import STOPPED, UP, of_query, over, series, stops
 from alerts.model import Alert, Recording
 from dashboards import links
 
@@ -18,21 +18,11 @@ BACKLOG_GROWTH_1H: Final = "query:weir_backlog_seconds:deriv1h"
 STATE_ROWS: Final = "query:weir_state_rows:sum"
 ROWS_RATE: Final = "query:weir_rows:rate5m"
 BATCH_P99: Final = "query:weir_batch_duration_seconds:p99_15m"
-STOPPED: Final = "query:weir_query_stopped_timestamp_seconds:last"
 
 #: Not what passes by itself, and what other alerts tell.
 _FROM_DRIVERS = 'reason!~"full|state"'
 _UP = series("weir_query_up")
 _GONE_SINCE = series("weir_query_gone_since_timestamp_seconds")
-
-
-def _stops(remembered: str) -> str:
-    """When its owner last stopped a query, or it had read what there was, at whichever agent."""
-    return (
-        "max by (cluster, namespace, application, query)"
-        f" ({_GONE_SINCE} and {series('weir_query_stopped')} == 1 or {remembered})"
-    )
-
 
 RECORDINGS: Final[tuple[Recording, ...]] = (
     Recording(
@@ -71,7 +61,7 @@ RECORDINGS: Final[tuple[Recording, ...]] = (
     Recording(
         name=STOPPED,
         # An hour: a scrape that fails ends all series, this one too, and an agent may be away.
-        expression=f"{_stops(f'last_over_time({STOPPED}[1h])')}"
+        expression=f"{stops(f'last_over_time({STOPPED}[1h])')}"
         f" and on (cluster, namespace, application, query) last_over_time({_UP}[1h])",
         why="When a query last ended as it should, at whichever agent: it outlives the series of "
         "that agent, for as long as another one tells that the query was lost there before, and "
@@ -80,26 +70,7 @@ RECORDINGS: Final[tuple[Recording, ...]] = (
 )
 _GONE = f"{_UP} == 0"
 
-
-def _over(window: str = "") -> str:
-    """Stopped by its owner; or gone here, and its driver came back at another node's agent.
-
-    There it runs, or has ended as it should since. Beside a window: that looks back at a query
-    whose series have ended, and so must this.
-    """
-    stopped, up, gone_since = (
-        f"last_over_time({one}[{window}])" if window else one
-        for one in (series("weir_query_stopped"), _UP, _GONE_SINCE)
-    )
-    moved = f"{up} == 0 and on (cluster, namespace, application, query) {_UP} == 1"
-    ended = (
-        f"{gone_since} < on (cluster, namespace, application, query) group_left ()"
-        f" {_stops(STOPPED)}"
-    )
-    return f"({stopped} == 1 or {moved} or {ended})"
-
-
-_UNLESS_OVER = f"unless {_over()}"
+_UNLESS_OVER = f"unless {over()}"
 _TERMINATED = f"{series('weir_query_state', state='terminated')} == 1"
 #: The last that went, of an agent's queries: within two minutes, which is how long one that
 #: restarts is waited for, one cause took them all.
@@ -171,7 +142,7 @@ ALERTS: Final[tuple[Alert, ...]] = (
         expression=f"(max without (phase) (max_over_time({_SPIRAL}[5m])) == 1"
         f" or max without (phase) ({_DEAD}) == 1"
         f" and max without (phase) (max_over_time({_TIMING_OUT}[1d])) == 1)"
-        f" unless {_over('5m')}",
+        f" unless {over('5m')}",
         hold="0s",
         why="The detector says it only after several batches in a row foresee a time-out, so there "
         "is nothing left to wait for, and each batch that is lost makes the next one larger. Five "
@@ -375,7 +346,7 @@ ALERTS: Final[tuple[Alert, ...]] = (
         subject="query",
         says="three failures in an hour, with commits between",
         expression=f"increase({_FAILED}[1h]) > 2.5 and increase({_FAILED}[15m]) > 0"
-        f" unless {of_query('weir_batches_total')} {_over('15m')}",
+        f" unless {of_query('weir_batches_total')} {over('15m')}",
         hold="0s",
         why="Three failures an hour with commits between are no chance and cost a start each, yet "
         "data flows. The short window ends the alert when the failures do.",

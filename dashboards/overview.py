@@ -27,6 +27,7 @@ from dashboards.promql import (
     MANY,
     TROUBLES,
     caught_up_in,
+    gone,
     left,
     or_none,
     silent_agents,
@@ -121,13 +122,8 @@ def overview(runbooks: str) -> Dashboard:
                 number(
                     "Gone",
                     "Queries that failed or whose driver fell silent, that nobody has retired, and "
-                    "that no other agent hears run.",
-                    or_none(
-                        f"count({MANY('weir_query_up')} == 0"
-                        f" unless {MANY('weir_query_stopped')} == 1"
-                        f" unless on (cluster, namespace, application, query)"
-                        f" {MANY('weir_query_up')} == 1)"
-                    ),
+                    "that no other agent hears run, or has heard end as they should since.",
+                    or_none(f"count({gone()})"),
                     thresholds=((None, GREEN), (1, RED)),
                     links=runbook("WeirQueryGone"),
                     span=3,

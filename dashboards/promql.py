@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from agent.export.catalogue import METRICS
+from alerts.expressions import STOPPED, over
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -128,13 +129,22 @@ def caught_up_in(worst: Callable[[str], str]) -> str:
     return f"{worst('weir_estimated_time_to_consume_seconds')} or {never}"
 
 
+def _over() -> str:
+    """The word of agents at which a query is over, as the alerts have it, recorded or not."""
+    chosen = MANY.matchers(*FIXED, "application", "query")
+    return over(remembered=f"{STOPPED}{{{chosen}}}", of=MANY)
+
+
 def left(name: str, **asked: str) -> str:
-    """What outlasts a query, without the word of an agent that it left: it runs at another one."""
+    """What outlasts a query, without the word of an agent at which that is over."""
     own = [label for label in by_series(name).label_names if label not in ("application", "query")]
     beside = f"ignoring ({', '.join(own)}) " if own else ""
-    up = MANY("weir_query_up")
-    moved = f"({up} == 0 and on (cluster, namespace, application, query) {up} == 1)"
-    return f"({MANY(name, **asked)} unless {beside}{moved})"
+    return f"({MANY(name, **asked)} unless {beside}{_over()})"
+
+
+def gone() -> str:
+    """Queries that do not run though they should, each the number of agents that say so."""
+    return f"count {BY_QUERY} ({MANY('weir_query_up')} == 0 unless {_over()})"
 
 
 def which(of: Callable[..., str], name: str, label: str, by: str = BY_QUERY) -> str:
@@ -168,8 +178,7 @@ def trouble() -> str:
     """
     up = f"max {BY_QUERY} ({MANY('weir_query_up')})"
     parts = (
-        # Stopped at one agent, and running at another one.
-        f"800 * clamp_min(1 - {up} - max {BY_QUERY} ({MANY('weir_query_stopped')}), 0)",
+        f"800 * clamp_max({gone()}, 1)",
         f"400 * max {BY_QUERY} ({MANY('weir_query_state', state='stalled')})",
         f"200 * clamp_max(max {BY_QUERY} ({left('weir_checkpoint_failures_consecutive')}), 1)",
         f"100 * (max {BY_QUERY} ({MANY('weir_required_capacity_ratio')}) > bool 1)",

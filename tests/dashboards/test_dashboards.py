@@ -57,8 +57,8 @@ def expressions() -> list[tuple[str, str, str]]:
 
 
 def named(expression: str) -> set[str]:
-    """The metrics of the catalogue's kind that an expression names."""
-    return set(re.findall(r"\b(?:weir|process)_\w+", expression))
+    """The metrics of the catalogue's kind that an expression names; what is recorded is none."""
+    return set(re.findall(r"(?<!:)\b(?:weir|process)_\w+", expression))
 
 
 def filled(expression: str, application: str, query: str, cluster: str = ".*") -> str:
@@ -299,6 +299,60 @@ def test_worst_come_first_and_none_is_missing(asked: LivePrometheus) -> None:
     names = {query: trouble_said(value) for query, value in order.items()}
     assert (names["gone"], names["archive"]) == ("gone", "short of capacity")
     assert (names["enrich"], names["new"]) == ("behind or held back", "none")
+
+
+@pytest.mark.parametrize("rules", [[str(RULES)], []], ids=["rules", "none"])
+def test_of_a_query_that_two_agents_tell_of_the_overview_says_what_the_alerts_do(
+    rules: list[str], tmp_path: Path
+) -> None:
+    def told(query: str, pod: str, stopped: int, since: int, until: int = 60) -> dict[str, str]:
+        values = {
+            "weir_query_up": 0,
+            "weir_query_stopped": stopped,
+            "weir_query_gone_since_timestamp_seconds": since,
+            "weir_checkpoint_failures_consecutive": 1 - stopped,
+        }
+        of = f'{{cluster="eu",application="orders",query="{query}",pod="{pod}"}}'
+        return {name + of: f"{value}x{until} stale" for name, value in values.items()}
+
+    series = {
+        **told("lost, then ended", "a", 0, 60),
+        **told("lost, then ended", "b", 1, 120),
+        **told("ended, then lost", "a", 1, 60),
+        **told("ended, then lost", "b", 0, 120),
+        **told("ended, and forgotten", "a", 0, 60),
+        **told("ended, and forgotten", "b", 1, 120, 20),
+    }
+    # Without the rules nobody remembers what the other agent said.
+    forgotten = 0 if rules else 1000
+    worst = {"lost, then ended": 0, "ended, then lost": 1000, "ended, and forgotten": forgotten}
+    stats = {panel["title"]: panel["targets"][0]["expr"] for panel in panels(links.OVERVIEW)}
+    asked = [
+        {
+            "expr": f"max by (query) ({filled(trouble(), '', '')})",
+            "exp_samples": [
+                {"labels": f'{{query="{query}"}}', "value": value} for query, value in worst.items()
+            ],
+        },
+        *(
+            {
+                "expr": filled(stats[title], "", ""),
+                "exp_samples": [{"labels": "{}", "value": sum(map(bool, worst.values()))}],
+            }
+            for title in ("Gone", "Failing")
+        ),
+    ]
+    test = {
+        "interval": "1m",
+        "input_series": [{"series": name, "values": values} for name, values in series.items()],
+        "promql_expr_test": [{**one, "eval_time": "40m"} for one in asked],
+    }
+    path = tmp_path / "tests.json"
+    path.write_text(json.dumps({"rule_files": rules, "tests": [test]}))
+    done = subprocess.run(
+        [tool("promtool"), "test", "rules", path], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def trouble_said(value: float) -> str:

@@ -48,7 +48,6 @@ METRICS: Final[tuple[Metric, ...]] = (
         unit="seconds",
         note="By the agent's clock: when it said that it ended, or had been silent for too long, "
         "also where the agent was away then. Absent while it runs.",
-        not_shown="`weir_query_up` is shown, over time",
     ),
     QUERY.states(
         "weir_query_state",
