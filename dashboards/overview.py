@@ -10,6 +10,7 @@ from dashboards.frame import annotate, choose_many, frame, lay_out
 from dashboards.panels import (
     GREEN,
     MODE_COLOURS,
+    NEUTRAL,
     NEVER,
     RED,
     SPIRAL_COLOURS,
@@ -216,7 +217,8 @@ def overview(runbooks: str) -> Dashboard:
                         Column(
                             "Up",
                             _worst("weir_query_up"),
-                            texts={"1": ("up", GREEN), "0": ("gone", RED)},
+                            # Stopped, or gone: *Trouble* says which.
+                            texts={"1": ("up", GREEN), "0": ("down", NEUTRAL)},
                         ),
                         Column(
                             "Mode",
