@@ -5,7 +5,7 @@ from __future__ import annotations
 import fnmatch
 import io
 from collections import defaultdict
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, TextIO, TypeVar
 
 import msgspec
 from rich import box
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from agent.core.judgement import Point, QueryView
     from agent.core.policy import QueryPolicy
 
+_Named = TypeVar("_Named", "QueryView", Comparison)
+
 
 def of_agent(settings: ClientSettings, wanted: str) -> list[Comparison]:
     """The queries that a name or pattern fits, by an agent's last batches.
@@ -40,7 +42,7 @@ def of_agent(settings: ClientSettings, wanted: str) -> list[Comparison]:
             views = read_answer(client.queries(history=FULL_HISTORY)).views
         except NotAnAgent as error:
             raise WrongUse(str(error)) from None
-    found = [view for view in views if _fits(view, wanted)]
+    found = _chosen(views, wanted)
     if not found:
         known = ", ".join(sorted(f"{view.application}/{view.query}" for view in views)[:5])
         raise WrongUse(f"no query {wanted!r}; known: {known or 'none'}")
@@ -57,7 +59,7 @@ def of_recordings(
     dry = msgspec.structs.replace(settings, mode="dry-run")
     broken = replay_files(files, dry, io.BytesIO(), points)
     found = [compare(view, points.of[view.application, view.query]) for view in points.views]
-    return [one for one in found if _fits(one, wanted)], broken
+    return _chosen(found, wanted), broken
 
 
 class _Points:
@@ -77,9 +79,11 @@ class _Points:
         self.views = list(views)
 
 
-def _fits(one: QueryView | Comparison, wanted: str) -> bool:
-    names = (one.query, f"{one.application}/{one.query}")
-    return wanted in names or any(fnmatch.fnmatchcase(name, wanted) for name in names)
+def _chosen(known: Iterable[_Named], wanted: str) -> list[_Named]:
+    """Those of this very name, where there are some, else those that the pattern fits."""
+    names = [(one, (one.query, f"{one.application}/{one.query}")) for one in known]
+    exact = [one for one, own in names if wanted in own]
+    return exact or [one for one, own in names if any(fnmatch.fnmatchcase(n, wanted) for n in own)]
 
 
 def show(found: list[Comparison], out: TextIO) -> None:

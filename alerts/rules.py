@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from alerts.expressions import STOPPED, UP, of_query, over, series, stops
+from alerts.expressions import UP, of_query, series
 from alerts.model import Alert, Recording
 from dashboards import links
+from dashboards.over import STOPPED, over, stops
 
 BACKLOG_GROWTH_5M: Final = "query:weir_backlog_seconds:deriv5m"
 BACKLOG_GROWTH: Final = "query:weir_backlog_seconds:deriv15m"
@@ -61,7 +62,7 @@ RECORDINGS: Final[tuple[Recording, ...]] = (
     Recording(
         name=STOPPED,
         # An hour: a scrape that fails ends all series, this one too, and an agent may be away.
-        expression=f"{stops(f'last_over_time({STOPPED}[1h])')}"
+        expression=f"{stops(f'last_over_time({STOPPED}[1h])', series)}"
         f" and on (cluster, namespace, application, query) last_over_time({_UP}[1h])",
         why="When a query last ended as it should, at whichever agent: it outlives the series of "
         "that agent, for as long as another one tells that the query was lost there before, and "
@@ -70,7 +71,7 @@ RECORDINGS: Final[tuple[Recording, ...]] = (
 )
 _GONE = f"{_UP} == 0"
 
-_UNLESS_OVER = f"unless {over()}"
+_UNLESS_OVER = f"unless {over(series)}"
 _TERMINATED = f"{series('weir_query_state', state='terminated')} == 1"
 #: The last that went, of an agent's queries: within two minutes, which is how long one that
 #: restarts is waited for, one cause took them all.
@@ -142,7 +143,7 @@ ALERTS: Final[tuple[Alert, ...]] = (
         expression=f"(max without (phase) (max_over_time({_SPIRAL}[5m])) == 1"
         f" or max without (phase) ({_DEAD}) == 1"
         f" and max without (phase) (max_over_time({_TIMING_OUT}[1d])) == 1)"
-        f" unless {over('5m')}",
+        f" unless {over(series, '5m')}",
         hold="0s",
         why="The detector says it only after several batches in a row foresee a time-out, so there "
         "is nothing left to wait for, and each batch that is lost makes the next one larger. Five "
@@ -346,7 +347,7 @@ ALERTS: Final[tuple[Alert, ...]] = (
         subject="query",
         says="three failures in an hour, with commits between",
         expression=f"increase({_FAILED}[1h]) > 2.5 and increase({_FAILED}[15m]) > 0"
-        f" unless {of_query('weir_batches_total')} {over('15m')}",
+        f" unless {of_query('weir_batches_total')} {over(series, '15m')}",
         hold="0s",
         why="Three failures an hour with commits between are no chance and cost a start each, yet "
         "data flows. The short window ends the alert when the failures do.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from agent.export.catalogue import METRICS
-from alerts.expressions import STOPPED, over
+from dashboards.over import STOPPED, over
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -132,7 +132,7 @@ def caught_up_in(worst: Callable[[str], str]) -> str:
 def _over() -> str:
     """The word of agents at which a query is over, as the alerts have it, recorded or not."""
     chosen = MANY.matchers(*FIXED, "application", "query")
-    return over(remembered=f"{STOPPED}{{{chosen}}}", of=MANY)
+    return over(MANY, remembered=f"{STOPPED}{{{chosen}}}")
 
 
 def left(name: str, **asked: str) -> str:

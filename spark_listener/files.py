@@ -42,12 +42,18 @@ _GLOB_CHARACTERS: Final = frozenset("*?[{")
 
 @dataclass(frozen=True)
 class Listing:
-    """A directory as listed: files in it, and files the source had seen right after."""
+    """A directory as listed: files in it, and files the source had seen right after, and before."""
 
     files: int
     seen: int
     epoch_seconds: float
     exact: bool
+    seen_before: int | None = None  # a walk of many folders takes its time; None: as many
+
+    @property
+    def removed(self) -> bool:
+        """Whether somebody removes files that were read: fewer are there than had been by then."""
+        return self.files < (self.seen if self.seen_before is None else self.seen_before)
 
 
 @dataclass(frozen=True)
@@ -83,6 +89,7 @@ class FileBacklog:
     _admitted: int = 0  # by those planned since the first look
     _arrived: int | None = None  # until what waits was looked at
     _listing: Listing | None = None
+    _removed: bool = False  # somebody else removes files that were read
     _since_first: _Taken | None = None  # since the first look or listing
     _since_listing: _Taken | None = None
 
@@ -91,6 +98,7 @@ class FileBacklog:
         if listing is self._listing:
             return
         self._listing = listing
+        self._removed = self._removed or (listing is not None and listing.removed)
         # From when it was made: the source may have gone on, and forgotten files, before this look.
         self._since_listing = None if listing is None else _Taken(listing.seen)
         if self._since_first is None and listing is not None:
@@ -113,12 +121,10 @@ class FileBacklog:
         listed: int | None = None
         if listing is not None and self._since_listing is not None:
             listed = listing.files - listing.seen - self._since_listing.until(seen)
-            # Where fewer files are there than were read, somebody removes them, and where the
-            # source itself does, no more than were read: neither tells that nothing waits.
-            if listing.files < listing.seen or (self.deletes and listed <= 0):
-                listed = None
-            else:
-                listed = max(0, listed)
+            # Where files that were read go, by the source or by somebody else, no more files than
+            # were read do not tell that nothing waits.
+            gone = self.deletes or self._removed
+            listed = None if gone and listed <= 0 else max(0, listed)
         known = [count for count in (unread, listed) if count is not None]
         if not known:
             if listing is not None or self._arrived is not None:
@@ -128,7 +134,8 @@ class FileBacklog:
         self._arrived = max(self._arrived or 0, taken + backlog)
         if listing is None or listed != backlog:
             return Waiting(backlog, self._arrived, None, "lower")
-        exact = listing.exact and not self.deletes
+        whole = listing.files >= listing.seen  # what came while folders were walked is missing
+        exact = listing.exact and whole and not (self.deletes or self._removed)
         moment = format_time(listing.epoch_seconds)
         return Waiting(backlog, self._arrived, moment, "exact" if exact else "lower")
 
@@ -288,12 +295,13 @@ class FileSource:
         if self._too_old is not None and self._file_system.exists(self._too_old):
             return None
         self._too_old = None
-        moment = clock()
+        moment, before = clock(), self.seen()
         counted = self._count()
         if counted is None:
             return None
         files, all_of_them = counted
-        return Listing(files, self.seen(), moment, exact=all_of_them and not self.deletes)
+        exact = all_of_them and not self.deletes
+        return Listing(files, self.seen(), moment, exact, seen_before=before)
 
     def _count(self) -> tuple[int, bool] | None:
         """Files that Spark reads, and whether these are all; None where nobody can tell.

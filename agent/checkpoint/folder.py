@@ -201,8 +201,13 @@ class RemoteFolder:
 
     def open(self, path: str) -> BinaryIO:
         """A file to read from."""
+        where = f"{self._root.rstrip('/')}/{path}"
         with self._as_os_error():
-            file = self._system.open(f"{self._root.rstrip('/')}/{path}", "rb")
+            try:
+                file = self._system.open(where, "rb")
+            except FileNotFoundError:  # perhaps in what the driver listed before
+                self._system.invalidate_cache()
+                file = self._system.open(where, "rb")
         return guarded(file, self._as_os_error)
 
     def _list(self, folder: str) -> tuple[str, dict[str, Any], dict[str, Any]] | None:

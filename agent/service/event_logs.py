@@ -263,7 +263,8 @@ class EventLogs:
     async def _tell_pulse(self, follower: Follower, *, behind: bool) -> None:
         # By no clock: one that is set back would make all that follow old news.
         sequence = self._keeper.fleet.counted(PULSE + follower.log.name) + 1
-        request = await asyncio.to_thread(follower.pulse, self._machine(), sequence)
+        pulse = follower.alive if behind else follower.pulse
+        request = await asyncio.to_thread(pulse, self._machine(), sequence)
         if request is None:
             return
         if behind:  # its driver lives; what ran where it is read now may have ended long ago

@@ -250,6 +250,11 @@ class Follower:
         event = Event(sequence, "heartbeat", now, HeartbeatEvent(running))
         return self._request([event], PULSE)
 
+    def alive(self, now: float, sequence: int) -> Request | None:
+        """The same of a log that is not read out: what it says runs there may be long over."""
+        quiet = now - newest_time(self.log) > QUIET_SECONDS
+        return None if quiet else self.pulse(now, sequence)
+
     @property
     def held_bytes(self) -> int:
         """What is kept of this log until more of it comes."""

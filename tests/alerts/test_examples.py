@@ -101,7 +101,16 @@ def test_a_driver_that_is_gone_with_its_agent_is_told_for_a_day(tmp_path: Path) 
             "input_series": series,
             # It looks alive for five minutes, and three are waited for.
             "alert_rule_test": [at(17), *(at(m, *both) for m in (21, 39, 43, 1440)), at(1460)],
-        }
+        },
+        {  # stopped, told, and gone with its pod, all between two looks of the rules
+            "interval": "5s",
+            "input_series": [
+                {"series": "weir_query_stopped" + of("stopped", "s"), "values": "0x3 1 stale"},
+                {"series": "weir_query_up" + of("stopped", "s"), "values": "1x3 0 stale"},
+                {"series": 'weir_build_info{instance="s"}', "values": "1x4 stale"},
+            ],
+            "alert_rule_test": [at(10), at(60)],
+        },
     ]
     path.write_text(json.dumps({"rule_files": [str(rules)], "tests": tests}))
     passes(tool("promtool"), "test", "rules", path)

@@ -91,6 +91,13 @@ class Remembering(MemoryFileSystem):
     def invalidate_cache(self, path=None):
         self.dircache.clear()
 
+    def open(self, path, *args, **kwargs):
+        path = self._strip_protocol(path)
+        listed = self.dircache.get(path.rpartition("/")[0])
+        if listed is not None and all(entry["name"] != path for entry in listed):
+            raise FileNotFoundError(path)
+        return super().open(path, *args, **kwargs)
+
     @classmethod
     def _strip_protocol(cls, path):
         return MemoryFileSystem._strip_protocol(path.removeprefix("remembering://"))
@@ -113,6 +120,18 @@ def test_what_was_listed_before_is_listed_anew(memory, tmp_path):
     )
     assert manifest.batch_id == 3
     assert report(str(tmp_path / "sp")).restart.batch_id == 4
+
+
+def test_what_came_since_its_folder_was_listed_is_opened(memory):
+    fsspec.register_implementation("remembering", Remembering, clobber=True)
+    _, _, system = memory
+    folder = open_folder("remembering://deep/ck")
+    list(folder.files())
+    system.pipe("/deep/ck/offsets/9", b"v1\n")
+    with folder.open("offsets/9") as file:
+        assert file.read() == b"v1\n"
+    with pytest.raises(FileNotFoundError):
+        folder.open("offsets/10")
 
 
 def test_a_folder_that_cannot_be_listed_is_never_passed_over(memory, monkeypatch):

@@ -151,6 +151,20 @@ def test_what_a_batch_can_no_longer_tell_does_not_wait_for_ever() -> None:
     assert not query.sources[0].limited
 
 
+def test_what_batches_took_alone_says_nothing_of_the_time_between_them() -> None:
+    world = World(unit="files")
+    limit = {"source": 0, "unit": "files", "limit": 2000, "configured": 2000, "backlog": None}
+    for batch in range(1, 8):
+        told = limit | {"arrived": 1500 * batch, "admitted": 1500}
+        for age in range(5, 300, 5):
+            world.driver.time += 5.0
+            beat = [told | {"observed_time": format_time(world.driver.time)}]
+            world.send(world.driver.heartbeat(batch, float(age), limits=beat))
+        world.driver.time -= 295.0
+        world.send(world.driver.progress(15_000, 300.0, limits=[told]))
+    assert world.view().arrival_rows_per_second == pytest.approx(50.0, rel=0.1)
+
+
 def test_of_a_lower_bound_of_none_a_full_batch_may_have_left_some() -> None:
     """Files that somebody removes, or a list that does not tell of all."""
     for bound, limited in (("lower", True), ("exact", False)):

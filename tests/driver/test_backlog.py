@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -182,6 +183,25 @@ def test_fewer_files_than_were_read_tell_nothing_of_those_that_wait() -> None:
     assert state.waiting(530, None).arrived == 30, "what was taken has arrived, whatever waits"
     waiting = state.waiting(530, 7)
     assert (waiting.backlog, waiting.bound, waiting.observed_time) == (7, "lower", None)
+
+
+def test_where_files_were_removed_once_what_a_listing_tells_later_is_a_lower_bound() -> None:
+    state = FileBacklog()
+    state.listed(listing(files=10, seen=500))
+    state.listed(listing(files=500, seen=500))
+    assert state.waiting(500, None).backlog is None, "490 may wait"
+    state.listed(listing(files=610, seen=500))
+    waiting = state.waiting(500, None)
+    assert (waiting.backlog, waiting.bound) == (110, "lower")
+
+
+def test_files_that_came_and_were_read_while_folders_were_walked_were_not_removed() -> None:
+    state = FileBacklog()
+    state.listed(replace(listing(files=500, seen=520), seen_before=495))
+    waiting = state.waiting(520, None)
+    assert (waiting.backlog, waiting.bound) == (0, "lower")
+    state.listed(replace(listing(files=490, seen=520), seen_before=495))
+    assert state.waiting(520, None).backlog is None
 
 
 def test_where_read_files_are_deleted_no_more_than_were_read_tell_nothing_either() -> None:

@@ -156,8 +156,9 @@ def test_no_name_draws_the_kill_switch_upon_itself(tmp_path: Path) -> None:
 
 def test_a_name_with_a_bracket_is_a_name_where_a_query_has_it(tmp_path: Path) -> None:
     with AgentProcess(tmp_path) as agent:
-        for name in ("ingest[eu]", "ingeste", "ingestu"):
-            agent.post(wire.request([wire.progress(1, name=name)]))
+        names = ("ingest[eu]", "ingeste", "ingestu")
+        events = [wire.progress(n + 1, query=n, name=name) for n, name in enumerate(names)]
+        agent.post(wire.request(events))
 
         def run(*arguments: str) -> str:
             done = weir(*arguments, "--url", agent.address)

@@ -151,8 +151,11 @@ class Source(msgspec.Struct):
             self.backlog_time = seen
         elif said.observed_time is not None:
             self.backlog = None  # looked, and could not tell
-        if said.arrived is not None:
+        if said.arrived is not None and said.backlog is not None:
             self._arrive_as_told(said.arrived, seen)
+        elif said.arrived is not None and planned_time is not None:
+            # What batches took alone: between two of them nobody knows of more.
+            self._arrive_as_told(said.arrived, planned_time)
         if planned_time is None and said.admitted is not None:
             self.in_hand = said.admitted
             if said.backlog is not None:
