@@ -131,7 +131,7 @@ def test_of_two_checkpoints_with_one_id_each_is_its_own_query_s(tmp_path, kafka_
     original, copy = kafka_checkpoint, shutil.copytree(kafka_checkpoint, tmp_path / "copy")
     (tmp_path / "agent").mkdir()
     alone = {"asyncProgressTrackingEnabled": "true"}
-    with AgentProcess(tmp_path / "agent") as agent:
+    with AgentProcess(tmp_path / "agent", "--silent-seconds", "300") as agent:
 
         def told(command, root, *options):
             known = ["--json", "--agent", agent.address, *options]
