@@ -94,11 +94,12 @@ class Bench(Children):
 
     def files(self, count: int, rows: int = 10) -> None:
         """So many more files to read; each line is its own."""
-        for number in range(count):
-            path = self.input / f"{time.time_ns()}-{number}.txt"
+        paths = [self.input / f"{time.time_ns()}-{number}.txt" for number in range(count)]
+        for path in paths:
             lines = "".join(f"{path.stem} {row}\n" for row in range(rows))
-            path.with_suffix(".tmp").write_text(lines)
-            path.with_suffix(".tmp").rename(path)
+            path.with_name(f".{path.name}").write_text(lines)
+        for path in paths:  # together: of what is listed in between Spark keeps a shorter list
+            path.with_name(f".{path.name}").rename(path)
 
     def submit(
         self,
