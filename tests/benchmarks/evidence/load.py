@@ -25,7 +25,6 @@ TICK_SECONDS: Final = 0.1
 MOST_BINS: Final = 120
 #: Of a topic; rows go to them in turn, so that a row's offset tells its number.
 PARTITIONS: Final = 4
-WARM_UP_EVENT_SECONDS: Final = 20.0
 
 
 class Tick(NamedTuple):
@@ -153,12 +152,14 @@ def write_rows(
 ) -> None:
     """Every row of a run, a line each: ``topic value``. Event times are those of the ticks.
 
-    Rows of the warm-up are of the seconds before the first tick.
+    Rows of the warm-up are of the seconds before the first tick, as dense as the ticks' on average:
+    so the query's state is what it will be.
     """
+    dense = sum(tick.rows for tick in ticks) / (len(ticks) * TICK_SECONDS)
     part = path.with_suffix(".part")
     with part.open("wb") as file:
         for number in range(warm_up_rows):
-            before = WARM_UP_EVENT_SECONDS * (1.0 - number / warm_up_rows)
+            before = (warm_up_rows - number) / dense
             _write(file, *generator.row(BASE_TIME_MS - round(1000 * before)))
         for tick in ticks:
             time_ms = BASE_TIME_MS + round(1000 * tick.at_seconds)

@@ -91,7 +91,10 @@ def series_now() -> str:
 def row_of(record: Record, figures: Figures, series: str) -> Row:
     """A run's line; ``series`` is its folder's."""
     run, machine = record.run, record.machine
-    kept = ("query", "trace", "load", "arm", "seed", "seconds", "target_seconds", "target_rows")
+    kept = (
+        *("query", "trace", "load", "arm", "seed", "seconds", "target_seconds", "target_rows"),
+        "warm_up",
+    )
     return (
         {"series": series}
         | {key: run[key] for key in kept}
@@ -331,9 +334,9 @@ METHOD: Final = """\
   trigger that goes on ([how](../tests/benchmarks/evidence/dspbench.py)): they print their rows.
 - **Arrivals**: [recorded traces](../tests/benchmarks/arrivals), each played in the run's time.
   Their mean is a share, the *load*, of what batches of the target's length digest on the machine,
-  as measured before the first run, so that a burst is the same trouble on any machine. The series
-  of 2026-11-25 and 2026-11-25 07:35 measured it while Java was still warming up: it digests up to
-  twice as much later, and their load is less than it says.
+  as measured before the first run, so that a burst is the same trouble on any machine. Series
+  until 2026-11-26 measured it while Java was still warming up: it digests up to twice as much
+  later, and their load is less than it says.
 - **Cluster**: Spark's Master and two Workers, each a process of its own, an executor of one core on
   each Worker; driver, broker and what brings the rows are on the same machine.
 - **Ways**, all with the same rows at the same times for a seed. *As configured*: no limit, Spark's
@@ -344,7 +347,9 @@ METHOD: Final = """\
   [plugin](plugin.md), an agent in mode `on` with the target; *executors too*: it asks for
   executors as well.
 - **Each run** starts from an empty checkpoint, with a new driver and a new agent, and is measured
-  after six batches. Once, at a moment that the seed draws, the query is stopped in whatever it does
+  after a warm-up: lumps of three tenths of a batch and of a whole one in turn, since Java compiles
+  for some two minutes. Until 2026-11-26 it was a fifth as long, and the first half of a run still
+  was Java's. Once, at a moment that the seed draws, the query is stopped in whatever it does
   and started again, as by a rollout.
 - **Figures**: *without a result* counts only while rows wait; where batches are short, the
   longest is that of the batch that comes again at the restart, when executors load their state,
@@ -381,7 +386,8 @@ def _machine(rows: Sequence[Row]) -> str:
         where = (
             f"{kind} of {row['cores']:.0f} cores ({row['processor']}, {row['memory_gib']:.0f} "
             f"GiB), Spark {row['spark']}, {row['seconds']:g} s a run, a result wanted every "
-            f"{row['target_seconds']:g} s"
+            f"{row['target_seconds']:g} s, measured once the query has digested "
+            f"{row['warm_up']:.1f} batches of that length"
         )
         on.setdefault(where, set()).add(row["series"])
     told = (

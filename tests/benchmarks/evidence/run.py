@@ -51,8 +51,9 @@ LOAD: Final = 0.7
 EXECUTORS: Final = 2
 #: Before a run is measured, its query gets lumps, as shares of what a batch of the target's length
 #: takes, each once the one before is done: so Java has compiled, and Weir has seen batches, as in
-#: any query that has run for a while.
-WARM_UP_LUMPS: Final = (0.02, 0.1, 0.3, 1.0, 0.3, 1.0)
+#: any query that has run for a while. Java compiles for some two minutes: after a third of these
+#: lumps a batch still took up to three times as long as after all of them.
+WARM_UP_LUMPS: Final = (0.02, 0.1, *10 * (0.3, 1.0))
 #: To measure the machine: lumps that double until one takes the target, then shares of it. None of
 #: them is small: a batch that finds its few rows long after the one before waits for Kafka's fetch,
 #: and takes longer than one of ten times the rows.
@@ -108,6 +109,7 @@ class Run:
     agent: tuple[tuple[str, Any], ...] | None = None  # its configuration; None: there is none
     target_seconds: float = TARGET_SECONDS
     load: float = LOAD
+    warm_up: float = round(sum(WARM_UP_LUMPS), 2)  # in batches of the target's length
 
 
 class BrokenError(Exception):
@@ -141,17 +143,10 @@ class World:
         with _Course(self, run, generator_of(query, 0).endless()) as course:
             for _ in range(COLD_LUMPS):
                 course.lump(FIRST_LUMP_ROWS)
-            lump, before = FIRST_LUMP_ROWS, math.inf
-            for _ in range(MOST_LUMPS):
-                took = course.lump(lump)
-                if took < target_seconds:
-                    lump, before = 2 * lump, math.inf
-                elif took <= WARM * before:
-                    before = took
-                elif (double := course.lump(2 * lump)) < DOUBLE * took:
-                    lump, before = 2 * lump, double
-                else:
-                    break
+            lump = course.lump_of(target_seconds, FIRST_LUMP_ROWS)
+            for share in WARM_UP_LUMPS:
+                course.lump(round(lump * share))
+            lump = course.lump_of(target_seconds, lump)
             begun = time.time()
             for share in MEASURED_LUMPS:
                 course.lump(round(lump * share))
@@ -337,6 +332,21 @@ class _Course:
                 f"{left} rows of the warm-up were not read; see {self.folder}/job.err"
             )
         return time.monotonic() - began
+
+    def lump_of(self, seconds: float, rows: int) -> int:
+        """Rows, from so many on, that take that long once Java is no faster than a lump before."""
+        before = math.inf
+        for _ in range(MOST_LUMPS):
+            took = self.lump(rows)
+            if took < seconds:
+                rows, before = 2 * rows, math.inf
+            elif took <= WARM * before:
+                before = took
+            elif (double := self.lump(2 * rows)) < DOUBLE * took:
+                rows, before = 2 * rows, double
+            else:
+                break
+        return rows
 
     def catch_up(self, patience: float) -> int:
         """Waits until all is committed; rows that are not."""
