@@ -49,11 +49,13 @@ class Listing:
     epoch_seconds: float
     exact: bool
     seen_before: int | None = None  # a walk of many folders takes its time; None: as many
+    oldest_gone: bool = False  # that of the listing before, which the source had not forgotten
 
     @property
     def removed(self) -> bool:
-        """Whether somebody removes files that were read: fewer are there than had been by then."""
-        return self.files < (self.seen if self.seen_before is None else self.seen_before)
+        """Whether somebody removes files that were read, fewer than come or more."""
+        fewer = self.files < (self.seen if self.seen_before is None else self.seen_before)
+        return fewer or self.oldest_gone
 
 
 @dataclass(frozen=True)
@@ -253,6 +255,7 @@ class FileSource:
         self._recursive = recursive.isDefined() and str(recursive.get()).lower() == "true"
         self.deletes = str(options.cleanSource().toString()).upper() != "OFF"
         self._by_name_only = bool(options.fileNameOnly())
+        self._oldest: Any = None  # of the files counted in the last look
         self._too_old: Any = None  # a file's path, as of the last look
 
     def seen(self) -> int:
@@ -294,14 +297,20 @@ class FileSource:
         # The time before which files are too old only rises: one that is stays it.
         if self._too_old is not None and self._file_system.exists(self._too_old):
             return None
-        self._too_old = None
+        last_oldest, self._too_old, self._oldest = self._oldest, None, None
         moment, before = clock(), self.seen()
         counted = self._count()
         if counted is None:
             return None
         files, all_of_them = counted
+        seen = self.seen()
+        # Spark may have forgotten some of those counted while folders were walked.
+        if self._past_age(self._oldest):
+            return None
+        gone = last_oldest is not None and not self._file_system.exists(last_oldest.getPath())
+        gone = gone and not self._past_age(last_oldest)
         exact = all_of_them and not self.deletes
-        return Listing(files, self.seen(), moment, exact, seen_before=before)
+        return Listing(files, seen, moment, exact, seen_before=before, oldest_gone=gone)
 
     def _count(self) -> tuple[int, bool] | None:
         """Files that Spark reads, and whether these are all; None where nobody can tell.
@@ -347,12 +356,19 @@ class FileSource:
         return len(found) - len(self._programs.files.apply(found))
 
     def _aged(self, files: Any) -> bool:
-        """True where some are too old for the source to look at; keeps the oldest of them."""
+        """True where some of these, or of those before, are too old for the source to look at."""
+        oldest = self._programs.oldest.apply(files)
+        if oldest is not None:
+            both = [one for one in (self._oldest, oldest) if one is not None]
+            self._oldest = min(both, key=lambda one: int(one.getModificationTime()))
+        return self._past_age(self._oldest)
+
+    def _past_age(self, file: Any) -> bool:
+        """Whether a file is too old for the source to look at by now; keeps its path then."""
         purged = int(self._programs.purged.get(self._seen))
-        oldest = self._programs.oldest.apply(files) if purged > 0 else None
-        if oldest is None or int(oldest.getModificationTime()) >= purged:
+        if file is None or int(file.getModificationTime()) >= purged:
             return False
-        self._too_old = oldest.getPath()
+        self._too_old = file.getPath()
         return True
 
     def _glob(self, pattern: str, path_filter: Any) -> Any:

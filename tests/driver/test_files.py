@@ -6,11 +6,14 @@ import os
 from fnmatch import fnmatch
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from spark_listener.files import FileSource
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 PURGED = 1_000  # epoch milliseconds; older files are none to the source
 OLD, NEW = 500, 2_000
@@ -85,8 +88,14 @@ class Options(dict[str, str]):
         return "filenameonly" in self
 
 
-def reader(base: str, disk: Disk, max_entries: int = 100, **options: str) -> FileSource:
-    """Of a source of this path, which has seen no file."""
+def reader(
+    base: str,
+    disk: Disk,
+    max_entries: int = 100,
+    purged: Callable[[], int] = lambda: PURGED,
+    **options: str,
+) -> FileSource:
+    """Of a source of this path, which has seen no file; ``purged`` tells which are too old."""
     fields = {
         "metadataLog": None,
         "fs": disk,
@@ -98,7 +107,7 @@ def reader(base: str, disk: Disk, max_entries: int = 100, **options: str) -> Fil
         whole=lambda name: not name.endswith("._COPYING_"),
         fields={name: SimpleNamespace(get=lambda _, one=one: one) for name, one in fields.items()},
         admitted=lambda _: None,
-        purged=SimpleNamespace(get=lambda _: PURGED),
+        purged=SimpleNamespace(get=lambda _: purged()),
         oldest=SimpleNamespace(
             apply=lambda found: min(found, key=lambda one: one.modified, default=None)
         ),
@@ -200,6 +209,48 @@ def test_where_a_file_is_past_its_age_nothing_is_walked_until_it_is_removed(
     found = source.list_files(lambda: 0.0)
     assert found is not None
     assert found.files == len(names)
+
+
+@pytest.mark.parametrize("old", ["in/day=1/a.json", "in/day=1/at=2/b.json"])
+def test_files_that_spark_forgets_while_folders_are_walked_do_not_wait(
+    tmp_path: Path, old: str
+) -> None:
+    """At its first planning a source forgets what is past its age; until then nothing is."""
+    lay(tmp_path, "in/day=1/a.json", "in/day=1/at=2/b.json")
+    lay(tmp_path, old, milliseconds=OLD)
+    disk = Disk()
+    lowest = f"{tmp_path}/in/*/*/*".count("/")
+
+    def purged() -> int:
+        last = bool(disk.walked) and disk.walked[-1].count("/") == lowest
+        return PURGED if last and next(times, None) is None else -PURGED
+
+    times = iter([1])  # the lowest folder was looked at before
+    source = reader(f"{tmp_path}/in", disk, purged=purged)
+    assert source.list_files(lambda: 0.0) is None
+    walked = len(disk.walked)
+    assert source.list_files(lambda: 0.0) is None
+    assert len(disk.walked) == walked, "until it is removed"
+
+
+def test_that_read_files_are_removed_is_seen_by_the_oldest_one(tmp_path: Path) -> None:
+    """Retention takes them, and as many come meanwhile: their number tells nothing of it."""
+    lay(tmp_path, "in/a.json", milliseconds=NEW)
+    lay(tmp_path, "in/b.json", milliseconds=NEW + 1_000)
+    forgotten = PURGED
+    source = reader(f"{tmp_path}/in", Disk(), purged=lambda: forgotten)
+    told = [source.list_files(lambda: 0.0) for _ in range(2)]
+    assert [one and one.removed for one in told] == [False, False]
+    (tmp_path / "in/a.json").unlink()
+    lay(tmp_path, "in/c.json", milliseconds=NEW + 2_000)
+    found = source.list_files(lambda: 0.0)
+    assert found is not None
+    assert (found.files, found.removed) == (2, True)
+    (tmp_path / "in/b.json").unlink()
+    forgotten = NEW + 1_500  # the source, too, knows no more of it
+    found = source.list_files(lambda: 0.0)
+    assert found is not None
+    assert not found.removed
 
 
 def test_more_entries_than_are_listed_end_a_walk_whatever_their_age(tmp_path: Path) -> None:
