@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 import sys
 import threading
 import types
@@ -40,8 +41,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.write(f"weir-run {__version__}\n")
         return 0
     job = Path(given[0])
+    # As Python has it: absolute, and else as typed, since ".." behind a link leads elsewhere.
+    path = os.path.join(Path.cwd(), given[0])  # noqa: PTH118
     try:
-        code = compile(job.read_bytes(), str(job), "exec", dont_inherit=True)
+        code = compile(job.read_bytes(), path, "exec", dont_inherit=True)
     except OSError as error:
         sys.stderr.write(f"weir-run: {job} cannot be read: {error.strerror or error}\n")
         return 2
@@ -49,10 +52,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # As Python itself would: the traceback of the job's own error, exit code 1.
         sys.excepthook(*_own_error())
         return 1
-    sys.argv = [str(job), *given[1:]]
+    sys.argv = given
     _set_import_path(job)
     install_hooks()
-    return _run(code, str(job))
+    return _run(code, path)
 
 
 def _run(code: types.CodeType, path: str) -> int:

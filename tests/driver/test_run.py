@@ -69,6 +69,31 @@ def test_a_traceback_is_the_one_python_itself_would_give(tmp_path: Path, text: s
     assert ours.stderr == plain.stderr
 
 
+@pytest.mark.parametrize("last", ["", "1 / 0\n", "x = = 3\n"])
+def test_a_job_by_a_relative_name_is_where_python_itself_has_it(tmp_path: Path, last: str) -> None:
+    """Its ``__file__`` is absolute, and leads to it once the job has changed its directory."""
+    (tmp_path / "kept").mkdir()
+    job(
+        tmp_path / "kept",
+        f"import inspect, os, sys\nos.chdir('/')\n"
+        f"print(__file__, sys.argv, inspect.stack()[0].filename)\n{last}",
+    )
+    (tmp_path / "linked").symlink_to("kept")
+    name = "./linked/../kept/job.py"
+    plain = subprocess.run(
+        [sys.executable, name],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    ours = weir_run(name, cwd=tmp_path)
+    assert ours.returncode == plain.returncode == (1 if last else 0)
+    assert ours.stdout == plain.stdout
+    assert ours.stderr == plain.stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
