@@ -21,11 +21,13 @@ from typing import TYPE_CHECKING, Any, Final
 from spark_listener.application import conf_of, made
 from spark_listener.complaints import LOGGER, Complaints
 from spark_listener.config import ConfigurationError, resolve
-from spark_listener.door import Door, NoDoor, Occupied
+from spark_listener.door import Door, NoDoor, Occupied, drivers_own
 from spark_listener.driver import Driver
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from spark_listener.config import Settings
 
 #: The plugin takes a process for stuck that has not said for ten seconds that it is there.
 STAY_SECONDS: Final = 0.5
@@ -130,7 +132,7 @@ class Watch:
         if not used and queries.isEmpty():
             return False
         self._environment = self._door.environment()
-        settings = resolve(self._arguments, conf_of(session, own=used), self._environment)
+        settings = self._settings(conf_of(session, own=used))
         if not settings.enabled:
             raise ConfigurationError("enabled is false")
         # Not before: behind one who was in the plugin opens another door, to be tried anew.
@@ -151,6 +153,9 @@ class Watch:
         LOGGER.info("weir watches %s through its door", driver.application_id)
         return True
 
+    def _settings(self, conf: dict[str, str]) -> Settings:
+        return resolve(self._arguments, drivers_own(conf), self._environment)
+
     def _meet(self, query_id: str) -> bool:
         """A query that began: its session is watched from now on. False: to be tried again."""
         driver = self._driver
@@ -170,7 +175,7 @@ class Watch:
     def _watch(self, driver: Driver, session: Any) -> None:
         """What was said of the session itself may refuse more than the application does."""
         try:
-            settings = resolve(self._arguments, conf_of(session), self._environment)
+            settings = self._settings(conf_of(session))
         except ConfigurationError as error:
             self._complaints.warn(f"session:{error}", f"weir: a session is not watched: {error}")
             return

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 from spark_listener.application import Application, Lease
-from spark_listener.config import NAMES, environment_key
+from spark_listener.config import NAMES, conf_key, environment_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container
@@ -34,7 +34,14 @@ _BETWEEN_DOORS_SECONDS: Final = 0.5
 #: Where its agent is, and what opens it, the process at the door knows from that agent.
 _OF_THE_AGENT: Final = ("agent_url", "token_file", "ca_file")
 
+_CONF_OF_THE_AGENT: Final = frozenset(map(conf_key, _OF_THE_AGENT))
+
 State = Literal["open", "aside", "ended"]
+
+
+def drivers_own(conf: dict[str, str]) -> dict[str, str]:
+    """What a job's configuration says, of what is the driver's to say."""
+    return {key: value for key, value in conf.items() if key not in _CONF_OF_THE_AGENT}
 
 
 class NoDoor(Exception):  # noqa: N818

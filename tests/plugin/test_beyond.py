@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -13,6 +13,7 @@ from tests.plugin.conftest import JOBS
 from tests.waiting import until
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from tests.plugin.conftest import Bench
@@ -130,3 +131,14 @@ def test_a_job_that_refuses_is_named_once_and_left_alone(
     assert len(refused()) == 1
     assert [one["event"] for one in agent.log()].count("a driver's door") == 1, "one process"
     assert [line for line in job.err.splitlines() if " weir: " in line] == []
+
+
+@pytest.mark.slow("a job of its own")
+def test_what_a_job_says_of_another_agent_does_not_hold_at_the_door_of_this_one(
+    bench: Bench, query: Callable[[str], dict[str, Any]]
+) -> None:
+    """Which has no token, and no certificate of its own: there is nothing to overrule it with."""
+    bench.files(5)
+    names = ("agent.url=http://127.0.0.1:1", "token.file=/nowhere", "ca.file=/nowhere")
+    bench.submit(JOBS / "python_job.py", conf=tuple(f"spark.weir.{name}" for name in names))
+    assert query("lines")["control"] == "live"
