@@ -138,9 +138,16 @@ public final class WeirPlugin extends SparkListener
     }
   }
 
+  /** Nobody waits for it: who is in hears it, tells how the last queries ended, and leaves. */
   @Override
   public void shutdown() {
-    state = "ended";
+    synchronized (this) { // nobody comes in from here on
+      state = "ended";
+      if (heardNanos != 0) {
+        takeFileAway();
+        return;
+      }
+    }
     close();
   }
 
@@ -152,7 +159,7 @@ public final class WeirPlugin extends SparkListener
         while (state.equals("open") && !gone()) {
           Thread.sleep(TICK_MILLISECONDS);
         }
-        for (long left = LEAVING_MILLISECONDS; state.equals("aside") && !gone() && left > 0;
+        for (long left = LEAVING_MILLISECONDS; !state.equals("open") && !gone() && left > 0;
             left -= TICK_MILLISECONDS) {
           Thread.sleep(TICK_MILLISECONDS);
         }
@@ -177,7 +184,7 @@ public final class WeirPlugin extends SparkListener
 
   private boolean gone() {
     long heard = heardNanos;
-    return heard == 0 ? state.equals("aside") : connections.isEmpty()
+    return heard == 0 ? !state.equals("open") : connections.isEmpty()
         || System.nanoTime() - heard > SILENT_MILLISECONDS * 1_000_000;
   }
 
@@ -208,8 +215,8 @@ public final class WeirPlugin extends SparkListener
     server = opened;
     write("port " + opened.getListeningPort() + "\ntoken " + token + "\napplication " + application
         + "\nprocess " + PROCESS + "\n");
-    if (state.equals("ended")) {
-      close();
+    if (state.equals("ended")) { // meanwhile, and it had not seen all of this
+      shutdown();
     }
   }
 
@@ -230,10 +237,14 @@ public final class WeirPlugin extends SparkListener
     file = Files.move(partial, target, StandardCopyOption.ATOMIC_MOVE);
   }
 
-  private synchronized void close() {
+  private synchronized void takeFileAway() {
     quietly(() -> { if (file != null) file.toFile().delete(); });
-    quietly(() -> { if (server != null) server.shutdown(); });
     file = null;
+  }
+
+  private synchronized void close() {
+    takeFileAway();
+    quietly(() -> { if (server != null) server.shutdown(); });
     server = null;
   }
 
@@ -324,9 +335,9 @@ public final class WeirPlugin extends SparkListener
 
   // -- for the process beyond the door ------------------------------------------------------------
 
-  /** Comes in; false where another process is in. */
+  /** Comes in; false where another process is in, or Spark ends. */
   public synchronized boolean enter() {
-    if (heardNanos != 0) {
+    if (heardNanos != 0 || state.equals("ended")) {
       return false;
     }
     heardNanos = System.nanoTime();

@@ -55,7 +55,7 @@ def told(record: Path) -> list[dict[str, Any]]:
     return found
 
 
-def run(bench: Bench, tmp_path: Path, way: str) -> list[dict[str, Any]]:
+def run(bench: Bench, tmp_path: Path, way: str, *more: str) -> list[dict[str, Any]]:
     folder = tmp_path / way
     folder.mkdir()
     record = folder / "record.jsonl"
@@ -68,7 +68,7 @@ def run(bench: Bench, tmp_path: Path, way: str) -> list[dict[str, Any]]:
             str(SPARK / "bin/spark-submit"),
             *("--master", "local[2]", "--name", "a job", "--conf", "spark.ui.enabled=false"),
             *("--conf", "spark.sql.shuffle.partitions=2", *plugin),
-            *(JOB, str(bench.input), str(folder / "out"), str(folder / "ck"), address),
+            *(JOB, str(bench.input), str(folder / "out"), str(folder / "ck"), address, *more),
         )
         assert job.wait() == 0, job.err[-2000:]
         until(lambda: any(one["type"] == "terminated" for one in told(record)), "the run's end")
@@ -86,3 +86,14 @@ def test_what_is_told_is_the_same_line_by_line(bench: Bench, tmp_path: Path) -> 
             for key in ("backlog", "arrived", "backlog_bound"):
                 one.pop(key, None)
         assert inside == outside
+
+
+def test_why_a_query_failed_is_told_though_its_driver_ends_at_once(
+    bench: Bench, tmp_path: Path
+) -> None:
+    bench.files(3)
+    for way in ("within", "beyond"):
+        end = run(bench, tmp_path, way, "fails")[-1]
+        assert end["type"] == "terminated"
+        assert "mine" in end["body"]["exception"]
+        assert not end["body"].get("driverEnded")
