@@ -340,26 +340,34 @@ def _state(checkpoint: Checkpoint, folder: Folder, closure: Closure) -> list[Fin
                 " a restart would mix states: start from a savepoint",
             )
         )
-    elif beyond and limit and _were_removed(checkpoint, folder, limit):
+    elif beyond and limit and (removed := _were_removed(checkpoint, folder, limit)):
         findings.append(
             Finding(
                 check="state_without_offsets",
-                severity="error",
+                severity=removed,
                 evidence=f"state of batch {limit} is there, its offsets are not: offsets/{limit}"
-                " was removed",
+                " was removed"
+                + (
+                    ""
+                    if removed == "error"
+                    else ", unless it ran in real-time mode, which writes offsets last"
+                ),
                 remedy=f"do not start the query: it would plan other rows as batch {limit} beside"
                 " that state, and a sink that has its id drop them. weir rescue asks the sink and"
                 f" moves aside what the batch left; or put offsets/{limit} back as it was",
             )
         )
     elif beyond:
+        opened = open_batches(checkpoint)
         findings.append(
             Finding(
                 check="state_ahead",
                 severity="info",
                 evidence=f"state of version {beyond[0]} exists before its commit: some partitions"
-                " of the open batch have finished",
-                remedy="a restart with the same offsets writes it anew",
+                f" of {'the open batch' if opened else f'batch {limit}'} have finished",
+                remedy="a restart with the same offsets writes it anew"
+                if opened
+                else "a restart writes it anew",
             )
         )
     deepest = max((store.changes for store in closure.stores), default=0)
@@ -377,20 +385,44 @@ def _state(checkpoint: Checkpoint, folder: Folder, closure: Closure) -> list[Fin
     return findings
 
 
-def _were_removed(checkpoint: Checkpoint, folder: Folder, batch: int) -> bool:
-    """Whether a batch's offsets are gone of which there is state: Spark writes them before.
+def _were_removed(checkpoint: Checkpoint, folder: Folder, batch: int) -> Severity | None:
+    """How sure it is that a batch's offsets are gone of which there is state; None if they are not.
 
-    But in real-time mode, whose state has ids (format 2): no other try takes it for its own.
+    Spark writes them before the state; in real-time mode, whose state has ids (format 2), after.
     """
-    if open_batches(checkpoint) or looks_asynchronous(checkpoint) or checkpoint.state_format == 2:
-        return False
+    if open_batches(checkpoint) or looks_asynchronous(checkpoint):
+        return None
+    first = _offsets_first(checkpoint, batch - 1) if checkpoint.state_format == 2 else True
+    if first is False:
+        return None
     try:  # it may have been planned while the folders were listed: the state's comes last
         folder.open(f"offsets/{batch}").close()
     except FileNotFoundError:
-        return True
+        return "error" if first else "warning"
     except OSError:
-        return False  # whatever is there is not gone
-    return False
+        pass  # whatever is there is not gone
+    return None
+
+
+def _offsets_first(checkpoint: Checkpoint, batch: int) -> bool | None:
+    """Whether a finished batch's offsets are older than its state; None where no times tell."""
+    layout = checkpoint.layout
+    planned, committed = layout.offsets.get(batch), layout.commits.get(batch)
+    written = min(  # maintenance may add a snapshot of the version later
+        (
+            file.modified
+            for files in layout.state.values()
+            for file in files
+            if file.version == batch + 1
+        ),
+        default=0.0,
+    )
+    if planned is None or committed is None or not planned.modified or not written:
+        return None
+    # A commit comes after both, but in a copy. A store's times may be of whole seconds.
+    if committed.modified < max(planned.modified, written) or planned.modified == written:
+        return None
+    return planned.modified < written
 
 
 def _skipped(checkpoint: Checkpoint, store: StoreClosure, bad: Skipped) -> Finding:

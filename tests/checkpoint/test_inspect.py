@@ -1,6 +1,7 @@
 """What ``weir checkpoint inspect`` tells of checkpoints sound and not."""
 
 import json
+import os
 import re
 import shutil
 import sys
@@ -13,7 +14,7 @@ from agent import cli
 from agent.checkpoint.folder import CheckpointError, LocalFolder
 from agent.checkpoint.layout import parse_offset_log
 from agent.checkpoint.savepoint import take_savepoint
-from tests.checkpoint.build import checkpoint, file_entry, offsets, tree, write
+from tests.checkpoint.build import OLD, checkpoint, file_entry, offsets, tree, write
 
 
 @pytest.fixture
@@ -438,16 +439,49 @@ def test_offsets_that_were_removed_after_their_batch_left_state(weir, tmp_path, 
         )
         assert errors(inspect(weir, root)[1]) == []
     (root / "offsets/3").unlink()
-    # Real-time mode writes offsets last, and its state, of format 2, has ids.
-    kept = shutil.copytree(root, tmp_path / "real-time")
-    for path in [*kept.glob("state/0/*/*.delta"), *kept.glob("state/0/*/*.snapshot")]:
-        path.rename(path.with_stem(f"{path.stem}_0123-abcd"))
-    assert "state_without_offsets" not in errors(inspect(weir, kept)[1])
     # Under asynchronous progress tracking offsets are not written at every batch.
     for log in ("offsets", "commits"):
         for name in ("1", ".1.crc"):
             (root / log / name).unlink()
     assert errors(inspect(weir, root)[1]) == []
+
+
+@pytest.mark.parametrize(
+    ("planned", "written", "committed", "says"),
+    [
+        (20, 23, 24, "error"),  # micro-batches, of any format: offsets first
+        (23.5, 23, 24, None),  # real-time mode: offsets last
+        (20, 20, 20, "warning"),  # a copy, or a store that keeps whole seconds
+        (20, 23, 21, "warning"),  # a copy, folder by folder
+        (0, 0, 0, "warning"),  # a store that tells none
+    ],
+)
+def test_removed_offsets_of_state_with_ids_are_told_by_when_the_batch_before_was_written(
+    weir, tmp_path, planned, written, committed, says
+):
+    root = checkpoint(tmp_path)
+    times = [("offsets/2", planned), ("commits/2", committed)]
+    for path in [*root.glob("state/0/*/*.delta"), *root.glob("state/0/*/*.snapshot")]:
+        named = path.rename(path.with_stem(f"{path.stem}_0123-abcd"))
+        times += [(named, written)] if named.name.startswith("3_") else []
+    # What maintenance writes later tells nothing of when the batch ran.
+    write(root, "state/0/0/3_0123-abcd.snapshot", b"snapshot")
+    times.append(("state/0/0/3_0123-abcd.snapshot", 90))
+    for path, age in times:
+        os.utime(root / path, (OLD + age, OLD + age) if age else (0, 0))
+    for name in ("3", ".3.crc"):
+        (root / "offsets" / name).unlink()
+    found = {one["check"]: one for one in inspect(weir, root)[1]["findings"]}
+    told = found.get("state_without_offsets")
+    assert (told and told["severity"]) == says
+    if told:
+        assert ("unless it ran in real-time mode" in told["evidence"]) == (says == "warning")
+        assert "weir rescue" in told["remedy"]
+    else:
+        assert found["state_ahead"]["severity"] == "info"
+        # No batch is open: there are no offsets to write it anew with.
+        assert "open batch" not in found["state_ahead"]["evidence"]
+        assert "same offsets" not in found["state_ahead"]["remedy"]
 
 
 def test_leftovers_of_a_first_batch_that_was_never_planned(weir, tmp_path):
