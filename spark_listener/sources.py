@@ -51,6 +51,7 @@ class Known:
     files: bool = False  # Spark's own source of files: its directory can be listed
     kafka_offsets: bool = False  # its offsets count rows, by topic and partition as Kafka's do
     table: Literal["iceberg", "delta"] | None = None  # what waits stands in its own history
+    in_order: bool = False  # it reads what came first before what came later, wherever it is cut
     couples: Couples = _minimum
 
 
@@ -100,6 +101,7 @@ FILES: Final = Known(
     obeys=True,
     takes="files",
     files=True,
+    in_order=True,
     couples=_of_files,
 )
 ICEBERG: Final = Known(
@@ -110,8 +112,11 @@ ICEBERG: Final = Known(
     unit_first="files",  # of a composite it is files that it cuts at
     ints=("rows",),  # 1.10: a larger limit ends the query
     table="iceberg",
+    in_order=True,
 )
-DELTA: Final = Known(("org.apache.spark.sql.delta.sources.DeltaSource",), obeys=True, table="delta")
+DELTA: Final = Known(
+    ("org.apache.spark.sql.delta.sources.DeltaSource",), obeys=True, table="delta", in_order=True
+)
 RATE_PER_MICRO_BATCH: Final = Known(
     ("org.apache.spark.sql.execution.streaming.sources.RatePerMicroBatchStream",), deaf=True
 )

@@ -12,6 +12,7 @@ import pytest
 from agent.core.fleet import LATE_ROWS_NOTE, Fleet, Order
 from agent.core.judge.lateness import Counted, Lateness
 from agent.core.policy import LateRows, Policy, QueryPolicy
+from spark_listener.sources import ICEBERG
 from spark_listener.wire import format_time
 from tests.core.events import Driver
 from tests.core.test_fleet import KEY, World
@@ -92,6 +93,8 @@ class Stream:
             event = driver.progress(
                 rows, seconds, limit=limit, configured=CONFIGURED, backlog=backlog, **body
             )
+            # One that reads in order, in rows.
+            event["limits"][0]["source_class"] = ICEBERG.classes[0]
             if self.tells_delay:
                 event["limits"][0]["watermark_delay_seconds"] = self.delay_seconds
             granted = [grant.limit for grant in self.world.send(event).grants]

@@ -26,6 +26,10 @@ if TYPE_CHECKING:
 FIXED_SECONDS, THROUGHPUT = 1.0, 4000.0
 
 
+COSMOS = "com.azure.cosmos.spark.ChangeFeedMicroBatchStream"
+DELTA = "org.apache.spark.sql.delta.sources.DeltaSource"
+
+
 @dataclasses.dataclass
 class Lane:
     """A source or a partition: rows a second from one moment to the next, and what is read."""
@@ -66,6 +70,7 @@ class Job:
         tells: float | None = None,
         configured: int | None = None,
         trigger: str = "ProcessingTimeTrigger(0)",
+        source_class: str = "",
     ) -> None:
         told = QueryPolicy(late_rows=late_rows, target_seconds=2.0, mode=mode)  # type: ignore[arg-type]
         self.world = World(Policy(default=told))
@@ -83,6 +88,7 @@ class Job:
         self.greatest = self.watermark = 0.0
         self.batches: list[tuple[list[int | None], int, int]] = []  # limits, rows, dropped
         self.trigger = trigger
+        self.source_class = source_class  # empty: Kafka's
         self.world.driver.tells_trigger = trigger == "ProcessingTimeTrigger(0)"
         self.world.send(self._started())
 
@@ -206,6 +212,8 @@ class Job:
             }
             for number, (limit, backlog) in enumerate(zip(limits, left, strict=True))
         ]
+        if self.source_class:
+            said = [{**one, "source_class": self.source_class} for one in said]
         if len(self.groups) > 1 and self.shares is not None:
             said = [{**one, "shares_watermark": self.shares} for one in said]
             if self.tells is not None:
@@ -219,6 +227,16 @@ class Job:
             tuple({str(place): of[place] for place in group} for of in (before, ends, latest))
             for group in self.groups
         ]
+        if self.source_class:
+            # Of such offsets nobody but the source can tell what they count.
+            return [
+                {
+                    "description": f"{self.source_class}@7d3e8655",
+                    **dict.fromkeys(("startOffset", "endOffset", "latestOffset"), "eyJWIjoxfQ=="),
+                    "numInputRows": sum(end.values()) - sum(start.values()),
+                }
+                for start, end, _ in offsets
+            ]
         return [
             {
                 "description": f"KafkaV2[Subscribe[t{number}]]",
@@ -315,6 +333,41 @@ def test_cut_all_the_same_such_partitions_lose_rows() -> None:
     job = hour(late=True, late_rows="allow")
     until_down(job)
     assert job.restart(3600.0).run(12).dropped > 10_000
+
+
+@pytest.mark.parametrize(
+    ("source_class", "late_rows", "cut"),
+    [(COSMOS, "guard", False), (COSMOS, "allow", True), (DELTA, "guard", True)],
+)
+def test_a_source_of_which_nobody_knows_in_what_order_it_reads_is_left_as_configured(
+    source_class: str, late_rows: LateRows, cut: bool
+) -> None:
+    """It may share its limit over ranges of its own, as Kafka's does over partitions."""
+    calm = [(START_TIME, DOWN, 500.0)]
+    ends = [(DOWN + 3400.0, DOWN + 3600.0, 9000.0), (DOWN + 3600.0, math.inf, 500.0)]
+    lanes = [Lane([*calm, (DOWN, math.inf, 500.0)]), Lane([*calm, *ends])]
+    job = Job(
+        lanes if source_class == COSMOS else lanes[:1],
+        sources=False,
+        late_rows=late_rows,
+        configured=3_000_000,
+        source_class=source_class,
+    )
+    began = until_down(job)
+    (query,) = job.world.fleet._roster
+    job.restart(3600.0).run(12)
+    assert bool(job.cut(began)) is cut
+    assert (job.dropped > 10_000) is (late_rows == "allow")
+    if not cut:
+        assert job.view.limit.reason == "hold:late_rows"
+        (finding,) = [one for one in job.view.findings if one.check == "late_rows"]
+        assert "in what order" in finding.evidence
+        # As of a state that was saved by a version before.
+        query.sources[0].source_class = ""
+        query.watched.lateness.unordered = False
+        began = len(job.batches)
+        job.restart(3600.0).run(1)
+        assert job.cut(began) == []
 
 
 def test_a_short_pause_cuts_the_first_batch_as_ever() -> None:

@@ -13,7 +13,9 @@ in which rows came at different times, a batch cut short may read one up to now 
 hours behind: once the watermark has moved by that no batch brings these rows back, as configured or
 not. So there nothing is cut before it is known to be harmless: sources under one watermark are left
 as configured, and partitions while what waits in them may come to be read further apart than half
-of what the delay leaves beside the lateness of the rows themselves.
+of what the delay leaves beside the lateness of the rows themselves. So may any source share its
+limit over shards or ranges of its own: one of which nobody knows that it reads in order is left as
+configured.
 
 Nor does it hold where the declared delay is zero. Spark drops what is not newer than the watermark
 (``event time <= watermark``, WatermarkSupport), which then is the newest row of the batches before:
@@ -41,6 +43,7 @@ import msgspec
 from agent.core.figures import figure
 from agent.core.judgement import Finding
 from agent.core.measure.lanes import Lanes
+from spark_listener.sources import known
 from spark_listener.wire import HEARTBEAT_SECONDS
 
 if TYPE_CHECKING:
@@ -70,6 +73,8 @@ OBEYED_BATCHES: Final = 2
 #: hour is known for it, and one straggler is forgotten.
 LATE_KEPT_SECONDS: Final = 3600.0
 _OF_KAFKA: Final = re.compile(r"Kafka\w*\[")
+#: How Spark's files and Delta describe themselves; Iceberg's source by its class.
+_IN_ORDER: Final = re.compile(r"(FileStream|Delta)Source\[")
 #: As Spark names it in a query's progress.
 _FORGETS: Final = "dedupeWithinWatermark"
 
@@ -111,6 +116,7 @@ class Lateness(msgspec.Struct):
     forgets: bool = False  # it drops duplicates within the watermark
     shared: bool = False  # one watermark stands over several sources
     untold: bool = False  # there are several, and nobody told whether it does
+    unordered: bool = False  # of one nobody knows that it reads in order
     apart_seconds: float | None = None  # partitions are read too far apart; inf: nobody knows
     waited_seconds: float = 0.0  # the oldest row that waits; inf: nobody saw since when
     cramped_seconds: float | None = None  # until an order acts, where that is too long
@@ -144,8 +150,8 @@ class Lateness(msgspec.Struct):
         """
         dropped = [o.dropped_rows for o in batch.operators if o.dropped_rows is not None]
         first_of_run = self.of_past_run
-        known = self.drops and not first_of_run
-        self.drops, self.of_past_run = known or (batch.has_watermark and bool(dropped)), False
+        seen = self.drops and not first_of_run
+        self.drops, self.of_past_run = seen or (batch.has_watermark and bool(dropped)), False
         if not self.drops:
             return
         forgets = any(operator.name == _FORGETS for operator in batch.operators)
@@ -205,6 +211,7 @@ class Lateness(msgspec.Struct):
         """
         if delay_seconds is not None:
             self.told_delay_seconds = delay_seconds
+        self.unordered = any(map(_unordered, sources))
         self.apart_seconds = math.inf if self._waited_long(sources, time) else None
 
     def _tell_delay(self, seconds: float | None) -> None:
@@ -225,6 +232,8 @@ class Lateness(msgspec.Struct):
         for source, part in zip(sources, batch.sources, strict=False):
             if part.offsets is None:
                 source.lanes = None
+                if _of_kafka(source):
+                    apart = math.inf
                 continue
             if source.lanes is None:
                 source.lanes = Lanes()
@@ -246,6 +255,7 @@ class Lateness(msgspec.Struct):
                     source.lanes.rewind()  # it was looked up when nobody heard
                     apart = math.inf
         self.waited_seconds = waited
+        self.unordered = any(map(_unordered, sources))
         if apart > self.harmless_seconds:
             self.apart_seconds = apart
         elif looked:
@@ -286,7 +296,7 @@ class Lateness(msgspec.Struct):
         for source in sources:
             lanes = source.lanes
             if lanes is None:
-                if _OF_KAFKA.match(source.description):
+                if _of_kafka(source):
                     return True  # nobody has followed it yet
                 continue
             since = lanes.since_time
@@ -327,7 +337,8 @@ class Lateness(msgspec.Struct):
         As rows may be read far out of the order in which they came, or keys are forgotten.
         """
         apart = self.apart_seconds is not None or self.cramped_seconds is not None
-        return self.forgets or self.shared or self.untold or self.tied or apart
+        always = self.forgets or self.shared or self.unordered
+        return always or self.untold or self.tied or apart
 
     @property
     def tied(self) -> bool:
@@ -365,6 +376,23 @@ class Lateness(msgspec.Struct):
 
 def _several(sources: Sequence[Source]) -> bool:
     return any(one.lanes is not None and one.lanes.several for one in sources)
+
+
+def _of_kafka(source: Source) -> bool:
+    name = source.source_class
+    return known(name).kafka_offsets or _OF_KAFKA.match(source.description) is not None
+
+
+def _unordered(source: Source) -> bool:
+    """Whether it is cut, and nobody knows that it reads what came first before what came later."""
+    followed = source.lanes is not None and bool(source.lanes.places)
+    if not source.controllable or followed or _of_kafka(source):
+        return False
+    if source.source_class:
+        return not known(source.source_class).in_order
+    # A state that was saved by a version before has what the source says of itself alone.
+    told = source.description
+    return not (known(told.partition("@")[0]).in_order or _IN_ORDER.match(told))
 
 
 def cut_short(source: Source) -> bool:
@@ -436,6 +464,16 @@ def _uneven(lateness: Lateness) -> Finding:
             "configured",
             "give each source a watermark of its own before they come together; late_rows: allow "
             "makes batches smaller all the same",
+        )
+    if lateness.unordered:
+        return Finding(
+            "late_rows",
+            "info",
+            "in what order a source reads is not known: it may share a smaller limit over shards "
+            "or ranges, read one of them far ahead of another, whose rows would then be dropped "
+            "as late; so batches are as configured",
+            "nothing; where it reads what came first before what came later, late_rows: allow "
+            "makes batches smaller",
         )
     if lateness.untold:
         return Finding(

@@ -21,6 +21,7 @@ class Source(msgspec.Struct):
     index: int
     identity: str = ""  # a fingerprint of what it reads, the same in every run; empty: unknown
     description: str = ""
+    source_class: str = ""  # of the JVM; empty: nobody told
     unit: str | None = None
     control: str = "none"
     note: str = ""
@@ -133,6 +134,7 @@ class Source(msgspec.Struct):
         if self.unit is not None and said.unit != self.unit:
             self._reset_unit()
         self.unit = said.unit
+        self.source_class = said.source_class or self.source_class
         self.control = said.control
         self.note = said.note
         self.obeyed = said.obeyed
