@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections import deque
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -23,6 +24,7 @@ from agent.sources.event_log import (
     INSTANCE,
     LOST_SECONDS,
     PULSE,
+    QUIET_SECONDS,
     Follower,
     Log,
     find_logs,
@@ -74,6 +76,7 @@ class EventLogs:
         self._past: dict[str, _PutAside] = {}
         self._missing: set[str] = set()
         self._read_out: set[str] = set()
+        self._behind: deque[str] = deque()  # not read to their end; who waits longest comes first
         self._look_again_time = 0.0
         self._said: set[str] = set()
         self._ended: set[str] = set()  # their applications have: nothing more will be written
@@ -83,22 +86,42 @@ class EventLogs:
         self._rarely = Rarely(300.0)
 
     async def poll(self) -> None:
-        """Reads every log on towards its present end, a step of each in turn."""
+        """Reads every log on towards its present end: first those that had reached it before."""
         now = self._clock()
         await self._find(now)
         self._batches = self._keeper.fleet.newest_batches()
         self._read_out.clear()
-        waiting = list(self._followers.values())
-        ends = self._clock() + PULSE_SECONDS  # then the others have their turn, and their pulse
-        while waiting and self._clock() < ends:
-            waiting = [follower for follower in waiting if await self._read(follower)]
+        await self._read_on()
         self._note_alignments()
         if now - self._pulse_time >= PULSE_SECONDS:
             self._pulse_time = now
-            behind = set(waiting)
-            for follower in list(self._followers.values()):
-                await self._pulse(follower, behind=follower in behind)
+            for name, follower in list(self._followers.items()):
+                await self._pulse(follower, behind=name in self._behind)
             await self._put_aside(self._machine())
+
+    async def _read_on(self) -> None:
+        """A while; then all have their pulse. Of those that are behind one has a turn at least."""
+        self._behind = deque(name for name in self._behind if name in self._followers)
+        ends = self._clock() + PULSE_SECONDS
+        behind = set(self._behind)
+        for name, follower in list(self._followers.items()):
+            if name in behind:
+                continue
+            more = await self._read(follower) and await self._read(follower)  # does it end there?
+            while more and self._clock() < ends:
+                more = await self._read(follower)
+            if more:
+                self._behind.append(name)
+        turns = 0
+        while self._behind and (turns == 0 or self._clock() < ends):
+            turns += 1
+            name = self._behind.popleft()
+            follower = self._followers[name]
+            more = await self._read(follower)
+            if more and self._clock() < ends:
+                more = await self._read(follower)
+            if more:
+                self._behind.append(name)
 
     async def _find(self, now: float) -> None:
         found: dict[str, Log] = {}
@@ -174,6 +197,7 @@ class EventLogs:
             return
         self._past.pop(log.name, None)
         self._followers[log.name] = Follower(log, counted, self._last_batch)
+        self._behind.append(log.name)
         _log.info("following an event log", file=log.path)
 
     def _last_batch(self, run_id: str) -> int | None:
@@ -261,14 +285,16 @@ class EventLogs:
             self._leave_alone(follower.log.name, error)
 
     async def _tell_pulse(self, follower: Follower, *, behind: bool) -> None:
+        if behind:  # its driver lives; what ran where it is read now may have ended long ago
+            silent = await asyncio.to_thread(follower.silent_seconds, self._machine())
+            if silent <= LOST_SECONDS:
+                fleet, application = self._keeper.fleet, follower.application.id
+                fleet.hear_driver(application, self._clock(), in_batch=silent > QUIET_SECONDS)
+            return
         # By no clock: one that is set back would make all that follow old news.
         sequence = self._keeper.fleet.counted(PULSE + follower.log.name) + 1
-        pulse = follower.alive if behind else follower.pulse
-        request = await asyncio.to_thread(pulse, self._machine(), sequence)
+        request = await asyncio.to_thread(follower.pulse, self._machine(), sequence)
         if request is None:
-            return
-        if behind:  # its driver lives; what ran where it is read now may have ended long ago
-            self._keeper.fleet.hear(request, self._clock())
             return
         try:
             self._keeper.receive(request, self._clock())

@@ -11,6 +11,7 @@ cannot be used is passed over and counted; a live log must not stop at it.
 
 from __future__ import annotations
 
+import math
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -250,10 +251,10 @@ class Follower:
         event = Event(sequence, "heartbeat", now, HeartbeatEvent(running))
         return self._request([event], PULSE)
 
-    def alive(self, now: float, sequence: int) -> Request | None:
-        """The same of a log that is not read out: what it says runs there may be long over."""
-        quiet = now - newest_time(self.log) > QUIET_SECONDS
-        return None if quiet else self.pulse(now, sequence)
+    def silent_seconds(self, now: float) -> float:
+        """Since the log's last line; of one that has ended, or is gone, for ever."""
+        written = newest_time(self.log)
+        return now - written if written and not self.ended else math.inf
 
     @property
     def held_bytes(self) -> int:

@@ -18,6 +18,7 @@ from agent.sources.event_log import LOST_SECONDS, Follower
 from tests.event_log import lines
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
     from pathlib import Path
 
     from agent.core.decode.events import Request
@@ -82,6 +83,7 @@ def watch(tmp_path: Path) -> Watch:
     return Watch(folder)
 
 
+BATCH_5 = lines.BASE + 25.0
 MIDST = lines.whole(4)[:-4]  # up to the job of batch 3, which runs
 
 
@@ -355,3 +357,78 @@ def test_a_long_log_keeps_no_other_waiting_and_lives_meanwhile(
     assert view.running_seconds is None, "where it is read a batch runs, which has ended since"
     watch.pass_time(60.0, step=1.0)
     assert watch.keeper.view(KEY, watch.now).batch_id == 3
+
+
+def slow(
+    watch: Watch, monkeypatch: pytest.MonkeyPatch, seconds: float, names: Collection[str]
+) -> list[float]:
+    """Of these logs a step takes so long, some 65 kB; the moments at which one ended."""
+    read, moments = Follower.next_request, []
+
+    def slowly(self: Follower) -> Request | None:
+        if self.log.name in names:
+            watch.now += seconds
+            watch.keeper.tick(watch.now)  # as it is all the while
+            moments.append(watch.now)
+        return read(self)
+
+    monkeypatch.setattr(event_log, "STEP_BYTES", 1024)
+    monkeypatch.setattr(Follower, "next_request", slowly)
+    return moments
+
+
+@pytest.mark.parametrize("silent_seconds", [0.0, 400.0, 4_000.0])
+def test_whoever_ran_last_lives_while_a_long_log_is_read_anew(
+    watch: Watch, monkeypatch: pytest.MonkeyPatch, silent_seconds: float
+) -> None:
+    """However far back the run stands that is read; in a batch the log may be silent for long."""
+    again = lines.run_of(2)
+    first = [*MIDST, lines.progress(3), lines.terminated()]
+    second = [lines.started(again), lines.progress(4, run=again), lines.job(5, BATCH_5, again)]
+    watch.write([*first, *[lines.task()] * 30_000, *second])
+    watch.pass_time(20.0)
+    assert watch.keeper.view(KEY, watch.now).run_id == again
+    watch.now += silent_seconds
+    watch.keeper.tick(watch.now)
+    watch.follow_anew()
+    moments = slow(watch, monkeypatch, 2.0, ["app-1"])
+    watch.pass_time(25.0, step=1.0)
+    assert watch.now - moments[-1] < 2.0, "it is being read still"
+    assert watch.up is (silent_seconds < LOST_SECONDS)
+
+
+def test_many_long_logs_keep_no_other_silent(watch: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
+    watch.write(OTHERS, "app-2")
+    long = [f"long-{number}" for number in range(8)]
+    for name in long:
+        watch.write([lines.task()] * 30_000, name)
+    moments = slow(watch, monkeypatch, 2.0, long)
+    watch.pass_time(20.0, step=1.0)
+    gone = set()
+    view = watch.keeper.fleet.view
+    tick = Keeper.tick
+
+    def ticking(self: Keeper, now: float) -> None:
+        tick(self, now)
+        if not view(("others", "enrich"), now).up:
+            gone.add(now)
+
+    monkeypatch.setattr(Keeper, "tick", ticking)
+    watch.pass_time(60.0, step=1.0)
+    assert watch.now - moments[-1] < 3.0, "they are being read still"
+    assert gone == set()
+
+
+def test_beside_a_slow_log_others_tell_the_batch_that_runs(
+    watch: Watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watch.write([lines.task()] * 60_000, "app-1")
+    watch.write(OTHERS, "app-2")
+    slow(watch, monkeypatch, 6.0, ["app-1"])
+    watch.pass_time(100.0, step=1.0)
+    for batch in (4, 5, 6):
+        said = [lines.progress(batch - 1), lines.job(batch, watch.now)]
+        watch.write([one.replace(b"957ee74f", b"12345678") for one in said], "app-2")
+        watch.pass_time(1.0, step=1.0)
+        assert watch.keeper.view(("others", "enrich"), watch.now).running_batch_id == batch
+        # debug

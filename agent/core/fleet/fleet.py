@@ -219,6 +219,13 @@ class Fleet:
                     if not query.life.terminated:
                         query.life.gone_since_time = None
 
+    def hear_driver(self, application_id: str, now: float, *, in_batch: bool) -> None:
+        """Notes that a driver lives, whatever it runs; ``in_batch``: of who is in one alone."""
+        for query in self._roster.of_application(application_id):
+            if not query.life.terminated and (query.running.batch_id is not None or not in_batch):
+                query.life.heard_time = now
+                query.life.gone_since_time = None
+
     def _sender(self, request: Request, now: float) -> Sender:
         if self._senders.get(request.listener.instance) is None and self._senders.is_full():
             for instance in self._senders.make_room(self._roster.applications()):
