@@ -18,6 +18,7 @@ from agent.core.judge.advice import Costs, Kept, StateCost, advise
 from agent.core.judge.alignment import AlignmentView
 from agent.core.judgement import (
     CheckpointView,
+    Decision,
     Facts,
     Judgement,
     LagState,
@@ -177,7 +178,8 @@ def judgement(
 def point(query: Query, policy: Policy) -> Point:
     """The batch that has just ended, as plots show it.
 
-    With the limit in force, and with what Weir would set where it only decides.
+    With the limit in force, and with what Weir would set where it only decides. Its time is by a
+    clock that is never set, so that the times of all points ascend.
     """
     main = query.main_source()
     credits_rows = [
@@ -331,7 +333,7 @@ def view(
             for index, o in enumerate(query.operators)
         ],
         totals=_totals(query),
-        decisions=query.sizing.decisions,
+        decisions=_decisions(query),
         attention=attention.UNJUDGED,
         history=[],
         missing=_missing(query),
@@ -359,6 +361,15 @@ def view(
     )
     clock_seconds = query.clock.skew_seconds + query.clock.set_seconds
     return attention.judged(told, now, growing=growing, clock_seconds=clock_seconds)
+
+
+def _decisions(query: Query) -> list[Decision]:
+    set_seconds = query.clock.set_seconds
+    if not set_seconds:
+        return query.sizing.decisions
+    return [
+        msgspec.structs.replace(one, time=one.time - set_seconds) for one in query.sizing.decisions
+    ]
 
 
 def _of_an_order(query: Query) -> list[str]:

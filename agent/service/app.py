@@ -306,13 +306,11 @@ class Service:
         return _json(_encode({"time": now, "query": self._audited(view)}))
 
     def _hours(self, key: Key, now: float) -> Response:
-        if not self.fleet.has(key):
-            raise HttpError(404, self._unknown(key), "path")
-        told = {
-            "time": now,
-            "piece_seconds": PIECE_SECONDS,
-            "pieces": self.keeper.history.hours(key),
-        }
+        try:
+            pieces = self.keeper.hours(key)
+        except KeyError:
+            raise HttpError(404, self._unknown(key), "path") from None
+        told = {"time": now, "piece_seconds": PIECE_SECONDS, "pieces": pieces}
         return _json(_encode(told))
 
     async def _control(self, request: Request, application: str, query: str) -> Response:

@@ -2,6 +2,7 @@
 
 A thousand queries must fit beside the rest, so points lie in flat arrays: 40 bytes a batch, and 8
 more where something is decided in dry-run. Of the hours two minutes are one piece of 32 bytes.
+Times are kept as the fleet gives them, by a clock that is never set, and told as the driver's says.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ class _Ring:
             self._would_be[self._next] = _number(point.would_be_limit)
         self._next = (self._next + 1) % POINTS
 
-    def points(self, newest: int) -> list[Point]:
+    def points(self, newest: int, set_seconds: float) -> list[Point]:
         """Oldest first."""
         count = len(self._exact) // 3
         found: list[Point] = []
@@ -75,7 +76,7 @@ class _Ring:
             seconds, backlog, credit, limited = self._coarse[4 * index : 4 * index + 4]
             found.append(
                 Point(
-                    time=time,
+                    time=time - set_seconds,
                     batch_seconds=_short(seconds),
                     rows=int(rows),
                     backlog_rows=_short(backlog),
@@ -131,7 +132,7 @@ class _Hours:
         )
         count = len(self._times)
         last = (self._next - 1) % count if count else 0
-        # A clock that was set back makes no new piece.
+        # A time before the last makes no new piece.
         if count and point.time // PIECE_SECONDS <= self._times[last] // PIECE_SECONDS:
             self._merge(last, point.time, figures)
         elif count < PIECES:
@@ -160,13 +161,13 @@ class _Hours:
             ),
         )
 
-    def pieces(self) -> list[Piece]:
+    def pieces(self, set_seconds: float) -> list[Piece]:
         """Oldest first."""
         count = len(self._times)
         order = [(self._next + number) % count for number in range(count)]
         return [
             Piece(
-                self._times[place],
+                self._times[place] - set_seconds,
                 _short(figures[0]),
                 _short(figures[1]) or 0.0,
                 _short(figures[2]) or 0.0,
@@ -198,15 +199,18 @@ class History:
         ring.add(point)
         self._hours[key].add(point)
 
-    def hours(self, key: Key) -> list[Piece]:
-        """The last hours of a query, oldest first; empty where nothing is known."""
-        found = self._hours.get(key)
-        return [] if found is None else found.pieces()
+    def hours(self, key: Key, set_seconds: float = 0.0) -> list[Piece]:
+        """The last hours of a query, oldest first; empty where nothing is known.
 
-    def points(self, key: Key, newest: int = POINTS) -> list[Point]:
+        ``set_seconds``: see ``Fleet.clock_set_seconds``; so with ``points``.
+        """
+        found = self._hours.get(key)
+        return [] if found is None else found.pieces(set_seconds)
+
+    def points(self, key: Key, newest: int = POINTS, set_seconds: float = 0.0) -> list[Point]:
         """The newest batches of a query, oldest first; empty where nothing is known."""
         ring = self._rings.get(key)
-        return [] if ring is None or newest <= 0 else ring.points(newest)
+        return [] if ring is None or newest <= 0 else ring.points(newest, set_seconds)
 
     def grows(self, key: Key) -> bool:
         """Whether the query's backlog grows, by all the batches that are kept."""

@@ -18,7 +18,7 @@ import structlog
 from agent.core.decode.events import HeartbeatEvent, IdleEvent, Refused, TerminatedEvent
 from agent.core.fleet import Fleet, OrderRecord, Receipt, UnknownQuery
 from agent.core.fleet.senders import LOG_INSTANCE
-from agent.service.history import POINTS, History
+from agent.service.history import POINTS, History, Piece
 from agent.service.log import Rarely
 from agent.service.store import Store, StoreFailed
 
@@ -128,8 +128,12 @@ class Keeper:
     def view(self, key: Key, now: float, history: int = POINTS) -> QueryView:
         """A query's view with its newest batches, judged by all that are kept. Raises KeyError."""
         view = self.fleet.view(key, now, growing=self.history.grows(key))
-        points = self.history.points(key, history)
+        points = self.history.points(key, history, self.fleet.clock_set_seconds(key))
         return msgspec.structs.replace(view, history=points) if points else view
+
+    def hours(self, key: Key) -> list[Piece]:
+        """A query's last hours, oldest first. Raises KeyError."""
+        return self.history.hours(key, self.fleet.clock_set_seconds(key))
 
     def state_bytes(self) -> int | None:
         """On disk; None: in memory only."""

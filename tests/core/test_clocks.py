@@ -10,9 +10,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from agent.core.decode.events import decode_request
-from agent.core.fleet import Fleet
+from agent.core.fleet import Fleet, Order
 from agent.core.policy import Policy, QueryPolicy
 from agent.service.clock import Clock
+from agent.service.history import PIECE_SECONDS
+from agent.service.keeper import Keeper
+from agent.service.store import Store
 from spark_listener.wire import format_time
 from tests.core.events import START_TIME, Driver
 
@@ -28,11 +31,20 @@ MONOTONIC = 4321.0  # of the driver's machine, at the start
 class SetDriver:
     """A driver whose clock is set now and then; batches of a limited query, as Spark tells them."""
 
-    def __init__(self, *, tells_origin: bool = True, steps: dict[int, float] | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        tells_origin: bool = True,
+        steps: dict[int, float] | None = None,
+        keeper: Keeper | None = None,
+    ) -> None:
+        self.keeper = keeper
         self.fleet = Fleet(POLICY, started_time=START_TIME - 1000.0)
         self.driver = Driver()
         self.now = START_TIME  # the true time, and the agent's
         self.ahead = 0.0  # of the driver's clock
+        self.slept = 0.0  # its machine, seconds
+        self.ends: list[float] = []  # of batches
         self.tells_origin = tells_origin
         self.steps = steps or {}
         self.backlog, self.limit = 100_000.0, 2000
@@ -41,9 +53,12 @@ class SetDriver:
     def send(self, kind: str, body: dict[str, Any], **more: Any) -> None:
         self.driver.time = self.now + self.ahead
         if self.tells_origin:
-            more["clock_origin"] = START_TIME - MONOTONIC + self.ahead
+            more["clock_origin"] = START_TIME - MONOTONIC + self.ahead + self.slept
         event = self.driver.event(kind, body, **more)
-        receipt = self.fleet.receive(decode_request(self.driver.body(event)), self.now + 0.05)
+        request = decode_request(self.driver.body(event))
+        if self.keeper is not None:
+            self.fleet = self.keeper.fleet
+        receipt = (self.keeper or self.fleet).receive(request, self.now + 0.05)
         assert not receipt.refused
         for grant in receipt.grants:
             assert grant.limit is not None
@@ -84,6 +99,7 @@ class SetDriver:
         event = self.driver.progress(rows, took, phases={"addBatch": took}, limits=limits)
         self.driver.sequence -= 1
         self.send("progress", event["body"], limits=limits)
+        self.ends.append(self.now)
 
 
 def run(batches: int, **of: Any) -> SetDriver:
@@ -95,6 +111,10 @@ def run(batches: int, **of: Any) -> SetDriver:
 
 def plain(batches: int) -> SetDriver:
     return run(batches)
+
+
+def kept() -> Keeper:
+    return Keeper(POLICY, Store(None), started_time=START_TIME - 1000.0)
 
 
 BATCHES = 40
@@ -144,6 +164,51 @@ def test_of_a_driver_that_does_not_tell_its_clocks_origin_nothing_explodes(
     assert view.running_seconds is None or view.running_seconds < 60.0
     assert view.backlog_seconds is None or math.isfinite(view.backlog_seconds)
     assert 1000 <= driver.limit <= 100_000
+
+
+@pytest.mark.parametrize("ahead", [3600.0, -3600.0])
+def test_batches_and_decisions_are_told_by_the_drivers_clock_once_it_is_set_right(
+    ahead: float,
+) -> None:
+    keeper = kept()
+    driver = SetDriver(steps={12: -ahead}, keeper=keeper)
+    driver.ahead = ahead
+    for _ in range(BATCHES):
+        driver.batch()
+    keeper.control(*KEY, Order(who="kim", limit=1234), driver.now)
+    told = keeper.view(KEY, driver.now)
+    assert told.last_progress_time == pytest.approx(driver.now, abs=0.1)
+    assert [one.time for one in told.history] == pytest.approx(driver.ends, abs=0.1)  # all of them
+    assert told.decisions[-1].time == pytest.approx(driver.now, abs=0.1)
+    pieces = keeper.hours(KEY)
+    assert len(pieces) <= 1 + (driver.now - START_TIME) / PIECE_SECONDS
+    assert pieces[-1].time == pytest.approx(driver.now, abs=0.1)
+
+
+@pytest.mark.parametrize("step", [3600.0, -3600.0])
+def test_batches_and_decisions_are_told_by_the_same_clock_as_the_last_event(step: float) -> None:
+    keeper = kept()
+    driver = run(BATCHES, steps={12: step}, keeper=keeper)
+    keeper.control(*KEY, Order(who="kim", limit=1234), driver.now)
+    told = keeper.view(KEY, driver.now)
+    assert told.last_progress_time == pytest.approx(driver.now + step, abs=0.1)
+    assert told.history[-1].time == told.last_progress_time
+    assert told.decisions[-1].time == pytest.approx(driver.now + step, abs=0.1)
+
+
+def test_after_a_drivers_machine_slept_batches_and_decisions_are_told_when_they_were() -> None:
+    keeper = kept()
+    driver = run(12, keeper=keeper)
+    driver.now += 7200.0  # its monotonic clock stands still meanwhile
+    driver.slept += 7200.0
+    for _ in range(3):
+        driver.batch()
+    keeper.control(*KEY, Order(who="kim", limit=1234), driver.now)
+    told = keeper.view(KEY, driver.now)
+    assert told.last_progress_time == pytest.approx(driver.now, abs=0.1)
+    assert [one.time for one in told.history][-3:] == pytest.approx(driver.ends[-3:], abs=0.1)
+    assert told.decisions[-1].time == pytest.approx(driver.now, abs=0.1)
+    assert keeper.hours(KEY)[-1].time == pytest.approx(driver.now, abs=0.1)
 
 
 def beat(driver: SetDriver, age: float, batch: int = 3) -> None:

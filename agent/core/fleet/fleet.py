@@ -554,6 +554,13 @@ class Fleet:
         executors = self._clusters.view(query, words)
         return view if executors is None else msgspec.structs.replace(view, executors=executors)
 
+    def clock_set_seconds(self, key: Key) -> float:
+        """What a time of a ``Point`` is ahead of the driver's clock, as it goes now.
+
+        By this it was set back, all in all. Raises KeyError where there is no such query.
+        """
+        return self._roster[key].clock.set_seconds
+
     def executors(self, key: Key) -> ExecutorsLine | None:
         """Of a query's application, as a line of it tells; raises KeyError where there is none."""
         return self._clusters.line(self._roster[key])
