@@ -362,7 +362,11 @@ _PLANS: Final = {
 
 def _pair(label: str, value: str) -> str:
     """A label and its value, made fit and escaped as the formats want it."""
-    fit = names.label(value).replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
+    return _escaped(label, names.label(value))
+
+
+def _escaped(label: str, value: str) -> str:
+    fit = value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
     return f'{label}="{fit}"'
 
 
@@ -423,7 +427,7 @@ _TAKEN: Final = frozenset(
 
 
 def fixed_labels(labels: Mapping[str, str]) -> str:
-    """The configuration's labels as text that ends in a comma, or nothing."""
+    """The configuration's labels, checked there, as text that ends in a comma, or nothing."""
     for name in labels:
         if not _LABEL_NAME.fullmatch(name) or name.startswith("__"):
             raise ValueError(
@@ -432,4 +436,4 @@ def fixed_labels(labels: Mapping[str, str]) -> str:
             )
         if name in _TAKEN:
             raise ValueError(f"label {name!r} is one that metrics or Prometheus already use")
-    return "".join(f"{_pair(name, value)}," for name, value in sorted(labels.items()))
+    return "".join(f"{_escaped(name, value)}," for name, value in sorted(labels.items()))

@@ -31,6 +31,7 @@ from agent.export.prometheus import (
     Exporter,
     fixed_labels,
 )
+from agent.service.config import MAX_LABEL_VALUE
 from tests.export import views
 
 if TYPE_CHECKING:
@@ -350,6 +351,12 @@ def test_fixed_labels_that_cannot_be(name: str) -> None:
 def test_fixed_labels_are_escaped() -> None:
     text, _ = views.scrape(exporter(), [], labels={"cluster": 'a"b\\c'})
     assert series(text, "weir_agent_queries") == {('a"b\\c',): 0.0}
+
+
+def test_fixed_labels_are_as_configured_however_long() -> None:
+    """Routes and rules match them; a name of a query is cut at 120 characters."""
+    longest = "x" * MAX_LABEL_VALUE
+    assert fixed_labels({"cluster": longest}) == f'cluster="{longest}",'
 
 
 def test_histograms_are_cumulative_and_the_core_agrees_on_the_buckets() -> None:
