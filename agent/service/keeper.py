@@ -79,6 +79,7 @@ class Keeper:
             receipt = self.fleet.receive(request, now, lines=False)
             self._commit(now)
         except StateUnavailable:
+            self.fleet.hear(request, now)  # the one that was put back has not
             raise
         except Exception as error:  # noqa: BLE001 - whatever the core trips over, the rest goes on
             receipt = self._without_poison(request, error, now)
@@ -274,6 +275,7 @@ class Keeper:
             receipt = self.fleet.receive(request, now, lines=False)
             self._commit(now)
         except StateUnavailable:
+            self.fleet.hear(request, now)  # the one that was put back has not
             raise
         except Exception as error:
             self._restore_or_fail(error)

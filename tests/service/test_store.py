@@ -265,6 +265,7 @@ class FailingStore(Store):
     def __init__(self, folder: Path | None = None) -> None:
         super().__init__(folder)
         self.failing = False
+        self.probing = True  # else a probe fits where a commit does not
 
     def write(self, changes, marks=None):  # type: ignore[no-untyped-def]
         if self.failing:
@@ -272,7 +273,7 @@ class FailingStore(Store):
         super().write(changes, marks or {})
 
     def probe(self) -> None:
-        if self.failing:
+        if self.failing and self.probing:
             raise StoreFailed("database or disk is full")
         super().probe()
 
@@ -326,8 +327,10 @@ def test_the_kill_switch_works_on_a_full_disk_and_is_saved_later(
     again.close(NOW + 12)
 
 
-def test_a_full_disk_is_no_reason_to_call_a_driver_dead() -> None:
+@pytest.mark.parametrize("probing", [True, False])
+def test_a_full_disk_is_no_reason_to_call_a_driver_dead(*, probing: bool) -> None:
     store = FailingStore()
+    store.probing = probing
     one = keeper(store)
     key = ("orders", "query-0")
     one.receive(decode_request(wire.body([wire.progress(1)])), NOW)
@@ -339,6 +342,7 @@ def test_a_full_disk_is_no_reason_to_call_a_driver_dead() -> None:
             one.receive(decode_request(wire.body([beat])), NOW + later)
         one.tick(NOW + later)
         assert one.view(key, NOW + later).up
+    store.probing = True
     for later in range(120, 150, 5):  # now it is
         one.tick(NOW + later)
     assert not one.view(key, NOW + 150).up
