@@ -240,7 +240,7 @@ class World:
         now = len(self.spark.new())
         if told.backlog is not None:
             assert told.backlog <= max([now, *(count for count, _ in self.moments)])
-        if told.bound == "exact" and not self.unseen:
+        if told.bound == "exact" and not self.removed:
             # What waited at some moment of the look, less what was taken since.
             of_look = self.moments[: max(1, self.look_ends)]
             left = [max(0, count - (self.taken - taken)) for count, taken in of_look]
@@ -289,7 +289,7 @@ def test_what_is_told_holds(steps: list[tuple[Any, ...]], age: int, cleans: bool
         world.do(step)
     world.look([])
     told = world.tell()
-    if told.bound == "exact" and not world.unseen:
+    if told.bound == "exact" and not world.removed:
         assert told.backlog == len(world.spark.new())
     too_old = any(f.modified < world.spark.purged for f in world.files.values())
     if not (cleans or world.removed or too_old):
