@@ -51,7 +51,15 @@ def counted(agent: AgentProcess, name: str, *, stateful: bool) -> Counter[str]:
             "durationMs": PHASES,
             "eventTime": {"watermark": "2026-11-17T23:59:00.000Z"} if stateful else {},
             "stateOperators": [OPERATOR] if stateful else [],
-            "sources": [{"description": "KafkaV2[Subscribe[orders]]", "numInputRows": 2000}],
+            "sources": [
+                {
+                    "description": "KafkaV2[Subscribe[orders]]",
+                    "startOffset": {"orders": {"0": 2000 * batch}},
+                    "endOffset": {"orders": {"0": 2000 * (batch + 1)}},
+                    "latestOffset": {"orders": {"0": 2000 * (batch + 1) + 5000}},
+                    "numInputRows": 2000,
+                }
+            ],
             "sink": {"description": "sink"},
         }
         events.append(driver.event("progress", body, limits=[LIMIT]))
