@@ -49,7 +49,7 @@ class Listing:
     epoch_seconds: float
     exact: bool
     seen_before: int | None = None  # a walk of many folders takes its time; None: as many
-    oldest_gone: bool = False  # that of the listing before, which the source had not forgotten
+    oldest_gone: bool = False  # that of some listing before, which the source had not forgotten
 
     @property
     def removed(self) -> bool:
@@ -256,7 +256,7 @@ class FileSource:
         self.deletes = str(options.cleanSource().toString()).upper() != "OFF"
         self._by_name_only = bool(options.fileNameOnly())
         self._oldest: Any = None  # of the files counted in the last look
-        self._too_old: Any = None  # a file's path, as of the last look
+        self._oldest_gone = False  # at any look: not every listing is taken
 
     def seen(self) -> int:
         """Files that the source knows; those of the batch being planned are among them."""
@@ -294,10 +294,11 @@ class FileSource:
         metadata = self._source.sourceHasMetadata()
         if metadata.isDefined() and bool(metadata.get()):
             return None  # the output of a Spark sink: its log says which files count
+        last = self._oldest
         # The time before which files are too old only rises: one that is stays it.
-        if self._too_old is not None and self._file_system.exists(self._too_old):
+        if self._past_age(last) and self._is_there(last):
             return None
-        last_oldest, self._too_old, self._oldest = self._oldest, None, None
+        self._oldest = None
         moment, before = clock(), self.seen()
         counted = self._count()
         if counted is None:
@@ -307,10 +308,12 @@ class FileSource:
         # Spark may have forgotten some of those counted while folders were walked.
         if self._past_age(self._oldest):
             return None
-        gone = last_oldest is not None and not self._file_system.exists(last_oldest.getPath())
-        gone = gone and not self._past_age(last_oldest)
+        if last is not None and not self._past_age(last) and not self._is_there(last):
+            self._oldest_gone = True
         exact = all_of_them and not self.deletes
-        return Listing(files, seen, moment, exact, seen_before=before, oldest_gone=gone)
+        return Listing(
+            files, seen, moment, exact, seen_before=before, oldest_gone=self._oldest_gone
+        )
 
     def _count(self) -> tuple[int, bool] | None:
         """Files that Spark reads, and whether these are all; None where nobody can tell.
@@ -364,12 +367,13 @@ class FileSource:
         return self._past_age(self._oldest)
 
     def _past_age(self, file: Any) -> bool:
-        """Whether a file is too old for the source to look at by now; keeps its path then."""
-        purged = int(self._programs.purged.get(self._seen))
-        if file is None or int(file.getModificationTime()) >= purged:
+        """Whether a file is too old for the source to look at by now; None is none."""
+        if file is None:
             return False
-        self._too_old = file.getPath()
-        return True
+        return int(file.getModificationTime()) < int(self._programs.purged.get(self._seen))
+
+    def _is_there(self, file: Any) -> bool:
+        return bool(self._file_system.exists(file.getPath()))
 
     def _glob(self, pattern: str, path_filter: Any) -> Any:
         found = self._file_system.globStatus(self._programs.path(pattern), path_filter)

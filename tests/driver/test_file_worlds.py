@@ -96,8 +96,8 @@ class World:
     named: int = 0
     came: int = 0  # files that a source reads, since the run began, or waited then
     removed: bool = False
-    unseen: bool = False  # it was before a first look at what was there
-    looked: bool = False
+    unseen: bool = False  # of what no look had seen: nobody can tell that it is gone
+    looked: set[str] = field(default_factory=set)  # what was there at the last look that told
     planned: tuple[int, int] | None = None  # the log's length before and after
     mid_look: list[list[Any]] = field(default_factory=list)
     #: Of each moment since the last look began, that look's own first: what waited, and what had
@@ -117,7 +117,7 @@ class World:
         self.source = self._source()
         self.listing: Any = None
         self.planned, self.taken, self.told, self.moments = None, 0, [], []
-        self.look_ends, self.looked = 0, False
+        self.look_ends, self.looked = 0, set()
         self.unseen = self.removed
         self.came = len(self.spark.new())
 
@@ -216,15 +216,15 @@ class World:
                 break
             del self.files[file.path]
             self.removed = True
-            self.unseen = self.unseen or not self.looked
+            self.unseen = self.unseen or file.path not in self.looked
 
     def look(self, mid_look: list[list[Any]]) -> None:
         self.moments = [(len(self.spark.new()), self.taken)]
-        self.mid_look = list(mid_look)
+        self.mid_look, there = list(mid_look), set(self.files)
         self.listing = self.source.list_files(lambda: 0.0)
         self.mid_look = []
         self.look_ends = len(self.moments)
-        self.looked = self.looked or self.listing is not None
+        self.looked = set() if self.listing is None else there & self.files.keys()
 
     def restart(self) -> None:
         self.start()
@@ -240,7 +240,7 @@ class World:
         now = len(self.spark.new())
         if told.backlog is not None:
             assert told.backlog <= max([now, *(count for count, _ in self.moments)])
-        if told.bound == "exact" and not self.removed:
+        if told.bound == "exact" and not self.unseen:
             # What waited at some moment of the look, less what was taken since.
             of_look = self.moments[: max(1, self.look_ends)]
             left = [max(0, count - (self.taken - taken)) for count, taken in of_look]
@@ -289,7 +289,7 @@ def test_what_is_told_holds(steps: list[tuple[Any, ...]], age: int, cleans: bool
         world.do(step)
     world.look([])
     told = world.tell()
-    if told.bound == "exact" and not world.removed:
+    if told.bound == "exact" and not world.unseen:
         assert told.backlog == len(world.spark.new())
     too_old = any(f.modified < world.spark.purged for f in world.files.values())
     if not (cleans or world.removed or too_old):

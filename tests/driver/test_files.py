@@ -237,8 +237,7 @@ def test_that_read_files_are_removed_is_seen_by_the_oldest_one(tmp_path: Path) -
     """Retention takes them, and as many come meanwhile: their number tells nothing of it."""
     lay(tmp_path, "in/a.json", milliseconds=NEW)
     lay(tmp_path, "in/b.json", milliseconds=NEW + 1_000)
-    forgotten = PURGED
-    source = reader(f"{tmp_path}/in", Disk(), purged=lambda: forgotten)
+    source = reader(f"{tmp_path}/in", Disk())
     told = [source.list_files(lambda: 0.0) for _ in range(2)]
     assert [one and one.removed for one in told] == [False, False]
     (tmp_path / "in/a.json").unlink()
@@ -246,8 +245,20 @@ def test_that_read_files_are_removed_is_seen_by_the_oldest_one(tmp_path: Path) -
     found = source.list_files(lambda: 0.0)
     assert found is not None
     assert (found.files, found.removed) == (2, True)
+    found = source.list_files(lambda: 0.0)
+    assert found is not None
+    assert found.removed, "whoever takes no notice of one listing knows it by the next"
+
+
+def test_that_a_file_past_its_age_is_removed_tells_nothing(tmp_path: Path) -> None:
+    """The source, too, knows no more of it."""
+    lay(tmp_path, "in/b.json", milliseconds=NEW + 1_000)
+    lay(tmp_path, "in/c.json", milliseconds=NEW + 2_000)
+    forgotten = PURGED
+    source = reader(f"{tmp_path}/in", Disk(), purged=lambda: forgotten)
+    assert source.list_files(lambda: 0.0) is not None
     (tmp_path / "in/b.json").unlink()
-    forgotten = NEW + 1_500  # the source, too, knows no more of it
+    forgotten = NEW + 1_500
     found = source.list_files(lambda: 0.0)
     assert found is not None
     assert not found.removed
