@@ -44,6 +44,7 @@ CHANGED: Final = "its bytes do not match its checksums (.crc): damaged, truncate
 #: Spark's default of spark.sql.streaming.stateStore.autoSnapshotRepair.maxChangeFileReplay: changes
 #: that it replays where it passes over a snapshot that it cannot read.
 MOST_REPLAYED: Final = 500
+_UNLESS_REAL_TIME: Final = ", unless it ran in real-time mode, which writes offsets last"
 #: A setting that offsets name since Spark 4.2.
 _SINCE_4_2: Final = "spark.sql.streaming.stateStore.rowChecksum.enabled"
 #: Hadoop's checksum files: magic, then the bytes per CRC32.
@@ -346,12 +347,7 @@ def _state(checkpoint: Checkpoint, folder: Folder, closure: Closure) -> list[Fin
                 check="state_without_offsets",
                 severity=removed,
                 evidence=f"state of batch {limit} is there, its offsets are not: offsets/{limit}"
-                " was removed"
-                + (
-                    ""
-                    if removed == "error"
-                    else ", unless it ran in real-time mode, which writes offsets last"
-                ),
+                f" was removed{'' if removed == 'error' else _UNLESS_REAL_TIME}",
                 remedy=f"do not start the query: it would plan other rows as batch {limit} beside"
                 " that state, and a sink that has its id drop them. weir rescue asks the sink and"
                 f" moves aside what the batch left; or put offsets/{limit} back as it was",

@@ -97,6 +97,12 @@ class Life(msgspec.Struct):
         self.terminated = self.stopped = self.left = False
         self.gone_since_time = None
 
+    def hear(self, now: float) -> None:
+        """Its driver lives; one that has ended stays so."""
+        self.heard_time = now
+        if not self.terminated:
+            self.gone_since_time = None
+
     def leave(self, now: float) -> None:
         """Nothing more is heard of it, as its owner wants it."""
         self.terminated = self.stopped = self.left = True

@@ -70,21 +70,24 @@ class Keeper:
     def receive(self, request: Request, now: float) -> Receipt:
         """Judges a request's events and commits. Raises StateUnavailable, FleetFull."""
         try:
-            self._ready_to_write(now)
+            receipt = self._receive(request, now)
         except StateUnavailable:
-            self.fleet.hear(request, now)
+            self.fleet.hear(request, now)  # one that was put back has not
             raise
+        for key, point in receipt.batches:
+            self.history.add(key, point)
+        return receipt
+
+    def _receive(self, request: Request, now: float) -> Receipt:
+        self._ready_to_write(now)
         self._refuse_if_full(request, now)
         try:
             receipt = self.fleet.receive(request, now, lines=False)
             self._commit(now)
         except StateUnavailable:
-            self.fleet.hear(request, now)  # the one that was put back has not
             raise
         except Exception as error:  # noqa: BLE001 - whatever the core trips over, the rest goes on
             receipt = self._without_poison(request, error, now)
-        for key, point in receipt.batches:
-            self.history.add(key, point)
         return receipt
 
     def control(self, application: str, query: str, order: Order, now: float) -> list[OrderRecord]:
@@ -275,7 +278,6 @@ class Keeper:
             receipt = self.fleet.receive(request, now, lines=False)
             self._commit(now)
         except StateUnavailable:
-            self.fleet.hear(request, now)  # the one that was put back has not
             raise
         except Exception as error:
             self._restore_or_fail(error)

@@ -14,8 +14,8 @@ from typing import Any, Final
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_listener.files import FileBacklog, FileSource, Waiting
-from tests.driver.test_files import Options, Text, glob_filter
+from spark_listener.files import FileBacklog, Waiting
+from tests.driver.test_files import Options, Text, source_of
 
 BASE: Final = "/in"
 DISCARDED: Final = 0.2  # of a limit: fewer files than that are not kept for the next batch
@@ -27,6 +27,7 @@ AGES: Final = (1_000, 10**9)  # milliseconds; the longer one is never reached
 class File:
     modified: int
     path: str
+    is_file = True
 
     def getModificationTime(self) -> int:
         return self.modified
@@ -38,6 +39,7 @@ class File:
 @dataclass(frozen=True)
 class Folder:
     path: str
+    is_file = False
 
 
 @dataclass
@@ -112,45 +114,23 @@ class World:
 
     def start(self) -> None:
         """A run: a new driver, from the checkpoint."""
-        self.spark = Spark(self.files, self.log, self.age)
+        spark = self.spark = Spark(self.files, self.log, self.age)
         self.state = FileBacklog(deletes=self.cleans)
-        self.source = self._source()
+        self.source = source_of(
+            BASE,
+            self,
+            _Cleaning() if self.cleans else Options(),
+            max_entries=10**6,
+            purged=lambda: spark.purged,
+            seen=lambda: spark.seen,
+            unread=lambda: spark.unread,
+            log=self.log,
+        )
         self.listing: Any = None
         self.planned, self.taken, self.told, self.moments = None, 0, [], []
         self.look_ends, self.looked = 0, set()
         self.unseen = self.removed
         self.came = len(self.spark.new())
-
-    def _source(self) -> FileSource:
-        spark = self.spark
-        fields = {
-            "metadataLog": None,
-            "fs": self,
-            "qualifiedBasePath": Text(BASE),
-            "sourceOptions": _Cleaning() if self.cleans else Options(),
-        }
-        programs = SimpleNamespace(
-            path=str,
-            whole=lambda _: True,
-            fields={
-                name: SimpleNamespace(get=lambda _, one=one: one) for name, one in fields.items()
-            },
-            admitted=lambda _: SimpleNamespace(apply=lambda first, _: len(self.log[first])),
-            purged=SimpleNamespace(get=lambda _: spark.purged),
-            unread=SimpleNamespace(
-                apply=lambda _: None if spark.unread is None else len(spark.unread)
-            ),
-            oldest=SimpleNamespace(apply=lambda found: min(found, default=None)),
-            files=SimpleNamespace(apply=lambda found: [f for f in found if isinstance(f, File)]),
-        )
-        hadoop = SimpleNamespace(fs=SimpleNamespace(GlobFilter=glob_filter))
-        jvm = SimpleNamespace(org=SimpleNamespace(apache=SimpleNamespace(hadoop=hadoop)), Object=1)
-        gateway = SimpleNamespace(jvm=jvm, new_array=lambda *_: [])
-        source = SimpleNamespace(
-            seenFiles=lambda: SimpleNamespace(size=lambda: len(spark.seen)),
-            sourceHasMetadata=lambda: SimpleNamespace(isDefined=lambda: False),
-        )
-        return FileSource(gateway, source, programs, 10**6)  # type: ignore[arg-type]
 
     # -- as Hadoop's file system ----------------------------------------------------------------
 

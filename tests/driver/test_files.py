@@ -13,7 +13,7 @@ import pytest
 from spark_listener.files import FileSource
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence, Sized
 
 PURGED = 1_000  # epoch milliseconds; older files are none to the source
 OLD, NEW = 500, 2_000
@@ -30,6 +30,7 @@ class Status:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.modified = int(path.stat().st_mtime * 1000)
+        self.is_file = path.is_file()
 
     def getModificationTime(self) -> int:
         return self.modified
@@ -96,28 +97,52 @@ def reader(
     **options: str,
 ) -> FileSource:
     """Of a source of this path, which has seen no file; ``purged`` tells which are too old."""
+    seen = dict[str, Any]()
+    return source_of(base, disk, Options(options), max_entries, purged=purged, seen=lambda: seen)
+
+
+def source_of(
+    base: str,
+    disk: Any,
+    options: Options,
+    max_entries: int,
+    *,
+    purged: Callable[[], int],
+    seen: Callable[[], Sized],
+    unread: Callable[[], Sized | None] = lambda: None,
+    log: Sequence[Sized] = (),
+) -> FileSource:
+    """Over what one of Spark's holds: its file system, files seen and unread, batches logged.
+
+    An entry of the file system says whether it ``is_file``; a file when it was ``modified``.
+    """
     fields = {
         "metadataLog": None,
         "fs": disk,
         "qualifiedBasePath": Text(base),
-        "sourceOptions": Options(options),
+        "sourceOptions": options,
     }
+
+    def length(of: Sized | None) -> int | None:
+        return None if of is None else len(of)
+
     programs = SimpleNamespace(
         path=str,
         whole=lambda name: not name.endswith("._COPYING_"),
         fields={name: SimpleNamespace(get=lambda _, one=one: one) for name, one in fields.items()},
-        admitted=lambda _: None,
+        admitted=lambda _: SimpleNamespace(apply=lambda first, _: len(log[first])),
         purged=SimpleNamespace(get=lambda _: purged()),
+        unread=SimpleNamespace(apply=lambda _: length(unread())),
         oldest=SimpleNamespace(
             apply=lambda found: min(found, key=lambda one: one.modified, default=None)
         ),
-        files=SimpleNamespace(apply=lambda found: [one for one in found if one.path.is_file()]),
+        files=SimpleNamespace(apply=lambda found: [one for one in found if one.is_file]),
     )
     hadoop = SimpleNamespace(fs=SimpleNamespace(GlobFilter=glob_filter))
     jvm = SimpleNamespace(org=SimpleNamespace(apache=SimpleNamespace(hadoop=hadoop)), Object=None)
     gateway = SimpleNamespace(jvm=jvm, new_array=lambda *_: [])
     source = SimpleNamespace(
-        seenFiles=lambda: SimpleNamespace(size=lambda: 0),
+        seenFiles=lambda: SimpleNamespace(size=lambda: len(seen())),
         sourceHasMetadata=lambda: SimpleNamespace(isDefined=lambda: False),
     )
     return FileSource(gateway, source, programs, max_entries)  # type: ignore[arg-type]

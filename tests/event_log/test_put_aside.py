@@ -334,31 +334,6 @@ def test_trouble_with_one_log_is_its_own(watch: Watch, monkeypatch: pytest.Monke
     assert watch.completed == 6
 
 
-def test_a_long_log_keeps_no_other_waiting_and_lives_meanwhile(
-    watch: Watch, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Of its batch's many tasks some 30 kB are read in two seconds."""
-    read = Follower.next_request
-
-    def slowly(self: Follower) -> Request | None:
-        watch.now += 2.0 if self.log.name == "app-1" else 0.0
-        return read(self)
-
-    monkeypatch.setattr(event_log, "STEP_BYTES", 1024)
-    monkeypatch.setattr(Follower, "next_request", slowly)
-    watch.write([*MIDST, *[lines.task()] * 12_000, lines.progress(3)])
-    watch.write(OTHERS, "app-2")
-    watch.pass_time(25.0, step=1.0)
-    watch.write([lines.progress(3).replace(b"957ee74f", b"12345678")], "app-2")
-    watch.pass_time(8.0, step=1.0)
-    view, other = (watch.keeper.view((name, "enrich"), watch.now) for name in ("orders", "others"))
-    assert (view.batch_id, other.batch_id) == (2, 3)
-    assert (view.up, other.up) == (True, True)
-    assert view.running_seconds is None, "where it is read a batch runs, which has ended since"
-    watch.pass_time(60.0, step=1.0)
-    assert watch.keeper.view(KEY, watch.now).batch_id == 3
-
-
 def slow(
     watch: Watch, monkeypatch: pytest.MonkeyPatch, seconds: float, names: Collection[str]
 ) -> list[float]:
@@ -375,6 +350,24 @@ def slow(
     monkeypatch.setattr(event_log, "STEP_BYTES", 1024)
     monkeypatch.setattr(Follower, "next_request", slowly)
     return moments
+
+
+def test_a_long_log_keeps_no_other_waiting_and_lives_meanwhile(
+    watch: Watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of its batch's many tasks some 30 kB are read in two seconds."""
+    slow(watch, monkeypatch, 2.0, ["app-1"])
+    watch.write([*MIDST, *[lines.task()] * 12_000, lines.progress(3)])
+    watch.write(OTHERS, "app-2")
+    watch.pass_time(25.0, step=1.0)
+    watch.write([lines.progress(3).replace(b"957ee74f", b"12345678")], "app-2")
+    watch.pass_time(8.0, step=1.0)
+    view, other = (watch.keeper.view((name, "enrich"), watch.now) for name in ("orders", "others"))
+    assert (view.batch_id, other.batch_id) == (2, 3)
+    assert (view.up, other.up) == (True, True)
+    assert view.running_seconds is None, "where it is read a batch runs, which has ended since"
+    watch.pass_time(60.0, step=1.0)
+    assert watch.keeper.view(KEY, watch.now).batch_id == 3
 
 
 @pytest.mark.parametrize("silent_seconds", [0.0, 400.0, 4_000.0])
@@ -431,4 +424,3 @@ def test_beside_a_slow_log_others_tell_the_batch_that_runs(
         watch.write([one.replace(b"957ee74f", b"12345678") for one in said], "app-2")
         watch.pass_time(1.0, step=1.0)
         assert watch.keeper.view(("others", "enrich"), watch.now).running_batch_id == batch
-        # debug

@@ -215,16 +215,13 @@ class Fleet:
             for subject in _subjects(event):
                 query = self._roster.known(request.application.id, subject.id)
                 if query is not None and query.run.run_id == subject.run_id:
-                    query.life.heard_time = now
-                    if not query.life.terminated:
-                        query.life.gone_since_time = None
+                    query.life.hear(now)
 
     def hear_driver(self, application_id: str, now: float, *, in_batch: bool) -> None:
         """Notes that a driver lives, whatever it runs; ``in_batch``: of who is in one alone."""
         for query in self._roster.of_application(application_id):
             if not query.life.terminated and (query.running.batch_id is not None or not in_batch):
-                query.life.heard_time = now
-                query.life.gone_since_time = None
+                query.life.hear(now)
 
     def _sender(self, request: Request, now: float) -> Sender:
         if self._senders.get(request.listener.instance) is None and self._senders.is_full():
