@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.lacking import lacking
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
@@ -60,9 +62,7 @@ def kafka_jars() -> None:
     from tests.kafka.broker import is_there
 
     if not is_there():
-        if os.environ.get("CI"):
-            pytest.fail("the broker's jars are missing: make kafka")
-        pytest.skip("the broker's jars are missing: make kafka")
+        lacking("the broker's jars are missing: make kafka")
 
 
 @pytest.fixture(scope="session")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import socket
 import subprocess
@@ -15,8 +14,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
+from tests.lacking import lacking
 from tests.waiting import until
 
 if TYPE_CHECKING:
@@ -27,11 +25,9 @@ if TYPE_CHECKING:
 def tool(name: str) -> str:
     """Where a program is; under CI a missing one fails, elsewhere it skips."""
     found = shutil.which(name)
-    if found is not None:
-        return found
-    if os.environ.get("CI"):
-        pytest.fail(f"{name} is missing")
-    pytest.skip(f"{name} is not installed")
+    if found is None:
+        lacking(f"{name} is not installed")
+    return found
 
 
 class LivePrometheus:

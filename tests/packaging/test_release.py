@@ -17,6 +17,7 @@ import pytest
 import yaml
 
 from scripts import release, release_check, version
+from tests.lacking import lacking
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -85,7 +86,7 @@ def git(where: Path, *arguments: str) -> None:
 def committed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A repository with every place that tells the version; it is committed as 1.2.3."""
     if shutil.which("git") is None:
-        pytest.skip("git is missing")
+        lacking("git is missing")
     tree = tmp_path / "repository"
     for name in version.PLACES:
         (tree / name).parent.mkdir(parents=True, exist_ok=True)
@@ -200,12 +201,12 @@ def test_actions_are_named_by_commit() -> None:
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """Two builds of one commit, by different settings of the machine."""
-    if shutil.which("git") is None or not (ROOT / ".git").exists():
+    if shutil.which("git") is None:
+        lacking("git is missing")
+    if not (ROOT / ".git").exists():
         pytest.skip("not a git checkout, so there is no commit to build")
     if not release.HELM.exists() or not release.TOOLS.exists():
-        if os.environ.get("CI"):
-            pytest.fail("what scripts/ensure-helm.sh and ensure-venv.sh get is missing")
-        pytest.skip("make release gets what builds it")
+        lacking("what scripts/ensure-helm.sh and ensure-venv.sh get is missing: make release")
     folder = tmp_path_factory.mktemp("release")
     attributes = folder / "attributes"
     attributes.write_text("README.md export-ignore\n")
@@ -304,9 +305,7 @@ def test_the_bundle_is_what_maven_central_asks_for(
 @pytest.mark.timeout(1800)
 def test_it_is_found_to_work(built: tuple[Path, Path]) -> None:
     if not any(shutil.which(name) for name in release_check.REGISTRIES):
-        if os.environ.get("CI"):
-            pytest.fail("scripts/ensure-tools.sh did not bring an OCI registry")
-        pytest.skip("no OCI registry is here: apt-get install docker-registry")
+        lacking("no OCI registry is here: sh scripts/ensure-tools.sh")
     seen = list(release_check.check(built[0], demo_seconds=0))
     assert seen[0] == "SHA256SUMS: every file is as it says"
     assert any(line.startswith("Python 3.") for line in seen)

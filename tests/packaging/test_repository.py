@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from scripts import version
+from tests.lacking import lacking
 
 try:
     import tomllib
@@ -21,6 +22,8 @@ MOST_BYTES = 2_000_000
 
 
 def git(*arguments: str) -> list[str]:
+    if shutil.which("git") is None:
+        lacking("git is missing")
     done = subprocess.run(
         ["git", "-C", str(ROOT), *arguments], capture_output=True, text=True, check=False
     )
@@ -109,13 +112,13 @@ def test_the_go_that_is_asked_for_builds_helm() -> None:
     assert re.findall(r'go-version: "(1\.\d+)"', workflow) == [told]
     (helm,) = re.findall(r"^helm=(v[\d.]+)$", script, re.MULTILINE)
     if shutil.which("go") is None:
-        pytest.skip("go is missing, so nothing knows what helm needs")
+        lacking("go is missing, so nothing knows what helm needs")
     cache = subprocess.run(
         ["go", "env", "GOMODCACHE"], capture_output=True, text=True, check=True, cwd="/"
     )
     module = Path(cache.stdout.strip(), "cache/download/helm.sh/helm/v3/@v", f"{helm}.mod")
     if not module.exists():
-        pytest.skip("helm was not built here: sh scripts/ensure-helm.sh")
+        lacking("helm was not built here: sh scripts/ensure-helm.sh")
     needed = re.search(r"^go (\d+)\.(\d+)", module.read_text(), re.MULTILINE)
     assert needed is not None
     assert (int(needed[1]), int(needed[2])) <= tuple(map(int, told.split(".")))

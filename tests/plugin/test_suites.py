@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.lacking import lacking
 from tests.plugin.scaling import configured
 from tests.plugin.suites import CONFIG, run, there_are
 
@@ -31,8 +31,8 @@ LONG = "FileStreamSourceSuite"
     ],
 )
 def test_spark_s_own_tests_pass_with_the_plugin(suite: str, tmp_path: Path) -> None:
-    if not there_are() and os.environ.get("CI") != "true":
-        pytest.skip("Spark's tests are missing: sh scripts/ensure-kafka.sh gets them")
+    if not there_are():
+        lacking("Spark's tests are missing: sh scripts/ensure-kafka.sh gets them")
     doors = tmp_path / "doors"
     with configured(tmp_path / "agent", doors, CONFIG) as agent:
         found = run([suite], tmp_path / "with", doors)

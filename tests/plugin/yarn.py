@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from typing import TYPE_CHECKING, Final
 from xml.sax.saxutils import escape
 
-import pytest
-
 from tests.kafka.broker import free_ports
+from tests.lacking import lacking
 from tests.plugin.cluster import OPENED, ROOT
 from tests.waiting import until
 
@@ -31,8 +29,8 @@ _ADDRESSES: Final = (
 
 def start_yarn(children: Children, folder: Path, *, memory_mb: int = 6144) -> Path:
     """A YARN with one node; the directory for ``HADOOP_CONF_DIR``. Skips where its jars lack."""
-    if not (JARS / ".made").exists() and os.environ.get("CI") != "true":
-        pytest.skip("no YARN in .make: sh scripts/ensure-kafka.sh yarn-3.4")
+    if not (JARS / ".made").exists():
+        lacking("no YARN in .make: sh scripts/ensure-kafka.sh yarn-3.4")
     conf = folder / "hadoop"
     conf.mkdir()
     settings = {f"yarn.{name}": f"127.0.0.1:{port}" for name, port in _ports()}
