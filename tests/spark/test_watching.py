@@ -14,7 +14,13 @@ import spark_listener
 from spark_listener import attachment
 from spark_listener.intake import Intake
 from spark_listener.redact import redact
-from tests.spark.conftest import ROWS_PER_FILE, assert_admitted, in_force, progresses
+from tests.spark.conftest import (
+    NO_SECOND_BATCH_SECONDS,
+    ROWS_PER_FILE,
+    assert_admitted,
+    in_force,
+    progresses,
+)
 from tests.waiting import until
 
 if TYPE_CHECKING:
@@ -74,7 +80,7 @@ def test_no_age_between_batches(
     agent: Any, attached: Any, folder: Any, start: Any, spark: Any
 ) -> None:
     attached(agent)
-    query = start(folder(files=1).read(spark), seconds=3600)
+    query = start(folder(files=1).read(spark), seconds=NO_SECOND_BATCH_SECONDS)
     agent.wait(lambda a: progresses(a, query))
     seen = len(pulses(agent, query))
     agent.wait(lambda a: len(pulses(a, query)) >= seen + 3)
@@ -290,7 +296,7 @@ def test_backlog_of_files_with_a_pattern_and_hidden_ones(
     source = folder(files=8)
     for name in ("_SUCCESS", ".hidden.json", "note.txt"):
         (source.path / name).write_text("{}")
-    query = start(source.read(spark, 2, pathGlobFilter="*.json"), seconds=3600)
+    query = start(source.read(spark, 2, pathGlobFilter="*.json"), seconds=NO_SECOND_BATCH_SECONDS)
     agent.wait(lambda a: progresses(a, query))
     agent.wait(lambda a: last_limit(a, query).get("backlog_bound") == "exact")
     assert last_limit(agent, query)["backlog"] == 6
@@ -304,7 +310,7 @@ def test_backlog_of_folders_in_folders(
         folder(f"in/_day={day}", 4)
     for name in ("x.json._COPYING_", "_SUCCESS"):
         (folder("in/_day=0").path / name).write_text("{}")
-    query = start(folder("in").read(spark, 2), seconds=3600)
+    query = start(folder("in").read(spark, 2), seconds=NO_SECOND_BATCH_SECONDS)
     agent.wait(lambda a: progresses(a, query))
     agent.wait(lambda a: last_limit(a, query).get("backlog_bound") == "exact")
     assert last_limit(agent, query)["backlog"] == 10
@@ -329,7 +335,7 @@ def test_a_directory_with_a_file_past_its_age_is_not_listed_until_that_is_gone(
     source = folder(files=8)
     old = source.path / "00000.json"
     os.utime(old, (time.time() - 7200,) * 2)
-    query = start(source.read(spark, 2, maxFileAge="1h"), seconds=3600)
+    query = start(source.read(spark, 2, maxFileAge="1h"), seconds=NO_SECOND_BATCH_SECONDS)
     agent.wait(lambda a: progresses(a, query))
     agent.wait(lambda a: last_limit(a, query).get("backlog_bound") == "lower")
     assert last_limit(agent, query)["backlog"] == 6  # Spark's own list
