@@ -27,6 +27,7 @@ from agent.core.decode.kafka_offsets import (
 from agent.core.decode.stages import BatchWork, batch_work
 from agent.core.measure.state_store import STATE_METRICS, StateMetrics, copied_bytes, told_of
 from spark_listener.backlog import files_between, told_whole, waiting_of
+from spark_listener.delta import offset_of
 from spark_listener.redact import redact, redact_again, redact_conf
 from spark_listener.wire import UNITS, Unit, parse_time
 
@@ -119,6 +120,7 @@ class SourceProgress(msgspec.Struct, frozen=True, gc=False):
     grown: bool = False  # Kafka: partitions are in it that its start does not name
     start_places: int = 0  # Kafka: partitions that its start names
     latest: Offsets | None = None  # Kafka: the offset after the newest row, by partition
+    snapshot: bool = False  # Delta: it ends in the table as it was found, before its later commits
 
 
 class OperatorProgress(msgspec.Struct, frozen=True, gc=False):
@@ -653,6 +655,7 @@ def _source(item: _SourceBody) -> SourceProgress:
         grown(start, end),
         len(start or ()),
         latest,
+        end is None and (place := offset_of(item.end_offset)) is not None and place.whole,
     )
 
 

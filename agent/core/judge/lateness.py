@@ -13,7 +13,8 @@ in which rows came at different times, a batch cut short may read one up to now 
 hours behind: once the watermark has moved by that no batch brings these rows back, as configured or
 not. So there nothing is cut before it is known to be harmless: sources under one watermark are left
 as configured, and partitions while what waits in them may come to be read further apart than half
-of what the delay leaves beside the lateness of the rows themselves. So may any source share its
+of what the delay leaves beside the lateness of the rows themselves. Files and tables are while the
+rows of one commit lie as far apart (``commits``). So may any source share its
 limit over shards or ranges of its own: one of which nobody knows that it reads in order is left as
 configured.
 
@@ -41,6 +42,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from agent.core.figures import figure
+from agent.core.judge.commits import Commits
 from agent.core.judgement import Finding
 from agent.core.measure.lanes import Lanes
 from spark_listener.sources import known
@@ -120,6 +122,7 @@ class Lateness(msgspec.Struct):
     apart_seconds: float | None = None  # partitions are read too far apart; inf: nobody knows
     waited_seconds: float = 0.0  # the oldest row that waits; inf: nobody saw since when
     cramped_seconds: float | None = None  # until an order acts, where that is too long
+    commits: Commits = msgspec.field(default_factory=Commits)  # of files and tables
 
     def begin_checkpoint(self) -> Lateness:
         """Of a new checkpoint nothing is known but what kind of query it most likely is."""
@@ -128,6 +131,7 @@ class Lateness(msgspec.Struct):
     def begin_run(self) -> None:
         """The job may have been changed: its first batch shows what kind of query it is now."""
         self.of_past_run, self.run_shows_delay, self.run_time = True, False, None
+        self.commits.lose_sight()
         self.told_delay_seconds = None
 
     def retry(self) -> None:
@@ -141,12 +145,13 @@ class Lateness(msgspec.Struct):
         *,
         replayed: bool,
         obeyed_seconds: float = 0.0,
+        rested_time: float | None = None,
         fixed: bool = False,
     ) -> None:
         """Takes in a batch; ``sources`` as they are after it.
 
-        ``obeyed_seconds``: until what is decided now acts. ``fixed``: what the run reads was looked
-        up once, as it began.
+        ``obeyed_seconds``: until what is decided now acts. ``rested_time``: of the last trigger
+        that found nothing to do. ``fixed``: what the run reads was looked up once, as it began.
         """
         dropped = [o.dropped_rows for o in batch.operators if o.dropped_rows is not None]
         first_of_run = self.of_past_run
@@ -182,6 +187,9 @@ class Lateness(msgspec.Struct):
                 self.seconds = max(self.seconds or 0.0, late)
                 if not self.aftermath:
                     self._note_own(batch.time, late)
+        if replayed or not follows:
+            self.commits.lose_sight()
+        self._look_at_commits(batch, sources, rested_time)
         if batch.greatest_event_time is not None:
             self.greatest_time = max(before or -math.inf, batch.greatest_event_time)
         lanes = _several(sources)
@@ -261,6 +269,25 @@ class Lateness(msgspec.Struct):
         elif looked:
             self.apart_seconds = None
 
+    def _look_at_commits(
+        self, batch: Progress, sources: Sequence[Source], rested_time: float | None
+    ) -> None:
+        told = zip(sources, batch.sources, strict=False)
+        self.commits.snapshot = any(part.snapshot for one, part in told if one.controllable)
+        read = [one for one in sources if _by_commits(one)]
+        if not read:
+            self.commits.lose_sight()
+            return
+        least, greatest = batch.least_event_time, batch.greatest_event_time
+        self.commits.look(
+            sources,
+            None if least is None or greatest is None else (least, greatest),
+            self.greatest_time,
+            planned_time=batch.time,
+            rested_time=rested_time or -math.inf,
+            harmless_seconds=None if self.declared_seconds is None else self.harmless_seconds,
+        )
+
     @property
     def declared_seconds(self) -> float | None:
         """The least that is declared, as far as it can be relied on."""
@@ -338,7 +365,8 @@ class Lateness(msgspec.Struct):
         """
         apart = self.apart_seconds is not None or self.cramped_seconds is not None
         always = self.forgets or self.shared or self.unordered
-        return always or self.untold or self.tied or apart
+        commits = self.commits.snapshot or self.commits.apart_seconds is not None
+        return always or self.untold or self.tied or apart or commits
 
     @property
     def tied(self) -> bool:
@@ -388,11 +416,20 @@ def _unordered(source: Source) -> bool:
     followed = source.lanes is not None and bool(source.lanes.places)
     if not source.controllable or followed or _of_kafka(source):
         return False
+    return not _in_order(source)
+
+
+def _by_commits(source: Source) -> bool:
+    """Whether it is cut, and reads one commit after the other."""
+    return source.controllable and _in_order(source)
+
+
+def _in_order(source: Source) -> bool:
     if source.source_class:
-        return not known(source.source_class).in_order
+        return known(source.source_class).in_order
     # A state that was saved by a version before has what the source says of itself alone.
     told = source.description
-    return not (known(told.partition("@")[0]).in_order or _IN_ORDER.match(told))
+    return known(told.partition("@")[0]).in_order or _IN_ORDER.match(told) is not None
 
 
 def cut_short(source: Source) -> bool:
@@ -495,8 +532,30 @@ def _uneven(lateness: Lateness) -> Finding:
             "declare a delay of 1 millisecond or more; late_rows: allow makes batches smaller all "
             "the same",
         )
+    if lateness.commits.snapshot:
+        return Finding(
+            "late_rows",
+            "info",
+            "a table is read as it was found, and its files stand in no order of time: a smaller "
+            "batch may read new rows before old ones, which would then be dropped as late; so "
+            "batches are as configured until it is read",
+            "nothing: smaller batches come by themselves; late_rows: allow makes batches smaller "
+            "at once",
+        )
     delay = lateness.declared_seconds
     declared = "" if delay is None else f" of {_seconds(delay)}"
+    if lateness.apart_seconds is None and lateness.cramped_seconds is None:
+        far = _seconds(lateness.commits.apart_seconds or 0.0)
+        return Finding(
+            "late_rows",
+            "info",
+            f"rows came at once, in several files, that lie up to {far} apart, for the declared "
+            f"delay{declared} too far: files of one commit stand in no order of time, and the end "
+            "of a smaller batch between two may drop the rows of the second as late; so batches "
+            "are as configured",
+            "a longer delay, or smaller commits into what is read; late_rows: allow makes batches "
+            "smaller all the same",
+        )
     if lateness.apart_seconds is None:
         acts = _seconds(lateness.cramped_seconds or 0.0)
         return Finding(

@@ -110,6 +110,7 @@ def late_rows(query: Query, ended: Ended) -> None:
             OBEYED_BATCHES * max(query.run.trigger_seconds, ended.settings.target_seconds),
             ended.batch.seconds or 0.0,
         ),
+        rested_time=query.flow.rested_time,
         fixed=looks_once(query),
     )
 

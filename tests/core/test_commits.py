@@ -1,0 +1,269 @@
+"""Files and tables with a watermark: rows that came at once are cut where that drops none.
+
+All rows come in commits, each in files that stand in no order of time, and none comes later than
+the delay: as configured, not one of them is dropped.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from agent.core.policy import LateRows, Policy, QueryPolicy
+from spark_listener.sources import DELTA, FILES, ICEBERG
+from spark_listener.wire import format_time
+from tests.core.test_fleet import KEY, World
+
+if TYPE_CHECKING:
+    from agent.core.judgement import QueryView
+
+DELAY_SECONDS = 600.0
+CONFIGURED = 1000  # files a batch, as Delta's own default
+FILE_ROWS, FIXED_SECONDS, THROUGHPUT = 1000, 1.0, 4000.0
+
+
+@dataclasses.dataclass(frozen=True)
+class File:
+    came: float
+    least: float  # event times
+    greatest: float
+    snapshot: bool = False
+
+
+def commit(
+    draw: random.Random, came: float, seconds: float, files: int, *, snapshot: bool = False
+) -> list[File]:
+    """The last seconds before it came, split over files that stand in no order."""
+    step = seconds / files
+    parts = [(came - seconds + n * step, came - seconds + (n + 1) * step) for n in range(files)]
+    draw.shuffle(parts)
+    return [File(came, least, greatest, snapshot) for least, greatest in parts]
+
+
+class Job:
+    """A query as Spark runs it over a directory or a table; a grant acts two batches later."""
+
+    def __init__(
+        self,
+        *,
+        late_rows: LateRows = "guard",
+        mode: str = "on",
+        trigger_seconds: float = 0.0,
+        source_class: str = DELTA.classes[0],
+    ) -> None:
+        told = QueryPolicy(late_rows=late_rows, target_seconds=2.0, mode=mode)  # type: ignore[arg-type]
+        self.world = World(Policy(default=told))
+        self.files: list[File] = []
+        self.read = 0
+        self.greatest = self.watermark = 0.0
+        self.trigger_seconds = trigger_seconds
+        self.source_class = source_class
+        self.limits: list[int | None] = [CONFIGURED, CONFIGURED]
+        self.batches: list[tuple[int | None, int, int]] = []  # limit, files, dropped rows
+        self.began = self.world.driver.time
+        self._start()
+
+    def _start(self) -> None:
+        driver = self.world.driver
+        trigger = f"ProcessingTimeTrigger({int(self.trigger_seconds * 1000)})"
+        receipt = self.world.send(driver.started(trigger=trigger))
+        for grant in receipt.grants:
+            self.limits = [grant.limit] * 2
+
+    def restart(self) -> None:
+        driver = self.world.driver
+        self.world.send(driver.terminated())
+        driver.run_id += "+"
+        self.limits = [CONFIGURED] * 2
+        self._start()
+
+    @property
+    def view(self) -> QueryView:
+        return self.world.view(KEY)
+
+    @property
+    def dropped(self) -> int:
+        return sum(dropped for _, _, dropped in self.batches)
+
+    @property
+    def cut(self) -> list[int]:
+        """Batches for which a limit was lower than what is configured."""
+        return [n for n, (limit, _, _) in enumerate(self.batches) if limit != CONFIGURED]
+
+    def run(self, commits: list[list[File]]) -> Job:
+        """All of it, as it comes."""
+        self.files = self.files + [file for one in commits for file in one]
+        driver = self.world.driver
+        while self.read < len(self.files):
+            came = self.files[self.read].came
+            if came > driver.time:
+                self._rest(came)
+            if self.trigger_seconds:
+                gone = driver.time - self.began
+                driver.time += -gone % self.trigger_seconds
+            self._batch()
+        return self
+
+    def _rest(self, until_time: float) -> None:
+        """It polls and finds nothing, which Spark tells each ten seconds at most."""
+        driver, every = self.world.driver, max(10.0, self.trigger_seconds)
+        for _ in range(min(3, int((until_time - driver.time) / every))):
+            self.world.send(driver.idle())
+            driver.time += every
+        if until_time - driver.time > every:
+            driver.time = until_time - (until_time - driver.time) % every
+            self.world.send(driver.idle())
+        driver.time = until_time
+        self.limits = [self.limits[-1]] * 2  # what was granted is in force
+
+    def _batch(self) -> None:
+        driver, time = self.world.driver, self.world.driver.time
+        limit = self.limits.pop(0)
+        waits = sum(file.came <= time for file in self.files[self.read :])
+        takes = self.files[self.read : self.read + min(waits, limit or waits)]
+        late = [file for file in takes if file.least <= self.watermark]
+        # Of a file that the watermark lies in the share before it.
+        dropped = sum(
+            round(FILE_ROWS * min(1.0, (self.watermark - f.least) / (f.greatest - f.least)))
+            for f in late
+        )
+        self.read += len(takes)
+        self.batches.append((limit, len(takes), dropped))
+        rows = len(takes) * FILE_ROWS
+        last = takes[-1].snapshot
+        body: dict[str, Any] = {
+            "eventTime": {
+                "min": format_time(min(file.least for file in takes)),
+                "max": format_time(max(file.greatest for file in takes)),
+                "watermark": format_time(self.watermark),
+            },
+            "stateOperators": [
+                {"operatorName": "stateStoreSave", "numRowsDroppedByWatermark": dropped}
+            ],
+        }
+        end = {"reservoirVersion": 1, "index": self.read, "isStartingVersion": last}
+        event = driver.progress(
+            rows,
+            FIXED_SECONDS + rows / THROUGHPUT,
+            limits=[
+                {
+                    "source": 0,
+                    "unit": "files",
+                    "limit": limit,
+                    "configured": CONFIGURED,
+                    "backlog": waits - len(takes),
+                    "admitted": len(takes),
+                    "source_class": self.source_class,
+                }
+            ],
+            sources=[
+                {
+                    "description": "DeltaSource[file:/table]",
+                    "startOffset": {},
+                    "endOffset": end if self.source_class == DELTA.classes[0] else {"logOffset": 1},
+                    "latestOffset": None,
+                    "numInputRows": rows,
+                }
+            ],
+            **body,
+        )
+        granted = self.world.send(event).grants
+        self.limits.append(granted[0].limit if granted else self.limits[-1])
+        self.greatest = max(self.greatest, *(file.greatest for file in takes))
+        self.watermark = max(self.watermark, self.greatest - DELAY_SECONDS)
+
+
+def commits(
+    seconds: float, count: int, *, files: int = 40, every: float | None = None, seed: int = 3
+) -> list[list[File]]:
+    """One each so many seconds, of all that was since the last."""
+    draw = random.Random(seed)
+    began = World(Policy()).driver.time + seconds
+    return [commit(draw, began + n * (every or seconds), seconds, files) for n in range(count)]
+
+
+@pytest.mark.parametrize("source_class", [one.classes[-1] for one in (DELTA, FILES, ICEBERG)])
+def test_commits_of_more_than_the_delay_leaves_are_read_as_configured(source_class: str) -> None:
+    job = Job(source_class=source_class).run(commits(3600.0, 12))
+    assert job.dropped == 0
+    assert job.cut == []
+    assert job.view.limit.reason == "hold:late_rows"
+    (finding,) = [one for one in job.view.findings if one.check == "late_rows"]
+    assert "came at once, in several files, that lie up to 3,600 s apart" in finding.evidence
+    assert job.view.late_rows_held is False
+
+
+def test_cut_all_the_same_such_commits_lose_rows() -> None:
+    """What the test above keeps from happening."""
+    assert Job(late_rows="allow").run(commits(3600.0, 12)).dropped > 10_000
+
+
+@pytest.mark.parametrize("seconds", [60.0, 290.0])
+def test_shorter_commits_are_cut_and_lose_nothing(seconds: float) -> None:
+    job = Job().run(commits(seconds, 40))
+    assert job.dropped == 0
+    assert job.cut
+
+
+def test_one_large_commit_among_small_ones_is_remembered_for_as_long_as_it_was() -> None:
+    began = World(Policy()).driver.time
+    draw = random.Random(5)
+    calm = [commit(draw, began + 60.0 * n, 60.0, 40) for n in range(1, 20)]
+    large = [commit(draw, began + 1740.0, 540.0, 40)]
+    after = [commit(draw, began + 1740.0 + 60.0 * n, 60.0, 40) for n in range(1, 20)]
+    job = Job().run(calm)
+    assert job.cut
+    job.run(large)
+    seen = len(job.batches)
+    assert job.view.limit.reason == "hold:late_rows"
+    job.run(after)
+    assert job.dropped == 0
+    again = next(number for number in job.cut if number >= seen)
+    assert sum(files for _, files, _ in job.batches[seen:again]) == 9 * 40
+
+
+@pytest.mark.parametrize(("seconds", "held"), [(60.0, False), (1000.0, True)])
+def test_what_came_in_a_triggers_interval_did_not_come_at_once(seconds: float, held: bool) -> None:
+    """Of a trigger each 600 s: ten commits that are a minute each, or one of 1,000 s."""
+    told = commits(seconds, int(12_000 / seconds), files=20)
+    job = Job(trigger_seconds=600.0).run(told)
+    assert job.dropped == 0
+    assert (job.view.limit.reason == "hold:late_rows") is held
+
+
+def test_files_of_a_commit_each_are_steered() -> None:
+    job = Job().run(commits(3600.0, 30, files=1))
+    assert job.dropped == 0
+    assert job.view.limit.reason != "hold:late_rows"
+
+
+def test_a_table_is_read_as_configured_until_its_first_snapshot_is() -> None:
+    began = World(Policy()).driver.time
+    draw = random.Random(7)
+    table = [commit(draw, began, 86400.0, 5000, snapshot=True)]
+    job = Job()
+    job.run(table)
+    job.restart()
+    assert len(job.batches) == 5
+    assert job.cut == []
+    (finding,) = [one for one in job.view.findings if one.check == "late_rows"]
+    assert "a table is read as it was found" in finding.evidence
+    later = job.world.driver.time
+    job.run([commit(draw, later + 60.0 * n, 60.0, 40) for n in range(1, 20)])
+    assert job.cut, "it is steered, once that is read"
+
+
+def test_no_world_of_commits_loses_more_than_as_configured() -> None:
+    for seed in range(60):
+        draw = random.Random(seed)
+        seconds = draw.choice([5.0, 30.0, 60.0, 200.0, 400.0, 1000.0, 5000.0])
+        told = commits(
+            seconds, draw.randint(5, 40), files=draw.randint(1, 200), seed=draw.randint(0, 99)
+        )
+        interval = draw.choice([0.0, 0.0, 30.0, 300.0])
+        guarded = Job(trigger_seconds=interval).run(told)
+        alone = Job(trigger_seconds=interval, mode="off").run(told)
+        assert guarded.dropped <= alone.dropped, (seed, seconds, interval)
