@@ -139,11 +139,11 @@ def grown(tmp_path_factory: pytest.TempPathFactory) -> Grown:
         shutil.copytree(ROOT / part, tree / part, ignore=UNWANTED, symlinks=True)
     for part in TESTS:
         shutil.copytree(ROOT / "tests" / part, tree / "tests" / part, ignore=UNWANTED)
-    for name in ("pyproject.toml", "tests/__init__.py", "tests/conftest.py", "tests/waiting.py"):
-        shutil.copyfile(ROOT / name, tree / name)
+    for one in (ROOT / "pyproject.toml", *(ROOT / "tests").glob("*.py")):
+        shutil.copyfile(one, tree / one.relative_to(ROOT))
     before = contents(tree)
-    for one in examples():
-        put(tree, one)
+    for example in examples():
+        put(tree, example)
     found = Grown(tree, set())
     found.run("-m", "scripts.generate")
     after = contents(tree)
