@@ -63,7 +63,13 @@ public final class WeirPlugin extends SparkListener
   private static final long TICK_MILLISECONDS = 100;
   /** What py4j is sent first: a line A, and one of the secret's 64 digits. */
   private static final int FIRST_BYTES = 67;
+  /** How long after a door that could not be opened the next is tried; each time twice as long. */
+  private static final long FIRST_PAUSE_MILLISECONDS = 1_000;
+  private static final long LONGEST_PAUSE_MILLISECONDS = 30_000;
   private static final String CLOSED = "weir: the door is closed, and the job goes on without it: {}";
+  private static final String SHUT =
+      "weir: the door is closed, and the job goes on without it until it can be opened: {}";
+  private static final String OPENED = "weir: the door is open";
   private static final String GONE =
       "weir: the agent's process is gone: limits that the job configured are back, where it set none"
           + " the last one stays unless it could make rows fall late, and the job goes on";
@@ -154,8 +160,7 @@ public final class WeirPlugin extends SparkListener
   @Override
   public void run() {
     try {
-      while (state.equals("open")) {
-        open();
+      while (opened()) {
         while (state.equals("open") && !gone()) {
           Thread.sleep(TICK_MILLISECONDS);
         }
@@ -180,6 +185,38 @@ public final class WeirPlugin extends SparkListener
       close();
       LOG.warn(CLOSED, failure.toString());
     }
+  }
+
+  /**
+   * Opens the next door, however long that takes: a disk may be full, a directory gone. What the
+   * last process left for the next one to take over is undone meanwhile, as none can come. False
+   * where no door is wanted any more.
+   */
+  private boolean opened() throws InterruptedException {
+    for (long pause = 0; state.equals("open");
+        pause = Math.min(Math.max(2 * pause, FIRST_PAUSE_MILLISECONDS), LONGEST_PAUSE_MILLISECONDS)) {
+      for (long left = pause; left > 0 && state.equals("open"); left -= TICK_MILLISECONDS) {
+        Thread.sleep(TICK_MILLISECONDS);
+      }
+      if (!state.equals("open")) {
+        break;
+      }
+      try {
+        open();
+        if (pause > 0) {
+          LOG.warn(OPENED);
+        }
+        return true;
+      } catch (Throwable failure) {
+        close();
+        if (pause == 0) {
+          LOG.warn(SHUT, failure.toString());
+        }
+        whole.values().forEach(WeirPlugin::quietly);
+        whole.clear();
+      }
+    }
+    return false;
   }
 
   private boolean gone() {
@@ -225,16 +262,19 @@ public final class WeirPlugin extends SparkListener
     Set<PosixFilePermission> mine = PosixFilePermissions.fromString("rwx------");
     Files.createDirectories(directory, PosixFilePermissions.asFileAttribute(mine)); // if it is missing
     Path partial = Files.createTempFile(directory, ".weir-", ".new"); // rw-------
-    if (!configured && !Files.getOwner(directory).equals(Files.getOwner(partial))) {
-      Files.delete(partial);
-      throw new IllegalStateException(directory + " is another user's; set spark.weir.door.dir");
+    try {
+      if (!configured && !Files.getOwner(directory).equals(Files.getOwner(partial))) {
+        throw new IllegalStateException(directory + " is another user's; set spark.weir.door.dir");
+      }
+      Files.write(partial, ("weir door 1\n" + text).getBytes("UTF-8"));
+      Path target = directory.resolve(application + ".door");
+      if (Files.exists(target)) { // of a driver that was killed, or one of the same moment
+        target = directory.resolve(application + "-" + PROCESS.split("@")[0] + ".door");
+      }
+      file = Files.move(partial, target, StandardCopyOption.ATOMIC_MOVE);
+    } finally {
+      Files.deleteIfExists(partial); // of a disk that is full
     }
-    Files.write(partial, ("weir door 1\n" + text).getBytes("UTF-8"));
-    Path target = directory.resolve(application + ".door");
-    if (Files.exists(target)) { // of a driver that was killed, or one of the same moment
-      target = directory.resolve(application + "-" + PROCESS.split("@")[0] + ".door");
-    }
-    file = Files.move(partial, target, StandardCopyOption.ATOMIC_MOVE);
   }
 
   private synchronized void takeFileAway() {

@@ -20,7 +20,6 @@ from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from tests.plugin.conftest import Bench
 
@@ -127,11 +126,11 @@ def secrets(bench: Bench) -> list[str]:
 
 
 @pytest.mark.slow("a job of its own; what was configured comes back every time")
-def test_where_nothing_is_configured_the_last_grant_stays(
+def test_where_nothing_is_configured_the_last_grant_stays_while_one_may_come(
     bench: Bench, agent: AgentProcess, query: Callable[[str], dict[str, Any]]
 ) -> None:
     bench.files(2)
-    bench.submit(limit="none")
+    job = bench.submit(limit="none")
     query("lines")
     order(agent, "lines", 3)
     until(lambda: limit(query("lines")) == 3, "the limit that was ordered")
@@ -155,6 +154,17 @@ def test_where_nothing_is_configured_the_last_grant_stays(
             "the query",
         )
         assert source["configured"] is None, "what the agent before had set is no configuration"
+        assert source["limit"] == 3
+        # As if the disk were full: the next door cannot be opened, so nobody can come.
+        bench.doors.rename(bench.folder / "elsewhere")
+        bench.doors.write_text("a file")
+    until(lambda: "until it can be opened" in job.err, "the door to stay closed")
+    before = len(bench.batches())
+    bench.files(12)
+    until(lambda: bench.read() == bench.all_lines(), "every line, once")
+    assert max(bench.batches()[before:]) > 3, "as configured"
+    bench.doors.unlink()
+    until(lambda: secrets(bench), "the door to be opened, now that it can be")
 
 
 @pytest.mark.slow("a job of its own; what was configured comes back every time")
@@ -348,11 +358,14 @@ def test_a_job_that_attaches_itself_wins_and_says_so(
     assert not list(bench.doors.iterdir())
 
 
-def test_a_job_whose_doors_cannot_be_is_told_once_and_goes_on(bench: Bench, tmp_path: Path) -> None:
+def test_a_job_whose_doors_cannot_be_is_told_once_and_goes_on(bench: Bench) -> None:
     bench.doors.write_text("a file")
     bench.files(5)
     job = bench.submit()
     until(lambda: bench.read() == bench.all_lines(), "all to be read")
+    bench.doors.unlink()
+    until(lambda: secrets(bench), "the door to be opened, now that it can be")
+    assert job.err.count("weir: the door is open") == 1
     job.process.send_signal(signal.SIGTERM)
     assert job.wait() == 128 + signal.SIGTERM
     warned = [line for line in job.err.splitlines() if "weir: the door is closed" in line]
