@@ -107,6 +107,8 @@ _WEEKEND = "3d"
 _WAS_AGENT = f"last_over_time({_BUILD}[{_WEEKEND}])"
 _CLUSTERS = f"max by (cluster) ({_WAS_AGENT})"
 _FAILED_SCRAPES = f"count_over_time({UP}[150s]) - sum_over_time({UP}[150s])"
+_NO_ANSWER = f"({UP} == 0 and {_FAILED_SCRAPES} >= 2)"
+_IN_A_POD, _IN_NO_POD = 'pod!=""', 'pod=""'
 _DROPPED = series("weir_listener_dropped_events_total")
 _REFUSED = series("weir_agent_refused_requests_total", matchers=_FROM_DRIVERS)
 _MALFORMED = series("weir_agent_rejected_events_total", reason="malformed")
@@ -554,15 +556,20 @@ ALERTS: Final[tuple[Alert, ...]] = (
         subject="agent",
         says="one that was scraped does not answer, others may",
         # With the labels that an agent gives its series: a target itself has no cluster of its own.
-        expression=f"max without (version, python_version) ({_WAS_AGENT})"
-        f" and on (job, instance) ({UP} == 0 and {_FAILED_SCRAPES} >= 2)",
+        # One in a pod that has come back has another address, and is known by its pod.
+        expression=f"max without (version, python_version)"
+        f" (last_over_time({series('weir_build_info', matchers=_IN_NO_POD)}[{_WEEKEND}]))"
+        f" and on (job, instance) {_NO_ANSWER}"
+        " or max without (version, python_version, instance)"
+        f" (last_over_time({series('weir_build_info', matchers=_IN_A_POD)}[{_WEEKEND}]))"
+        f" and on (job, namespace, pod) {_NO_ANSWER}",
         hold="15s",
         why="Of its queries nothing is told any more, so their own alerts are silent, however many "
         "agents still answer. Two scrapes that failed are no chance, however often is scraped: 150 "
         "seconds hold two that are a minute apart, and the wait for a third. They and 15 s leave "
         "out a restart, which takes seconds; scraped every 15 s it pages within two minutes. One "
         "that service discovery lists no more was taken away on purpose, as with its driver's pod.",
-        summary="The Weir agent at {{ $labels.instance }} does not answer",
+        summary="The Weir agent at {{ or $labels.pod $labels.instance }} does not answer",
         description="Nobody sees the queries that report to it. They run on: their grants expire, "
         "and they go back to the limits that they configured; where they configured none, the last "
         "one stays.",

@@ -68,15 +68,17 @@ _NO_AGENT: Final = (
 _ENDS: Final = "weir_agent_certificate_expiry_timestamp_seconds" + AGENT
 
 
-def _target(agent: str) -> str:
-    """Whether a target answers; Prometheus knows no cluster."""
-    return f'up{{job="weir",instance="{agent}:9655"}}'
+def _target(agent: str, pod: str = "") -> str:
+    """Whether a target answers; Prometheus knows no cluster, and a namespace of a pod alone."""
+    found = f',namespace="streams",pod="{pod}"' if pod else ""
+    return f'up{{job="weir",instance="{agent}:9655"{found}}}'
 
 
-def _build(agent: str) -> str:
+def _build(agent: str, pod: str = "") -> str:
     """What an agent tells of itself; its own labels are none of the target."""
-    told = 'weir_build_info{cluster="eu",namespace="streams",version="1",python_version="3.11",'
-    return _target(agent).replace("up{", told)
+    own = "" if pod else 'namespace="streams",'
+    told = f'weir_build_info{{cluster="eu",{own}version="1",python_version="3.11",'
+    return _target(agent, pod).replace("up{", told)
 
 
 def _gone(query: str, since: str, *, told: bool = False, stopped: bool = False) -> dict[str, str]:
@@ -919,6 +921,36 @@ CASES: Final[tuple[Case, ...]] = (
             {_target("a"): "1x4 0 1x120", _build("a"): "1x4 _ 1x120"},  # a restart
             {_target("a"): "0x130", _build("b"): "1x130"},  # another program's target
             {_target("a"): "1x4 _x120", _build("a"): "1x4 _x120"},  # taken away
+        ),
+    ),
+    Case(
+        alert="WeirAgentUnreachable",  # of a StatefulSet: back at another address
+        fires={
+            _target("a", pod="weir-0"): "1x4 stale",
+            _build("a", pod="weir-0"): "1x4 stale _x120",
+            _target("b", pod="weir-0"): "_x4 0x120",
+            _target("c", pod="weir-1"): "1x130",
+            _build("c", pod="weir-1"): "1x130",
+        },
+        at=6,
+        labels={**_JOB, "pod": "weir-0"},
+        summary="The Weir agent at weir-0 does not answer",
+        description="Nobody sees the queries that report to it. They run on: their grants expire, "
+        "and they go back to the limits that they configured; where they configured none, the last "
+        "one stays.",
+        quiet=(
+            {  # it answers at another address
+                _target("a", pod="weir-0"): "1x4 0 stale",
+                _build("a", pod="weir-0"): "1x4 stale",
+                _target("b", pod="weir-0"): "_x5 1x120",
+                _build("b", pod="weir-0"): "_x5 1x120",
+            },
+            {  # the next one is of another name
+                _target("a", pod="weir-7d4"): "1x4 stale",
+                _build("a", pod="weir-7d4"): "1x4 stale",
+                _target("b", pod="weir-9x1"): "_x4 1x120",
+                _build("b", pod="weir-9x1"): "_x4 1x120",
+            },
         ),
     ),
     Case(
