@@ -143,6 +143,11 @@ def user_name() -> str:
 def _remedy(cause: str) -> str:
     """What to do where no answer came."""
     said = cause.lower()
+    if "mismatch" in said or "is not valid for" in said:
+        return (
+            "Give --url a name that its certificate has; or make a certificate that has this one "
+            "too, as localhost for a port-forward"
+        )
     if "certificate" in said:
         return "Trust its certificate with --ca-file FILE or WEIR_CA_FILE"
     if "ssl" in said or "tls" in said:

@@ -201,12 +201,14 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return make_certificate(tmp_path_factory.mktemp("tls"), "localhost")
 
 
-def make_certificate(folder: Path, name: str) -> tuple[Path, Path]:
+def make_certificate(
+    folder: Path, name: str, *, addresses: str = ",IP:127.0.0.1"
+) -> tuple[Path, Path]:
     certificate, key = folder / "tls.crt", folder / "tls.key"
     subprocess.run(
         [
             *("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"),
-            *("-subj", f"/CN={name}", "-addext", f"subjectAltName=DNS:{name},IP:127.0.0.1"),
+            *("-subj", f"/CN={name}", "-addext", f"subjectAltName=DNS:{name}{addresses}"),
             *("-keyout", str(key), "-out", str(certificate)),
         ],
         check=True,
@@ -241,13 +243,20 @@ def test_tls_by_file_and_a_renewed_certificate(tmp_path: Path) -> None:
         first = _served(agent.address)
         ends = agent.metrics()["weir_agent_certificate_expiry_timestamp_seconds"]
         assert 47 * 3600 < ends - time.time() <= 48 * 3600
-        make_certificate(tmp_path, "localhost")
+        assert "--ca-file FILE" in refused.stderr
+        make_certificate(tmp_path, "weir.streams.svc", addresses="")
         until(
             lambda: _served(agent.address) != first,
             "the renewed certificate",
             seconds=15,
             every=0.2,
         )
+        refused = weir(
+            *("hold", "query-0", "--url", agent.address, "--ca-file", str(certificate)),
+            *("--token-file", str(tmp_path / "token")),
+        )
+        assert refused.returncode == 1
+        assert "a name that its certificate has" in refused.stderr
 
 
 def _served(address: str) -> str:
