@@ -20,13 +20,13 @@ def line(event: str, **fields: Any) -> bytes:
     return json.dumps({"Event": event, **fields}, separators=(",", ":")).encode() + b"\n"
 
 
-def opening(name: str = "orders", app_id: str = "app-1") -> list[bytes]:
+def opening(name: str = "orders", app_id: str = "app-1", time: float = BASE) -> list[bytes]:
     return [
         line("SparkListenerLogStart", **{"Spark Version": "4.2.0"}),
         line("SparkListenerResourceProfileAdded", **{"Resource Profile Id": 0}),
         line(
             "SparkListenerApplicationStart",
-            **{"App Name": name, "App ID": app_id, "Timestamp": int(BASE * 1000), "User": "u"},
+            **{"App Name": name, "App ID": app_id, "Timestamp": int(time * 1000), "User": "u"},
         ),
     ]
 

@@ -241,6 +241,20 @@ def test_a_file_that_begins_with_an_end_goes_on_from_the_one_before(tmp_path):
     assert replay_of(rolled(tmp_path / "x", lines, end - 1, end, end + 1)) == (whole, [])
 
 
+def test_logs_of_a_folder_are_replayed_in_the_order_in_which_their_jobs_began(tmp_path):
+    """YARN's numbers have four digits until they have five; a driver's log may bear any name."""
+    lines, end = two_runs()
+    whole = tmp_path / "whole"
+    whole.write_bytes(b"".join(lines))
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    (logs / "app_9999").write_bytes(b"".join(lines[:end]))
+    later = [*made.opening(time=made.BASE + 44.0), *lines[end:]]
+    (logs / "app_10000.zstd").write_bytes(zstandard.compress(b"".join(later)))
+    replayed, _ = replay_of(logs)
+    assert replayed == replay_of(whole)[0]
+
+
 def test_an_end_before_which_nothing_tells_a_time_is_passed_over(tmp_path):
     lines, end = two_runs()
     file = tmp_path / "app-1"
