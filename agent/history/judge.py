@@ -77,7 +77,9 @@ class _Log:
         self.reader = EventReader(Application(short, short))
         self.stages = Stages()
         self.crew = Crew()
-        self.running: dict[str, tuple[int, float, str]] = {}  # run → batch, since, query id
+        # By query id: batch, since, job group, which is the run's only where the user sets none.
+        self.running: dict[str, tuple[int, float, str]] = {}
+        self.runs: dict[str, str] = {}  # by query id, as told; empty: it has ended
         self.keys: set[Key] = set()  # of its queries
         self.last_time = 0.0
         self.ended = False
@@ -116,9 +118,10 @@ class Judge:
             job = extract.decode_job(kept.data)
             state.stages.hear(job)
             state.last_time = max(state.last_time, job.time)
-            running = state.running.get(job.run_id)
-            if running is None or job.batch_id > running[0]:
-                state.running[job.run_id] = (job.batch_id, job.time, job.query_id)
+            running = state.running.get(job.query_id)
+            over = state.runs.get(job.query_id) == ""
+            if not over and (running is None or job.batch_id > running[0]):
+                state.running[job.query_id] = (job.batch_id, job.time, job.run_id)
         elif kind == extract.STAGE:
             one = extract.decode_stage(kept.data)
             self._tasks(state, one.ended.stage, one.ended.attempt, one)
@@ -193,7 +196,7 @@ class Judge:
         if isinstance(body, ProgressEvent) and body.progress.batch_id is not None:
             ended = body.progress
             stateful = bool(ended.operators)
-            stages = state.stages.take(ended.run_id, body.progress.batch_id, stateful=stateful)
+            stages = state.stages.take(ended.id, body.progress.batch_id, stateful=stateful)
             work = state.crew.work(ended, stages)
         told = [msgspec.structs.replace(event, body=_controllable(event, work))]
         if beat is not None:
@@ -212,8 +215,11 @@ class Judge:
         self._keys[application.id, subject.id] = key
         state.keys.add(key)
         whose = rows.Whose(*key, application.id, log, subject.id, subject.run_id)
+        state.runs[subject.id] = subject.run_id
         if isinstance(body, TerminatedEvent):
-            state.running.pop(body.run_id, None)
+            state.runs[subject.id] = ""
+            state.running.pop(subject.id, None)
+            state.stages.forget(subject.id)
         for line, judged in zip(receipt.judged, would.judged, strict=True):
             yield from self._judged(whose, event, line, judged, progress)
         hours = self._hours.get(key)
@@ -224,9 +230,9 @@ class Judge:
             hours.crew.judged(log, event.time, state.crew.present, wanted)
         if progress is not None and progress.batch_id is not None:
             yield from self._stages(whose, stages, progress.batch_id, progress)
-            running = state.running.get(progress.run_id)
+            running = state.running.get(progress.id)
             if running is not None and running[0] <= progress.batch_id:
-                del state.running[progress.run_id]
+                del state.running[progress.id]
 
     def _judged(
         self,
@@ -279,7 +285,8 @@ class Judge:
         if state.ended:
             return
         application_id = state.reader.application.id
-        for run_id, (batch_id, since, query_id) in state.running.items():
+        for query_id, (batch_id, since, group) in state.running.items():
+            run_id = state.runs.get(query_id) or group
             key = self._keys.get((application_id, query_id))
             if key is None:
                 key = (state.reader.application.name, query_id)

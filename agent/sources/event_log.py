@@ -198,7 +198,8 @@ class Follower:
         self._knows_application = False
         self._time = 0.0
         self._job_time = 0.0  # where no event has told a time, as after a part that is gone
-        self._queries: dict[str, _Running] = {}  # by run id
+        self._queries: dict[str, _Running] = {}  # by query id: a job's group may be the user's own
+        self._over: dict[str, None] = {}  # query ids whose run has ended, and no other was told
         self._waiting: Request | None = None
         self._stages = spark_stages.Stages()
         self._stages_unread = ""  # why the first of the lines on tasks could not be used
@@ -333,6 +334,7 @@ class Follower:
                 continue
             if present is not None and part.index > present + 1 and not part.compact:
                 self._queries.clear()  # what became of them stands in the files between
+                self._over.clear()
             # What a compact file holds of files that were read before it was made was counted.
             self._again = part.compact and self._counted_before(part)
             self._part, self._raw_read, self._offset = part, 0, 0
@@ -483,7 +485,9 @@ class Follower:
         job = spark_events.job_started(data)
         if job is not None:
             self._job_time = max(self._job_time, job.time)
-            self._run(job.query_id, job.run_id, job.time).begin(job)
+            if job.query_id not in self._over:  # a thread of the user's own works on
+                guess = _Running(job.query_id, job.run_id, job.time, told_run=False)
+                self._queries.setdefault(job.query_id, guess).begin(job)
             return True
         application = spark_events.application_of(data, self._application)
         if application is not None:
@@ -511,7 +515,7 @@ class Follower:
         if isinstance(body, StartedEvent):
             self._run(body.id, body.run_id, event.time).name = body.name
         elif isinstance(body, TerminatedEvent):
-            self._queries.pop(body.run_id, None)
+            self._end_run(body.id, body.run_id)
         elif isinstance(body, IdleEvent):
             self._run(body.id, body.run_id, event.time).rest()
         elif isinstance(body, ProgressEvent):
@@ -521,7 +525,7 @@ class Follower:
             one.end(progress.batch_id)
             if progress.batch_id is not None:
                 stateful = bool(progress.operators)
-                stages = self._stages.take(progress.run_id, progress.batch_id, stateful=stateful)
+                stages = self._stages.take(progress.id, progress.batch_id, stateful=stateful)
                 self._aligned[progress.run_id] = (progress.batch_id, stages)
             if self._again and progress.batch_id is not None:
                 last = self._last_batch(progress.run_id)
@@ -529,8 +533,23 @@ class Follower:
         return False
 
     def _run(self, query_id: str, run_id: str, time: float) -> _Running:
-        """A run that the log tells of at ``time``."""
-        return self._queries.setdefault(run_id, _Running(query_id, run_id, time))
+        """A run that an event tells of at ``time``."""
+        self._over.pop(query_id, None)
+        one = self._queries.get(query_id)
+        if one is None or (one.told_run and one.run_id != run_id):
+            one = self._queries[query_id] = _Running(query_id, run_id, time)
+        one.run_id, one.told_run = run_id, True
+        return one
+
+    def _end_run(self, query_id: str, run_id: str) -> None:
+        one = self._queries.get(query_id)
+        if one is not None and one.told_run and one.run_id != run_id:
+            return  # the next one has begun
+        self._queries.pop(query_id, None)
+        self._stages.forget(query_id)
+        self._over[query_id] = None
+        if len(self._over) > spark_stages.MOST_BATCHES:  # a late job comes soon, if at all
+            del self._over[next(iter(self._over))]
 
     def _request(self, events: list[Event], prefix: str) -> Request:
         return Request(
@@ -551,6 +570,9 @@ class _Running(msgspec.Struct):
     query_id: str
     run_id: str
     begun_time: float  # of the first that the log told of it
+    told_run: bool = (
+        True  # by an event; else it is the group of its first job, which may be another
+    )
     name: str | None = None
     batch_id: int | None = None
     since: float = 0.0

@@ -236,7 +236,8 @@ class Stages:
     """One application's stages, line by line, as its log is followed: bounded memory."""
 
     def __init__(self) -> None:
-        self._batches: dict[int, tuple[str, int]] = {}  # stage → run id, batch
+        # By query id: a job's group is its run's only where the user sets none.
+        self._batches: dict[int, tuple[str, int]] = {}  # stage → query id, batch
         self._tasks: dict[tuple[int, int], _Open] = {}  # (stage, attempt)
         self._done: dict[tuple[str, int], list[tuple[StageEnded, _Open]]] = {}
 
@@ -254,7 +255,7 @@ class Stages:
         elif isinstance(heard, JobPlanned):
             for stage in heard.stages:
                 # A later job of the batch names the stages of earlier ones again.
-                self._batches[stage] = (heard.run_id, heard.batch_id)
+                self._batches[stage] = (heard.query_id, heard.batch_id)
             _let_go(self._batches, MOST_OPEN)
         else:
             batch = self._batches.pop(heard.stage, None)
@@ -267,9 +268,14 @@ class Stages:
             self._done.setdefault(batch, []).append((heard, opened or _Open()))
             _let_go(self._done, MOST_BATCHES)
 
-    def take(self, run_id: str, batch_id: int, *, stateful: bool = False) -> list[Stage]:
+    def forget(self, query_id: str) -> None:
+        """Its run has ended: a batch that it left is run again, with stages of its own."""
+        for batch in [batch for batch in self._done if batch[0] == query_id]:
+            del self._done[batch]
+
+    def take(self, query_id: str, batch_id: int, *, stateful: bool = False) -> list[Stage]:
         """The stages of a batch that has ended, in the order of their ends; they are let go."""
-        found = self._done.pop((run_id, batch_id), [])
+        found = self._done.pop((query_id, batch_id), [])
         return [
             stage_of(ended, opened.tasks, opened.failed, stateful=stateful)
             for ended, opened in found

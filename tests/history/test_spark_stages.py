@@ -131,16 +131,16 @@ def test_a_line_that_cannot_be_used_is_refused(line: bytes) -> None:
 def test_a_batch_s_stages_name_their_slowest_task() -> None:
     stages = Stages()
     hear(stages, job([3, 4]), *(task(3, n, 100) for n in range(7)), task(3, 7, 900))
-    assert stages.take(RUN, 4) == []  # not ended
+    assert stages.take(QUERY, 4) == []  # not ended
     hear(stages, completed(3, 8), task(4, 0, 50), completed(4, 1))
-    first, second = stages.take(RUN, 4)
+    first, second = stages.take(QUERY, 4)
     assert first.alignment is not None
     assert (first.stage, first.tasks, first.seconds) == (3, 8, 3.5)
     assert (first.alignment.partition, first.alignment.executor) == (7, "1")
     assert first.alignment.wait_seconds == pytest.approx(0.8)
     assert first.alignment.why == "skew"
     assert second.alignment is None  # one task waits for none
-    assert stages.take(RUN, 4) == []
+    assert stages.take(QUERY, 4) == []
     view = spark_stages.view_of(4, [first, second], looked_time=1.0)
     assert view.seconds == pytest.approx(0.8)
     assert [one.stage for one in view.stages] == [3]
@@ -151,7 +151,7 @@ def test_an_attempt_that_failed_leaves_the_stage_to_the_next() -> None:
     hear(stages, job([3]), *(task(3, n, 100) for n in range(4)), completed(3, 4, 0, "lost"))
     again = [task(3, n, 300, **{"Stage Attempt ID": 1}) for n in range(4)]
     hear(stages, *again, completed(3, 4, 1))
-    (only,) = stages.take(RUN, 4)
+    (only,) = stages.take(QUERY, 4)
     assert (only.attempt, only.failure) == (1, "")
 
 

@@ -1,0 +1,106 @@
+"""Jobs whose group is not their run: the user's own in foreachBatch, a plugin's, a broadcast's."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from agent.core.decode.events import HeartbeatEvent
+from agent.core.fleet import Fleet
+from agent.core.policy import Policy
+from tests.event_log import lines
+from tests.event_log.test_follow import Rolling, drain, follow, single
+from tests.history.test_judge import judged, of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from agent.core.decode.events import RunningQuery
+    from agent.sources.event_log import Follower
+
+
+def grouped(batches: int) -> list[bytes]:
+    """A log whose every batch has a job of its own group, with the stage that read the rows."""
+    content = [*lines.opening(), lines.started()]
+    for batch in range(batches):
+        time = lines.BASE + 5.0 * batch
+        content.append(lines.job(batch, time + 0.2))
+        content.append(lines.job(batch, time + 0.5, run=f"U-{batch}", stages=[batch]))
+        content += lines.stage(batch, [0.5, 0.4, 1.5], [10, 10, 480], time=time)
+        content.append(lines.progress(batch))
+    return content
+
+
+def pulse(follower: Follower, sequence: int = 1) -> list[RunningQuery]:
+    request = follower.pulse(lines.BASE + 100.0, sequence)
+    if request is None:
+        return []
+    ((_, event),) = request.events
+    assert isinstance(event.body, HeartbeatEvent)
+    return event.body.queries
+
+
+def test_the_pulse_tells_the_run_and_its_progress_goes_on_counting(tmp_path: Path) -> None:
+    content = grouped(4)
+    log = single(tmp_path, b"".join(content[:-1]))
+    fleet, follower = Fleet(Policy(), started_time=lines.BASE), follow(log)
+
+    def take() -> None:
+        while (request := follower.next_request()) is not None:
+            fleet.receive(request, now=lines.BASE + 60.0)
+            follower.accepted()
+
+    take()
+    beat = follower.pulse(lines.BASE + 60.0, 1)
+    assert beat is not None
+    fleet.receive(beat, now=lines.BASE + 60.0)
+    assert [(one.run_id, one.batch_id) for one in pulse(follower)] == [(lines.RUN, 3)]
+    with log.path.open("ab") as file:
+        file.write(content[-1])
+    take()
+    assert fleet.view(("orders", "enrich"), lines.BASE + 60.0).totals.batches == {"completed": 4}
+
+
+def test_stages_of_such_jobs_are_told_with_their_batch(tmp_path: Path) -> None:
+    follower = follow(single(tmp_path, b"".join(grouped(2))))
+    drain(follower)
+    ((run, view),) = follower.alignments(0.0).items()
+    assert (run, view.batch_id, [one.stage for one in view.stages]) == (lines.RUN, 1, [1])
+
+
+def test_a_group_stands_for_the_run_until_one_is_told(tmp_path: Path) -> None:
+    """As after a restart of the agent, in a file that does not tell the start."""
+    content = grouped(3)
+    rolling = Rolling(tmp_path)
+    rolling.write(1, *content[:3])
+    rolling.write(3, *content[-7:-1])  # batch 2, but for its progress
+    follower = follow(rolling.log)
+    drain(follower)
+    (one,) = pulse(follower)
+    rolling.write(3, content[-1], lines.job(3, lines.BASE + 15.5, run="U-3"))
+    drain(follower)
+    (now,) = pulse(follower)
+    assert (now.run_id, now.batch_id) == (lines.RUN, 3)
+    assert now.begun_time == one.begun_time
+    ((run, view),) = follower.alignments(0.0).items()
+    assert (run, view.batch_id, [one.stage for one in view.stages]) == (lines.RUN, 2, [2])
+
+
+@pytest.mark.parametrize("run", ["U", lines.RUN])
+def test_a_job_after_the_run_has_ended_begins_none(tmp_path: Path, run: str) -> None:
+    """A thread of the user's own, as of foreachBatch, works on."""
+    content = [*grouped(2), lines.terminated(), lines.job(2, lines.BASE + 60.0, run=run)]
+    follower = follow(single(tmp_path, b"".join(content)))
+    drain(follower)
+    assert pulse(follower) == []
+
+
+def test_history_tells_no_unfinished_batch_of_a_group_and_keeps_its_stages() -> None:
+    told = judged([[line.strip() for line in grouped(3)]])
+    assert of(told, "incidents") == []
+    stages = [(one["run_id"], one["batch_id"]) for one in of(told, "stages")]
+    assert stages == [(lines.RUN, batch) for batch in range(3)]
+    without_start = judged([[line.strip() for line in [*lines.opening(), *grouped(3)[4:]]]])
+    assert of(without_start, "incidents") == []
+    assert len(of(without_start, "stages")) == 3
