@@ -31,6 +31,7 @@ from agent.core.decode.events import (
     TerminatedEvent,
     decode_event,
 )
+from agent.core.measure.flow import ran
 from agent.core.names import label
 from agent.files import open_regular
 from agent.sources import spark_events, spark_stages
@@ -522,6 +523,11 @@ class Follower:
             progress = body.progress
             one = self._run(progress.id, progress.run_id, progress.time)
             one.name = progress.name or one.name
+            if not ran(
+                progress
+            ):  # as Spark up to 3.4 says that it idles, by the next batch's number
+                one.rest()
+                return False
             one.end(progress.batch_id)
             if progress.batch_id is not None:
                 stateful = bool(progress.operators)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -350,3 +351,18 @@ def test_a_fifo_among_the_parts_of_a_log_is_not_waited_for(tmp_path: Path) -> No
     (log,) = find_logs(tmp_path)
     with pytest.raises(OSError, match="a FIFO, not a regular file"):
         Follower(log, 0, lambda _: None).next_request()
+
+
+def test_a_progress_that_says_it_idles_ends_no_batch(tmp_path: Path) -> None:
+    """Spark up to 3.4 writes one each ten seconds, with the number of the batch that comes next."""
+    told = json.loads(lines.progress(1, rows=0))
+    told["progress"]["durationMs"] = {"latestOffset": 3, "triggerExecution": 3}
+    idle = json.dumps(told, separators=(",", ":")).encode() + b"\n"
+    content = [*lines.opening(), lines.started(), lines.progress(0), idle]
+    log = single(tmp_path, b"".join([*content, lines.job(1, lines.BASE + 20.0)]))
+    follower = follow(log)
+    drain(follower)
+    request = follower.pulse(lines.BASE + 60.0, 1)
+    assert request is not None
+    ((_, event),) = request.events
+    assert [one.batch_id for one in event.body.queries] == [1]
