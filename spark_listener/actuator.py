@@ -254,10 +254,8 @@ class Actuator:
         return True
 
     def _why_unsafe(self, configured: Limit, item: SourceObject) -> str:
-        files = None
-        if known(item.class_name).files:
-            files = couplings.file_options(item.source)
-        return couplings.why_unsafe(configured, item.class_name, files)
+        options = couplings.options_of(item.source, item.class_name, self._query.trigger)
+        return couplings.why_unsafe(configured, item.class_name, options)
 
     def allow_unsafe(self, *, allowed: bool) -> None:
         """Steers, or no longer, the sources of which an option makes a limit unsafe.

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from spark_listener.sources import FileOptions, known
+from spark_listener.sources import FileOptions, Options, TableOptions, known
 
 if TYPE_CHECKING:
     from spark_listener.limits import Limit
@@ -18,15 +18,33 @@ if TYPE_CHECKING:
 _WAY_OUT: Final = "; weir agent --give-limits all steers it"
 
 
-def why_unsafe(configured: Limit, source_class: str, files: FileOptions | None) -> str:
+def why_unsafe(configured: Limit, source_class: str, options: Options | None) -> str:
     """Why a limit of ours may cost rows or time, the option first; "" where it does not.
 
-    It ends with what its owner can do. ``files`` are a file source's options, None where they could
-    not be read.
+    It ends with what its owner can do. ``options``: as ``options_of`` has them.
     """
     kinds = frozenset((configured.kind, *(part.kind for part in configured.parts)))
-    option = known(source_class).couples(kinds, files)
+    option = known(source_class).couples(kinds, options)
     return option and option + _WAY_OUT
+
+
+def options_of(source: Any, source_class: str, trigger: str) -> Options | None:
+    """What of a JVM source's options couples to its limit; None where nothing does, or is told."""
+    one = known(source_class)
+    if one.files:
+        return file_options(source)
+    return table_options(source, trigger) if one.table == "iceberg" else None
+
+
+def table_options(source: Any, trigger: str) -> TableOptions | None:
+    """A JVM ``SparkMicroBatchStream``'s options; None before Iceberg 1.11, which has none of it."""
+    try:
+        found = source.getClass().getDeclaredField("readConf")
+        found.setAccessible(True)
+        ahead = bool(found.get(source).asyncMicroBatchPlanningEnabled())
+    except Exception:
+        return None
+    return TableOptions(plans_ahead=ahead, available_now="AvailableNow" in trigger)
 
 
 def file_options(source: Any) -> FileOptions | None:

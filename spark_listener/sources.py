@@ -23,15 +23,24 @@ class FileOptions:
     file_name_only: bool
 
 
-#: Given the kinds of limit that are configured, and a file source's options (None where they could
+@dataclass(frozen=True)
+class TableOptions:
+    """The same of an Iceberg table's."""
+
+    plans_ahead: bool  # in a thread of its own, from 1.11 on
+    available_now: bool  # the run ends when nothing more is planned
+
+
+#: Given the kinds of limit that are configured, and such options of a source (None where they could
 #: not be read): the option under which a limit of ours changes which rows are read, or leaves some
 #: waiting, and what it does; "" where there is none.
-Couples = Callable[[frozenset[str], "FileOptions | None"], str]
+Options = FileOptions | TableOptions
+Couples = Callable[[frozenset[str], "Options | None"], str]
 
 MINIMUM: Final = "a minimum of rows: how the source counts it beside a smaller limit is not known"
 
 
-def _minimum(kinds: frozenset[str], _files: FileOptions | None) -> str:
+def _minimum(kinds: frozenset[str], _options: Options | None) -> str:
     # It may count what is left of it after the limit: then every batch waits its whole delay.
     return MINIMUM if "min_rows" in kinds else ""
 
@@ -65,11 +74,15 @@ MINIMUM_OFFSETS: Final = (
     "minOffsetsPerTrigger: what a smaller batch leaves below it waits, up to maxTriggerDelay, "
     "under AvailableNow for the next run"
 )
+PLANNED_AHEAD: Final = (
+    "async-micro-batch-planning-enabled: under AvailableNow a limit ends the run where no file is "
+    "planned ahead just then"
+)
 UNREADABLE: Final = "its options cannot be read, so nobody knows that a limit loses no rows"
 
 
-def _of_files(kinds: frozenset[str], files: FileOptions | None) -> str:
-    if files is None:
+def _of_files(kinds: frozenset[str], files: Options | None) -> str:
+    if not isinstance(files, FileOptions):
         return UNREADABLE
     # A configured limit makes Spark ignore maxFileAge from the start; in Spark 3.5, which
     # knows no maxBytesPerTrigger, such an option alone is no limit.
@@ -78,8 +91,14 @@ def _of_files(kinds: frozenset[str], files: FileOptions | None) -> str:
     return FILE_NAME_ONLY if files.file_name_only else ""
 
 
-def _of_kafka(kinds: frozenset[str], _files: FileOptions | None) -> str:
+def _of_kafka(kinds: frozenset[str], _options: Options | None) -> str:
     return MINIMUM_OFFSETS if "min_rows" in kinds else ""
+
+
+def _of_iceberg(kinds: frozenset[str], table: Options | None) -> str:
+    ends_early = isinstance(table, TableOptions) and table.plans_ahead and table.available_now
+    # With a limit of the job's own the run ends so, too.
+    return PLANNED_AHEAD if ends_early and kinds == {"all"} else _minimum(kinds, table)
 
 
 KAFKA: Final = Known(
@@ -113,6 +132,7 @@ ICEBERG: Final = Known(
     ints=("rows",),  # 1.10: a larger limit ends the query
     table="iceberg",
     in_order=True,
+    couples=_of_iceberg,
 )
 DELTA: Final = Known(
     ("org.apache.spark.sql.delta.sources.DeltaSource",), obeys=True, table="delta", in_order=True

@@ -18,6 +18,7 @@ from alerts import generate
 from alerts.expressions import series
 from alerts.rules import ALERTS, RECORDINGS
 from dashboards.links import ALERT_RUNBOOKS, runbook
+from tests.alerts.alone import rules_of
 from tests.alerts.cases import CASES, Case, q
 from tests.dashboards.live import tool
 
@@ -258,7 +259,7 @@ def test_silent_just_before_and_firing_just_after(case: Case, tmp_path: Path) ->
     path.write_text(
         json.dumps(
             {
-                "rule_files": [str(RULES)],
+                "rule_files": [str(rules_of(case.alert, tmp_path))],
                 # promtool takes groups in any order, and what is recorded must come first.
                 "group_eval_order": ["weir-recordings", "weir-alerts"],
                 "evaluation_interval": f"{case.step_minutes}m",
@@ -290,7 +291,7 @@ def firing(
         "promql_expr_test": asked,
     }
     content = {
-        "rule_files": [str(RULES)],
+        "rule_files": [str(rules_of(alert, tmp_path))],
         "evaluation_interval": generate.INTERVAL,
         "tests": [test],
     }

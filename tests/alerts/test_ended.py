@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Final, Literal
 import pytest
 
 from agent.export.catalogue import METRICS
-from alerts import generate
 from alerts.rules import ALERTS
+from tests.alerts.alone import rules_of
 from tests.alerts.cases import CASES, q
 from tests.alerts.faults import numbers
 from tests.dashboards.live import tool
@@ -92,7 +92,7 @@ def test_an_ended_query_fires_nothing_but_that_it_is_gone(
     asked = f'ALERTS{{alertname="{case.alert}",alertstate="firing"}}'
     interval = f"{case.step_minutes}m"
     content = {
-        "rule_files": [str(generate.DIRECTORY / generate.RULES)],
+        "rule_files": [str(rules_of(case.alert, tmp_path))],
         # promtool takes groups in any order, and what is recorded must come first.
         "group_eval_order": ["weir-recordings", "weir-alerts"],
         "evaluation_interval": interval,

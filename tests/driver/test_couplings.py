@@ -9,13 +9,14 @@ import pytest
 from spark_listener import sources
 from spark_listener.couplings import file_options, why_unsafe
 from spark_listener.limits import ALL, Limit, handle_of
-from spark_listener.sources import FileOptions
+from spark_listener.sources import FileOptions, Options, TableOptions
 
 EARLIER_FILES, FILES = sources.FILES.classes
 KAFKA, KAFKA_V1 = sources.KAFKA.classes
 (ICEBERG,) = sources.ICEBERG.classes
 PLAIN = FileOptions(latest_first=False, file_name_only=False)
 LATEST = FileOptions(latest_first=True, file_name_only=False)
+AHEAD = TableOptions(plans_ahead=True, available_now=True)
 NAMES = FileOptions(latest_first=False, file_name_only=True)
 MINIMUM = Limit("min_rows", 100, 5000)
 BOTH = Limit("composite", parts=(MINIMUM, Limit("rows", 500)))
@@ -25,7 +26,7 @@ FILES_AND_MINIMUM = Limit("composite", parts=(Limit("files", 1000), MINIMUM))
 
 
 @pytest.mark.parametrize(
-    ("configured", "source", "files", "why"),
+    ("configured", "source", "options", "why"),
     [
         (ALL, FILES, PLAIN, ""),
         (ALL, FILES, LATEST, sources.LATEST_FIRST),
@@ -44,15 +45,20 @@ FILES_AND_MINIMUM = Limit("composite", parts=(Limit("files", 1000), MINIMUM))
         (BOTH, KAFKA_V1, None, sources.MINIMUM_OFFSETS),
         (FILES_AND_MINIMUM, PAIMON, None, sources.MINIMUM),
         (BOTH, "some.other.Stream", None, sources.MINIMUM),
+        (ALL, ICEBERG, AHEAD, sources.PLANNED_AHEAD),
+        (Limit("files", 5), ICEBERG, AHEAD, ""),  # the run ends so without us, too
+        (ALL, ICEBERG, TableOptions(plans_ahead=True, available_now=False), ""),
+        (ALL, ICEBERG, TableOptions(plans_ahead=False, available_now=True), ""),
+        (ALL, ICEBERG, None, ""),
         (Limit("rows", 5), ICEBERG, None, ""),
         (Limit("files", 5), ICEBERG, None, ""),
         (Limit("files", 1000), "x.DeltaSource", None, ""),
     ],
 )
 def test_the_option_that_makes_a_limit_unsafe(
-    configured: Limit, source: str, files: FileOptions | None, why: str
+    configured: Limit, source: str, options: Options | None, why: str
 ) -> None:
-    said = why_unsafe(configured, source, files)
+    said = why_unsafe(configured, source, options)
     assert said == (why and f"{why}; weir agent --give-limits all steers it")
     assert len(said) <= 200  # what an agent keeps of a note
 
