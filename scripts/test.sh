@@ -7,6 +7,7 @@
 #   scripts/test.sh rest    the second less the first
 #   scripts/test.sh courses  what both leave out: each for minutes at a load's own pace, one by one
 #   scripts/test.sh lint    lint and types
+#   scripts/test.sh ready [quick|rest]  gets what the first, or the third, needs, and runs nothing
 set -u
 
 here=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd -P)
@@ -18,10 +19,12 @@ rest=.make/reports/rest
 courses=.make/reports/courses
 caches=.make/pytest
 failed=''
+only_ready=no
 
 case $what in
   quick | all | rest | courses | lint) ;;
-  *) echo "usage: scripts/test.sh [all|rest|courses|lint]" >&2; exit 2 ;;
+  ready) what=${2:-quick} only_ready=yes ;;
+  *) echo "usage: scripts/test.sh [all|rest|courses|lint|ready]" >&2; exit 2 ;;
 esac
 
 stage() { # stage NAME COMMAND...
@@ -106,10 +109,11 @@ many="-n $(($(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2) * 2)) $by_file"
 # The files that have tests of a kind: with them alone each process has little to collect.
 # tests/conftest.py sees to it that none is marked elsewhere.
 marked() {
-  longest=tests/plugin/test_jobs.py # begun first, or in the end all processes wait for it
+  # Begun first, or in the end all processes wait for one of them.
+  longest='tests/plugin/test_jobs.py|tests/packaging/test_release.py|tests/packaging/test_quick_and_all.py'
   found=$(grep -rl --include='test_*.py' "pytest\.mark\.$1" tests | sort)
-  echo "$found" | grep -x "$longest"
-  echo "$found" | grep -vx "$longest"
+  echo "$found" | grep -xE "$longest"
+  echo "$found" | grep -vxE "$longest"
 }
 
 run_quick() {
@@ -131,8 +135,8 @@ run_quick() {
 run_rest() {
   rm -rf "$rest"
   mkdir -p "$rest"
-  # shellcheck disable=SC2086
-  stage "slow tests without Spark or browser" tests "$rest/plain" "slow and not course and not spark and not browser" $many
+  # shellcheck disable=SC2046,SC2086
+  stage "slow tests without Spark or browser" tests "$rest/plain" "slow and not course and not spark and not browser" $many $(marked slow)
   # shellcheck disable=SC2046
   stage "slow tests in a browser" tests "$rest/browser" "slow and not course and browser and not spark" -n 2 $(marked browser)
   # shellcheck disable=SC2046,SC2086
@@ -151,6 +155,7 @@ run_courses() {
 began=$(date +%s)
 prepare
 printf '\n── ready in %s s\n' "$(($(date +%s) - began))"
+[ "$only_ready" = no ] || exit 0
 mkdir -p .make
 began=$(date +%s)
 same=no # is what stands in $quick of this tree?

@@ -218,35 +218,30 @@ ASYNCHRONOUS = {
 
 
 @pytest.mark.skipif(RELEASE < (1, 11), reason="files are planned ahead from 1.11 on")
-@pytest.mark.parametrize("gives", [False, True])
 def test_planned_ahead_a_run_that_ends_is_given_a_limit_only_by_its_owners_word(
-    agent: Any, attached: Any, start: Any, table: Table, gives: bool
+    agent: Any, attached: Any, start: Any, table: Table
 ) -> None:
-    agent.give_limits = gives
+    """Under a limit Iceberg says that nothing waits where no file is planned just then.
+
+    (``AsyncSparkMicroBatchPlanner.computeLimitedOffset``: null for an empty queue, which is the end
+    of such a run; it takes slower storage than a test has.)
+    """
     agent.decide = at_random(random.Random(1))
     attached(agent, first_batch_seconds=10.0)
-    table.add(100)
-    seen: list[int] = []
-
-    def batch(frame: Any, _: int) -> None:
-        seen.extend(row["id"] for row in frame.collect())
-
-    query = start(table.read(**ASYNCHRONOUS), trigger={"availableNow": True}, batch=batch)
-    query.awaitTermination(120)
-    assert query.exception() is None
-    [entry] = agent.wait(lambda a: progresses(a, query))[0]["limits"]
-    assert entry["note"].startswith(sources.PLANNED_AHEAD)
-    assert entry["control"] == ("live" if gives else "advice")
-    print(
-        "rows",
-        len(seen),
-        "of",
-        table.files * ROWS_PER_FILE,
-        "batches",
-        len(progresses(agent, query)),
-    )
-    # Else that would show nothing: Iceberg does leave some to the next run.
-    assert (len(seen) == table.files * ROWS_PER_FILE) is not gives
+    for name, available_now in (("files-ends", True), ("files-goes-on", False)):
+        trigger = {"availableNow": True} if available_now else None
+        query = start(
+            table.read(**ASYNCHRONOUS),
+            trigger=trigger,
+            batch=lambda frame, _: frame.collect(),
+            name=name,
+        )
+        agent.wait(lambda a, query=query: rows_of(a, query) == table.files * ROWS_PER_FILE, 60)
+        assert query.exception() is None
+        [entry] = progresses(agent, query)[0]["limits"]
+        assert entry["control"] == ("advice" if available_now else "live")
+        assert entry.get("note", "").startswith(sources.PLANNED_AHEAD) is available_now
+        assert (len(told(agent, query)) == 1) is available_now
 
 
 #: With each of them the rows must not depend on how batches are cut.

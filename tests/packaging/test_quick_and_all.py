@@ -48,12 +48,6 @@ def test_course() -> None:
         file.write("course ")
 '''
 SETTINGS = """
-[tool.ruff]
-line-length = 100
-[tool.ruff.lint]
-select = ["F"]
-[tool.mypy]
-packages = ["tests"]
 [tool.pytest.ini_options]
 addopts = "-q"
 markers = ["spark: x", "browser: x", "slow(reason): x", "course(reason): x"]
@@ -84,7 +78,11 @@ class Project:
         python = root / ".venv" / "bin" / "python"
         python.parent.mkdir(parents=True)
         (root / ".venv" / ".weir-dev").touch()
-        python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+        # Neither lint and types are looked at here nor how many work at a time: most of the time.
+        python.write_text(
+            '#!/bin/sh\ncase "$2" in ruff | mypy) exit 0 ;; pytest) set -- "$@" -n 0 ;; esac\n'
+            f'exec "{sys.executable}" "$@"\n'
+        )
         python.chmod(0o755)
         subprocess.run(["git", "init", "--quiet"], cwd=root, check=True)
 
