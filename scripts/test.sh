@@ -110,7 +110,7 @@ many="-n $(($(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2) * 2)) $by_file"
 # tests/conftest.py sees to it that none is marked elsewhere.
 marked() {
   # Begun first, or in the end all processes wait for one of them.
-  longest='tests/plugin/test_jobs.py|tests/packaging/test_release.py|tests/packaging/test_quick_and_all.py'
+  longest='tests/plugin/test_job(s|_lives).py|tests/packaging/test_release.py|tests/packaging/test_quick_and_all.py'
   found=$(grep -rl --include='test_*.py' "pytest\.mark\.$1" tests | sort)
   echo "$found" | grep -xE "$longest"
   echo "$found" | grep -vxE "$longest"
@@ -140,7 +140,7 @@ run_rest() {
   # shellcheck disable=SC2046
   stage "slow tests in a browser" tests "$rest/browser" "slow and not course and browser and not spark" -n 2 $(marked browser)
   # shellcheck disable=SC2046,SC2086
-  stage "slow tests on real Spark" tests "$rest/spark" "slow and not course and spark" -n 2 $by_file $(marked spark)
+  stage "slow tests on real Spark" tests "$rest/spark" "slow and not course and spark" -n 3 $by_file $(marked spark)
   # shellcheck disable=SC2086
   stage "the oldest and the newest Spark" "$python" -m tests.matrix $sparks --reports "$rest"
 }

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.plugin.conftest import SMALL
-from tests.plugin.test_jobs import limit, order
+from tests.plugin.driving import limit, order
 from tests.waiting import until
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from tests.kafka.broker import free_ports
 from tests.lacking import lacking
 from tests.plugin.cluster import ROOT, SPARK
 from tests.plugin.conftest import JOBS
-from tests.plugin.test_jobs import limit, order
+from tests.plugin.driving import limit, order
 from tests.waiting import until
 
 if TYPE_CHECKING:

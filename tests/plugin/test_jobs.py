@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
-import random
 import signal
 import time
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
-import psutil
 import pytest
 
-from spark_listener import door, plugin
-from tests.plugin.cluster import living
 from tests.plugin.conftest import JOBS
+from tests.plugin.driving import beyond, limit, order, secrets
 from tests.service.agents import AgentProcess, weir
 from tests.waiting import until
 
@@ -24,23 +19,6 @@ if TYPE_CHECKING:
     from tests.plugin.conftest import Bench
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
-
-
-def beyond(agent: AgentProcess) -> psutil.Process | None:
-    """The agent's process at the door."""
-    return next(living(psutil.Process(agent.process.pid).children()), None)
-
-
-def limit(found: dict[str, Any]) -> int | None:
-    return found["sources"][0]["limit"]
-
-
-def order(agent: AgentProcess, name: str, files: int, application: str = "a job") -> None:
-    answer = agent.http.post(
-        f"/v1/queries/{quote(application)}/{name}/control",
-        json={"limit": files, "unit": "files", "reason": "a test"},
-    )
-    assert answer.status_code == 200, answer.text
 
 
 def test_a_java_job_is_regulated_and_a_kill_beyond_the_door_goes_unnoticed(
@@ -114,15 +92,6 @@ def test_a_hung_batch_is_seen_and_the_switch_puts_back_what_was_configured(
     bench.hang.unlink()
     until(lambda: bench.read() == bench.all_lines(), "every line, once")
     assert bench.batches()[before:][:3] == [hung, 5, 5], "off within a batch"
-
-
-def secrets(bench: Bench) -> list[str]:
-    """Of the doors; each that opens has one of its own."""
-    found = []
-    for path in bench.doors.glob("*.door"):
-        with contextlib.suppress(OSError, door.NoDoor):
-            found.append(door.read(path).token)
-    return found
 
 
 @pytest.mark.slow("a job of its own; what was configured comes back every time")
@@ -218,64 +187,6 @@ def test_what_a_process_beyond_the_door_left_is_no_configuration_of_who_attaches
     assert max(bench.batches()[before:]) > 3, "everything at once, as the job has it"
 
 
-@pytest.mark.slow("six jobs; that one ends as ever is looked at every time")
-@pytest.mark.parametrize("ending", ["exit 7", "throw", "stop", "return", "kill"])
-def test_a_job_ends_as_it_would_without(
-    bench: Bench,
-    agent: AgentProcess,
-    query: Callable[[str], dict[str, Any]],
-    ending: str,
-) -> None:
-    bench.files(10)
-    told: list[tuple[int, str, list[str]]] = []
-    for ways in ((), plugin.CONFS[:1]):
-        name = "with" if ways else "without"
-        job = bench.submit(name=name, ways=ways, ending=ending)
-        if ways:
-            query("lines")
-        until(lambda name=name: bench.read(name) == bench.all_lines(), "all to be read")
-        if ending == "kill":
-            job.process.send_signal(signal.SIGTERM)
-        else:
-            (bench.folder / name / "stop").touch()
-        code = job.wait()
-        out = "\n".join(line for line in job.out.splitlines() if not line.startswith("run "))
-        told.append((code, out, bench.read(name)))
-    assert told[0] == told[1]
-    until(lambda: not query("lines")["up"], "the end to be told")
-    assert not list(bench.doors.iterdir()), "no door of a driver that has ended"
-
-
-@pytest.mark.slow("twenty kills; that one goes unnoticed is looked at every time")
-def test_twenty_kills_at_random(
-    bench: Bench, agent: AgentProcess, query: Callable[[str], dict[str, Any]]
-) -> None:
-    bench.files(20)
-    job = bench.submit(limit="3")
-    run_id = query("lines")["run_id"]
-    drawn = random.Random(1)
-    longest = 0.0
-    for _ in range(20):
-        time.sleep(drawn.uniform(0.0, 3.0))
-        bench.files(5)
-        one = until(lambda: beyond(agent), "a process at the door")
-        one.kill()
-        began = time.monotonic()
-        until(lambda one=one: (new := beyond(agent)) and new.pid != one.pid, "the next")
-        longest = max(longest, time.monotonic() - began)
-    bench.files(5)
-    until(lambda: bench.read() == bench.all_lines(), "every line, once")
-    again = until(lambda: (q := query("lines")) and q["up"] and q, "the query")
-    assert again["run_id"] == run_id, "no start in between"
-    assert again["sources"][0]["configured"] == 3
-    print(f"longest until the next process: {longest:.2f} s")
-    told = [line for line in job.err.splitlines() if "weir" in line and " INFO " not in line]
-    # Of one that was killed before it was in, nothing is told.
-    assert 10 < len(told) / 2 <= 20
-    for line, words in zip(told, ("gone", "back") * (len(told) // 2), strict=True):
-        assert f"process is {words}" in line, "a word when it goes, one when it is back, no other"
-
-
 @pytest.mark.slow("a job, and a compiler for it")
 def test_both_sessions_of_a_scala_job(
     bench: Bench, agent: AgentProcess, query: Callable[[str], dict[str, Any]]
@@ -290,72 +201,6 @@ def test_both_sessions_of_a_scala_job(
     warned = [one for one in agent.log() if one["level"] not in ("info", "debug")]
     assert warned == [], "an end is nothing to be warned of"
     until(lambda: not query("first")["up"] and not query("second")["up"], "both ends to be told")
-
-
-@pytest.mark.slow("a job of its own")
-def test_a_query_that_starts_again_in_another_session_at_once(
-    bench: Bench, agent: AgentProcess, query: Callable[[str], dict[str, Any]]
-) -> None:
-    """As when a Connect client comes back: the same checkpoint, so the same id."""
-    bench.files(10)
-    job = bench.submit(JOBS / "sessions_job.py", limit="2", seconds=60)
-    seen = set()
-    while job.process.poll() is None:
-        run_id = query("lines")["run_id"]
-        seen.add(run_id)
-        (bench.folder / "job" / run_id).touch()
-        time.sleep(0.1)
-    assert job.wait() == 0
-    assert seen == {line.split()[1] for line in job.out.splitlines()}
-    assert len(seen) == 6
-
-
-@pytest.mark.slow("a job of its own; one in Java is regulated every time")
-def test_a_pyspark_job_without_a_line_of_ours(
-    bench: Bench, agent: AgentProcess, query: Callable[[str], dict[str, Any]]
-) -> None:
-    bench.files(10)
-    job = bench.submit(JOBS / "python_job.py", limit="2", seconds=12)
-    assert query("lines")["control"] == "live"
-    assert job.wait() == 0
-    assert job.out.splitlines() == ["over"]
-    until(lambda: not query("lines")["up"], "the end to be told")
-
-
-@pytest.mark.slow("a job more; one that names it as a listener is regulated every time")
-def test_one_that_names_it_as_a_plugin_too_has_one_door(
-    bench: Bench, agent: AgentProcess, query: Callable[[str], dict[str, Any]]
-) -> None:
-    bench.files(10)
-    job = bench.submit(ways=plugin.CONFS, seconds=8)
-    assert query("lines")["control"] == "live"
-    assert len(secrets(bench)) == 1
-    assert job.wait() == 0
-    assert not list(bench.doors.iterdir())
-
-
-@pytest.mark.slow("a job more; both ways in are taken every time")
-def test_a_job_that_attaches_itself_wins_and_says_so(
-    bench: Bench, agent: AgentProcess, query: Callable[[str], dict[str, Any]]
-) -> None:
-    bench.files(10)
-    conf = (f"spark.weir.agent.url={agent.address}",)
-    job = bench.submit(JOBS / "python_job.py", limit="2", seconds=20, ending="attach", conf=conf)
-    found = query("lines")
-    assert found["control"] == "live"
-    until(lambda: beyond(agent) is None, "the process at the door to leave")
-    until(lambda: query("lines")["last_progress_time"] != found["last_progress_time"], "a batch")
-    listeners = agent.http.get("/v1/queries").json()["listeners"]
-    newest = max(listeners, key=lambda one: one["last_heard_time"])["listener"]
-    assert job.process.pid in {one.pid for one in psutil.Process(newest["python_pid"]).parents()}
-    assert [path.read_text() for path in bench.doors.glob("*.door")] == ["weir door 1\naside\n"]
-    until(
-        lambda: "a driver is left to itself" in {one["event"] for one in agent.log()},
-        "the agent to say so",
-    )
-    assert job.wait() == 0
-    assert job.out.splitlines() == ["attached", "over"]
-    assert not list(bench.doors.iterdir())
 
 
 def test_a_job_whose_doors_cannot_be_is_told_once_and_goes_on(bench: Bench) -> None:

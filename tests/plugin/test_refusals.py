@@ -15,7 +15,7 @@ from py4j.java_gateway import GatewayParameters, JavaGateway
 
 from spark_listener import door
 from tests.plugin.conftest import JOBS
-from tests.plugin.test_jobs import beyond, limit, order
+from tests.plugin.driving import beyond, limit, order
 from tests.waiting import until
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import pytest
 from spark_listener import plugin
 from tests.kafka.broker import free_ports
 from tests.plugin.conftest import SPARK
-from tests.plugin.test_jobs import limit, order
+from tests.plugin.driving import limit, order
 from tests.waiting import until
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import pytest
 from spark_listener import door
 from tests.plugin.cluster import ROOT
 from tests.plugin.conftest import JOBS
-from tests.plugin.test_jobs import limit, order
+from tests.plugin.driving import limit, order
 from tests.plugin.yarn import start_yarn
 from tests.service.agents import AgentProcess
 from tests.service.test_process import make_certificate
