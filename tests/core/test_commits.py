@@ -119,8 +119,18 @@ class Job:
         driver.time = until_time
         self.limits = [self.limits[-1]] * 2  # what was granted is in force
 
-    def _batch(self) -> None:
-        driver, time = self.world.driver, self.world.driver.time
+    def die(self, seconds: float) -> None:
+        """In a batch, without a word; so much later it is there again, and runs that first."""
+        driver, planned_time = self.world.driver, self.world.driver.time
+        self.world.send(driver.heartbeat(driver.batch_id + 1, 1.0))
+        driver.time += seconds
+        driver.run_id += "+"
+        self._start()
+        self.limits[0] = CONFIGURED  # by which it was planned
+        self._batch(planned_time)
+
+    def _batch(self, planned_time: float | None = None) -> None:
+        driver, time = self.world.driver, planned_time or self.world.driver.time
         limit = self.limits.pop(0)
         waits = sum(file.came <= time for file in self.files[self.read :])
         takes = self.files[self.read : self.read + min(waits, limit or waits)]
@@ -232,6 +242,19 @@ def test_what_came_in_a_triggers_interval_did_not_come_at_once(seconds: float, h
     job = Job(trigger_seconds=600.0).run(told)
     assert job.dropped == 0
     assert (job.view.limit.reason == "hold:late_rows") is held
+
+
+def test_what_came_while_a_batch_waited_to_be_run_again_did_not_come_at_once() -> None:
+    began = World(Policy()).driver.time
+    draw = random.Random(11)
+    told = [commit(draw, began + 60.0 * n, 60.0, 20) for n in range(1, 100)]
+    job = Job().run(told[:20])
+    job.files += told[20]
+    job._rest(told[20][0].came)
+    job.die(3000.0)
+    job.run(told[21:])
+    assert job.dropped == 0
+    assert not job.view.limit.reason.startswith("hold:late_rows")
 
 
 def test_files_of_a_commit_each_are_steered() -> None:

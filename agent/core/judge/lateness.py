@@ -187,9 +187,12 @@ class Lateness(msgspec.Struct):
                 self.seconds = max(self.seconds or 0.0, late)
                 if not self.aftermath:
                     self._note_own(batch.time, late)
+        parts = zip(sources, batch.sources, strict=False)
+        self.commits.snapshot = any(part.snapshot for one, part in parts if one.controllable)
         if replayed or not follows:
             self.commits.lose_sight()
-        self._look_at_commits(batch, sources, rested_time)
+        if not replayed:  # one that was planned by a run before says nothing of when that was
+            self._look_at_commits(batch, sources, rested_time)
         if batch.greatest_event_time is not None:
             self.greatest_time = max(before or -math.inf, batch.greatest_event_time)
         lanes = _several(sources)
@@ -272,8 +275,6 @@ class Lateness(msgspec.Struct):
     def _look_at_commits(
         self, batch: Progress, sources: Sequence[Source], rested_time: float | None
     ) -> None:
-        told = zip(sources, batch.sources, strict=False)
-        self.commits.snapshot = any(part.snapshot for one, part in told if one.controllable)
         read = [one for one in sources if _by_commits(one)]
         if not read:
             self.commits.lose_sight()
