@@ -6,7 +6,9 @@ attach(spark)
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+import logging
+import sys
+from typing import TYPE_CHECKING, Any, Final, Union
 
 __version__: Final = "0.1.0"
 __all__ = ["__version__", "attach", "detach"]
@@ -14,16 +16,54 @@ __all__ = ["__version__", "attach", "detach"]
 if TYPE_CHECKING:
     from spark_listener.attachment import Attachment
 
+#: As in pyproject.toml. With ``--py-files`` nothing else looks at it, and PySpark 3.5 takes 3.8: so
+#: this file must be one that such a Python can read.
+_OLDEST_PYTHON: Final = (3, 10)
 
-def attach(spark: Any = None, **settings: Any) -> Attachment:
+
+class Off:
+    """What ``attach`` returns where Weir cannot be imported: the job goes on without."""
+
+    active = False
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+
+    def detach(self) -> None:
+        """Nothing is watched."""
+
+    def __repr__(self) -> str:
+        return f"<weir off: {self.reason}>"
+
+
+def attach(spark: Any = None, **settings: Any) -> Union[Attachment, Off]:  # noqa: UP007
     """Watches and steers the streaming queries of a session; see ``docs/driver.md``."""
-    from spark_listener.attachment import attach as attach_session
+    reason = _too_old()
+    try:
+        if not reason:
+            from spark_listener.attachment import attach as attach_session
 
-    return attach_session(spark, **settings)
+            return attach_session(spark, **settings)
+    except Exception as error:
+        reason = f"it cannot be imported: {type(error).__name__}: {error}"
+    logging.getLogger("weir").warning("weir is off: %s", reason)
+    return Off(reason)
 
 
 def detach(spark: Any = None) -> None:
     """Puts configured limits back and stops watching one session, or all of them."""
-    from spark_listener.attachment import detach as detach_session
+    if _too_old():
+        return
+    try:
+        from spark_listener.attachment import detach as detach_session
+    except Exception as error:
+        logging.getLogger("weir").debug("weir: detaching", exc_info=error)
+    else:
+        detach_session(spark)
 
-    detach_session(spark)
+
+def _too_old() -> str:
+    if sys.version_info[:2] >= _OLDEST_PYTHON:
+        return ""
+    here, needed = (".".join(map(str, one[:2])) for one in (sys.version_info, _OLDEST_PYTHON))
+    return f"the job's Python is {here}, and {needed} or newer is needed"

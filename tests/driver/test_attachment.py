@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import pytest
+
+import spark_listener
 from spark_listener import attachment
 
-if TYPE_CHECKING:
-    import pytest
+try:
+    import tomllib
+except ImportError:  # Python 3.10
+    import tomli as tomllib  # type: ignore[no-redef, import-not-found, unused-ignore]
 
+ROOT = Path(__file__).parents[2]
 JOB = """
 import os, sys
 from spark_listener import attachment
@@ -43,7 +49,7 @@ def run(*arguments: str) -> list[str]:
         check=True,
         text=True,
         timeout=120,
-        cwd=Path(__file__).parents[2],
+        cwd=ROOT,
     )
     assert done.stderr == ""
     return done.stdout.splitlines()
@@ -139,3 +145,40 @@ def test_what_is_attached_where_the_jvm_is_gone_is_not_active_and_says_so() -> N
     handle = attachment.Attachment(object(), Gone(), "")  # type: ignore[arg-type]
     assert not handle.active
     assert repr(handle) == "<weir off: detached, or Spark is gone>"
+
+
+@pytest.mark.parametrize(
+    ("spoilt", "why"),
+    [
+        ("sys.version_info = (3, 9, 18, 'final', 0)", "Python is 3.9, and 3.10 or newer is needed"),
+        ("sys.modules['spark_listener.attachment'] = None", "it cannot be imported: "),
+    ],
+)
+def test_where_it_cannot_be_imported_the_job_goes_on(spoilt: str, why: str) -> None:
+    """As by --py-files, which asks for no version of Python."""
+    job = f"""
+import sys
+{spoilt}
+from spark_listener import attach, detach
+one = attach(None, control=False)
+print(one.active, repr(one))
+one.detach()
+detach()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", job], capture_output=True, check=True, text=True, cwd=ROOT
+    )
+    assert done.stdout.startswith("False <weir off: ")
+    assert why in done.stdout
+    assert done.stderr.count("\n") == 1
+    assert done.stderr.startswith("weir is off: ")
+
+
+def test_a_python_of_pyspark_3_5_can_read_what_says_so() -> None:
+    """It takes 3.8."""
+    path = ROOT / "spark_listener" / "__init__.py"
+    tree = ast.parse(path.read_text("utf-8"), feature_version=(3, 8))
+    assert not [one for one in ast.walk(tree) if isinstance(one, ast.BinOp)], "X | Y of types"
+    told = tomllib.loads((path.parent / "pyproject.toml").read_text("utf-8"))
+    least = ".".join(map(str, spark_listener._OLDEST_PYTHON))
+    assert told["project"]["requires-python"] == f">={least}"
