@@ -93,8 +93,7 @@ def _run(command: list[str | Path], where: Path) -> str:
             command, cwd=where, env=environ, capture_output=True, text=True, check=False
         )
     except FileNotFoundError as error:
-        hint = ": sh scripts/ensure-helm.sh builds it, with Go" if command[0] == HELM else ""
-        raise SystemExit(f"weir: {command[0]} is missing{hint}") from error
+        raise SystemExit(f"weir: {command[0]} is missing") from error
     if done.returncode != 0:
         tail = "\n".join((done.stdout + done.stderr).strip().splitlines()[-15:])
         raise SystemExit(f"weir: {' '.join(map(str, command[:4]))} … failed:\n{tail}")
@@ -305,6 +304,8 @@ def main() -> None:
     parser.add_argument("--maven-group", default=GROUP, metavar="GROUP")
     parser.add_argument("--wheels", action="store_true", help="wheels and sdists, no more")
     given = parser.parse_args()
+    if not given.wheels and not HELM.exists():
+        raise SystemExit(f"weir: {HELM} is missing: sh scripts/ensure-helm.sh builds it, with Go")
     into = given.into.resolve()
     new = into.with_name(f".{into.name}.new")
     shutil.rmtree(new, ignore_errors=True)

@@ -198,6 +198,17 @@ def test_actions_are_named_by_commit() -> None:
     assert [name for name in used if not re.fullmatch(r"[\w/-]+@[0-9a-f]{40}", name)] == []
 
 
+def test_without_helm_nothing_is_built_in_vain(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The chart comes late, and what was there before it would be gone."""
+    monkeypatch.setattr(release, "HELM", tmp_path / "helm")
+    monkeypatch.setattr(release, "build", lambda *_, **__: pytest.fail("it began"))
+    monkeypatch.setattr(sys, "argv", ["release", "--into", str(tmp_path / "dist")])
+    with pytest.raises(SystemExit, match="with Go"):
+        release.main()
+
+
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """Two builds of one commit, by different settings of the machine."""
