@@ -60,7 +60,8 @@ MISSING = {
 BY_MACHINE = ("oom_kills", "snapshot_lag", "capacity_short_since")
 #: Alerts that this run raises.
 RAISED = {ALERT}
-COURSE = pytest.mark.slow("the whole course of `make stack`; one page asks a real Prometheus, too")
+SLOW = pytest.mark.slow("the whole course of `make stack`; one page asks a real Prometheus, too")
+COURSE = pytest.mark.course("minutes, and a busy machine is short of capacity")
 
 
 class Seen:
@@ -100,6 +101,7 @@ def course(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seen]:
         yield Seen(course, text, began)
 
 
+@SLOW
 @COURSE
 @pytest.mark.spark
 @pytest.mark.timeout(600)
@@ -122,6 +124,7 @@ def test_an_alert_fires_and_resolves_and_one_only(course: Seen) -> None:
     assert re.fullmatch(r"http://127\.0\.0\.1:\d+/runbooks/WeirDeadlineNear", firing.runbook)
 
 
+@SLOW
 @COURSE
 @pytest.mark.spark
 @pytest.mark.timeout(600)
@@ -137,6 +140,7 @@ def test_every_expression_of_every_panel_has_an_answer(course: Seen) -> None:
     assert wrong == [], "\n".join(["", *wrong])
 
 
+@SLOW
 @COURSE
 @pytest.mark.spark
 @pytest.mark.timeout(600)

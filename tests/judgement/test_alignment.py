@@ -151,6 +151,7 @@ def job(*arguments: str, module: str = "skewed_jobs", seconds: float = 280.0) ->
 @pytest.mark.slow("a Spark of its own for each; beside an agent one is looked at every time")
 @pytest.mark.spark
 @pytest.mark.timeout(300)
+@pytest.mark.course("two Sparks more; beside an agent one is looked at by make test-all")
 @pytest.mark.parametrize("why", ["skew", "slow_task"])
 def test_skew_and_a_slow_task_are_named_on_a_real_spark(why: str, tmp_path: Path) -> None:
     said = job(why, str(tmp_path))

@@ -125,6 +125,7 @@ def test_six_queries_of_three_clients_are_regulated(
     until(lambda: not query("b2")["up"], "the ends to be told")
 
 
+@pytest.mark.course("clients more; six queries of three are regulated by make test-all")
 def test_a_session_that_refuses_control_is_only_watched(
     bench: Bench, query: Callable[[str], dict[str, Any]], python: str, address: str
 ) -> None:

@@ -249,6 +249,7 @@ def test_an_executor_on_which_the_job_keeps_a_frame_stays(bench: Bench) -> None:
     ]
 
 
+@pytest.mark.course("a cluster more, for a fault that is rare")
 def test_executors_go_though_the_end_of_a_job_was_dropped(bench: Bench) -> None:
     """Spark's status store, whose queue of events overflows, has a job run for ever."""
     command = (str(SPARK / "bin/spark-submit"), "--master", LOCAL_CLUSTER)

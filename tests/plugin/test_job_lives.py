@@ -24,8 +24,18 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
 
-@pytest.mark.slow("six jobs; that one ends as ever is looked at every time")
-@pytest.mark.parametrize("ending", ["exit 7", "throw", "stop", "return", "kill"])
+@pytest.mark.slow("jobs in pairs; that one ends as ever is looked at every time")
+@pytest.mark.parametrize(
+    "ending",
+    [
+        "exit 7",
+        "kill",
+        *(
+            pytest.param(one, marks=pytest.mark.course("a pair more"))
+            for one in ("throw", "stop", "return")
+        ),
+    ],
+)
 def test_a_job_ends_as_it_would_without(
     bench: Bench,
     agent: AgentProcess,
@@ -54,6 +64,7 @@ def test_a_job_ends_as_it_would_without(
     assert not list(bench.doors.iterdir()), "no door of a driver that has ended"
 
 
+@pytest.mark.course("twenty kills, one after the other")
 @pytest.mark.slow("twenty kills; that one goes unnoticed is looked at every time")
 def test_twenty_kills_at_random(
     bench: Bench, agent: AgentProcess, query: Callable[[str], dict[str, Any]]

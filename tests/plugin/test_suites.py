@@ -17,19 +17,13 @@ pytestmark = [
     pytest.mark.spark,
     pytest.mark.timeout(900),
     pytest.mark.slow("Spark's own tests, some minutes of them"),
+    pytest.mark.course("minutes each"),
 ]
 #: How many tests each has in Spark 4.2.
 SUITES = {"FileStreamSourceSuite": 76, "StreamingQuerySuite": 48, "TriggerAvailableNowSuite": 12}
-LONG = "FileStreamSourceSuite"
 
 
-@pytest.mark.parametrize(
-    "suite",
-    [
-        pytest.param(one, marks=pytest.mark.course("several minutes") if one == LONG else [])
-        for one in SUITES
-    ],
-)
+@pytest.mark.parametrize("suite", SUITES)
 def test_spark_s_own_tests_pass_with_the_plugin(suite: str, tmp_path: Path) -> None:
     if not there_are():
         lacking("Spark's tests are missing: sh scripts/ensure-kafka.sh gets them")

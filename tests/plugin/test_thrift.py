@@ -23,6 +23,7 @@ pytestmark = [
     pytest.mark.spark,
     pytest.mark.timeout(600),
     pytest.mark.slow("a Thrift server, and clients in JVMs of their own"),
+    pytest.mark.course("25 clients in turn; test_connect.py has three"),
 ]
 SESSIONS = 25
 

@@ -87,6 +87,7 @@ def test_the_plugin_in_cluster_mode_finds_its_way_back_after_a_kill(
     assert job.wait(240) == 0, job.err[-3000:]
 
 
+@pytest.mark.course("an application more; the plugin in cluster mode is tried by make test-all")
 @pytest.mark.usefixtures("yarn")
 def test_attach_in_cluster_mode_takes_token_and_certificate_from_its_container(
     bench: Bench, tmp_path: Path
