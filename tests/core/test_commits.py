@@ -64,6 +64,7 @@ class Job:
         self.limits: list[int | None] = [CONFIGURED, CONFIGURED]
         self.batches: list[tuple[int | None, int, int]] = []  # limit, files, dropped rows
         self.began = self.world.driver.time
+        self.uncounted, self.slower = False, 1.0
         self._start()
 
     def _start(self) -> None:
@@ -157,15 +158,15 @@ class Job:
         end = {"reservoirVersion": 1, "index": self.read, "isStartingVersion": last}
         event = driver.progress(
             rows,
-            FIXED_SECONDS + rows / THROUGHPUT,
+            self.slower * (FIXED_SECONDS + rows / THROUGHPUT),
             limits=[
                 {
                     "source": 0,
                     "unit": "files",
                     "limit": limit,
                     "configured": CONFIGURED,
-                    "backlog": waits - len(takes),
-                    "admitted": len(takes),
+                    "backlog": None if self.uncounted else waits - len(takes),
+                    "admitted": None if self.uncounted else len(takes),
                     "source_class": self.source_class,
                 }
             ],
@@ -255,6 +256,36 @@ def test_what_came_while_a_batch_waited_to_be_run_again_did_not_come_at_once() -
     job.run(told[21:])
     assert job.dropped == 0
     assert not job.view.limit.reason.startswith("hold:late_rows")
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_what_came_while_the_query_was_down_did_not_come_at_once(told: bool) -> None:
+    """Whether or not anybody counts what the first batch leaves."""
+    began = World(Policy()).driver.time
+    draw = random.Random(12)
+    commits = [commit(draw, began + 60.0 * n, 60.0, 20) for n in range(1, 100)]
+    job = Job().run(commits[:20])
+    job.world.driver.time += 3000.0
+    job.restart()
+    job.uncounted = not told
+    job.files += [file for one in commits[20:60] for file in one]
+    job._batch()
+    job.uncounted = False
+    job.run(commits[60:])
+    assert job.dropped == 0
+    assert job.view.limit.reason != "hold:late_rows"
+
+
+def test_what_a_long_batch_would_hide_is_not_forgotten() -> None:
+    """After it a commit of half an hour may have come in as long."""
+    job = Job().run(commits(1800.0, 4))
+    assert job.view.limit.reason == "hold:late_rows"
+    job.slower = 200.0  # batches of 2,200 s
+    draw = random.Random(13)
+    last = job.world.driver.time
+    job.run([commit(draw, last + 1800.0 * n, 1800.0, 40) for n in range(1, 6)])
+    assert job.dropped == 0
+    assert job.view.limit.reason == "hold:late_rows"
 
 
 def test_files_of_a_commit_each_are_steered() -> None:

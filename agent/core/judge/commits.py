@@ -66,7 +66,7 @@ class Commits(msgspec.Struct):
         if self.took_all_time is not None and greatest_before is not None:
             since_time = min(max(self.took_all_time, rested_time), planned_time)
             self.stretch = Stretch(greatest_before, since_time)
-        took_all = not any(one.limited for one in sources)
+        took_all = all(map(_took_all, sources))
         self.took_all_time = planned_time if took_all else None
         stretch = self.stretch
         if stretch is None or times is None:
@@ -88,9 +88,24 @@ class Commits(msgspec.Struct):
         if apart > harmless_seconds:
             self.apart_seconds = max(apart, self.apart_seconds or 0.0)
             self.until_time = stretch.greatest + self.apart_seconds
-        elif took_all and stretch.greatest >= self.until_time:
+        elif (
+            took_all and stretch.greatest >= self.until_time and self._would_show(harmless_seconds)
+        ):
             self.apart_seconds = None
+
+    def _would_show(self, harmless_seconds: float) -> bool:
+        """Whether a commit as far apart as the remembered one would have been seen."""
+        return self.apart_seconds is not None and harmless_seconds < self.apart_seconds
 
     def lose_sight(self) -> None:
         """Between the last batch and the next one nobody looked, or heard."""
         self.took_all_time = self.stretch = None
+
+
+def _took_all(source: Source) -> bool:
+    """Whether it is known that the last batch left nothing; a batch may end by a second limit."""
+    limit = source.batch_limit
+    if limit is None:
+        return True
+    below = source.admitted is not None and source.admitted < limit
+    return source.backlog == 0 and (source.backlog_bound == "exact" or below)

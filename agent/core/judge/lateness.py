@@ -191,7 +191,9 @@ class Lateness(msgspec.Struct):
         self.commits.snapshot = any(part.snapshot for one, part in parts if one.controllable)
         if replayed or not follows:
             self.commits.lose_sight()
-        if not replayed:  # one that was planned by a run before says nothing of when that was
+        # One that was planned by a run before, which not every first of a run shows, says nothing
+        # of when that was.
+        if not replayed and (not first_of_run or batch.batch_id == 0):
             self._look_at_commits(batch, sources, rested_time)
         if batch.greatest_event_time is not None:
             self.greatest_time = max(before or -math.inf, batch.greatest_event_time)
