@@ -104,11 +104,15 @@ _FAILED = series("weir_batches_total", result="failed")
 _BUILD = series("weir_build_info")
 #: So long after it last answered an agent is missed, and what it counted is remembered.
 _WEEKEND = "3d"
-_WAS_AGENT = f"last_over_time({_BUILD}[{_WEEKEND}])"
-_CLUSTERS = f"max by (cluster) ({_WAS_AGENT})"
+
+
+def _was_agent(matchers: str = "") -> str:
+    return f"last_over_time({series('weir_build_info', matchers=matchers)}[{_WEEKEND}])"
+
+
+_CLUSTERS = f"max by (cluster) ({_was_agent()})"
 _FAILED_SCRAPES = f"count_over_time({UP}[150s]) - sum_over_time({UP}[150s])"
 _NO_ANSWER = f"({UP} == 0 and {_FAILED_SCRAPES} >= 2)"
-_IN_A_POD, _IN_NO_POD = 'pod!=""', 'pod=""'
 _DROPPED = series("weir_listener_dropped_events_total")
 _REFUSED = series("weir_agent_refused_requests_total", matchers=_FROM_DRIVERS)
 _MALFORMED = series("weir_agent_rejected_events_total", reason="malformed")
@@ -557,11 +561,11 @@ ALERTS: Final[tuple[Alert, ...]] = (
         says="one that was scraped does not answer, others may",
         # With the labels that an agent gives its series: a target itself has no cluster of its own.
         # One in a pod that has come back has another address, and is known by its pod.
-        expression=f"max without (version, python_version)"
-        f" (last_over_time({series('weir_build_info', matchers=_IN_NO_POD)}[{_WEEKEND}]))"
+        expression="max without (version, python_version)"
+        f""" ({_was_agent('pod=""')})"""
         f" and on (job, instance) {_NO_ANSWER}"
         " or max without (version, python_version, instance)"
-        f" (last_over_time({series('weir_build_info', matchers=_IN_A_POD)}[{_WEEKEND}]))"
+        f""" ({_was_agent('pod!=""')})"""
         f" and on (job, namespace, pod) {_NO_ANSWER}",
         hold="15s",
         why="Of its queries nothing is told any more, so their own alerts are silent, however many "

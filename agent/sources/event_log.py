@@ -523,9 +523,7 @@ class Follower:
             progress = body.progress
             one = self._run(progress.id, progress.run_id, progress.time)
             one.name = progress.name or one.name
-            if not ran(
-                progress
-            ):  # as Spark up to 3.4 says that it idles, by the next batch's number
+            if not ran(progress):  # Spark up to 3.4 idles by the number of the next batch
                 one.rest()
                 return False
             one.end(progress.batch_id)
@@ -554,8 +552,7 @@ class Follower:
         self._queries.pop(query_id, None)
         self._stages.forget(query_id)
         self._over[query_id] = None
-        if len(self._over) > spark_stages.MOST_BATCHES:  # a late job comes soon, if at all
-            del self._over[next(iter(self._over))]
+        spark_stages.let_go(self._over, spark_stages.MOST_BATCHES)  # late jobs come soon, if at all
 
     def _request(self, events: list[Event], prefix: str) -> Request:
         return Request(
@@ -576,9 +573,7 @@ class _Running(msgspec.Struct):
     query_id: str
     run_id: str
     begun_time: float  # of the first that the log told of it
-    told_run: bool = (
-        True  # by an event; else it is the group of its first job, which may be another
-    )
+    told_run: bool = True  # by an event; else it is its first job's group, which may be another
     name: str | None = None
     batch_id: int | None = None
     since: float = 0.0

@@ -250,13 +250,13 @@ class Stages:
                 opened = self._tasks.get(key)
                 if opened is None:
                     opened = self._tasks[key] = _Open()
-                    _let_go(self._tasks, MOST_OPEN)
+                    let_go(self._tasks, MOST_OPEN)
                 opened.add(heard.task)
         elif isinstance(heard, JobPlanned):
             for stage in heard.stages:
                 # A later job of the batch names the stages of earlier ones again.
                 self._batches[stage] = (heard.query_id, heard.batch_id)
-            _let_go(self._batches, MOST_OPEN)
+            let_go(self._batches, MOST_OPEN)
         else:
             batch = self._batches.pop(heard.stage, None)
             opened = self._tasks.pop((heard.stage, heard.attempt), None)
@@ -266,7 +266,7 @@ class Stages:
                 self._batches[heard.stage] = batch  # another attempt follows
                 return
             self._done.setdefault(batch, []).append((heard, opened or _Open()))
-            _let_go(self._done, MOST_BATCHES)
+            let_go(self._done, MOST_BATCHES)
 
     def forget(self, query_id: str) -> None:
         """Its run has ended: a batch that it left is run again, with stages of its own."""
@@ -307,7 +307,8 @@ class _Open:
             self.tasks[-1] = task  # the last place is the slowest one's
 
 
-def _let_go(kept: dict[Any, Any], most: int) -> None:
+def let_go(kept: dict[Any, Any], most: int) -> None:
+    """Keeps so many of them, the latest."""
     while len(kept) > most:
         del kept[next(iter(kept))]
 

@@ -65,6 +65,10 @@ _NO_AGENT: Final = (
     "Jobs run on: grants expire, and drivers go back to the limits that they configured; where "
     "they configured none, the last one stays. Nobody sees their backlog meanwhile."
 )
+_NO_ANSWER: Final = (
+    "Nobody sees the queries that report to it. They run on: their grants expire, and they go back "
+    "to the limits that they configured; where they configured none, the last one stays."
+)
 _ENDS: Final = "weir_agent_certificate_expiry_timestamp_seconds" + AGENT
 
 
@@ -914,9 +918,7 @@ CASES: Final[tuple[Case, ...]] = (
         at=7,  # the second scrape that fails is at minute 6
         labels={**_JOB, "instance": "a:9655"},
         summary="The Weir agent at a:9655 does not answer",
-        description="Nobody sees the queries that report to it. They run on: their grants expire, "
-        "and they go back to the limits that they configured; where they configured none, the last "
-        "one stays.",
+        description=_NO_ANSWER,
         quiet=(
             {_target("a"): "1x4 0 1x120", _build("a"): "1x4 _ 1x120"},  # a restart
             {_target("a"): "0x130", _build("b"): "1x130"},  # another program's target
@@ -935,9 +937,7 @@ CASES: Final[tuple[Case, ...]] = (
         at=6,
         labels={**_JOB, "pod": "weir-0"},
         summary="The Weir agent at weir-0 does not answer",
-        description="Nobody sees the queries that report to it. They run on: their grants expire, "
-        "and they go back to the limits that they configured; where they configured none, the last "
-        "one stays.",
+        description=_NO_ANSWER,
         quiet=(
             {  # it answers at another address
                 _target("a", pod="weir-0"): "1x4 0 stale",

@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import dataclasses
 import random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-from agent.core.policy import LateRows, Policy, QueryPolicy
+from agent.core.policy import LateRows, Policy
 from spark_listener.sources import DELTA, FILES, ICEBERG
 from spark_listener.wire import format_time
-from tests.core.test_fleet import KEY, World
-
-if TYPE_CHECKING:
-    from agent.core.judgement import QueryView
+from tests.core.played import Played
+from tests.core.test_fleet import World
 
 DELAY_SECONDS = 600.0
 CONFIGURED = 1000  # files a batch, as Delta's own default
@@ -43,7 +41,7 @@ def commit(
     return [File(came, least, greatest, snapshot) for least, greatest in parts]
 
 
-class Job:
+class Job(Played):
     """A query as Spark runs it over a directory or a table; a grant acts two batches later."""
 
     def __init__(
@@ -54,15 +52,12 @@ class Job:
         trigger_seconds: float = 0.0,
         source_class: str = DELTA.classes[0],
     ) -> None:
-        told = QueryPolicy(late_rows=late_rows, target_seconds=2.0, mode=mode)  # type: ignore[arg-type]
-        self.world = World(Policy(default=told))
+        super().__init__(late_rows, mode, DELAY_SECONDS)
         self.files: list[File] = []
         self.read = 0
-        self.greatest = self.watermark = 0.0
         self.trigger_seconds = trigger_seconds
         self.source_class = source_class
         self.limits: list[int | None] = [CONFIGURED, CONFIGURED]
-        self.batches: list[tuple[int | None, int, int]] = []  # limit, files, dropped rows
         self.began = self.world.driver.time
         self.uncounted, self.slower = False, 1.0
         self._start()
@@ -80,14 +75,6 @@ class Job:
         driver.run_id += "+"
         self.limits = [CONFIGURED] * 2
         self._start()
-
-    @property
-    def view(self) -> QueryView:
-        return self.world.view(KEY)
-
-    @property
-    def dropped(self) -> int:
-        return sum(dropped for _, _, dropped in self.batches)
 
     @property
     def cut(self) -> list[int]:
@@ -183,17 +170,14 @@ class Job:
         )
         granted = self.world.send(event).grants
         self.limits.append(granted[0].limit if granted else self.limits[-1])
-        self.greatest = max(self.greatest, *(file.greatest for file in takes))
-        self.watermark = max(self.watermark, self.greatest - DELAY_SECONDS)
+        self.move_watermark(file.greatest for file in takes)
 
 
-def commits(
-    seconds: float, count: int, *, files: int = 40, every: float | None = None, seed: int = 3
-) -> list[list[File]]:
+def commits(seconds: float, count: int, *, files: int = 40, seed: int = 3) -> list[list[File]]:
     """One each so many seconds, of all that was since the last."""
     draw = random.Random(seed)
     began = World(Policy()).driver.time + seconds
-    return [commit(draw, began + n * (every or seconds), seconds, files) for n in range(count)]
+    return [commit(draw, began + n * seconds, seconds, files) for n in range(count)]
 
 
 @pytest.mark.parametrize("source_class", [one.classes[-1] for one in (DELTA, FILES, ICEBERG)])

@@ -15,13 +15,13 @@ import pytest
 
 from agent.core.fleet import Fleet, Order, Receipt
 from agent.core.fleet.orders import UNEVEN_NOTE
-from agent.core.policy import LateRows, Policy, QueryPolicy
 from spark_listener.wire import format_time
 from tests.core.events import START_TIME
-from tests.core.test_fleet import KEY, World
+from tests.core.played import Played
+from tests.core.test_fleet import KEY
 
 if TYPE_CHECKING:
-    from agent.core.judgement import QueryView
+    from agent.core.policy import LateRows
 
 FIXED_SECONDS, THROUGHPUT = 1.0, 4000.0
 
@@ -55,7 +55,7 @@ def always(rate: float) -> Lane:
     return Lane([(START_TIME, math.inf, rate)])
 
 
-class Job:
+class Job(Played):
     """A query with a watermark, over sources of a limit each or partitions that share one."""
 
     def __init__(
@@ -72,9 +72,8 @@ class Job:
         trigger: str = "ProcessingTimeTrigger(0)",
         source_class: str = "",
     ) -> None:
-        told = QueryPolicy(late_rows=late_rows, target_seconds=2.0, mode=mode)  # type: ignore[arg-type]
-        self.world = World(Policy(default=told))
-        self.lanes, self.delay = lanes, delay
+        super().__init__(late_rows, mode, delay)
+        self.lanes = lanes
         # Of each source the lanes that share its limit.
         numbers = range(len(lanes))
         if isinstance(sources, list):
@@ -85,8 +84,6 @@ class Job:
         self.shares, self.tells, self.configured = shares, tells, configured
         places = len(self.groups)
         self.limits: list[list[int | None]] = [[configured] * places, [configured] * places]
-        self.greatest = self.watermark = 0.0
-        self.batches: list[tuple[list[int | None], int, int]] = []  # limits, rows, dropped
         self.trigger = trigger
         self.source_class = source_class  # empty: Kafka's
         self.world.driver.tells_trigger = trigger == "ProcessingTimeTrigger(0)"
@@ -95,14 +92,6 @@ class Job:
     def _started(self) -> dict[str, Any]:
         told = {} if self.tells is None else {"watermarkDelaySeconds": self.tells}
         return self.world.driver.started(trigger=self.trigger, **told)
-
-    @property
-    def view(self) -> QueryView:
-        return self.world.view(KEY)
-
-    @property
-    def dropped(self) -> int:
-        return sum(dropped for _, _, dropped in self.batches)
 
     def restart(self, down_seconds: float) -> Job:
         driver = self.world.driver
@@ -195,8 +184,7 @@ class Job:
         )
         self.limits.append(list(self.limits[-1]))
         self._take(self.world.send(event).grants)
-        self.greatest = max([self.greatest, *seen])
-        self.watermark = max(self.watermark, self.greatest - self.delay)
+        self.move_watermark(seen)
 
     def _limits(
         self, limits: list[int | None], waits: list[int], takes: list[int]

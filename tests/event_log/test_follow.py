@@ -19,7 +19,7 @@ from tests.event_log import lines
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from agent.core.decode.events import Event
+    from agent.core.decode.events import Event, RunningQuery
 
 KINDS = ["started", *["progress"] * 8, "terminated"]
 
@@ -38,6 +38,16 @@ def drain(follower: Follower) -> list[Event]:
         events += [event for _, event in request.events]
         follower.accepted()
     return events
+
+
+def running(follower: Follower, now: float = lines.BASE + 100.0) -> list[RunningQuery]:
+    """What its pulse tells."""
+    request = follower.pulse(now, 1)
+    if request is None:
+        return []
+    ((_, event),) = request.events
+    assert isinstance(event.body, HeartbeatEvent)
+    return event.body.queries
 
 
 def single(folder: Path, content: bytes = b"", name: str = "app-1.inprogress") -> Log:
@@ -353,16 +363,16 @@ def test_a_fifo_among_the_parts_of_a_log_is_not_waited_for(tmp_path: Path) -> No
         Follower(log, 0, lambda _: None).next_request()
 
 
-def test_a_progress_that_says_it_idles_ends_no_batch(tmp_path: Path) -> None:
+def idles(batch: int) -> bytes:
     """Spark up to 3.4 writes one each ten seconds, with the number of the batch that comes next."""
-    told = json.loads(lines.progress(1, rows=0))
+    told = json.loads(lines.progress(batch, rows=0))
     told["progress"]["durationMs"] = {"latestOffset": 3, "triggerExecution": 3}
-    idle = json.dumps(told, separators=(",", ":")).encode() + b"\n"
-    content = [*lines.opening(), lines.started(), lines.progress(0), idle]
+    return json.dumps(told, separators=(",", ":")).encode() + b"\n"
+
+
+def test_a_progress_that_says_it_idles_ends_no_batch(tmp_path: Path) -> None:
+    content = [*lines.opening(), lines.started(), lines.progress(0), idles(1)]
     log = single(tmp_path, b"".join([*content, lines.job(1, lines.BASE + 20.0)]))
     follower = follow(log)
     drain(follower)
-    request = follower.pulse(lines.BASE + 60.0, 1)
-    assert request is not None
-    ((_, event),) = request.events
-    assert [one.batch_id for one in event.body.queries] == [1]
+    assert [one.batch_id for one in running(follower)] == [1]

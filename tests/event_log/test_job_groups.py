@@ -6,18 +6,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from agent.core.decode.events import HeartbeatEvent
 from agent.core.fleet import Fleet
 from agent.core.policy import Policy
 from tests.event_log import lines
-from tests.event_log.test_follow import Rolling, drain, follow, single
+from tests.event_log.test_follow import Rolling, drain, follow, running, single
 from tests.history.test_judge import judged, of
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from agent.core.decode.events import RunningQuery
-    from agent.sources.event_log import Follower
 
 
 def grouped(batches: int) -> list[bytes]:
@@ -30,15 +26,6 @@ def grouped(batches: int) -> list[bytes]:
         content += lines.stage(batch, [0.5, 0.4, 1.5], [10, 10, 480], time=time)
         content.append(lines.progress(batch))
     return content
-
-
-def pulse(follower: Follower, sequence: int = 1) -> list[RunningQuery]:
-    request = follower.pulse(lines.BASE + 100.0, sequence)
-    if request is None:
-        return []
-    ((_, event),) = request.events
-    assert isinstance(event.body, HeartbeatEvent)
-    return event.body.queries
 
 
 def test_the_pulse_tells_the_run_and_its_progress_goes_on_counting(tmp_path: Path) -> None:
@@ -55,7 +42,7 @@ def test_the_pulse_tells_the_run_and_its_progress_goes_on_counting(tmp_path: Pat
     beat = follower.pulse(lines.BASE + 60.0, 1)
     assert beat is not None
     fleet.receive(beat, now=lines.BASE + 60.0)
-    assert [(one.run_id, one.batch_id) for one in pulse(follower)] == [(lines.RUN, 3)]
+    assert [(one.run_id, one.batch_id) for one in running(follower)] == [(lines.RUN, 3)]
     with log.path.open("ab") as file:
         file.write(content[-1])
     take()
@@ -77,10 +64,10 @@ def test_a_group_stands_for_the_run_until_one_is_told(tmp_path: Path) -> None:
     rolling.write(3, *content[-7:-1])  # batch 2, but for its progress
     follower = follow(rolling.log)
     drain(follower)
-    (one,) = pulse(follower)
+    (one,) = running(follower)
     rolling.write(3, content[-1], lines.job(3, lines.BASE + 15.5, run="U-3"))
     drain(follower)
-    (now,) = pulse(follower)
+    (now,) = running(follower)
     assert (now.run_id, now.batch_id) == (lines.RUN, 3)
     assert now.begun_time == one.begun_time
     ((run, view),) = follower.alignments(0.0).items()
@@ -93,7 +80,7 @@ def test_a_job_after_the_run_has_ended_begins_none(tmp_path: Path, run: str) -> 
     content = [*grouped(2), lines.terminated(), lines.job(2, lines.BASE + 60.0, run=run)]
     follower = follow(single(tmp_path, b"".join(content)))
     drain(follower)
-    assert pulse(follower) == []
+    assert running(follower) == []
 
 
 def test_history_tells_no_unfinished_batch_of_a_group_and_keeps_its_stages() -> None:

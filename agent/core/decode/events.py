@@ -655,8 +655,16 @@ def _source(item: _SourceBody) -> SourceProgress:
         grown(start, end),
         len(start or ()),
         latest,
-        end is None and (place := offset_of(item.end_offset)) is not None and place.whole,
+        end is None and _in_snapshot(item.end_offset),
     )
+
+
+def _in_snapshot(offset: object) -> bool:
+    """Whether an offset is Delta's, of the table as it was found; no other is parsed for it."""
+    if not isinstance(offset, (str, dict)) or "isStartingVersion" not in offset:
+        return False
+    place = offset_of(offset)
+    return place is not None and place.whole
 
 
 def _operator(item: _OperatorBody) -> OperatorProgress:

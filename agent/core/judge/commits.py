@@ -33,7 +33,7 @@ class Stretch(msgspec.Struct):
     since_time: float  # when all was read, last before it; by the driver's clock
     least: float = math.inf
     greatest: float = -math.inf
-    files: int | None = 0  # None: not counted
+    files: float = 0  # inf: not counted
 
 
 class Commits(msgspec.Struct):
@@ -73,33 +73,31 @@ class Commits(msgspec.Struct):
             return
         stretch.least = min(stretch.least, times[0])
         stretch.greatest = max(stretch.greatest, times[1])
-        counts = [one.admitted if one.unit == "files" else None for one in sources]
-        if stretch.files is not None:
-            known = None not in counts
-            stretch.files = stretch.files + sum(one or 0 for one in counts) if known else None
+        stretch.files += sum(map(_files, sources))
         if harmless_seconds is not None:
             self._judge(stretch, planned_time - stretch.since_time + harmless_seconds)
 
     def _judge(self, stretch: Stretch, harmless_seconds: float) -> None:
         apart = stretch.greatest - max(stretch.before, stretch.least)
         took_all = self.took_all_time is not None
-        if took_all and stretch.files is not None and stretch.files <= 1:
+        if took_all and stretch.files <= 1:
             apart = 0.0  # no batch ends within a file
         if apart > harmless_seconds:
             self.apart_seconds = max(apart, self.apart_seconds or 0.0)
             self.until_time = stretch.greatest + self.apart_seconds
-        elif (
-            took_all and stretch.greatest >= self.until_time and self._would_show(harmless_seconds)
-        ):
-            self.apart_seconds = None
-
-    def _would_show(self, harmless_seconds: float) -> bool:
-        """Whether a commit as far apart as the remembered one would have been seen."""
-        return self.apart_seconds is not None and harmless_seconds < self.apart_seconds
+        elif took_all and stretch.greatest >= self.until_time:
+            # Where one as far apart would not have been seen, that none was says nothing.
+            seen = harmless_seconds < (self.apart_seconds or 0.0)
+            self.apart_seconds = None if seen else self.apart_seconds
 
     def lose_sight(self) -> None:
         """Between the last batch and the next one nobody looked, or heard."""
         self.took_all_time = self.stretch = None
+
+
+def _files(source: Source) -> float:
+    counted = source.unit == "files" and source.admitted is not None
+    return source.admitted or 0 if counted else math.inf
 
 
 def _took_all(source: Source) -> bool:

@@ -277,8 +277,7 @@ class Lateness(msgspec.Struct):
     def _look_at_commits(
         self, batch: Progress, sources: Sequence[Source], rested_time: float | None
     ) -> None:
-        read = [one for one in sources if _by_commits(one)]
-        if not read:
+        if not any(map(_by_commits, sources)):
             self.commits.lose_sight()
             return
         least, greatest = batch.least_event_time, batch.greatest_event_time
