@@ -523,11 +523,11 @@ class Follower:
             progress = body.progress
             one = self._run(progress.id, progress.run_id, progress.time)
             one.name = progress.name or one.name
-            if not ran(progress):  # Spark up to 3.4 idles by the number of the next batch
-                one.rest()
-                return False
-            one.end(progress.batch_id)
-            if progress.batch_id is not None:
+            if ran(progress):
+                one.end(progress.batch_id)
+            else:
+                one.rest()  # as Spark up to 3.4 tells, by the number of the batch that comes next
+            if ran(progress) and progress.batch_id is not None:
                 stateful = bool(progress.operators)
                 stages = self._stages.take(progress.id, progress.batch_id, stateful=stateful)
                 self._aligned[progress.run_id] = (progress.batch_id, stages)

@@ -376,3 +376,22 @@ def test_a_progress_that_says_it_idles_ends_no_batch(tmp_path: Path) -> None:
     follower = follow(log)
     drain(follower)
     assert [one.batch_id for one in running(follower)] == [1]
+
+
+def test_what_idles_is_told_once_though_its_file_is_compacted(tmp_path: Path) -> None:
+    """An idle word with the number of a batch that was counted came before that batch."""
+    idle = idles(3)
+    content = [*lines.opening(), lines.started(), *map(lines.progress, range(3)), idle]
+    rolling = Rolling(tmp_path)
+    rolling.write(1, *content, lines.progress(3))
+    follower = follow(rolling.log, last_batch={lines.RUN: 3}.get)
+    assert len(drain(follower)) == len(content) - 3 + 1
+    rolling.write(2, lines.progress(4))
+    drain(follower)
+    for path in rolling.path.glob("events_*"):
+        path.unlink()
+    rolling.write(2, *content, lines.progress(3), lines.progress(4), compact=True)
+    rolling.write(3, lines.progress(5))
+    follower._last_batch = {lines.RUN: 4}.get
+    told = [event.body for event in drain(follower) if isinstance(event.body, ProgressEvent)]
+    assert [one.progress.batch_id for one in told] == [5]
