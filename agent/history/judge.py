@@ -28,6 +28,7 @@ from agent.core.decode.events import (
 from agent.core.fleet import Fleet
 from agent.core.judge.alignment import sources_named
 from agent.core.measure import pace
+from agent.core.measure.flow import ran
 from agent.core.policy import Policy
 from agent.core.query import Query
 from agent.history import extract, incidents, rows
@@ -120,6 +121,7 @@ class Judge:
             state.last_time = max(state.last_time, job.time)
             running = state.running.get(job.query_id)
             over = state.runs.get(job.query_id) == ""
+            over = over or state.stages.is_taken(job.query_id, job.batch_id)
             if not over and (running is None or job.batch_id > running[0]):
                 state.running[job.query_id] = (job.batch_id, job.time, job.run_id)
         elif kind == extract.STAGE:
@@ -193,7 +195,11 @@ class Judge:
         body = event.body
         stages: list[Stage] = []
         work: BatchWork | None = None
-        if isinstance(body, ProgressEvent) and body.progress.batch_id is not None:
+        if (
+            isinstance(body, ProgressEvent)
+            and body.progress.batch_id is not None
+            and ran(body.progress)  # else it may bear the number of the batch to come
+        ):
             ended = body.progress
             stateful = bool(ended.operators)
             stages = state.stages.take(ended.id, body.progress.batch_id, stateful=stateful)

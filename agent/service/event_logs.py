@@ -80,7 +80,8 @@ class EventLogs:
         self._look_again_time = 0.0
         self._said: set[str] = set()
         self._ended: set[str] = set()  # their applications have: nothing more will be written
-        self._batches: dict[str, int | None] = {}
+        self._batches: dict[str, int | None] = {}  # the newest counted, by run id
+        self._runs: dict[tuple[str, str], str] = {}  # by application and query id
         self._aligned: dict[str, AlignmentView] = {}  # by run id, until the fleet has it
         self._pulse_time = 0.0
         self._rarely = Rarely(300.0)
@@ -89,7 +90,7 @@ class EventLogs:
         """Reads every log on towards its present end: first those that had reached it before."""
         now = self._clock()
         await self._find(now)
-        self._batches = self._keeper.fleet.newest_batches()
+        self._look_up()
         self._read_out.clear()
         await self._read_on()
         self._note_alignments()
@@ -196,13 +197,20 @@ class EventLogs:
             )
             return
         self._past.pop(log.name, None)
-        self._followers[log.name] = Follower(log, counted, self._last_batch)
+        self._followers[log.name] = Follower(log, counted, self._last_batch, self._present_run)
         self._behind.append(log.name)
         _log.info("following an event log", file=log.path)
 
+    def _look_up(self) -> None:
+        """What followers ask the fleet for, copied: they read in threads of their own."""
+        self._batches = self._keeper.fleet.newest_batches()
+        self._runs = self._keeper.fleet.present_runs()
+
     def _last_batch(self, run_id: str) -> int | None:
-        """Of a run, as the fleet has it."""
         return self._batches.get(run_id)
+
+    def _present_run(self, query: tuple[str, str]) -> str | None:
+        return self._runs.get(query)
 
     async def _put_aside(self, now: float) -> None:
         """Lets go of logs that are read to their end and that nobody writes to any more."""
@@ -254,7 +262,7 @@ class EventLogs:
             return False
         follower.accepted()
         if follower.log.rolling:  # it may be compacted while it is read
-            self._batches = self._keeper.fleet.newest_batches()
+            self._look_up()
         self._aligned.update(follower.alignments(now))
         return True
 

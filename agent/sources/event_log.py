@@ -172,18 +172,25 @@ class Follower:
     """Reads one log on, from where the fleet counted last. Not thread-safe."""
 
     def __init__(
-        self, log: Log, last_sequence: int, last_batch: Callable[[str], int | None]
+        self,
+        log: Log,
+        last_sequence: int,
+        last_batch: Callable[[str], int | None],
+        present_run: Callable[[tuple[str, str]], str | None],
     ) -> None:
         """``last_sequence``: the newest number counted of this log, 0 for none.
 
         ``last_batch`` gives the newest batch that was counted of a run: a compact file tells again
-        what files before it had told.
+        what files before it had told. ``present_run`` gives the run that was counted last of a
+        query, by application and query id, None where none goes on: a log read on from its middle
+        may tell nothing of it but its jobs.
         """
         self.log = log
         self.skipped = 0
         self.first_reason = ""
         self.ended = False  # the application has
         self._last_batch = last_batch
+        self._present_run = present_run
         self._index = last_sequence >> OFFSET_BITS
         self._done = last_sequence & ((1 << OFFSET_BITS) - 1)
         self._part: Part | None = None
@@ -336,6 +343,7 @@ class Follower:
             if present is not None and part.index > present + 1 and not part.compact:
                 self._queries.clear()  # what became of them stands in the files between
                 self._over.clear()
+                self._stages = spark_stages.Stages()
             # What a compact file holds of files that were read before it was made was counted.
             self._again = part.compact and self._counted_before(part)
             self._part, self._raw_read, self._offset = part, 0, 0
@@ -486,9 +494,8 @@ class Follower:
         job = spark_events.job_started(data)
         if job is not None:
             self._job_time = max(self._job_time, job.time)
-            if job.query_id not in self._over:  # a thread of the user's own works on
-                guess = _Running(job.query_id, job.run_id, job.time, told_run=False)
-                self._queries.setdefault(job.query_id, guess).begin(job)
+            if job.query_id not in self._over:  # else a thread of the user's own works on
+                self._queries.setdefault(job.query_id, self._guess(job)).begin(job)
             return True
         application = spark_events.application_of(data, self._application)
         if application is not None:
@@ -499,6 +506,11 @@ class Follower:
             self.ended = True
             self._queries.clear()
         return False
+
+    def _guess(self, job: spark_events.JobStarted) -> _Running:
+        """The run of a job of which no event has told the run: its group may be the user's own."""
+        present = self._present_run((self._application.id, job.query_id))
+        return _Running(job.query_id, present or job.run_id, job.time, told_run=False)
 
     def _hear_stages(self, line: bytes) -> None:
         """Lines of tasks, stages and jobs: what a batch waited for. The batch counts without."""
@@ -573,7 +585,7 @@ class _Running(msgspec.Struct):
     query_id: str
     run_id: str
     begun_time: float  # of the first that the log told of it
-    told_run: bool = True  # by an event; else it is its first job's group, which may be another
+    told_run: bool = True  # by an event
     name: str | None = None
     batch_id: int | None = None
     since: float = 0.0

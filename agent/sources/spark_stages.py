@@ -240,6 +240,7 @@ class Stages:
         self._batches: dict[int, tuple[str, int]] = {}  # stage → query id, batch
         self._tasks: dict[tuple[int, int], _Open] = {}  # (stage, attempt)
         self._done: dict[tuple[str, int], list[tuple[StageEnded, _Open]]] = {}
+        self._taken: dict[str, int] = {}  # the newest batch taken, by query id
 
     def hear(self, heard: Heard) -> None:
         """Takes a line in, in the log's order."""
@@ -253,6 +254,8 @@ class Stages:
                     let_go(self._tasks, MOST_OPEN)
                 opened.add(heard.task)
         elif isinstance(heard, JobPlanned):
+            if self.is_taken(heard.query_id, heard.batch_id):
+                return
             for stage in heard.stages:
                 # A later job of the batch names the stages of earlier ones again.
                 self._batches[stage] = (heard.query_id, heard.batch_id)
@@ -272,9 +275,20 @@ class Stages:
         """Its run has ended: a batch that it left is run again, with stages of its own."""
         for batch in [batch for batch in self._done if batch[0] == query_id]:
             del self._done[batch]
+        self._taken.pop(query_id, None)
+
+    def is_taken(self, query_id: str, batch_id: int) -> bool:
+        """Whether a job is of a batch that has ended: one between batches bears the last number.
+
+        As Spark's own jobs do that list the directories of the batch to come, where there are more
+        than 32 of them (``spark.sql.sources.parallelPartitionDiscovery.threshold``).
+        """
+        return batch_id <= self._taken.get(query_id, -1)
 
     def take(self, query_id: str, batch_id: int, *, stateful: bool = False) -> list[Stage]:
         """The stages of a batch that has ended, in the order of their ends; they are let go."""
+        self._taken[query_id] = max(batch_id, self._taken.get(query_id, -1))
+        let_go(self._taken, MOST_OPEN)
         found = self._done.pop((query_id, batch_id), [])
         return [
             stage_of(ended, opened.tasks, opened.failed, stateful=stateful)

@@ -24,12 +24,14 @@ if TYPE_CHECKING:
 KINDS = ["started", *["progress"] * 8, "terminated"]
 
 
-def none_counted(_: str) -> None:
+def none_counted(_: object) -> None:
     return None
 
 
-def follow(log: Log, last: int = 0, last_batch: Any = none_counted) -> Follower:
-    return Follower(log, last, last_batch)
+def follow(
+    log: Log, last: int = 0, last_batch: Any = none_counted, present_run: Any = none_counted
+) -> Follower:
+    return Follower(log, last, last_batch, present_run)
 
 
 def drain(follower: Follower) -> list[Event]:
@@ -360,7 +362,7 @@ def test_a_fifo_among_the_parts_of_a_log_is_not_waited_for(tmp_path: Path) -> No
     os.mkfifo(folder / "events_1_app")
     (log,) = find_logs(tmp_path)
     with pytest.raises(OSError, match="a FIFO, not a regular file"):
-        Follower(log, 0, lambda _: None).next_request()
+        Follower(log, 0, {}.get, {}.get).next_request()
 
 
 def idles(batch: int) -> bytes:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import pytest
 
 from agent.core.fleet import Fleet
 from agent.core.policy import Policy
+from agent.sources.spark_stages import Stages, read, wanted
 from tests.event_log import lines
 from tests.event_log.test_follow import Rolling, drain, follow, running, single
 from tests.history.test_judge import judged, of
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from agent.sources.event_log import Follower
 
 
 def grouped(batches: int) -> list[bytes]:
@@ -72,6 +76,63 @@ def test_a_group_stands_for_the_run_until_one_is_told(tmp_path: Path) -> None:
     assert now.begun_time == one.begun_time
     ((run, view),) = follower.alignments(0.0).items()
     assert (run, view.batch_id, [one.stage for one in view.stages]) == (lines.RUN, 2, [2])
+
+
+def test_after_a_restart_a_group_stands_for_the_run_that_was_counted(tmp_path: Path) -> None:
+    """Else the pulse would tell of another run, and the fleet pass over what the real one says."""
+    content = grouped(6)
+    rolling = Rolling(tmp_path)
+    rolling.write(1, *content[:25])  # up to batch 2
+    fleet = Fleet(Policy(), started_time=lines.BASE)
+
+    def take(follower: Follower) -> None:
+        while (request := follower.next_request()) is not None:
+            fleet.receive(request, now=lines.BASE + 60.0)
+            follower.accepted()
+
+    take(follow(rolling.log))
+    (rolling.path / "events_1_app-1").unlink()
+    rolling.write(1, *content[:3])
+    rolling.write(3, content[-6])  # batch 5 has begun, by a job of a group of the user's own
+    runs = fleet.present_runs()
+    again = follow(
+        rolling.log, fleet.counted("event-log:app-1"), fleet.newest_batches().get, runs.get
+    )
+    take(again)
+    beat = again.pulse(lines.BASE + 60.0, 1)
+    assert beat is not None
+    fleet.receive(beat, now=lines.BASE + 60.0)
+    rolling.write(3, *content[-5:])
+    take(again)
+    assert fleet.view(("orders", "enrich"), lines.BASE + 60.0).totals.batches == {"completed": 4}
+
+
+def test_a_job_between_batches_is_of_none(tmp_path: Path) -> None:
+    """One that lists directories bears the number of the batch before, whose stages are told."""
+    content = [*lines.opening(), lines.started()]
+    for batch in range(3):
+        time = lines.BASE + 5.0 * batch
+        content.append(lines.job(batch, time + 0.2, stages=[10 * batch]))
+        content += lines.stage(10 * batch, [0.5, 0.4, 1.5], [10, 10, 480], time=time)
+        content.append(lines.progress(batch))
+        for listing in range(1, 4):
+            stage = 10 * batch + listing
+            content.append(lines.job(batch, time + 3.0 + listing / 10, stages=[stage]))
+            content += lines.stage(stage, [0.5, 0.4, 1.5], [1, 1, 1], time=time + 3.0)
+    stages = Stages()
+    for line in content:
+        if wanted(line) and (heard := read(line)) is not None:
+            stages.hear(heard)
+        elif b"QueryProgressEvent" in line:
+            batch = json.loads(line)["progress"]["batchId"]
+            assert [one.stage for one in stages.take(lines.QUERY, batch)] == [10 * batch]
+    assert [stages.take(lines.QUERY, batch) for batch in range(3)] == [[], [], []]
+    follower = follow(single(tmp_path, b"".join(content)))
+    drain(follower)
+    assert [one.batch_id for one in running(follower)] == [None]
+    told = judged([[line.strip() for line in content]])
+    assert of(told, "incidents") == []
+    assert [one["stage"] for one in of(told, "stages")] == [0, 10, 20]
 
 
 @pytest.mark.parametrize("run", ["U", lines.RUN])

@@ -534,6 +534,14 @@ class Fleet:
         """The newest batch counted, by run id."""
         return {query.run.run_id: query.batch.id for query in self._roster}
 
+    def present_runs(self) -> dict[tuple[str, str], str]:
+        """The run ids of the runs that have not ended, by application id and Spark's query id."""
+        return {
+            (query.run.application_id, query.run.query_id): query.run.run_id
+            for query in self._roster
+            if not query.life.terminated
+        }
+
     def view(self, key: Key, now: float, *, growing: bool = False) -> QueryView:
         """One query at ``now``; raises KeyError where there is none. ``growing``: see tell.view."""
         return self._view(key, now, {}, growing=growing)
