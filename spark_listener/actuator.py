@@ -47,6 +47,7 @@ class SourceControl:
     present: Limit
     identity: str = ""
     unsafe: str = ""  # why a limit of ours may change which rows are read; see couplings.py
+    newest_first: bool = False  # an option makes it read what came later before
     #: (epoch seconds from which it held, maximum); oldest first.
     changes: deque[tuple[float, int | None]] = field(default_factory=lambda: deque(maxlen=_HISTORY))
     grant: Grant | None = None
@@ -221,11 +222,12 @@ class Actuator:
             handle = limits.handle_of(
                 configured, item.class_name, all_at_once=all_at_once, release=release
             )
+            options = couplings.options_of(item.source, item.class_name, self._query.trigger)
             unsafe = ""
             if handle.control == "live" and not self._allowed:
                 handle = replace(handle, control="advice", note=WATCH_ONLY)
             elif handle.control == "live":
-                unsafe = self._why_unsafe(configured, item)
+                unsafe = couplings.why_unsafe(configured, item.class_name, options)
                 if unsafe:
                     control: Control = "live" if self._unsafe_allowed else "advice"
                     handle = replace(handle, control=control, note=unsafe)
@@ -239,6 +241,7 @@ class Actuator:
                 configured if kept is None else limits.describe(in_force),
                 identity=item.identity,
                 unsafe=unsafe,
+                newest_first=couplings.reads_newest_first(item.class_name, options),
                 ours=kept is not None,
             )
             if source.ours and source.configured_maximum is None:
@@ -252,10 +255,6 @@ class Actuator:
         for source in self.sources:
             source.keep_to_configured()
         return True
-
-    def _why_unsafe(self, configured: Limit, item: SourceObject) -> str:
-        options = couplings.options_of(item.source, item.class_name, self._query.trigger)
-        return couplings.why_unsafe(configured, item.class_name, options)
 
     def allow_unsafe(self, *, allowed: bool) -> None:
         """Steers, or no longer, the sources of which an option makes a limit unsafe.

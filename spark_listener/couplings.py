@@ -28,6 +28,13 @@ def why_unsafe(configured: Limit, source_class: str, options: Options | None) ->
     return option and option + _WAY_OUT
 
 
+def reads_newest_first(source_class: str, options: Options | None) -> bool:
+    """Whether rows that came later may come in an earlier batch; so, too, where nobody knows."""
+    if not known(source_class).files:
+        return False
+    return not isinstance(options, FileOptions) or options.latest_first
+
+
 def options_of(source: Any, source_class: str, trigger: str) -> Options | None:
     """What of a JVM source's options couples to its limit; None where nothing does, or is told."""
     one = known(source_class)

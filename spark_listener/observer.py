@@ -679,6 +679,8 @@ class Observer:
         }
         if handle.note:
             entry["note"] = handle.note
+        if source.newest_first:
+            entry["in_order"] = False
         if source.obeyed is not None:
             entry["obeyed"] = source.obeyed
         if run.watermarks is not None:

@@ -65,6 +65,7 @@ class SourceLimit(_SourceLimitRequired, total=False):
     source_class: str
     identity: str  # a fingerprint of what the source reads: the same in every run, wherever it is
     obeyed: bool  # whether the source keeps to limits that change; absent where not known
+    in_order: bool  # false: what came later may be read before; absent: as its class does
     note: str  # why control is not live, or why a limit is unsafe, in a few words
     shares_watermark: bool  # with another source; absent where there is none, or nobody knows
     watermark_delay_seconds: float  # the least of the query's plan; absent where nobody knows

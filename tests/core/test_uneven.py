@@ -28,6 +28,7 @@ FIXED_SECONDS, THROUGHPUT = 1.0, 4000.0
 
 COSMOS = "com.azure.cosmos.spark.ChangeFeedMicroBatchStream"
 DELTA = "org.apache.spark.sql.delta.sources.DeltaSource"
+FILES = "org.apache.spark.sql.execution.streaming.FileStreamSource"
 
 
 @dataclasses.dataclass
@@ -71,6 +72,7 @@ class Job(Played):
         configured: int | None = None,
         trigger: str = "ProcessingTimeTrigger(0)",
         source_class: str = "",
+        in_order: bool | None = None,
     ) -> None:
         super().__init__(late_rows, mode, delay)
         self.lanes = lanes
@@ -86,6 +88,7 @@ class Job(Played):
         self.limits: list[list[int | None]] = [[configured] * places, [configured] * places]
         self.trigger = trigger
         self.source_class = source_class  # empty: Kafka's
+        self.in_order = in_order
         self.world.driver.tells_trigger = trigger == "ProcessingTimeTrigger(0)"
         self.world.send(self._started())
 
@@ -202,6 +205,8 @@ class Job(Played):
         ]
         if self.source_class:
             said = [{**one, "source_class": self.source_class} for one in said]
+        if self.in_order is not None:
+            said = [{**one, "in_order": self.in_order} for one in said]
         if len(self.groups) > 1 and self.shares is not None:
             said = [{**one, "shares_watermark": self.shares} for one in said]
             if self.tells is not None:
@@ -324,11 +329,17 @@ def test_cut_all_the_same_such_partitions_lose_rows() -> None:
 
 
 @pytest.mark.parametrize(
-    ("source_class", "late_rows", "cut"),
-    [(COSMOS, "guard", False), (COSMOS, "allow", True), (DELTA, "guard", True)],
+    ("source_class", "in_order", "late_rows", "cut"),
+    [
+        (COSMOS, None, "guard", False),
+        (COSMOS, None, "allow", True),
+        (DELTA, None, "guard", True),
+        (FILES, None, "guard", True),
+        (FILES, False, "guard", False),  # latestFirst
+    ],
 )
 def test_a_source_of_which_nobody_knows_in_what_order_it_reads_is_left_as_configured(
-    source_class: str, late_rows: LateRows, cut: bool
+    source_class: str, in_order: bool | None, late_rows: LateRows, cut: bool
 ) -> None:
     """It may share its limit over ranges of its own, as Kafka's does over partitions."""
     calm = [(START_TIME, DOWN, 500.0)]
@@ -340,6 +351,7 @@ def test_a_source_of_which_nobody_knows_in_what_order_it_reads_is_left_as_config
         late_rows=late_rows,
         configured=3_000_000,
         source_class=source_class,
+        in_order=in_order,
     )
     began = until_down(job)
     (query,) = job.world.fleet._roster
@@ -350,6 +362,8 @@ def test_a_source_of_which_nobody_knows_in_what_order_it_reads_is_left_as_config
         assert job.view.limit.reason == "hold:late_rows"
         (finding,) = [one for one in job.view.findings if one.check == "late_rows"]
         assert "in what order" in finding.evidence
+        if in_order is not None:
+            return
         # As of a state that was saved by a version before.
         query.sources[0].source_class = ""
         query.watched.lateness.unordered = False
@@ -739,13 +753,20 @@ def test_a_run_found_under_way_says_nothing_of_when_it_looked() -> None:
 
 
 @pytest.mark.parametrize(
-    ("partitions", "late_rows", "lapses"),
-    [(2, "guard", True), (2, "allow", False), (1, "guard", False)],
+    ("partitions", "source_class", "late_rows", "lapses"),
+    [
+        (2, "", "guard", True),
+        (2, "", "allow", False),
+        (1, "", "guard", False),
+        (1, DELTA, "guard", True),
+        (1, FILES, "guard", True),
+        (1, DELTA, "allow", False),
+    ],
 )
 def test_a_limit_ends_with_its_life_where_rows_may_fall_late_unwatched(
-    partitions: int, late_rows: LateRows, lapses: bool
+    partitions: int, source_class: str, late_rows: LateRows, lapses: bool
 ) -> None:
     lanes = [always(900.0) for _ in range(partitions)]
-    job = Job(lanes, sources=False, late_rows=late_rows).run(30)
+    job = Job(lanes, sources=False, late_rows=late_rows, source_class=source_class).run(30)
     (grant,) = job.world.send(job.world.driver.heartbeat(30, 1.0)).grants
     assert (grant.limit is not None, grant.lapses) == (True, lapses)

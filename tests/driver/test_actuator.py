@@ -7,7 +7,7 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from spark_listener import limits, sources
+from spark_listener import couplings, limits, sources
 from spark_listener.actuator import WATCH_ONLY, Actuator, SourceControl, without_agent
 from spark_listener.application import Lease
 from spark_listener.complaints import Complaints
@@ -322,7 +322,7 @@ def taken_over(
     unsafe: str = "",
 ) -> tuple[Actuator, SetUp]:
     """An actuator after one that set a limit of three files and was killed."""
-    monkeypatch.setattr(Actuator, "_why_unsafe", lambda *_: unsafe)
+    monkeypatch.setattr(couplings, "why_unsafe", lambda *_: unsafe)
     query = SetUp(files_at_once(3))
     actuator = Actuator(
         query,  # type: ignore[arg-type]
@@ -440,7 +440,7 @@ def test_a_swap_that_fails_while_limits_are_put_back_ends_the_steering_all_the_s
 
 def test_sources_are_known_all_or_not_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
     """One that is there twice would have two limits by turns."""
-    monkeypatch.setattr(Actuator, "_why_unsafe", lambda *_: "")
+    monkeypatch.setattr(couplings, "why_unsafe", lambda *_: "")
     query = SetUp(EVERYTHING)
     query.in_force = Limits({0: EVERYTHING, 1: EVERYTHING})
     both = [SourceObject(index, index, None, FILES) for index in (0, 1)]
@@ -486,7 +486,7 @@ class Left(Lease):
 @pytest.fixture
 def written(monkeypatch: pytest.MonkeyPatch) -> list[dict[int, Java]]:
     """What the plugin writes when it undoes what was left."""
-    monkeypatch.setattr(Actuator, "_why_unsafe", lambda *_: "")
+    monkeypatch.setattr(couplings, "why_unsafe", lambda *_: "")
     written: list[dict[int, Java]] = []
 
     class Method:

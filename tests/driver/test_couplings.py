@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from spark_listener import sources
-from spark_listener.couplings import file_options, why_unsafe
+from spark_listener.couplings import file_options, reads_newest_first, why_unsafe
 from spark_listener.limits import ALL, Limit, handle_of
 from spark_listener.sources import FileOptions, Options, TableOptions
 
@@ -61,6 +61,25 @@ def test_the_option_that_makes_a_limit_unsafe(
     said = why_unsafe(configured, source, options)
     assert said == (why and f"{why}; weir agent --give-limits all steers it")
     assert len(said) <= 200  # what an agent keeps of a note
+
+
+@pytest.mark.parametrize(
+    ("source", "options", "newest_first"),
+    [
+        (FILES, PLAIN, False),
+        (FILES, NAMES, False),
+        (FILES, LATEST, True),
+        (EARLIER_FILES, LATEST, True),
+        (FILES, None, True),  # nobody knows
+        (KAFKA, None, False),
+        (ICEBERG, AHEAD, False),
+        ("x.DeltaSource", None, False),
+    ],
+)
+def test_the_option_that_reads_what_came_later_before(
+    source: str, options: Options | None, newest_first: bool
+) -> None:
+    assert reads_newest_first(source, options) is newest_first
 
 
 def test_of_iceberg_the_files_are_steered_where_both_are_limited() -> None:

@@ -50,6 +50,7 @@ class FileControl:
     source_class = "org.apache.spark.sql.execution.streaming.FileStreamSource"
     identity = "0123456789abcdef"
     maximum = configured_maximum = 2
+    newest_first = False
     obeyed: bool | None = None
     judged = False
 

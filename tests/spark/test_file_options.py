@@ -65,6 +65,19 @@ def test_a_latest_first_source_is_given_a_limit_only_by_its_owners_word(
     assert query.isActive
 
 
+def test_that_the_newest_files_are_read_first_is_told(
+    agent: Any, attached: Any, folder: Any, start: Any, spark: Any
+) -> None:
+    """Beside a limit of its own it is steered, but not where a watermark drops what is old."""
+    attached(agent)
+    options = {"maxFilesPerTrigger": "5"}
+    newest = start(folder("newest", files=20).read(spark, latestFirst="true", **options))
+    oldest = start(folder("oldest", files=20).read(spark, **options))
+    for query, in_order in ((newest, False), (oldest, None)):
+        [entry] = agent.wait(lambda a, query=query: progresses(a, query))[0]["limits"]
+        assert (entry["control"], entry.get("in_order")) == ("live", in_order)
+
+
 def test_what_the_owners_word_costs_is_real(
     agent: Any, attached: Any, spark: Any, tmp_path: Any
 ) -> None:

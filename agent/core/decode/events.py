@@ -94,6 +94,7 @@ class SourceLimit(msgspec.Struct, frozen=True, gc=False):
     identity: str = ""
     note: str = ""
     obeyed: bool | None = None  # whether the source keeps to limits that change, where known
+    in_order: bool | None = None  # False: what came later may be read before; None: by its class
     offsets: Offsets | None = None  # Kafka: where the batch that runs ends, by partition
     shares_watermark: bool | None = None  # with another source, as the query's plan says
     watermark_delay_seconds: float | None = None  # the least of the query's plan
@@ -562,6 +563,7 @@ def decode_limits(value: object, where: str) -> list[SourceLimit]:
                 identity=_text(item.get("identity"))[:100],
                 note=redact_again(_text(item.get("note"))[:200]),
                 obeyed=obeyed if isinstance(obeyed := item.get("obeyed"), bool) else None,
+                in_order=order if isinstance(order := item.get("in_order"), bool) else None,
                 offsets=parse_offsets(item.get("offsets")),
                 shares_watermark=shared
                 if isinstance(shared := item.get("shares_watermark"), bool)

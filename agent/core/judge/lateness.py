@@ -378,12 +378,13 @@ class Lateness(msgspec.Struct):
     def lapse_seconds(self, sources: Sequence[Source], late_rows: LateRows) -> float | None:
         """So long a limit may stand while nobody watches how far apart rows are read; None: always.
 
-        Meanwhile partitions drift apart by as much; what batches cut then needs the other half. No
-        less than what a reply that is lost takes to be made good.
+        Meanwhile partitions drift apart by as much; what batches cut then needs the other half. Of
+        files and tables nobody sees meanwhile that a commit holds rows far apart. No less than what
+        a reply that is lost takes to be made good.
         """
         if late_rows == "allow" or not self.drops:
             return None
-        if not _several(sources):
+        if not _several(sources) and not any(map(_by_commits, sources)):
             return math.inf if len(sources) > 1 else None
         return max(APART_SHARE * self.harmless_seconds, 2.0 * HEARTBEAT_SECONDS)
 
@@ -427,6 +428,8 @@ def _by_commits(source: Source) -> bool:
 
 
 def _in_order(source: Source) -> bool:
+    if source.in_order is not None:
+        return source.in_order
     if source.source_class:
         return known(source.source_class).in_order
     # A state that was saved by a version before has what the source says of itself alone.
@@ -508,11 +511,12 @@ def _uneven(lateness: Lateness) -> Finding:
         return Finding(
             "late_rows",
             "info",
-            "in what order a source reads is not known: it may share a smaller limit over shards "
-            "or ranges, read one of them far ahead of another, whose rows would then be dropped "
-            "as late; so batches are as configured",
-            "nothing; where it reads what came first before what came later, late_rows: allow "
-            "makes batches smaller",
+            "a source may read what came later before what came first: the newest files, by an "
+            "option (latestFirst), or one of its shards or ranges far ahead of another, where in "
+            "what order it reads is not known; smaller batches may drop as late what they leave, "
+            "so they are as configured",
+            "without latestFirst files are read as they came; where you know that another source "
+            "reads so, late_rows: allow makes batches smaller",
         )
     if lateness.untold:
         return Finding(

@@ -61,6 +61,7 @@ class Source(msgspec.Struct):
     wanted_beyond: int | None = None  # what would be wanted, were the configured limit not kept
     shares_watermark: bool | None = None  # with another source; None: nobody told
     watermark_delay_seconds: float | None = None  # the least of the query's plan, as told
+    in_order: bool | None = None  # False: it may read what came later before; None: by its class
     lanes: Lanes | None = None  # followed where the query drops what its watermark has passed
 
     def pressing_at(self, time: float) -> float:
@@ -138,6 +139,7 @@ class Source(msgspec.Struct):
         self.control = said.control
         self.note = said.note
         self.obeyed = said.obeyed
+        self.in_order = said.in_order
         self.shares_watermark = said.shares_watermark
         self.watermark_delay_seconds = said.watermark_delay_seconds
         self.configured = said.configured
