@@ -50,6 +50,7 @@ class Listing:
     exact: bool
     seen_before: int | None = None  # a walk of many folders takes its time; None: as many
     oldest_gone: bool = False  # that of some listing before, which the source had not forgotten
+    oldest_milliseconds: int | None = None  # when the first of them was modified; None: none is
 
     @property
     def removed(self) -> bool:
@@ -311,9 +312,22 @@ class FileSource:
         if last is not None and not self._past_age(last) and not self._is_there(last):
             self._oldest_gone = True
         exact = all_of_them and not self.deletes
+        oldest = self._oldest
         return Listing(
-            files, seen, moment, exact, seen_before=before, oldest_gone=self._oldest_gone
+            files,
+            seen,
+            moment,
+            exact,
+            seen_before=before,
+            oldest_gone=self._oldest_gone,
+            oldest_milliseconds=None if oldest is None else int(oldest.getModificationTime()),
         )
+
+    def still_holds(self, listing: Listing | None) -> Listing | None:
+        """A listing; None once the source forgot some of it, read or unread, as too old."""
+        if listing is None or listing.oldest_milliseconds is None:
+            return listing
+        return None if listing.oldest_milliseconds < self._least_time() else listing
 
     def _count(self) -> tuple[int, bool] | None:
         """Files that Spark reads, and whether these are all; None where nobody can tell.
@@ -370,7 +384,11 @@ class FileSource:
         """Whether a file is too old for the source to look at by now; None is none."""
         if file is None:
             return False
-        return int(file.getModificationTime()) < int(self._programs.purged.get(self._seen))
+        return int(file.getModificationTime()) < self._least_time()
+
+    def _least_time(self) -> int:
+        """Of files that the source does not take for too old; epoch milliseconds."""
+        return int(self._programs.purged.get(self._seen))
 
     def _is_there(self, file: Any) -> bool:
         return bool(self._file_system.exists(file.getPath()))

@@ -718,7 +718,7 @@ class Observer:
             start = backlog.log_offset(said.get("startOffset"))
             entry["admitted"] = self._admitted(key, lambda: file_source.admitted(start, end))
             state.ended(entry["admitted"])
-        state.listed(self._files.listing(key))
+        state.listed(file_source.still_holds(self._files.listing(key)))
         waiting = state.waiting(file_source.seen(), file_source.unread())
         entry["backlog"] = waiting.backlog
         entry["backlog_bound"] = "exact" if waiting.bound == "exact" else "lower"

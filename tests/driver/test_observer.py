@@ -132,6 +132,9 @@ class SeenSource:
     def unread(self) -> int:
         return 0
 
+    def still_holds(self, listing: Any) -> Any:
+        return listing
+
 
 class SlowListing:
     """What asks a file source while a listing takes its time: each question waits in vain."""
