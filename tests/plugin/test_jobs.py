@@ -210,11 +210,12 @@ def test_a_job_whose_doors_cannot_be_is_told_once_and_goes_on(bench: Bench) -> N
     until(lambda: bench.read() == bench.all_lines(), "all to be read")
     bench.doors.unlink()
     until(lambda: secrets(bench), "the door to be opened, now that it can be")
-    assert job.err.count("weir: the door is open") == 1
+    until(lambda: "weir: the door is open" in job.err, "that to be told")
     job.process.send_signal(signal.SIGTERM)
     assert job.wait() == 128 + signal.SIGTERM
     warned = [line for line in job.err.splitlines() if "weir: the door is closed" in line]
     assert len(warned) == 1
+    assert job.err.count("weir: the door is open") == 1
 
 
 @pytest.mark.slow("two jobs; that a first batch waits is tried every time in tests/spark")
