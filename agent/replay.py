@@ -51,31 +51,32 @@ class Replay:
         self._fleet: Fleet | None = None
         self._sequence = 0
         self._time = 0.0  # of the newest event
-        self._last_time: float | None = None  # of the newest event of the last file that had any
+        self._last_time: float | None = None  # of the newest that the file before told
         self._application = recording.RECORDED
 
     def judge(self, raw: BinaryIO, file: str) -> Iterator[Judgement]:
         """Judges a file's events. Raises RecordingError, RecordingBroken."""
-        before, newest = self._last_time, None
-        for recorded in recording.read_events(raw, file, self._application, before):
-            self._application = recorded.application
-            time = recorded.event.time
-            newest = time if newest is None else max(newest, time)
-            self._last_time = newest
-            self._time = max(self._time, time)
-            if self._fleet is None:
-                self._fleet = Fleet(self._policy, started_time=time)
-            # The fleet counts each number once; recordings number their events by listener, if
-            # at all, so they are numbered anew here.
-            self._sequence += 1
-            event = msgspec.structs.replace(recorded.event, sequence=self._sequence)
-            request = Request(recorded.application, _LISTENER, [(0, event)], [])
-            receipt = self._fleet.receive(request, now=time)
-            if receipt.refused:
-                raise recording.RecordingError(f"{file}: {receipt.refused[0].error}")
-            if self._summary is not None:
-                self._summary.take(receipt)
-            yield from receipt.judged
+        reader = recording.EventReader(self._application, self._last_time)
+        try:
+            for recorded in recording.read_events(raw, file, reader):
+                self._application = recorded.application
+                time = recorded.event.time
+                self._time = max(self._time, time)
+                if self._fleet is None:
+                    self._fleet = Fleet(self._policy, started_time=time)
+                # The fleet counts each number once; recordings number their events by listener, if
+                # at all, so they are numbered anew here.
+                self._sequence += 1
+                event = msgspec.structs.replace(recorded.event, sequence=self._sequence)
+                request = Request(recorded.application, _LISTENER, [(0, event)], [])
+                receipt = self._fleet.receive(request, now=time)
+                if receipt.refused:
+                    raise recording.RecordingError(f"{file}: {receipt.refused[0].error}")
+                if self._summary is not None:
+                    self._summary.take(receipt)
+                yield from receipt.judged
+        finally:
+            self._last_time = reader.last_time
 
     def end(self) -> None:
         """No more will come."""

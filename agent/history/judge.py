@@ -118,6 +118,7 @@ class Judge:
         elif kind == extract.JOB:
             job = extract.decode_job(kept.data)
             state.stages.hear(job)
+            state.reader.hear_time(job.time)
             state.last_time = max(state.last_time, job.time)
             running = state.running.get(job.query_id)
             over = state.runs.get(job.query_id) == ""
@@ -128,6 +129,7 @@ class Judge:
             one = extract.decode_stage(kept.data)
             self._tasks(state, one.ended.stage, one.ended.attempt, one)
             state.stages.hear(one.ended)
+            state.reader.hear_time(one.ended.completed_time)
         elif kind == extract.TASKS:
             opened = extract.decode_tasks(kept.data)
             self._tasks(state, opened.stage, opened.attempt, opened)

@@ -205,7 +205,7 @@ class Follower:
         self._application = Application(id=log.name, name=log.name)
         self._knows_application = False
         self._time = 0.0
-        self._job_time = 0.0  # where no event has told a time, as after a part that is gone
+        self._job_time = 0.0  # of the newest job or stage of a batch
         self._queries: dict[str, _Running] = {}  # by query id: a job's group may be the user's own
         self._over: dict[str, None] = {}  # query ids whose run has ended, and no other was told
         self._waiting: Request | None = None
@@ -475,7 +475,7 @@ class Follower:
                 raise ValueError("an object is needed on each line")  # noqa: TRY301
             if self._hear(data):
                 return None
-            shaped = spark_events.shape(data, self._time or self._job_time or None)
+            shaped = spark_events.shape(data, max(self._time, self._job_time) or None)
             if shaped is None:
                 return None
             if shaped["type"] == "started":
@@ -493,7 +493,6 @@ class Follower:
         """Lines that are of the application or of its jobs."""
         job = spark_events.job_started(data)
         if job is not None:
-            self._job_time = max(self._job_time, job.time)
             if job.query_id not in self._over:  # else a thread of the user's own works on
                 self._queries.setdefault(job.query_id, self._guess(job)).begin(job)
             return True
@@ -520,6 +519,7 @@ class Follower:
             self._stages_unread = self._stages_unread or str(error)[:200]
             return
         if heard is not None:
+            self._job_time = max(self._job_time, spark_stages.time_of(heard) or 0.0)
             self._stages.hear(heard)
 
     def _follow(self, event: Event) -> bool:

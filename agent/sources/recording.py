@@ -8,12 +8,13 @@ break; a line that cannot be used is named by file, line and field.
 from __future__ import annotations
 
 import zlib
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, Protocol
 
 import msgspec
 
 from agent.core.decode.events import Application, Event, decode_event
-from agent.sources import spark_codecs, spark_events
+from agent.sources import spark_codecs, spark_events, spark_stages
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -151,15 +152,11 @@ def _inflate(raw: BinaryIO, data: bytes, begin: Callable[[], _Decompressor]) -> 
         raise _Broken("the compressed file is not whole")
 
 
-def read_events(
-    raw: BinaryIO, file: str, application: Application, last_time: float | None = None
-) -> Iterator[Recorded]:
-    """The events of a file in order; ``application`` is whose they are until the file says.
+def read_events(raw: BinaryIO, file: str, reader: EventReader) -> Iterator[Recorded]:
+    """The events of a file in order.
 
-    ``last_time``: of the newest event of the file that this one may go on from. Raises
-    RecordingError on a line that cannot be used, RecordingBroken where the file breaks off.
+    Raises RecordingError on a line that cannot be used, RecordingBroken where the file breaks off.
     """
-    reader = EventReader(application, last_time)
     for number, line in read_lines(raw, file):
         if not line.strip():
             continue
@@ -177,7 +174,10 @@ class EventReader:
     """Lines to events; remembers the time and whose file it is."""
 
     def __init__(self, application: Application, last_time: float | None = None) -> None:
-        """``last_time``: of what stands before the first line, until the lines tell a time."""
+        """``application`` is whose they are until a line says.
+
+        ``last_time``: of the newest that stands before the first line, epoch seconds.
+        """
         self._application = application
         self._sequence = 0
         self._before = last_time
@@ -188,8 +188,22 @@ class EventReader:
         """Whose they are, as far as the lines have said."""
         return self._application
 
+    @property
+    def last_time(self) -> float | None:
+        """Of the newest that the lines told, else of what stands before them."""
+        return self._before if self._time is None else self._time
+
+    def hear_time(self, time: float | None) -> None:
+        """Something else was told between two lines, as a batch's job; epoch seconds."""
+        if time is not None:
+            self._time = max(self._time or 0.0, time)
+
     def read(self, line: bytes) -> Recorded | None:
         """One line; None for what is passed over. Raises ValueError."""
+        if line.startswith((spark_stages.JOB_START, spark_stages.STAGE_COMPLETED)):
+            with suppress(ValueError):  # of msgspec too: it tells the time alone
+                self.hear_time(spark_stages.time_of(spark_stages.read(line)))
+            return None
         if line.startswith(b'{"Event":"') and not (
             b"StreamingQueryListener$" in line or b"SparkListenerApplicationStart" in line
         ):
@@ -246,7 +260,7 @@ class EventReader:
             return None
         if isinstance(data.get("progress"), dict):
             _check_progress(data["progress"], None)
-        return spark_events.shape(data, self._before if self._time is None else self._time)
+        return spark_events.shape(data, self.last_time)
 
 
 def _check_progress(body: dict[str, Any], limits: object) -> None:

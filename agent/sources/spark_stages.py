@@ -211,6 +211,13 @@ def read(line: bytes) -> Heard | None:
     return None
 
 
+def time_of(heard: Heard | None) -> float | None:
+    """When what a line tells happened, in epoch seconds; None where it says nothing of it."""
+    if isinstance(heard, JobPlanned):
+        return heard.time
+    return heard.completed_time if isinstance(heard, StageEnded) else None
+
+
 def stage_of(
     ended: StageEnded, tasks: Sequence[Task], failed_tasks: int = 0, *, stateful: bool = False
 ) -> Stage:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import json
 from typing import TYPE_CHECKING
 
 import pytest
 
 from agent.core.fleet import Fleet
-from agent.core.policy import Policy
+from agent.core.policy import Policy, QueryPolicy
+from agent.replay import replay_files
 from agent.sources.spark_stages import Stages, read, wanted
+from spark_listener.wire import parse_time
 from tests.event_log import lines
 from tests.event_log.test_follow import Rolling, drain, follow, running, single
 from tests.history.test_judge import judged, of
@@ -133,6 +136,24 @@ def test_a_job_between_batches_is_of_none(tmp_path: Path) -> None:
     told = judged([[line.strip() for line in content]])
     assert of(told, "incidents") == []
     assert [one["stage"] for one in of(told, "stages")] == [0, 10, 20]
+
+
+def test_an_end_is_dated_by_the_last_that_its_batch_did(tmp_path: Path) -> None:
+    """It has no time of its own; the batch that hung for twenty minutes is told by no progress."""
+    ended = lines.BASE + 1200.0
+    content = [*lines.opening(), lines.started(), lines.progress(0)]
+    content += [lines.job(1, lines.BASE + 5.5, stages=[7])]
+    content += lines.stage(7, [0.5, 0.4, 1194.0], [1, 1, 1], time=lines.BASE + 6.0)
+    content += [lines.terminated()]
+    log = single(tmp_path, b"".join(content))
+    *_, followed = drain(follow(log))
+    assert (followed.kind, followed.time) == ("terminated", ended)
+    out = io.BytesIO()
+    replay_files([str(log.path)], QueryPolicy(), out)
+    *_, replayed = map(json.loads, out.getvalue().splitlines())
+    assert parse_time(replayed["time"]) == ended
+    *_, judged_last = of(judged([[line.strip() for line in content]]), "batches")
+    assert (judged_last["event"], judged_last["time"]) == ("terminated", ended)
 
 
 @pytest.mark.parametrize("run", ["U", lines.RUN])
