@@ -308,7 +308,10 @@ class Follower:
             plain = next(self._pieces, None)
             if plain is None:
                 data = self._read()
-                if not data and self._at_end_of_part():
+                over = not data and self._at_end_of_part()
+                if over:
+                    data = self._read()  # what was written before it rolled, after the read above
+                if over and not data:
                     return self._request([], INSTANCE) if self._open_next() else None
                 if not data:
                     return None

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from agent.core.decode.events import HeartbeatEvent, ProgressEvent
 from agent.core.fleet import Fleet
 from agent.core.policy import Policy
-from agent.sources.event_log import Follower, Log, find_logs, parts_of
+from agent.sources import event_log
+from agent.sources.event_log import Follower, Log, Part, find_logs, parts_of
 from tests.event_log import lines
 
 if TYPE_CHECKING:
@@ -85,6 +86,27 @@ def test_a_whole_log(tmp_path: Path) -> None:
     assert follower.ended
     assert follower.skipped == 0
     assert [e.sequence for e in events] == sorted({e.sequence for e in events})
+
+
+def test_what_is_written_just_before_a_log_rolls_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the read that found nothing more and the look that finds the next file."""
+    rolling = Rolling(tmp_path)
+    rolling.write(1, *lines.opening(), lines.started(), lines.progress(0))
+    follower = follow(rolling.log)
+    assert [event.kind for event in drain(follower)] == ["started", "progress"]
+
+    def roll(log: Log) -> list[Part]:
+        monkeypatch.setattr(event_log, "parts_of", parts_of)
+        rolling.write(1, lines.progress(1))
+        rolling.write(2, lines.progress(2))
+        return parts_of(log)
+
+    monkeypatch.setattr(event_log, "parts_of", roll)
+    bodies = [event.body for event in drain(follower)]
+    told = [body.progress.batch_id for body in bodies if isinstance(body, ProgressEvent)]
+    assert told == [1, 2]
 
 
 @given(cuts=st.lists(st.integers(0, 12_000), max_size=20), restarts=st.sets(st.integers(0, 20)))
