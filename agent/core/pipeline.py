@@ -81,7 +81,9 @@ def started(
     if event.limits:  # what is configured may be less than in the run before
         measure.hear_limits(query, event.limits, None, policy)
         decide.adopt(query, time, policy)
-    query.watched.lateness.begins(query.sources, time, event.watermark_delay_seconds)
+    query.watched.lateness.begins(
+        query.sources, time, event.watermark_delay_seconds, fixed=measure.looks_once(query)
+    )
     decide.first_batch(query, time, policy, beside)
 
 

@@ -51,6 +51,7 @@ class Job(Played):
         mode: str = "on",
         trigger_seconds: float = 0.0,
         source_class: str = DELTA.classes[0],
+        available_now: bool = False,
     ) -> None:
         super().__init__(late_rows, mode, DELAY_SECONDS)
         self.files: list[File] = []
@@ -60,11 +61,14 @@ class Job(Played):
         self.limits: list[int | None] = [CONFIGURED, CONFIGURED]
         self.began = self.world.driver.time
         self.uncounted, self.slower = False, 1.0
+        self.available_now = available_now
         self._start()
 
     def _start(self) -> None:
         driver = self.world.driver
         trigger = f"ProcessingTimeTrigger({int(self.trigger_seconds * 1000)})"
+        if self.available_now:
+            trigger = "AvailableNowTrigger"
         receipt = self.world.send(driver.started(trigger=trigger))
         for grant in receipt.grants:
             self.limits = [grant.limit] * 2
@@ -270,6 +274,33 @@ def test_what_a_long_batch_would_hide_is_not_forgotten() -> None:
     job.run([commit(draw, last + 1800.0 * n, 1800.0, 40) for n in range(1, 6)])
     assert job.dropped == 0
     assert job.view.limit.reason == "hold:late_rows"
+
+
+def nights(job: Job, count: int) -> Job:
+    """Each a run that reads what a day's commits, each of two hours, have left."""
+    for day in range(count):
+        job.restart()
+        began = job.world.driver.time
+        draw = random.Random(day)
+        job.run([commit(draw, began - 7200.0 * n, 7200.0, 400) for n in range(12, 0, -1)])
+        job.world.driver.time = began + 86400.0
+    return job
+
+
+@pytest.mark.parametrize("source_class", [one.classes[-1] for one in (DELTA, FILES, ICEBERG)])
+def test_what_piled_up_before_an_available_now_run_is_read_as_configured(source_class: str) -> None:
+    job = nights(Job(available_now=True, source_class=source_class), 3)
+    assert job.dropped == nights(Job(available_now=True, mode="off"), 3).dropped
+    assert job.cut == []
+    assert job.view.limit.reason == "hold:late_rows"
+    (finding,) = [one for one in job.view.findings if one.check == "late_rows"]
+    assert "as they piled up while nobody looked" in finding.evidence
+
+
+def test_cut_all_the_same_such_a_run_loses_rows() -> None:
+    allowed = nights(Job(available_now=True, late_rows="allow"), 3)
+    as_configured = nights(Job(available_now=True, mode="off"), 3)
+    assert allowed.dropped > as_configured.dropped + 10_000
 
 
 def test_files_of_a_commit_each_are_steered() -> None:

@@ -123,6 +123,7 @@ class Lateness(msgspec.Struct):
     waited_seconds: float = 0.0  # the oldest row that waits; inf: nobody saw since when
     cramped_seconds: float | None = None  # until an order acts, where that is too long
     commits: Commits = msgspec.field(default_factory=Commits)  # of files and tables
+    piled: bool = False  # commits that a run reads as they waited when it began, seen by nobody
 
     def begin_checkpoint(self) -> Lateness:
         """Of a new checkpoint nothing is known but what kind of query it most likely is."""
@@ -167,6 +168,7 @@ class Lateness(msgspec.Struct):
         delays = [one.watermark_delay_seconds for one in sources if one.limit_known]
         self._tell_delay(next((one for one in delays if one is not None), None))
         self._follow(batch, sources, self.run_time if fixed else batch.time)
+        self.piled = fixed and any(map(_by_commits, sources))
         before, watermark = self.greatest_time, batch.watermark_time
         # Where one between was not heard of, the watermark is of rows that nobody told; that of a
         # run's first batch was set by the run before.
@@ -215,16 +217,23 @@ class Lateness(msgspec.Struct):
             self.aftermath = AFTERMATH_BATCHES
 
     def begins(
-        self, sources: Sequence[Source], time: float, delay_seconds: float | None = None
+        self,
+        sources: Sequence[Source],
+        time: float,
+        delay_seconds: float | None = None,
+        *,
+        fixed: bool = False,
     ) -> None:
         """A run begins: whether what waits may have come further apart than is harmless.
 
         Of what came while nothing ran nobody saw when it did, until a batch has read it.
-        ``delay_seconds``: the least that the query declares now, where it is told.
+        ``delay_seconds``: the least that the query declares now, where it is told. ``fixed``: it
+        reads no more than what waits now.
         """
         if delay_seconds is not None:
             self.told_delay_seconds = delay_seconds
         self.unordered = any(map(_unordered, sources))
+        self.piled = fixed and any(map(_by_commits, sources))
         self.apart_seconds = math.inf if self._waited_long(sources, time) else None
 
     def _tell_delay(self, seconds: float | None) -> None:
@@ -367,7 +376,7 @@ class Lateness(msgspec.Struct):
         """
         apart = self.apart_seconds is not None or self.cramped_seconds is not None
         always = self.forgets or self.shared or self.unordered
-        commits = self.commits.snapshot or self.commits.apart_seconds is not None
+        commits = self.piled or self.commits.snapshot or self.commits.apart_seconds is not None
         return always or self.untold or self.tied or apart or commits
 
     @property
@@ -547,6 +556,17 @@ def _uneven(lateness: Lateness) -> Finding:
             "batches are as configured until it is read",
             "nothing: smaller batches come by themselves; late_rows: allow makes batches smaller "
             "at once",
+        )
+    if lateness.piled:
+        return Finding(
+            "late_rows",
+            "info",
+            "under AvailableNow files or a table are read as they piled up while nobody looked: "
+            "files of one commit stand in no order of time, how far its rows lie apart is not "
+            "known, and the end of a smaller batch between two may drop the rows of the second as "
+            "late; so batches are as configured",
+            "where what is written into them comes in small steps of time, late_rows: allow makes "
+            "batches smaller",
         )
     delay = lateness.declared_seconds
     declared = "" if delay is None else f" of {_seconds(delay)}"
