@@ -127,10 +127,13 @@ class SourceControl:
     def keep_to_configured(self) -> None:
         """Takes a grant as one for at most what is configured.
 
-        One that came before that was known follows from what an earlier run had configured.
+        One that came before that was known follows from what an earlier run had configured, and
+        may have read what came first before.
         """
         most, grant = self.configured_maximum, self.grant
-        if most is not None and grant is not None and (grant.limit or 0) > most:
+        if self.newest_first:
+            self.grant = None
+        elif most is not None and grant is not None and (grant.limit or 0) > most:
             self.grant = replace(grant, limit=most)
 
     @property

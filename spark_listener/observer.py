@@ -718,8 +718,10 @@ class Observer:
             start = backlog.log_offset(said.get("startOffset"))
             entry["admitted"] = self._admitted(key, lambda: file_source.admitted(start, end))
             state.ended(entry["admitted"])
+        seen, unread = file_source.seen(), file_source.unread()
+        # Asked last: Spark may plan, and forget files, between two questions.
         state.listed(file_source.still_holds(self._files.listing(key)))
-        waiting = state.waiting(file_source.seen(), file_source.unread())
+        waiting = state.waiting(seen, unread)
         entry["backlog"] = waiting.backlog
         entry["backlog_bound"] = "exact" if waiting.bound == "exact" else "lower"
         entry["arrived"] = waiting.arrived

@@ -148,6 +148,7 @@ def heartbeat(
         query.flow.occupancy.spend(time, "backpressured" if query.holds_back() else "busy")
     following = plans_next(query, running)
     measure.hear_limits(query, limits, None, policy, of_next_batch=following)
+    query.watched.lateness.hear(query.sources)
     watch.runs(query, time, policy)
     measure.unseen(query, time)
     decide.adopt(query, time, policy)

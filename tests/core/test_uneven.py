@@ -372,6 +372,19 @@ def test_a_source_of_which_nobody_knows_in_what_order_it_reads_is_left_as_config
         assert job.cut(began) == []
 
 
+def test_files_that_are_read_newest_first_from_this_run_on_are_left_as_soon_as_it_is_told() -> None:
+    job = Job([always(500.0)], sources=False, configured=3_000_000, source_class=FILES).run(10)
+    assert job.cut(0)
+    job.in_order = False
+    job.restart(10.0)
+    driver = job.world.driver
+    told = job._limits([job.configured], [0], [0])
+    beat = driver.heartbeat(driver.batch_id + 1, 1.0, limits=told)
+    grants = job.world.send(beat).grants
+    assert [grant.limit for grant in grants] in ([], [3_000_000])
+    assert job.view.limit.reason == "hold:late_rows"
+
+
 def test_a_short_pause_cuts_the_first_batch_as_ever() -> None:
     """What waits came within the delay: wherever it is cut, nothing of it is dropped."""
     job = hour(late=True)

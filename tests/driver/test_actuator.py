@@ -133,6 +133,15 @@ def test_a_grant_from_before_the_sources_were_known_keeps_to_what_is_configured(
     assert control.wanted(0.0) == wanted
 
 
+def test_a_grant_from_before_it_was_told_that_the_newest_is_read_first_is_none() -> None:
+    """It may be of a run that read what came first before: cut by it, old rows fall late."""
+    control = source(Limit("files", 5))
+    control.newest_first = True
+    control.take(grant(3), 0.0)
+    control.keep_to_configured()
+    assert control.wanted(0.0) == Limit("files", 5)
+
+
 def test_a_grant_in_another_unit_is_not_taken() -> None:
     control = source(Limit("files", 5))
     assert not control.take(grant(9, unit="rows"), 0.0)

@@ -211,8 +211,9 @@ class World:
         self.start()
 
     def tell(self) -> Waiting:
+        seen, unread = self.source.seen(), self.source.unread()
         self.state.listed(self.source.still_holds(self.listing))
-        told = self.state.waiting(self.source.seen(), self.source.unread())
+        told = self.state.waiting(seen, unread)
         self._check(told)
         self.told.append(told)
         return told

@@ -232,9 +232,13 @@ class Lateness(msgspec.Struct):
         """
         if delay_seconds is not None:
             self.told_delay_seconds = delay_seconds
-        self.unordered = any(map(_unordered, sources))
+        self.hear(sources)
         self.piled = fixed and any(map(_by_commits, sources))
         self.apart_seconds = math.inf if self._waited_long(sources, time) else None
+
+    def hear(self, sources: Sequence[Source]) -> None:
+        """Takes in what was told of the sources between two batches."""
+        self.unordered = any(map(_unordered, sources))
 
     def _tell_delay(self, seconds: float | None) -> None:
         # Of one source batches show it, too, and what a start told holds.
@@ -277,7 +281,7 @@ class Lateness(msgspec.Struct):
                     source.lanes.rewind()  # it was looked up when nobody heard
                     apart = math.inf
         self.waited_seconds = waited
-        self.unordered = any(map(_unordered, sources))
+        self.hear(sources)
         if apart > self.harmless_seconds:
             self.apart_seconds = apart
         elif looked:
