@@ -82,6 +82,7 @@ class EventLogs:
         self._ended: set[str] = set()  # their applications have: nothing more will be written
         self._batches: dict[str, int | None] = {}  # the newest counted, by run id
         self._runs: dict[tuple[str, str], str] = {}  # by application and query id
+        self._over: set[str] = set()  # run ids
         self._aligned: dict[str, AlignmentView] = {}  # by run id, until the fleet has it
         self._pulse_time = 0.0
         self._rarely = Rarely(300.0)
@@ -197,7 +198,9 @@ class EventLogs:
             )
             return
         self._past.pop(log.name, None)
-        self._followers[log.name] = Follower(log, counted, self._last_batch, self._present_run)
+        self._followers[log.name] = Follower(
+            log, counted, self._last_batch, self._present_run, self._has_ended
+        )
         self._behind.append(log.name)
         _log.info("following an event log", file=log.path)
 
@@ -205,9 +208,13 @@ class EventLogs:
         """What followers ask the fleet for, copied: they read in threads of their own."""
         self._batches = self._keeper.fleet.newest_batches()
         self._runs = self._keeper.fleet.present_runs()
+        self._over = self._keeper.fleet.ended_runs()
 
     def _last_batch(self, run_id: str) -> int | None:
         return self._batches.get(run_id)
+
+    def _has_ended(self, run_id: str) -> bool:
+        return run_id in self._over
 
     def _present_run(self, query: tuple[str, str]) -> str | None:
         return self._runs.get(query)

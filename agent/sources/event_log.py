@@ -177,13 +177,14 @@ class Follower:
         last_sequence: int,
         last_batch: Callable[[str], int | None],
         present_run: Callable[[tuple[str, str]], str | None],
+        has_ended: Callable[[str], bool | None],
     ) -> None:
         """``last_sequence``: the newest number counted of this log, 0 for none.
 
         ``last_batch`` gives the newest batch that was counted of a run: a compact file tells again
         what files before it had told. ``present_run`` gives the run that was counted last of a
         query, by application and query id, None where none goes on: a log read on from its middle
-        may tell nothing of it but its jobs.
+        may tell nothing of it but its jobs. ``has_ended``: whether the end of a run was counted.
         """
         self.log = log
         self.skipped = 0
@@ -191,6 +192,7 @@ class Follower:
         self.ended = False  # the application has
         self._last_batch = last_batch
         self._present_run = present_run
+        self._has_ended = has_ended
         self._index = last_sequence >> OFFSET_BITS
         self._done = last_sequence & ((1 << OFFSET_BITS) - 1)
         self._part: Part | None = None
@@ -526,7 +528,7 @@ class Follower:
             self._stages.hear(heard)
 
     def _follow(self, event: Event) -> bool:
-        """Keeps what runs; True for a batch that a file before this compact one had told."""
+        """Keeps what runs; True for what a file before this compact one had told."""
         body = event.body
         if isinstance(body, StartedEvent):
             self._run(body.id, body.run_id, event.time).name = body.name
@@ -549,7 +551,10 @@ class Follower:
             if self._again and progress.batch_id is not None:
                 last = self._last_batch(progress.run_id)
                 return last is not None and progress.batch_id <= last
-        return False
+        if not self._again or isinstance(body, (ProgressEvent, HeartbeatEvent)):
+            return False
+        rests = isinstance(body, IdleEvent) and self._last_batch(body.run_id) is not None
+        return rests or bool(self._has_ended(body.run_id))
 
     def _run(self, query_id: str, run_id: str, time: float) -> _Running:
         """A run that an event tells of at ``time``."""

@@ -29,7 +29,7 @@ def log_of(*batches: bytes) -> bytes:
 def view_of(folder: Path) -> QueryView:
     """How the query stands once its log is read."""
     fleet = Fleet(Policy(default=TARGET), started_time=0.0)
-    follower, now = Follower(find_logs(folder)[0], 0, {}.get, {}.get), 0.0
+    follower, now = Follower(find_logs(folder)[0], 0, {}.get, {}.get, {}.get), 0.0
     while (request := follower.next_request()) is not None:
         now = request.events[-1][1].time
         fleet.receive(request, now=now)

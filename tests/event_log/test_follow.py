@@ -30,9 +30,13 @@ def none_counted(_: object) -> None:
 
 
 def follow(
-    log: Log, last: int = 0, last_batch: Any = none_counted, present_run: Any = none_counted
+    log: Log,
+    last: int = 0,
+    last_batch: Any = none_counted,
+    present_run: Any = none_counted,
+    has_ended: Any = none_counted,
 ) -> Follower:
-    return Follower(log, last, last_batch, present_run)
+    return Follower(log, last, last_batch, present_run, has_ended)
 
 
 def drain(follower: Follower) -> list[Event]:
@@ -384,7 +388,7 @@ def test_a_fifo_among_the_parts_of_a_log_is_not_waited_for(tmp_path: Path) -> No
     os.mkfifo(folder / "events_1_app")
     (log,) = find_logs(tmp_path)
     with pytest.raises(OSError, match="a FIFO, not a regular file"):
-        Follower(log, 0, {}.get, {}.get).next_request()
+        Follower(log, 0, {}.get, {}.get, {}.get).next_request()
 
 
 def idles(batch: int) -> bytes:
@@ -400,6 +404,38 @@ def test_a_progress_that_says_it_idles_ends_no_batch(tmp_path: Path) -> None:
     follower = follow(log)
     drain(follower)
     assert [one.batch_id for one in running(follower)] == [1]
+
+
+def test_a_failure_in_a_file_that_was_compacted_since_is_counted_once(tmp_path: Path) -> None:
+    """The agent was away meanwhile; another query of the driver goes on."""
+    failed = lines.terminated().replace(
+        b'"exception":null', b'"exception":"java.io.IOException: x"'
+    )
+    content = [*lines.opening(), lines.started(), *map(lines.progress, range(3)), failed]
+    rolling = Rolling(tmp_path)
+    rolling.write(1, *content)
+    fleet = Fleet(Policy(), started_time=lines.BASE)
+
+    def take(follower: Follower) -> None:
+        while (request := follower.next_request()) is not None:
+            fleet.receive(request, now=lines.BASE + 60.0)
+            follower.accepted()
+
+    take(follow(rolling.log))
+    (rolling.path / "events_1_app-1").unlink()
+    rolling.write(2, *content, compact=True)
+    rolling.write(3, lines.started("r-9", query="q-9", time=lines.BASE + 60.0))
+    again = follow(
+        rolling.log,
+        fleet.counted("event-log:app-1"),
+        fleet.newest_batches().get,
+        fleet.present_runs().get,
+        fleet.ended_runs().__contains__,
+    )
+    take(again)
+    view = fleet.view(("orders", "enrich"), lines.BASE + 60.0)
+    assert view.totals.batches == {"completed": 3, "failed": 1}
+    assert fleet.totals.events["terminated"] == 1
 
 
 def test_what_idles_is_told_once_though_its_file_is_compacted(tmp_path: Path) -> None:

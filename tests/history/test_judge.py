@@ -79,7 +79,7 @@ def replayed(log: Path) -> list[dict[str, Any]]:
 def followed(folder: Path) -> list[dict[str, Any]]:
     """As the agent follows it, a step at a time."""
     fleet = Fleet(Policy(default=TARGET), started_time=0.0)
-    follower = Follower(find_logs(folder)[0], 0, {}.get, {}.get)
+    follower = Follower(find_logs(folder)[0], 0, {}.get, {}.get, {}.get)
     said = []
     while (request := follower.next_request()) is not None:
         said += fleet.receive(request, now=request.events[-1][1].time).judged

@@ -102,14 +102,14 @@ def test_the_log_is_judged_as_the_listener_is(
     query = start(spread.groupBy().count(), seconds=0.5, name="enrich", mode="complete")
     # Not by recentProgress: it holds an entry for an idle trigger too, which is no progress event.
     agent.wait(lambda a: len(a.of("progress", str(query.runId))) >= 6, seconds=240.0)
-    running = Follower(find_logs(folder)[0], 0, {}.get, {}.get)
+    running = Follower(find_logs(folder)[0], 0, {}.get, {}.get, {}.get)
     while running.next_request() is not None:
         running.accepted()
     query.stop()
     agent.wait(lambda a: a.of("terminated", str(query.runId)))
     end()  # lz4 and snappy keep what does not fill a block until then
 
-    follower = Follower(find_logs(folder)[0], 0, {}.get, {}.get)
+    follower = Follower(find_logs(folder)[0], 0, {}.get, {}.get, {}.get)
     logged_events: list[Event] = []
     while (request := follower.next_request()) is not None:
         logged_events += [event for _, event in request.events if event.kind in KINDS]

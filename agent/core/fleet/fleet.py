@@ -534,6 +534,10 @@ class Fleet:
         """The newest batch counted, by run id."""
         return {query.run.run_id: query.batch.id for query in self._roster}
 
+    def ended_runs(self) -> set[str]:
+        """The run ids of the last runs of queries, where these have ended."""
+        return {query.run.run_id for query in self._roster if query.life.terminated}
+
     def present_runs(self) -> dict[tuple[str, str], str]:
         """The run ids of the runs that have not ended, by application id and Spark's query id."""
         return {
