@@ -201,6 +201,34 @@ def test_a_step_back_is_no_rate() -> None:
     assert view.retention_loss_seconds is None
 
 
+@pytest.mark.parametrize(
+    ("days", "first", "end"),
+    [(0.5, 1_000_000, 500), (2.0, 1_000_000, 500), (2.0, 100, 500), (2.0, 100, 2_000_000)],
+    ids=["nothing deleted", "a day deleted", "seen young", "longer than it was"],
+)
+def test_a_topic_made_anew_is_as_young_as_that(days: float, first: int, end: int) -> None:
+    """It keeps a day; it is watched, deleted, made again and read up to four fifths."""
+    day = 86_400
+    watched, seen = Watched(), []
+    for time in range(0, int(days * day), 600):
+        latest = first + 10 * time
+        seen.append((time, latest - 20, max(0, 10 * (time - day)), latest))
+    began = seen[-1][0]
+    seen += [(began + t, end * 4 // 5, 0, end + t) for t in range(5, 600, 5)]
+    for time, position, earliest, latest in seen:
+        held = {ONE: Held(earliest, latest)}
+        (view,) = watched.observe(0, {ONE: position}, held, {"orders": float(day)}, float(time))
+        loss = view.retention_loss_seconds
+        assert time <= began or loss is None or loss > day - 1200.0
+
+
+def test_a_new_leader_that_lags_a_moment_makes_no_row_younger() -> None:
+    seen = [(float(t), 100, 0, 10 * t) for t in range(0, 6001, 5)]
+    seen += [(6005.0, 100, 0, 59_990), (6010.0, 100, 0, 60_100)]
+    (view,) = looks(*seen, retention=10_000.0)
+    assert view.retention_loss_seconds == pytest.approx(4000.0, rel=0.05)
+
+
 def test_a_partition_that_is_gone_is_forgotten() -> None:
     watched = Watched()
     watched.observe(0, {ONE: 0}, {ONE: Held(0, 9)}, {}, 0.0)

@@ -156,6 +156,10 @@ class Watched(msgspec.Struct):
             latest = there.latest
             if there.stable is not None and not self.reads_open:
                 latest = there.stable
+            if watched.earliest is not None and there.earliest < watched.earliest:
+                watched.ends = LagTable()  # another log, as of a topic that was made anew
+                watched.begin()
+            watched.ends.cut(float(latest))  # what was cut off tells no age of what comes now
             watched.ends.add(now, float(latest))
             deleted = watched.earliest is not None and there.earliest > watched.earliest
             watched.earliest = there.earliest
