@@ -154,11 +154,11 @@ class KafkaWatch:
                 of_source = {
                     place: one for place, one in held.items() if place in offsets or place[0] in own
                 }
+                place = (key, reading.query_id, source)
+                alive.add(place)  # a partition without a leader comes back, as old as it was
                 missing = offsets.keys() - of_source.keys()
                 if missing or not of_source:
                     continue  # another cluster's, or deleted meanwhile: nothing is known
-                place = (key, reading.query_id, source)
-                alive.add(place)
                 watched = self._watched.setdefault(place, Watched())
                 asked = readings[key]
                 views = watched.observe(
