@@ -161,6 +161,10 @@ class KafkaWatch:
                     continue  # another cluster's, or deleted meanwhile: nothing is known
                 watched = self._watched.setdefault(place, Watched())
                 asked = readings[key]
+                if asked.query_id == reading.query_id and not self._told_apart(
+                    place, watched, asked, of_source, now
+                ):
+                    continue
                 views = watched.observe(
                     source,
                     offsets,
@@ -179,6 +183,29 @@ class KafkaWatch:
                 )
         for gone in self._watched.keys() - alive:
             del self._watched[gone]
+
+    def _told_apart(
+        self,
+        of: tuple[Key, str, int],
+        watched: Watched,
+        asked: Reading,
+        held: dict[Place, Held],
+        now: float,
+    ) -> bool:
+        """Whether what brokers hold is told: a topic of the same name may be another cluster's."""
+        key, query_id, source = of
+        known = watched.log.other
+        tells = watched.log.tells(asked, source, held, now)
+        if watched.log.other:
+            self._fleet().hear_elsewhere(key, query_id, source)
+        if watched.log.other and not known:
+            _log.warning(
+                "a query reads topics of another cluster that have the same names here: its "
+                "backlog is what progress says, and no consumer group shows its lag",
+                query="/".join(key),
+                topics=sorted({topic for topic, _ in asked.offsets[source]}),
+            )
+        return tells
 
     def _marked(self, views: list[PartitionView]) -> list[PartitionView]:
         if not self._series:

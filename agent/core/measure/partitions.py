@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from agent.core.measure.lag_table import LagTable
+from agent.core.measure.other_log import LogRead
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -112,6 +113,7 @@ class Watched(msgspec.Struct):
     """The partitions of one source of one checkpoint."""
 
     partitions: dict[tuple[str, str], _Partition] = {}
+    log: LogRead = msgspec.field(default_factory=LogRead)
     reads_open: bool = False  # it reads rows of open transactions, as Spark does by default
 
     def observe(
