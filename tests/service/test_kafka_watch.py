@@ -32,7 +32,9 @@ Offsets = dict[str, dict[str, int]]
 class Cluster:
     """Brokers that hold what they are given."""
 
-    def __init__(self, holds: dict[Place, Held], kept: dict[str, float] | None = None) -> None:
+    def __init__(
+        self, holds: dict[Place, Held], kept: dict[str, float | None] | None = None
+    ) -> None:
         self.holds = holds
         self.kept = kept or {}
         self.asked_retention: list[set[str]] = []
@@ -45,7 +47,7 @@ class Cluster:
     def held(self, places: Iterable[Place]) -> dict[Place, Held]:
         return {place: self.holds[place] for place in places}
 
-    def retention_seconds(self, topics: Iterable[str]) -> dict[str, float]:
+    def retention_seconds(self, topics: Iterable[str]) -> dict[str, float | None]:
         self.asked_retention.append(set(topics))
         if self.silent_about_retention:
             raise KafkaUnavailable("no answer")
@@ -287,6 +289,28 @@ def test_a_configuration_that_is_not_told_costs_no_other_figure() -> None:
     assert len(cluster.asked_retention) == 2, "it is asked again"
 
 
+def test_topics_of_which_brokers_tell_nothing_are_named_once() -> None:
+    """Each for its own reason, and what they do tell of the others is shown."""
+    cluster = Cluster({("t", "0"): Held(0, 9), ("u", "0"): Held(0, 9)}, {"t": 60.0, "u": None})
+    watch = Watch(cluster)
+    watch.reads("one", {"t": {"0": 0}})
+    watch.reads("two", {"u": {"0": 0}})
+    watch.reads("three", {"hidden": {"0": 0}})
+    with structlog.testing.capture_logs() as logs:
+        for _ in range(3):
+            watch.look(RETENTION_SECONDS)
+        there = cluster.holds.pop(("t", "0"))
+        watch.look()
+        cluster.holds["t", "0"] = there
+        watch.look()
+        del cluster.holds["t", "0"]
+        watch.look()
+    assert [said["topics"] for said in logs] == [["hidden"], ["u"], ["t"]]
+    assert "DESCRIBE)" in logs[0]["event"]
+    assert "DESCRIBE_CONFIGS" in logs[1]["event"]
+    assert watch.backlog("two") == 9
+
+
 class Admin:
     """A client whose answers about some partitions are as given; of others there is none."""
 
@@ -348,7 +372,7 @@ def test_an_offset_that_is_none_is_not_taken_for_one(monkeypatch: pytest.MonkeyP
 
 def test_a_configuration_that_may_not_be_read_is_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     brokers = answering(monkeypatch, lambda _: refused(KafkaError.TOPIC_AUTHORIZATION_FAILED))
-    assert brokers.retention_seconds(["t"]) == {}
+    assert brokers.retention_seconds(["t"]) == {"t": None}
     brokers = answering(monkeypatch, lambda _: refused(KafkaError._TIMED_OUT))
     with pytest.raises(KafkaUnavailable):
         brokers.retention_seconds(["t"])
