@@ -54,6 +54,7 @@ class KafkaWatch:
         self._series = series
         self._watched: dict[tuple[Key, str, int], Watched] = {}
         self._retention: dict[str, float] = {}
+        self._unknown: set[str] = set()  # topics of whose configuration brokers do not tell
         self._retention_of: set[str] = set()  # topics that were asked about
         self._retention_time = 0.0
         self._due_time = 0.0
@@ -61,6 +62,7 @@ class KafkaWatch:
         self.up: bool | None = None  # whether brokers answered when last asked; None: not yet asked
         self._rarely = Rarely(300.0)
         self._left: list[Key] = []  # queries that do not fit in, as the log said last
+        self._said: dict[str, set[str]] = {}  # by line of the log, topics that it has named
 
     async def look(self) -> None:
         """One round, where it is due."""
@@ -77,7 +79,7 @@ class KafkaWatch:
         if not any(wanted.values()):
             return
         try:
-            held, left = await asyncio.to_thread(self._ask, wanted, now)
+            held, left, hidden = await asyncio.to_thread(self._ask, wanted, now)
         except KafkaUnavailable as error:
             self._failures = min(self._failures + 1, 16)
             self.up = False
@@ -100,14 +102,35 @@ class KafkaWatch:
                 queries=[f"{application}/{query}" for application, query in left],
             )
         self._left = left
+        topics = set().union(*wanted.values())
+        self._name_once(
+            "brokers do not have these topics, or do not show them (DESCRIBE): what is told of "
+            "their queries is what progress says, and nobody watches how near retention is",
+            hidden,
+            topics,
+        )
+        self._name_once(
+            "brokers do not tell the configuration of these topics (DESCRIBE_CONFIGS): when their "
+            "rows are deleted by age is not foreseen",
+            self._unknown - hidden,
+            topics,
+        )
         self._tell(readings, held, now)
+
+    def _name_once(self, line: str, found: set[str], topics: set[str]) -> None:
+        """``topics``: all that are read; what is not read any more may be named again."""
+        said = self._said.get(line, set())
+        new = found - said
+        self._said[line] = (said | new) & topics
+        if new:
+            _log.warning(line, topics=sorted(new))
 
     def _ask(
         self, wanted: Mapping[Key, set[str]], now: float
-    ) -> tuple[dict[Place, Held], list[Key]]:
+    ) -> tuple[dict[Place, Held], list[Key], set[str]]:
         """What is held of the topics that queries read, and those queries that do not fit in.
 
-        In a thread.
+        And those topics of which nothing is shown. In a thread.
         """
         topics = set().union(*wanted.values())
         places: defaultdict[str, list[Place]] = defaultdict(list)
@@ -126,15 +149,17 @@ class KafkaWatch:
             chosen |= more
             room -= size
         held = self._brokers.held([place for topic in sorted(chosen) for place in places[topic]])
-        return held, left
+        return held, left, {topic for topic in topics if not places[topic]}
 
     def _ask_retention(self, topics: set[str], now: float) -> None:
         if now - self._retention_time < RETENTION_SECONDS and topics <= self._retention_of:
             return
         try:
-            self._retention = self._brokers.retention_seconds(topics)
+            told = self._brokers.retention_seconds(topics)
         except KafkaUnavailable:
             return  # what was known holds on, and it is asked again in the next round
+        self._retention = {topic: keep for topic, keep in told.items() if keep is not None}
+        self._unknown = told.keys() - self._retention.keys()
         self._retention_of, self._retention_time = topics, now
 
     def _tell(
@@ -154,13 +179,17 @@ class KafkaWatch:
                 of_source = {
                     place: one for place, one in held.items() if place in offsets or place[0] in own
                 }
+                place = (key, reading.query_id, source)
+                alive.add(place)  # a partition without a leader comes back, as old as it was
                 missing = offsets.keys() - of_source.keys()
                 if missing or not of_source:
                     continue  # another cluster's, or deleted meanwhile: nothing is known
-                place = (key, reading.query_id, source)
-                alive.add(place)
                 watched = self._watched.setdefault(place, Watched())
                 asked = readings[key]
+                if asked.query_id == reading.query_id and not self._told_apart(
+                    place, watched, asked, of_source, now
+                ):
+                    continue
                 views = watched.observe(
                     source,
                     offsets,
@@ -179,6 +208,29 @@ class KafkaWatch:
                 )
         for gone in self._watched.keys() - alive:
             del self._watched[gone]
+
+    def _told_apart(
+        self,
+        of: tuple[Key, str, int],
+        watched: Watched,
+        asked: Reading,
+        held: dict[Place, Held],
+        now: float,
+    ) -> bool:
+        """Whether what brokers hold is told: a topic of the same name may be another cluster's."""
+        key, query_id, source = of
+        known = watched.log.other
+        tells = watched.log.tells(asked, source, held, now)
+        if watched.log.other:
+            self._fleet().hear_elsewhere(key, query_id, source)
+        if watched.log.other and not known:
+            _log.warning(
+                "a query reads topics of another cluster that have the same names here: its "
+                "backlog is what progress says, and no consumer group shows its lag",
+                query="/".join(key),
+                topics=sorted({topic for topic, _ in asked.offsets[source]}),
+            )
+        return tells
 
     def _marked(self, views: list[PartitionView]) -> list[PartitionView]:
         if not self._series:

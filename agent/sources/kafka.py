@@ -151,17 +151,17 @@ class Brokers:
             for place in both
         }
 
-    def retention_seconds(self, topics: Iterable[str]) -> dict[str, float]:
+    def retention_seconds(self, topics: Iterable[str]) -> dict[str, float | None]:
         """By topic, how long rows are kept; those that are not deleted by age are left out.
 
-        A topic whose configuration may not be read is left out too. Raises KafkaUnavailable.
+        None: brokers do not tell of its configuration. Raises KafkaUnavailable.
         """
         from confluent_kafka.admin import ConfigResource
 
         resources = [ConfigResource(ConfigResource.Type.TOPIC, topic) for topic in topics]
         if not resources:
             return {}
-        kept: dict[str, float] = {}
+        kept: dict[str, float | None] = {}
         answers = self._admin.describe_configs(resources, request_timeout=REQUEST_SECONDS)
         until = time.monotonic() + WAIT_SECONDS
         for resource, answer in answers.items():
@@ -172,6 +172,7 @@ class Brokers:
             except self._failure as error:
                 if error.args[0].code() < 0:  # the client's own word: no broker answered
                     raise self._unavailable(error) from None
+                kept[resource.name] = None
                 continue
             policy = config["cleanup.policy"].value if "cleanup.policy" in config else "delete"
             entry = config.get("retention.ms")

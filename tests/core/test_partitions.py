@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from agent.core.measure.partitions import Held, Margin, PartitionView, Watched, soonest_loss_seconds
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from agent.core.decode.kafka_offsets import Offsets
 
 ONE = ("orders", "0")
@@ -68,6 +70,62 @@ def test_a_segment_that_is_deleted_behind_a_reader_that_keeps_up_foresees_nothin
         (view,) = watched.observe(0, position, held, keep, float(time))
         soonest.append(view.retention_loss_seconds)
     assert not [loss for loss in soonest if loss is not None and loss < 5 * 86400.0]
+
+
+def told_of_one_that_keeps_up(
+    rate: Callable[[int], int],
+    *,
+    keeps_seconds: int,
+    until: int,
+    known: bool = True,
+) -> list[float]:
+    """Losses of the next five days, told of a reader two seconds behind; rows go by their age."""
+    ends = [0]  # by second
+    for second in range(until):
+        ends.append(ends[-1] + rate(second))
+    watched, earliest, told = Watched(), 0, []
+    keep = {"orders": float(keeps_seconds)} if known else {}
+    for time in range(20, until, 20):
+        if time % 300 == 0:
+            earliest = ends[max(0, time - keeps_seconds)]
+        held = {ONE: Held(earliest, ends[time])}
+        (view,) = watched.observe(0, {ONE: ends[time - 2]}, held, keep, float(time))
+        if view.retention_loss_seconds is not None:
+            told.append(view.retention_loss_seconds)
+    return [loss for loss in told if loss < 5 * 86400.0]
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_load_that_retention_deletes_says_nothing_of_a_reader_that_keeps_up(known: bool) -> None:
+    """Ten million rows in fifteen minutes, then twenty a second: a day later the load goes."""
+    assert not told_of_one_that_keeps_up(
+        lambda second: 11_111 if 3000 <= second < 3900 else 20,
+        keeps_seconds=86_400,
+        until=130_000,
+        known=known,
+    )
+
+
+def test_a_night_of_less_traffic_threatens_no_reader_that_keeps_up() -> None:
+    """Six hours are kept; ten thousand rows a second come by day, a thousand by night."""
+    assert not told_of_one_that_keeps_up(
+        lambda second: 10_000 if second % 86_400 < 43_200 else 1000,
+        keeps_seconds=21_600,
+        until=86_400,
+        known=False,
+    )
+
+
+def test_a_burst_pushes_out_nothing_that_is_kept_by_its_age() -> None:
+    """A tenth of all that is kept comes within a minute, and is read within ten."""
+    watched, told, position = Watched(), [], 0
+    for time in range(0, 20_000, 20):
+        latest = 2_000_000 + 20 * time + min(max(0, time - 10_000), 60) * 3500
+        position = min(latest - 40, position + 7000 if position else latest - 40)
+        held = {ONE: Held(time // 300 * 6000, latest)}
+        (view,) = watched.observe(0, {ONE: position}, held, {}, float(time))
+        told.append(view.retention_loss_seconds)
+    assert told == [None] * len(told)
 
 
 def test_a_reader_that_falls_behind_is_told_though_segments_are_deleted_whole() -> None:
@@ -141,6 +199,34 @@ def test_a_step_back_is_no_rate() -> None:
     seen = [(30.0 * n, 10_000 if n < 5 else 4_000, 100, 20_000) for n in range(10)]
     (view,) = looks(*seen)
     assert view.retention_loss_seconds is None
+
+
+@pytest.mark.parametrize(
+    ("days", "first", "end"),
+    [(0.5, 1_000_000, 500), (2.0, 1_000_000, 500), (2.0, 100, 500), (2.0, 100, 2_000_000)],
+    ids=["nothing deleted", "a day deleted", "seen young", "longer than it was"],
+)
+def test_a_topic_made_anew_is_as_young_as_that(days: float, first: int, end: int) -> None:
+    """It keeps a day; it is watched, deleted, made again and read up to four fifths."""
+    day = 86_400
+    watched, seen = Watched(), []
+    for time in range(0, int(days * day), 600):
+        latest = first + 10 * time
+        seen.append((time, latest - 20, max(0, 10 * (time - day)), latest))
+    began = seen[-1][0]
+    seen += [(began + t, end * 4 // 5, 0, end + t) for t in range(5, 600, 5)]
+    for time, position, earliest, latest in seen:
+        held = {ONE: Held(earliest, latest)}
+        (view,) = watched.observe(0, {ONE: position}, held, {"orders": float(day)}, float(time))
+        loss = view.retention_loss_seconds
+        assert time <= began or loss is None or loss > day - 1200.0
+
+
+def test_a_new_leader_that_lags_a_moment_makes_no_row_younger() -> None:
+    seen = [(float(t), 100, 0, 10 * t) for t in range(0, 6001, 5)]
+    seen += [(6005.0, 100, 0, 59_990), (6010.0, 100, 0, 60_100)]
+    (view,) = looks(*seen, retention=10_000.0)
+    assert view.retention_loss_seconds == pytest.approx(4000.0, rel=0.05)
 
 
 def test_a_partition_that_is_gone_is_forgotten() -> None:

@@ -28,15 +28,16 @@ class Cluster:
 
     def __init__(self) -> None:
         self.now = START_TIME
+        self.places = [PLACE]
 
     def retention_seconds(self, topics: Iterable[str]) -> dict[str, float]:
         return dict.fromkeys(topics, RETENTION_SECONDS)
 
     def partitions(self, _topics: Iterable[str]) -> list[Place]:
-        return [PLACE]
+        return self.places
 
-    def held(self, _places: Iterable[Place]) -> Mapping[Place, Held]:
-        return {PLACE: Held(0, 1000 + int(10.0 * (self.now - START_TIME)))}
+    def held(self, places: Iterable[Place]) -> Mapping[Place, Held]:
+        return dict.fromkeys(places, Held(0, 1000 + int(10.0 * (self.now - START_TIME))))
 
 
 class World:
@@ -59,7 +60,7 @@ class World:
         self.fleet.receive(request, self.driver.time)
 
     def read(self, offset: int) -> None:
-        at = {"t": {"0": offset}}
+        at = {"t": {partition: offset for _, partition in self.cluster.places}}
         source = {"description": "KafkaV2", "startOffset": at, "endOffset": at, "numInputRows": 10}
         self.send(self.driver.progress(10, 1.0, sources=[source]))
 
@@ -102,3 +103,17 @@ def test_a_new_checkpoint_begins_anew() -> None:
     world.read(60_000)
     (view,) = world.goes_on(60.0)
     assert view.retention_loss_seconds is None or view.retention_loss_seconds > 9000.0
+
+
+def test_a_partition_that_has_no_leader_for_a_moment_makes_no_row_younger() -> None:
+    world = World()
+    both = world.cluster.places = [PLACE, ("t", "1")]
+    asyncio.run(world.watch.look())
+    world.read(1000)
+    world.goes_on(6000.0)
+    world.cluster.places = [PLACE]
+    world.goes_on(30.0)
+    world.cluster.places = both
+    for view in world.goes_on(30.0):
+        assert view.retention_loss_seconds is not None
+        assert abs(view.retention_loss_seconds - 3940.0) < 100.0

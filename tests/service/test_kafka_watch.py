@@ -32,7 +32,9 @@ Offsets = dict[str, dict[str, int]]
 class Cluster:
     """Brokers that hold what they are given."""
 
-    def __init__(self, holds: dict[Place, Held], kept: dict[str, float] | None = None) -> None:
+    def __init__(
+        self, holds: dict[Place, Held], kept: dict[str, float | None] | None = None
+    ) -> None:
         self.holds = holds
         self.kept = kept or {}
         self.asked_retention: list[set[str]] = []
@@ -45,7 +47,7 @@ class Cluster:
     def held(self, places: Iterable[Place]) -> dict[Place, Held]:
         return {place: self.holds[place] for place in places}
 
-    def retention_seconds(self, topics: Iterable[str]) -> dict[str, float]:
+    def retention_seconds(self, topics: Iterable[str]) -> dict[str, float | None]:
         self.asked_retention.append(set(topics))
         if self.silent_about_retention:
             raise KafkaUnavailable("no answer")
@@ -71,6 +73,7 @@ class Watch:
     def reads(self, query: str, end: Offsets, description: str = "KafkaV2[Subscribe[t]]") -> None:
         new = Driver(instance=query, query=query, query_id=query, run_id=f"run-{query}")
         driver = self.drivers.setdefault(query, new)
+        driver.time = max(driver.time, self.now)
         source = {"description": description, "numInputRows": 1}
         source |= {"startOffset": end, "endOffset": end, "latestOffset": end}
         event = driver.progress(1, 1.0, sources=[source], limits=[])
@@ -105,6 +108,54 @@ def test_what_is_assigned_is_remembered_while_a_batch_runs() -> None:
     watch.fleet._brokers.note_plan(query, cast("Any", told))
     watch.look()
     assert watch.backlog("some") == 1
+
+
+def test_a_topic_of_the_same_name_in_another_cluster_is_left_to_progress() -> None:
+    """It ends there before all that is kept here; as soon as that is sure it is said."""
+    watch = Watch(Cluster({("t", "0"): Held(7_000_000, 9_000_000)}))
+    key = ("shop", "one")
+    lost = []
+    with structlog.testing.capture_logs() as logs:
+        for batch_id in range(20):
+            watch.reads("one", {"t": {"0": 3_000_000 + 1000 * batch_id}})
+            watch.look()
+            lost.append([one.lost_rows for one in watch.fleet.view(key, watch.now).partitions])
+    assert lost[0] == [4_000_000]
+    assert lost[16:] == [[]] * 4
+    assert watch.backlog("one") == 0, "as progress says"
+    assert watch.fleet.committed() == {}
+    (said,) = logs
+    assert (said["query"], said["topics"]) == ("shop/one", ["t"])
+    watch.reads("one", {"t": {"0": 8_999_000}})
+    watch.look()
+    assert watch.views("one") == 0
+    send(watch, watch.drivers["one"].terminated("java.io.IOException: x"))
+    watch.drivers["one"].query_id = "another checkpoint"
+    watch.drivers["one"].run_id = "another run"
+    send(watch, watch.drivers["one"].started())
+    watch.reads("one", {"t": {"0": 8_999_000}})
+    watch.look()
+    assert (watch.views("one"), watch.backlog("one")) == (1, 1000)
+    assert watch.fleet.committed() == {key: {("t", "0"): 8_999_000}}
+
+
+def test_an_end_that_spark_saw_and_brokers_do_not_have_is_another_clusters() -> None:
+    watch = Watch(Cluster({("t", "0"): Held(0, 5_000)}))
+    watch.reads("one", {"t": {"0": 1000}})
+    send_reached(watch, 6_000)
+    for _ in range(20):
+        watch.look()
+    assert watch.views("one") == 0
+    assert watch.backlog("one") == 5_000
+    assert watch.fleet.committed() == {}
+
+
+def send_reached(watch: Watch, latest: int) -> None:
+    """A batch that read one row, with more than these brokers hold in sight."""
+    source: dict[str, Any] = {"description": "KafkaV2[Subscribe[t]]", "numInputRows": 1}
+    for name, offset in (("startOffset", 999), ("endOffset", 1000), ("latestOffset", latest)):
+        source[name] = {"t": {"0": offset}}
+    send(watch, watch.drivers["one"].progress(1, 1.0, sources=[source], limits=[]))
 
 
 def fleet_of(queries: int, partitions: int) -> Watch:
@@ -238,6 +289,28 @@ def test_a_configuration_that_is_not_told_costs_no_other_figure() -> None:
     assert len(cluster.asked_retention) == 2, "it is asked again"
 
 
+def test_topics_of_which_brokers_tell_nothing_are_named_once() -> None:
+    """Each for its own reason, and what they do tell of the others is shown."""
+    cluster = Cluster({("t", "0"): Held(0, 9), ("u", "0"): Held(0, 9)}, {"t": 60.0, "u": None})
+    watch = Watch(cluster)
+    watch.reads("one", {"t": {"0": 0}})
+    watch.reads("two", {"u": {"0": 0}})
+    watch.reads("three", {"hidden": {"0": 0}})
+    with structlog.testing.capture_logs() as logs:
+        for _ in range(3):
+            watch.look(RETENTION_SECONDS)
+        there = cluster.holds.pop(("t", "0"))
+        watch.look()
+        cluster.holds["t", "0"] = there
+        watch.look()
+        del cluster.holds["t", "0"]
+        watch.look()
+    assert [said["topics"] for said in logs] == [["hidden"], ["u"], ["t"]]
+    assert "DESCRIBE)" in logs[0]["event"]
+    assert "DESCRIBE_CONFIGS" in logs[1]["event"]
+    assert watch.backlog("two") == 9
+
+
 class Admin:
     """A client whose answers about some partitions are as given; of others there is none."""
 
@@ -299,7 +372,7 @@ def test_an_offset_that_is_none_is_not_taken_for_one(monkeypatch: pytest.MonkeyP
 
 def test_a_configuration_that_may_not_be_read_is_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     brokers = answering(monkeypatch, lambda _: refused(KafkaError.TOPIC_AUTHORIZATION_FAILED))
-    assert brokers.retention_seconds(["t"]) == {}
+    assert brokers.retention_seconds(["t"]) == {"t": None}
     brokers = answering(monkeypatch, lambda _: refused(KafkaError._TIMED_OUT))
     with pytest.raises(KafkaUnavailable):
         brokers.retention_seconds(["t"])

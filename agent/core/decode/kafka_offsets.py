@@ -25,6 +25,16 @@ class Reading(msgspec.Struct, frozen=True, gc=False):
     planned: dict[int, Offsets] = {}  # at the end of the one that runs, where that is known
     assigned: list[int] = []  # sources that read the partitions of their offsets and no others
     query_id: str = ""  # whose checkpoint: another one begins elsewhere
+    ends: dict[int, Offsets] = {}  # where that batch's planning saw each source end
+    planned_time: float = 0.0  # when that was, by the driver's clock
+
+    def reached(self, source: int) -> Offsets:
+        """As far as the query has seen each partition of a source reach."""
+        found: Offsets = {}
+        for said in (self.offsets, self.planned, self.ends):
+            for place, offset in said.get(source, {}).items():
+                found[place] = max(offset, found.get(place, offset))
+        return found
 
 
 def parse_offsets(value: object) -> Offsets | None:

@@ -32,6 +32,7 @@ class BrokersWord:
     def __init__(self) -> None:
         self._keeps_offsets = False  # nobody asks
         self._partitions: dict[Key, dict[int, _Asked]] = {}
+        self._elsewhere: dict[Key, tuple[str, set[int]]] = {}  # of which checkpoint, which sources
 
     def keep_offsets(self) -> None:
         """Keeps from now on how far each query has read, for who asks brokers about it."""
@@ -48,7 +49,13 @@ class BrokersWord:
         }
         if read:
             assigned = [i for i in read if is_assigned(progress.sources[i].description)]
-            query.read = Reading(read, assigned=assigned, query_id=query.run.query_id)
+            query.read = Reading(
+                read,
+                assigned=assigned,
+                query_id=query.run.query_id,
+                ends={i: progress.sources[i].latest or {} for i in read},
+                planned_time=progress.time,
+            )
         asked = self._partitions.get(query.key, {})
         for index, (source, told) in enumerate(zip(query.sources, progress.sources, strict=False)):
             said, time = asked.get(index), source.backlog_time
@@ -77,6 +84,7 @@ class BrokersWord:
         valid_seconds: float,
     ) -> None:
         """What brokers hold of a source now, shown for so many seconds."""
+        self._elsewhere.get(query.key, ("", set()))[1].discard(source)
         until = now + valid_seconds
         asked = self._partitions.setdefault(query.key, {})
         time = now - query.clock.skew_seconds
@@ -97,6 +105,23 @@ class BrokersWord:
                 pressing *= of.ratio or 1.0
             of.pressing_rows_per_second = pressing
             of.pressing_until_time = time + valid_seconds
+
+    def hear_elsewhere(self, query: Query, source: int) -> bool:
+        """A source reads another cluster's log: what brokers said of it ends. True where new."""
+        query_id, sources = self._elsewhere.get(query.key, ("", set()))
+        kept = sources if query_id == query.run.query_id else set()
+        if source in kept:
+            return False
+        self._elsewhere[query.key] = (query.run.query_id, kept | {source})
+        self._partitions.get(query.key, {}).pop(source, None)
+        if source < len(query.sources):
+            query.sources[source].pressing_rows_per_second = None
+        return True
+
+    def elsewhere(self, query: Query) -> bool:
+        """Whether it reads from another cluster, too."""
+        query_id, sources = self._elsewhere.get(query.key, ("", set()))
+        return bool(sources) and query_id == query.run.query_id
 
     def partitions(self, query: Query, now: float) -> tuple[list[PartitionView], float | None]:
         """What may be shown of a query's present checkpoint, whichever run reads it on.
@@ -121,6 +146,7 @@ class BrokersWord:
     def forget(self, key: Key) -> None:
         """A query that is not followed any more."""
         self._partitions.pop(key, None)
+        self._elsewhere.pop(key, None)
 
 
 def _taken(query: Query, one: PartitionView) -> int | None:

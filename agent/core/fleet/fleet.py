@@ -643,13 +643,13 @@ class Fleet:
         """By query, the next rows of Kafka to be read after the newest batch that Spark committed.
 
         Progress is told once a batch is committed; where logs are written behind, or there are no
-        batches, it says nothing of that, and the query is left out. Of a partition that several
-        sources read the one that is behind counts.
+        batches, it says nothing of that, and the query is left out. So is one that reads a topic of
+        another cluster. Of a partition that several sources read the one that is behind counts.
         """
         found: dict[Key, Offsets] = {}
         for query in self._roster:
             behind = query.watched.monitor.asynchronous or "Continuous" in query.run.trigger
-            if query.read is None or behind:
+            if query.read is None or behind or self._brokers.elsewhere(query):
                 continue
             lowest: Offsets = {}
             for offsets in query.read.offsets.values():
@@ -678,6 +678,15 @@ class Fleet:
         self._brokers.hear(query, source, views, now, valid_seconds=valid_seconds)
         self._pools.see(query)
         self._changed.touch(part_of_query(key))
+
+    def hear_elsewhere(self, key: Key, query_id: str, source: int) -> None:
+        """A source reads a topic of another cluster: brokers have nothing to say of it."""
+        query = self._roster.get(key)
+        if query is None or query.run.query_id != query_id:
+            return
+        if self._brokers.hear_elsewhere(query, source):
+            self._pools.see(query)
+            self._changed.touch(part_of_query(key))
 
     # -- saved state ------------------------------------------------------------------------
 

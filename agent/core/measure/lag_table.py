@@ -41,6 +41,11 @@ class LagTable(msgspec.Struct):
             del self.times[1:half:2]
             del self.rows[1:half:2]
 
+    def cut(self, rows: float) -> None:
+        """Those beyond so many are gone, and others may come in their place."""
+        while self.rows and self.rows[-1] > rows:
+            del self.times[-1], self.rows[-1]
+
     def lately_rows(self, seconds: float) -> float:
         """Rows that arrived in so long a time before the newest point, as far back as it knows."""
         if not self.times:

@@ -8,7 +8,9 @@ its present rate; the nearest of these moments is the loss.
 
 Kafka deletes whole segments: the rows' margin of a query that keeps up falls by one at once, and
 grows again until the next. Of a query that has less unread than retention still keeps before it,
-only the looks that found rows deleted are compared, like with like.
+only the looks that found rows deleted are compared, like with like; and it loses rows only where
+what is unread grows, too. Else what is deleted was written faster than what comes now, and that
+says nothing of the reader.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from agent.core.measure.lag_table import LagTable
+from agent.core.measure.other_log import LogRead
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -75,13 +78,18 @@ class Margin(msgspec.Struct):
         """The same as of a look that is none of its points."""
         if not self.values:
             return None
-        if value <= 0.0:
-            return 0.0
+        return 0.0 if value <= 0.0 else self._covers(value, time, self.values[0] - value)
+
+    def grows_by(self, distance: float, time: float, value: float) -> float | None:
+        """Seconds until it is so much more than it is now; None where it does not grow."""
+        return self._covers(distance, time, value - self.values[0]) if self.values else None
+
+    def _covers(self, distance: float, time: float, moved: float) -> float | None:
+        """Seconds for a distance, where it ``moved`` so far from its first point to ``time``."""
         span = time - self.times[0]
-        shrunk = self.values[0] - value
-        if span < LEAST_SECONDS or shrunk <= 0.0:
+        if span < LEAST_SECONDS or moved <= 0.0:
             return None
-        seconds = value * span / shrunk
+        seconds = distance * span / moved
         return seconds if seconds <= HORIZON_SECONDS else None
 
 
@@ -92,18 +100,20 @@ class _Partition(msgspec.Struct):
     ends: LagTable = msgspec.field(default_factory=LagTable)
     rows: Margin = msgspec.field(default_factory=Margin)
     left: Margin = msgspec.field(default_factory=Margin)  # of rows, right after some were deleted
+    unread: Margin = msgspec.field(default_factory=Margin)  # rows, at the same looks
     earliest: int | None = None
     seconds: Margin = msgspec.field(default_factory=Margin)
 
     def begin(self) -> None:
         """What its margins were says nothing of what they will be."""
-        self.rows, self.left, self.seconds = Margin(), Margin(), Margin()
+        self.rows, self.left, self.unread, self.seconds = Margin(), Margin(), Margin(), Margin()
 
 
 class Watched(msgspec.Struct):
     """The partitions of one source of one checkpoint."""
 
     partitions: dict[tuple[str, str], _Partition] = {}
+    log: LogRead = msgspec.field(default_factory=LogRead)
     reads_open: bool = False  # it reads rows of open transactions, as Spark does by default
 
     def observe(
@@ -148,6 +158,10 @@ class Watched(msgspec.Struct):
             latest = there.latest
             if there.stable is not None and not self.reads_open:
                 latest = there.stable
+            if watched.earliest is not None and there.earliest < watched.earliest:
+                watched.ends = LagTable()  # another log, as of a topic that was made anew
+                watched.begin()
+            watched.ends.cut(float(latest))  # what was cut off tells no age of what comes now
             watched.ends.add(now, float(latest))
             deleted = watched.earliest is not None and there.earliest > watched.earliest
             watched.earliest = there.earliest
@@ -163,8 +177,11 @@ class Watched(msgspec.Struct):
                 watched.rows.add(now, float(kept))
                 if deleted:
                     watched.left.add(now, float(kept))
-                keeps_up = unread < kept
-                loss = watched.left.gone_from(now, kept) if keeps_up else _rows_gone(watched.rows)
+                    watched.unread.add(now, float(unread))
+                if unread < kept:
+                    loss = _overtaken(watched, kept, unread, now)
+                else:
+                    loss = _rows_gone(watched.rows)
                 keep = retention_seconds.get(topic)
                 age = watched.ends.age_seconds(float(next_row), now)
                 if age is None:
@@ -183,6 +200,13 @@ def _rows_gone(margin: Margin) -> float | None:
     if len(margin.values) < 2 or max(margin.values) <= 0.0:
         return None
     return margin.gone_in_seconds()
+
+
+def _overtaken(watched: _Partition, kept: int, unread: int, now: float) -> float | None:
+    """Of a reader that keeps up: not before it has fallen back over all that is kept behind it."""
+    shrunk = watched.left.gone_from(now, kept)
+    fallen = watched.unread.grows_by(kept, now, unread)
+    return None if shrunk is None or fallen is None else max(shrunk, fallen)
 
 
 def _sooner(one: float | None, other: float | None) -> float | None:
