@@ -104,9 +104,13 @@ class Driver:
             open_gate=self._observer.open_gate,
             complaints=complaints,
         )
-        self._sender.start()
-        self._observer.start(self._sender)
-        self._intake.start()
+        try:
+            self._sender.start()
+            self._observer.start(self._sender)
+            self._intake.start()
+        except BaseException:  # there are as many threads as there may be
+            self.close(ending=False)
+            raise
 
     def _process_report(self) -> dict[str, Any]:
         report: dict[str, Any] = {"host": socket.gethostname(), "python_pid": os.getpid()}

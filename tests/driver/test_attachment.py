@@ -7,16 +7,21 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import spark_listener
 from spark_listener import attachment
+from tests.waiting import until
 
 try:
     import tomllib
 except ImportError:  # Python 3.10
     import tomli as tomllib  # type: ignore[no-redef, import-not-found, unused-ignore]
+
+if TYPE_CHECKING:
+    from py4j.java_gateway import JavaGateway
 
 ROOT = Path(__file__).parents[2]
 JOB = """
@@ -94,6 +99,33 @@ def test_whoever_attaches_before_a_detach_has_ended_is_told_so(
     monkeypatch.setattr(attachment, "conf_of", lambda _: {})
     assert attachment.attach(Spark(), enabled=False).reason == "enabled is false"
     assert attachment._leaving == []
+
+
+@pytest.mark.parametrize("name", ["weir-sender", "weir-observer", "weir-events"])
+def test_where_a_thread_cannot_be_started_none_is_left(
+    name: str, gateway: JavaGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As at a limit on processes; the job goes on, and may attach again."""
+    spark: Any = Spark()
+    spark._gateway, spark.appName, spark.version = gateway, "etl", "4.2.0"
+    spark.getConf = dict
+    start = threading.Thread.start
+
+    def start_but_one(thread: threading.Thread) -> None:
+        if thread.name == name:
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(attachment, "conf_of", lambda _: {})
+    monkeypatch.setattr(threading.Thread, "start", start_but_one)
+    told = attachment.attach(spark)
+    assert not told.active
+    assert "can't start new thread" in told.reason
+    until(
+        lambda: not [one for one in threading.enumerate() if one.name.startswith("weir")],
+        "all threads to have ended",
+    )
+    assert attachment._drivers == {}
 
 
 def test_who_attaches_again_knows_what_was_kept_in_the_same_context_and_no_other() -> None:
