@@ -200,6 +200,7 @@ class Driver:
         self._sessions.clear()
         self._observer.stop(FLUSH_SECONDS, ending=ending)
         self._sender.stop(FLUSH_SECONDS)
+        self._spark.close()
 
     def _lost(self) -> None:
         """Spark has stopped; called from the observer's thread."""
@@ -208,3 +209,4 @@ class Driver:
         self._sessions.clear()
         self._observer.stop(0.0)
         self._sender.stop(FLUSH_SECONDS)
+        self._spark.close()
