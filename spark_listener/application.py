@@ -7,6 +7,7 @@ when this process ends: in the driver both end together; beyond the door the JVM
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -111,18 +112,43 @@ class Application:
     spark_version: str
     stopped: Callable[[], bool]  # the context is, or its JVM is gone; raises nothing
     lease: Lease = field(default_factory=Lease)
+    close: Callable[[], None] = lambda: None  # lets go of connections of ours; raises nothing
 
 
-def of_session(spark: Any, lease: Lease | None = None) -> Application:
-    """The application of a PySpark session, in its own process."""
+def gateway_of(context: Any) -> Any:
+    """A gateway into a PySpark context's JVM that takes no connection of the job's.
+
+    Each connection is a thread of the JVM's, which knows the scheduler pool, the job group and the
+    active session. Pinned threads have one each. Without ``PYSPARK_PIN_THREAD`` all threads take
+    from one heap of them: then ours are of a client of their own.
+    """
+    from py4j.clientserver import ClientServer
+    from py4j.java_gateway import JavaGateway
+
+    given = context._gateway
+    if isinstance(given, ClientServer):
+        return given
+    return JavaGateway(gateway_parameters=given.gateway_parameters)
+
+
+def of_session(spark: Any, gateway: Any, lease: Lease) -> Application:
+    """The application of a PySpark session, in its own process, by ``gateway_of`` its context."""
     context = spark.sparkContext
+    ours = gateway is not context._gateway
+
+    def close() -> None:
+        if ours:
+            with contextlib.suppress(Exception):
+                gateway.close(keep_callback_server=True)  # there is none
+
     return Application(
-        context._gateway,
+        gateway,
         str(context.applicationId),
         str(context.appName),
         str(context.version),
         stopped=lambda: context._jsc is None,
-        lease=lease or Lease(),
+        lease=lease,
+        close=close,
     )
 
 

@@ -10,7 +10,7 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from spark_listener import plugin
-from spark_listener.application import Heir, Own, conf_of, of_session
+from spark_listener.application import Heir, Own, conf_of, gateway_of, of_session
 from spark_listener.complaints import LOGGER, Complaints
 from spark_listener.config import ConfigurationError, Settings, conf_key, resolve
 from spark_listener.driver import Driver
@@ -165,8 +165,9 @@ def _attach(spark: Any, arguments: dict[str, Any]) -> Attachment:
         if not _given(arguments, only="control"):  # what was said of one session holds for others
             control = control and all(other.control or other.gone for other in driver.sessions)
     if driver is None:
-        lease = _close_the_door(spark)
-        driver = Driver(of_session(spark, lease), settings, complaints=_complaints, on_lost=_lost)
+        gateway = gateway_of(context)
+        application = of_session(spark, gateway, _close_the_door(spark, gateway))
+        driver = Driver(application, settings, complaints=_complaints, on_lost=_lost)
         _drivers[driver.application_id] = driver
         if settings.exposes_token:
             _complaints.warn(
@@ -210,7 +211,7 @@ def _where_of_connect(spark: Any) -> str:
     )
 
 
-def _close_the_door(spark: Any) -> Lease:
+def _close_the_door(spark: Any, gateway: Any) -> Lease:
     """Where the plugin opened one: who attaches in the job's own code wins, and says so.
 
     What the process beyond it left is taken over: its limits are not what the job configured.
@@ -219,7 +220,7 @@ def _close_the_door(spark: Any) -> Lease:
         context = spark.sparkContext
         conf = context.getConf()
         if any(plugin.NAME in str(conf.get(one) or "") for one in plugin.CONFS):
-            door = context._gateway.jvm.weir.WeirPlugin
+            door = gateway.jvm.weir.WeirPlugin
             if door.standAside():
                 LOGGER.info("weir: attach() watches from here on; the plugin's door is closed")
             return Heir(door)

@@ -104,9 +104,13 @@ class Driver:
             open_gate=self._observer.open_gate,
             complaints=complaints,
         )
-        self._sender.start()
-        self._observer.start(self._sender)
-        self._intake.start()
+        try:
+            self._sender.start()
+            self._observer.start(self._sender)
+            self._intake.start()
+        except BaseException:  # there are as many threads as there may be
+            self.close(ending=False)
+            raise
 
     def _process_report(self) -> dict[str, Any]:
         report: dict[str, Any] = {"host": socket.gethostname(), "python_pid": os.getpid()}
@@ -196,6 +200,7 @@ class Driver:
         self._sessions.clear()
         self._observer.stop(FLUSH_SECONDS, ending=ending)
         self._sender.stop(FLUSH_SECONDS)
+        self._spark.close()
 
     def _lost(self) -> None:
         """Spark has stopped; called from the observer's thread."""
@@ -204,3 +209,4 @@ class Driver:
         self._sessions.clear()
         self._observer.stop(0.0)
         self._sender.stop(FLUSH_SECONDS)
+        self._spark.close()

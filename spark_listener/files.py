@@ -469,8 +469,9 @@ class FileWatcher:
         with self._changed:
             self._watched[key] = _Watched(source, due=time.monotonic())
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="weir-files", daemon=True)
-                self._thread.start()
+                thread = threading.Thread(target=self._run, name="weir-files", daemon=True)
+                thread.start()
+                self._thread = thread
             self._changed.notify_all()
 
     def forget(self, run_id: str) -> None:

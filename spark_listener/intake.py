@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from spark_listener.sessions import Session
 
 TAKE_MILLISECONDS: Final = 200  # between looks at whether to end
+#: Until the JVM answers again, or the observer has found that it is gone.
 _AFTER_FAILURE_SECONDS: Final = 1.0
-_FAILURES_IN_A_ROW: Final = 10  # then the JVM is gone
 
 
 class Intake:
@@ -52,18 +52,15 @@ class Intake:
             self._thread.join(timeout_seconds)
 
     def _run(self) -> None:
-        failures = 0
-        while failures < _FAILURES_IN_A_ROW:
+        while True:
             ending = self._stopping.is_set()
             # What finds no room here waits in the JVM, where as many events are kept anyway.
             self._mailbox.wait_for_room(self._stopping)
             try:
                 waiting = self._inbox.take(0 if ending else TAKE_MILLISECONDS)
-                failures = 0
             except Exception as error:
                 if self._stopping.is_set():  # as at the driver's end
                     return
-                failures += 1
                 self._complaints.error("asking the JVM for events", error)
                 self._stopping.wait(_AFTER_FAILURE_SECONDS)
                 continue

@@ -748,9 +748,8 @@ class Observer:
             self._guarded("a heartbeat", self._heartbeat)
 
     def _heartbeat(self) -> None:
-        self._guarded("the JVM's counters", self._count)
         queries: list[dict[str, Any]] = []
-        unanswered = 0
+        unanswered = self._count()
         for run in list(self._runs.values()):
             try:
                 if not run.query.active():
@@ -785,8 +784,15 @@ class Observer:
             self._stopping.set()
             self._on_lost()
 
-    def _count(self) -> None:
-        self.counters = self._inbox.counters()
+    def _count(self) -> int:
+        """Reads the JVM's counters; gives how many of one reading got no answer."""
+        try:
+            self.counters = self._inbox.counters()
+        except Exception as error:
+            if not self._spark_stopped():
+                self._complaints.error("the JVM's counters", error)
+            return int(_unanswered(error))
+        return 0
 
     def _tell_plans(self) -> None:
         """Of batches that follow another and are not over after a tick: what they have in hand.

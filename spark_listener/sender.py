@@ -124,7 +124,8 @@ class Sender:
         while len(self._outbox) and not self.link.failing and time.monotonic() < until:
             time.sleep(0.01)
         self._stopping.set()
-        self._thread.join(max(0.0, until - time.monotonic()) + 0.1)
+        if self._thread.is_alive():  # it may never have begun
+            self._thread.join(max(0.0, until - time.monotonic()) + 0.1)
         self._channel.close()
 
     def _run(self) -> None:

@@ -71,9 +71,11 @@ class Sessions:
         session = Session(reference, key, listener(key), control=control)
         self._known[key] = session  # from its first event on
         try:
-            self._lease.leave(f"listener {key}", lambda: self._removal(java_session, session))
-            java_session.streams().addListener(session.wrapped)
-            self._keys.put(java_session, key)
+            # By our gateway: what is given may be an object of the job's.
+            java = session.java
+            self._lease.leave(f"listener {key}", lambda: self._removal(java, session))
+            java.streams().addListener(session.wrapped)
+            self._keys.put(java, key)
         except Exception:
             del self._known[key]
             raise

@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import ast
+import gc
 import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from py4j.clientserver import ClientServer
 
 import spark_listener
 from spark_listener import attachment
+from spark_listener.application import Lease, gateway_of, of_session
+from tests.waiting import until
 
 try:
     import tomllib
 except ImportError:  # Python 3.10
     import tomli as tomllib  # type: ignore[no-redef, import-not-found, unused-ignore]
+
+if TYPE_CHECKING:
+    from py4j.java_gateway import JavaGateway
 
 ROOT = Path(__file__).parents[2]
 JOB = """
@@ -96,6 +104,33 @@ def test_whoever_attaches_before_a_detach_has_ended_is_told_so(
     assert attachment._leaving == []
 
 
+@pytest.mark.parametrize("name", ["weir-sender", "weir-observer", "weir-events"])
+def test_where_a_thread_cannot_be_started_none_is_left(
+    name: str, gateway: JavaGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As at a limit on processes; the job goes on, and may attach again."""
+    spark: Any = Spark()
+    spark._gateway, spark.appName, spark.version = gateway, "etl", "4.2.0"
+    spark.getConf = dict
+    start = threading.Thread.start
+
+    def start_but_one(thread: threading.Thread) -> None:
+        if thread.name == name:
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(attachment, "conf_of", lambda _: {})
+    monkeypatch.setattr(threading.Thread, "start", start_but_one)
+    told = attachment.attach(spark)
+    assert not told.active
+    assert "can't start new thread" in told.reason
+    until(
+        lambda: not [one for one in threading.enumerate() if one.name.startswith("weir")],
+        "all threads to have ended",
+    )
+    assert attachment._drivers == {}
+
+
 def test_who_attaches_again_knows_what_was_kept_in_the_same_context_and_no_other() -> None:
     class Context:
         def getConf(self) -> dict[str, str]:
@@ -106,12 +141,14 @@ def test_who_attaches_again_knows_what_was_kept_in_the_same_context_and_no_other
             self.sparkContext = Context()
 
     job = Job()
-    lease = attachment._close_the_door(job)
+    lease = attachment._close_the_door(job, None)
     lease.keep("executors", [12, 4])
-    assert attachment._close_the_door(job).kept("executors") == [12, 4]
-    assert attachment._close_the_door(Job()).kept("executors") is None, "of the same id or not"
+    assert attachment._close_the_door(job, None).kept("executors") == [12, 4]
+    assert attachment._close_the_door(Job(), None).kept("executors") is None, (
+        "of the same id or not"
+    )
     lease.forget("executors", "limits r")
-    assert attachment._close_the_door(job).kept("executors") is None
+    assert attachment._close_the_door(job, None).kept("executors") is None
 
 
 def test_who_detaches_and_waits_for_the_observer_does_not_make_it_wait_in_turn(
@@ -131,6 +168,39 @@ def test_who_detaches_and_waits_for_the_observer_does_not_make_it_wait_in_turn(
         assert ended not in attachment._drivers.values()
         attachment._drivers["app-1"] = successor  # type: ignore[assignment]
     assert attachment._drivers == {"app-1": successor}
+
+
+def test_connections_that_a_jobs_threads_share_are_left_to_them(gateway: JavaGateway) -> None:
+    """Each is a thread of the JVM's with properties of the job's own."""
+    spark: Any = Spark()
+    spark._gateway, spark.appName, spark.version = gateway, "etl", "4.2.0"
+    made = gateway.jvm.java.util.ArrayList()
+    ours = gateway_of(spark)
+    application = of_session(spark, ours, Lease())
+    threads = [one.jvm.java.lang.Thread.currentThread().getId() for one in (gateway, ours) * 2]
+    assert threads == [threads[0], threads[1]] * 2
+    assert threads[0] != threads[1]
+    assert ours.jvm.java.lang.ref.WeakReference(made).get().add("by ours")
+    application.close()
+    assert not ours._gateway_client.deque
+    del application, ours
+    gc.collect()
+    assert made.get(0) == "by ours", "the job's objects do not go with those of ours"
+
+
+def test_pinned_threads_have_connections_of_their_own() -> None:
+    class Pinned(ClientServer):  # type: ignore[misc, unused-ignore]
+        def __init__(self) -> None:
+            self.closed = 0
+
+        def close(self, **_: bool) -> None:
+            self.closed += 1
+
+    spark: Any = Spark()
+    spark._gateway, spark.appName, spark.version = Pinned(), "etl", "4.2.0"
+    assert gateway_of(spark) is spark._gateway
+    of_session(spark, spark._gateway, Lease()).close()
+    assert spark._gateway.closed == 0
 
 
 class Gone:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 from typing import Any
 
@@ -28,6 +29,7 @@ from spark_listener.files import (
     rest_seconds,
 )
 from spark_listener.sources import FILES, KAFKA
+from tests.waiting import until
 
 DELTA = "org.apache.spark.sql.delta.sources.DeltaSource"
 AUTO_LOADER = "com.databricks.sql.fileNotification.autoIngest.CloudFilesSource"
@@ -267,6 +269,27 @@ def test_a_directory_that_can_no_longer_be_listed_has_no_listing(
     assert watcher.listing(("r", 0)) is not None
     watcher._list(watched)
     assert watcher.listing(("r", 0)) is None
+
+
+def test_a_thread_that_could_not_be_started_is_started_with_the_next_query(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As at a limit on processes, which one query may meet and the next may not."""
+    watcher = FileWatcher(
+        pause_seconds=2.0, max_entries=10, list_directories=True, complaints=Complaints()
+    )
+
+    def none_left(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as full:
+        full.setattr(threading.Thread, "start", none_left)
+        with pytest.raises(RuntimeError):
+            watcher.watch(("r", 0), Looked(listing(files=9, seen=0)))
+    watcher.watch(("s", 0), Looked(listing(files=9, seen=0)))
+    for key in (("r", 0), ("s", 0)):
+        until(lambda key=key: watcher.listing(key), "a listing")  # type: ignore[misc]
+    watcher.stop()
 
 
 @settings(deadline=None)

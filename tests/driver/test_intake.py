@@ -140,17 +140,36 @@ def test_one_event_that_cannot_be_read_costs_no_other(caplog: pytest.LogCaptureF
     assert "job is not affected" in caplog.text
 
 
-def test_a_jvm_that_does_not_answer_is_asked_ten_times(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spark_listener.intake._AFTER_FAILURE_SECONDS", 0.0)
+class Clock(threading.Event):
+    """An event of which no one waits, and all pauses are known."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waits: list[float] = []
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self.waits.append(timeout or 0.0)
+        return super().wait(0.001)
+
+
+def test_a_jvm_that_does_not_answer_is_asked_once_a_second_until_it_does(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Whether it is gone for good the observer finds out, and ends the thread."""
+    caplog.set_level(logging.WARNING, "weir")
     good = Waiting("progress", progress(), 0.0, None, "1")
-    dead = [ConnectionError("refused")]
-    taking = Taking(*dead * 9, good, *dead * 10)
+    taking = Taking(*[ConnectionError("refused")] * 60, good)
+    taking.intake._stopping = clock = Clock()
     assert len(taking.run()) == 1
-    assert not taking.intake._stopping.is_set() or not taking.intake._thread.is_alive()
-    more = Taking(*dead * 10, good)
-    more.intake.start()
-    more.intake._thread.join(30.0)
-    assert len(more.queue) == 1, "the eleventh time is not tried"
+    assert 60 * 0.75 < sum(clock.waits) < 60 * 1.5
+    assert len(caplog.records) == 1
+
+
+def test_a_thread_whose_jvm_does_not_answer_ends_when_it_is_told_to() -> None:
+    taking = Taking(*[ConnectionError("refused")] * 10_000)
+    taking.intake.start()
+    taking.intake.stop(30.0)
+    assert not taking.intake._thread.is_alive()
 
 
 def test_what_finds_no_room_stays_in_the_jvm() -> None:

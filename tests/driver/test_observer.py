@@ -435,6 +435,33 @@ def test_a_jvm_that_does_not_answer_is_given_up(fails: Callable[[], RunningBatch
     assert watched.told[-1][0] == "terminated"
 
 
+@pytest.mark.parametrize("fails", [no_answer, network])
+def test_a_jvm_that_does_not_answer_is_given_up_where_no_query_runs_too(
+    fails: Callable[[], Counters], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else it would be asked for events for ever."""
+    watched = Watched(RunningQuery(resting))
+    del watched.observer._runs["r"]
+    for _ in range(9):
+        watched.observer._heartbeat()
+    monkeypatch.setattr(watched.observer._inbox, "counters", fails)
+    for _ in range(9):
+        watched.observer._heartbeat()
+    assert not watched.lost
+    watched.observer._heartbeat()
+    assert watched.lost == 1
+
+
+def test_counters_that_cannot_be_read_of_a_jvm_that_answers_give_up_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    watched = Watched(RunningQuery(resting))
+    monkeypatch.setattr(watched.observer._inbox, "counters", network)
+    for _ in range(30):
+        watched.observer._heartbeat()
+    assert not watched.lost
+
+
 def test_rare_heartbeats_are_named() -> None:
     assert Policy().silent_seconds == SILENT_SECONDS
     assert not Settings().beats_rarely

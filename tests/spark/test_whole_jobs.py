@@ -174,6 +174,37 @@ def test_a_job_ends_as_it_would_with_its_queries_running(
     assert stopped == (ending == "query.stop()\n"), "else it ran when its driver ended"
 
 
+@pytest.mark.slow("a Spark of its own; whose connections are whose is looked at every time")
+def test_where_threads_share_connections_the_jobs_own_are_left_to_it(
+    agent: Any, folder: Any, tmp_path: Path
+) -> None:
+    """Each is a thread of the JVM's, and knows its pool, its job group and its active session."""
+    job = JOB + (
+        "import time\n"
+        "from spark_listener import attach\n"
+        "spark = session('unpinned')\n"
+        "attached = attach(spark, heartbeat_seconds=0.3)\n"
+        "query = run(spark, sys.argv[2], processingTime='0 seconds')\n"
+        "found = []\n"
+        "for count in range(200):\n"
+        "    spark.sparkContext.setLocalProperty('spark.scheduler.pool', str(count))\n"
+        "    time.sleep(0.005)\n"
+        "    pool = spark.sparkContext.getLocalProperty('spark.scheduler.pool')\n"
+        "    found.append((pool == str(count), SparkSession.getActiveSession() is not None))\n"
+        "query.processAllAvailable()\n"
+        "attached.detach()\n"
+        "print(set(found), attached)\n"
+        "spark.stop()\n"
+    )
+    given = [str(folder(files=6).path), str(tmp_path / "out")]
+    environment = {"PYSPARK_PIN_THREAD": "false", "WEIR_AGENT_URL": agent.url}
+    done = run([sys.executable], job, given, tmp_path, **environment)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert our_warnings(done) == []
+    assert done.stdout.splitlines() == ["{(True, True)} <weir off: detached, or Spark is gone>"]
+    assert len(agent.of("progress")) >= 3
+
+
 @pytest.mark.slow("the wheel itself reports a real query in tests/packaging")
 def test_from_a_wheel_as_py_files_ships_it(agent: Any, folder: Any, tmp_path: Path) -> None:
     """Imported out of a zip, with nothing else of this repository in reach."""
