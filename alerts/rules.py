@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from alerts.expressions import UP, of_query, series
+from alerts.expressions import of_query, series
 from alerts.model import Alert, Recording
 from dashboards import links
 from dashboards.over import STOPPED, over, stops
+from dashboards.silent import MISSED, silent, was_agent
 
 BACKLOG_GROWTH_5M: Final = "query:weir_backlog_seconds:deriv5m"
 BACKLOG_GROWTH: Final = "query:weir_backlog_seconds:deriv15m"
@@ -102,17 +103,7 @@ _DEAD = series("weir_spiral_phase", phase="dead")
 _LOSS = series("weir_retention_loss_seconds")
 _FAILED = series("weir_batches_total", result="failed")
 _BUILD = series("weir_build_info")
-#: So long after it last answered an agent is missed, and what it counted is remembered.
-_WEEKEND = "3d"
-
-
-def _was_agent(matchers: str = "") -> str:
-    return f"last_over_time({series('weir_build_info', matchers=matchers)}[{_WEEKEND}])"
-
-
-_CLUSTERS = f"max by (cluster) ({_was_agent()})"
-_FAILED_SCRAPES = f"count_over_time({UP}[150s]) - sum_over_time({UP}[150s])"
-_NO_ANSWER = f"({UP} == 0 and {_FAILED_SCRAPES} >= 2)"
+_CLUSTERS = f"max by (cluster) ({was_agent(series)})"
 _DROPPED = series("weir_listener_dropped_events_total")
 _REFUSED = series("weir_agent_refused_requests_total", matchers=_FROM_DRIVERS)
 _MALFORMED = series("weir_agent_rejected_events_total", reason="malformed")
@@ -509,7 +500,7 @@ ALERTS: Final[tuple[Alert, ...]] = (
         says="events dropped in the driver",
         expression=f"increase({_DROPPED}[10m]) > 0 or ({_DROPPED} > 0 unless {_DROPPED}"
         " <= ignoring (instance, pod) group_left ()"
-        f" max without (instance, pod) (last_over_time({_DROPPED}[{_WEEKEND}] offset 10m)))",
+        f" max without (instance, pod) (last_over_time({_DROPPED}[{MISSED}] offset 10m)))",
         hold="0s",
         why="The driver's queue drops only when the agent took nothing for long: what was dropped "
         "is lost to the counters for good, so the first one matters. After so long the series may "
@@ -559,14 +550,7 @@ ALERTS: Final[tuple[Alert, ...]] = (
         severity="critical",
         subject="agent",
         says="one that was scraped does not answer, others may",
-        # With the labels that an agent gives its series: a target itself has no cluster of its own.
-        # One in a pod that has come back has another address, and is known by its pod.
-        expression="max without (version, python_version)"
-        f""" ({_was_agent('pod=""')})"""
-        f" and on (job, instance) {_NO_ANSWER}"
-        " or max without (version, python_version, instance)"
-        f""" ({_was_agent('pod!=""')})"""
-        f" and on (job, namespace, pod) {_NO_ANSWER}",
+        expression=silent(series),
         hold="15s",
         why="Of its queries nothing is told any more, so their own alerts are silent, however many "
         "agents still answer. Two scrapes that failed are no chance, however often is scraped: 150 "

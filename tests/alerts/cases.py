@@ -72,10 +72,15 @@ _NO_ANSWER: Final = (
 _ENDS: Final = "weir_agent_certificate_expiry_timestamp_seconds" + AGENT
 
 
-def _target(agent: str, pod: str = "") -> str:
+def _target(agent: str, pod: str = "", where: str = "streams") -> str:
     """Whether a target answers; Prometheus knows no cluster, and a namespace of a pod alone."""
-    found = f',namespace="streams",pod="{pod}"' if pod else ""
+    found = f',namespace="{where}",pod="{pod}"' if pod else ""
     return f'up{{job="weir",instance="{agent}:9655"{found}}}'
+
+
+def _in(cluster: str, target: str) -> str:
+    """The same one where Prometheus, or who reads from several, does know its cluster."""
+    return target.replace("up{", f'up{{cluster="{cluster}",')
 
 
 def _build(agent: str, pod: str = "") -> str:
@@ -952,6 +957,59 @@ CASES: Final[tuple[Case, ...]] = (
                 _build("b", pod="weir-9x1"): "_x4 1x120",
             },
         ),
+    ),
+    Case(
+        alert="WeirAgentUnreachable",  # in a pod, with a namespace of its own beside the target's
+        fires={
+            _target("a", pod="weir-0", where="jobs"): "1x4 0x120",
+            _build("a", pod="weir-0"): "1x4 stale _x120",
+            _target("c", pod="weir-1", where="jobs"): "1x130",
+            _build("c", pod="weir-1"): "1x130",
+        },
+        at=7,
+        labels={**_JOB, "instance": "a:9655", "pod": "weir-0"},
+        summary="The Weir agent at weir-0 does not answer",
+        description=_NO_ANSWER,
+        quiet=(
+            {  # another pod has its address now
+                _target("a", pod="weir-0", where="jobs"): "1x4 stale",
+                _build("a", pod="weir-0"): "1x4 stale",
+                _target("a", pod="other", where="jobs"): "_x4 0x120",
+                _target("c", pod="weir-1", where="jobs"): "1x130",
+                _build("c", pod="weir-1"): "1x130",
+            },
+        ),
+    ),
+    *(
+        Case(
+            alert="WeirAgentUnreachable",  # rules are judged over two clusters; one of one name
+            fires={
+                _in("eu", _target("a", pod)): "1x4 0x120",
+                _in("us", _target("a", pod)): "1x130",
+                _build("a", pod): "1x4 stale _x120",
+                _build("a", pod).replace('"eu"', '"us"'): "1x130",
+            },
+            at=7,
+            labels={**_JOB, **({"pod": pod} if pod else {"instance": "a:9655"})},
+            summary=f"The Weir agent at {pod or 'a:9655'} does not answer",
+            description=_NO_ANSWER,
+            quiet=(),
+        )
+        for pod in ("", "weir-0")
+    ),
+    Case(
+        alert="WeirAgentUnreachable",  # Prometheus calls the cluster otherwise than the agent does
+        fires={
+            _in("prod-eu", _target("a")): "1x4 0x120",
+            _build("a"): "1x4 stale _x120",
+            _in("prod-eu", _target("b")): "1x130",
+            _build("b"): "1x130",
+        },
+        at=7,
+        labels={**_JOB, "instance": "a:9655"},
+        summary="The Weir agent at a:9655 does not answer",
+        description=_NO_ANSWER,
+        quiet=(),
     ),
     Case(
         alert="WeirAgentBlind",
