@@ -420,12 +420,16 @@ ALERTS: Final[tuple[Alert, ...]] = (
         subject="query",
         says="rows come, the watermark stands still",
         expression=f"{series('weir_watermark_lag_seconds')} > 3600"
-        f" and deriv({series('weir_watermark_lag_seconds')}[30m]) > 0.9"
+        f" and deriv({series('weir_watermark_lag_seconds')}[30m])"
+        f" > 0.9 * deriv({series('weir_last_progress_timestamp_seconds')}[30m])"
         f" and rate({series('weir_rows_total')}[30m]) > 0 {_ALIVE}",
         hold="10m",
         why="Rows come and the watermark stands still: nothing is emitted in append mode and no "
-        "state is dropped. Windows and delays of up to an hour are common; half an hour of "
-        "standing still beyond that is a source that went quiet, or a wrong clock.",
+        "state is dropped. It falls behind as fast as batches end, whose times step as it does, so "
+        "the two are compared. Windows and delays of up to an hour are common; half an hour of "
+        "standing still beyond that is a source that went quiet, or a wrong clock. Kept for 40 "
+        "minutes: with the half hour that is looked at, it lasts from a batch an hour to the next.",
+        keep="40m",
         summary=f"{_QUERY}: its watermark stands still",
         description="The watermark is {{ $value | humanizeDuration }} behind and does not move, "
         "though rows are processed.",

@@ -729,6 +729,7 @@ CASES: Final[tuple[Case, ...]] = (
         alert="WeirWatermarkStuck",
         fires={
             q("weir_watermark_lag_seconds"): "0+60x120",
+            q("weir_last_progress_timestamp_seconds"): "0+60x120",
             q("weir_rows_total"): "0+100x120",
             **_UP,
         },
@@ -740,16 +741,19 @@ CASES: Final[tuple[Case, ...]] = (
         quiet=(
             {  # idle by night
                 q("weir_watermark_lag_seconds"): "0+60x120",
+                q("weir_last_progress_timestamp_seconds"): "0+60x140",
                 q("weir_rows_total"): "100x140",
                 **_UP,
             },
             {  # far behind, and moving
                 q("weir_watermark_lag_seconds"): "7200+30x140",
+                q("weir_last_progress_timestamp_seconds"): "0+60x140",
                 q("weir_rows_total"): "0+100x140",
                 **_UP,
             },
             {
                 q("weir_watermark_lag_seconds"): "0+60x140",
+                q("weir_last_progress_timestamp_seconds"): "0+60x140",
                 q("weir_rows_total"): "0+100x140",
                 q("weir_query_up"): "0x140",
             },
