@@ -110,6 +110,7 @@ _MALFORMED = series("weir_agent_rejected_events_total", reason="malformed")
 _AGENT_MAY = series("weir_agent_process_memory_limit_bytes")
 _AGENT_USES = series("weir_agent_process_memory_limit_used_bytes")
 _AGENT_HOLDS = series("process_resident_memory_bytes")
+_LATE = series("weir_watermark_dropped_rows_total")
 _OFF = f"{series('weir_query_mode', mode='off')} == 1"
 _OFF_SINCE = series("weir_query_mode_since_timestamp_seconds")
 _BY_HAND_LONG = f"{of_query('weir_query_mode')} (time() - {_OFF_SINCE} > 4 * 3600)"
@@ -440,13 +441,14 @@ ALERTS: Final[tuple[Alert, ...]] = (
         severity="info",
         subject="query",
         says="more than one row in a hundred too late",
-        expression=f"increase({series('weir_watermark_dropped_rows_total')}[15m])"
-        f" > 0.01 * increase({series('weir_rows_total')}[15m]) {_ALIVE}",
+        expression=f"increase({_LATE}[1h]) > 0.01 * increase({series('weir_rows_total')}[1h])"
+        f" and changes({_LATE}[1h]) > 1 {_ALIVE}",
         hold="15m",
-        why="A few late rows are what a watermark is for. One in a hundred, for half an hour in "
-        "all, means that the watermark no longer fits the data.",
+        why="A few late rows are what a watermark is for. One in a hundred of an hour's, in more "
+        "than one batch, means that the watermark no longer fits the data. An hour holds batches "
+        "that are minutes apart; 15 minutes leave out a start, of which it holds less.",
         summary=f"{_QUERY} drops late rows",
-        description="{{ $value | humanize }} rows of the last 15 minutes came after the watermark "
+        description="{{ $value | humanize }} rows of the last hour came after the watermark "
         "and were dropped: they are missing from the result.",
         dashboard=links.CHECKPOINTS,
     ),

@@ -761,16 +761,16 @@ CASES: Final[tuple[Case, ...]] = (
     ),
     Case(
         alert="WeirLateRowsDropped",
-        # Two in a hundred from the first increase on: minute 1, held for 15.
+        # Two in a hundred, and from minute 2 on twice; held for 15.
         fires={
             q("weir_watermark_dropped_rows_total"): "0+20x120",
             q("weir_rows_total"): "0+1000x120",
             **_UP,
         },
-        at=16,
+        at=17,
         labels=_OF_QUERY,
         summary="orders/enrich drops late rows",
-        description="300 rows of the last 15 minutes came after the watermark and were dropped: "
+        description="340 rows of the last hour came after the watermark and were dropped: "
         "they are missing from the result.",
         quiet=(
             {

@@ -375,6 +375,23 @@ def test_a_watermark_that_moves_again_is_told_of_for_less_than_an_hour(tmp_path:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.parametrize("every", [1, 10, 20, 29])
+@pytest.mark.parametrize("late", [50, 5])
+def test_late_rows_are_told_of_however_far_batches_are_apart(
+    every: int, late: int, tmp_path: Path
+) -> None:
+    """Of a thousand rows of each batch: one in a hundred is told of once two batches lost some."""
+    batches = 240 // every
+    given = {
+        q("weir_watermark_dropped_rows_total"): _by_batch(every, batches, 0, late),
+        q("weir_rows_total"): _by_batch(every, batches, 0, 1000),
+        q("weir_query_up"): "1x240",
+    }
+    told = {60 * minute: int(late > 10) for minute in range(2 * every + 16, every * batches)}
+    done = firing("WeirLateRowsDropped", given, told, tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 @pytest.mark.parametrize(
     ("before", "after", "fires"),
     [
