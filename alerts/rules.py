@@ -103,7 +103,6 @@ _DEAD = series("weir_spiral_phase", phase="dead")
 _LOSS = series("weir_retention_loss_seconds")
 _FAILED = series("weir_batches_total", result="failed")
 _BUILD = series("weir_build_info")
-_CLUSTERS = f"max by (cluster) ({was_agent(series)})"
 _DROPPED = series("weir_listener_dropped_events_total")
 _REFUSED = series("weir_agent_refused_requests_total", matchers=_FROM_DRIVERS)
 _MALFORMED = series("weir_agent_rejected_events_total", reason="malformed")
@@ -123,6 +122,12 @@ def _goes_on(counter: str) -> str:
     """How often it was counted in ten minutes, while it is counted on, whatever the reason."""
     lately, now = (f"sum without (reason) (increase({counter}[{w}])) > 0" for w in ("10m", "3m"))
     return f"{lately} and {now}"
+
+
+def _of_all(labels: str) -> str:
+    """What these labels are of all agents that were, where they are the same of all."""
+    values = f"max by ({labels}) ({was_agent(series)})"
+    return f"({values} and on () count({values}) == 1)"
 
 
 def _state(ago: str = "0s") -> str:
@@ -538,10 +543,10 @@ ALERTS: Final[tuple[Alert, ...]] = (
         severity="critical",
         subject="agent",
         says="no agent is scraped",
-        # Of one cluster it bears the name, so that it silences what is of it; of several it is one
-        # page all the same.
-        expression=f"{_CLUSTERS} and on () count({_CLUSTERS}) == 1 unless on () {_BUILD}"
-        f" or absent({_BUILD}) unless on () count({_CLUSTERS}) == 1",
+        # Of one cluster or namespace it bears the name, so that it silences what is of the one, and
+        # the Prometheus operator routes it by the other; of several it is one page all the same.
+        expression=f"({_of_all('cluster, namespace')} or on () {_of_all('cluster')}"
+        f" or on () {_of_all('namespace')} or on () absent({_BUILD})) unless on () {_BUILD}",
         hold="5m",
         why="Without the agent every other alert is silent. Five minutes cover a rollout and "
         "Prometheus's own look-back.",

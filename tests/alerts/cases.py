@@ -896,7 +896,7 @@ CASES: Final[tuple[Case, ...]] = (
         alert="WeirAgentDown",
         fires={"weir_build_info" + AGENT: "1x4 _x120"},
         at=15,  # the last sample, at 4, looks alive for 5 minutes; held for 5
-        labels={"cluster": "eu"},
+        labels={"cluster": "eu", "namespace": "streams"},
         summary="No Weir agent is scraped",
         description=_NO_AGENT,
         quiet=(
@@ -904,17 +904,29 @@ CASES: Final[tuple[Case, ...]] = (
             {"weir_build_info" + AGENT: "1x120"},
         ),
     ),
-    Case(
-        alert="WeirAgentDown",  # of several clusters: one page
-        fires={
-            "weir_build_info" + AGENT: "1x4 _x120",
-            "weir_build_info" + AGENT.replace('"eu"', '"us"'): "1x4 _x120",
-        },
-        at=15,
-        labels={},
-        summary="No Weir agent is scraped",
-        description=_NO_AGENT,
-        quiet=({"weir_build_info" + AGENT: "1x4 _x120", _build("b"): "1x130"},),
+    *(
+        Case(
+            alert="WeirAgentDown",  # of several clusters or namespaces: one page, without them
+            fires={
+                "weir_build_info" + AGENT: "1x4 _x120",
+                "weir_build_info" + AGENT.replace(*other): "1x4 _x120",
+                **more,
+            },
+            at=15,
+            labels=left,
+            summary="No Weir agent is scraped",
+            description=_NO_AGENT,
+            quiet=({"weir_build_info" + AGENT: "1x4 _x120", _build("b"): "1x130"},),
+        )
+        for other, more, left in (
+            (('"eu"', '"us"'), {}, {"namespace": "streams"}),
+            (('"streams"', '"shop"'), {}, {"cluster": "eu"}),
+            (
+                ('"streams"', '"shop"'),
+                {"weir_build_info" + AGENT.replace('"eu"', '"us"'): "1x4 _x120"},
+                {},
+            ),
+        )
     ),
     Case(
         alert="WeirAgentUnreachable",
