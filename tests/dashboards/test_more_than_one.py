@@ -96,3 +96,35 @@ def test_agents_of_one_name_in_two_clusters_have_a_row_each(tmp_path: Path) -> N
     }
     running = of_panel(links.AGENT, "Each agent")
     tells({f"count({running})": 2, f"min({running})": 60 * MINUTE - 60}, given, tmp_path)
+
+
+def query(up: str, own: str, at: str = "a") -> dict[str, str]:
+    """What an agent says of the one query: whether it runs."""
+    of = f'application="orders",query="enrich",job="weir",instance="{at}:9655"'
+    return {f"weir_query_up{{{of},{own}}}": up}
+
+
+@pytest.mark.parametrize(
+    ("given", "up", "of_this_name"),
+    [
+        (query(ALIVE, 'cluster="eu"'), 1, 1),
+        ({**query(DEAD, 'cluster="eu"'), **query(ALIVE, 'cluster="us"')}, 0, 2),
+        ({**query(DEAD, 'namespace="shop"'), **query(ALIVE, 'namespace="jobs"')}, 0, 2),
+        # It moved to another node's agent: it is one, and runs.
+        ({**query(DEAD, 'cluster="eu"'), **query(ALIVE, 'cluster="eu"', at="b")}, 1, 1),
+    ],
+)
+def test_a_dead_query_of_two_of_one_name_does_not_read_as_up(
+    given: dict[str, str], up: int, of_this_name: int, tmp_path: Path
+) -> None:
+    told = {
+        of_panel(links.QUERY, "Up"): up,
+        of_panel(links.QUERY, "Of this name"): of_this_name,
+    }
+    tells(told, given, tmp_path)
+
+
+def test_of_two_queries_drawn_as_one_the_number_is_red() -> None:
+    (panel,) = (one for one in panels(links.QUERY) if one["title"] == "Of this name")
+    steps = panel["fieldConfig"]["defaults"]["thresholds"]["steps"]
+    assert [(one["value"], one["color"]) for one in steps] == [(None, "text"), (2, "red")]
