@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from agent.export.catalogue import metric
-
-#: Prometheus's own: 1 for a target that answered the last scrape, else 0.
-UP: Final = "up"
 
 
 def series(name: str, *, matchers: str = "", **labels: str) -> str:

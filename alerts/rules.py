@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from alerts.expressions import UP, of_query, series
+from alerts.expressions import of_query, series
 from alerts.model import Alert, Recording
 from dashboards import links
 from dashboards.over import STOPPED, over, stops
+from dashboards.silent import MISSED, silent, was_agent
 
 BACKLOG_GROWTH_5M: Final = "query:weir_backlog_seconds:deriv5m"
 BACKLOG_GROWTH: Final = "query:weir_backlog_seconds:deriv15m"
@@ -102,23 +103,13 @@ _DEAD = series("weir_spiral_phase", phase="dead")
 _LOSS = series("weir_retention_loss_seconds")
 _FAILED = series("weir_batches_total", result="failed")
 _BUILD = series("weir_build_info")
-#: So long after it last answered an agent is missed, and what it counted is remembered.
-_WEEKEND = "3d"
-
-
-def _was_agent(matchers: str = "") -> str:
-    return f"last_over_time({series('weir_build_info', matchers=matchers)}[{_WEEKEND}])"
-
-
-_CLUSTERS = f"max by (cluster) ({_was_agent()})"
-_FAILED_SCRAPES = f"count_over_time({UP}[150s]) - sum_over_time({UP}[150s])"
-_NO_ANSWER = f"({UP} == 0 and {_FAILED_SCRAPES} >= 2)"
 _DROPPED = series("weir_listener_dropped_events_total")
 _REFUSED = series("weir_agent_refused_requests_total", matchers=_FROM_DRIVERS)
 _MALFORMED = series("weir_agent_rejected_events_total", reason="malformed")
 _AGENT_MAY = series("weir_agent_process_memory_limit_bytes")
 _AGENT_USES = series("weir_agent_process_memory_limit_used_bytes")
 _AGENT_HOLDS = series("process_resident_memory_bytes")
+_LATE = series("weir_watermark_dropped_rows_total")
 _OFF = f"{series('weir_query_mode', mode='off')} == 1"
 _OFF_SINCE = series("weir_query_mode_since_timestamp_seconds")
 _BY_HAND_LONG = f"{of_query('weir_query_mode')} (time() - {_OFF_SINCE} > 4 * 3600)"
@@ -131,6 +122,12 @@ def _goes_on(counter: str) -> str:
     """How often it was counted in ten minutes, while it is counted on, whatever the reason."""
     lately, now = (f"sum without (reason) (increase({counter}[{w}])) > 0" for w in ("10m", "3m"))
     return f"{lately} and {now}"
+
+
+def _of_all(labels: str) -> str:
+    """What these labels are of all agents that were, where they are the same of all."""
+    values = f"max by ({labels}) ({was_agent(series)})"
+    return f"({values} and on () count({values}) == 1)"
 
 
 def _state(ago: str = "0s") -> str:
@@ -429,12 +426,16 @@ ALERTS: Final[tuple[Alert, ...]] = (
         subject="query",
         says="rows come, the watermark stands still",
         expression=f"{series('weir_watermark_lag_seconds')} > 3600"
-        f" and deriv({series('weir_watermark_lag_seconds')}[30m]) > 0.9"
+        f" and deriv({series('weir_watermark_lag_seconds')}[30m])"
+        f" > 0.9 * deriv({series('weir_last_progress_timestamp_seconds')}[30m])"
         f" and rate({series('weir_rows_total')}[30m]) > 0 {_ALIVE}",
         hold="10m",
         why="Rows come and the watermark stands still: nothing is emitted in append mode and no "
-        "state is dropped. Windows and delays of up to an hour are common; half an hour of "
-        "standing still beyond that is a source that went quiet, or a wrong clock.",
+        "state is dropped. It falls behind as fast as batches end, whose times step as it does, so "
+        "the two are compared. Windows and delays of up to an hour are common; half an hour of "
+        "standing still beyond that is a source that went quiet, or a wrong clock. Kept for 40 "
+        "minutes: with the half hour that is looked at, it lasts from a batch an hour to the next.",
+        keep="40m",
         summary=f"{_QUERY}: its watermark stands still",
         description="The watermark is {{ $value | humanizeDuration }} behind and does not move, "
         "though rows are processed.",
@@ -445,13 +446,14 @@ ALERTS: Final[tuple[Alert, ...]] = (
         severity="info",
         subject="query",
         says="more than one row in a hundred too late",
-        expression=f"increase({series('weir_watermark_dropped_rows_total')}[15m])"
-        f" > 0.01 * increase({series('weir_rows_total')}[15m]) {_ALIVE}",
+        expression=f"increase({_LATE}[1h]) > 0.01 * increase({series('weir_rows_total')}[1h])"
+        f" and changes({_LATE}[1h]) > 1 {_ALIVE}",
         hold="15m",
-        why="A few late rows are what a watermark is for. One in a hundred, for half an hour in "
-        "all, means that the watermark no longer fits the data.",
+        why="A few late rows are what a watermark is for. One in a hundred of an hour's, in more "
+        "than one batch, means that the watermark no longer fits the data. An hour holds batches "
+        "that are minutes apart; 15 minutes leave out a start, of which it holds less.",
         summary=f"{_QUERY} drops late rows",
-        description="{{ $value | humanize }} rows of the last 15 minutes came after the watermark "
+        description="{{ $value | humanize }} rows of the last hour came after the watermark "
         "and were dropped: they are missing from the result.",
         dashboard=links.CHECKPOINTS,
     ),
@@ -509,7 +511,7 @@ ALERTS: Final[tuple[Alert, ...]] = (
         says="events dropped in the driver",
         expression=f"increase({_DROPPED}[10m]) > 0 or ({_DROPPED} > 0 unless {_DROPPED}"
         " <= ignoring (instance, pod) group_left ()"
-        f" max without (instance, pod) (last_over_time({_DROPPED}[{_WEEKEND}] offset 10m)))",
+        f" max without (instance, pod) (last_over_time({_DROPPED}[{MISSED}] offset 10m)))",
         hold="0s",
         why="The driver's queue drops only when the agent took nothing for long: what was dropped "
         "is lost to the counters for good, so the first one matters. After so long the series may "
@@ -541,10 +543,10 @@ ALERTS: Final[tuple[Alert, ...]] = (
         severity="critical",
         subject="agent",
         says="no agent is scraped",
-        # Of one cluster it bears the name, so that it silences what is of it; of several it is one
-        # page all the same.
-        expression=f"{_CLUSTERS} and on () count({_CLUSTERS}) == 1 unless on () {_BUILD}"
-        f" or absent({_BUILD}) unless on () count({_CLUSTERS}) == 1",
+        # Of one cluster or namespace it bears the name, so that it silences what is of the one, and
+        # the Prometheus operator routes it by the other; of several it is one page all the same.
+        expression=f"({_of_all('cluster, namespace')} or on () {_of_all('cluster')}"
+        f" or on () {_of_all('namespace')} or on () absent({_BUILD})) unless on () {_BUILD}",
         hold="5m",
         why="Without the agent every other alert is silent. Five minutes cover a rollout and "
         "Prometheus's own look-back.",
@@ -559,14 +561,7 @@ ALERTS: Final[tuple[Alert, ...]] = (
         severity="critical",
         subject="agent",
         says="one that was scraped does not answer, others may",
-        # With the labels that an agent gives its series: a target itself has no cluster of its own.
-        # One in a pod that has come back has another address, and is known by its pod.
-        expression="max without (version, python_version)"
-        f""" ({_was_agent('pod=""')})"""
-        f" and on (job, instance) {_NO_ANSWER}"
-        " or max without (version, python_version, instance)"
-        f""" ({_was_agent('pod!=""')})"""
-        f" and on (job, namespace, pod) {_NO_ANSWER}",
+        expression=silent(series),
         hold="15s",
         why="Of its queries nothing is told any more, so their own alerts are silent, however many "
         "agents still answer. Two scrapes that failed are no chance, however often is scraped: 150 "

@@ -17,7 +17,7 @@ from dashboards.panels import (
     number,
     rows_of,
 )
-from dashboards.promql import AGENTS, BY_AGENT, by, or_none, silent_agents
+from dashboards.promql import AGENTS, BY_AGENT, by, silent_agents
 
 if TYPE_CHECKING:
     from grafana_foundation_sdk.builders.dashboard import DashboardLink
@@ -64,7 +64,7 @@ def agent_board(runbooks: str) -> Dashboard:
                 number(
                     "Silent",
                     "Agents that do not answer Prometheus any more: nobody watches their queries.",
-                    or_none(f"count({silent_agents()})"),
+                    silent_agents(),
                     thresholds=((None, GREEN), (1, RED)),
                     links=runbook("WeirAgentUnreachable"),
                     span=4,
@@ -112,8 +112,8 @@ def agent_board(runbooks: str) -> Dashboard:
                         Column(
                             "Running for",
                             "time() - max by (cluster, namespace, instance, version) ("
-                            f"{AGENTS('weir_agent_start_time_seconds')} * on (job, instance)"
-                            f" group_left (version) {AGENTS('weir_build_info')})",
+                            f"{AGENTS('weir_agent_start_time_seconds')} * on (cluster, namespace,"
+                            f" job, instance) group_left (version) {AGENTS('weir_build_info')})",
                             "s",
                         ),
                         Column("Queries", _each("weir_agent_queries")),

@@ -71,13 +71,14 @@ def annotate(
         .tag_keys("severity")
     )
     if decisions and of is not None:
+        step = "120s"
         moved = of("weir_grants_total", matchers='reason!~"hold:.*|mode:.*|renew"')
         board.annotation(
             _marks("Decisions", "blue")
-            # The range is the step, so that each decision is one mark; shorter than two scrapes
-            # it would hold no increase.
-            .expr(f"sum by (application, query, reason) (increase({moved}[2m])) > 0")
-            .step("120s")
+            # What came since the step before, so that each decision is one mark: a range holds no
+            # rise between its ends and the scrapes beside them, or, made longer, counts it twice.
+            .expr(f"sum by (application, query, reason) ({moved} - {moved} offset {step}) > 0")
+            .step(step)
             .title_format("Limit: {{reason}}")
             .text_format("{{application}} {{query}}")
             .tag_keys("reason")

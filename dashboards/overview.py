@@ -109,7 +109,7 @@ def overview(runbooks: str) -> Dashboard:
                     "Agents silent",
                     "Agents that do not answer Prometheus any more: nobody watches their queries, "
                     "which are missing from everything here.",
-                    or_none(f"count({silent_agents()})"),
+                    silent_agents(),
                     thresholds=((None, GREEN), (1, RED)),
                     links=runbook("WeirAgentUnreachable"),
                     span=3,

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from agent.export.catalogue import METRICS
 from dashboards.over import STOPPED, over
+from dashboards.silent import silent
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,8 +20,6 @@ TARGET: Final = ("instance",)
 RATE: Final = "$__rate_interval"
 #: The whole time that the dashboard shows.
 RANGE: Final = "$__range"
-#: So long an agent that was scraped is missed: a weekend.
-MISSED: Final = "3d"
 
 
 _BY_SERIES: Final = {series: one for one in METRICS for series in one.sample_names}
@@ -112,12 +111,8 @@ def or_none(expression: str) -> str:
 
 
 def silent_agents() -> str:
-    """Agents within the last days whose targets do not answer, each 1, with their own labels.
-
-    A target has those of Prometheus alone: no cluster that is the agent's word.
-    """
-    told = f"last_over_time({ALL_AGENTS('weir_build_info')}[{MISSED}])"
-    return f"max by (cluster, namespace, job, instance) ({told}) and on (job, instance) (up == 0)"
+    """How many agents do not answer, by the words of ``WeirAgentUnreachable``."""
+    return or_none(f"count({silent(ALL_AGENTS)})")
 
 
 def caught_up_in(worst: Callable[[str], str]) -> str:

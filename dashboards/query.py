@@ -12,6 +12,7 @@ from dashboards.panels import (
     GREEN,
     LAG_COLOURS,
     MODE_COLOURS,
+    NEUTRAL,
     NEVER,
     NO_OR_YES,
     RED,
@@ -25,7 +26,7 @@ from dashboards.panels import (
     spread,
     states,
 )
-from dashboards.promql import ONE, RANGE, RATE, by, caught_up_in
+from dashboards.promql import BY_QUERY, ONE, RANGE, RATE, by, caught_up_in
 
 if TYPE_CHECKING:
     from grafana_foundation_sdk.builders.dashboard import DashboardLink
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 
 #: In panels that only a Kafka source fills.
 BROKERS_ASKED = "only for Kafka, where the agent asks the brokers (kafka_bootstrap_servers)"
+#: Of each query of the name, whether it runs at any agent.
+EACH_UP = f"max {BY_QUERY} ({ONE('weir_query_up')})"
 BATCHES = f"sum({ONE.rate('weir_batch_duration_seconds_count')})"
 STATES = BY_NAME["weir_query_state"].values_of("state")
 BOUNDS = BY_NAME["weir_executors_bound"].values_of("bound")
@@ -80,18 +83,26 @@ def query(runbooks: str) -> Dashboard:
             [
                 number(
                     "Up",
-                    "Whether the query runs.",
-                    f"max({ONE('weir_query_up')})",
+                    "Whether the query runs; of several of this name, whether all do.",
+                    f"min({EACH_UP})",
                     texts=NO_OR_YES,
-                    span=4,
+                    span=3,
                     links=runbook("WeirQueryGone"),
+                ),
+                number(
+                    "Of this name",
+                    "Queries of this name, in different clusters or namespaces, that are drawn "
+                    "here as one. Above 1 choose a cluster and a namespace.",
+                    f"count({EACH_UP})",
+                    thresholds=((None, NEUTRAL), (2, RED)),
+                    span=3,
                 ),
                 number(
                     "Behind",
                     "How old the oldest row is that no batch has admitted.",
                     f"max({ONE('weir_backlog_seconds')})",
                     unit="s",
-                    span=5,
+                    span=4,
                     thresholds=((None, GREEN), (60, YELLOW), (600, RED)),
                     links=runbook("WeirFallingBehind"),
                 ),
@@ -101,7 +112,7 @@ def query(runbooks: str) -> Dashboard:
                     caught_up_in(_worst),
                     texts=NEVER,
                     unit="s",
-                    span=5,
+                    span=4,
                 ),
                 number(
                     "Capacity needed",

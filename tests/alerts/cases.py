@@ -72,10 +72,15 @@ _NO_ANSWER: Final = (
 _ENDS: Final = "weir_agent_certificate_expiry_timestamp_seconds" + AGENT
 
 
-def _target(agent: str, pod: str = "") -> str:
+def _target(agent: str, pod: str = "", where: str = "streams") -> str:
     """Whether a target answers; Prometheus knows no cluster, and a namespace of a pod alone."""
-    found = f',namespace="streams",pod="{pod}"' if pod else ""
+    found = f',namespace="{where}",pod="{pod}"' if pod else ""
     return f'up{{job="weir",instance="{agent}:9655"{found}}}'
+
+
+def _in(cluster: str, target: str) -> str:
+    """The same one where Prometheus, or who reads from several, does know its cluster."""
+    return target.replace("up{", f'up{{cluster="{cluster}",')
 
 
 def _build(agent: str, pod: str = "") -> str:
@@ -724,6 +729,7 @@ CASES: Final[tuple[Case, ...]] = (
         alert="WeirWatermarkStuck",
         fires={
             q("weir_watermark_lag_seconds"): "0+60x120",
+            q("weir_last_progress_timestamp_seconds"): "0+60x120",
             q("weir_rows_total"): "0+100x120",
             **_UP,
         },
@@ -735,16 +741,19 @@ CASES: Final[tuple[Case, ...]] = (
         quiet=(
             {  # idle by night
                 q("weir_watermark_lag_seconds"): "0+60x120",
+                q("weir_last_progress_timestamp_seconds"): "0+60x140",
                 q("weir_rows_total"): "100x140",
                 **_UP,
             },
             {  # far behind, and moving
                 q("weir_watermark_lag_seconds"): "7200+30x140",
+                q("weir_last_progress_timestamp_seconds"): "0+60x140",
                 q("weir_rows_total"): "0+100x140",
                 **_UP,
             },
             {
                 q("weir_watermark_lag_seconds"): "0+60x140",
+                q("weir_last_progress_timestamp_seconds"): "0+60x140",
                 q("weir_rows_total"): "0+100x140",
                 q("weir_query_up"): "0x140",
             },
@@ -752,16 +761,16 @@ CASES: Final[tuple[Case, ...]] = (
     ),
     Case(
         alert="WeirLateRowsDropped",
-        # Two in a hundred from the first increase on: minute 1, held for 15.
+        # Two in a hundred, and from minute 2 on twice; held for 15.
         fires={
             q("weir_watermark_dropped_rows_total"): "0+20x120",
             q("weir_rows_total"): "0+1000x120",
             **_UP,
         },
-        at=16,
+        at=17,
         labels=_OF_QUERY,
         summary="orders/enrich drops late rows",
-        description="300 rows of the last 15 minutes came after the watermark and were dropped: "
+        description="340 rows of the last hour came after the watermark and were dropped: "
         "they are missing from the result.",
         quiet=(
             {
@@ -887,7 +896,7 @@ CASES: Final[tuple[Case, ...]] = (
         alert="WeirAgentDown",
         fires={"weir_build_info" + AGENT: "1x4 _x120"},
         at=15,  # the last sample, at 4, looks alive for 5 minutes; held for 5
-        labels={"cluster": "eu"},
+        labels={"cluster": "eu", "namespace": "streams"},
         summary="No Weir agent is scraped",
         description=_NO_AGENT,
         quiet=(
@@ -895,17 +904,29 @@ CASES: Final[tuple[Case, ...]] = (
             {"weir_build_info" + AGENT: "1x120"},
         ),
     ),
-    Case(
-        alert="WeirAgentDown",  # of several clusters: one page
-        fires={
-            "weir_build_info" + AGENT: "1x4 _x120",
-            "weir_build_info" + AGENT.replace('"eu"', '"us"'): "1x4 _x120",
-        },
-        at=15,
-        labels={},
-        summary="No Weir agent is scraped",
-        description=_NO_AGENT,
-        quiet=({"weir_build_info" + AGENT: "1x4 _x120", _build("b"): "1x130"},),
+    *(
+        Case(
+            alert="WeirAgentDown",  # of several clusters or namespaces: one page, without them
+            fires={
+                "weir_build_info" + AGENT: "1x4 _x120",
+                "weir_build_info" + AGENT.replace(*other): "1x4 _x120",
+                **more,
+            },
+            at=15,
+            labels=left,
+            summary="No Weir agent is scraped",
+            description=_NO_AGENT,
+            quiet=({"weir_build_info" + AGENT: "1x4 _x120", _build("b"): "1x130"},),
+        )
+        for other, more, left in (
+            (('"eu"', '"us"'), {}, {"namespace": "streams"}),
+            (('"streams"', '"shop"'), {}, {"cluster": "eu"}),
+            (
+                ('"streams"', '"shop"'),
+                {"weir_build_info" + AGENT.replace('"eu"', '"us"'): "1x4 _x120"},
+                {},
+            ),
+        )
     ),
     Case(
         alert="WeirAgentUnreachable",
@@ -952,6 +973,59 @@ CASES: Final[tuple[Case, ...]] = (
                 _build("b", pod="weir-9x1"): "_x4 1x120",
             },
         ),
+    ),
+    Case(
+        alert="WeirAgentUnreachable",  # in a pod, with a namespace of its own beside the target's
+        fires={
+            _target("a", pod="weir-0", where="jobs"): "1x4 0x120",
+            _build("a", pod="weir-0"): "1x4 stale _x120",
+            _target("c", pod="weir-1", where="jobs"): "1x130",
+            _build("c", pod="weir-1"): "1x130",
+        },
+        at=7,
+        labels={**_JOB, "instance": "a:9655", "pod": "weir-0"},
+        summary="The Weir agent at weir-0 does not answer",
+        description=_NO_ANSWER,
+        quiet=(
+            {  # another pod has its address now
+                _target("a", pod="weir-0", where="jobs"): "1x4 stale",
+                _build("a", pod="weir-0"): "1x4 stale",
+                _target("a", pod="other", where="jobs"): "_x4 0x120",
+                _target("c", pod="weir-1", where="jobs"): "1x130",
+                _build("c", pod="weir-1"): "1x130",
+            },
+        ),
+    ),
+    *(
+        Case(
+            alert="WeirAgentUnreachable",  # rules are judged over two clusters; one of one name
+            fires={
+                _in("eu", _target("a", pod)): "1x4 0x120",
+                _in("us", _target("a", pod)): "1x130",
+                _build("a", pod): "1x4 stale _x120",
+                _build("a", pod).replace('"eu"', '"us"'): "1x130",
+            },
+            at=7,
+            labels={**_JOB, **({"pod": pod} if pod else {"instance": "a:9655"})},
+            summary=f"The Weir agent at {pod or 'a:9655'} does not answer",
+            description=_NO_ANSWER,
+            quiet=(),
+        )
+        for pod in ("", "weir-0")
+    ),
+    Case(
+        alert="WeirAgentUnreachable",  # Prometheus calls the cluster otherwise than the agent does
+        fires={
+            _in("prod-eu", _target("a")): "1x4 0x120",
+            _build("a"): "1x4 stale _x120",
+            _in("prod-eu", _target("b")): "1x130",
+            _build("b"): "1x130",
+        },
+        at=7,
+        labels={**_JOB, "instance": "a:9655"},
+        summary="The Weir agent at a:9655 does not answer",
+        description=_NO_ANSWER,
+        quiet=(),
     ),
     Case(
         alert="WeirAgentBlind",

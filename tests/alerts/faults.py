@@ -166,6 +166,7 @@ EXPORTED: Final = (
                 "source-went-quiet",
                 query_up=f"1x{2 * DAY + 90}",
                 watermark_lag_seconds=f"0+60x{2 * DAY + 90}",
+                last_progress_timestamp_seconds=f"0+60x{2 * DAY + 90}",
                 rows_total=f"0+6000x{2 * DAY + 90}",
             ),
             'query:weir_state_rows:sum{cluster="source-went-quiet",application="orders",'

@@ -336,6 +336,62 @@ def test_an_order_that_was_forgotten_is_told_once_of_a_job_that_comes_and_goes(
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def _by_batch(every: int, batches: int, start: int, growth: int) -> str:
+    """Samples, a minute each, of what each batch moves on, one every so many minutes."""
+    return " ".join(f"{start + growth * batch}x{every - 1}" for batch in range(batches))
+
+
+@pytest.mark.parametrize("every", [1, 10, 30, 45, 60])
+@pytest.mark.parametrize("stands", [True, False])
+def test_between_two_batches_no_watermark_moves_and_none_is_stuck(
+    every: int, stands: bool, tmp_path: Path
+) -> None:
+    """However far apart they are: one that moves is quiet, of one that stands one alert is told."""
+    batches = 480 // every
+    # One that moves does so by three fifths of the time, as in a backlog of many days.
+    lag = every * 60 if stands else every * 24
+    given = {
+        q("weir_watermark_lag_seconds"): _by_batch(every, batches, 3660, lag),
+        q("weir_last_progress_timestamp_seconds"): _by_batch(every, batches, 0, every * 60),
+        q("weir_rows_total"): _by_batch(every, batches, 0, 1000),
+        q("weir_query_up"): "1x480",
+    }
+    # Of an hour's trigger the second batch is the first to say so; ten minutes are waited then.
+    told = {60 * minute: int(stands) for minute in range(every + 12, every * batches)}
+    done = firing("WeirWatermarkStuck", given, told, tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_watermark_that_moves_again_is_told_of_for_less_than_an_hour(tmp_path: Path) -> None:
+    """It moves from minute 120 on; six minutes of the half hour looked at then show that."""
+    given = {
+        q("weir_watermark_lag_seconds"): "3660+60x120 10860x120",
+        q("weir_last_progress_timestamp_seconds"): "0+60x240",
+        q("weir_rows_total"): "0+1000x240",
+        q("weir_query_up"): "1x240",
+    }
+    told = {60 * minute: int(minute < 167) for minute in range(30, 240) if minute != 166}
+    done = firing("WeirWatermarkStuck", given, told, tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("every", [1, 10, 20, 29])
+@pytest.mark.parametrize("late", [50, 5])
+def test_late_rows_are_told_of_however_far_batches_are_apart(
+    every: int, late: int, tmp_path: Path
+) -> None:
+    """Of a thousand rows of each batch: one in a hundred is told of once two batches lost some."""
+    batches = 240 // every
+    given = {
+        q("weir_watermark_dropped_rows_total"): _by_batch(every, batches, 0, late),
+        q("weir_rows_total"): _by_batch(every, batches, 0, 1000),
+        q("weir_query_up"): "1x240",
+    }
+    told = {60 * minute: int(late > 10) for minute in range(2 * every + 16, every * batches)}
+    done = firing("WeirLateRowsDropped", given, told, tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 @pytest.mark.parametrize(
     ("before", "after", "fires"),
     [
