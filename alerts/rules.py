@@ -552,8 +552,8 @@ ALERTS: Final[tuple[Alert, ...]] = (
         "Prometheus's own look-back.",
         summary="No Weir agent is scraped",
         description="Jobs run on: grants expire, and drivers go back to the limits that they "
-        "configured; where they configured none, the last one stays. "
-        "Nobody sees their backlog meanwhile.",
+        "configured; where they configured none, the last one stays, unless rows "
+        "could fall late behind it. Nobody sees their backlog meanwhile.",
         dashboard=links.AGENT,
     ),
     Alert(
@@ -571,7 +571,7 @@ ALERTS: Final[tuple[Alert, ...]] = (
         summary="The Weir agent at {{ or $labels.pod $labels.instance }} does not answer",
         description="Nobody sees the queries that report to it. They run on: their grants expire, "
         "and they go back to the limits that they configured; where they configured none, the last "
-        "one stays.",
+        "one stays, unless rows could fall late behind it.",
         dashboard=links.AGENT,
     ),
     Alert(

@@ -63,11 +63,13 @@ _NEARS_ITS_LIMIT: Final = (
 )
 _NO_AGENT: Final = (
     "Jobs run on: grants expire, and drivers go back to the limits that they configured; where "
-    "they configured none, the last one stays. Nobody sees their backlog meanwhile."
+    "they configured none, the last one stays, unless rows could fall late behind it. Nobody sees "
+    "their backlog meanwhile."
 )
 _NO_ANSWER: Final = (
     "Nobody sees the queries that report to it. They run on: their grants expire, and they go back "
-    "to the limits that they configured; where they configured none, the last one stays."
+    "to the limits that they configured; where they configured none, the last one stays, "
+    "unless rows could fall late behind it."
 )
 _ENDS: Final = "weir_agent_certificate_expiry_timestamp_seconds" + AGENT
 
