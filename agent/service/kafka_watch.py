@@ -21,8 +21,9 @@ from agent.sources.kafka import KafkaUnavailable
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from agent.core.decode.kafka_offsets import Held
     from agent.core.fleet import Fleet, Key, Reading
-    from agent.core.measure.partitions import Held, PartitionView
+    from agent.core.measure.partitions import PartitionView
     from agent.sources.kafka import Brokers, Place
 
 #: How often the topics' configuration is read.

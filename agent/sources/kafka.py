@@ -11,7 +11,7 @@ import time
 from concurrent.futures import TimeoutError as NoAnswer  # before 3.11 not the built-in one
 from typing import TYPE_CHECKING, Any, Final
 
-from agent.core.measure.partitions import Held
+from agent.core.decode.kafka_offsets import Held
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

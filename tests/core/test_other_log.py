@@ -5,9 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.core.decode.kafka_offsets import Reading
+from agent.core.decode.kafka_offsets import Held, Reading
 from agent.core.measure.other_log import LogRead
-from agent.core.measure.partitions import Held
 
 ONE = ("orders", "0")
 

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.core.measure.partitions import Held, Margin, PartitionView, Watched, soonest_loss_seconds
+from agent.core.decode.kafka_offsets import Held
+from agent.core.measure.partitions import Margin, PartitionView, Watched, soonest_loss_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable

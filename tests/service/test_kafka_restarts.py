@@ -6,8 +6,8 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from agent.core.decode.events import decode_request
+from agent.core.decode.kafka_offsets import Held
 from agent.core.fleet import Fleet
-from agent.core.measure.partitions import Held
 from agent.core.policy import Policy
 from agent.service.kafka_watch import KafkaWatch
 from tests.core.events import START_TIME, Driver

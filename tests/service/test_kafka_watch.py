@@ -12,8 +12,8 @@ import structlog
 from confluent_kafka import KafkaError, KafkaException
 
 from agent.core.decode.events import decode_request
+from agent.core.decode.kafka_offsets import Held
 from agent.core.fleet import Fleet
-from agent.core.measure.partitions import Held
 from agent.core.policy import Policy
 from agent.service.kafka_watch import MOST_PARTITIONS, RETENTION_SECONDS, KafkaWatch
 from agent.sources import kafka

@@ -18,6 +18,14 @@ Offsets = dict[tuple[str, str], int]
 _ASSIGNED: Final = re.compile(r"\w+\[Assign\[")
 
 
+class Held(msgspec.Struct, frozen=True, gc=False):
+    """What a broker holds of a partition: the oldest offset, and the one after the newest."""
+
+    earliest: int
+    latest: int
+    stable: int | None = None  # up to where no transaction is open; None: up to the end
+
+
 class Reading(msgspec.Struct, frozen=True, gc=False):
     """How far a checkpoint has read, and planned: the next offset by partition, by source."""
 

@@ -14,8 +14,7 @@ import msgspec
 from agent.core.decode.kafka_offsets import Offsets
 
 if TYPE_CHECKING:
-    from agent.core.decode.kafka_offsets import Reading
-    from agent.core.measure.partitions import Held
+    from agent.core.decode.kafka_offsets import Held, Reading
 
 #: A new leader may lag behind what was read for as long as it waits for a follower that is gone
 #: (``replica.lag.time.max.ms``, 30 seconds), and the driver's clock may lie apart. Twice that is

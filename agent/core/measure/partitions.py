@@ -25,7 +25,7 @@ from agent.core.measure.other_log import LogRead
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from agent.core.decode.kafka_offsets import Offsets
+    from agent.core.decode.kafka_offsets import Held, Offsets
 
 #: Rates are those of so many seconds, once a margin was seen for this long.
 RATE_SECONDS: Final = 600.0
@@ -33,14 +33,6 @@ LEAST_SECONDS: Final = 20.0
 MOST_POINTS: Final = 40
 #: Farther off than this is no loss that anybody foresees.
 HORIZON_SECONDS: Final = 30 * 86400.0
-
-
-class Held(msgspec.Struct, frozen=True, gc=False):
-    """What a broker holds of a partition: the oldest offset, and the one after the newest."""
-
-    earliest: int
-    latest: int
-    stable: int | None = None  # up to where no transaction is open; None: up to the end
 
 
 class PartitionView(msgspec.Struct, frozen=True, gc=False):
