@@ -428,11 +428,13 @@ ALERTS: Final[tuple[Alert, ...]] = (
         expression=f"{series('weir_watermark_lag_seconds')} > 3600"
         f" and deriv({series('weir_watermark_lag_seconds')}[30m])"
         f" > 0.9 * deriv({series('weir_last_progress_timestamp_seconds')}[30m])"
-        f" and rate({series('weir_rows_total')}[30m]) > 0 {_ALIVE}",
+        f" and rate({series('weir_rows_total')}[30m]) > 0"
+        f" and changes({series('weir_rows_total')}[3h]) > 1 {_ALIVE}",
         hold="10m",
         why="Rows come and the watermark stands still: nothing is emitted in append mode and no "
         "state is dropped. It falls behind as fast as batches end, whose times step as it does, so "
-        "the two are compared. Windows and delays of up to an hour are common; half an hour of "
+        "the two are compared; of two batches, as the first after a quiet night rightly has the "
+        "watermark of the evening. Windows and delays of up to an hour are common; half an hour of "
         "standing still beyond that is a source that went quiet, or a wrong clock. Kept for 40 "
         "minutes: with the half hour that is looked at, it lasts from a batch an hour to the next.",
         keep="40m",
@@ -446,14 +448,14 @@ ALERTS: Final[tuple[Alert, ...]] = (
         severity="info",
         subject="query",
         says="more than one row in a hundred too late",
-        expression=f"increase({_LATE}[1h]) > 0.01 * increase({series('weir_rows_total')}[1h])"
-        f" and changes({_LATE}[1h]) > 1 {_ALIVE}",
+        expression=f"increase({_LATE}[3h]) > 0.01 * increase({series('weir_rows_total')}[3h])"
+        f" and changes({_LATE}[3h]) > 1 {_ALIVE}",
         hold="15m",
-        why="A few late rows are what a watermark is for. One in a hundred of an hour's, in more "
-        "than one batch, means that the watermark no longer fits the data. An hour holds batches "
-        "that are minutes apart; 15 minutes leave out a start, of which it holds less.",
+        why="A few late rows are what a watermark is for. One in a hundred of three hours', in "
+        "more than one batch, means that the watermark no longer fits the data. They hold two "
+        "batches of an hour's trigger at any time; 15 minutes leave out a start.",
         summary=f"{_QUERY} drops late rows",
-        description="{{ $value | humanize }} rows of the last hour came after the watermark "
+        description="{{ $value | humanize }} rows of the last three hours came after the watermark "
         "and were dropped: they are missing from the result.",
         dashboard=links.CHECKPOINTS,
     ),

@@ -131,7 +131,7 @@ class SourceControl:
         may have read what came first before.
         """
         most, grant = self.configured_maximum, self.grant
-        if self.newest_first:
+        if self.newest_first and not self.unsafe:  # else its owner says that a limit is welcome
             self.grant = None
         elif most is not None and grant is not None and (grant.limit or 0) > most:
             self.grant = replace(grant, limit=most)

@@ -8,6 +8,7 @@ when this process ends: in the driver both end together; beyond the door the JVM
 from __future__ import annotations
 
 import contextlib
+import copy
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -128,7 +129,10 @@ def gateway_of(context: Any) -> Any:
     given = context._gateway
     if isinstance(given, ClientServer):
         return given
-    return JavaGateway(gateway_parameters=given.gateway_parameters)
+    # As its client has them: one that was made from a client has others of its own.
+    parameters = copy.copy(given._gateway_client.gateway_parameters)
+    parameters.auto_convert, parameters.eager_load = True, False
+    return JavaGateway(gateway_parameters=parameters)
 
 
 def of_session(spark: Any, gateway: Any, lease: Lease) -> Application:

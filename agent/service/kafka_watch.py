@@ -121,7 +121,7 @@ class KafkaWatch:
     def _name_once(self, line: str, found: set[str], topics: set[str]) -> None:
         """``topics``: all that are read; what is not read any more may be named again."""
         said = self._said.get(line, set())
-        new = found - said
+        new = (found & topics) - said
         self._said[line] = (said | new) & topics
         if new:
             _log.warning(line, topics=sorted(new))

@@ -747,6 +747,12 @@ CASES: Final[tuple[Case, ...]] = (
                 q("weir_rows_total"): "100x140",
                 **_UP,
             },
+            {  # the first batch after a night without rows: the watermark is the evening's
+                q("weir_watermark_lag_seconds"): "660x59 47460x80",
+                q("weir_last_progress_timestamp_seconds"): "0x59 46800x80",
+                q("weir_rows_total"): "1000x59 2000x80",
+                **_UP,
+            },
             {  # far behind, and moving
                 q("weir_watermark_lag_seconds"): "7200+30x140",
                 q("weir_last_progress_timestamp_seconds"): "0+60x140",
@@ -772,7 +778,7 @@ CASES: Final[tuple[Case, ...]] = (
         at=17,
         labels=_OF_QUERY,
         summary="orders/enrich drops late rows",
-        description="340 rows of the last hour came after the watermark and were dropped: "
+        description="340 rows of the last three hours came after the watermark and were dropped: "
         "they are missing from the result.",
         quiet=(
             {

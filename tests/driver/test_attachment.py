@@ -188,6 +188,21 @@ def test_connections_that_a_jobs_threads_share_are_left_to_them(gateway: JavaGat
     assert made.get(0) == "by ours", "the job's objects do not go with those of ours"
 
 
+def test_a_gateway_that_was_made_from_a_client_is_reached_where_that_reaches_it(
+    gateway: JavaGateway,
+) -> None:
+    """As Zeppelin makes its own: its parameters are not those of the connections."""
+    from py4j.java_gateway import GatewayClient, JavaGateway
+
+    spark: Any = Spark()
+    port = gateway._gateway_client.gateway_parameters.port
+    spark._gateway = JavaGateway(GatewayClient(port=port), auto_convert=True)
+    ours = gateway_of(spark)
+    assert ours._gateway_client.port == port
+    assert ours._gateway_client.gateway_parameters.auto_convert is True
+    ours.close()
+
+
 def test_pinned_threads_have_connections_of_their_own() -> None:
     class Pinned(ClientServer):  # type: ignore[misc, unused-ignore]
         def __init__(self) -> None:

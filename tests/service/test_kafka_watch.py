@@ -289,6 +289,18 @@ def test_a_configuration_that_is_not_told_costs_no_other_figure() -> None:
     assert len(cluster.asked_retention) == 2, "it is asked again"
 
 
+def test_a_topic_that_nobody_reads_any_more_is_named_no_more() -> None:
+    watch = Watch(Cluster({("t", "0"): Held(0, 9), ("u", "0"): Held(0, 9)}, {"t": 9.0, "u": None}))
+    watch.reads("one", {"t": {"0": 0}})
+    watch.reads("two", {"u": {"0": 0}})
+    with structlog.testing.capture_logs() as logs:
+        watch.look()
+        send(watch, watch.drivers["two"].terminated())
+        for _ in range(10):
+            watch.look()
+    assert [said["topics"] for said in logs] == [["u"]]
+
+
 def test_topics_of_which_brokers_tell_nothing_are_named_once() -> None:
     """Each for its own reason, and what they do tell of the others is shown."""
     cluster = Cluster({("t", "0"): Held(0, 9), ("u", "0"): Held(0, 9)}, {"t": 60.0, "u": None})
