@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Container
 
 
+#: How the names of all threads of ours begin.
+THREADS: Final = "weir-"
 #: Before a run's id: the name under which its limits are left.
 RUN: Final = "limits "
 
@@ -113,7 +116,8 @@ class Application:
     spark_version: str
     stopped: Callable[[], bool]  # the context is, or its JVM is gone; raises nothing
     lease: Lease = field(default_factory=Lease)
-    close: Callable[[], None] = lambda: None  # lets go of connections of ours; raises nothing
+    #: Lets go of connections of ours, where they are no one else's; raises nothing.
+    close: Callable[[], None] | None = None
 
 
 def gateway_of(context: Any) -> Any:
@@ -135,15 +139,33 @@ def gateway_of(context: Any) -> Any:
     return JavaGateway(gateway_parameters=parameters)
 
 
+def _collect_by_ours(jobs: Any, ours: Any) -> None:
+    """Has the job's garbage that Python collects in a thread of ours let go by our connections.
+
+    The JVM knows an object by its number, whichever connection names it. ``jobs``, ``ours``: py4j's
+    clients.
+    """
+    by_jobs = jobs.garbage_collect_object
+
+    def collect(*arguments: Any) -> None:
+        here = threading.current_thread().name.startswith(THREADS)
+        (ours.garbage_collect_object if here else by_jobs)(*arguments)
+
+    jobs.garbage_collect_object = collect
+
+
 def of_session(spark: Any, gateway: Any, lease: Lease) -> Application:
     """The application of a PySpark session, in its own process, by ``gateway_of`` its context."""
     context = spark.sparkContext
-    ours = gateway is not context._gateway
 
     def close() -> None:
-        if ours:
-            with contextlib.suppress(Exception):
-                gateway.close(keep_callback_server=True)  # there is none
+        with contextlib.suppress(Exception):
+            del context._gateway._gateway_client.garbage_collect_object
+        with contextlib.suppress(Exception):
+            gateway.close(keep_callback_server=True)  # there is none
+
+    if gateway is not context._gateway:
+        _collect_by_ours(context._gateway._gateway_client, gateway._gateway_client)
 
     return Application(
         gateway,
@@ -152,7 +174,7 @@ def of_session(spark: Any, gateway: Any, lease: Lease) -> Application:
         str(context.version),
         stopped=lambda: context._jsc is None,
         lease=lease,
-        close=close,
+        close=None if gateway is context._gateway else close,
     )
 
 

@@ -200,7 +200,13 @@ class Driver:
         self._sessions.clear()
         self._observer.stop(FLUSH_SECONDS, ending=ending)
         self._sender.stop(FLUSH_SECONDS)
-        self._spark.close()
+        self._let_go()
+
+    def _let_go(self) -> None:
+        """Of a client of our own, once nothing comes back to it."""
+        if self._spark.close is not None:
+            self._intake.stop(FLUSH_SECONDS)  # it gives back its connection as it ends
+            self._spark.close()
 
     def _lost(self) -> None:
         """Spark has stopped; called from the observer's thread."""
@@ -209,4 +215,4 @@ class Driver:
         self._sessions.clear()
         self._observer.stop(0.0)
         self._sender.stop(FLUSH_SECONDS)
-        self._spark.close()
+        self._let_go()

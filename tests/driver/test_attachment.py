@@ -181,11 +181,47 @@ def test_connections_that_a_jobs_threads_share_are_left_to_them(gateway: JavaGat
     assert threads == [threads[0], threads[1]] * 2
     assert threads[0] != threads[1]
     assert ours.jvm.java.lang.ref.WeakReference(made).get().add("by ours")
+    assert application.close is not None
     application.close()
     assert not ours._gateway_client.deque
     del application, ours
     gc.collect()
     assert made.get(0) == "by ours", "the job's objects do not go with those of ours"
+
+
+def test_what_of_the_jobs_is_collected_in_a_thread_of_ours_takes_no_connection_of_the_jobs(
+    gateway: JavaGateway,
+) -> None:
+    """Python collects what is in a circle wherever it is just then, and each wants a connection."""
+    spark: Any = Spark()
+    spark._gateway, spark.appName, spark.version = gateway, "etl", "4.2.0"
+    ours = gateway_of(spark)
+    application = of_session(spark, ours, Lease())
+    used: list[tuple[str, bool]] = []
+    inner = ours._gateway_client.send_command
+    by_jobs = gateway._gateway_client.send_command
+
+    def spied(send: Any, *, of_ours: bool) -> Any:
+        def send_command(*arguments: Any, **more: Any) -> Any:
+            used.append((threading.current_thread().name, of_ours))
+            return send(*arguments, **more)
+
+        return send_command
+
+    ours._gateway_client.send_command = spied(inner, of_ours=True)
+    gateway._gateway_client.send_command = spied(by_jobs, of_ours=False)
+    try:
+        for name in ("weir-observer", "a job's"):
+            collect = gateway._gateway_client.garbage_collect_object
+            thread = threading.Thread(target=collect, args=("o123456789",), name=name)
+            thread.start()
+            thread.join()
+    finally:
+        del gateway._gateway_client.send_command
+    assert used == [("weir-observer", True), ("a job's", False)]
+    assert application.close is not None
+    application.close()
+    assert "garbage_collect_object" not in vars(gateway._gateway_client)
 
 
 def test_a_gateway_that_was_made_from_a_client_is_reached_where_that_reaches_it(
@@ -206,16 +242,12 @@ def test_a_gateway_that_was_made_from_a_client_is_reached_where_that_reaches_it(
 def test_pinned_threads_have_connections_of_their_own() -> None:
     class Pinned(ClientServer):  # type: ignore[misc, unused-ignore]
         def __init__(self) -> None:
-            self.closed = 0
-
-        def close(self, **_: bool) -> None:
-            self.closed += 1
+            pass
 
     spark: Any = Spark()
     spark._gateway, spark.appName, spark.version = Pinned(), "etl", "4.2.0"
     assert gateway_of(spark) is spark._gateway
-    of_session(spark, spark._gateway, Lease()).close()
-    assert spark._gateway.closed == 0
+    assert of_session(spark, spark._gateway, Lease()).close is None
 
 
 class Gone:

@@ -180,9 +180,11 @@ def test_where_threads_share_connections_the_jobs_own_are_left_to_it(
 ) -> None:
     """Each is a thread of the JVM's, and knows its pool, its job group and its active session."""
     job = JOB + (
-        "import time\n"
+        "import psutil, time\n"
         "from spark_listener import attach\n"
         "spark = session('unpinned')\n"
+        "connected = lambda: len(psutil.Process().net_connections())\n"
+        "before = connected()\n"
         "attached = attach(spark, heartbeat_seconds=0.3)\n"
         "query = run(spark, sys.argv[2], processingTime='0 seconds')\n"
         "found = []\n"
@@ -193,7 +195,10 @@ def test_where_threads_share_connections_the_jobs_own_are_left_to_it(
         "    found.append((pool == str(count), SparkSession.getActiveSession() is not None))\n"
         "query.processAllAvailable()\n"
         "attached.detach()\n"
-        "print(set(found), attached)\n"
+        "for _ in range(50):\n"  # a connection is gone a moment after it is closed
+        "    if connected() == before: break\n"
+        "    time.sleep(0.1)\n"
+        "print(set(found), attached, connected() - before)\n"
         "spark.stop()\n"
     )
     given = [str(folder(files=6).path), str(tmp_path / "out")]
@@ -201,7 +206,7 @@ def test_where_threads_share_connections_the_jobs_own_are_left_to_it(
     done = run([sys.executable], job, given, tmp_path, **environment)
     assert done.returncode == 0, done.stderr[-3000:]
     assert our_warnings(done) == []
-    assert done.stdout.splitlines() == ["{(True, True)} <weir off: detached, or Spark is gone>"]
+    assert done.stdout.splitlines() == ["{(True, True)} <weir off: detached, or Spark is gone> 0"]
     assert len(agent.of("progress")) >= 3
 
 
