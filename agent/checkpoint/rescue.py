@@ -38,9 +38,12 @@ GROUPS: Final[tuple[Group, ...]] = ("state", "offsets", "source")
 #: Nothing below the checkpoint must have changed for so long.
 UNCHANGED_SECONDS: Final = 60.0
 BY_BATCH_ID: Final = (
-    "A sink that passes over batch ids it has (Delta, Spark's file sink, foreachBatch with"
-    " txnVersion or a check of its own) drops all of the new batch where it has the old one, and"
-    " rows are lost: look there first (Delta: DESCRIBE HISTORY names queryId and epochId)"
+    "A sink that passes over batch ids it has (Delta, Iceberg, Hudi's streaming sink whatever its"
+    " operation, Spark's file sink, foreachBatch with txnVersion or a check of its own) drops all"
+    " of the new batch where it has the old one, and rows are lost: look there first (Delta:"
+    " DESCRIBE HISTORY names queryId and epochId; Iceberg: so do the summaries in TABLE.snapshots,"
+    " as spark.sql.streaming.queryId and epochId; Hudi: the metadata of its newest commit names the"
+    " batch as _hudi_streaming_sink_checkpoint)"
 )
 
 
@@ -524,19 +527,31 @@ def _sink_refusal(
         return Finding(
             check="sink_may_hold_batch", severity="error", evidence=sink.detail, remedy=remedy
         )
+    if sink.by_batch_id:
+        return Finding(
+            check="sink_may_hold_batch",
+            severity="error",
+            evidence=sink.detail,
+            remedy=f"{_by_batch_id(base, opened)}; if it surely has not, --accept-duplicates",
+        )
     return Finding(
         check="sink_may_hold_batch",
         severity="error",
         evidence=sink.detail,
-        remedy="say what the sink is: --sink upsert (each row of every batch written by its key),"
-        " --sink none (memory, console), --sink-path DIR (Spark's file sink, which is then asked);"
-        " or --accept-duplicates: rows of this batch that the sink has will come twice."
+        remedy="say what the sink is: --sink upsert (each row of every batch written by its key,"
+        " whatever the batch's id), --sink none (memory, console), --sink-path DIR (Spark's file"
+        " sink, which is then asked); or --accept-duplicates: rows of this batch that the sink has"
+        " will come twice."
         f" {_by_batch_id(base, opened)}",
     )
 
 
 def _sink_of_savepoint(sink: SinkVerdict, base: int) -> Finding:
-    told = "" if sink.passes_over else "say what the sink is (--sink, --sink-path), or "
+    told = (
+        ""
+        if sink.passes_over or sink.by_batch_id
+        else "say what the sink is (--sink, --sink-path), or "
+    )
     return Finding(
         check="sink_may_hold_batch",
         severity="error",

@@ -172,7 +172,8 @@ def _sink(
         if options.sink_path is None and (there is None or not there.is_dir()):
             return None
         begun = base + 1
-    return judge_sink(kind, path, base_batch=base, open_batch=begun)
+    described = "" if watched is None else watched.sink
+    return judge_sink(kind, path, base_batch=base, open_batch=begun, description=described)
 
 
 def _watched(
