@@ -384,6 +384,18 @@ def _refuse_if_unsound(
                 remedy="restore the file from a savepoint",
             )
         )
+    # A start without a commit runs the newest offsets again, and the sink was asked of none before.
+    if not checkpoint.layout.commits and base >= 0:
+        refusals.append(
+            Finding(
+                check="commits_missing",
+                severity="error",
+                evidence=f"no batch is noted as finished: with batch {base + 1} moved aside a start"
+                f" runs batch {base} again",
+                remedy="restart the query as it is, with more time or capacity, and let it finish"
+                " one batch",
+            )
+        )
     # Without what moves the base's offsets are the newest, and a start reads those before, too.
     if opened and base > 0 and base - 1 not in checkpoint.offsets and not asynchronous:
         why = checkpoint.unreadable.get(f"offsets/{base - 1}", "missing")
