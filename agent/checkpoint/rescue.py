@@ -434,7 +434,8 @@ def _refuse_if_unsound(
         )
     # Said above; what a rescue mends; noted.
     said, noted = "offsets_without_commits", "state_schema_elsewhere"
-    passed = (said, "leftovers_at_start", "state_without_offsets", noted)
+    mended = ("leftovers_at_start", "repartition_unfinished", "state_without_offsets")
+    passed = (said, *mended, noted)
     return refusals + [
         error
         for error in soundness.errors

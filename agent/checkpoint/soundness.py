@@ -255,6 +255,8 @@ def _logs(checkpoint: Checkpoint, folder: Folder) -> list[Finding]:
                 " missing commits, or start from a savepoint",
             )
         )
+    elif len(opened) == 1 and not looks_asynchronous(checkpoint):
+        findings += _repartition(checkpoint, opened[0])
     elif looks_asynchronous(checkpoint):
         findings.append(
             Finding(
@@ -266,6 +268,32 @@ def _logs(checkpoint: Checkpoint, folder: Folder) -> list[Finding]:
             )
         )
     return findings
+
+
+def _repartition(checkpoint: Checkpoint, batch: int) -> list[Finding]:
+    """A batch that gives the state other partitions, and is not finished (offline, Spark 4.2).
+
+    Told as Spark tells it at a start, which fails then: a query keeps the number of its first start
+    in its offsets, whatever its own settings say later.
+    """
+    planned, before = checkpoint.offsets.get(batch), checkpoint.offsets.get(batch - 1)
+    if planned is None or before is None:
+        return []
+    setting = "spark.sql.shuffle.partitions"
+    now, then = planned.conf.get(setting), before.conf.get(setting)
+    if now is None or then is None or now == then:
+        return []
+    return [
+        Finding(
+            check="repartition_unfinished",
+            severity="error",
+            evidence=f"batch {batch} gives the state {now} partitions instead of {then}, offline,"
+            " and is not finished: no query starts until it is"
+            " (STREAMING_UNFINISHED_REPARTITION_DETECTED)",
+            remedy=f"where none runs, repartition to {now} partitions again; or weir rescue moves"
+            " aside what it left",
+        )
+    ]
 
 
 def _needed_logs(checkpoint: Checkpoint) -> set[str]:
