@@ -517,6 +517,18 @@ def _schemas(checkpoint: Checkpoint, folder: Folder) -> list[Finding]:
                 )
             elif not same_place(root, checkpoint.name):
                 elsewhere.setdefault(root, info.path)
+    tied = _tied_to(folder) if copied and not elsewhere else None
+    if tied is not None and not same_place(tied, checkpoint.name):
+        findings.append(
+            Finding(
+                check="state_schema_elsewhere",
+                severity="error",
+                evidence=f"a schema of this savepoint is tied to {tied}: a query that starts from"
+                " another folder fails",
+                remedy=f"start only at {tied}: move what is there aside, and copy this folder to"
+                " it",
+            )
+        )
     findings += [
         Finding(
             check="state_schema_elsewhere",
@@ -529,6 +541,15 @@ def _schemas(checkpoint: Checkpoint, folder: Folder) -> list[Finding]:
         for root, path in elsewhere.items()
     ]
     return findings
+
+
+def _tied_to(folder: Folder) -> str | None:
+    """The only address at which a savepoint starts, as it says itself."""
+    try:
+        said = msgspec.json.decode(folder.read(MANIFEST)).get("starts_at")
+    except (OSError, AttributeError, ValueError):
+        return None
+    return said if isinstance(said, str) else None
 
 
 def stands_as_copied(checkpoint: Checkpoint, folder: Folder) -> bool:
