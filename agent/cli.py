@@ -559,8 +559,8 @@ def _rescue(
         typer.Option(
             "--sink",
             metavar="upsert|file|none|append",
-            help="What the query writes to: rows by key, whatever the batch's id; Spark's file"
-            " sink; nothing that lasts; or anything else.",
+            help="What the query writes to: rows by key, whatever the batch's id (so not Hudi's"
+            " streaming sink); Spark's file sink; nothing that lasts; or anything else.",
         ),
     ] = None,
     sink_path: Annotated[
@@ -572,7 +572,8 @@ def _rescue(
         typer.Option(
             "--accept-duplicates",
             help="Go on although the sink may hold part of the batch: those rows come twice, or,"
-            " where the sink passes over batch ids it has (Delta, txnVersion), new ones are lost."
+            " where the sink passes over batch ids it has (Delta, Iceberg, Hudi, txnVersion), new"
+            " ones are lost."
             " Refused where a file sink's log has the batch.",
         ),
     ] = False,

@@ -34,6 +34,7 @@ CHECKS: Final = (
     "commits_missing",
     "offsets_missing",
     "offsets_without_commits",
+    "repartition_unfinished",
     "asynchronous_progress",
     "source_log_incomplete",
     "source_log_ahead",

@@ -186,9 +186,9 @@ def show_savepoint(console: Console, report: SavepointReport) -> None:
     )
     if manifest.starts_at is not None:
         console.print(
-            f"It starts only at [bold]{_text(manifest.starts_at)}[/]: Spark names the state's"
-            " schema by its address there (transformWithState). Move what is there aside, and copy"
-            " the savepoint to it.",
+            f"It starts only at [bold]{_text(manifest.starts_at)}[/]: a schema is tied to"
+            " this address, of the state (transformWithState) or of a source (Delta's"
+            " schemaTrackingLocation). Move what is there aside, and copy the savepoint to it.",
             highlight=False,
         )
     if report.rollback is not None:

@@ -38,9 +38,12 @@ GROUPS: Final[tuple[Group, ...]] = ("state", "offsets", "source")
 #: Nothing below the checkpoint must have changed for so long.
 UNCHANGED_SECONDS: Final = 60.0
 BY_BATCH_ID: Final = (
-    "A sink that passes over batch ids it has (Delta, Spark's file sink, foreachBatch with"
-    " txnVersion or a check of its own) drops all of the new batch where it has the old one, and"
-    " rows are lost: look there first (Delta: DESCRIBE HISTORY names queryId and epochId)"
+    "A sink that passes over batch ids it has (Delta, Iceberg, Hudi's streaming sink whatever its"
+    " operation, Spark's file sink, foreachBatch with txnVersion or a check of its own) drops all"
+    " of the new batch where it has the old one, and rows are lost: look there first (Delta:"
+    " DESCRIBE HISTORY names queryId and epochId; Iceberg: so do the summaries in TABLE.snapshots,"
+    " as spark.sql.streaming.queryId and epochId; Hudi: the metadata of its newest commit names the"
+    " batch as _hudi_streaming_sink_checkpoint)"
 )
 
 
@@ -381,6 +384,18 @@ def _refuse_if_unsound(
                 remedy="restore the file from a savepoint",
             )
         )
+    # A start without a commit runs the newest offsets again, and the sink was asked of none before.
+    if not checkpoint.layout.commits and base >= 0:
+        refusals.append(
+            Finding(
+                check="commits_missing",
+                severity="error",
+                evidence=f"no batch is noted as finished: with batch {base + 1} moved aside a start"
+                f" runs batch {base} again",
+                remedy="restart the query as it is, with more time or capacity, and let it finish"
+                " one batch",
+            )
+        )
     # Without what moves the base's offsets are the newest, and a start reads those before, too.
     if opened and base > 0 and base - 1 not in checkpoint.offsets and not asynchronous:
         why = checkpoint.unreadable.get(f"offsets/{base - 1}", "missing")
@@ -419,7 +434,8 @@ def _refuse_if_unsound(
         )
     # Said above; what a rescue mends; noted.
     said, noted = "offsets_without_commits", "state_schema_elsewhere"
-    passed = (said, "leftovers_at_start", "state_without_offsets", noted)
+    mended = ("leftovers_at_start", "repartition_unfinished", "state_without_offsets")
+    passed = (said, *mended, noted)
     return refusals + [
         error
         for error in soundness.errors
@@ -524,19 +540,31 @@ def _sink_refusal(
         return Finding(
             check="sink_may_hold_batch", severity="error", evidence=sink.detail, remedy=remedy
         )
+    if sink.by_batch_id:
+        return Finding(
+            check="sink_may_hold_batch",
+            severity="error",
+            evidence=sink.detail,
+            remedy=f"{_by_batch_id(base, opened)}; if it surely has not, --accept-duplicates",
+        )
     return Finding(
         check="sink_may_hold_batch",
         severity="error",
         evidence=sink.detail,
-        remedy="say what the sink is: --sink upsert (each row of every batch written by its key),"
-        " --sink none (memory, console), --sink-path DIR (Spark's file sink, which is then asked);"
-        " or --accept-duplicates: rows of this batch that the sink has will come twice."
+        remedy="say what the sink is: --sink upsert (each row of every batch written by its key,"
+        " whatever the batch's id), --sink none (memory, console), --sink-path DIR (Spark's file"
+        " sink, which is then asked); or --accept-duplicates: rows of this batch that the sink has"
+        " will come twice."
         f" {_by_batch_id(base, opened)}",
     )
 
 
 def _sink_of_savepoint(sink: SinkVerdict, base: int) -> Finding:
-    told = "" if sink.passes_over else "say what the sink is (--sink, --sink-path), or "
+    told = (
+        ""
+        if sink.passes_over or sink.by_batch_id
+        else "say what the sink is (--sink, --sink-path), or "
+    )
     return Finding(
         check="sink_may_hold_batch",
         severity="error",

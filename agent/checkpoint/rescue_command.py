@@ -16,7 +16,7 @@ from agent.checkpoint.render import output, show_rescue, show_undo
 from agent.checkpoint.report import RescueReport, UndoReport
 from agent.checkpoint.rescue import UNCHANGED_SECONDS, plan_rescue, refuse_if_held
 from agent.checkpoint.sink import SinkKind, SinkVerdict, judge_sink, recognise
-from agent.checkpoint.soundness import batch_begun, judge, open_batches, stands_as_copied
+from agent.checkpoint.soundness import batch_begun, gone_on, judge, open_batches, stands_as_copied
 from agent.checkpoint.watched import Watched, ask
 from agent.client import ClientSettings
 from agent.core.judgement import Finding
@@ -58,6 +58,8 @@ def _rescue(root: Path, address: str, options: RescueOptions) -> int:
         checkpoint = read_checkpoint(folder, count)
         soundness = judge(checkpoint, folder)
     watched, held_by = _watched(options.agent, checkpoint)
+    if committed := gone_on(checkpoint, folder):
+        held_by.append(f"{committed} was written while the folder was read: a query runs on it")
     opened, begun = open_batches(checkpoint), batch_begun(checkpoint)
     copied = stands_as_copied(checkpoint, folder)
     if begun is None and copied:
@@ -172,7 +174,8 @@ def _sink(
         if options.sink_path is None and (there is None or not there.is_dir()):
             return None
         begun = base + 1
-    return judge_sink(kind, path, base_batch=base, open_batch=begun)
+    described = "" if watched is None else watched.sink
+    return judge_sink(kind, path, base_batch=base, open_batch=begun, description=described)
 
 
 def _watched(

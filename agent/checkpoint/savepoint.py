@@ -11,6 +11,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import re
 import shutil
 from contextlib import contextmanager
 from datetime import datetime, timezone
@@ -39,6 +40,9 @@ if TYPE_CHECKING:
 ATTEMPTS: Final = 10
 #: A query that moves on changes its folder; where nothing changes over so many, nothing will.
 ATTEMPTS_UNCHANGED: Final = 3
+#: What connectors keep of their sources' schemas, below the checkpoint where the job says so:
+#: Delta's schemaTrackingLocation, Auto Loader's cloudFiles.schemaLocation.
+_SCHEMA_LOG: Final = re.compile(r"(.+/)?(_schema_log_[^/]+|_schemas)/[^/]+")
 _BLOCK: Final = 1 << 20
 
 
@@ -61,7 +65,8 @@ class Manifest(msgspec.Struct, frozen=True):
     state_version: int
     conf: dict[str, str]
     files: list[CopiedFile]
-    #: The only address at which it starts, where its state's schema is named by address.
+    #: The only address at which it starts, where a schema is tied to it: of its state, or of a
+    #: source (Delta).
     starts_at: str | None = None
 
     @property
@@ -151,13 +156,33 @@ def _copy_until_whole(
             state_version=batch_id + 1,
             conf=checkpoint.offsets[batch_id].conf,
             files=copied,
-            starts_at=next(
-                (root for op in checkpoint.operators.values() for root, _ in op.schema_places), None
-            ),
+            starts_at=_starts_at(checkpoint, work, wanted),
         )
     raise CheckpointError(
         f"{folder.name}: no whole copy in {len(seen)} attempts; the last one: {reason}"
     )
+
+
+def _starts_at(checkpoint: Checkpoint, work: Path, copied: list[str]) -> str | None:
+    """The address that the state's schema is named by, or that a Delta source's schema log notes.
+
+    Delta notes the address of the source's folder, and starts at no other.
+    """
+    for info in checkpoint.operators.values():
+        for root, _ in info.schema_places:
+            return root
+    for path in copied:
+        if "_schema_log_" not in path or path.endswith(".crc"):
+            continue
+        try:
+            lines = read_regular(work / path, MOST_BYTES).splitlines()
+            noted = msgspec.json.decode(lines[-1])["sourceMetadataPath"]
+            root, found, _ = noted.rpartition("/sources/")
+        except (IndexError, KeyError, TypeError, AttributeError, msgspec.MsgspecError):
+            continue  # of a form that is not known: copied as it is
+        if found:
+            return str(root)
+    return None
 
 
 def read_manifest(savepoint: Path) -> Manifest:
@@ -224,7 +249,11 @@ def _refuse_unready(checkpoint: Checkpoint) -> None:
 def _source_files(checkpoint: Checkpoint, batch_id: int) -> list[str]:
     layout = checkpoint.layout
     offsets = checkpoint.offsets[batch_id].sources
-    paths = [file.path for file in layout.others if file.path.startswith("sources/")]
+    paths = [
+        file.path
+        for file in layout.others
+        if file.path.startswith("sources/") or _SCHEMA_LOG.fullmatch(file.path)
+    ]
     for source in checkpoint.sources:
         entries = layout.sources.get(source.index, [])
         if source.kind != "file":

@@ -40,6 +40,11 @@ _KEEPS_NOTHING = re.compile(
     r"\$?(@[0-9a-f]+)?"
 )
 _FILE_SINK = re.compile(r"FileSink\[(?P<path>.+)\]\Z")
+#: Sinks that pass over the batch ids they have, whatever their operation: Delta, Hudi, and Iceberg,
+#: whose table describes itself by its name or place alone, where others tell a class.
+_BY_BATCH_ID = re.compile(
+    r"(DeltaSink|HoodieStreamingSink)\[.*\]|[^\s@$=()\[\]{}]+[./][^\s@$=()\[\]{}]+"
+)
 
 
 class SinkVerdict(msgspec.Struct, frozen=True):
@@ -52,6 +57,7 @@ class SinkVerdict(msgspec.Struct, frozen=True):
     safe: bool
     detail: str
     passes_over: bool = False
+    by_batch_id: bool = False  # it does so where it has the id, which is not known
     newest_batch: int | None = None  # of the sink's own log, where it has one
 
 
@@ -85,6 +91,11 @@ def keeps_nothing(description: str) -> bool:
     return _KEEPS_NOTHING.fullmatch(description) is not None
 
 
+def knows_batch_ids(description: str) -> bool:
+    """Whether progress's description is that of a sink that passes over batch ids it has."""
+    return _BY_BATCH_ID.fullmatch(description) is not None
+
+
 def recognise(description: str) -> tuple[SinkKind, str | None]:
     """The kind of a sink by progress's description, and a file sink's path."""
     if match := _FILE_SINK.match(description):
@@ -95,9 +106,17 @@ def recognise(description: str) -> tuple[SinkKind, str | None]:
 
 
 def judge_sink(
-    kind: SinkKind, sink_path: str | None, *, base_batch: int, open_batch: int
+    kind: SinkKind,
+    sink_path: str | None,
+    *,
+    base_batch: int,
+    open_batch: int,
+    description: str = "",
 ) -> SinkVerdict:
-    """Whether the sink may hold part of the open batch. Raises CheckpointError on wrong input."""
+    """Whether the sink may hold part of the open batch. Raises CheckpointError on wrong input.
+
+    ``description``: what progress told of it, where an agent has heard of the query.
+    """
     if sink_path is not None:
         if kind not in ("file", "unknown"):
             raise CheckpointError(
@@ -107,6 +126,14 @@ def judge_sink(
         return _file_sink(sink_path, base_batch, open_batch)
     if kind == "file":
         raise CheckpointError("--sink file needs --sink-path: the folder that the query writes to")
+    if knows_batch_ids(description):
+        return SinkVerdict(
+            kind=kind,
+            safe=False,
+            detail=f"by its progress the query writes to {description}: a sink that passes over"
+            f" batch ids it has, written by key or not, and it may hold batch {open_batch}",
+            by_batch_id=True,
+        )
     if kind == "upsert":
         return SinkVerdict(
             kind=kind, safe=True, detail="writes each row by its key, so a repeat changes nothing"

@@ -107,7 +107,7 @@ def judge(
     say = on_step or (lambda _: None)
     findings: list[Finding] = []
     say("logs")
-    findings += _logs(checkpoint)
+    findings += _logs(checkpoint, folder)
     for source in checkpoint.sources:
         if source.kind == "file":
             findings += _file_source(checkpoint, source)
@@ -143,6 +143,20 @@ def batch_begun(checkpoint: Checkpoint) -> int | None:
     return newest - 1 if newest > checkpoint.layout.latest_finished + 1 else None
 
 
+def gone_on(checkpoint: Checkpoint, folder: Folder) -> str | None:
+    """The commit after the newest that was listed, where it is there now; None where it is not.
+
+    Commits are listed first. A store may list so slowly that a query ends several batches before
+    the rest is listed: offsets and state beyond the next batch are then no sign of a commit lost.
+    """
+    path = f"commits/{checkpoint.layout.latest_finished + 1}"
+    try:
+        folder.open(path).close()
+    except OSError:
+        return None
+    return path
+
+
 def looks_asynchronous(checkpoint: Checkpoint) -> bool:
     """Whether the logs have holes at the same batches, as asynchronous progress tracking leaves.
 
@@ -169,7 +183,7 @@ def restart_asynchronous(checkpoint: Checkpoint) -> str:
     )
 
 
-def _logs(checkpoint: Checkpoint) -> list[Finding]:
+def _logs(checkpoint: Checkpoint, folder: Folder) -> list[Finding]:
     layout, findings = checkpoint.layout, []
     needed = _needed_logs(checkpoint)
     for path, why in checkpoint.unreadable.items():
@@ -226,7 +240,7 @@ def _logs(checkpoint: Checkpoint) -> list[Finding]:
                 f" {latest} again, so the sink must tolerate its rows twice",
             )
         )
-    if len(opened) > 1:
+    if len(opened) > 1 and not gone_on(checkpoint, folder):
         asynchronous = looks_asynchronous(checkpoint)
         findings.append(
             Finding(
@@ -241,6 +255,8 @@ def _logs(checkpoint: Checkpoint) -> list[Finding]:
                 " missing commits, or start from a savepoint",
             )
         )
+    elif len(opened) == 1 and not looks_asynchronous(checkpoint):
+        findings += _repartition(checkpoint, opened[0])
     elif looks_asynchronous(checkpoint):
         findings.append(
             Finding(
@@ -252,6 +268,32 @@ def _logs(checkpoint: Checkpoint) -> list[Finding]:
             )
         )
     return findings
+
+
+def _repartition(checkpoint: Checkpoint, batch: int) -> list[Finding]:
+    """A batch that gives the state other partitions, and is not finished (offline, Spark 4.2).
+
+    Told as Spark tells it at a start, which fails then: a query keeps the number of its first start
+    in its offsets, whatever its own settings say later.
+    """
+    planned, before = checkpoint.offsets.get(batch), checkpoint.offsets.get(batch - 1)
+    if planned is None or before is None:
+        return []
+    setting = "spark.sql.shuffle.partitions"
+    now, then = planned.conf.get(setting), before.conf.get(setting)
+    if now is None or then is None or now == then:
+        return []
+    return [
+        Finding(
+            check="repartition_unfinished",
+            severity="error",
+            evidence=f"batch {batch} gives the state {now} partitions instead of {then}, offline,"
+            " and is not finished: no query starts until it is"
+            " (STREAMING_UNFINISHED_REPARTITION_DETECTED)",
+            remedy=f"where none runs, repartition to {now} partitions again; or weir rescue moves"
+            " aside what it left",
+        )
+    ]
 
 
 def _needed_logs(checkpoint: Checkpoint) -> set[str]:
@@ -330,7 +372,7 @@ def _state(checkpoint: Checkpoint, folder: Folder, closure: Closure) -> list[Fin
             if file.version > limit
         }
     )
-    if beyond and beyond[-1] > limit + 1:
+    if beyond and beyond[-1] > limit + 1 and not gone_on(checkpoint, folder):
         findings.append(
             Finding(
                 check="state_ahead",
@@ -341,7 +383,7 @@ def _state(checkpoint: Checkpoint, folder: Folder, closure: Closure) -> list[Fin
                 " a restart would mix states: start from a savepoint",
             )
         )
-    elif beyond and limit and (removed := _were_removed(checkpoint, folder, limit)):
+    elif beyond == [limit + 1] and limit and (removed := _were_removed(checkpoint, folder, limit)):
         findings.append(
             Finding(
                 check="state_without_offsets",
@@ -353,7 +395,7 @@ def _state(checkpoint: Checkpoint, folder: Folder, closure: Closure) -> list[Fin
                 f" moves aside what the batch left; or put offsets/{limit} back as it was",
             )
         )
-    elif beyond:
+    elif beyond == [limit + 1]:
         opened = open_batches(checkpoint)
         findings.append(
             Finding(
@@ -475,6 +517,18 @@ def _schemas(checkpoint: Checkpoint, folder: Folder) -> list[Finding]:
                 )
             elif not same_place(root, checkpoint.name):
                 elsewhere.setdefault(root, info.path)
+    tied = _tied_to(folder) if copied and not elsewhere else None
+    if tied is not None and not same_place(tied, checkpoint.name):
+        findings.append(
+            Finding(
+                check="state_schema_elsewhere",
+                severity="error",
+                evidence=f"a schema of this savepoint is tied to {tied}: a query that starts from"
+                " another folder fails",
+                remedy=f"start only at {tied}: move what is there aside, and copy this folder to"
+                " it",
+            )
+        )
     findings += [
         Finding(
             check="state_schema_elsewhere",
@@ -487,6 +541,15 @@ def _schemas(checkpoint: Checkpoint, folder: Folder) -> list[Finding]:
         for root, path in elsewhere.items()
     ]
     return findings
+
+
+def _tied_to(folder: Folder) -> str | None:
+    """The only address at which a savepoint starts, as it says itself."""
+    try:
+        said = msgspec.json.decode(folder.read(MANIFEST)).get("starts_at")
+    except (OSError, AttributeError, ValueError):
+        return None
+    return said if isinstance(said, str) else None
 
 
 def stands_as_copied(checkpoint: Checkpoint, folder: Folder) -> bool:

@@ -139,21 +139,24 @@ def test_only_a_state_without_keys_may_be_in_one_partition(weir, tmp_path, keys,
 
 @pytest.mark.parametrize("looks", [1, 2, 3])
 def test_a_query_at_work_is_looked_at_again(weir, tmp_path, monkeypatch, looks):
-    """In the looks before, its newest commit is not seen yet, as if two batches were open."""
+    """In the looks before, its newest commit is not there yet, as if two batches were open."""
     root = checkpoint(tmp_path)
+    commit = (root / "commits/2").read_text()
     taken = 0
 
     def files(folder, on_count=None):
         nonlocal taken
         taken += 1
+        if taken >= looks:
+            write(root, "commits/2", commit)
         for entry in listed(folder, on_count):
-            if taken >= looks or entry.path != "commits/2":
-                yield msgspec.structs.replace(entry, modified=entry.modified + taken)
+            yield msgspec.structs.replace(entry, modified=entry.modified + taken)
 
     listed = LocalFolder.files
     monkeypatch.setattr(LocalFolder, "files", files)
     for words in ("inspect", "audit"):
         taken = 0
+        (root / "commits/2").unlink()
         _, out, _ = weir("checkpoint", words, root, "--json")
         assert "offsets_without_commits" not in out
         assert taken == looks

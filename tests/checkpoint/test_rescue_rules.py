@@ -481,6 +481,25 @@ def test_more_than_one_open_batch_is_refused(tmp_path):
     assert "offsets_without_commits" in refusals(report)
 
 
+@pytest.mark.parametrize("planned", [1, 2, 8])
+def test_without_commits_a_rescue_would_repeat_the_batch_before(tmp_path, planned):
+    """A start without a commit runs the newest offsets again, and nobody asked the sink of those.
+
+    Batch 0 alone may be planned anew: there is none before it.
+    """
+    root = checkpoint(tmp_path, committed=planned - 1)
+    shutil.rmtree(root / "commits", ignore_errors=True)
+    before = tree(root)
+    code, report = rescue_quietly(root, apply=True, accept_duplicates=True, **UPSERT)
+    if planned == 1:
+        assert (code, moved(report)) == (0, {"state", "offsets/0", "sources/0/0"})
+        return
+    assert (code, refusals(report)) == (1, ["commits_missing"])
+    assert f"batch {planned - 2} again" in report["plan"]["refusals"][0]["evidence"]
+    assert "restart the query as it is" in report["plan"]["refusals"][0]["remedy"]
+    assert tree(root) == before
+
+
 @pytest.mark.parametrize(
     ("holes", "uncommitted", "wanted"), [((2,), (), None), ((2, 4), (), 4), ((4,), (3,), 4)]
 )
