@@ -126,6 +126,7 @@ def heard(agent: AgentProcess) -> list[dict[str, Any]]:
 
 
 @pytest.mark.slow("a minute; that a hung batch is seen is tried every time in tests/spark")
+@pytest.mark.course("beside an agent, and through the plugin, one hangs in make test-all")
 def test_a_hung_batch_is_seen_growing_older_everywhere(
     agent: AgentProcess, spark: Any, attached: Any, folder: Any, start: Any
 ) -> None:
