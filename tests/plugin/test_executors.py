@@ -167,8 +167,8 @@ REASONS = {
     "maximum": ("dry-run", 1, 1),
     "scan": ("dry-run", 4, 4),
 }
-#: Tried with every `make test-all`: one that has a figure of its own, and one that is no bound.
-OFTEN = ("critical_path", "scan")
+#: Tried with every `make test-all`: the one that has a figure of its own.
+OFTEN = ("critical_path",)
 
 
 @pytest.mark.parametrize(
