@@ -47,6 +47,13 @@ def drain(follower: Follower) -> list[Event]:
     return events
 
 
+def count(fleet: Fleet, follower: Follower, now: float = lines.BASE + 60.0) -> None:
+    """Has a fleet count all that a follower gives."""
+    while (request := follower.next_request()) is not None:
+        fleet.receive(request, now=now)
+        follower.accepted()
+
+
 def running(follower: Follower, now: float = lines.BASE + 100.0) -> list[RunningQuery]:
     """What its pulse tells."""
     request = follower.pulse(now, 1)
@@ -314,16 +321,11 @@ def test_the_fleet_counts_each_once_over_a_restart(tmp_path: Path) -> None:
     log = single(tmp_path, b"".join(content[:17]))
     fleet = Fleet(Policy(), started_time=lines.BASE)
 
-    def take(follower: Follower) -> None:
-        while (request := follower.next_request()) is not None:
-            fleet.receive(request, now=lines.BASE + 60.0)
-            follower.accepted()
-
-    take(follow(log))
+    count(fleet, follow(log))
     fleet = Fleet.restore(Policy(), fleet.changes(), started_time=lines.BASE + 70.0)
     with log.path.open("ab") as file:
         file.write(b"".join(content[17:]))
-    take(follow(log, fleet.counted("event-log:app-1")))
+    count(fleet, follow(log, fleet.counted("event-log:app-1")))
     view = fleet.view(("orders", "enrich"), lines.BASE + 80.0)
     assert view.totals.batches == {"completed": 8}
     assert view.totals.rows == 8000
@@ -416,12 +418,7 @@ def test_a_failure_in_a_file_that_was_compacted_since_is_counted_once(tmp_path: 
     rolling.write(1, *content)
     fleet = Fleet(Policy(), started_time=lines.BASE)
 
-    def take(follower: Follower) -> None:
-        while (request := follower.next_request()) is not None:
-            fleet.receive(request, now=lines.BASE + 60.0)
-            follower.accepted()
-
-    take(follow(rolling.log))
+    count(fleet, follow(rolling.log))
     (rolling.path / "events_1_app-1").unlink()
     rolling.write(2, *content, compact=True)
     rolling.write(3, lines.started("r-9", query="q-9", time=lines.BASE + 60.0))
@@ -432,7 +429,7 @@ def test_a_failure_in_a_file_that_was_compacted_since_is_counted_once(tmp_path: 
         fleet.present_runs().get,
         fleet.ended_runs().__contains__,
     )
-    take(again)
+    count(fleet, again)
     view = fleet.view(("orders", "enrich"), lines.BASE + 60.0)
     assert view.totals.batches == {"completed": 3, "failed": 1}
     assert fleet.totals.events["terminated"] == 1

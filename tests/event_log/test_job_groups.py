@@ -14,13 +14,11 @@ from agent.replay import replay_files
 from agent.sources.spark_stages import Stages, read, wanted
 from spark_listener.wire import parse_time
 from tests.event_log import lines
-from tests.event_log.test_follow import Rolling, drain, follow, running, single
+from tests.event_log.test_follow import Rolling, count, drain, follow, running, single
 from tests.history.test_judge import judged, of
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from agent.sources.event_log import Follower
 
 
 def grouped(batches: int) -> list[bytes]:
@@ -40,19 +38,14 @@ def test_the_pulse_tells_the_run_and_its_progress_goes_on_counting(tmp_path: Pat
     log = single(tmp_path, b"".join(content[:-1]))
     fleet, follower = Fleet(Policy(), started_time=lines.BASE), follow(log)
 
-    def take() -> None:
-        while (request := follower.next_request()) is not None:
-            fleet.receive(request, now=lines.BASE + 60.0)
-            follower.accepted()
-
-    take()
+    count(fleet, follower)
     beat = follower.pulse(lines.BASE + 60.0, 1)
     assert beat is not None
     fleet.receive(beat, now=lines.BASE + 60.0)
     assert [(one.run_id, one.batch_id) for one in running(follower)] == [(lines.RUN, 3)]
     with log.path.open("ab") as file:
         file.write(content[-1])
-    take()
+    count(fleet, follower)
     assert fleet.view(("orders", "enrich"), lines.BASE + 60.0).totals.batches == {"completed": 4}
 
 
@@ -88,12 +81,7 @@ def test_after_a_restart_a_group_stands_for_the_run_that_was_counted(tmp_path: P
     rolling.write(1, *content[:25])  # up to batch 2
     fleet = Fleet(Policy(), started_time=lines.BASE)
 
-    def take(follower: Follower) -> None:
-        while (request := follower.next_request()) is not None:
-            fleet.receive(request, now=lines.BASE + 60.0)
-            follower.accepted()
-
-    take(follow(rolling.log))
+    count(fleet, follow(rolling.log))
     (rolling.path / "events_1_app-1").unlink()
     rolling.write(1, *content[:3])
     rolling.write(3, content[-6])  # batch 5 has begun, by a job of a group of the user's own
@@ -101,12 +89,12 @@ def test_after_a_restart_a_group_stands_for_the_run_that_was_counted(tmp_path: P
     again = follow(
         rolling.log, fleet.counted("event-log:app-1"), fleet.newest_batches().get, runs.get
     )
-    take(again)
+    count(fleet, again)
     beat = again.pulse(lines.BASE + 60.0, 1)
     assert beat is not None
     fleet.receive(beat, now=lines.BASE + 60.0)
     rolling.write(3, *content[-5:])
-    take(again)
+    count(fleet, again)
     assert fleet.view(("orders", "enrich"), lines.BASE + 60.0).totals.batches == {"completed": 4}
 
 
