@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 from rich import box
@@ -29,10 +29,20 @@ WIDTH: Final = 160
 _PROSE: Final = {"", "newest offset", "such as", "missing"}  # columns that may go over lines
 
 
+class _Console(Console):
+    """Breaks sentences between words only: an address or a path is to be copied whole."""
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        """As rich prints, but for strings with words longer than a line."""
+        if all(isinstance(one, str) for one in objects):
+            options = {"overflow": "ignore", "crop": False} | options
+        super().print(*objects, **options)
+
+
 def output() -> Console:
     """Standard output: as wide as the terminal, or wide enough where it is a pipe or a file."""
     wide = not sys.stdout.isatty() and not os.environ.get("COLUMNS", "").isdigit()
-    return Console(width=WIDTH if wide else None)
+    return _Console(width=WIDTH if wide else None)
 
 
 def show_report(console: Console, report: Report) -> None:

@@ -21,8 +21,14 @@ def tracked(root, address, *, below="", entries=2):
 
 
 @pytest.mark.parametrize("below", ["", "schemas/orders/"])
-def test_delta_s_schema_log_is_saved_and_ties_the_savepoint_to_its_address(tmp_path, capsys, below):
-    """Delta compares the address of the source's folder with the one noted there, and fails."""
+def test_delta_s_schema_log_is_saved_and_ties_the_savepoint_to_its_address(
+    tmp_path, capsys, monkeypatch, below
+):
+    """Delta compares the address of the source's folder with the one noted there, and fails.
+
+    The address is told in one piece, on a terminal narrower than it is long, too.
+    """
+    monkeypatch.setenv("COLUMNS", "30")
     address = f"file:{tmp_path}/ck"
     root, to = tracked(tmp_path / "ck", address, below=below), tmp_path / "sp"
     assert savepoint(str(root), str(to), rollback_sink=None, as_json=False) == 0

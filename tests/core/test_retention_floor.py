@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from agent.core.decode.events import decode_request
+from agent.core.decode.kafka_offsets import Held
 from agent.core.fleet import Fleet
 from agent.core.measure.partitions import (
     LEAST_SECONDS,
-    Held,
     PartitionView,
     Watched,
     pressing_rows_per_second,
