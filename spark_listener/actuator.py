@@ -10,10 +10,10 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from spark_listener import couplings, limits
-from spark_listener.application import RUN
 from spark_listener.complaints import LOGGER
 from spark_listener.handles import Handles
 from spark_listener.iceberg import release_of
+from spark_listener.lease import RUN
 from spark_listener.limits import Handle, Limit, Refused
 from spark_listener.obedience import Obedience
 from spark_listener.sources import known
@@ -21,8 +21,8 @@ from spark_listener.sources import known
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Container, Iterable
 
-    from spark_listener.application import Lease
     from spark_listener.complaints import Complaints
+    from spark_listener.lease import Lease
     from spark_listener.query import Query, SourceObject
     from spark_listener.replies import Grant
     from spark_listener.wire import Control
@@ -197,6 +197,7 @@ class Actuator:
         self._clock = clock  # epoch seconds
         self._objects: dict[int, SourceObject] = {}
         self._java_configured: dict[int, Any] = {}
+        self._programs: tuple[Handles, Any] | None = None  # and what writes all limits
         self._early: list[tuple[Grant, float]] = []  # arrived before the sources were set up
         self.sources: list[SourceControl] = []
         self._left_ending: list[int] = []
@@ -348,6 +349,20 @@ class Actuator:
         """Whether nothing of ours is in force."""
         return not any(one.ours and one.present != one.configured for one in self.sources)
 
+    def look_again(self) -> None:
+        """Takes in that others have put configured limits back: what was left ran."""
+        if not self.ready:
+            return
+        execution = self._query.execution
+        present = execution.uniqueSources()
+        for source in self.sources:
+            found = limits.describe(present.apply(self._objects[source.index].key))
+            if found != source.present:
+                source.changed(found, self._clock())
+            source.ours = source.ours and found != source.configured
+        if self._ours(()):
+            self._leave(present)
+
     def restore(self) -> None:
         """Puts every configured limit back and forgets the grants."""
         self._put_back(self.sources)
@@ -457,10 +472,12 @@ class Actuator:
             after = updated
             for index in indices:
                 after = after.updated(self._objects[index].key, self._java_configured[index])
-            h = Handles(self._gateway)
-            write = h.method_of(self._query.execution, "uniqueSources_$eq", _MAP)
-            written = h.given(write.bindTo(self._query.execution), 0, after)
-            return h.as_interface("java.lang.Runnable", written)
+            if self._programs is None:
+                h = Handles(self._gateway)
+                write = h.method_of(self._query.execution, "uniqueSources_$eq", _MAP)
+                self._programs = h, write.bindTo(self._query.execution)
+            h, write = self._programs
+            return h.as_interface("java.lang.Runnable", h.given(write, 0, after))
 
         ours, ending = [one.index for one in self._ours(accepted)], self._ending(accepted)
         self._lease.leave(

@@ -14,96 +14,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from spark_listener.config import CONF_PREFIX
+from spark_listener.lease import Lease
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container
+    from collections.abc import Callable
 
 
 #: How the names of all threads of ours begin.
 THREADS: Final = "weir-"
-#: Before a run's id: the name under which its limits are left.
-RUN: Final = "limits "
-
-
-class Lease:
-    """What of ours is in the JVM when this process ends; here nothing, as the JVM ends with it."""
-
-    def leave(
-        self, name: str, undo: Callable[[], Any], whole: Callable[[], Any] | None = None
-    ) -> None:
-        """Has what ``undo`` makes, a Java ``Runnable``, run when this process is gone.
-
-        What ``whole`` makes is run where nobody takes over what the process leaves; None where that
-        is nothing beyond ``undo``.
-        """
-
-    def keep(self, name: str, value: Any) -> None:
-        """Lets the next process find a Java object."""
-
-    def kept(self, name: str) -> Any:
-        """What a process before this one kept, or None. May raise what py4j raises."""
-
-    def forget(self, *names: str) -> None:
-        """Neither runs nor keeps what has these names."""
-
-    def rest(self, run_ids: Container[str]) -> None:
-        """Undoes whatever was left but for these runs, which were taken over."""
-
-
-class Own(Lease):
-    """For the driver's own process, which may attach again."""
-
-    def __init__(self) -> None:
-        self._kept: dict[str, Any] = {}
-
-    def keep(self, name: str, value: Any) -> None:
-        """Lets who attaches again find it."""
-        self._kept[name] = value
-
-    def kept(self, name: str) -> Any:
-        """What was kept before a detach: above all executors that worked and could not go then."""
-        return self._kept.get(name)
-
-    def forget(self, *names: str) -> None:
-        """Keeps it no longer."""
-        for name in names:
-            self._kept.pop(name, None)
-
-
-class Heir(Lease):
-    """For a driver that attaches by itself after a process beyond the plugin's door."""
-
-    def __init__(self, door: Any) -> None:
-        """``door``: the plugin's class."""
-        self._door = door
-        self._left = door.left()
-        self._settled = False
-
-    def keep(self, name: str, value: Any) -> None:
-        """In its place: who attaches again later finds the newest. Raises what py4j raises."""
-        self._left[name] = value
-
-    def kept(self, name: str) -> Any:
-        """What it kept: above all what a job configured, where a limit of ours is in force."""
-        return self._left.get(name)
-
-    def forget(self, *names: str) -> None:
-        """It is ours to let go of, too."""
-        for name in names:
-            self._left.remove(name)
-            self._door.letGo(name)
-
-    def rest(self, run_ids: Container[str]) -> None:
-        """The door is closed for good: a limit that stayed for another process would stay for ever.
-
-        Once: what is watched later is as configured by then. Raises what py4j raises.
-        """
-        if self._settled:
-            return
-        self._settled = True
-        for name in list(self._door.staying()):
-            if str(name).removeprefix(RUN) not in run_ids:
-                self._door.putBack(name)
 
 
 @dataclass

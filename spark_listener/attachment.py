@@ -10,16 +10,17 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from spark_listener import plugin
-from spark_listener.application import Heir, Own, conf_of, gateway_of, of_session
+from spark_listener.application import conf_of, gateway_of, of_session
 from spark_listener.complaints import LOGGER, Complaints
 from spark_listener.config import ConfigurationError, Settings, conf_key, resolve
 from spark_listener.driver import Driver
+from spark_listener.lease import Heir, Own, lease_seconds
 from spark_listener.wire import SILENT_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from spark_listener.application import Lease
+    from spark_listener.lease import Lease
     from spark_listener.sessions import Session
 
 _lock = threading.RLock()
@@ -166,7 +167,9 @@ def _attach(spark: Any, arguments: dict[str, Any]) -> Attachment:
             control = control and all(other.control or other.gone for other in driver.sessions)
     if driver is None:
         gateway = gateway_of(context)
-        application = of_session(spark, gateway, _close_the_door(spark, gateway))
+        lease = _close_the_door(spark, gateway)
+        lease.begin(gateway, session, lease_seconds(settings.heartbeat_seconds))
+        application = of_session(spark, gateway, lease)
         driver = Driver(application, settings, complaints=_complaints, on_lost=_lost)
         _drivers[driver.application_id] = driver
         if settings.exposes_token:

@@ -17,8 +17,8 @@ from spark_listener.stages import BatchWork, StageStore
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from spark_listener.application import Lease
     from spark_listener.complaints import Complaints
+    from spark_listener.lease import Lease
 
 _Told = TypeVar("_Told")
 #: A query whose stages cannot be had is asked for them ever less often, up to this.

@@ -15,8 +15,9 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
-from spark_listener.application import Application, Lease
+from spark_listener.application import Application
 from spark_listener.config import NAMES, conf_key, environment_key
+from spark_listener.lease import Lease
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container

@@ -59,7 +59,9 @@ class Driver:
         self._process = self._process_report() if settings.process_report else {}
         self._sessions = Sessions(self._gateway, application.lease)
         self._inbox = Inbox(
-            self._gateway, hold_milliseconds=taking_milliseconds(settings.first_batch_seconds)
+            self._gateway,
+            hold_milliseconds=taking_milliseconds(settings.first_batch_seconds),
+            estate=application.lease.estate,
         )
         self._outbox = Outbox(
             settings.queue_size,

@@ -16,7 +16,7 @@ from spark_listener.backlog import whole
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from spark_listener.application import Lease
+    from spark_listener.lease import Lease
 
 _KEPT: Final = "executors"
 #: At what stays the same while it is looked at: no more often, where executors come by the dozen.

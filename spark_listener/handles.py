@@ -49,9 +49,9 @@ class Handles:
         """A static method."""
         return self._lookup.findStatic(self.java_class(class_name), method, self.type(descriptor))
 
-    def constructor(self, class_name: str) -> Any:
-        """Makes an object without arguments."""
-        return self._lookup.findConstructor(self.java_class(class_name), self.type("()V"))
+    def constructor(self, class_name: str, descriptor: str = "()V") -> Any:
+        """Makes an object."""
+        return self._lookup.findConstructor(self.java_class(class_name), self.type(descriptor))
 
     def bound(self, owner: Any, method: str, descriptor: str) -> Any:
         """A method of this one object, which the program keeps alive."""
@@ -162,18 +162,19 @@ class Handles:
             self.java_class(class_name), handle
         )
 
-    def as_handler(self, class_name: str, handle: Any) -> Any:
-        """An object of an interface, each of whose methods runs the handle with its arguments.
+    def as_handler(self, handle: Any, *class_names: str) -> Any:
+        """An object of these interfaces, each of whose methods runs the handle with its arguments.
 
-        The handle takes them as one ``Object[]`` and gives an object.
+        The handle takes them as one ``Object[]``, null for none, and gives an object.
         """
-        interface = self.java_class(class_name)
+        classes = [self.java_class(name) for name in class_names]
         handler = self.as_interface(
             "java.lang.reflect.InvocationHandler",
             self.ignoring(handle, 0, [OBJECT, "java.lang.reflect.Method"]),
         )
-        interfaces = self._gateway.new_array(self._jvm.Class, 1)
-        interfaces[0] = interface
+        interfaces = self._gateway.new_array(self._jvm.Class, len(classes))
+        for index, found in enumerate(classes):
+            interfaces[index] = found
         return self._jvm.java.lang.reflect.Proxy.newProxyInstance(
-            interface.getClassLoader(), interfaces, handler
+            classes[0].getClassLoader(), interfaces, handler
         )

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from spark_listener.handles import OBJECT, Handles
+from spark_listener.lease import MARK
 from spark_listener.wire import clock_origin
 
 if TYPE_CHECKING:
@@ -94,11 +95,13 @@ class Inbox:
     batch to be taken hold of, while ``let_starts_wait`` says so.
     """
 
-    def __init__(self, gateway: Any, *, hold_milliseconds: int) -> None:
+    def __init__(self, gateway: Any, *, hold_milliseconds: int, estate: Any = None) -> None:
+        """``estate``: Java: what a process after this one takes over; see ``lease``."""
         jvm = gateway.jvm
         concurrent = jvm.java.util.concurrent
         self._handles = Handles(gateway)
         self._wrapper = jvm.org.apache.spark.sql.streaming.PythonStreamingQueryListenerWrapper
+        self._estate = estate
         self._milliseconds = concurrent.TimeUnit.MILLISECONDS
         self._queue = concurrent.LinkedBlockingQueue(MOST_WAITING)
         self._room = concurrent.Semaphore(MOST_PROGRESS)
@@ -235,12 +238,25 @@ class Inbox:
 
     def listener(self, key: str) -> Any:
         """A Spark listener that names its events with ``key``."""
+        h = self._handles
         interface = "org.apache.spark.sql.streaming.PythonStreamingQueryListener"
-        return self._wrapper(self._handles.as_handler(interface, self._program.bindTo(key)))
+        program = self._program.bindTo(key)  # (arguments)
+        no_arguments = h.static("java.util.Objects", "isNull", f"({_O})Z").asType(
+            program.type().changeReturnType(h.type("()Z").returnType())
+        )
+        estate = h.methods.constant(h.java_class(OBJECT), self._estate)
+        tell = h.methods.dropArguments(estate, 0, program.type().parameterList())
+        return self._wrapper(h.as_handler(h.either(no_arguments, tell, program), interface, MARK))
 
     def let_starts_wait(self, worth_it: bool) -> None:
         """Whether the thread of a query that starts waits for its first batch to be held."""
         self._waiting_is_worth_it.set(worth_it)
+
+    def no_start_waits(self) -> Any:
+        """A Java ``Runnable`` that ends it."""
+        h = self._handles
+        tell = h.bound(self._waiting_is_worth_it, "set", "(Z)V")
+        return h.as_interface("java.lang.Runnable", h.given(tell, 0, False))
 
     def take(self, timeout_milliseconds: int) -> Waiting | None:
         """The oldest event, or None where none comes in this time. Raises what py4j raises."""

@@ -20,6 +20,7 @@ from spark_listener.cluster import Cluster
 from spark_listener.delta import DeltaTable
 from spark_listener.files import FileBacklog, FilePrograms, FileSource, FileWatcher
 from spark_listener.iceberg import IcebergTable
+from spark_listener.lease import STARTS
 from spark_listener.listener import Captured, Counters
 from spark_listener.mailbox import Mailbox
 from spark_listener.progress import ProgressText, read_progress
@@ -223,6 +224,8 @@ class Observer:
             self._do_what_is_asked()  # a call into Spark may have held the round for long
             if not self._sessions and not self._ending:
                 self._cluster.leave()
+        if not self._ending:  # else the JVM may go on
+            self._lease.end()
         if self._ending or self._spark_stopped():
             self._guarded("the end", self._end_all, self.mailbox.take(0.0)[0])
 
@@ -272,6 +275,8 @@ class Observer:
             session.control for session in list(self._sessions)
         )
         if worth_it != self._starts_wait:
+            if worth_it:
+                self._lease.leave(STARTS, self._inbox.no_start_waits)
             self._inbox.let_starts_wait(worth_it)
             self._starts_wait = worth_it
 
@@ -749,6 +754,7 @@ class Observer:
 
     def _heartbeat(self) -> None:
         queries: list[dict[str, Any]] = []
+        self._guarded("what is left when this process is gone", self._renew)
         unanswered = self._count()
         for run in list(self._runs.values()):
             try:
@@ -783,6 +789,19 @@ class Observer:
             self._end_all([])
             self._stopping.set()
             self._on_lost()
+
+    def _renew(self) -> None:
+        """Says to the JVM that we live; takes in where it took us for dead."""
+        if not self._lease.renew():
+            return
+        self._complaints.warn(
+            "stood still",
+            "weir: Python stood still for so long that every limit that Weir had set was put back "
+            "to what is configured; it goes on from there",
+        )
+        self._starts_wait = False
+        for run in self._runs.values():
+            self._guarded("a query's limits", run.actuator.look_again)
 
     def _count(self) -> int:
         """Reads the JVM's counters; gives how many of one reading got no answer."""

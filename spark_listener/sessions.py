@@ -7,11 +7,12 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from spark_listener.handles import OBJECT, Handles
+from spark_listener.lease import LISTENER
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from spark_listener.application import Lease
+    from spark_listener.lease import Lease
 
 
 class Session:
@@ -73,7 +74,7 @@ class Sessions:
         try:
             # By our gateway: what is given may be an object of the job's.
             java = session.java
-            self._lease.leave(f"listener {key}", lambda: self._removal(java, session))
+            self._lease.leave(f"{LISTENER}{key}", lambda: self._removal(java, session))
             java.streams().addListener(session.wrapped)
             self._keys.put(java, key)
         except Exception:
@@ -99,7 +100,7 @@ class Sessions:
 
     def remove(self, session: Session) -> bool:
         """Forgets a session; true where it was known."""
-        self._lease.forget(f"listener {session.key}")
+        self._lease.forget(f"{LISTENER}{session.key}")
         if self._known.pop(session.key, None) is None:
             return False
         with suppress(Exception):  # of a session, or a JVM, that is gone

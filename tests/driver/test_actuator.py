@@ -9,8 +9,8 @@ import pytest
 
 from spark_listener import couplings, limits, sources
 from spark_listener.actuator import WATCH_ONLY, Actuator, SourceControl, without_agent
-from spark_listener.application import Lease
 from spark_listener.complaints import Complaints
+from spark_listener.lease import Lease
 from spark_listener.limits import ALL, Limit, Refused, handle_of
 from spark_listener.query import SourceObject
 from spark_listener.replies import Grant
@@ -609,3 +609,27 @@ def test_wanted_never_leaves_the_class() -> None:
     control.grant = grant(0)
     with pytest.raises(Refused):
         control.wanted(0.0)
+
+
+def test_what_a_process_left_may_have_been_undone_while_it_stood_still(
+    written: list[dict[int, Java]],
+) -> None:
+    lease, query = Left(), SetUp(files_at_once(9))
+    actuator = left_by(query, lease)
+    actuator.look_again()
+    assert lease.left == {}
+    actuator.take([grant(3, life=60.0)], 0.0)
+    assert actuator.apply(0.0)
+    actuator.look_again()
+    assert actuator.sources[0].maximum == 3, "it is in force still"
+    assert "limits run" in lease.left
+    undo, _ = lease.left.pop("limits run")
+    undo()()
+    query.in_force = Limits(written.pop())
+    actuator.look_again()
+    assert actuator.as_configured
+    assert actuator.sources[0].maximum == 9
+    assert lease.left == {}, "nothing is left of what is undone"
+    assert actuator.apply(59.0), "the grant lives on"
+    assert actuator.sources[0].maximum == 3
+    assert "limits run" in lease.left

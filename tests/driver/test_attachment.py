@@ -15,7 +15,8 @@ from py4j.clientserver import ClientServer
 
 import spark_listener
 from spark_listener import attachment
-from spark_listener.application import Lease, gateway_of, of_session
+from spark_listener.application import gateway_of, of_session
+from spark_listener.lease import Lease
 from tests.waiting import until
 
 try:

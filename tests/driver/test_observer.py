@@ -12,13 +12,14 @@ import pytest
 from py4j.protocol import Py4JError, Py4JNetworkError, get_return_value
 
 from agent.core.policy import Policy
-from spark_listener.application import Application, Heir
+from spark_listener.application import Application
 from spark_listener.cluster import Cluster as RealCluster
 from spark_listener.complaints import Complaints
 from spark_listener.config import Settings
 from spark_listener.door import DoorLease
 from spark_listener.driver import Driver
 from spark_listener.files import FileBacklog, Listing
+from spark_listener.lease import Heir
 from spark_listener.limits import Limit
 from spark_listener.listener import Captured, Counters
 from spark_listener.observer import Observer, Run

@@ -4,8 +4,8 @@ import time
 
 from pyspark.sql import SparkSession
 
-from spark_listener.application import Lease
 from spark_listener.executors import Executors
+from spark_listener.lease import Lease
 
 spark = SparkSession.builder.appName("keeps").getOrCreate()
 context = spark.sparkContext._jsc.sc()

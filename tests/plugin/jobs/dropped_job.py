@@ -7,8 +7,8 @@ from threading import Thread
 
 from pyspark.sql import SparkSession
 
-from spark_listener.application import Lease
 from spark_listener.executors import Executors
+from spark_listener.lease import Lease
 
 spark = SparkSession.builder.appName("drops").getOrCreate()
 context = spark.sparkContext._jsc.sc()
