@@ -349,19 +349,22 @@ class Actuator:
         """Whether nothing of ours is in force."""
         return not any(one.ours and one.present != one.configured for one in self.sources)
 
-    def look_again(self) -> None:
-        """Takes in that others have put configured limits back: what was left ran."""
+    def look_again(self) -> bool:
+        """Takes in that what was left may have run; true where that put configured limits back."""
         if not self.ready:
-            return
+            return False
+        undone = False
         execution = self._query.execution
         present = execution.uniqueSources()
         for source in self.sources:
             found = limits.describe(present.apply(self._objects[source.index].key))
             if found != source.present:
+                undone = True
                 source.changed(found, self._clock())
             source.ours = source.ours and found != source.configured
         if self._ours(()):
             self._leave(present)
+        return undone
 
     def restore(self) -> None:
         """Puts every configured limit back and forgets the grants."""
@@ -482,7 +485,7 @@ class Actuator:
         ours, ending = [one.index for one in self._ours(accepted)], self._ending(accepted)
         self._lease.leave(
             f"{RUN}{self._query.run_id}",
-            lambda: undo(ending),
+            (lambda: undo(ending)) if ending else None,
             (lambda: undo(ours)) if ending != ours else None,
         )
         self._left_ending = ending

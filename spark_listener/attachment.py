@@ -14,7 +14,7 @@ from spark_listener.application import conf_of, gateway_of, of_session
 from spark_listener.complaints import LOGGER, Complaints
 from spark_listener.config import ConfigurationError, Settings, conf_key, resolve
 from spark_listener.driver import Driver
-from spark_listener.lease import Heir, Own, lease_seconds
+from spark_listener.lease import Heir, Own
 from spark_listener.wire import SILENT_SECONDS
 
 if TYPE_CHECKING:
@@ -168,7 +168,7 @@ def _attach(spark: Any, arguments: dict[str, Any]) -> Attachment:
     if driver is None:
         gateway = gateway_of(context)
         lease = _close_the_door(spark, gateway)
-        lease.begin(gateway, session, lease_seconds(settings.heartbeat_seconds))
+        lease.begin(gateway)
         application = of_session(spark, gateway, lease)
         driver = Driver(application, settings, complaints=_complaints, on_lost=_lost)
         _drivers[driver.application_id] = driver

@@ -145,14 +145,17 @@ class DoorLease(Lease):
             self._whole = {}
 
     def leave(
-        self, name: str, undo: Callable[[], Any], whole: Callable[[], Any] | None = None
+        self, name: str, undo: Callable[[], Any] | None, whole: Callable[[], Any] | None = None
     ) -> None:
         """Raises what py4j raises; then nothing was left, and nothing must be done."""
         if whole is None:
             self._whole.pop(name, None)
         else:
             self._whole[name] = whole()
-        self._undo.put(name, undo())
+        if undo is None:
+            self._undo.remove(name)
+        else:
+            self._undo.put(name, undo())
 
     def keep(self, name: str, value: Any) -> None:
         """Raises what py4j raises."""

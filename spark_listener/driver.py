@@ -104,6 +104,7 @@ class Driver:
             self._observer.mailbox,
             session_of=self._sessions.of_key,
             open_gate=self._observer.open_gate,
+            renew=self._observer.renew,
             complaints=complaints,
         )
         try:
@@ -147,6 +148,7 @@ class Driver:
 
     def watch(self, java_session: Any, *, control: bool) -> None:
         """Adds the listener to a session. Raises what py4j raises, the session then unwatched."""
+        self._spark.lease.take_over(self._gateway, java_session)
         gone = self._sessions.take_out_gone()
         try:
             self._observer.join_session(

@@ -1,10 +1,15 @@
-"""The thread that takes Spark's events from the JVM's queue, and has first batches held."""
+"""The thread that takes Spark's events from the JVM's queue, and has first batches held.
+
+It also says to the JVM that this process lives: it asks nothing of Spark that could hang.
+"""
 
 from __future__ import annotations
 
 import threading
+import time
 from typing import TYPE_CHECKING, Any, Final
 
+from spark_listener.lease import RENEW_SECONDS
 from spark_listener.listener import captured
 
 if TYPE_CHECKING:
@@ -31,12 +36,15 @@ class Intake:
         *,
         session_of: Callable[[str], Session | None],
         open_gate: Callable[[Session, str, Any], FirstBatchGate | None],
+        renew: Callable[[], None],
         complaints: Complaints,
     ) -> None:
         self._inbox = inbox
         self._mailbox = mailbox
         self._session_of = session_of
         self._open_gate = open_gate
+        self._renew = renew
+        self._renew_time = time.monotonic()
         self._complaints = complaints
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="weir-events", daemon=True)
@@ -54,9 +62,11 @@ class Intake:
     def _run(self) -> None:
         while True:
             ending = self._stopping.is_set()
-            # What finds no room here waits in the JVM, where as many events are kept anyway.
-            self._mailbox.wait_for_room(self._stopping)
             try:
+                self._renew_if_due()
+                # What finds no room here waits in the JVM, where as many events are kept anyway.
+                if not self._mailbox.wait_for_room(self._stopping):
+                    continue
                 waiting = self._inbox.take(0 if ending else TAKE_MILLISECONDS)
             except Exception as error:
                 if self._stopping.is_set():  # as at the driver's end
@@ -68,6 +78,12 @@ class Intake:
                 self._take_guarded(waiting)
             elif ending:
                 return
+
+    def _renew_if_due(self) -> None:
+        now = time.monotonic()
+        if now >= self._renew_time and not self._stopping.is_set():
+            self._renew_time = now + RENEW_SECONDS
+            self._renew()
 
     def _take_guarded(self, waiting: Waiting) -> None:
         try:

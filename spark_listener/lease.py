@@ -9,10 +9,11 @@ undoes it.
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 from spark_listener.complaints import LOGGER
 from spark_listener.handles import OBJECT, Handles
+from spark_listener.wire import HEARTBEAT_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterator
@@ -23,49 +24,59 @@ RUN: Final = "limits "
 LISTENER: Final = "listener "
 #: The name of what no start is to wait for any more.
 STARTS: Final = "starts"
-#: A process that has renewed nothing for so long is gone, or stands still: then its last grants are
-#: about to end, too (``agent.core.policy.GRANT_SECONDS``).
+#: How often this process says that it lives: as often as an agent takes a driver's word to be.
+RENEW_SECONDS: Final = HEARTBEAT_SECONDS
+#: A word may be late: while a grant lives it does not end before two of them are missing.
+_WORDS: Final = 2
+#: What is configured comes back when the grants end that nobody renews; where none is alive any
+#: more, after as long as one lives at most without the agent's word (``Policy.grant_seconds``).
 LEASE_SECONDS: Final = 60.0
-#: Of a driver that is told to beat rarely, so many heartbeats: one may be late, or two.
-_BEATS: Final = 4
+#: A limit where none is configured stays for so long: with everything at once a query that has
+#: fallen behind may never end its batch. A Python that restarts with new packages is back by then.
+ALONE_SECONDS: Final = 600.0
 #: The thread that waits for the lease's end goes as soon as there is none to wait for.
 _IDLE_SECONDS: Final = 1
 #: What says that a listener of Spark's is ours, by an interface beside Spark's own.
 MARK: Final = "java.util.function.Supplier"
 _O: Final = "Ljava/lang/Object;"
+_MAPS: Final = ("undo", "whole", "heir", "kept")
+_ENDS: Final = ("end", "late_end")
+Word = Literal["undone", "taken"]
 WRAPPER: Final = "org.apache.spark.sql.streaming.PythonStreamingQueryListenerWrapper"
-
-
-def lease_seconds(heartbeat_seconds: float) -> float:
-    """How long what is in the JVM outlives a driver's last heartbeat."""
-    return max(LEASE_SECONDS, _BEATS * heartbeat_seconds)
 
 
 class Lease:
     """What is left and to be undone; here nothing, as the JVM ends with this process."""
 
-    def begin(self, gateway: Any, java_session: Any, seconds: float) -> None:
-        """From here on, and until ``end``, what is left is undone so long after ``renew``."""
+    def begin(self, gateway: Any) -> None:
+        """From here on, and until ``end``, what is left is undone some time after ``renew``."""
+
+    def take_over(self, gateway: Any, java_session: Any) -> None:
+        """What a process before this one left in a session is ours. Raises nothing."""
 
     @property
     def estate(self) -> Any:
         """Java: what the next process takes over, where it finds our listener; None without."""
         return None
 
-    def renew(self) -> bool:
-        """Says that this process lives; true where what it had left has been undone before."""
-        return False
+    def renew(self, seconds: float) -> Word | None:  # noqa: ARG002
+        """Says that this process lives, and that its first grant ends in so many seconds.
+
+        Gives what has become of what it had left: ``undone``, as no word came for so long, or
+        ``taken`` over by another process. None: nothing.
+        """
+        return None
 
     def end(self) -> None:
         """Nothing of ours is left, and nobody has to wait for it. Raises nothing."""
 
     def leave(
-        self, name: str, undo: Callable[[], Any], whole: Callable[[], Any] | None = None
+        self, name: str, undo: Callable[[], Any] | None, whole: Callable[[], Any] | None = None
     ) -> None:
         """Has what ``undo`` makes, a Java ``Runnable``, run when this process is gone.
 
         What ``whole`` makes is run where nobody takes over what the process leaves; None where that
-        is nothing beyond ``undo``.
+        is nothing beyond ``undo``, as ``undo`` is where all that is left stays until then.
         """
 
     def keep(self, name: str, value: Any) -> None:
@@ -82,75 +93,93 @@ class Lease:
 
 
 class Estate:
-    """What one process leaves in the JVM, which the next one may take over. Raises what py4j does.
+    """What one process leaves in the JVM, which the next one takes over. Raises what py4j does.
 
     A map of Java objects by name, so that a process of another version of Weir finds its way:
-    programs by name that ``undo`` it at the end and that only an ``heir`` runs, what is ``kept`` by
-    name, and of the wait for the end the ``scheduler`` and what it waits for, the ``end``.
+    programs by name that ``undo`` it when grants end, that undo the ``whole`` of it later, and that
+    only an ``heir`` runs; what is ``kept`` by name; what has become of it, its ``word``; the
+    ``scheduler`` and the two ends that it waits for, ``end`` and ``late_end``.
     """
 
-    def __init__(self, gateway: Any, left: Any, seconds: float) -> None:
-        """``left``: the map of the process before, or None."""
+    def __init__(self, gateway: Any) -> None:
         concurrent = gateway.jvm.java.util.concurrent
         h = Handles(gateway)
-        self.java: Any = left
-        if left is None:
-            self.java = concurrent.ConcurrentHashMap()
-            for name in ("undo", "heir", "kept"):
-                self.java[name] = concurrent.ConcurrentHashMap()
-            self.java["scheduler"] = _scheduler(gateway, h)
-            self.java["end"] = concurrent.atomic.AtomicReference()
-        self.undo, self.heir = self.java["undo"], self.java["heir"]
-        self._kept = self.java["kept"]
-        self._end = self.java["end"]
-        self._renew = self._renewal(gateway, h, seconds)
+        self.java: Any = concurrent.ConcurrentHashMap()
+        for name in _MAPS:
+            self.java[name] = concurrent.ConcurrentHashMap()
+        for name in ("word", *_ENDS):
+            self.java[name] = concurrent.atomic.AtomicReference()
+        self.java["scheduler"] = _scheduler(gateway, h)
+        self.undo, self.whole, self.heir, self.kept = (self.java[name] for name in _MAPS)
+        self._renewal = self._renewing(gateway, h)
 
     def of(self, name: str) -> Any:
-        """Java: where what has this name stands."""
-        if name.startswith(LISTENER):  # which a process that only stood still needs
-            return self.heir
-        return self.undo if name.startswith((RUN, STARTS)) else self._kept
+        """Java: where what undoes this stands; a process that only stands still needs listeners."""
+        return self.heir if name.startswith(LISTENER) else self.undo
 
-    def renew(self) -> bool:
-        """The end is so much later again; true where it had come."""
-        return bool(self._renew.call())
+    def renew(self, seconds: float) -> str | None:
+        """The end is so much later again; gives the word that there is, once."""
+        wait_seconds = max(seconds, _WORDS * RENEW_SECONDS) if seconds > 0.0 else 0.0
+        word = self._renewal.apply(int(1000 * wait_seconds))
+        return None if word is None else str(word)
 
     def stop(self) -> None:
-        """Nobody waits for the end."""
-        waited_for = self._end.getAndSet(None)
-        if waited_for is not None:
-            waited_for.cancel(False)
+        """Nobody waits for an end."""
+        _stop(self.java)
 
-    def _renewal(self, gateway: Any, h: Handles, seconds: float) -> Any:
-        """A ``Callable``: waits anew for the lease's end, and tells whether that had come.
+    def absorb(self, java: Any) -> None:
+        """Another process' estate is this one's; that process, if it lives, hears of it."""
+        java["word"].set("taken")
+        _stop(java)
+        _run(java["heir"], lambda _: True)
+        _run(java["undo"], lambda name: not name.startswith(RUN))
+        for name in ("undo", "whole", "kept"):
+            self.java[name].putAll(java[name])
+            java[name].clear()
+
+    def _renewing(self, gateway: Any, h: Handles) -> Any:
+        """A function of milliseconds: waits anew for both ends, and tells what came of it before.
 
         One exchange with the JVM for all of it.
         """
         concurrent = gateway.jvm.java.util.concurrent
-        has_run = concurrent.atomic.AtomicBoolean(False)
         schedule = h.bound(
             self.java["scheduler"],
             "schedule",
             "(Ljava/lang/Runnable;JLjava/util/concurrent/TimeUnit;)"
             "Ljava/util/concurrent/ScheduledFuture;",
         )
-        undo = h.as_interface("java.lang.Runnable", self._undoing(h, has_run))
-        milliseconds = concurrent.TimeUnit.MILLISECONDS
-        scheduled = h.given(schedule, 0, undo, int(seconds * 1000), milliseconds)
-        before = h.piped(scheduled, h.bound(self._end, "getAndSet", f"({_O}){_O}"))
+        schedule = h.given(schedule, 2, concurrent.TimeUnit.MILLISECONDS)
         cancel = h.given(h.virtual("java.util.concurrent.Future", "cancel", "(Z)Z"), 1, False)
-        no_more = h.silent(h.piped(before, h.unless_null(h.loose(cancel))))
-        told = h.given(h.bound(has_run, "getAndSet", "(Z)Z"), 0, False)
-        return h.as_interface("java.util.concurrent.Callable", h.loose(h.then(no_more, told)))
 
-    def _undoing(self, h: Handles, has_run: Any) -> Any:
-        """Runs all that undoes, whatever one of them does, and lets go of it."""
+        def wait(end: str, programs: Any) -> Any:  # (milliseconds)
+            undo = h.as_interface("java.lang.Runnable", self._undoing(h, programs))
+            before = h.bound(self.java[end], "getAndSet", f"({_O}){_O}")
+            changed = h.piped(h.given(schedule, 0, undo), before)
+            return h.silent(h.piped(changed, h.unless_null(h.loose(cancel))))
+
+        soon, late = wait("end", self.undo), wait("late_end", self.whole)
+        late = h.given(late, 0, int(1000 * ALONE_SECONDS))
+        word = h.given(h.bound(self.java["word"], "getAndSet", f"({_O}){_O}"), 0, None)
+        both = h.methods.dropArguments(h.then(late, word), 0, soon.type().parameterList())
+        return h.function(h.then(soon, both))
+
+    def _undoing(self, h: Handles, programs: Any) -> Any:
+        """Runs all programs, whatever one of them does, and lets go of them."""
         run = h.ignoring(h.safe(h.virtual("java.lang.Runnable", "run", "()V")), 0, [OBJECT])
         each = h.as_interface("java.util.function.BiConsumer", run)
-        every = h.bound(self.undo, "forEach", "(Ljava/util/function/BiConsumer;)V")
-        note = h.given(h.bound(has_run, "set", "(Z)V"), 0, True)
-        clear = h.bound(self.undo, "clear", "()V")
+        every = h.bound(programs, "forEach", "(Ljava/util/function/BiConsumer;)V")
+        note = h.given(h.bound(self.java["word"], "set", f"({_O})V"), 0, "undone")
+        clear = h.bound(programs, "clear", "()V")
         return h.then(h.given(every, 0, each), h.then(note, clear))
+
+
+def _stop(java: Any) -> None:
+    """Nobody waits for an estate's ends."""
+    for name in _ENDS:
+        waited_for = java[name].getAndSet(None)
+        if waited_for is not None:
+            waited_for.cancel(False)
 
 
 def _run(programs: Any, chosen: Callable[[str], bool]) -> None:
@@ -199,36 +228,40 @@ class Own(Lease):
     def __init__(self) -> None:
         self._kept: dict[str, Any] = {}  # between a detach and the next attach as well
         self._estate: Estate | None = None
-        self._settled = False
 
-    def begin(self, gateway: Any, java_session: Any, seconds: float) -> None:
+    def begin(self, gateway: Any) -> None:
         """Where this cannot be, nothing is left, as if the JVM ended with this process."""
-        self._estate, self._settled = None, False
+        self._estate = None
         try:
-            found = list(estates(gateway, java_session))
-            if found:
-                LOGGER.info("weir: what a process before this one left is taken over")
-            # That of the newest one, as each takes over and out what it finds.
-            estate = Estate(gateway, found[-1] if found else None, seconds)
-            if found:
-                estate.renew()
-            _run(estate.heir, lambda _: True)
-            _run(estate.undo, lambda name: not name.startswith(RUN))
+            estate = Estate(gateway)
             for name, value in self._kept.items():
-                estate.of(name).put(name, value)
+                estate.kept.put(name, value)
         except Exception as error:
             LOGGER.debug("weir: leaving limits to the JVM", exc_info=error)
             return
         self._estate = estate
+
+    def take_over(self, gateway: Any, java_session: Any) -> None:
+        """See ``Lease.take_over``."""
+        if self._estate is None:
+            return
+        try:
+            for left in list(estates(gateway, java_session)):
+                if not left.equals(self._estate.java):
+                    self._estate.absorb(left)
+                    LOGGER.info("weir: what a process before this one left is taken over")
+        except Exception as error:
+            LOGGER.debug("weir: taking over what another process left", exc_info=error)
 
     @property
     def estate(self) -> Any:
         """See ``Lease.estate``."""
         return None if self._estate is None else self._estate.java
 
-    def renew(self) -> bool:
+    def renew(self, seconds: float) -> Word | None:
         """Raises what py4j raises."""
-        return self._estate is not None and self._estate.renew()
+        estate = self._estate
+        return None if estate is None else cast("Word | None", estate.renew(seconds))
 
     def end(self) -> None:
         """See ``Lease.end``."""
@@ -238,26 +271,29 @@ class Own(Lease):
                 estate.stop()
 
     def leave(
-        self, name: str, undo: Callable[[], Any], whole: Callable[[], Any] | None = None
+        self, name: str, undo: Callable[[], Any] | None, whole: Callable[[], Any] | None = None
     ) -> None:
-        """All of it is undone: who comes after a driver's own process may come never.
-
-        Raises what py4j raises; then nothing was left, and nothing must be done.
-        """
-        if self._estate is not None:
-            self._estate.of(name).put(name, (whole or undo)())
+        """Raises what py4j raises; then nothing was left, and nothing must be done."""
+        estate = self._estate
+        if estate is None:
+            return
+        for programs, make in ((estate.whole, whole), (estate.of(name), undo)):
+            if make is None:
+                programs.remove(name)
+            else:
+                programs.put(name, make())
 
     def keep(self, name: str, value: Any) -> None:
         """Lets who attaches again find it, in this process or the next. Raises what py4j raises."""
         self._kept[name] = value
         if self._estate is not None:
-            self._estate.of(name).put(name, value)
+            self._estate.kept.put(name, value)
 
     def kept(self, name: str) -> Any:
         """What was kept before: a limit's own value, executors that worked and could not go."""
         if name in self._kept or self._estate is None:
             return self._kept.get(name)
-        return self._estate.of(name).get(name)
+        return self._estate.kept.get(name)
 
     def forget(self, *names: str) -> None:
         """Raises what py4j raises."""
@@ -265,16 +301,20 @@ class Own(Lease):
             self._kept.pop(name, None)
             if self._estate is not None:
                 self._estate.of(name).remove(name)
+                self._estate.whole.remove(name)
+                self._estate.kept.remove(name)
 
     def rest(self, run_ids: Container[str]) -> None:
-        """Once: what is watched later is as configured by then. Raises what py4j raises."""
-        if self._settled or self._estate is None:
+        """Of runs in sessions that are not watched. Raises what py4j raises."""
+        estate = self._estate
+        if estate is None:
             return
-        self._settled = True
-        _run(
-            self._estate.undo,
-            lambda name: name.startswith(RUN) and name.removeprefix(RUN) not in run_ids,
-        )
+
+        def other(name: str) -> bool:
+            return name.startswith(RUN) and name.removeprefix(RUN) not in run_ids
+
+        _run(estate.undo, other)
+        _run(estate.whole, other)
 
 
 class Heir(Own):

@@ -35,11 +35,15 @@ class Mailbox:
             self._captured_bytes += item.memory_bytes
             self._changed.notify_all()
 
-    def wait_for_room(self, stopping: threading.Event) -> None:
-        """Blocks while so much waits that no more should be taken in."""
+    def wait_for_room(self, stopping: threading.Event) -> bool:
+        """Blocks, for a second at most, while so much waits that no more should be taken in.
+
+        Whether there is room; at the end there is for all.
+        """
         with self._changed:
-            while self._captured_bytes >= ROOM_BYTES and not stopping.is_set():
+            if self._captured_bytes >= ROOM_BYTES and not stopping.is_set():
                 self._changed.wait(1.0)
+            return self._captured_bytes < ROOM_BYTES or stopping.is_set()
 
     def reply(self, reply: Reply) -> None:
         """Takes the agent's reply from the sender."""

@@ -20,7 +20,7 @@ from spark_listener.cluster import Cluster
 from spark_listener.delta import DeltaTable
 from spark_listener.files import FileBacklog, FilePrograms, FileSource, FileWatcher
 from spark_listener.iceberg import IcebergTable
-from spark_listener.lease import STARTS
+from spark_listener.lease import LEASE_SECONDS, STARTS
 from spark_listener.listener import Captured, Counters
 from spark_listener.mailbox import Mailbox
 from spark_listener.progress import ProgressText, read_progress
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from spark_listener.complaints import Complaints
     from spark_listener.config import Settings
     from spark_listener.first_batch import FirstBatchGate, Gatekeeper
+    from spark_listener.lease import Word
     from spark_listener.listener import Inbox
     from spark_listener.outbox import Outbox
     from spark_listener.query import RunningBatch, Watermarks
@@ -140,6 +141,17 @@ class Observer:
         self._thread.start()
 
     # -- from other threads ---------------------------------------------------------------------
+
+    def renew(self) -> None:
+        """Says to the JVM that this process lives. Raises what py4j raises."""
+        now, sources = time.monotonic(), []
+        for run in list(self._runs.values()):
+            sources += list(run.actuator.sources)
+        ours = [one for one in sources if one.ours and one.lapses and one.grant is not None]
+        lives = [one.grant_ends - now for one in ours]
+        word = self._lease.renew(min([LEASE_SECONDS, *lives]))
+        if word is not None:
+            self._ask(lambda: self._hear(word), 0.0)
 
     def without_agent(self) -> str:
         """What becomes of the job's limits while the agent does not answer, in words."""
@@ -467,7 +479,8 @@ class Observer:
                 )
         return "live", ""  # until its sources are known: their entries say it source by source
 
-    def _forget(self, run_id: str) -> None:
+    def _forget(self, run_id: str, *, left: bool = False) -> None:
+        """``left``: what it leaves is for others to undo."""
         run = self._runs.pop(run_id, None)
         self._files.forget(run_id)
         self._cluster.forget(run_id)
@@ -475,7 +488,8 @@ class Observer:
             return
         if run.gate is not None:
             run.gate.release()
-        self._guarded("what was left for a query", run.actuator.forget)
+        if not left:
+            self._guarded("what was left for a query", run.actuator.forget)
 
     def _do_what_is_asked(self) -> None:
         while self._asked:
@@ -561,7 +575,7 @@ class Observer:
             body |= {"exception": None, "errorClassOnException": None}
             body["driverEnded"] = not _had_ended(run.query)
             self._outbox.put("terminated", format_time(time.time()), _json(body))
-            self._forget(run_id)
+            self._forget(run_id, left=not self._spark_stopped())  # the JVM may go on
         while self._asked:
             self._asked.popleft()[1].set()
 
@@ -611,8 +625,9 @@ class Observer:
     def _steer(self, run: Run) -> None:
         gate = run.gate
         if gate is None:
-            if self._prepare(run):
-                run.actuator.apply(time.monotonic())
+            if self._prepare(run) and run.actuator.apply(time.monotonic()):
+                # A grant may end sooner than any before it.
+                self._guarded("what is left when this process is gone", self.renew)
             return
         try:
             self._steer_first_batch(run, gate)
@@ -629,6 +644,8 @@ class Observer:
         prepared = run.actuator.prepare()
         if answered and prepared:
             changed = run.actuator.apply(time.monotonic())
+            if changed:
+                self._guarded("what is left when this process is gone", self.renew)
             if changed and gate.held:  # still: it is planned under this limit
                 run.actuator.settle_first_batch()
         late = time.monotonic() >= gate.deadline
@@ -754,7 +771,6 @@ class Observer:
 
     def _heartbeat(self) -> None:
         queries: list[dict[str, Any]] = []
-        self._guarded("what is left when this process is gone", self._renew)
         unanswered = self._count()
         for run in list(self._runs.values()):
             try:
@@ -790,18 +806,28 @@ class Observer:
             self._stopping.set()
             self._on_lost()
 
-    def _renew(self) -> None:
-        """Says to the JVM that we live; takes in where it took us for dead."""
-        if not self._lease.renew():
+    def _look_again(self, run: Run) -> None:
+        if run.actuator.look_again():
+            self._complaints.warn(
+                "stood still",
+                "weir: this process stood still for longer than its limits may stand without the "
+                "agent's word, so that what is configured came back; it goes on from there",
+            )
+
+    def _hear(self, word: Word) -> None:
+        """What the JVM tells of what was left there."""
+        if word == "undone":
+            self._starts_wait = False
+            for run in list(self._runs.values()):
+                self._guarded("a query's limits", self._look_again, run)
             return
         self._complaints.warn(
-            "stood still",
-            "weir: Python stood still for so long that every limit that Weir had set was put back "
-            "to what is configured; it goes on from there",
+            "taken",
+            "weir is off in this process: another one has attached to the same session, and "
+            "watches it from now on",
         )
-        self._starts_wait = False
-        for run in self._runs.values():
-            self._guarded("a query's limits", run.actuator.look_again)
+        self._stopping.set()
+        self._on_lost()
 
     def _count(self) -> int:
         """Reads the JVM's counters; gives how many of one reading got no answer."""

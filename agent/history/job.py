@@ -37,12 +37,13 @@ from agent.core.names import label
 from agent.core.policy import QueryPolicy
 from agent.history import extract, manifest, tables
 from agent.history.blocks import Told, lines_of, opened, packed
+from agent.history.complaints import failures
 from agent.history.files import NO_VALUE, File, Files, Unusable
 from agent.history.findings import Findings, Gathering, Short, encode, gather
 from agent.history.judge import Judge, in_order
 from agent.history.logs import LogFile, Read, log_files, plan
 from agent.history.manifest import FOLDER, LogInfo, Manifest, Settings
-from agent.history.places import Named, Places, not_to_be_read, within
+from agent.history.places import GONE, Named, NoSuchPlace, Places, not_to_be_read, within
 from agent.sources import spark_stages
 
 if TYPE_CHECKING:
@@ -59,6 +60,13 @@ _NO_CODECS: Final = "org.apache.hadoop.io.compress.DeflateCodec"
 AT_ONCE: Final = 4
 #: Logs of one application that may turn out bad, one after the other; then all of it is left out.
 MOST_BAD: Final = 5
+
+
+#: Of a file of HDFS: so many bytes more than the listing, by which Spark reads.
+UNCLOSED: Final = (
+    "HDFS shows {:,} bytes of it only once it is closed: a run after that reads them; "
+    "spark.eventLog.rolling.maxFileSize closes one earlier"
+)
 
 
 class Skipped(msgspec.Struct, frozen=True):
@@ -164,17 +172,21 @@ class History:
         """
         self._say("looking for logs")
         known = manifest.load(self._places, self._out)
-        found = [file for address in addresses for file in self._places.files(address)]
+        addresses = list(addresses)
+        unread: dict[str, str] = {}
+        found = [file for address in addresses for file in self._places.files(address, unread)]
         files = [file for file in log_files(found) if not within(file.path, self._out)]
-        unread = {file.path: said for file in files if (said := not_to_be_read(file.path))}
+        unread |= {file.path: said for file in files if (said := not_to_be_read(file.path))}
         files = [file for file in files if file.path not in unread]
         if not files and not known.files:
-            raise NothingToDo(f"no event log at {', '.join(addresses)}")
+            why = "".join(f"; {path}: {said}" for path, said in islice(unread.items(), 1))
+            raise NothingToDo(f"no event log at {', '.join(addresses)}{why}")
         chosen = plan(files, known.files)
         outcome = Outcome(self._out, known=len(files) - len(chosen.to_read) - len(chosen.refused))
         outcome.skipped = [
             Skipped(path, 0, reason) for path, reason in (*unread.items(), *chosen.refused)
         ]
+        to_read = list(self._readable(chosen.to_read, outcome))
         outcome.doubled = list(chosen.doubled)
         now = Manifest(
             weir=__version__,
@@ -187,9 +199,8 @@ class History:
         )
         lines = f"{self._out}/{FOLDER}/{LINES}"
         self._forget_unfinished(lines, known)
-        if chosen.to_read:
-            self._read(chosen.to_read, f"{lines}/run={now.run:06d}", now, outcome)
-        changed = {file.log for file in chosen.to_read} | (known.bad.keys() - now.bad.keys())
+        read = self._read(to_read, f"{lines}/run={now.run:06d}", now, outcome)
+        changed = {file.log for file in read} | (known.bad.keys() - now.bad.keys())
         now.bad = {log: reason for log, reason in now.bad.items() if log not in changed}
         anew = known.settings != self._settings
         if anew:
@@ -202,7 +213,7 @@ class History:
             self._judge(now, touched)
         outcome.skipped += [Skipped(log, 0, reason) for log, reason in now.bad.items()]
         outcome.doubled += doubled(now).items()
-        if touched or chosen.to_read:
+        if touched or read:
             manifest.save(self._places, self._out, now)
         outcome.logs, outcome.queries = len(now.logs), now.queries
         return outcome
@@ -216,8 +227,51 @@ class History:
 
     # -- reading ----------------------------------------------------------------------------
 
-    def _read(self, files: list[LogFile], lines: str, now: Manifest, outcome: Outcome) -> None:
-        """Extracts the lines of new files, and what they say of their applications."""
+    def _readable(self, files: Iterable[LogFile], outcome: Outcome) -> Iterator[LogFile]:
+        """Those that this user may read; says what they hold that is not to be seen yet."""
+        for file in files:
+            said = self._places.not_to_be_read(file.path)
+            if said:
+                outcome.skipped.append(Skipped(file.path, 0, said))
+                continue
+            try:
+                unseen = (
+                    self._places.unclosed_bytes(file.path, file.size) if file.in_progress else 0
+                )
+            except NoSuchPlace:
+                unseen = 0  # gone meanwhile, which is said later
+            if unseen:
+                outcome.skipped.append(Skipped(file.path, 0, UNCLOSED.format(unseen)))
+            yield file
+
+    def _read(
+        self, files: list[LogFile], lines: str, now: Manifest, outcome: Outcome
+    ) -> list[LogFile]:
+        """Reads files, and those that are there to the end; gives these."""
+        while files:
+            try:
+                told = self._extract(files, lines, now.run, outcome)
+            except failures():
+                gone = self._gone(files)
+                if not gone:
+                    raise
+            else:
+                gone = self._gone(files)
+                files = [file for file in files if file.path not in gone]
+                self._note(told, files, now, outcome)
+                return files
+            finally:
+                outcome.skipped += [Skipped(path, 0, GONE) for path in gone]
+            files = [file for file in files if file.path not in gone]
+        return []
+
+    def _gone(self, files: list[LogFile]) -> set[str]:
+        return {file.path for file in files if not self._places.is_there(file.path)}
+
+    def _extract(
+        self, files: list[LogFile], lines: str, run: int, outcome: Outcome
+    ) -> dict[tuple[str, int], Told]:
+        """The lines of new files, and what they say of their applications."""
         outcome.files, outcome.bytes = len(files), sum(file.size for file in files)
         plural = "s" if outcome.files > 1 else ""
         self._say(f"reading {outcome.files} file{plural}, {outcome.bytes / 1e6:,.0f} MB")
@@ -226,15 +280,23 @@ class History:
         told = self._spark.sparkContext.accumulator({}, _Merged())
         parts = []
         if plain:
-            parts.append(self._plain(plain, now.run, told))
+            parts.append(self._plain(plain, run, told))
         if packed:
-            parts.append(self._packed(packed, now.run, told))
+            parts.append(self._packed(packed, run, told))
         if parts:
             self._places.delete(lines)
             self._spark.sparkContext.union(parts).saveAsTextFile(lines)
-            _learn(told.value, files, now, outcome)
+        return dict(told.value)
+
+    @staticmethod
+    def _note(
+        told: dict[tuple[str, int], Told], files: list[LogFile], now: Manifest, outcome: Outcome
+    ) -> None:
+        """Remembers what was read, which counts from here on."""
+        if told:
+            _learn(told, files, now, outcome)
         events: dict[str, int] = defaultdict(int)
-        for (key, _), one in told.value.items():
+        for (key, _), one in told.items():
             events[key] += one.events
         for file in files:
             now.files[file.key] = Read(now.run, file.size, file.modified, events[file.key])
@@ -247,6 +309,8 @@ class History:
             self._spark.read.option("lineSep", "\n")
             .option("io.compression.codecs", _NO_CODECS)
             .option("mapreduce.input.linerecordreader.line.maxlength", extract.MOST_LINE_BYTES)
+            # One is renamed or cleaned away while all others are read; see _read.
+            .option("ignoreMissingFiles", "true")
             .text([_no_glob(file.path) for file in files])
         )
         value = f.col("value")

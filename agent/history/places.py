@@ -12,7 +12,7 @@ from agent.history.complaints import failures, line_of
 from agent.history.logs import Found
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from agent.history.logs import LogFile
 
@@ -92,6 +92,10 @@ def missing_here(address: str, conf: Mapping[str, str], environ: Mapping[str, st
     return not Path(bare(address)).exists()
 
 
+#: Of a file that was listed. An application that ends gives its log another name.
+GONE: Final = "it is gone, or has another name by now: the next run takes what is there then"
+
+
 def not_to_be_read(address: str) -> str:
     """Why a file of this machine cannot be read: a FIFO would be waited for; empty where it can."""
     if not address.startswith(_LOCAL):
@@ -99,10 +103,17 @@ def not_to_be_read(address: str) -> str:
     try:
         open_regular(bare(address)).close()
     except FileNotFoundError:
-        return ""  # said by whoever reads it, or gone
+        return GONE
     except OSError as error:
         return error.strerror or type(error).__name__
     return ""
+
+
+def _found(status: Any) -> Found:
+    """Of Hadoop's FileStatus."""
+    return Found(
+        str(status.getPath().toString()), int(status.getLen()), int(status.getModificationTime())
+    )
 
 
 class Places:
@@ -119,18 +130,85 @@ class Places:
             path = self._path(address)
             return str(self._system(path).makeQualified(path).toString())
 
-    def files(self, address: str) -> Iterator[Found]:
-        """All files below an address, or the one that it is."""
+    def files(self, address: str, refused: dict[str, str]) -> list[Found]:
+        """All files below an address, or the one that it is.
+
+        ``refused``: takes each folder in it that is not to be listed, and why; Spark makes those of
+        logs that roll their owners' alone.
+        """
+        path = self._path(address)
+        try:
+            # One answer tells all that an object store has below an address.
+            return self._all(address, lambda: self._system(path).listFiles(path, True))
+        except NoSuchPlace:
+            found, folders = self._level(address)
+        while folders:
+            folder = folders.pop()
+            try:
+                files, more = self._level(folder)
+            except NoSuchPlace as error:
+                refused[folder] = str(error).removeprefix(f"{folder}: ")
+                continue
+            found += files
+            folders += more
+        return found
+
+    def _level(self, address: str) -> tuple[list[Found], list[str]]:
+        """The files and the folders directly in a folder."""
         with _named(address):
             path = self._path(address)
-            found = self._system(path).listFiles(path, True)
-            while found.hasNext():
-                status = found.next()
-                yield Found(
-                    str(status.getPath().toString()),
-                    int(status.getLen()),
-                    int(status.getModificationTime()),
-                )
+            listed = list(self._system(path).listStatus(path))
+            folders = [str(one.getPath().toString()) for one in listed if one.isDirectory()]
+            return [_found(one) for one in listed if not one.isDirectory()], folders
+
+    @staticmethod
+    def _all(address: str, begin: Callable[[], Any]) -> list[Found]:
+        files = []
+        with _named(address):
+            statuses = begin()
+            while statuses.hasNext():
+                files.append(_found(statuses.next()))
+        return files
+
+    def not_to_be_read(self, address: str) -> str:
+        """Why a file cannot be read; empty where it can, as far as its file system says."""
+        if address.startswith(_LOCAL):
+            return not_to_be_read(address)
+        try:
+            with _named(address):
+                path = self._path(address)
+                read = self._jvm.org.apache.hadoop.fs.permission.FsAction.READ
+                self._system(path).access(path, read)
+        except NoSuchPlace as error:
+            said = str(error).removeprefix(f"{address}: ")
+            return GONE if said.startswith("FileNotFoundException") else said
+        return ""
+
+    def is_there(self, address: str) -> bool:
+        """Whether a file that was listed is there still."""
+        if address.startswith(_LOCAL):
+            return Path(bare(address)).exists()
+        with _named(address):
+            path = self._path(address)
+            return bool(self._system(path).exists(path))
+
+    def unclosed_bytes(self, address: str, listed_bytes: int) -> int:
+        """How many bytes a file holds that its listing does not tell; 0: none, or nobody says.
+
+        HDFS tells the length of a file that is written to as it was when its last block began; the
+        stream that reads it knows better (Spark's history server asks that as well).
+        """
+        if not address.startswith("hdfs:"):
+            return 0
+        with _named(address):
+            path = self._path(address)
+            stream = self._system(path).open(path)
+            try:
+                if str(stream.getClass().getSimpleName()) != "HdfsDataInputStream":
+                    return 0
+                return max(0, int(stream.getVisibleLength()) - listed_bytes)
+            finally:
+                stream.close()
 
     def folders(self, address: str) -> list[str]:
         """Names of the folders directly in one; none where it is not there."""

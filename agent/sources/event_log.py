@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 import re
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -34,7 +35,7 @@ from agent.core.decode.events import (
 from agent.core.measure.flow import ran
 from agent.core.names import label
 from agent.files import open_regular
-from agent.sources import spark_events, spark_stages
+from agent.sources import recording, spark_events, spark_stages
 from agent.sources.spark_codecs import Damaged, decoder
 
 if TYPE_CHECKING:
@@ -133,8 +134,9 @@ def files_of(folder: Path) -> list[Path]:
     """The files of the log that rolls over into this folder, else of each log in it, in order.
 
     Logs stand in the order in which their applications began, as they tell a query's runs; by their
-    names one in a driver's own words, or with a number of five digits, would come too early. Raises
-    OSError where the folder cannot be read.
+    names one in a driver's own words, or with a number of five digits, would come too early. The
+    files of an agent's record stand in the order in which they were written: the newest has the
+    first name. Raises OSError where the folder cannot be read.
     """
     rolled = parts_of(Log(folder.name, folder, rolling=True))
     logs = [rolled] if rolled else [parts_of(log) for log in find_logs(folder)]
@@ -143,18 +145,26 @@ def files_of(folder: Path) -> list[Path]:
 
 
 def _begun_time(first: Path) -> float:
-    """When a log's application began, in epoch seconds, by its first lines; infinity: unknown."""
+    """When a log's application began, in epoch seconds, by its first lines; infinity: unknown.
+
+    Of what is no event log, and of one that has lost its beginning, when its first event was.
+    """
+    reader, time, size = recording.EventReader(recording.RECORDED), math.inf, 0
     try:
         with open_regular(first) as file:
-            head = b""
-            for piece in decoder(first.name).pieces(file.read(STEP_BYTES)):
-                head += piece
-                if len(head) >= STEP_BYTES:
+            for _, line in recording.read_lines(file, first.name):
+                if b"SparkListenerApplicationStart" in line:
+                    return float(_decode(line)["Timestamp"]) / 1000.0
+                if time == math.inf:
+                    with suppress(ValueError):  # of msgspec too
+                        told = reader.read(line)
+                        time = math.inf if told is None else told.event.time
+                size += len(line)
+                if size >= STEP_BYTES:
                     break
-        line = next(line for line in head.splitlines() if b"SparkListenerApplicationStart" in line)
-        return float(_decode(line)["Timestamp"]) / 1000.0
-    except (OSError, ValueError, KeyError, TypeError, StopIteration):
-        return math.inf  # whoever reads all of it says what is wrong
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        pass  # whoever reads all of it says what is wrong
+    return time
 
 
 def newest_time(log: Log) -> float:

@@ -2,7 +2,7 @@
 
 A line is an event as a driver sends it, a bare StreamingQueryProgress, or a line of a Spark event
 log, whose other lines are passed over. A file that breaks off gives all that stands before the
-break; a line that cannot be used is named by file, line and field.
+break, and what follows a line that does; one that cannot be used is named by file, line and field.
 """
 
 from __future__ import annotations
@@ -155,19 +155,43 @@ def _inflate(raw: BinaryIO, data: bytes, begin: Callable[[], _Decompressor]) -> 
 def read_events(raw: BinaryIO, file: str, reader: EventReader) -> Iterator[Recorded]:
     """The events of a file in order.
 
-    Raises RecordingError on a line that cannot be used, RecordingBroken where the file breaks off.
+    Raises RecordingError on a line that cannot be used, RecordingBroken where the file breaks off,
+    or at its end where a line in it did: who wrote it was killed meanwhile, and wrote on later.
     """
-    for number, line in read_lines(raw, file):
-        if not line.strip():
-            continue
-        try:
-            recorded = reader.read(line)
-        except RecursionError:
-            raise RecordingError(f"{file}:{number}: nested too deeply") from None
-        except ValueError as error:  # of msgspec too
-            raise RecordingError(f"{file}:{number}: {error}") from None
-        if recorded is not None:
-            yield recorded
+    torn: list[int] = []
+    try:
+        for number, line in read_lines(raw, file):
+            if not line.strip():
+                continue
+            try:
+                recorded = reader.read(line)
+            except RecursionError:
+                raise RecordingError(f"{file}:{number}: nested too deeply") from None
+            except ValueError as error:  # of msgspec too
+                if not _torn(line, error):
+                    raise RecordingError(f"{file}:{number}: {error}") from None
+                torn.append(number)
+                continue
+            if recorded is not None:
+                yield recorded
+    except RecordingBroken as broken:
+        raise RecordingBroken("; ".join([str(broken), *_told(file, torn)])) from None
+    if torn:
+        raise RecordingBroken(*_told(file, torn))
+
+
+def _torn(line: bytes, error: ValueError) -> bool:
+    """Whether a line breaks off; of a machine that died a file may have zeros in place of text."""
+    return isinstance(error, msgspec.DecodeError) and (
+        b"\0" in line or str(error).startswith("Input data was truncated")
+    )
+
+
+def _told(file: str, torn: list[int]) -> list[str]:
+    if not torn:
+        return []
+    more = f", and {len(torn) - 1} more" if len(torn) > 1 else ""
+    return [f"{file}: line {torn[0]} breaks off and was passed over{more}"]
 
 
 class EventReader:

@@ -7,6 +7,7 @@ import threading
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
+from spark_listener import intake
 from spark_listener.complaints import Complaints
 from spark_listener.intake import Intake
 from spark_listener.listener import Captured, Waiting
@@ -58,13 +59,18 @@ class Taking:
         self.mailbox = Mailbox()
         self.handoffs: list[Any] = []
         self.gate: Any = Held()
+        self.renewed = 0
         self.intake = Intake(
             self,  # type: ignore[arg-type]
             self.mailbox,
             session_of={"1": Session(None, "1", None, control=True)}.get,
             open_gate=self._open_gate,
+            renew=self._renew,
             complaints=Complaints(),
         )
+
+    def _renew(self) -> None:
+        self.renewed += 1
 
     def take(self, _: int) -> Waiting | None:
         if not self.queue:
@@ -186,3 +192,24 @@ def test_what_finds_no_room_stays_in_the_jvm() -> None:
     assert len(mailbox.take(0.0)[0]) == 2
     waiter.join(30.0)
     assert not waiter.is_alive()
+
+
+def test_who_stands_still_with_a_full_mailbox_is_alive_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A cluster manager that hangs holds the observer, and with it all that is taken in."""
+    monkeypatch.setattr(intake, "RENEW_SECONDS", 0.5)
+    taking = Taking(Waiting("idle", event(), 0.0, None, "1"))
+    taking.mailbox.deliver(Captured("progress", 0.0, text="x" * ROOM_BYTES))
+    taking.intake.start()
+    until(lambda: taking.renewed >= 3, "words that this process lives", every=0.01)
+    assert len(taking.queue) == 1, "nothing is taken in"
+    taking.mailbox.take(0.0)
+    until(lambda: not taking.queue, "what waited")
+    taking.intake.stop(30.0)
+
+
+def test_that_it_lives_is_said_as_often_as_is_due_and_no_more() -> None:
+    taking = Taking(*[Waiting("idle", event(), 0.0, None, "1")] * 50)
+    assert len(taking.run()) == 50
+    assert taking.renewed == 1

@@ -19,7 +19,7 @@ from spark_listener.config import Settings
 from spark_listener.door import DoorLease
 from spark_listener.driver import Driver
 from spark_listener.files import FileBacklog, Listing
-from spark_listener.lease import Heir
+from spark_listener.lease import Heir, Lease
 from spark_listener.limits import Limit
 from spark_listener.listener import Captured, Counters
 from spark_listener.observer import Observer, Run
@@ -677,6 +677,7 @@ def test_a_session_that_takes_the_place_of_one_that_is_gone_keeps_the_executors(
 
     driver = Driver.__new__(Driver)
     driver._observer = observer
+    driver._spark, driver._gateway = SimpleNamespace(lease=Lease()), None  # type: ignore[assignment]
     driver._sessions = driver._inbox = Sessions()  # type: ignore[assignment]
     driver.watch(new, control=True)
     observer._do_what_is_asked()

@@ -362,6 +362,42 @@ def test_a_bad_line_is_named_by_file_line_and_field(line, field, tmp_path):
     assert f"{path}:2: {field}" in message
 
 
+@pytest.mark.parametrize("torn", [b'{"type": "prog', b'{"ty\0\0\0\0', b"\0" * 4096])
+def test_what_follows_a_line_that_a_crash_tore_is_read(torn, tmp_path):
+    """As ``agent.service.recorder`` leaves it, which goes on behind it after a restart."""
+    path = tmp_path / "events.jsonl"
+    later = line_with("body.batchId", 4)
+    path.write_bytes(json.dumps(GOOD).encode() + b"\n" + torn + b"\n" + later + b"\n")
+    done = weir("replay", str(path), str(path))
+    assert [json.loads(line)["batch_id"] for line in done.stdout.splitlines()][:2] == [3, 4]
+    assert done.returncode == 1
+    assert done.stderr.decode().count(f"{path}: line 2 breaks off and was passed over") == 2
+    path.write_bytes(torn + b"\n" + torn + b"\n" + later + b"\n" + b'{"type')
+    done = weir("replay", str(path))
+    assert [json.loads(line)["batch_id"] for line in done.stdout.splitlines()] == [4]
+    told = done.stderr.decode()
+    assert "breaks off in line 4" in told
+    assert "line 1 breaks off and was passed over, and 1 more" in told
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+def test_the_files_of_a_record_are_read_in_the_order_in_which_they_were_written(
+    compressed, tmp_path
+):
+    """``recorder`` numbers them from the newest on."""
+    events, _, settings = recorded(**CHANGES["step"])
+    third = len(events) // 3
+    parts = [events[:third], events[third : 2 * third], events[2 * third :]]
+    folder = tmp_path / "rec"
+    folder.mkdir()
+    for part, name in zip(parts, ("events.jsonl.2", "events.jsonl.1", "events.jsonl"), strict=True):
+        data = b"\n".join(part) + b"\n"
+        (folder / name).write_bytes(gzip.compress(data) if compressed else data)
+    out = io.BytesIO()
+    assert replay_files([str(folder)], settings, out) == []
+    assert out.getvalue().splitlines() == replayed(b"\n".join(events), tmp_path, settings)[0]
+
+
 def test_minus_one_and_missing_numbers_are_unknown_not_bad(tmp_path):
     lines = [line_with("body.numInputRows", -1), line_with("body.durationMs", None)]
     done = weir("replay", "-", data=b"\n".join(lines))

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,13 +20,13 @@ from tests.spark.conftest import HEARTBEAT_SECONDS, Folder
 from tests.waiting import until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
 ROOT = Path(__file__).parents[2]
 FEW, GRANTED = 2, 5
-#: Short, so that tests need not wait a minute; longer than a busy machine leaves a process waiting.
-LEASE_SECONDS = 6.0
+#: Short, so that tests need not wait for minutes; longer than a busy machine lets a process wait.
+GRANT_SECONDS, ALONE_SECONDS = 5.0, 9.0
 CONFIGURED = {"all": ALL, "few": Limit("files", FEW)}
 OURS = dict.fromkeys(CONFIGURED, Limit("files", GRANTED))
 
@@ -76,15 +77,25 @@ class Kernel:
         assert not (isinstance(told, dict) and "raised" in told), told
         return told
 
-    def attach(self, agent: FakeAgent, **settings: Any) -> None:
-        self.run("import spark_listener, spark_listener.lease")
-        self.run(f"spark_listener.lease.LEASE_SECONDS = {LEASE_SECONDS}")
+    def attach(self, agent: FakeAgent, session: str = "spark", **settings: Any) -> None:
+        self.run("import spark_listener, spark_listener.intake, spark_listener.observer")
+        self.run(f"spark_listener.lease.ALONE_SECONDS = {ALONE_SECONDS}")
+        self.run(f"spark_listener.observer.LEASE_SECONDS = {GRANT_SECONDS}")
+        for module in ("lease", "intake"):
+            self.run(f"spark_listener.{module}.RENEW_SECONDS = {HEARTBEAT_SECONDS}")
         given = {"agent_url": agent.url, "heartbeat_seconds": HEARTBEAT_SECONDS, **settings}
-        assert self.run(f"spark_listener.attach(spark, **{given!r}).active"), self.log.read_text()
+        attached = f"spark_listener.attach({session}, **{given!r}).active"
+        assert self.run(attached), self.log.read_text()
 
     def kill(self) -> None:
         self.process.kill()
         self.process.wait(30)
+
+    def exit(self) -> None:
+        """As Livy's does: what is to be done at an interpreter's end is done."""
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        assert self.process.wait(30) == 0
 
 
 class Notebook:
@@ -167,7 +178,7 @@ def granting() -> Iterator[FakeAgent]:
         def decide(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
             for event in events:
                 if event["type"] == "started":
-                    agent.grant(event["body"]["runId"], GRANTED)
+                    agent.grant(event["body"]["runId"], GRANTED, life=GRANT_SECONDS)
             return agent.grants
 
         agent.decide = decide
@@ -195,13 +206,17 @@ def told(agent: FakeAgent, name: str, begun: int) -> dict[str, Any] | None:
     return None
 
 
+@pytest.mark.parametrize("ends", [Kernel.kill, Kernel.exit])
 def test_who_attaches_after_a_restart_knows_what_the_job_configured(
-    notebook: Notebook, granting: FakeAgent, steered: Kernel
+    notebook: Notebook, granting: FakeAgent, steered: Kernel, ends: Callable[[Kernel], None]
 ) -> None:
-    steered.kill()
+    ends(steered)
     assert notebook.limits() == OURS, "for a while, as a restart is over soon"
     begun = len(granting.events)
     after = notebook.kernel()
+    if ends is Kernel.kill:  # and whichever session it is that comes first
+        after.run("other = spark.newSession()")
+        after.attach(granting, "other")
     after.attach(granting)
     assert notebook.listeners() == 1, "of the process that is gone none"
     until(
@@ -216,10 +231,13 @@ def test_who_attaches_after_a_restart_knows_what_the_job_configured(
     assert notebook.listeners() == 0
 
 
+@pytest.mark.parametrize("ends", [Kernel.kill, Kernel.exit])
 def test_where_nobody_comes_everything_is_as_configured(
-    notebook: Notebook, granting: FakeAgent, steered: Kernel
+    notebook: Notebook, granting: FakeAgent, steered: Kernel, ends: Callable[[Kernel], None]
 ) -> None:
-    steered.kill()
+    ends(steered)
+    back = {**OURS, "few": CONFIGURED["few"]}
+    until(lambda: notebook.limits() == back, "the limit that lapses", telling=notebook.limits)
     until(lambda: notebook.limits() == CONFIGURED, "what is configured", telling=notebook.limits)
     # And stays so, for whoever comes late.
     begun = len(granting.events)
@@ -242,7 +260,7 @@ def test_a_process_that_stood_still_goes_on(
     finally:
         os.kill(steered.process.pid, signal.SIGCONT)
     until(lambda: notebook.limits() == OURS, "limits anew", telling=notebook.limits)
-    assert "Python stood still" in steered.log.read_text()
+    assert "this process stood still" in steered.log.read_text()
     notebook.start(steered, "third", FEW)
     until(
         lambda: notebook.limits() == {**OURS, "third": Limit("files", GRANTED)},
@@ -252,3 +270,29 @@ def test_a_process_that_stood_still_goes_on(
     steered.run("spark_listener.detach()")
     assert notebook.limits() == {**CONFIGURED, "third": Limit("files", FEW)}
     assert notebook.listeners() == 0
+
+
+def test_a_cluster_manager_that_hangs_lets_no_query_read_everything_at_once(
+    notebook: Notebook, granting: FakeAgent, steered: Kernel
+) -> None:
+    """It holds the thread that sets limits for minutes; the process lives, and says so."""
+    steered.run("import time, spark_listener.cluster")
+    steered.run(f"spark_listener.cluster.Cluster.steer = lambda _: time.sleep({2 * ALONE_SECONDS})")
+    until(lambda: notebook.limits()["few"] == CONFIGURED["few"], "the end of its grant")
+    begun = time.monotonic()
+    while time.monotonic() < begun + ALONE_SECONDS:
+        assert notebook.limits()["all"] == OURS["all"]
+        time.sleep(0.5)
+
+
+def test_of_two_that_live_the_newer_one_goes_on_and_the_other_says_so(
+    notebook: Notebook, granting: FakeAgent, steered: Kernel
+) -> None:
+    newer = notebook.kernel()
+    newer.attach(granting)
+    until(lambda: "another one has attached" in steered.log.read_text(), "what the older one says")
+    until(lambda: steered.run("spark_listener.attachment._drivers") == {}, "its end")
+    until(lambda: notebook.limits() == OURS, "limits", telling=notebook.limits)
+    newer.kill()
+    steered.run("spark_listener.detach()")  # which touches nothing of the newer one's
+    until(lambda: notebook.limits() == CONFIGURED, "what is configured", telling=notebook.limits)
