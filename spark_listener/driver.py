@@ -12,6 +12,7 @@ from spark_listener.channel import Channel
 from spark_listener.complaints import LOGGER
 from spark_listener.first_batch import Gatekeeper, taking_milliseconds
 from spark_listener.intake import Intake
+from spark_listener.lease import STARTS
 from spark_listener.listener import Inbox
 from spark_listener.observer import Observer
 from spark_listener.outbox import Outbox
@@ -63,6 +64,8 @@ class Driver:
             hold_milliseconds=taking_milliseconds(settings.first_batch_seconds),
             estate=application.lease.estate,
         )
+        # Now, as a start may come as soon as one is worth waiting for.
+        application.lease.leave(STARTS, self._inbox.no_start_waits)
         self._outbox = Outbox(
             settings.queue_size,
             settings.queue_bytes,

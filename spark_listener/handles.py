@@ -19,24 +19,31 @@ class Handles:
     """Makes and joins ``MethodHandle`` objects over py4j. A program is run by the JVM alone."""
 
     def __init__(self, gateway: Any) -> None:
+        # Looked up once: py4j asks the JVM for each part of a name.
+        jvm = gateway.jvm
         self._gateway = gateway
-        self._jvm = gateway.jvm
-        self._invoke = gateway.jvm.java.lang.invoke
-        self.methods = gateway.jvm.java.lang.invoke.MethodHandles
+        self._object, self._class = jvm.Object, jvm.Class
+        self._int = jvm.int
+        self._class_of = jvm.py4j.reflection.ReflectionUtil.classForName
+        invoke = jvm.java.lang.invoke
+        self._type_of = invoke.MethodType.fromMethodDescriptorString
+        self._as_interface = invoke.MethodHandleProxies.asInterfaceInstance
+        self._new_proxy = jvm.java.lang.reflect.Proxy.newProxyInstance
+        self.methods = invoke.MethodHandles
         self._lookup = self.methods.publicLookup()
         self._void = self.type("()V").returnType()
 
     def java_class(self, name: str) -> Any:
         """The class of this name, as py4j itself would find it."""
-        return self._jvm.py4j.reflection.ReflectionUtil.classForName(name)
+        return self._class_of(name)
 
     def type(self, descriptor: str) -> Any:
         """``(ILjava/lang/Object;)V`` as a ``MethodType``; of classes of the JDK alone."""
-        return self._invoke.MethodType.fromMethodDescriptorString(descriptor, None)
+        return self._type_of(descriptor, None)
 
     def array(self, *values: Any) -> Any:
         """An ``Object[]``."""
-        made = self._gateway.new_array(self._jvm.Object, len(values))
+        made = self._gateway.new_array(self._object, len(values))
         for index, value in enumerate(values):
             made[index] = value
         return made
@@ -80,7 +87,7 @@ class Handles:
         return self._lookup.unreflectGetter(found)
 
     def _method(self, java_class: Any, name: str, *class_names: str) -> Any:
-        classes = self._gateway.new_array(self._jvm.Class, len(class_names))
+        classes = self._gateway.new_array(self._class, len(class_names))
         for index, class_name in enumerate(class_names):
             classes[index] = self.java_class(class_name)
         return java_class.getMethod(name, classes)
@@ -96,14 +103,14 @@ class Handles:
 
     def ignoring(self, handle: Any, position: int, class_names: Sequence[str]) -> Any:
         """The handle with arguments of these classes beside its own, which it does not look at."""
-        classes = self._gateway.new_array(self._jvm.Class, len(class_names))
+        classes = self._gateway.new_array(self._class, len(class_names))
         for index, name in enumerate(class_names):
             classes[index] = self.java_class(name)
         return self.methods.dropArguments(handle, position, classes)
 
     def reordered(self, handle: Any, new_type: Any, *order: int) -> Any:
         """The handle with its arguments taken from these places of a call of ``new_type``."""
-        places = self._gateway.new_array(self._jvm.int, len(order))
+        places = self._gateway.new_array(self._int, len(order))
         for index, place in enumerate(order):
             places[index] = place
         return self.methods.permuteArguments(handle, new_type, places)
@@ -158,9 +165,7 @@ class Handles:
 
     def as_interface(self, class_name: str, handle: Any) -> Any:
         """An object of an interface with one method, which is the handle."""
-        return self._invoke.MethodHandleProxies.asInterfaceInstance(
-            self.java_class(class_name), handle
-        )
+        return self._as_interface(self.java_class(class_name), handle)
 
     def as_handler(self, handle: Any, *class_names: str) -> Any:
         """An object of these interfaces, each of whose methods runs the handle with its arguments.
@@ -172,9 +177,7 @@ class Handles:
             "java.lang.reflect.InvocationHandler",
             self.ignoring(handle, 0, [OBJECT, "java.lang.reflect.Method"]),
         )
-        interfaces = self._gateway.new_array(self._jvm.Class, len(classes))
+        interfaces = self._gateway.new_array(self._class, len(classes))
         for index, found in enumerate(classes):
             interfaces[index] = found
-        return self._jvm.java.lang.reflect.Proxy.newProxyInstance(
-            classes[0].getClassLoader(), interfaces, handler
-        )
+        return self._new_proxy(classes[0].getClassLoader(), interfaces, handler)

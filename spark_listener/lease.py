@@ -208,6 +208,13 @@ def _scheduler(gateway: Any, h: Handles) -> Any:
 
 def estates(gateway: Any, java_session: Any) -> Iterator[Any]:
     """Java: what processes before this one left, as their listeners in a session tell it."""
+    listeners = [
+        one
+        for one in java_session.streams().listListeners()
+        if str(one.getClass().getName()) == WRAPPER
+    ]
+    if not listeners:
+        return
     h = Handles(gateway)
     field = h.java_class(WRAPPER).getDeclaredField("listener")
     field.setAccessible(True)
@@ -215,11 +222,10 @@ def estates(gateway: Any, java_session: Any) -> Iterator[Any]:
     tell = h.loose(h.virtual(MARK, "get", f"(){_O}"))
     nothing = h.ignoring(h.methods.constant(h.java_class(OBJECT), None), 0, [OBJECT])
     told = h.function(h.piped(h.loose(h.field(field)), h.either(of_ours, tell, nothing)))
-    for listener in list(java_session.streams().listListeners()):
-        if str(listener.getClass().getName()) == WRAPPER:
-            estate = told.apply(listener)
-            if estate is not None:
-                yield estate
+    for listener in listeners:
+        estate = told.apply(listener)
+        if estate is not None:
+            yield estate
 
 
 class Own(Lease):
@@ -228,6 +234,7 @@ class Own(Lease):
     def __init__(self) -> None:
         self._kept: dict[str, Any] = {}  # between a detach and the next attach as well
         self._estate: Estate | None = None
+        self._took = False  # from another process, and what nobody goes on with is to be undone
 
     def begin(self, gateway: Any) -> None:
         """Where this cannot be, nothing is left, as if the JVM ended with this process."""
@@ -249,6 +256,7 @@ class Own(Lease):
             for left in list(estates(gateway, java_session)):
                 if not left.equals(self._estate.java):
                     self._estate.absorb(left)
+                    self._took = True
                     LOGGER.info("weir: what a process before this one left is taken over")
         except Exception as error:
             LOGGER.debug("weir: taking over what another process left", exc_info=error)
@@ -307,8 +315,9 @@ class Own(Lease):
     def rest(self, run_ids: Container[str]) -> None:
         """Of runs in sessions that are not watched. Raises what py4j raises."""
         estate = self._estate
-        if estate is None:
+        if estate is None or not self._took:
             return
+        self._took = False
 
         def other(name: str) -> bool:
             return name.startswith(RUN) and name.removeprefix(RUN) not in run_ids

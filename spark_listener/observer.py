@@ -287,8 +287,6 @@ class Observer:
             session.control for session in list(self._sessions)
         )
         if worth_it != self._starts_wait:
-            if worth_it:
-                self._lease.leave(STARTS, self._inbox.no_start_waits)
             self._inbox.let_starts_wait(worth_it)
             self._starts_wait = worth_it
 
@@ -818,6 +816,7 @@ class Observer:
         """What the JVM tells of what was left there."""
         if word == "undone":
             self._starts_wait = False
+            self._lease.leave(STARTS, self._inbox.no_start_waits)
             for run in list(self._runs.values()):
                 self._guarded("a query's limits", self._look_again, run)
             return
