@@ -43,7 +43,7 @@ USER 10001:10001
 WORKDIR /var/lib/weir
 VOLUME /var/lib/weir
 EXPOSE 9655
-HEALTHCHECK --interval=30s --timeout=5s --start-period=20s --retries=3 CMD ["python", "-c", "import os, pathlib, ssl, urllib.request as u; a = pathlib.Path(os.environ['WEIR_STATE_DIR'], 'agent.address').read_text().strip(); u.urlopen(a + '/healthz', timeout=4, context=ssl._create_unverified_context())"]
+HEALTHCHECK --interval=30s --timeout=5s --start-period=20s --retries=3 CMD ["python", "-c", "import os, pathlib, ssl, urllib.request as u; e = os.environ; a = pathlib.Path(e.get('WEIR_ADDRESS_FILE') or pathlib.Path(e['WEIR_STATE_DIR'], 'agent.address')).read_text().strip(); u.build_opener(u.ProxyHandler({}), u.HTTPSHandler(context=ssl._create_unverified_context())).open(a + '/healthz', timeout=4)"]
 # Loopback is all it listens on until WEIR_HOST=0.0.0.0 and WEIR_TOKEN_FILE say otherwise.
 ENTRYPOINT ["weir"]
 CMD ["agent"]

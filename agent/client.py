@@ -47,7 +47,12 @@ class AgentClient:
         address = urlsplit(settings.url)
         if address.scheme not in ("http", "https") or not address.netloc:
             raise WrongUse(
-                f"the agent's address {settings.url[:100]!r} is not of the form {DEFAULT_URL}"
+                f"the agent's address {_shown(settings.url)!r} is not of the form {DEFAULT_URL}"
+            )
+        if "@" in address.netloc:
+            raise WrongUse(
+                "the agent's address holds a user or password: give the token by --token-file FILE "
+                "or WEIR_TOKEN_FILE"
             )
         self.url = settings.url.rstrip("/")
         self._token_file = settings.token_file or None
@@ -69,7 +74,7 @@ class AgentClient:
                 trust_env=False,  # an agent is near: a web proxy would only see the token
             )
         except (httpx.InvalidURL, ValueError) as error:
-            raise WrongUse(f"the agent's address {settings.url[:100]!r}: {error}") from None
+            raise WrongUse(f"the agent's address {_shown(settings.url)!r}: {error}") from None
 
     def __enter__(self) -> Self:
         return self
@@ -98,6 +103,8 @@ class AgentClient:
 
         try:
             response = self._http.request(method, path, **arguments)
+            if response.status_code == 401 and self._has_new_token():
+                response = self._http.request(method, path, **arguments)
         except httpx.TransportError as error:
             cause = first_line(str(error)) or type(error).__name__
             raise AgentUnavailable(
@@ -129,6 +136,14 @@ class AgentClient:
             raise WrongUse(message)
         raise AgentUnavailable(f"the agent at {self.url} could not: {message}")
 
+    def _has_new_token(self) -> bool:
+        """Reads the file again, as who renews a token changes it; true where it holds another."""
+        if self._token_file is None:
+            return False
+        before = self._http.headers["authorization"]
+        self._http.headers["authorization"] = "Bearer " + _read_token(self._token_file)
+        return self._http.headers["authorization"] != before
+
 
 def user_name() -> str:
     """Who gives an order, for the agent's log; empty where the system has no name for them."""
@@ -155,6 +170,11 @@ def _remedy(cause: str) -> str:
     if "disconnected without" in said:
         return "Does it speak HTTPS? Then write https:// in --url or WEIR_AGENT_URL"
     return "Start `weir agent`, or name another with --url or WEIR_AGENT_URL"
+
+
+def _shown(url: str) -> str:
+    """An address without what stands before an @."""
+    return url.rpartition("@")[2][:100]
 
 
 def _path(application: str, query: str) -> str:

@@ -60,7 +60,9 @@ class KafkaWatch:
         self._retention_time = 0.0
         self._due_time = 0.0
         self._failures = 0
-        self.up: bool | None = None  # whether brokers answered when last asked; None: not yet asked
+        self.up: bool | None = (
+            None  # whether brokers answered when last asked; None: nobody has to ask them
+        )
         self._rarely = Rarely(300.0)
         self._left: list[Key] = []  # queries that do not fit in, as the log said last
         self._said: dict[str, set[str]] = {}  # by line of the log, topics that it has named
@@ -78,6 +80,7 @@ class KafkaWatch:
             for key, reading in readings.items()
         }
         if not any(wanted.values()):
+            self.up, self._failures = None, 0  # nobody asks them
             return
         try:
             held, left, hidden = await asyncio.to_thread(self._ask, wanted, now)

@@ -241,7 +241,8 @@ def _bind(settings: Settings) -> socket.socket:
         )
     except (OSError, UnicodeError) as error:
         raise ConfigError(f"host: {settings.host!r}: {error}") from None
-    family, kind, protocol, _, address = found[0]
+    # A name may have several addresses: drivers and commands ask 127.0.0.1 by default.
+    family, kind, protocol, _, address = min(found, key=lambda one: one[0] != socket.AF_INET)
     listening = socket.socket(family, kind, protocol)
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -272,8 +272,14 @@ def _cgroup_path(pid: int, proc: Path, *, controller: str) -> str | None:
 
 
 def _levels(root: Path, path: str) -> list[Path]:
-    """From the group up to the mount; the mount alone where a container hides its own path."""
-    names = [name for name in path.split("/") if name and name != ".."]
+    """From the group up to the mount; the mount alone where a container hides its own path.
+
+    None where the group is not below the mount: of a container beside this one in a pod that shares
+    its processes, whose mount shows this one's own groups.
+    """
+    if ".." in path.split("/"):
+        return []
+    names = [name for name in path.split("/") if name]
     return [root.joinpath(*names[:depth]) for depth in range(len(names), -1, -1)]
 
 

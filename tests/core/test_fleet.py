@@ -1082,6 +1082,28 @@ def test_a_probe_kills_only_what_a_restart_would_help(
     assert world.fleet.liveness("shop", "other", world.now).why == "unknown"
 
 
+def test_no_probe_ends_the_batch_that_the_next_run_would_repeat() -> None:
+    """One that is longer than the deadline would be ended and begun anew without end."""
+    world = World(Policy(default=QueryPolicy(above_configured=True, deadline_seconds=60.0)))
+    world.batches(3)
+
+    def probed(batch_id: int, age: float) -> str:
+        began = world.driver.time
+        while world.driver.time < began + age:
+            world.send(world.driver.heartbeat(batch_id, world.driver.time - began))
+            world.driver.time = min(world.driver.time + 5.0, began + age)
+        world.send(world.driver.heartbeat(batch_id, age))
+        return world.fleet.liveness("shop", "orders", world.now).why
+
+    assert probed(4, 61.0) == "hung"
+    for run in ("run-2", "run-3"):
+        world.driver.run_id = run
+        world.send(world.driver.started())
+        assert probed(4, 1200.0) == "slow", "it was killed, and does it all again"
+    world.send(world.driver.progress(4, 1200.0))
+    assert probed(5, 61.0) == "hung"
+
+
 def test_a_probe_waits_for_an_agent_that_just_started() -> None:
     world = World()
     world.batches(3)

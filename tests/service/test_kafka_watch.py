@@ -100,6 +100,32 @@ def test_partitions_that_a_query_is_not_assigned_are_no_backlog_of_it() -> None:
     assert watch.backlog("all") == 1_000_003, "a new partition, of which nothing was read"
 
 
+def test_brokers_that_nobody_has_to_ask_any_more_are_not_told_as_silent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of a job that ended while they were restarted."""
+    cluster = Cluster({("t", "0"): Held(0, 103)})
+    watch = Watch(cluster)
+    watch.reads("one", {"t": {"0": 100}})
+    watch.look()
+    assert watch.watch.up is True
+
+    def silent(_: object) -> Any:
+        raise KafkaUnavailable("no answer")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(cluster, "partitions", silent)
+        watch.look()
+    assert watch.watch.up is False
+    driver = watch.drivers["one"]
+    watch.fleet.receive(decode_request(driver.body(driver.terminated())), watch.now)
+    watch.look(60.0)
+    assert watch.watch.up is None
+    watch.reads("two", {"t": {"0": 100}})
+    watch.look()
+    assert watch.watch.up is True
+
+
 def test_what_is_assigned_is_remembered_while_a_batch_runs() -> None:
     watch = Watch(Cluster({("t", "0"): Held(0, 103), ("t", "1"): Held(0, 1_000_000)}))
     watch.reads("some", {"t": {"0": 100}}, "KafkaV2[Assign[t-0]]")

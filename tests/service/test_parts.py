@@ -243,7 +243,7 @@ LIMITS = {
     ),
     "cgroup v2, above its namespace": (
         {"proc/7/cgroup": "0::/../sibling\n", "sys/memory.max": "700000\n"},
-        (700000, "cgroup2", None, None),
+        (1024000, "host", 614400, None),
     ),
     "cgroup v1": (
         {

@@ -74,7 +74,10 @@ class Wakefulness:
         # By the agent's own clock, and in its own life: the driver's says what it likes.
         age = now - max(query.running.since_time, self.started_time)
         settings = query.settings(self._policy)
-        if settings.deadline_seconds is not None and age > settings.deadline_seconds:
+        deadline_seconds = settings.deadline_seconds
+        # The first batch of a run may be the one that a restart repeats, as large as it was, or all
+        # that came while nobody read: ended for its age, it would never end.
+        if query.run.batches and deadline_seconds is not None and age > deadline_seconds:
             return Liveness(ok=False, why="hung")
         return Liveness(ok=True, why="slow" if age > settings.target_seconds else "progressing")
 
