@@ -39,9 +39,22 @@ def mounted(folder: Path) -> str:
     return f"viewfs://{name}/mounted"
 
 
-def run(logs: Path | str | list[Path], out: Path | str, *, killed: bool = False) -> Outcome:
-    """``killed``: just before the run would be remembered."""
-    history = History(spark(), str(out), SETTINGS, lambda _: None)
+def run(
+    logs: Path | str | list[Path],
+    out: Path | str,
+    *,
+    killed: bool = False,
+    moved: dict[Path, Path] | None = None,
+) -> Outcome:
+    """``killed``: just before the run would be remembered; ``moved``: as it begins to read."""
+
+    def say(what: str) -> None:
+        if what.startswith("reading"):
+            for path, place in (moved or {}).items():
+                if path.exists():
+                    path.rename(place)
+
+    history = History(spark(), str(out), SETTINGS, say)
     save = manifest.save
     if killed:
 

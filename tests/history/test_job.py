@@ -16,7 +16,7 @@ import zstandard
 
 from agent.core.policy import QueryPolicy
 from agent.history.job import NothingToDo, Outcome
-from agent.history.places import NoSuchPlace
+from agent.history.places import GONE, NoSuchPlace
 from agent.history.tables import TABLES
 from agent.replay import replay_files
 from tests.history import spark_process
@@ -39,8 +39,8 @@ def logs(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def run(spark: Executor, tmp_path: Path, logs: Path) -> Callable[..., Outcome]:
-    def once(out: str = "out", *, killed: bool = False) -> Outcome:
-        return spark.submit(spark_process.run, logs, tmp_path / out, killed=killed).result()
+    def once(out: str = "out", **what: Any) -> Outcome:
+        return spark.submit(spark_process.run, logs, tmp_path / out, **what).result()
 
     return once
 
@@ -159,6 +159,26 @@ def test_what_cannot_be_used_is_named_and_the_rest_is_judged(
     assert "orders" in (out / "report.html").read_text()
     again = run("logs")
     assert (again.files, again.known, len(again.skipped)) == (0, 7, 1)  # lzf, each time
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_log_whose_application_ends_meanwhile_keeps_no_other_from_being_judged(
+    logs: Path, run: Callable[..., Outcome], real_log: bytes, packed: bool
+) -> None:
+    """Spark takes `.inprogress` off its name; the History Server's cleaner deletes others."""
+    (logs / "app-1").write_bytes(real_log)
+    name = "app-2.zstd" if packed else "app-2"
+    ends = logs / f"{name}.inprogress"
+    other = real_log.replace(b'"App Name":"orders"', b'"App Name":"other"')
+    ends.write_bytes(zstandard.compress(other) if packed else other)
+    first = run(moved={ends: logs / name})
+    assert first.applications == ["orders"]
+    assert [(one.file.rpartition("/")[2], one.reason) for one in first.skipped] == [
+        (ends.name, GONE)
+    ]
+    second = run()
+    assert (second.files, second.known, second.skipped) == (1, 1, [])
+    assert second.applications == ["other"]
 
 
 def test_nothing_to_do_is_said(run: Callable[[], Outcome], logs: Path) -> None:
