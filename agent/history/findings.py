@@ -70,6 +70,11 @@ class Short(msgspec.Struct, frozen=True):
     incidents: dict[str, int] = {}  # by kind and detail
 
     @property
+    def told(self) -> str:
+        """Its incidents, in words."""
+        return ", ".join(f"{count} {kind}" for kind, count in sorted(self.incidents.items()))
+
+    @property
     def badness(self) -> tuple[int, float]:
         """The higher, the worse: how often something was wrong, then how slow it is."""
         slow = (self.over_target_share or 0.0) * (self.batch_seconds_p95 or 0.0)
@@ -89,6 +94,7 @@ class Findings(msgspec.Struct):
     batches: int = 0
     begin: float | None = None
     end: float | None = None
+    without_batch: list[Short] = []  # nor advice, but with incidents; the worst first
 
 
 class Gathering:
@@ -271,7 +277,10 @@ def gather(
     by_kind: Counter[str] = Counter()
     for one, _ in everyone:
         by_kind.update(one.incidents)
+    without = [one for one, _ in everyone if not one.advised and one.incidents]
+    without.sort(key=lambda one: (-one.badness[0], one.application, one.query))
     found = Findings(
+        without_batch=without[:MOST_QUERIES],
         queries_known=len(shorts),
         incidents_known=dict(by_kind),
         batches=sum(one.batches for one in shorts),

@@ -169,7 +169,10 @@ def refusal(file: LogFile) -> str:
     if file.codec == "lzf":
         return "compressed with lzf, which cannot be read here; zstd, lz4 and snappy can"
     if file.codec == "gz":
-        return "compressed with gzip, as Spark writes no log: unpacked, it can be read"
+        return (
+            "compressed with gzip, as Spark writes no log: unpacked, it can be read, joined with "
+            "the other parts of its log into one file, oldest first"
+        )
     if file.codec and file.size > MOST_COMPRESSED_BYTES:
         return (
             f"{file.size} bytes compressed in one file: unpack it, or let Spark roll its logs "

@@ -101,8 +101,10 @@ def _doubled(outcome: Outcome) -> str:
 
 
 def _overview(found: Findings) -> str:
+    without = _without_batch(found)
     if not found.queries:
-        return '<section class="card"><h2>No query</h2><p>The logs tell of no batch.</p></section>'
+        none = '<section class="card"><h2>No query</h2><p>The logs tell of no batch.</p></section>'
+        return without or none
     rows = []
     for place, one in enumerate(found.queries):
         told = one.advised
@@ -129,7 +131,21 @@ def _overview(found: Findings) -> str:
     )  # fmt: skip
     return (
         '<section class="card"><h2>What each query should have</h2><div class="scroll">'
-        f"<table>{head}{''.join(rows)}</table></div>{rest}</section>"
+        f"<table>{head}{''.join(rows)}</table></div>{rest}</section>{without}"
+    )
+
+
+def _without_batch(found: Findings) -> str:
+    if not found.without_batch:
+        return ""
+    rows = "".join(
+        f'<tr><td><b>{escape(one.query)}</b> <span class="of">{escape(one.application)}</span></td>'
+        f"<td>{_chip(escape(one.told), 'high')}</td></tr>"
+        for one in found.without_batch
+    )
+    return (
+        '<section class="card"><h2>Without a batch that read rows</h2><div class="scroll">'
+        f"<table>{_heads('query', 'incidents')}{rows}</table></div></section>"
     )
 
 

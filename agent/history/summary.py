@@ -25,6 +25,9 @@ def show(found: Findings, outcome: Outcome, out: TextIO) -> None:
     console.print(_read(found, outcome))
     if found.queries:
         console.print(_queries(found))
+    if found.without_batch:
+        console.print(_without_batch(found))
+    if found.queries or found.incidents_known:
         console.print(_incidents(found))
     if outcome.doubled:
         console.print(_doubled(outcome))
@@ -92,6 +95,14 @@ def _incidents(found: Findings) -> Text:
     parts = [f"{count} {kind}" for kind, count in sorted(found.incidents_known.items())]
     said = Text("incidents: ", style="bold red")
     said.append(", ".join(parts), style="default")
+    return said
+
+
+def _without_batch(found: Findings) -> Text:
+    said = Text("without a batch that read rows:\n", style="bold red")
+    for one in found.without_batch[:MOST_QUERIES]:
+        said.append(f"  {one.application}/{one.query}: {one.told}\n", style="default")
+    said.rstrip()
     return said
 
 

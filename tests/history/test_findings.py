@@ -101,3 +101,5 @@ def test_only_the_worst_are_read_in_full(monkeypatch: pytest.MonkeyPatch) -> Non
     assert places.read_so_far == ["b", "c"]
     assert (found.queries_known, found.batches) == (3, 3)
     assert found.incidents_known == {"lag ERR": 6, "failure memory": 1}
+    told = [(one.application, one.query, one.told) for one in found.without_batch]
+    assert told == [("a", "idle", "1 lag ERR"), ("b", "idle", "1 lag ERR")], "as many, too"

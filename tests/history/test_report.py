@@ -13,7 +13,7 @@ import pytest
 
 from agent.core.policy import QueryPolicy
 from agent.history import rows
-from agent.history.findings import Findings, Gathering, QueryFindings
+from agent.history.findings import Findings, Gathering, QueryFindings, Short
 from agent.history.job import Outcome, Skipped
 from agent.history.report import html
 from agent.history.summary import show
@@ -128,6 +128,23 @@ def test_the_chip_says_what_the_advice_says(works: list[int], sizes: list[int], 
 def test_nothing_found_is_said() -> None:
     text = html(Findings(), Outcome("file:/out"))
     assert "The logs tell of no batch" in text
+
+
+def test_a_query_that_failed_before_its_first_batch_is_named_with_why() -> None:
+    """All night, and nothing else is in the logs."""
+    incidents = {"failure checkpoint": 57, "unfinished batch": 1}
+    found = Findings(
+        incidents_known=incidents,
+        without_batch=[Short("shop", HOSTILE, advised=False, incidents=incidents)],
+    )
+    page, out = html(found, outcome()), io.StringIO()
+    show(found, outcome(), out)
+    assert HOSTILE not in page
+    for text in (page, out.getvalue()):
+        assert "57 failure checkpoint, 1 unfinished batch" in text
+    assert f"shop/{HOSTILE}" in out.getvalue()
+    assert "incidents: 57 failure checkpoint" in out.getvalue()
+    assert "The logs tell of no batch" not in page
 
 
 def test_the_summary_tells_the_limit_and_what_was_left_out(found: Findings) -> None:
