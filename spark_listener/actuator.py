@@ -72,6 +72,11 @@ class SourceControl:
         """What the user set; None is unlimited."""
         return limits.maximum_of(self.configured, self.handle.unit)
 
+    @property
+    def stands(self) -> bool:
+        """Whether a limit of ours is in force, and not what is configured."""
+        return self.ours and self.present != self.configured
+
     def in_force_at(self, epoch_seconds: float) -> int | None:
         """The maximum that a batch planned at that moment obeyed."""
         chosen = self.changes[0][1]
@@ -328,7 +333,7 @@ class Actuator:
             if source.handle.control != "live":
                 # What was left may stay only until the agent says whether it wants that.
                 awaited = source.unsafe and self._allowed and self._unsafe_allowed is None
-                if source.ours and not awaited and source.present != source.configured:
+                if source.stands and not awaited:
                     wanted[source.index] = source.configured
                 continue
             try:
@@ -347,7 +352,7 @@ class Actuator:
     @property
     def as_configured(self) -> bool:
         """Whether nothing of ours is in force."""
-        return not any(one.ours and one.present != one.configured for one in self.sources)
+        return not any(one.stands for one in self.sources)
 
     def look_again(self) -> bool:
         """Takes in that what was left may have run; true where that put configured limits back."""
@@ -371,11 +376,7 @@ class Actuator:
         self._put_back(self.sources)
 
     def _put_back(self, sources: list[SourceControl]) -> None:
-        wanted = {
-            source.index: source.configured
-            for source in sources
-            if source.ours and source.present != source.configured
-        }
+        wanted = {source.index: source.configured for source in sources if source.stands}
         for source in sources:
             source.grant = source.left = None
         if wanted:

@@ -144,21 +144,24 @@ class Observer:
 
     def renew(self) -> None:
         """Says to the JVM that this process lives. Raises what py4j raises."""
-        now, sources = time.monotonic(), []
-        for run in list(self._runs.values()):
-            sources += list(run.actuator.sources)
-        ours = [one for one in sources if one.ours and one.lapses and one.grant is not None]
-        lives = [one.grant_ends - now for one in ours]
+        now = time.monotonic()
+        # Not of what is as configured again: its grant is over, and others' are not.
+        lives = [
+            one.grant_ends - now
+            for one in self._sources()
+            if one.stands and one.lapses and one.grant is not None
+        ]
         word = self._lease.renew(min([LEASE_SECONDS, *lives]))
         if word is not None:
             self._ask(lambda: self._hear(word), 0.0)
 
     def without_agent(self) -> str:
         """What becomes of the job's limits while the agent does not answer, in words."""
-        runs = list(self._runs.values())
-        return without_agent(
-            [source for run in runs for source in list(run.actuator.sources)], time.monotonic()
-        )
+        return without_agent(self._sources(), time.monotonic())
+
+    def _sources(self) -> list[SourceControl]:
+        """Of all queries, for any thread."""
+        return [one for run in list(self._runs.values()) for one in list(run.actuator.sources)]
 
     def open_gate(self, session: Session, query_id: str, handoff: Any) -> FirstBatchGate | None:
         """Has the first batch of a query that starts held; None where waiting is no use.

@@ -12,6 +12,7 @@ import pytest
 from py4j.protocol import Py4JError, Py4JNetworkError, get_return_value
 
 from agent.core.policy import Policy
+from spark_listener.actuator import SourceControl
 from spark_listener.application import Application
 from spark_listener.cluster import Cluster as RealCluster
 from spark_listener.complaints import Complaints
@@ -20,12 +21,12 @@ from spark_listener.door import DoorLease
 from spark_listener.driver import Driver
 from spark_listener.files import FileBacklog, Listing
 from spark_listener.lease import Heir, Lease
-from spark_listener.limits import Limit
+from spark_listener.limits import Handle, Limit
 from spark_listener.listener import Captured, Counters
 from spark_listener.observer import Observer, Run
 from spark_listener.outbox import Outbox
 from spark_listener.query import Abilities, PlannedOffsets, Query, RunningBatch, Watermarks
-from spark_listener.replies import ExecutorsOrder, Reply
+from spark_listener.replies import ExecutorsOrder, Grant, Reply
 from spark_listener.sender import Link
 from spark_listener.sources import KAFKA
 from spark_listener.wire import SILENT_SECONDS
@@ -873,3 +874,27 @@ def test_until_the_agent_knows_what_is_configured_no_grant_goes_beyond_it() -> N
     watched.observer._answered = number
     watched.observer._hand_out(Reply(number, (), ()))
     assert source.kept == 2
+
+
+def test_a_grant_that_is_over_ends_no_other_querys_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As after ``weir mode off`` of one query: what is configured is back, and nobody renews it."""
+    observer, _ = with_cluster()
+    now, told = time.monotonic(), []
+    monkeypatch.setattr(observer._lease, "renew", told.append)
+
+    def one(present: int, life: float) -> SourceControl:
+        configured = Limit("files", 9)
+        made = SourceControl(0, "c", Handle("live", "files"), configured, Limit("files", present))
+        made.ours, made.grant = True, Grant("run", 0, "files", 3, 60.0, "raise")
+        made.grant_ends = now + life
+        return made
+
+    over, alive = one(9, -1.0), one(3, 30.0)
+    for run_id, source in (("a", over), ("b", alive)):
+        actuator = SimpleNamespace(sources=[source])
+        observer._runs[run_id] = SimpleNamespace(actuator=actuator)  # type: ignore[assignment]
+    observer.renew()
+    assert 25.0 < told.pop() <= 30.0
+    over.present = alive.present
+    observer.renew()
+    assert told.pop() < 0.0, "what is still in force is to end"
