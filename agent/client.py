@@ -58,7 +58,7 @@ class AgentClient:
         self._token_file = settings.token_file or None
         headers = {"accept": "application/json"}
         if settings.token_file:
-            headers["authorization"] = "Bearer " + _read_token(settings.token_file)
+            headers["authorization"] = _bearer(settings.token_file)
         verify: ssl.SSLContext | bool = True
         if settings.ca_file or self.url.lower().startswith("https:"):
             try:  # httpx by itself would ask certifi's list, and not the system's
@@ -140,9 +140,9 @@ class AgentClient:
         """Reads the file again, as who renews a token changes it; true where it holds another."""
         if self._token_file is None:
             return False
-        before = self._http.headers["authorization"]
-        self._http.headers["authorization"] = "Bearer " + _read_token(self._token_file)
-        return self._http.headers["authorization"] != before
+        before, found = self._http.headers["authorization"], _bearer(self._token_file)
+        self._http.headers["authorization"] = found
+        return found != before
 
 
 def user_name() -> str:
@@ -193,7 +193,8 @@ def _message(response: httpx.Response) -> str:
         return f"HTTP {response.status_code}"
 
 
-def _read_token(path: str) -> str:
+def _bearer(path: str) -> str:
+    """What a request says of the token in a file."""
     try:
         token = Path(path).read_text("utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
@@ -204,4 +205,4 @@ def _read_token(path: str) -> str:
         raise WrongUse(f"the token file {path!r} is empty")
     if not token.isascii() or not token.isprintable():
         raise WrongUse(f"the token file {path!r}: a token is printable ASCII")
-    return token
+    return f"Bearer {token}"

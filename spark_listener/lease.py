@@ -113,9 +113,14 @@ class Estate:
         self.undo, self.whole, self.heir, self.kept = (self.java[name] for name in _MAPS)
         self._renewal = self._renewing(gateway, h)
 
-    def of(self, name: str) -> Any:
-        """Java: where what undoes this stands; a process that only stands still needs listeners."""
-        return self.heir if name.startswith(LISTENER) else self.undo
+    def of(self, name: str) -> tuple[Any, ...]:
+        """Java: the maps in which what has this name may stand.
+
+        A listener is taken out by an heir alone: a process that only stood still needs it.
+        """
+        if name.startswith(LISTENER):
+            return (self.heir,)
+        return (self.undo, self.whole) if name.startswith((RUN, STARTS)) else (self.kept,)
 
     def renew(self, seconds: float) -> str | None:
         """The end is so much later again; gives the word that there is, once."""
@@ -285,7 +290,7 @@ class Own(Lease):
         estate = self._estate
         if estate is None:
             return
-        for programs, make in ((estate.whole, whole), (estate.of(name), undo)):
+        for programs, make in zip(estate.of(name), (undo, whole), strict=False):
             if make is None:
                 programs.remove(name)
             else:
@@ -308,9 +313,8 @@ class Own(Lease):
         for name in names:
             self._kept.pop(name, None)
             if self._estate is not None:
-                self._estate.of(name).remove(name)
-                self._estate.whole.remove(name)
-                self._estate.kept.remove(name)
+                for held in self._estate.of(name):
+                    held.remove(name)
 
     def rest(self, run_ids: Container[str]) -> None:
         """Of runs in sessions that are not watched. Raises what py4j raises."""

@@ -626,9 +626,8 @@ class Observer:
     def _steer(self, run: Run) -> None:
         gate = run.gate
         if gate is None:
-            if self._prepare(run) and run.actuator.apply(time.monotonic()):
-                # A grant may end sooner than any before it.
-                self._guarded("what is left when this process is gone", self.renew)
+            if self._prepare(run):
+                self._apply(run)
             return
         try:
             self._steer_first_batch(run, gate)
@@ -637,18 +636,22 @@ class Observer:
             run.gate = None
             raise
 
+    def _apply(self, run: Run) -> bool:
+        """Puts a query's limits in force; true where one changed."""
+        changed = run.actuator.apply(time.monotonic())
+        if changed:  # a grant may end sooner than any before it
+            self._guarded("what is left when this process is gone", self.renew)
+        return changed
+
     def _steer_first_batch(self, run: Run, gate: FirstBatchGate) -> None:
         link = self._sender.link if self._sender is not None else None
         answered = self._answered >= gate.sequence
         # Where it was in time, what takes longer are the query's own sources.
         gate.answered = gate.answered or (answered and time.monotonic() < gate.deadline)
         prepared = run.actuator.prepare()
-        if answered and prepared:
-            changed = run.actuator.apply(time.monotonic())
-            if changed:
-                self._guarded("what is left when this process is gone", self.renew)
-            if changed and gate.held:  # still: it is planned under this limit
-                run.actuator.settle_first_batch()
+        changed = answered and prepared and self._apply(run)
+        if changed and gate.held:  # still: it is planned under this limit
+            run.actuator.settle_first_batch()
         late = time.monotonic() >= gate.deadline
         if late and gate.was_held and not gate.answered and link is not None:
             # It cost a first batch its time, even if its answer is here by now: no other one waits.

@@ -72,13 +72,18 @@ class Short(msgspec.Struct, frozen=True):
     @property
     def told(self) -> str:
         """Its incidents, in words."""
-        return ", ".join(f"{count} {kind}" for kind, count in sorted(self.incidents.items()))
+        return in_words(self.incidents)
 
     @property
     def badness(self) -> tuple[int, float]:
         """The higher, the worse: how often something was wrong, then how slow it is."""
         slow = (self.over_target_share or 0.0) * (self.batch_seconds_p95 or 0.0)
         return sum(self.incidents.values()), slow
+
+
+def in_words(incidents: Mapping[str, int]) -> str:
+    """Incidents by kind and detail: ``3 lag ERR, 1 unfinished batch``."""
+    return ", ".join(f"{count} {kind}" for kind, count in sorted(incidents.items()))
 
 
 encode: Final = msgspec.json.Encoder().encode

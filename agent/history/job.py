@@ -23,6 +23,7 @@ import sys
 import zipfile
 from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from heapq import heappop, heappush
 from itertools import groupby, islice
@@ -234,14 +235,11 @@ class History:
             if said:
                 outcome.skipped.append(Skipped(file.path, 0, said))
                 continue
-            try:
-                unseen = (
-                    self._places.unclosed_bytes(file.path, file.size) if file.in_progress else 0
-                )
-            except NoSuchPlace:
-                unseen = 0  # gone meanwhile, which is said later
-            if unseen:
-                outcome.skipped.append(Skipped(file.path, 0, UNCLOSED.format(unseen)))
+            if file.in_progress:
+                with suppress(NoSuchPlace):  # gone meanwhile, which is said later
+                    unseen = self._places.unclosed_bytes(file.path, file.size)
+                    if unseen:
+                        outcome.skipped.append(Skipped(file.path, 0, UNCLOSED.format(unseen)))
             yield file
 
     def _read(
@@ -249,24 +247,20 @@ class History:
     ) -> list[LogFile]:
         """Reads files, and those that are there to the end; gives these."""
         while files:
+            told = failed = None
             try:
                 told = self._extract(files, lines, now.run, outcome)
-            except failures():
-                gone = self._gone(files)
-                if not gone:
-                    raise
-            else:
-                gone = self._gone(files)
-                files = [file for file in files if file.path not in gone]
-                self._note(told, files, now, outcome)
-                return files
-            finally:
-                outcome.skipped += [Skipped(path, 0, GONE) for path in gone]
+            except failures() as error:
+                failed = error
+            gone = {file.path for file in files if not self._places.is_there(file.path)}
+            if failed is not None and not gone:
+                raise failed
+            outcome.skipped += [Skipped(path, 0, GONE) for path in gone]
             files = [file for file in files if file.path not in gone]
-        return []
-
-    def _gone(self, files: list[LogFile]) -> set[str]:
-        return {file.path for file in files if not self._places.is_there(file.path)}
+            if told is not None:
+                self._note(told, files, now, outcome)
+                break
+        return files
 
     def _extract(
         self, files: list[LogFile], lines: str, run: int, outcome: Outcome

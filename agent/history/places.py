@@ -12,7 +12,7 @@ from agent.history.complaints import failures, line_of
 from agent.history.logs import Found
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
 
     from agent.history.logs import LogFile
 
@@ -136,10 +136,9 @@ class Places:
         ``refused``: takes each folder in it that is not to be listed, and why; Spark makes those of
         logs that roll their owners' alone.
         """
-        path = self._path(address)
         try:
             # One answer tells all that an object store has below an address.
-            return self._all(address, lambda: self._system(path).listFiles(path, True))
+            return self._below(address)
         except NoSuchPlace:
             found, folders = self._level(address)
         while folders:
@@ -161,19 +160,20 @@ class Places:
             folders = [str(one.getPath().toString()) for one in listed if one.isDirectory()]
             return [_found(one) for one in listed if not one.isDirectory()], folders
 
-    @staticmethod
-    def _all(address: str, begin: Callable[[], Any]) -> list[Found]:
+    def _below(self, address: str) -> list[Found]:
+        """All files in a folder, however deep."""
         files = []
         with _named(address):
-            statuses = begin()
+            path = self._path(address)
+            statuses = self._system(path).listFiles(path, True)
             while statuses.hasNext():
                 files.append(_found(statuses.next()))
         return files
 
     def not_to_be_read(self, address: str) -> str:
-        """Why a file cannot be read; empty where it can, as far as its file system says."""
+        """As the function of this name, of other machines' files; their file system says it."""
         if address.startswith(_LOCAL):
-            return not_to_be_read(address)
+            return ""
         try:
             with _named(address):
                 path = self._path(address)

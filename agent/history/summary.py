@@ -9,6 +9,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from agent.history.findings import in_words
+
 if TYPE_CHECKING:
     from agent.history.findings import Findings, Record
     from agent.history.job import Outcome
@@ -92,9 +94,8 @@ def _crew(told: Record) -> Text:
 def _incidents(found: Findings) -> Text:
     if not found.incidents_known:
         return Text("no incident", style="green")
-    parts = [f"{count} {kind}" for kind, count in sorted(found.incidents_known.items())]
     said = Text("incidents: ", style="bold red")
-    said.append(", ".join(parts), style="default")
+    said.append(in_words(found.incidents_known), style="default")
     return said
 
 

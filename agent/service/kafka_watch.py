@@ -60,9 +60,8 @@ class KafkaWatch:
         self._retention_time = 0.0
         self._due_time = 0.0
         self._failures = 0
-        self.up: bool | None = (
-            None  # whether brokers answered when last asked; None: nobody has to ask them
-        )
+        #: Whether brokers answered when last asked; None: nobody has to ask them.
+        self.up: bool | None = None
         self._rarely = Rarely(300.0)
         self._left: list[Key] = []  # queries that do not fit in, as the log said last
         self._said: dict[str, set[str]] = {}  # by line of the log, topics that it has named

@@ -890,9 +890,10 @@ def test_a_grant_that_is_over_ends_no_other_querys_limit(monkeypatch: pytest.Mon
         return made
 
     over, alive = one(9, -1.0), one(3, 30.0)
-    for run_id, source in (("a", over), ("b", alive)):
-        actuator = SimpleNamespace(sources=[source])
-        observer._runs[run_id] = SimpleNamespace(actuator=actuator)  # type: ignore[assignment]
+    observer._runs = {  # type: ignore[assignment]
+        run_id: SimpleNamespace(actuator=SimpleNamespace(sources=[source]))
+        for run_id, source in (("a", over), ("b", alive))
+    }
     observer.renew()
     assert 25.0 < told.pop() <= 30.0
     over.present = alive.present
