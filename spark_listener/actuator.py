@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from spark_listener import couplings, limits
 from spark_listener.complaints import LOGGER
-from spark_listener.handles import Handles
+from spark_listener.handles import OBJECT, Handles
 from spark_listener.iceberg import release_of
 from spark_listener.lease import RUN
 from spark_listener.limits import Handle, Limit, Refused
@@ -19,7 +19,7 @@ from spark_listener.obedience import Obedience
 from spark_listener.sources import known
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Container, Iterable
+    from collections.abc import Callable, Iterable
 
     from spark_listener.complaints import Complaints
     from spark_listener.lease import Lease
@@ -53,10 +53,13 @@ class SourceControl:
     grant: Grant | None = None
     grant_ends: float = 0.0  # monotonic seconds
     obedience: Obedience = field(default_factory=Obedience)
-    ours: bool = False  # what is in force: Weir set it, this process or one before it
+    ours: bool = False  # what is in force is not as configured: Weir set it, perhaps before us
     #: What a process before this one left in force where nothing is configured, which is what does
     #: not lapse: all else ended with it. Until the agent's first word of it.
     left: Limit | None = None
+    #: Whether what was left is undone soon after the process that leaves it is gone; None where
+    #: nothing is left.
+    left_lapsing: bool | None = None
 
     def __post_init__(self) -> None:
         if not self.changes:
@@ -71,11 +74,6 @@ class SourceControl:
     def configured_maximum(self) -> int | None:
         """What the user set; None is unlimited."""
         return limits.maximum_of(self.configured, self.handle.unit)
-
-    @property
-    def stands(self) -> bool:
-        """Whether a limit of ours is in force, and not what is configured."""
-        return self.ours and self.present != self.configured
 
     def in_force_at(self, epoch_seconds: float) -> int | None:
         """The maximum that a batch planned at that moment obeyed."""
@@ -144,8 +142,8 @@ class SourceControl:
     @property
     def lapses(self) -> bool:
         """Whether what is configured comes back where nobody renews the grant."""
-        asked = self.grant is not None and self.grant.lapses
-        return asked or self.configured_maximum is not None
+        asked = self.left_lapsing if self.grant is None else self.grant.lapses
+        return bool(asked) or self.configured_maximum is not None
 
     def wanted(self, now: float) -> Limit:
         """The limit that should be in force at ``now`` (monotonic seconds).
@@ -202,10 +200,9 @@ class Actuator:
         self._clock = clock  # epoch seconds
         self._objects: dict[int, SourceObject] = {}
         self._java_configured: dict[int, Any] = {}
-        self._programs: tuple[Handles, Any] | None = None  # and what writes all limits
+        self._undoing: tuple[Handles, Any, Any, Any] | None = None  # for programs that do so
         self._early: list[tuple[Grant, float]] = []  # arrived before the sources were set up
         self.sources: list[SourceControl] = []
-        self._left_ending: list[int] = []
         self.ready = False
 
     def prepare(self) -> bool:
@@ -251,10 +248,12 @@ class Actuator:
                 identity=item.identity,
                 unsafe=unsafe,
                 newest_first=couplings.reads_newest_first(item.class_name, options),
-                ours=kept is not None,
+                ours=kept is not None and limits.describe(in_force) != configured,
             )
-            if source.ours and source.configured_maximum is None:
-                source.left = source.present
+            if source.ours:
+                source.left_lapsing = self._lease.lapses(self._left_name_of(item.index))
+                if source.configured_maximum is None:
+                    source.left = source.present
             sources.append(source)
         self._objects, self._java_configured, self.sources = objects, java_configured, sources
         self.ready = True
@@ -333,7 +332,7 @@ class Actuator:
             if source.handle.control != "live":
                 # What was left may stay only until the agent says whether it wants that.
                 awaited = source.unsafe and self._allowed and self._unsafe_allowed is None
-                if source.stands and not awaited:
+                if source.ours and not awaited:
                     wanted[source.index] = source.configured
                 continue
             try:
@@ -345,17 +344,17 @@ class Actuator:
                 wanted[source.index] = limit
         if wanted and self._swap(wanted):
             return True
-        if self._ending() != self._left_ending:  # by a renewal, which changes no limit
-            self._leave(self._query.execution.uniqueSources())
+        for source in self.sources:
+            self._leave(source, keep=source.ours)  # a renewal may change that, and no limit
         return False
 
     @property
     def as_configured(self) -> bool:
         """Whether nothing of ours is in force."""
-        return not any(one.stands for one in self.sources)
+        return not any(one.ours for one in self.sources)
 
     def look_again(self) -> bool:
-        """Takes in that what was left may have run; true where that put configured limits back."""
+        """Takes in that what was left may have run; true where a grant of ours lives on."""
         if not self.ready:
             return False
         undone = False
@@ -364,11 +363,13 @@ class Actuator:
         for source in self.sources:
             found = limits.describe(present.apply(self._objects[source.index].key))
             if found != source.present:
-                undone = True
+                undone = undone or source.grant is not None
                 source.changed(found, self._clock())
+                source.left = None
             source.ours = source.ours and found != source.configured
-        if self._ours(()):
-            self._leave(present)
+            if source.grant is not None or not source.ours:
+                source.left_lapsing = None  # it may have run
+                self._leave(source, keep=source.ours)
         return undone
 
     def restore(self) -> None:
@@ -376,7 +377,7 @@ class Actuator:
         self._put_back(self.sources)
 
     def _put_back(self, sources: list[SourceControl]) -> None:
-        wanted = {source.index: source.configured for source in sources if source.stands}
+        wanted = {source.index: source.configured for source in sources if source.ours}
         for source in sources:
             source.grant = source.left = None
         if wanted:
@@ -435,14 +436,17 @@ class Actuator:
             accepted[source.index] = limit
         if not accepted:
             return False
-        self._leave(updated, accepted)
+        for source in self.sources:
+            if source.index in accepted:  # before anything of it is in force
+                self._lease.keep(self._name_of(source.index), self._java_configured[source.index])
+                self._leave(source, keep=True)
         getattr(execution, "uniqueSources_$eq")(updated)
         moment = self._clock()
         for source in self.sources:
             if source.index in accepted:
                 before = source.maximum
                 source.changed(accepted[source.index], moment)
-                source.ours = True
+                source.ours = source.present != source.configured
                 LOGGER.debug(
                     "weir: %s source %d: limit %s -> %s %s",
                     self._query.name or self._query.id,
@@ -456,45 +460,59 @@ class Actuator:
     def _name_of(self, index: int) -> str:
         return f"limit {self._query.run_id} {index}"
 
-    def _ours(self, accepted: Container[int]) -> list[SourceControl]:
-        return [one for one in self.sources if one.ours or one.index in accepted]
+    def _left_name_of(self, index: int) -> str:
+        return f"{RUN}{self._query.run_id} {index}"
 
-    def _ending(self, accepted: Container[int] = ()) -> list[int]:
-        """Of which sources what is configured comes back as soon as this process is gone."""
-        return [one.index for one in self._ours(accepted) if one.lapses]
-
-    def _leave(self, updated: Any, accepted: Collection[int] = ()) -> None:
+    def _leave(self, source: SourceControl, *, keep: bool) -> None:
         """Should this process end: what was configured comes back, and the next one knows it.
 
         A limit that does not lapse stays, as everything at once would be worse; until it is clear
-        that nobody comes who takes it over.
+        that nobody comes who takes it over. ``keep``: false where nothing of ours is in force.
         """
-        for index in accepted:
-            self._lease.keep(self._name_of(index), self._java_configured[index])
+        wanted = source.lapses if keep else None
+        if wanted is source.left_lapsing:
+            return
+        name = self._left_name_of(source.index)
+        if wanted is None:
+            self._lease.forget(name)
+        else:
+            self._lease.leave(name, lambda: self._undo(source), stays=not wanted)
+        source.left_lapsing = wanted
 
-        def undo(indices: Iterable[int]) -> Any:
-            after = updated
-            for index in indices:
-                after = after.updated(self._objects[index].key, self._java_configured[index])
-            if self._programs is None:
-                h = Handles(self._gateway)
-                write = h.method_of(self._query.execution, "uniqueSources_$eq", _MAP)
-                self._programs = h, write.bindTo(self._query.execution)
-            h, write = self._programs
-            return h.as_interface("java.lang.Runnable", h.given(write, 0, after))
+    def _undo(self, source: SourceControl) -> Any:
+        """Java: a ``Runnable`` that puts back what is configured for a source, and for no other."""
+        execution = self._query.execution
+        if self._undoing is None:
+            h = Handles(self._gateway)
+            self._undoing = (
+                h,
+                h.method_of(execution, "uniqueSources").bindTo(execution),
+                h.method(h.java_class(_MAP), "updated", OBJECT, OBJECT),
+                h.method_of(execution, "uniqueSources_$eq", _MAP).bindTo(execution),
+            )
+        h, present, updated, write = self._undoing
+        key, configured = self._objects[source.index].key, self._java_configured[source.index]
+        after = h.piped(present, h.given(updated, 1, key, configured))
+        return h.as_interface("java.lang.Runnable", h.piped(after, write))
 
-        ours, ending = [one.index for one in self._ours(accepted)], self._ending(accepted)
-        self._lease.leave(
-            f"{RUN}{self._query.run_id}",
-            (lambda: undo(ending)) if ending else None,
-            (lambda: undo(ours)) if ending != ours else None,
-        )
-        self._left_ending = ending
+    def lives(self, now: float) -> tuple[dict[str, float], list[str]]:
+        """By the name under which its limit is left, in how many seconds each grant ends.
+
+        And the names of those that stay. Without those whose end is not to be put off: a grant is
+        over, or it was another process'.
+        """
+        left = [one for one in self.sources if one.left_lapsing is not None]
+        ending = {
+            self._left_name_of(one.index): one.grant_ends - now
+            for one in left
+            if one.left_lapsing and one.grant is not None and one.grant_ends > now
+        }
+        return ending, [self._left_name_of(one.index) for one in left if not one.left_lapsing]
 
     def forget(self) -> None:
         """Leaves nothing: the query has ended, or is as configured. Raises what py4j raises."""
-        names = [self._name_of(source.index) for source in self.sources]
-        self._lease.forget(f"{RUN}{self._query.run_id}", *names)
+        indices = [source.index for source in self.sources]
+        self._lease.forget(*map(self._left_name_of, indices), *map(self._name_of, indices))
 
     def _refuse(self, why: str, index: int) -> None:
         name = self._query.name or self._query.id

@@ -226,7 +226,7 @@ def _close_the_door(spark: Any, gateway: Any) -> Lease:
             door = gateway.jvm.weir.WeirPlugin
             if door.standAside():
                 LOGGER.info("weir: attach() watches from here on; the plugin's door is closed")
-            return Heir(door)
+            return _leases.setdefault(context, Heir(door))
     except Exception as error:
         _complaints.error("closing the plugin's door", error)
     return _leases.setdefault(spark.sparkContext, Own())

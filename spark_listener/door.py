@@ -144,18 +144,14 @@ class DoorLease(Lease):
         except Exception:  # a plugin from before there was one
             self._whole = {}
 
-    def leave(
-        self, name: str, undo: Callable[[], Any] | None, whole: Callable[[], Any] | None = None
-    ) -> None:
+    def leave(self, name: str, undo: Callable[[], Any], *, stays: bool = False) -> None:
         """Raises what py4j raises; then nothing was left, and nothing must be done."""
-        if whole is None:
-            self._whole.pop(name, None)
-        else:
-            self._whole[name] = whole()
-        if undo is None:
+        if stays:
+            self._whole[name] = undo()
             self._undo.remove(name)
         else:
             self._undo.put(name, undo())
+            self._whole.pop(name, None)
 
     def keep(self, name: str, value: Any) -> None:
         """Raises what py4j raises."""

@@ -16,7 +16,7 @@ from spark_listener.handles import OBJECT, Handles
 from spark_listener.wire import HEARTBEAT_SECONDS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
 #: Before a run's id: the name under which its limits are left.
 RUN: Final = "limits "
@@ -26,8 +26,9 @@ LISTENER: Final = "listener "
 STARTS: Final = "starts"
 #: How often this process says that it lives: as often as an agent takes a driver's word to be.
 RENEW_SECONDS: Final = HEARTBEAT_SECONDS
-#: A word may be late: while a grant lives it does not end before two of them are missing.
-_WORDS: Final = 2
+#: A word may be lost, and the next one late by half the time between two: what a living grant put
+#: in force is not undone before that.
+_WORDS: Final = 2.5
 #: What is configured comes back when the grants end that nobody renews; where none is alive any
 #: more, after as long as one lives at most without the agent's word (``Policy.grant_seconds``).
 LEASE_SECONDS: Final = 60.0
@@ -38,9 +39,10 @@ ALONE_SECONDS: Final = 600.0
 _IDLE_SECONDS: Final = 1
 #: What says that a listener of Spark's is ours, by an interface beside Spark's own.
 MARK: Final = "java.util.function.Supplier"
+#: Before the name of what stays for a while when a process is gone.
+_STAYS: Final = "staying "
 _O: Final = "Ljava/lang/Object;"
-_MAPS: Final = ("undo", "whole", "heir", "kept")
-_ENDS: Final = ("end", "late_end")
+_MAPS: Final = ("programs", "ends", "heir", "kept")
 Word = Literal["undone", "taken"]
 WRAPPER: Final = "org.apache.spark.sql.streaming.PythonStreamingQueryListenerWrapper"
 
@@ -59,25 +61,31 @@ class Lease:
         """Java: what the next process takes over, where it finds our listener; None without."""
         return None
 
-    def renew(self, seconds: float) -> Word | None:  # noqa: ARG002
-        """Says that this process lives, and that its first grant ends in so many seconds.
+    def renew(self, lives: Mapping[str, float], staying: Iterable[str]) -> Word | None:  # noqa: ARG002
+        """Says that this process lives: by name, in how many seconds the grants behind it end.
 
-        Gives what has become of what it had left: ``undone``, as no word came for so long, or
+        And what stays for now, of a living process. What is left under another name is undone
+        when it was to be. Gives what has become of it: ``undone``, as no word came for so long, or
         ``taken`` over by another process. None: nothing.
         """
         return None
 
-    def end(self) -> None:
-        """Nothing of ours is left, and nobody has to wait for it. Raises nothing."""
+    def end(self, begun: Any, *, taken: bool) -> None:
+        """Nobody renews any more what is in an ``estate``. Raises nothing.
 
-    def leave(
-        self, name: str, undo: Callable[[], Any] | None, whole: Callable[[], Any] | None = None
-    ) -> None:
+        What is in it yet is undone in its time: it was another process', and nobody has watched it
+        since. ``taken``: that is another's to say.
+        """
+
+    def leave(self, name: str, undo: Callable[[], Any], *, stays: bool = False) -> None:
         """Has what ``undo`` makes, a Java ``Runnable``, run when this process is gone.
 
-        What ``whole`` makes is run where nobody takes over what the process leaves; None where that
-        is nothing beyond ``undo``, as ``undo`` is where all that is left stays until then.
+        ``stays``: not before it is clear that nobody takes over what the process leaves.
         """
+
+    def lapses(self, name: str) -> bool:  # noqa: ARG002
+        """Whether a process before this one left something by this name that does not stay."""
+        return False
 
     def keep(self, name: str, value: Any) -> None:
         """Lets the next process find a Java object."""
@@ -88,110 +96,125 @@ class Lease:
     def forget(self, *names: str) -> None:
         """Neither runs nor keeps what has these names."""
 
-    def rest(self, run_ids: Container[str]) -> None:
-        """Undoes whatever was left but for these runs, which were taken over."""
-
 
 class Estate:
     """What one process leaves in the JVM, which the next one takes over. Raises what py4j does.
 
-    A map of Java objects by name, so that a process of another version of Weir finds its way:
-    programs by name that ``undo`` it when grants end, that undo the ``whole`` of it later, and that
-    only an ``heir`` runs; what is ``kept`` by name; what has become of it, its ``word``; the
-    ``scheduler`` and the two ends that it waits for, ``end`` and ``late_end``.
+    A map of Java objects by name, so that a process of another version of Weir finds its way: the
+    ``programs`` by name that undo it, each at its own end; those ``ends``, which the ``scheduler``
+    waits for; programs that only an ``heir`` runs; what is ``kept``; and what has become of it all,
+    its ``word``.
     """
 
     def __init__(self, gateway: Any) -> None:
         concurrent = gateway.jvm.java.util.concurrent
-        h = Handles(gateway)
+        self._h = h = Handles(gateway)
         self.java: Any = concurrent.ConcurrentHashMap()
         for name in _MAPS:
             self.java[name] = concurrent.ConcurrentHashMap()
-        for name in ("word", *_ENDS):
-            self.java[name] = concurrent.atomic.AtomicReference()
+        self.java["word"] = concurrent.atomic.AtomicReference()
         self.java["scheduler"] = _scheduler(gateway, h)
-        self.undo, self.whole, self.heir, self.kept = (self.java[name] for name in _MAPS)
+        self.programs, self.ends, self.heir, self.kept = (self.java[name] for name in _MAPS)
+        self._undo = self._undoing(h)
         self._renewal = self._renewing(gateway, h)
 
-    def of(self, name: str) -> tuple[Any, ...]:
-        """Java: the maps in which what has this name may stand.
+    def leave(self, name: str, undo: Any, seconds: float) -> None:
+        """A ``Runnable`` that is run in so many seconds, in place of what had the name."""
+        act = self._h.as_interface("java.lang.Runnable", self._h.given(self._undo, 0, name, undo))
+        self.programs.put(name, act)
+        self.renew(name, seconds)
 
-        A listener is taken out by an heir alone: a process that only stood still needs it.
-        """
+    def forget(self, name: str) -> None:
+        """Nothing is to be run, kept or waited for that has this name."""
         if name.startswith(LISTENER):
-            return (self.heir,)
-        return (self.undo, self.whole) if name.startswith((RUN, STARTS)) else (self.kept,)
+            self.heir.remove(name)
+            return
+        self.drop(name)
+        self.drop(_STAYS + name)
+        self.kept.remove(name)
 
-    def renew(self, seconds: float) -> str | None:
-        """The end is so much later again; gives the word that there is, once."""
-        wait_seconds = max(seconds, _WORDS * RENEW_SECONDS) if seconds > 0.0 else 0.0
-        word = self._renewal.apply(int(1000 * wait_seconds))
+    def drop(self, name: str) -> None:
+        """No program has this name, and nobody waits for its end."""
+        self.programs.remove(name)
+        waited_for = self.ends.remove(name)
+        if waited_for is not None:
+            waited_for.cancel(False)
+
+    def renew(self, name: str, seconds: float) -> None:
+        """What has this name, if anything, is undone in so many seconds."""
+        self._renewal.apply(name, int(1000 * seconds))
+
+    def word(self) -> str | None:
+        """What has become of what was left, once."""
+        word = self.java["word"].getAndSet(None)
         return None if word is None else str(word)
 
-    def stop(self) -> None:
-        """Nobody waits for an end."""
-        _stop(self.java)
-
     def absorb(self, java: Any) -> None:
-        """Another process' estate is this one's; that process, if it lives, hears of it."""
+        """Another process' estate is this one's; that process, if it lives, hears of it.
+
+        Each end stays where it is: whose query nobody watches here is undone then.
+        """
         java["word"].set("taken")
+        delay = self._h.virtual(
+            "java.util.concurrent.Delayed", "getDelay", "(Ljava/util/concurrent/TimeUnit;)J"
+        )
+        delay = self._h.function(self._h.given(delay, 1, self._milliseconds))
+        ends = {name: int(delay.apply(end)) for name, end in _items(java["ends"])}
         _stop(java)
-        _run(java["heir"], lambda _: True)
-        _run(java["undo"], lambda name: not name.startswith(RUN))
-        for name in ("undo", "whole", "kept"):
-            self.java[name].putAll(java[name])
+        for _, program in _items(java["heir"]):
+            program.run()
+        for name, program in _items(java["programs"]):
+            if name == STARTS:
+                program.run()
+            else:
+                self.leave(name, program, max(0, ends.get(name, 0)) / 1000)
+        self.kept.putAll(java["kept"])
+        for name in ("heir", "kept"):
             java[name].clear()
 
-    def _renewing(self, gateway: Any, h: Handles) -> Any:
-        """A function of milliseconds: waits anew for both ends, and tells what came of it before.
+    def _undoing(self, h: Handles) -> Any:
+        """Of a name and a ``Runnable``: lets go of it, runs it whatever that does, and notes it."""
+        forget = h.silent(h.bound(self.programs, "remove", f"({_O}){_O}"))
+        run = h.safe(h.virtual("java.lang.Runnable", "run", "()V"))
+        # Who was taken over hears that, whatever is undone of it afterwards.
+        note = h.bound(self.java["word"], "compareAndSet", f"({_O}{_O})Z")
+        note = h.silent(h.given(note, 0, None, "undone"))
+        ran = h.then(run, h.ignoring(note, 0, ["java.lang.Runnable"]))
+        return h.then(h.ignoring(forget, 1, ["java.lang.Runnable"]), h.ignoring(ran, 0, [OBJECT]))
 
-        One exchange with the JVM for all of it.
-        """
-        concurrent = gateway.jvm.java.util.concurrent
+    def _renewing(self, gateway: Any, h: Handles) -> Any:
+        """A function of a name and milliseconds, if any program has it: waits anew for its end."""
+        self._milliseconds = gateway.jvm.java.util.concurrent.TimeUnit.MILLISECONDS
         schedule = h.bound(
             self.java["scheduler"],
             "schedule",
             "(Ljava/lang/Runnable;JLjava/util/concurrent/TimeUnit;)"
             "Ljava/util/concurrent/ScheduledFuture;",
         )
-        schedule = h.given(schedule, 2, concurrent.TimeUnit.MILLISECONDS)
+        schedule = h.given(schedule, 2, self._milliseconds)
+        found = h.bound(self.programs, "get", f"({_O}){_O}")
+        found = found.asType(found.type().changeReturnType(schedule.type().parameterType(0)))
+        schedule = h.methods.collectArguments(schedule, 0, found)  # (name, milliseconds)
+        put = h.bound(self.ends, "put", f"({_O}{_O}){_O}")
+        put = h.reordered(put, h.type(f"({_O}{_O}J){_O}"), 1, 0)
+        before = h.methods.foldArguments(put, schedule.asType(h.type(f"({_O}J){_O}")))
         cancel = h.given(h.virtual("java.util.concurrent.Future", "cancel", "(Z)Z"), 1, False)
-
-        def wait(end: str, programs: Any) -> Any:  # (milliseconds)
-            undo = h.as_interface("java.lang.Runnable", self._undoing(h, programs))
-            before = h.bound(self.java[end], "getAndSet", f"({_O}){_O}")
-            changed = h.piped(h.given(schedule, 0, undo), before)
-            return h.silent(h.piped(changed, h.unless_null(h.loose(cancel))))
-
-        soon, late = wait("end", self.undo), wait("late_end", self.whole)
-        late = h.given(late, 0, int(1000 * ALONE_SECONDS))
-        word = h.given(h.bound(self.java["word"], "getAndSet", f"({_O}){_O}"), 0, None)
-        both = h.methods.dropArguments(h.then(late, word), 0, soon.type().parameterList())
-        return h.function(h.then(soon, both))
-
-    def _undoing(self, h: Handles, programs: Any) -> Any:
-        """Runs all programs, whatever one of them does, and lets go of them."""
-        run = h.ignoring(h.safe(h.virtual("java.lang.Runnable", "run", "()V")), 0, [OBJECT])
-        each = h.as_interface("java.util.function.BiConsumer", run)
-        every = h.bound(programs, "forEach", "(Ljava/util/function/BiConsumer;)V")
-        note = h.given(h.bound(self.java["word"], "set", f"({_O})V"), 0, "undone")
-        clear = h.bound(programs, "clear", "()V")
-        return h.then(h.given(every, 0, each), h.then(note, clear))
+        anew = h.silent(h.piped(before, h.unless_null(h.loose(cancel))))
+        there = h.bound(self.programs, "containsKey", f"({_O})Z")
+        return h.function(h.either(there, anew, h.nothing_with(anew)))
 
 
 def _stop(java: Any) -> None:
     """Nobody waits for an estate's ends."""
-    for name in _ENDS:
-        waited_for = java[name].getAndSet(None)
-        if waited_for is not None:
-            waited_for.cancel(False)
+    for _, waited_for in _items(java["ends"]):
+        waited_for.cancel(False)
+    java["ends"].clear()
 
 
-def _run(programs: Any, chosen: Callable[[str], bool]) -> None:
-    """Those of such a name, which are let go of."""
-    for name in list(programs):
-        if chosen(str(name)):
-            programs.pop(name).run()
+def _items(java_map: Any) -> list[tuple[str, Any]]:
+    """Of a map that others may write to meanwhile."""
+    found = [(str(name), java_map.get(name)) for name in list(java_map)]
+    return [(name, value) for name, value in found if value is not None]
 
 
 def _scheduler(gateway: Any, h: Handles) -> Any:
@@ -239,15 +262,17 @@ class Own(Lease):
     def __init__(self) -> None:
         self._kept: dict[str, Any] = {}  # between a detach and the next attach as well
         self._estate: Estate | None = None
-        self._took = False  # from another process, and what nobody goes on with is to be undone
+        self._ended: Any = None  # Java: the estate before it, of which something may wait
 
     def begin(self, gateway: Any) -> None:
         """Where this cannot be, nothing is left, as if the JVM ended with this process."""
-        self._estate = None
+        ended, self._ended, self._estate = self._ended, None, None
         try:
             estate = Estate(gateway)
             for name, value in self._kept.items():
                 estate.kept.put(name, value)
+            if ended is not None:
+                estate.absorb(ended)
         except Exception as error:
             LOGGER.debug("weir: leaving limits to the JVM", exc_info=error)
             return
@@ -261,7 +286,6 @@ class Own(Lease):
             for left in list(estates(gateway, java_session)):
                 if not left.equals(self._estate.java):
                     self._estate.absorb(left)
-                    self._took = True
                     LOGGER.info("weir: what a process before this one left is taken over")
         except Exception as error:
             LOGGER.debug("weir: taking over what another process left", exc_info=error)
@@ -271,30 +295,49 @@ class Own(Lease):
         """See ``Lease.estate``."""
         return None if self._estate is None else self._estate.java
 
-    def renew(self, seconds: float) -> Word | None:
+    def renew(self, lives: Mapping[str, float], staying: Iterable[str]) -> Word | None:
         """Raises what py4j raises."""
         estate = self._estate
-        return None if estate is None else cast("Word | None", estate.renew(seconds))
+        if estate is None:
+            return None
+        estate.renew(STARTS, LEASE_SECONDS)
+        for name, seconds in lives.items():
+            estate.renew(name, _no_sooner(seconds))
+        for name in staying:
+            estate.renew(_STAYS + name, ALONE_SECONDS)
+        return cast("Word | None", estate.word())
 
-    def end(self) -> None:
+    def end(self, begun: Any, *, taken: bool) -> None:
         """See ``Lease.end``."""
-        estate, self._estate = self._estate, None
-        if estate is not None:
-            with contextlib.suppress(Exception):
-                estate.stop()
+        estate = self._estate
+        with contextlib.suppress(Exception):
+            if taken and begun is not None:
+                _stop(begun)
+            # Else another driver of this process has begun anew since.
+            if estate is not None and estate.java.equals(begun):
+                self._estate = None
+                if not taken:
+                    estate.forget(STARTS)
+                    self._ended = begun
 
-    def leave(
-        self, name: str, undo: Callable[[], Any] | None, whole: Callable[[], Any] | None = None
-    ) -> None:
+    def leave(self, name: str, undo: Callable[[], Any], *, stays: bool = False) -> None:
         """Raises what py4j raises; then nothing was left, and nothing must be done."""
         estate = self._estate
         if estate is None:
             return
-        for programs, make in zip(estate.of(name), (undo, whole), strict=False):
-            if make is None:
-                programs.remove(name)
-            else:
-                programs.put(name, make())
+        if name.startswith(LISTENER):
+            # By an heir alone: a process that only stood still needs it.
+            estate.heir.put(name, undo())
+        elif stays:
+            estate.leave(_STAYS + name, undo(), ALONE_SECONDS)
+            estate.drop(name)
+        else:
+            estate.leave(name, undo(), _no_sooner(0.0))  # until the next word, which follows
+            estate.drop(_STAYS + name)
+
+    def lapses(self, name: str) -> bool:
+        """See ``Lease.lapses``. Raises what py4j raises."""
+        return self._estate is not None and bool(self._estate.programs.containsKey(name))
 
     def keep(self, name: str, value: Any) -> None:
         """Lets who attaches again find it, in this process or the next. Raises what py4j raises."""
@@ -313,21 +356,23 @@ class Own(Lease):
         for name in names:
             self._kept.pop(name, None)
             if self._estate is not None:
-                for held in self._estate.of(name):
-                    held.remove(name)
+                self._estate.forget(name)
 
-    def rest(self, run_ids: Container[str]) -> None:
-        """Of runs in sessions that are not watched. Raises what py4j raises."""
-        estate = self._estate
-        if estate is None or not self._took:
-            return
-        self._took = False
 
-        def other(name: str) -> bool:
-            return name.startswith(RUN) and name.removeprefix(RUN) not in run_ids
+def _no_sooner(seconds: float) -> float:
+    """Than words can tell that this process is gone; and no later than a grant lives without."""
+    return max(min(seconds, LEASE_SECONDS), _WORDS * RENEW_SECONDS)
 
-        _run(estate.undo, other)
-        _run(estate.whole, other)
+
+#: Of the plugin's class: undoes what it has by a name.
+_PUT_BACK: Final = ("weir.WeirPlugin", "putBack")
+
+
+def _putting_back(gateway: Any, name: str) -> Any:
+    """Java: a ``Runnable`` which has the plugin do so."""
+    h, (plugin, method) = Handles(gateway), _PUT_BACK
+    put_back = h.method(h.java_class(plugin), method, "java.lang.String")
+    return h.as_interface("java.lang.Runnable", h.silent(h.given(put_back, 0, name)))
 
 
 class Heir(Own):
@@ -338,7 +383,19 @@ class Heir(Own):
         super().__init__()
         self._door = door
         self._left = door.left()
-        self._door_settled = False
+
+    def begin(self, gateway: Any) -> None:
+        """The door is closed for good: what stayed for another process would stay for ever."""
+        super().begin(gateway)
+        estate = self._estate
+        if estate is None:
+            return
+        try:
+            for name in map(str, self._door.staying()):
+                if not estate.programs.containsKey(_STAYS + name):
+                    estate.leave(_STAYS + name, _putting_back(gateway, name), ALONE_SECONDS)
+        except Exception as error:
+            LOGGER.debug("weir: what stays where the door was", exc_info=error)
 
     def keep(self, name: str, value: Any) -> None:
         """In its place: who attaches again later finds the newest. Raises what py4j raises."""
@@ -356,16 +413,3 @@ class Heir(Own):
         for name in names:
             self._left.remove(name)
             self._door.letGo(name)
-
-    def rest(self, run_ids: Container[str]) -> None:
-        """The door is closed for good: a limit that stayed for another process would stay for ever.
-
-        Once: what is watched later is as configured by then. Raises what py4j raises.
-        """
-        super().rest(run_ids)
-        if self._door_settled:
-            return
-        self._door_settled = True
-        for name in list(self._door.staying()):
-            if str(name).removeprefix(RUN) not in run_ids:
-                self._door.putBack(name)

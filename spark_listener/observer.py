@@ -20,7 +20,7 @@ from spark_listener.cluster import Cluster
 from spark_listener.delta import DeltaTable
 from spark_listener.files import FileBacklog, FilePrograms, FileSource, FileWatcher
 from spark_listener.iceberg import IcebergTable
-from spark_listener.lease import LEASE_SECONDS, STARTS
+from spark_listener.lease import STARTS
 from spark_listener.listener import Captured, Counters
 from spark_listener.mailbox import Mailbox
 from spark_listener.progress import ProgressText, read_progress
@@ -101,6 +101,8 @@ class Observer:
         self._settings = settings
         self._gateway = application.gateway
         self._lease = application.lease
+        self._begun = application.lease.estate  # whoever attaches after us begins another one
+        self._taken = False  # another process goes on with it
         self._outbox = outbox
         self._inbox = inbox
         self._gatekeeper = gatekeeper
@@ -144,14 +146,19 @@ class Observer:
 
     def renew(self) -> None:
         """Says to the JVM that this process lives. Raises what py4j raises."""
+        self._renew(list(self._runs.values()))
+
+    def _renew(self, runs: list[Run]) -> None:
+        if self._stopping.is_set():
+            return
         now = time.monotonic()
-        # Not of what is as configured again: its grant is over, and others' are not.
-        lives = [
-            one.grant_ends - now
-            for one in self._sources()
-            if one.stands and one.lapses and one.grant is not None
-        ]
-        word = self._lease.renew(min([LEASE_SECONDS, *lives]))
+        lives: dict[str, float] = {}
+        staying: list[str] = []
+        for run in runs:
+            ending, others = run.actuator.lives(now)
+            lives |= ending
+            staying += others
+        word = self._lease.renew(lives, staying)
         if word is not None:
             self._ask(lambda: self._hear(word), 0.0)
 
@@ -240,7 +247,7 @@ class Observer:
             if not self._sessions and not self._ending:
                 self._cluster.leave()
         if not self._ending:  # else the JVM may go on
-            self._lease.end()
+            self._lease.end(self._begun, taken=self._taken)
         if self._ending or self._spark_stopped():
             self._guarded("the end", self._end_all, self.mailbox.take(0.0)[0])
 
@@ -504,7 +511,6 @@ class Observer:
         self._cluster.join(session.java.sparkContext())
         for java_query in session.java.streams().active():
             self._guarded("a running query", self._adopt, java_query, session)
-        self._guarded("what another process left", self._lease.rest, set(self._runs))
         self._give_back_executors()  # what another process asked for, too
 
     def _give_back_executors(self) -> None:
@@ -524,7 +530,7 @@ class Observer:
                     if run.actuator.as_configured:
                         break
                 self._guarded("a query that is let be", self._tell_last, run)
-                self._forget(run_id)
+                self._forget(run_id, left=not run.actuator.as_configured)
         self._let_go(session)
 
     def _tell_last(self, run: Run) -> None:
@@ -639,8 +645,8 @@ class Observer:
     def _apply(self, run: Run) -> bool:
         """Puts a query's limits in force; true where one changed."""
         changed = run.actuator.apply(time.monotonic())
-        if changed:  # a grant may end sooner than any before it
-            self._guarded("what is left when this process is gone", self.renew)
+        if changed:  # what is left for it waits for its grant's end
+            self._guarded("what is left when this process is gone", self._renew, [run])
         return changed
 
     def _steer_first_batch(self, run: Run, gate: FirstBatchGate) -> None:
@@ -831,6 +837,7 @@ class Observer:
             "weir is off in this process: another one has attached to the same session, and "
             "watches it from now on",
         )
+        self._taken = True
         self._stopping.set()
         self._on_lost()
 

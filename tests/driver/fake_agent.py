@@ -137,6 +137,7 @@ class FakeAgent:
         source: int = 0,
         unit: str = "files",
         life: float = 60.0,
+        lapses: bool = False,
     ) -> None:
         """Every reply carries this grant from now on."""
         with self.changed:
@@ -152,6 +153,7 @@ class FakeAgent:
                     "limit": limit,
                     "expires_seconds": life,
                     "reason": "raise",
+                    "lapses": lapses,
                 }
             )
 

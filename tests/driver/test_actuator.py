@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 from unittest.mock import MagicMock
 
 import pytest
@@ -14,6 +15,9 @@ from spark_listener.lease import Lease
 from spark_listener.limits import ALL, Limit, Refused, handle_of
 from spark_listener.query import SourceObject
 from spark_listener.replies import Grant
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 FILES = sources.FILES.classes[1]
 
@@ -478,47 +482,68 @@ def test_sources_are_known_all_or_not_at_all(monkeypatch: pytest.MonkeyPatch) ->
     assert [one.index for one in actuator.sources] == [0, 1]
 
 
+LEFT = "limits run 0"
+
+
 class Left(Lease):
-    """What is left behind, by name: undone where the process ends, and where none comes after."""
+    """What is left behind, by name: undone where the process ends, or where none comes after."""
 
     def __init__(self) -> None:
-        self.left: dict[str, tuple[Any, Any]] = {}
+        self.left: dict[str, tuple[Any, bool]] = {}
         self.configured: Java | None = None  # where a process before this one kept it
 
     def kept(self, name: str) -> Any:
         return self.configured
 
-    def leave(self, name: str, undo: Any, whole: Any = None) -> None:
-        self.left[name] = undo, whole
+    def leave(self, name: str, undo: Any, *, stays: bool = False) -> None:
+        self.left[name] = undo(), stays
+
+    def lapses(self, name: str) -> bool:
+        return name in self.left and not self.left[name][1]
+
+    def forget(self, *names: str) -> None:
+        for name in names:
+            self.left.pop(name, None)
 
 
 @pytest.fixture
-def written(monkeypatch: pytest.MonkeyPatch) -> list[dict[int, Java]]:
-    """What the plugin writes when it undoes what was left."""
+def programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that undo what was left are Python's here."""
     monkeypatch.setattr(couplings, "why_unsafe", lambda *_: "")
-    written: list[dict[int, Java]] = []
 
     class Method:
-        def bindTo(self, execution: Any) -> Any:
-            return execution
+        def __init__(self, act: Callable[..., Any]) -> None:
+            self.act = act
+
+        def bindTo(self, execution: Any) -> Method:
+            return Method(lambda *arguments: self.act(execution, *arguments))
 
     class Programs:
         def __init__(self, _: Any) -> None:
             pass
 
-        def method_of(self, *_: Any) -> Method:
-            return Method()
+        def java_class(self, name: str) -> str:
+            return name
 
-        def given(self, execution: SetUp, _: int, after: Limits) -> Any:
-            return lambda: written.append(dict(after))
+        def method_of(self, _: Any, name: str, *classes: str) -> Method:
+            return Method(lambda one, *arguments: getattr(one, name)(*arguments))
 
-        def as_interface(self, _: str, act: Any) -> Any:
-            return act
+        def method(self, _: Any, name: str, *classes: str) -> Method:
+            return Method(lambda one, *arguments: getattr(one, name)(*arguments))
+
+        def given(self, method: Method, position: int, *values: Any) -> Method:
+            assert position == 1
+            return Method(lambda one: method.act(one, *values))
+
+        def piped(self, first: Method, second: Method) -> Method:
+            return Method(lambda: second.act(first.act()))
+
+        def as_interface(self, _: str, method: Method) -> Callable[[], Any]:
+            return method.act
 
     monkeypatch.setattr("spark_listener.actuator.Handles", Programs)
-    built = {3: files_at_once(3)}
+    built = {value: files_at_once(value) for value in (3, 4, 9)}
     monkeypatch.setattr(limits, "build", lambda _gateway, limit, *_: built[limit.value])
-    return written
 
 
 def left_by(query: SetUp, lease: Lease) -> Actuator:
@@ -544,39 +569,105 @@ def left_by(query: SetUp, lease: Lease) -> Actuator:
     ],
 )
 def test_a_limit_that_stays_is_undone_where_nobody_takes_it_over(
-    written: list[dict[int, Java]], configured: Java, lapses: bool, stays: bool
+    programs: None, configured: Java, lapses: bool, stays: bool
 ) -> None:
-    lease = Left()
-    actuator = left_by(SetUp(configured), lease)
+    lease, query = Left(), SetUp(configured)
+    actuator = left_by(query, lease)
     actuator.take([grant(3, lapses=lapses)], 0.0)
     assert actuator.apply(0.0)
-    undo, whole = lease.left["limits run"]
-    assert (undo is None) is (whole is not None) is stays
-    (undo or whole)()()
-    assert written.pop()[0] == configured
+    undo, left_to_stay = lease.left[LEFT]
+    assert left_to_stay is stays
+    undo()
+    assert query.in_force == {0: configured}
 
 
 @pytest.mark.parametrize("since", ["it was set", "another process set it"])
 def test_whether_a_limit_ends_with_its_process_may_change_while_it_stays_the_same(
-    written: list[dict[int, Java]], since: str
+    programs: None, since: str
 ) -> None:
-    lease = Left()
+    lease, query = Left(), SetUp(EVERYTHING)
     if since == "it was set":
-        actuator = left_by(SetUp(EVERYTHING), lease)
+        actuator = left_by(query, lease)
         actuator.take([grant(3)], 0.0)
         assert actuator.apply(0.0)
     else:
-        lease.configured = EVERYTHING
-        actuator = left_by(SetUp(files_at_once(3)), lease)
+        lease.configured, query.in_force = EVERYTHING, Limits({0: files_at_once(3)})
+        actuator = left_by(query, lease)
     for lapses in (True, False):
         actuator.take([grant(3, lapses=lapses)], 0.0)
         assert not actuator.apply(0.0), "no limit changes"
-        undo, whole = lease.left.pop("limits run")
-        assert (whole is None) is (undo is not None) is lapses
-        (undo or whole)()()
-        assert written.pop()[0] == EVERYTHING
+        undo, stays = lease.left.pop(LEFT)
+        assert stays is not lapses
+        undo()
+        assert query.in_force == {0: EVERYTHING}
         assert not actuator.apply(0.0)
         assert lease.left == {}, "it is left once"
+
+
+def test_what_is_undone_is_one_sources_own_and_leaves_what_came_meanwhile(programs: None) -> None:
+    lease, query = Left(), SetUp(files_at_once(9))
+    query.in_force = Limits({0: files_at_once(9), 1: files_at_once(8)})
+    query.sources = lambda: [SourceObject(one, one, None, FILES) for one in (0, 1)]  # type: ignore[method-assign,assignment]
+    actuator = left_by(query, lease)
+    actuator.take([grant(3), replace(grant(4), source=1)], 0.0)
+    assert actuator.apply(0.0)
+    assert set(lease.left) == {LEFT, "limits run 1"}
+    lease.left[LEFT][0]()
+    assert query.in_force == {0: files_at_once(9), 1: files_at_once(4)}
+
+
+def test_nothing_is_left_of_what_is_as_configured(programs: None) -> None:
+    lease, query = Left(), SetUp(files_at_once(9))
+    actuator = left_by(query, lease)
+    actuator.take([grant(3, life=60.0)], 0.0)
+    assert actuator.apply(0.0)
+    assert actuator.lives(10.0) == ({LEFT: 50.0}, [])
+    assert actuator.lives(61.0) == ({}, []), "it is over: its end is not put off"
+    assert actuator.apply(61.0)
+    assert actuator.as_configured
+    assert not actuator.apply(61.5)
+    assert lease.left == {}
+    assert actuator.lives(61.5) == ({}, [])
+
+
+def test_a_limit_that_must_lapse_does_so_where_the_next_process_hears_nothing_of_it(
+    programs: None,
+) -> None:
+    """Behind a watermark it could drop rows, with nobody who watches it."""
+    lease, query = Left(), SetUp(EVERYTHING)
+    before = left_by(query, lease)
+    before.take([grant(3, lapses=True)], 0.0)
+    assert before.apply(0.0)
+    undo, _ = lease.left[LEFT]
+    lease.configured = EVERYTHING
+    actuator = left_by(query, lease)
+    assert not actuator.apply(1000.0)
+    assert actuator.lives(1000.0) == ({}, []), "its end is not put off"
+    assert lease.left == {LEFT: (undo, False)}, "nor is it taken from who undoes it"
+    lease.left.pop(LEFT)
+    undo()
+    assert not actuator.look_again(), "this process did not stand still"
+    assert actuator.sources[0].maximum is None
+    assert not actuator.apply(1000.0), "it is not set again"
+    assert query.in_force == {0: EVERYTHING}
+    assert lease.left == {}
+
+
+def test_a_limit_that_stays_does_so_while_the_next_process_hears_nothing_of_it(
+    programs: None,
+) -> None:
+    lease, query = Left(), SetUp(EVERYTHING)
+    before = left_by(query, lease)
+    before.take([grant(3)], 0.0)
+    assert before.apply(0.0)
+    lease.configured = EVERYTHING
+    actuator = left_by(query, lease)
+    assert actuator.lives(1000.0) == ({}, [LEFT])
+    actuator.look_again()
+    assert actuator.lives(1000.0) == ({}, [LEFT])
+    actuator.take([grant(3, lapses=True)], 0.0)
+    assert not actuator.apply(0.0)
+    assert actuator.lives(10.0) == ({LEFT: 50.0}, [])
 
 
 def test_what_was_left_stays_where_it_is_unsafe_and_wanted(
@@ -608,25 +699,22 @@ def test_wanted_never_leaves_the_class() -> None:
         control.wanted(0.0)
 
 
-def test_what_a_process_left_may_have_been_undone_while_it_stood_still(
-    written: list[dict[int, Java]],
-) -> None:
+def test_what_a_process_left_may_have_been_undone_while_it_stood_still(programs: None) -> None:
     lease, query = Left(), SetUp(files_at_once(9))
     actuator = left_by(query, lease)
-    actuator.look_again()
+    assert not actuator.look_again()
     assert lease.left == {}
     actuator.take([grant(3, life=60.0)], 0.0)
     assert actuator.apply(0.0)
-    actuator.look_again()
+    assert not actuator.look_again()
     assert actuator.sources[0].maximum == 3, "it is in force still"
-    assert "limits run" in lease.left
-    undo, _ = lease.left.pop("limits run")
-    undo()()
-    query.in_force = Limits(written.pop())
-    actuator.look_again()
+    assert LEFT in lease.left
+    undo, _ = lease.left.pop(LEFT)
+    undo()
+    assert actuator.look_again()
     assert actuator.as_configured
     assert actuator.sources[0].maximum == 9
     assert lease.left == {}, "nothing is left of what is undone"
     assert actuator.apply(59.0), "the grant lives on"
     assert actuator.sources[0].maximum == 3
-    assert "limits run" in lease.left
+    assert LEFT in lease.left

@@ -10,7 +10,7 @@ import pytest
 from agent.core.policy import Policy
 from spark_listener import lease
 from spark_listener.handles import OBJECT, Handles
-from spark_listener.lease import LISTENER, RUN, STARTS, Own, estates
+from spark_listener.lease import LISTENER, RUN, STARTS, Heir, Own, estates
 from spark_listener.listener import Inbox
 from spark_listener.wire import HEARTBEAT_SECONDS
 from tests.driver.test_in_the_jvm import Calling, events
@@ -41,8 +41,8 @@ class Session:
 
 @pytest.fixture
 def begun(gateway: JavaGateway, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Own]]:
-    """Makes leases that end after a second, and wholly after three."""
-    monkeypatch.setattr(lease, "RENEW_SECONDS", 0.1)
+    """Makes leases that end in a second without a word, and wholly in three."""
+    monkeypatch.setattr(lease, "RENEW_SECONDS", SECONDS / 2.5)
     monkeypatch.setattr(lease, "ALONE_SECONDS", 3 * SECONDS)
     made: list[Own] = []
 
@@ -55,7 +55,8 @@ def begun(gateway: JavaGateway, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cal
 
     yield begin
     for own in made:
-        own.end()
+        own.forget(R, S, GONE, OVER)
+        own.end(own.estate, taken=False)
 
 
 class Flags:
@@ -85,62 +86,106 @@ def flags(gateway: JavaGateway) -> Flags:
     return Flags(gateway)
 
 
+R, S, GONE, OVER = (f"{RUN}{run} 0" for run in "rsxo")
+
+
 def test_what_is_left_is_undone_once_nobody_renews(begun: Any, flags: Flags) -> None:
     own = begun()
-    own.leave(RUN + "r", flags.sets("lapses"))
-    own.leave(RUN + "s", flags.sets("part"), flags.sets("whole"))
-    own.leave(RUN + "a", flags.throws)  # a query that is gone; keeps nothing else from being undone
-    own.leave(RUN + "o", flags.sets("over"), flags.sets("over, too"))
+    own.leave(R, flags.sets("lapses"))
+    own.leave(S, flags.sets("stays"), stays=True)
+    own.leave(GONE, flags.throws)  # a query that is gone; keeps nothing else from being undone
+    own.leave(OVER, flags.sets("over"))
     own.leave(LISTENER + "1", flags.sets("listener"))
-    own.forget(RUN + "o")
+    own.forget(OVER)
+    assert own.lapses(R)
+    assert not own.lapses(S)
     before = time.monotonic()
     for _ in range(20):  # twice as long as it would last
         begun_at = time.monotonic()
-        told = own.renew(SECONDS)
+        told = own.renew({R: SECONDS, GONE: SECONDS}, [S])
         assert not told or time.monotonic() - before >= SECONDS, "this process did not stand still"
         before = begun_at
         time.sleep(SECONDS / 10)
-    until(lambda: flags.run() == {"lapses", "part"}, "what is undone", telling=flags.run)
-    assert own.renew(SECONDS) == "undone"
-    assert own.renew(SECONDS) is None, "it is told once"
-    until(lambda: flags.run() == {"lapses", "part", "whole"}, "the rest", telling=flags.run)
+    until(lambda: flags.run() == {"lapses"}, "what is undone", telling=flags.run)
+    until(lambda: own.renew({}, []) == "undone", "that to be told")
+    assert own.renew({}, []) is None, "it is told once"
+    until(lambda: flags.run() == {"lapses", "stays"}, "the rest", telling=flags.run)
 
 
-def test_no_grant_ends_before_two_words_are_missing(begun: Any, flags: Flags) -> None:
-    """And one whose life is over at once, as who should end it may hang."""
+def test_each_ends_when_its_own_grant_does(begun: Any, flags: Flags) -> None:
     own = begun()
-    own.leave(RUN + "r", flags.sets("limit"))
-    lease.RENEW_SECONDS = 5.0  # type: ignore[misc]
-    own.renew(0.1)
+    for name in (R, S):
+        own.leave(name, flags.sets(name))
+    own.renew({R: 60.0, S: SECONDS}, [])
+    until(lambda: flags.run() == {S}, "the end of one", telling=flags.run)
     time.sleep(SECONDS)
-    assert flags.run() == set()
-    own.renew(-0.1)
-    until(lambda: flags.run() == {"limit"}, "the end")
-    own.leave(RUN + "s", flags.sets("another"))
-    lease.RENEW_SECONDS = SECONDS / 2  # type: ignore[misc]
+    assert flags.run() == {S}
+    own.leave(R, flags.sets("anew"))  # with as long to live as words can be missing
+    until(lambda: flags.run() == {S, "anew"}, "the end of the other", telling=flags.run)
+
+
+def test_what_changes_between_the_kinds_is_undone_once_and_in_its_time(
+    begun: Any, flags: Flags
+) -> None:
+    own = begun()
+    own.leave(R, flags.sets("stayed"), stays=True)
+    own.leave(R, flags.sets("lapses"))
+    own.leave(S, flags.sets("lapsed"))
+    own.leave(S, flags.sets("stays"), stays=True)
+    time.sleep(2 * SECONDS)
+    assert flags.run() == {"lapses"}
+    until(lambda: flags.run() == {"lapses", "stays"}, "the end", telling=flags.run)
+
+
+@pytest.mark.parametrize("life", [0.1, 3.0])
+def test_no_grant_ends_before_two_words_are_missing_and_the_third_is_late(
+    begun: Any, flags: Flags, life: float
+) -> None:
+    own = begun()
+    lease.RENEW_SECONDS = SECONDS  # type: ignore[misc]
+    own.leave(R, flags.sets("limit"))
     before = time.monotonic()
-    own.renew(0.1)
-    until(lambda: flags.run() == {"limit", "another"}, "the end", every=0.01)
-    assert time.monotonic() - before >= SECONDS
+    own.renew({R: life * SECONDS}, [])
+    until(lambda: flags.run() == {"limit"}, "the end", every=0.01)
+    assert max(life, 2.4) * SECONDS <= time.monotonic() - before
 
 
 def test_who_detaches_leaves_no_thread_and_nothing_that_is_run(
     begun: Any, flags: Flags, gateway: JavaGateway
 ) -> None:
     own = begun()
-    own.leave(RUN + "r", flags.sets("limit"))
-    own.renew(SECONDS)
+    own.leave(STARTS, flags.sets("starts"))
+    own.leave(R, flags.sets("limit"))
+    own.renew({R: SECONDS}, [])
 
     def waits() -> bool:
         threads = gateway.jvm.java.lang.Thread.getAllStackTraces().keySet()
         return any(one.getName() == "weir-lease" for one in threads)
 
     assert waits()
-    own.end()
+    own.forget(R)
+    own.end(own.estate, taken=False)
     until(lambda: not waits(), "the end of the thread")
     time.sleep(SECONDS)
     assert flags.run() == set()
-    assert own.renew(SECONDS) is None
+    assert own.renew({}, []) is None
+
+
+def test_what_nobody_put_back_when_it_detached_is_undone_all_the_same(
+    begun: Any, flags: Flags, gateway: JavaGateway
+) -> None:
+    """A query of a session that was taken over and not attached, or a JVM that did not answer."""
+    own = begun()
+    lease.RENEW_SECONDS = SECONDS  # type: ignore[misc]
+    own.leave(R, flags.sets("lapses"))
+    own.leave(S, flags.sets("stays"), stays=True)
+    own.end(own.estate, taken=False)
+    own.begin(gateway)  # who attaches again knows of it
+    assert own.lapses(R)
+    until(lambda: own.renew({}, [S]) == "undone", "that to be told")
+    assert flags.run() == {"lapses"}
+    own.end(own.estate, taken=False)
+    until(lambda: flags.run() == {"lapses", "stays"}, "the rest", telling=flags.run)
 
 
 def test_the_next_process_takes_over_and_takes_out(
@@ -148,10 +193,12 @@ def test_the_next_process_takes_over_and_takes_out(
 ) -> None:
     gone = begun()
     listener = Inbox(gateway, hold_milliseconds=100, estate=gone.estate).listener("1")
-    for name in (RUN + "r", RUN + "s", STARTS, LISTENER + "1"):
-        gone.leave(name, flags.sets(name), flags.sets("whole " + name) if RUN in name else None)
+    for name in (R, STARTS, LISTENER + "1"):
+        gone.leave(name, flags.sets(name))
+    gone.leave(S, flags.sets(S), stays=True)
     gone.keep("limit r 0", gateway.jvm.java.lang.Integer(7))
-    gone.renew(SECONDS)
+    before = time.monotonic()
+    gone.renew({R: 2 * SECONDS}, [])
     without = Inbox(gateway, hold_milliseconds=100).listener("1")  # beyond a plugin's door
     others = gateway.jvm.java.util.ArrayList()
     heir = begun()
@@ -159,50 +206,98 @@ def test_the_next_process_takes_over_and_takes_out(
     taken = {STARTS, LISTENER + "1"}
     assert flags.run() == taken
     assert heir.kept("limit r 0") == 7
-    time.sleep(2 * SECONDS)
-    assert flags.run() == taken, "the wait for the old end is over"
-    heir.rest({"r"})
-    assert flags.run() == taken | {RUN + "s", "whole " + RUN + "s"}
-    heir.renew(SECONDS)
-    until(lambda: RUN + "r" in flags.run(), "the end, which nobody renewed", telling=flags.run)
-    heir.forget(RUN + "r", "limit r 0")
+    assert heir.lapses(R)
+    assert not heir.lapses(S)
+    assert gone.renew({R: 60.0}, [S]) == "taken", "if it lives"
+    while heir.renew({}, [S]) != "undone":  # a grant of the other one's, which nobody renews
+        assert time.monotonic() - before < 5 * SECONDS
+        time.sleep(0.05)
+    assert time.monotonic() - before >= 2 * SECONDS, "in its time"
+    assert flags.run() == taken | {R}
+    until(lambda: flags.run() == taken | {R, S}, "of a query that nobody watches")
+    gone.end(gone.estate, taken=True)
+    heir.forget(S, "limit r 0")
     assert heir.kept("limit r 0") is None
-    assert gone.renew(SECONDS) == "taken", "if it lives"
-    gone.forget("limit r 0", RUN + "r", LISTENER + "1")
-    assert heir.renew(SECONDS) == "undone"
+
+
+def test_who_was_taken_over_ends_nothing_of_who_comes_after_it_in_its_own_process(
+    begun: Any, flags: Flags, gateway: JavaGateway
+) -> None:
+    own = begun()
+    first = own.estate
+    own.leave(R, flags.sets("the first's"))
+    other = begun()
+    listener = Inbox(gateway, hold_milliseconds=100, estate=first).listener("1")
+    other.take_over(gateway, Session(listener))
+    own.begin(gateway)  # attached again, while the first one still ends
+    own.leave(S, flags.sets("the second's"))
+    own.end(first, taken=True)
+    assert own.estate is not None
+    until(lambda: "the second's" in flags.run(), "its end, which is waited for")
 
 
 def test_what_is_taken_over_in_a_second_session_is_all_ours(
     begun: Any, flags: Flags, gateway: JavaGateway
 ) -> None:
+    """And until then it stays: a query that has no limit would read everything at once."""
     gone, heir = begun(), begun()
     listener = Inbox(gateway, hold_milliseconds=100, estate=gone.estate).listener("1")
     own = Inbox(gateway, hold_milliseconds=100, estate=heir.estate).listener("1")
     gone.keep("limit r 0", 7)
-    gone.leave(RUN + "r", flags.sets("theirs"))
-    heir.leave(RUN + "q", flags.sets("ours"))
+    gone.leave(R, flags.sets("theirs"), stays=True)
     heir.leave(LISTENER + "1", flags.sets("our listener"))
     heir.take_over(gateway, Session(own))
-    heir.rest({"q"})
     heir.take_over(gateway, Session(listener, own))
     assert heir.kept("limit r 0") == 7
-    heir.rest({"q"})
-    assert flags.run() == {"theirs"}
-    heir.rest(set())
-    assert flags.run() == {"theirs"}, "what is ours is watched, or was told as over"
+    time.sleep(SECONDS)
+    assert flags.run() == set()
+    until(lambda: flags.run() == {"theirs"}, "its end, as nobody watches it")
+
+
+def test_what_stays_where_the_plugins_door_was_is_put_back_in_the_end(
+    gateway: JavaGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lease, "RENEW_SECONDS", 0.1)
+    monkeypatch.setattr(lease, "ALONE_SECONDS", SECONDS)
+    system = gateway.jvm.java.lang.System  # its properties stand for what the plugin has by name
+    monkeypatch.setattr(lease, "_PUT_BACK", ("java.lang.System", "clearProperty"))
+
+    class Door:
+        def left(self) -> dict[str, Any]:
+            return {}
+
+        def staying(self) -> list[str]:
+            return [name for name in (R, S) if system.getProperty(name)]
+
+    for name in (R, S):
+        system.setProperty(name, "stays")
+    heir = Heir(Door())
+    before = time.monotonic()
+    heir.begin(gateway)
+    while system.getProperty(R):
+        heir.renew({}, [S])
+        assert time.monotonic() - before < 10 * SECONDS
+        time.sleep(0.05)
+    assert time.monotonic() - before >= SECONDS, "whose session may be attached next"
+    assert system.getProperty(S), "which is watched"
+    for _ in range(2):  # attached and detached once more
+        heir.end(heir.estate, taken=False)
+        heir.begin(gateway)
+    until(lambda: not system.getProperty(S), "the end of the other")
+    assert heir.renew({}, []) == "undone"
+    heir.end(heir.estate, taken=False)
 
 
 def test_what_was_kept_is_there_after_a_detach(begun: Any, gateway: JavaGateway) -> None:
     own = begun()
     own.keep("executors", 12)
-    own.end()
+    own.end(own.estate, taken=False)
     assert own.kept("executors") == 12
     own.begin(gateway)
     listener = Inbox(gateway, hold_milliseconds=100, estate=own.estate).listener("1")
     after = begun()
     after.take_over(gateway, Session(listener))
     assert after.kept("executors") == 12, "and in the next process"
-    own.end()
 
 
 def test_where_the_jvm_takes_nothing_all_else_goes_on(gateway: JavaGateway) -> None:
@@ -210,18 +305,18 @@ def test_where_the_jvm_takes_nothing_all_else_goes_on(gateway: JavaGateway) -> N
     own.begin(None)
     own.take_over(gateway, None)
     assert own.estate is None
-    assert own.renew(SECONDS) is None
-    own.leave(RUN + "r", lambda: pytest.fail("nothing is made in vain"))
+    assert own.renew({R: SECONDS}, [S]) is None
+    own.leave(R, lambda: pytest.fail("nothing is made in vain"))
+    assert not own.lapses(R)
     own.keep("executors", 12)
-    own.rest(set())
     assert own.kept("executors") == 12
     own.forget("executors")
-    own.end()
+    own.end(None, taken=False)
     assert own.kept("executors") is None
     own.begin(gateway)
     own.take_over(gateway, None)  # which is told to nobody
     assert own.estate is not None
-    own.end()
+    own.end(own.estate, taken=False)
 
 
 def test_no_start_waits_for_a_process_that_is_gone(
@@ -232,7 +327,6 @@ def test_no_start_waits_for_a_process_that_is_gone(
     own.leave(STARTS, inbox.no_start_waits)
     inbox.let_starts_wait(True)
     listener = inbox.listener("1")
-    own.renew(SECONDS)
     time.sleep(2 * SECONDS)
     assert Calling(lambda: listener.onQueryStarted(events("Started"))).join() < 2.0
 

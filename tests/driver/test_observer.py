@@ -12,7 +12,6 @@ import pytest
 from py4j.protocol import Py4JError, Py4JNetworkError, get_return_value
 
 from agent.core.policy import Policy
-from spark_listener.actuator import SourceControl
 from spark_listener.application import Application
 from spark_listener.cluster import Cluster as RealCluster
 from spark_listener.complaints import Complaints
@@ -21,12 +20,12 @@ from spark_listener.door import DoorLease
 from spark_listener.driver import Driver
 from spark_listener.files import FileBacklog, Listing
 from spark_listener.lease import Heir, Lease
-from spark_listener.limits import Handle, Limit
+from spark_listener.limits import Limit
 from spark_listener.listener import Captured, Counters
 from spark_listener.observer import Observer, Run
 from spark_listener.outbox import Outbox
 from spark_listener.query import Abilities, PlannedOffsets, Query, RunningBatch, Watermarks
-from spark_listener.replies import ExecutorsOrder, Grant, Reply
+from spark_listener.replies import ExecutorsOrder, Reply
 from spark_listener.sender import Link
 from spark_listener.sources import KAFKA
 from spark_listener.wire import SILENT_SECONDS
@@ -796,34 +795,22 @@ class Door:
     """The plugin's class: what a process beyond its door left."""
 
     def __init__(self) -> None:
-        self.undone: list[str] = []
-        self.stays = {"limits r-1", "limits r-2"}
+        self.stays = {"limits r-1 0", "limits r-2 0"}
         self.kept = JavaMap({"limit r-1 0": 500, "limit r-2 0": 500, "executors": [5, 2]})
 
     def left(self) -> dict[str, Any]:
         return self.kept
 
-    def staying(self) -> list[str]:
-        return sorted(self.stays)
-
-    def putBack(self, name: str) -> None:
-        self.stays.discard(name)
-        self.undone.append(name)
-
     def letGo(self, name: str) -> None:
         self.stays.discard(name)
 
 
-def test_what_nobody_takes_over_when_the_door_is_closed_for_good_is_put_back() -> None:
+def test_what_a_process_beyond_the_door_kept_is_for_who_attaches() -> None:
     door = Door()
     heir = Heir(door)
     assert heir.kept("limit r-1 0") == 500
-    heir.rest({"r-1"})
-    assert door.undone == ["limits r-2"]
-    heir.rest(set())  # a session that is attached later: all of it is as configured by now
-    assert door.undone == ["limits r-2"]
-    heir.forget("limits r-1", "limit r-1 0")
-    assert door.stays == set()
+    heir.forget("limits r-1 0", "limit r-1 0")
+    assert door.stays == {"limits r-2 0"}
     assert "limit r-1 0" not in door.kept
     heir.keep("executors", [3, 2])
     assert Heir(door).kept("executors") == [3, 2], "for who attaches after a detach"
@@ -833,7 +820,7 @@ def test_a_process_that_comes_in_lets_go_of_runs_that_ended_meanwhile() -> None:
     class Plugin:
         maps = {  # noqa: RUF012
             "undo": {},
-            "whole": {"limits r-1": 1, "limits r-2": 2},
+            "whole": {"limits r-1 0": 1, "limits r-2 0": 2},
             "kept": {"limit r-1 0": 1, "limit r-2 10": 2, "executors": 3},
         }
 
@@ -842,7 +829,7 @@ def test_a_process_that_comes_in_lets_go_of_runs_that_ended_meanwhile() -> None:
 
     plugin = Plugin()
     DoorLease(plugin).only({"r-2"})
-    assert plugin.maps["whole"] == {"limits r-2": 2}
+    assert plugin.maps["whole"] == {"limits r-2 0": 2}
     assert plugin.maps["kept"] == {"limit r-2 10": 2, "executors": 3}
 
 
@@ -876,26 +863,18 @@ def test_until_the_agent_knows_what_is_configured_no_grant_goes_beyond_it() -> N
     assert source.kept == 2
 
 
-def test_a_grant_that_is_over_ends_no_other_querys_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As after ``weir mode off`` of one query: what is configured is back, and nobody renews it."""
+def test_each_querys_grants_are_told_with_their_own_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that is over is not: nobody puts off its end, and it ends no other query's limit."""
     observer, _ = with_cluster()
-    now, told = time.monotonic(), []
-    monkeypatch.setattr(observer._lease, "renew", told.append)
-
-    def one(present: int, life: float) -> SourceControl:
-        configured = Limit("files", 9)
-        made = SourceControl(0, "c", Handle("live", "files"), configured, Limit("files", present))
-        made.ours, made.grant = True, Grant("run", 0, "files", 3, 60.0, "raise")
-        made.grant_ends = now + life
-        return made
-
-    over, alive = one(9, -1.0), one(3, 30.0)
+    told: list[tuple[dict[str, float], list[str]]] = []
+    monkeypatch.setattr(observer._lease, "renew", lambda *lives: told.append(lives))
+    lives = {"a": ({}, ["limits a 0"]), "b": ({"limits b 0": 30.0, "limits b 1": 7.0}, [])}
     observer._runs = {  # type: ignore[assignment]
-        run_id: SimpleNamespace(actuator=SimpleNamespace(sources=[source]))
-        for run_id, source in (("a", over), ("b", alive))
+        run_id: SimpleNamespace(actuator=SimpleNamespace(lives=lambda _, of=of: of))
+        for run_id, of in lives.items()
     }
     observer.renew()
-    assert 25.0 < told.pop() <= 30.0
-    over.present = alive.present
+    assert told == [({"limits b 0": 30.0, "limits b 1": 7.0}, ["limits a 0"])]
+    observer._stopping.set()
     observer.renew()
-    assert told.pop() < 0.0, "what is still in force is to end"
+    assert len(told) == 1, "another one of this process may have begun"

@@ -78,9 +78,9 @@ class Kernel:
         return told
 
     def attach(self, agent: FakeAgent, session: str = "spark", **settings: Any) -> None:
-        self.run("import spark_listener, spark_listener.intake, spark_listener.observer")
+        self.run("import spark_listener, spark_listener.intake")
         self.run(f"spark_listener.lease.ALONE_SECONDS = {ALONE_SECONDS}")
-        self.run(f"spark_listener.observer.LEASE_SECONDS = {GRANT_SECONDS}")
+        self.run(f"spark_listener.lease.LEASE_SECONDS = {GRANT_SECONDS}")
         for module in ("lease", "intake"):
             self.run(f"spark_listener.{module}.RENEW_SECONDS = {HEARTBEAT_SECONDS}")
         given = {"agent_url": agent.url, "heartbeat_seconds": HEARTBEAT_SECONDS, **settings}
@@ -229,6 +229,47 @@ def test_who_attaches_after_a_restart_knows_what_the_job_configured(
     after.run("spark_listener.detach()")
     assert notebook.limits() == CONFIGURED
     assert notebook.listeners() == 0
+
+
+def test_until_its_session_is_attached_too_a_query_does_not_read_everything_at_once(
+    notebook: Notebook, granting: FakeAgent, steered: Kernel
+) -> None:
+    """A notebook attaches cell by cell; what is configured is put back in its time all the same."""
+    steered.kill()
+    after = notebook.kernel()
+    after.run("other = spark.newSession()")
+    # As if that process had watched this one as well: by its listener the next one knows of it.
+    after.run("left = list(spark._jsparkSession.streams().listListeners())")
+    after.run("for one in left: other._jsparkSession.streams().addListener(one)")
+    after.attach(granting, "other")
+    begun = time.monotonic()
+    while time.monotonic() < begun + ALONE_SECONDS / 2:
+        assert notebook.limits()["all"] == OURS["all"]
+        time.sleep(0.5)
+    after.attach(granting)
+    until(lambda: notebook.limits() == OURS, "limits", telling=notebook.limits)
+
+
+def test_what_must_lapse_does_so_where_the_agent_tells_the_next_process_nothing(
+    notebook: Notebook, granting: FakeAgent, steered: Kernel
+) -> None:
+    """As behind a watermark, where a limit that nobody watches may make rows fall late."""
+    with granting.changed:
+        runs = [one["runId"] for one in granting.grants]
+    for run_id in runs:
+        granting.grant(run_id, GRANTED, life=GRANT_SECONDS, lapses=True)
+    attempts = granting.attempts
+    until(lambda: granting.attempts >= attempts + 3, "grants that lapse to be taken in")
+    steered.kill()
+    with FakeAgent(mode="hang") as silent:
+        after = notebook.kernel()
+        after.attach(silent)
+        until(
+            lambda: notebook.limits() == CONFIGURED, "what is configured", telling=notebook.limits
+        )
+        time.sleep(GRANT_SECONDS)  # words that this process lives, and what it takes in
+        assert notebook.limits() == CONFIGURED
+        assert "this process stood still" not in after.log.read_text()
 
 
 @pytest.mark.parametrize("ends", [Kernel.kill, Kernel.exit])

@@ -34,6 +34,10 @@ if later:
     over = time.monotonic() + 120
     while not Path(later).exists() and time.monotonic() < over:
         time.sleep(0.1)
+    if word == "elsewhere":
+        from spark_listener import lease
+
+        lease.ALONE_SECONDS = 3.0  # until a limit of a session that is not attached goes
     attached = attach(spark if word == "attach" else spark.newSession())
     print("attached" if attached.active else "not attached", flush=True)
     if word == "attach":
