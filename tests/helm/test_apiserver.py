@@ -249,6 +249,28 @@ def test_a_wrong_value_never_reaches_it(
     assert releases(server, chart.NAMESPACE) == [], "a release that failed is one to clean up"
 
 
+def test_a_secret_without_the_authority_is_told_before_the_monitor_is_dropped(
+    server: ApiServer,
+) -> None:
+    """As `kubectl create secret tls` and an ACME issuer make them."""
+    data = {"tls.crt": "bm9uZQ==", "tls.key": "bm9uZQ=="}
+    about = {"name": "made-by-kubectl", "namespace": chart.NAMESPACE}
+    server.make({"apiVersion": "v1", "kind": "Secret", "metadata": about, "data": data})
+    tls = {"secretName": about["name"]}
+    monitored = {"monitor": {"enabled": True}, "networkPolicy": {"enabled": False}}
+    values = merged(IMAGE, {"tls": tls, **monitored})
+    where = ("--namespace", chart.NAMESPACE)
+    done = server.helm("install", RELEASE, str(CHART), *where, values=values)
+    assert done.returncode != 0
+    assert "tls.caKey" in done.stderr
+    assert "tls.crt, tls.key" in done.stderr
+    assert releases(server, chart.NAMESPACE) == []
+    for ca_key in ("", "tls.crt"):
+        chosen = merged(values, {"tls": {**tls, "caKey": ca_key}})
+        helm(server, "install", RELEASE, str(CHART), *where, values=chosen)
+        helm(server, "uninstall", RELEASE, *where)
+
+
 @pytest.fixture(scope="module")
 def unchecked(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The chart without its checks."""

@@ -64,6 +64,12 @@ each value by itself is values.schema.json's.
 {{- if and .Values.networkPolicy.enabled .Values.config.kafka_bootstrap_servers (not .Values.networkPolicy.egress) -}}
 {{- fail "networkPolicy.egress is empty, so the agent could not ask the brokers of config.kafka_bootstrap_servers: set it to a rule that lets it, such as [{ports: [{port: 9092}]}], or networkPolicy.enabled=false" -}}
 {{- end -}}
+{{- if and .Values.tls.secretName .Values.tls.caKey .Values.monitor.enabled -}}
+{{- $secret := lookup "v1" "Secret" .Release.Namespace .Values.tls.secretName -}}
+{{- if and $secret (not (hasKey (default dict $secret.data) .Values.tls.caKey)) -}}
+{{- fail (printf "tls.caKey: the Secret %q holds no %q, so Prometheus could not check the agent's certificate, and its operator would drop the monitor: set tls.caKey to the key with the authority's certificate (there are %s), or tls.caKey=\"\", and Prometheus does not check" .Values.tls.secretName .Values.tls.caKey (keys (default dict $secret.data) | sortAlpha | join ", " | default "none")) -}}
+{{- end -}}
+{{- end -}}
 {{- $volumes := list -}}
 {{- range .Values.extraVolumes -}}{{- $volumes = append $volumes .name -}}{{- end -}}
 {{- range .Values.extraVolumeMounts -}}
