@@ -16,7 +16,7 @@ from agent.core.decode.events import Application
 from agent.core.judge.alignment import Task
 from agent.sources import spark_events, spark_executors, spark_stages
 from agent.sources.recording import EventReader
-from agent.sources.spark_codecs import Damaged, decoder
+from agent.sources.spark_codecs import Damaged, Gzip, decoder
 from agent.sources.spark_executors import ExecutorSeen
 from agent.sources.spark_stages import JobPlanned, StageEnded, TaskEnded
 
@@ -147,7 +147,7 @@ def of_compressed(data: bytes, name: str, *, in_progress: bool) -> Iterator[Kept
 def _decompressed(
     data: bytes, name: str, damage: list[str], *, in_progress: bool
 ) -> Iterator[bytes]:
-    codec = decoder(name)
+    codec = Gzip() if name.endswith(".gz") else decoder(name)
     pending = b""
     view = memoryview(data)
     for begin in range(0, len(view), STEP_BYTES):

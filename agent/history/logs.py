@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 from msgspec.structs import replace
 
+from agent.sources import databricks
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
@@ -84,6 +86,9 @@ def log_files(found: Iterable[Found]) -> list[LogFile]:
             compact = name.endswith(".compact")
             codec = _codec(name.removesuffix(".compact"))
             files.append(_file(one, parent, int(named["index"]), codec, compact=compact))
+        elif (part := databricks.index_of(name)) is not None:
+            writing = part == databricks.OPEN_INDEX
+            files.append(_file(one, parent, part, _codec(name), in_progress=writing))
         else:
             bare = name.removesuffix(".inprogress")
             codec = _codec(bare)
@@ -129,6 +134,9 @@ def plan(files: Iterable[LogFile], seen: Mapping[str, Read]) -> Plan:
             ]
         else:
             parts = [part for part in parts if not part.compact]  # noqa: PLW2901
+        if not {part.index for part in parts} <= known[log] | {databricks.OPEN_INDEX}:
+            # One that was closed since: what was read of the open one stands in it.
+            valid.discard(f"{log}#{databricks.OPEN_INDEX}")
         for part in _once(parts, seen, doubled):
             reason = refusal(part)
             if reason:
@@ -167,12 +175,7 @@ def _once(
 def refusal(file: LogFile) -> str:
     """Why a file cannot be read at all; empty where it can."""
     if file.codec == "lzf":
-        return "compressed with lzf, which cannot be read here; zstd, lz4 and snappy can"
-    if file.codec == "gz":
-        return (
-            "compressed with gzip, as Spark writes no log: unpacked, it can be read, joined with "
-            "the other parts of its log into one file, oldest first"
-        )
+        return "compressed with lzf, which cannot be read here; zstd, lz4, snappy and gzip can"
     if file.codec and file.size > MOST_COMPRESSED_BYTES:
         return (
             f"{file.size} bytes compressed in one file: unpack it, or let Spark roll its logs "

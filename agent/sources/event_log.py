@@ -35,7 +35,7 @@ from agent.core.decode.events import (
 from agent.core.measure.flow import ran
 from agent.core.names import label
 from agent.files import open_regular
-from agent.sources import recording, spark_events, spark_stages
+from agent.sources import databricks, recording, spark_events, spark_stages
 from agent.sources.spark_codecs import Damaged, decoder
 
 if TYPE_CHECKING:
@@ -139,9 +139,22 @@ def files_of(folder: Path) -> list[Path]:
     first name. Raises OSError where the folder cannot be read.
     """
     rolled = parts_of(Log(folder.name, folder, rolling=True))
-    logs = [rolled] if rolled else [parts_of(log) for log in find_logs(folder)]
+    logs = [rolled] if rolled else _logs_in(folder)
     logs.sort(key=lambda parts: _begun_time(parts[0].path) if parts else math.inf)
     return [part.path for parts in logs for part in parts]
+
+
+def _logs_in(folder: Path) -> list[list[Part]]:
+    """The files of each log in a folder, in order; the parts that Databricks leaves are one log."""
+    logs: list[list[Part]] = []
+    parts: dict[int, Part] = {}  # one of each, where somebody unpacked it beside
+    for log in find_logs(folder):
+        index = None if log.rolling else databricks.index_of(log.path.name)
+        if index is None:
+            logs.append(parts_of(log))
+        else:
+            parts[index] = Part(log.path, index, compact=False)
+    return [*logs, [parts[index] for index in sorted(parts)]]
 
 
 def _begun_time(first: Path) -> float:
