@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -101,6 +101,16 @@ class StagesWanted(msgspec.Struct, frozen=True):
     ui_url: str | None
     batch_id: int | None
     stateful: bool
+
+
+class RunSeen(NamedTuple):
+    """The last run of a query, as far as it was counted."""
+
+    run_id: str
+    application_id: str
+    query_id: str
+    batch_id: int | None  # the newest
+    ended: bool
 
 
 class AgentTotals(msgspec.Struct):
@@ -530,21 +540,19 @@ class Fleet:
         """Where each query's present run belongs, by run id."""
         return {query.run.run_id: query.key for query in self._roster}
 
-    def newest_batches(self) -> dict[str, int | None]:
-        """The newest batch counted, by run id."""
-        return {query.run.run_id: query.batch.id for query in self._roster}
-
-    def ended_runs(self) -> set[str]:
-        """The run ids of the last runs of queries, where these have ended."""
-        return {query.run.run_id for query in self._roster if query.life.terminated}
-
-    def present_runs(self) -> dict[tuple[str, str], str]:
-        """The run ids of the runs that have not ended, by application id and Spark's query id."""
-        return {
-            (query.run.application_id, query.run.query_id): query.run.run_id
-            for query in self._roster
-            if not query.life.terminated
-        }
+    def runs(self, keys: Iterable[Key] | None = None) -> list[RunSeen]:
+        """The last run of each query, or of those that are named and known."""
+        chosen = self._roster if keys is None else filter(None, map(self._roster.get, keys))
+        return [
+            RunSeen(
+                query.run.run_id,
+                query.run.application_id,
+                query.run.query_id,
+                query.batch.id,
+                query.life.terminated,
+            )
+            for query in chosen
+        ]
 
     def view(self, key: Key, now: float, *, growing: bool = False) -> QueryView:
         """One query at ``now``; raises KeyError where there is none. ``growing``: see tell.view."""
