@@ -244,6 +244,7 @@ class EventLogs:
             self._runs.last_batch,
             self._runs.present_run,
             self._runs.has_ended,
+            counted_time=self._keeper.fleet.counted_time(INSTANCE + log.name),
         )
         self._behind.append(log.name)
         _log.info("following an event log", file=log.path)

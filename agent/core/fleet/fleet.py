@@ -195,6 +195,9 @@ class Fleet:
             if bad.sequence is not None:
                 acknowledged = max(acknowledged, bad.sequence)
         sender.last_sequence = acknowledged
+        if said.of_log:
+            times = [event.time for _, event in request.events]
+            sender.event_time = max([sender.event_time, *times])
         self._changed.touch(AGENT_PART)
         self._changed.touch(part_of_listener(request.listener.instance))
         for key in said.touched:
@@ -595,6 +598,11 @@ class Fleet:
         """The newest number counted of a listener instance; 0 where none is known."""
         sender = self._senders.get(instance)
         return 0 if sender is None else sender.last_sequence
+
+    def counted_time(self, instance: str) -> float:
+        """The time of the newest event counted of an event log; 0 where none is known."""
+        sender = self._senders.get(instance)
+        return 0.0 if sender is None else sender.event_time
 
     def see_logs(self, instances: set[str], now: float) -> None:
         """Which event logs may still grow: their places are kept, however silent they are."""
