@@ -131,9 +131,11 @@ class EventLogs:
         """Reads every log on towards its present end: first those that had reached it before."""
         now = self._clock()
         await self._find(now)
+        self._tell_behind()
         self._runs.see_all(self._keeper.fleet.runs())
         self._read_out.clear()
         await self._read_on()
+        self._tell_behind()
         self._note_alignments()
         if now - self._pulse_time >= PULSE_SECONDS:
             self._pulse_time = now
@@ -164,6 +166,10 @@ class EventLogs:
                 more = await self._read(follower)
             if more:
                 self._behind.append(name)
+
+    def _tell_behind(self) -> None:
+        behind = self._followers.keys() & set(self._behind)
+        self._keeper.fleet.see_logs_behind({INSTANCE + name for name in behind})
 
     async def _find(self, now: float) -> None:
         found: dict[str, Log] = {}

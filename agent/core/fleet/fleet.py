@@ -156,6 +156,7 @@ class Fleet:
         self._senders = Senders(policy)
         self._pools = Pools(self._roster, policy)
         self._brokers = BrokersWord()
+        self._logs_behind: set[str] = set()  # instances
         self._clusters = Clusters(self._roster, policy)
         self._alignments: dict[Key, tuple[str, AlignmentView]] = {}  # by the run they are of
         self.unreadable: dict[str, str] = {}  # parts of what was saved, and why
@@ -608,6 +609,10 @@ class Fleet:
         """Which event logs may still grow: their places are kept, however silent they are."""
         self._senders.see_logs(instances, now)
 
+    def see_logs_behind(self, instances: set[str]) -> None:
+        """Which event logs are not read to their end: what they tell is past."""
+        self._logs_behind = instances
+
     def has_listener(self, application_id: str) -> bool:
         """Whether a driver's own listener speaks for the application, not only its event log."""
         return any(one.application_id == application_id for one in self._senders.drivers())
@@ -644,27 +649,38 @@ class Fleet:
         self._brokers.keep_offsets()
 
     def readings(self) -> dict[Key, Reading]:
-        """How far each query has read, but those that were stopped.
+        """How far each query has read, but those that were stopped, or are known of long ago.
 
         What a query that failed has not read may be deleted before it comes back, and before the
         first batch of its next run ends, which goes on where the last one ended.
         """
+        told_late = self._told_late()
         return {
             query.key: query.read
             for query in self._roster
-            if query.read is not None and not query.life.stopped
+            if query.read is not None
+            and not query.life.stopped
+            and query.run.application_id not in told_late
         }
+
+    def _told_late(self) -> set[str]:
+        """Applications whose event logs are not read to their end."""
+        senders = map(self._senders.get, self._logs_behind)
+        return {sender.application_id for sender in senders if sender is not None}
 
     def committed(self) -> dict[Key, Offsets]:
         """By query, the next rows of Kafka to be read after the newest batch that Spark committed.
 
         Progress is told once a batch is committed; where logs are written behind, or there are no
         batches, it says nothing of that, and the query is left out. So is one that reads a topic of
-        another cluster. Of a partition that several sources read the one that is behind counts.
+        another cluster, and one whose event log is not read to its end. Of a partition that several
+        sources read the one that is behind counts.
         """
         found: dict[Key, Offsets] = {}
+        told_late = self._told_late()
         for query in self._roster:
             behind = query.watched.monitor.asynchronous or "Continuous" in query.run.trigger
+            behind |= query.run.application_id in told_late
             if query.read is None or behind or self._brokers.elsewhere(query):
                 continue
             lowest: Offsets = {}
