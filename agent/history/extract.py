@@ -8,6 +8,7 @@ piece gives does not depend on any other.
 
 from __future__ import annotations
 
+import io
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -129,6 +130,13 @@ def of_lines(lines: Iterable[bytes], block: int, *, in_progress: bool) -> Iterat
     if last is not None and not (in_progress and not last.rstrip().endswith(b"}")):
         yield from piece.line(last)
     yield from piece.end()
+
+
+def of_whole(data: bytes, *, in_progress: bool) -> Iterator[Kept]:
+    """What matters of a whole plain file."""
+    lines = (line.removesuffix(b"\n") for line in io.BytesIO(data))
+    wanted = (line for line in lines if not (line.startswith(_NOT_WANTED) and line.endswith(b"}")))
+    return of_lines(wanted, 0, in_progress=in_progress)
 
 
 def of_compressed(data: bytes, name: str, *, in_progress: bool) -> Iterator[Kept]:

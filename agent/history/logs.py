@@ -21,7 +21,7 @@ _RUNNING: Final = re.compile(r"^appstatus_.+\.inprogress$")
 _EVENTS: Final = re.compile(r"^events_(?P<index>\d+)_(?P<rest>.+)(?<!\.compact\.inprogress)$")
 _CODECS: Final = ("zstd", "lz4", "snappy", "lzf", "gz")
 #: Read whole by one task: more would not fit into an array of Java's, nor should it.
-MOST_COMPRESSED_BYTES: Final = 1 << 30
+MOST_WHOLE_BYTES: Final = 1 << 30
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -43,6 +43,12 @@ class LogFile(msgspec.Struct, frozen=True):
     codec: str  # empty: plain text
     compact: bool
     in_progress: bool  # its last line may not be whole yet
+    unlisted: int = 0  # of its bytes, those at its end that its file system's listing leaves out
+
+    @property
+    def whole(self) -> bool:
+        """Whether one task reads all of it: Spark splits a file by what its listing tells."""
+        return bool(self.codec or (self.unlisted and self.size <= MOST_WHOLE_BYTES))
 
     @property
     def key(self) -> str:
@@ -176,7 +182,7 @@ def refusal(file: LogFile) -> str:
     """Why a file cannot be read at all; empty where it can."""
     if file.codec == "lzf":
         return "compressed with lzf, which cannot be read here; zstd, lz4, snappy and gzip can"
-    if file.codec and file.size > MOST_COMPRESSED_BYTES:
+    if file.codec and file.size > MOST_WHOLE_BYTES:
         return (
             f"{file.size} bytes compressed in one file: unpack it, or let Spark roll its logs "
             "(spark.eventLog.rolling.enabled)"
