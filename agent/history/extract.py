@@ -8,6 +8,7 @@ piece gives does not depend on any other.
 
 from __future__ import annotations
 
+import io
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -16,7 +17,7 @@ from agent.core.decode.events import Application
 from agent.core.judge.alignment import Task
 from agent.sources import spark_events, spark_executors, spark_stages
 from agent.sources.recording import EventReader
-from agent.sources.spark_codecs import Damaged, decoder
+from agent.sources.spark_codecs import Damaged, Gzip, decoder
 from agent.sources.spark_executors import ExecutorSeen
 from agent.sources.spark_stages import JobPlanned, StageEnded, TaskEnded
 
@@ -131,6 +132,13 @@ def of_lines(lines: Iterable[bytes], block: int, *, in_progress: bool) -> Iterat
     yield from piece.end()
 
 
+def of_whole(data: bytes, *, in_progress: bool) -> Iterator[Kept]:
+    """What matters of a whole plain file."""
+    lines = (line.removesuffix(b"\n") for line in io.BytesIO(data))
+    wanted = (line for line in lines if not (line.startswith(_NOT_WANTED) and line.endswith(b"}")))
+    return of_lines(wanted, 0, in_progress=in_progress)
+
+
 def of_compressed(data: bytes, name: str, *, in_progress: bool) -> Iterator[Kept]:
     """What matters of a whole compressed file; its name's ending says how it is compressed."""
     damage: list[str] = []
@@ -147,7 +155,7 @@ def of_compressed(data: bytes, name: str, *, in_progress: bool) -> Iterator[Kept
 def _decompressed(
     data: bytes, name: str, damage: list[str], *, in_progress: bool
 ) -> Iterator[bytes]:
-    codec = decoder(name)
+    codec = Gzip() if name.endswith(".gz") else decoder(name)
     pending = b""
     view = memoryview(data)
     for begin in range(0, len(view), STEP_BYTES):

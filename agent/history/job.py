@@ -65,8 +65,8 @@ MOST_BAD: Final = 5
 
 #: Of a file of HDFS: so many bytes more than the listing, by which Spark reads.
 UNCLOSED: Final = (
-    "HDFS shows {:,} bytes of it only once it is closed: a run after that reads them; "
-    "spark.eventLog.rolling.maxFileSize closes one earlier"
+    "HDFS lists {:,} bytes of it only once it is closed, and it is too large to be read without: "
+    "a run after that reads them; spark.eventLog.rolling.maxFileSize closes one earlier"
 )
 
 
@@ -182,7 +182,7 @@ class History:
         if not files and not known.files:
             why = "".join(f"; {path}: {said}" for path, said in islice(unread.items(), 1))
             raise NothingToDo(f"no event log at {', '.join(addresses)}{why}")
-        chosen = plan(files, known.files)
+        chosen = plan(map(self._to_its_end, files), known.files)
         outcome = Outcome(self._out, known=len(files) - len(chosen.to_read) - len(chosen.refused))
         outcome.skipped = [
             Skipped(path, 0, reason) for path, reason in (*unread.items(), *chosen.refused)
@@ -228,6 +228,14 @@ class History:
 
     # -- reading ----------------------------------------------------------------------------
 
+    def _to_its_end(self, file: LogFile) -> LogFile:
+        """A file that is written to, with what HDFS shows of it to those who open it."""
+        if file.in_progress:
+            with suppress(NoSuchPlace):  # gone meanwhile, or another's, which is said later
+                more = self._places.unclosed_bytes(file.path, file.size)
+                return msgspec.structs.replace(file, size=file.size + more, unlisted=more)
+        return file
+
     def _readable(self, files: Iterable[LogFile], outcome: Outcome) -> Iterator[LogFile]:
         """Those that this user may read; says what they hold that is not to be seen yet."""
         for file in files:
@@ -235,11 +243,8 @@ class History:
             if said:
                 outcome.skipped.append(Skipped(file.path, 0, said))
                 continue
-            if file.in_progress:
-                with suppress(NoSuchPlace):  # gone meanwhile, which is said later
-                    unseen = self._places.unclosed_bytes(file.path, file.size)
-                    if unseen:
-                        outcome.skipped.append(Skipped(file.path, 0, UNCLOSED.format(unseen)))
+            if file.unlisted and not file.whole:
+                outcome.skipped.append(Skipped(file.path, 0, UNCLOSED.format(file.unlisted)))
             yield file
 
     def _read(
@@ -269,8 +274,8 @@ class History:
         outcome.files, outcome.bytes = len(files), sum(file.size for file in files)
         plural = "s" if outcome.files > 1 else ""
         self._say(f"reading {outcome.files} file{plural}, {outcome.bytes / 1e6:,.0f} MB")
-        plain = [file for file in files if not file.codec and file.size]
-        packed = [file for file in files if file.codec and file.size]
+        plain = [file for file in files if not file.whole and file.size]
+        packed = [file for file in files if file.whole and file.size]
         told = self._spark.sparkContext.accumulator({}, _Merged())
         parts = []
         if plain:
@@ -517,7 +522,7 @@ class _Plain:
 
 
 class _Packed:
-    """Compressed files to blocks of kept lines."""
+    """Files that are read whole to blocks of kept lines."""
 
     def __init__(self, files: Named, run: int, told: Any) -> None:
         self._files = files
@@ -529,7 +534,11 @@ class _Packed:
         if file is None:
             return  # a glob for a comma found more
         name = file.path.rpartition("/")[2]
-        kept = extract.of_compressed(named[1], name, in_progress=file.in_progress)
+        kept = (
+            extract.of_compressed(named[1], name, in_progress=file.in_progress)
+            if file.codec
+            else extract.of_whole(named[1], in_progress=file.in_progress)
+        )
         yield from packed(file, self._run, 0, kept, _noted(self._told, file, 0))
 
 

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 from msgspec.structs import replace
 
+from agent.sources import databricks
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
@@ -19,7 +21,7 @@ _RUNNING: Final = re.compile(r"^appstatus_.+\.inprogress$")
 _EVENTS: Final = re.compile(r"^events_(?P<index>\d+)_(?P<rest>.+)(?<!\.compact\.inprogress)$")
 _CODECS: Final = ("zstd", "lz4", "snappy", "lzf", "gz")
 #: Read whole by one task: more would not fit into an array of Java's, nor should it.
-MOST_COMPRESSED_BYTES: Final = 1 << 30
+MOST_WHOLE_BYTES: Final = 1 << 30
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -41,6 +43,12 @@ class LogFile(msgspec.Struct, frozen=True):
     codec: str  # empty: plain text
     compact: bool
     in_progress: bool  # its last line may not be whole yet
+    unlisted: int = 0  # of its bytes, those at its end that its file system's listing leaves out
+
+    @property
+    def whole(self) -> bool:
+        """Whether one task reads all of it: Spark splits a file by what its listing tells."""
+        return bool(self.codec or (self.unlisted and self.size <= MOST_WHOLE_BYTES))
 
     @property
     def key(self) -> str:
@@ -84,6 +92,9 @@ def log_files(found: Iterable[Found]) -> list[LogFile]:
             compact = name.endswith(".compact")
             codec = _codec(name.removesuffix(".compact"))
             files.append(_file(one, parent, int(named["index"]), codec, compact=compact))
+        elif (part := databricks.index_of(name)) is not None:
+            writing = part == databricks.OPEN_INDEX
+            files.append(_file(one, parent, part, _codec(name), in_progress=writing))
         else:
             bare = name.removesuffix(".inprogress")
             codec = _codec(bare)
@@ -129,6 +140,9 @@ def plan(files: Iterable[LogFile], seen: Mapping[str, Read]) -> Plan:
             ]
         else:
             parts = [part for part in parts if not part.compact]  # noqa: PLW2901
+        if not {part.index for part in parts} <= known[log] | {databricks.OPEN_INDEX}:
+            # One that was closed since: what was read of the open one stands in it.
+            valid.discard(f"{log}#{databricks.OPEN_INDEX}")
         for part in _once(parts, seen, doubled):
             reason = refusal(part)
             if reason:
@@ -167,13 +181,8 @@ def _once(
 def refusal(file: LogFile) -> str:
     """Why a file cannot be read at all; empty where it can."""
     if file.codec == "lzf":
-        return "compressed with lzf, which cannot be read here; zstd, lz4 and snappy can"
-    if file.codec == "gz":
-        return (
-            "compressed with gzip, as Spark writes no log: unpacked, it can be read, joined with "
-            "the other parts of its log into one file, oldest first"
-        )
-    if file.codec and file.size > MOST_COMPRESSED_BYTES:
+        return "compressed with lzf, which cannot be read here; zstd, lz4, snappy and gzip can"
+    if file.codec and file.size > MOST_WHOLE_BYTES:
         return (
             f"{file.size} bytes compressed in one file: unpack it, or let Spark roll its logs "
             "(spark.eventLog.rolling.enabled)"

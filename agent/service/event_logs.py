@@ -32,9 +32,10 @@ from agent.sources.event_log import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
+    from agent.core.fleet import RunSeen
     from agent.core.judge.alignment import AlignmentView
     from agent.service.keeper import Keeper
 
@@ -55,6 +56,47 @@ class _PutAside(msgspec.Struct, frozen=True):
 
     written_time: float  # its newest line's, epoch seconds; infinite: it is done with for good
     counted: int  # the newest number of it that the fleet counted
+
+
+class SeenRuns:
+    """What followers ask the fleet for, copied: they read in threads of their own."""
+
+    def __init__(self, runs: Iterable[RunSeen] = ()) -> None:
+        """``runs``: of all queries."""
+        self._batches: dict[str, int | None] = {}
+        self._present: dict[tuple[str, str], str] = {}  # by application and query id
+        self._over: set[str] = set()
+        self.see(runs)
+
+    def see_all(self, runs: Iterable[RunSeen]) -> None:
+        """The same anew."""
+        for known in (self._batches, self._present, self._over):
+            known.clear()
+        self.see(runs)
+
+    def see(self, runs: Iterable[RunSeen]) -> None:
+        """Takes in what became of some."""
+        for one in runs:
+            query = one.application_id, one.query_id
+            self._batches[one.run_id] = one.batch_id
+            if one.ended:
+                self._over.add(one.run_id)
+                self._present.pop(query, None)
+            else:
+                self._over.discard(one.run_id)
+                self._present[query] = one.run_id
+
+    def last_batch(self, run_id: str) -> int | None:
+        """The newest batch that was counted of a run."""
+        return self._batches.get(run_id)
+
+    def present_run(self, query: tuple[str, str]) -> str | None:
+        """The run that has not ended, by application id and Spark's query id."""
+        return self._present.get(query)
+
+    def has_ended(self, run_id: str) -> bool:
+        """Whether the end of a run was counted."""
+        return run_id in self._over
 
 
 class EventLogs:
@@ -80,9 +122,7 @@ class EventLogs:
         self._look_again_time = 0.0
         self._said: set[str] = set()
         self._ended: set[str] = set()  # their applications have: nothing more will be written
-        self._batches: dict[str, int | None] = {}  # the newest counted, by run id
-        self._runs: dict[tuple[str, str], str] = {}  # by application and query id
-        self._over: set[str] = set()  # run ids
+        self._runs = SeenRuns()
         self._aligned: dict[str, AlignmentView] = {}  # by run id, until the fleet has it
         self._pulse_time = 0.0
         self._rarely = Rarely(300.0)
@@ -91,9 +131,11 @@ class EventLogs:
         """Reads every log on towards its present end: first those that had reached it before."""
         now = self._clock()
         await self._find(now)
-        self._look_up()
+        self._tell_behind()
+        self._runs.see_all(self._keeper.fleet.runs())
         self._read_out.clear()
         await self._read_on()
+        self._tell_behind()
         self._note_alignments()
         if now - self._pulse_time >= PULSE_SECONDS:
             self._pulse_time = now
@@ -124,6 +166,10 @@ class EventLogs:
                 more = await self._read(follower)
             if more:
                 self._behind.append(name)
+
+    def _tell_behind(self) -> None:
+        behind = self._followers.keys() & set(self._behind)
+        self._keeper.fleet.see_logs_behind({INSTANCE + name for name in behind})
 
     async def _find(self, now: float) -> None:
         found: dict[str, Log] = {}
@@ -199,25 +245,15 @@ class EventLogs:
             return
         self._past.pop(log.name, None)
         self._followers[log.name] = Follower(
-            log, counted, self._last_batch, self._present_run, self._has_ended
+            log,
+            counted,
+            self._runs.last_batch,
+            self._runs.present_run,
+            self._runs.has_ended,
+            counted_time=self._keeper.fleet.counted_time(INSTANCE + log.name),
         )
         self._behind.append(log.name)
         _log.info("following an event log", file=log.path)
-
-    def _look_up(self) -> None:
-        """What followers ask the fleet for, copied: they read in threads of their own."""
-        self._batches = self._keeper.fleet.newest_batches()
-        self._runs = self._keeper.fleet.present_runs()
-        self._over = self._keeper.fleet.ended_runs()
-
-    def _last_batch(self, run_id: str) -> int | None:
-        return self._batches.get(run_id)
-
-    def _has_ended(self, run_id: str) -> bool:
-        return run_id in self._over
-
-    def _present_run(self, query: tuple[str, str]) -> str | None:
-        return self._runs.get(query)
 
     async def _put_aside(self, now: float) -> None:
         """Lets go of logs that are read to their end and that nobody writes to any more."""
@@ -263,13 +299,13 @@ class EventLogs:
             self._forget(name)
             return False
         try:
-            self._keeper.receive(request, now)
+            receipt = self._keeper.receive(request, now)
         except (StateUnavailable, FleetFull) as error:
             self._rarely.warn(_log.warning, "an event log has to wait", now, cause=error)
             return False
         follower.accepted()
         if follower.log.rolling:  # it may be compacted while it is read
-            self._look_up()
+            self._runs.see(self._keeper.fleet.runs(receipt.touched))
         self._aligned.update(follower.alignments(now))
         return True
 

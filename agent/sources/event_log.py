@@ -31,11 +31,12 @@ from agent.core.decode.events import (
     StartedEvent,
     TerminatedEvent,
     decode_event,
+    subject_of,
 )
 from agent.core.measure.flow import ran
 from agent.core.names import label
 from agent.files import open_regular
-from agent.sources import recording, spark_events, spark_stages
+from agent.sources import databricks, recording, spark_events, spark_stages
 from agent.sources.spark_codecs import Damaged, decoder
 
 if TYPE_CHECKING:
@@ -139,9 +140,22 @@ def files_of(folder: Path) -> list[Path]:
     first name. Raises OSError where the folder cannot be read.
     """
     rolled = parts_of(Log(folder.name, folder, rolling=True))
-    logs = [rolled] if rolled else [parts_of(log) for log in find_logs(folder)]
+    logs = [rolled] if rolled else _logs_in(folder)
     logs.sort(key=lambda parts: _begun_time(parts[0].path) if parts else math.inf)
     return [part.path for parts in logs for part in parts]
+
+
+def _logs_in(folder: Path) -> list[list[Part]]:
+    """The files of each log in a folder, in order; the parts that Databricks leaves are one log."""
+    logs: list[list[Part]] = []
+    parts: dict[int, Part] = {}  # one of each, where somebody unpacked it beside
+    for log in find_logs(folder):
+        index = None if log.rolling else databricks.index_of(log.path.name)
+        if index is None:
+            logs.append(parts_of(log))
+        else:
+            parts[index] = Part(log.path, index, compact=False)
+    return [*logs, [parts[index] for index in sorted(parts)]]
 
 
 def _begun_time(first: Path) -> float:
@@ -188,6 +202,8 @@ class Follower:
         last_batch: Callable[[str], int | None],
         present_run: Callable[[tuple[str, str]], str | None],
         has_ended: Callable[[str], bool | None],
+        *,
+        counted_time: float = 0.0,
     ) -> None:
         """``last_sequence``: the newest number counted of this log, 0 for none.
 
@@ -195,6 +211,7 @@ class Follower:
         what files before it had told. ``present_run`` gives the run that was counted last of a
         query, by application and query id, None where none goes on: a log read on from its middle
         may tell nothing of it but its jobs. ``has_ended``: whether the end of a run was counted.
+        ``counted_time``: of the newest event that was counted of this log, by its driver's clock.
         """
         self.log = log
         self.skipped = 0
@@ -203,6 +220,7 @@ class Follower:
         self._last_batch = last_batch
         self._present_run = present_run
         self._has_ended = has_ended
+        self._counted_time = counted_time
         self._index = last_sequence >> OFFSET_BITS
         self._done = last_sequence & ((1 << OFFSET_BITS) - 1)
         self._part: Part | None = None
@@ -361,6 +379,7 @@ class Follower:
                 self._stages = spark_stages.Stages()
             # What a compact file holds of files that were read before it was made was counted.
             self._again = part.compact and self._counted_before(part)
+            self._counted_time = max(self._counted_time, self._time)
             self._part, self._raw_read, self._offset = part, 0, 0
             self._drop_line()
             self._passing_over, self._pieces = False, iter(())
@@ -558,13 +577,22 @@ class Follower:
                 stateful = bool(progress.operators)
                 stages = self._stages.take(progress.id, progress.batch_id, stateful=stateful)
                 self._aligned[progress.run_id] = (progress.batch_id, stages)
-            if self._again and progress.batch_id is not None:
-                last = self._last_batch(progress.run_id)
-                return last is not None and progress.batch_id <= last
-        if not self._again or isinstance(body, (ProgressEvent, HeartbeatEvent)):
+        return self._again and self._was_counted(event)
+
+    def _was_counted(self, event: Event) -> bool:
+        """Whether an event of a compact file was told by one before it."""
+        body = event.body
+        if isinstance(body, HeartbeatEvent):
             return False
-        rests = isinstance(body, IdleEvent) and self._last_batch(body.run_id) is not None
-        return rests or bool(self._has_ended(body.run_id))
+        subject = subject_of(body)
+        last = self._last_batch(subject.run_id)
+        if last is None and event.time <= self._counted_time:
+            return True  # of a query that was forgotten since, or retired, or of a run before
+        if isinstance(body, ProgressEvent):
+            batch = body.progress.batch_id
+            return last is not None and batch is not None and batch <= last
+        rests = isinstance(body, IdleEvent) and last is not None
+        return rests or bool(self._has_ended(subject.run_id))
 
     def _run(self, query_id: str, run_id: str, time: float) -> _Running:
         """A run that an event tells of at ``time``."""

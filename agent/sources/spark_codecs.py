@@ -2,12 +2,14 @@
 
 Spark frames lz4 and snappy in ways of its own libraries (lz4-java's ``LZ4BlockOutputStream``,
 snappy-java's ``SnappyOutputStream``), not as the formats' own tools do; zstd it writes as one frame
-per flush. A decoder takes whatever bytes there are and gives what they already tell.
+per flush. A decoder takes whatever bytes there are and gives what they already tell. Gzip is none
+of Spark's: so are the files packed that nobody writes to any more.
 """
 
 from __future__ import annotations
 
 import struct
+import zlib
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -67,7 +69,7 @@ def decoder(file_name: str) -> Decoder:
     if ending == "lzf":
         raise ValueError("compressed with lzf, which cannot be read here; zstd, lz4 and snappy can")
     if ending == "gz":
-        raise ValueError("compressed with gzip, as Spark writes no log: unpacked, it can be read")
+        raise ValueError("compressed with gzip, as Spark writes no log: weir history reads it")
     return _Plain()
 
 
@@ -114,6 +116,32 @@ class _Zstd(Decoder):
         except self._library.ZstdError:  # its header is not whole yet
             return MOST_WINDOW_BYTES
         return min(window, MOST_WINDOW_BYTES)
+
+
+class Gzip(Decoder):
+    """Member after member."""
+
+    def __init__(self) -> None:
+        self._member: Any = None
+
+    @property
+    def whole(self) -> bool:  # type: ignore[override]
+        """Whether no member waits for more."""
+        return self._member is None
+
+    def _unpack(self, data: bytes) -> Iterator[bytes]:
+        plain = b""
+        while data or len(plain) == PIECE_BYTES:  # more of what was taken may be to come
+            if self._member is None:
+                self._member = zlib.decompressobj(wbits=31)
+            try:
+                plain = self._member.decompress(data, PIECE_BYTES)
+            except zlib.error as error:
+                raise Damaged(f"damaged gzip: {error}") from None
+            yield plain
+            data = self._member.unconsumed_tail
+            if self._member.eof:
+                data, plain, self._member = self._member.unused_data, b"", None
 
 
 class _Lz4(Decoder):

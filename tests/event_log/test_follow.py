@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from agent.core.decode.events import HeartbeatEvent, ProgressEvent
 from agent.core.fleet import Fleet
 from agent.core.policy import Policy
+from agent.service.event_logs import SeenRuns
 from agent.sources import event_log
 from agent.sources.event_log import Follower, Log, Part, find_logs, parts_of
 from tests.event_log import lines
@@ -422,12 +423,13 @@ def test_a_failure_in_a_file_that_was_compacted_since_is_counted_once(tmp_path: 
     (rolling.path / "events_1_app-1").unlink()
     rolling.write(2, *content, compact=True)
     rolling.write(3, lines.started("r-9", query="q-9", time=lines.BASE + 60.0))
+    seen = SeenRuns(fleet.runs())
     again = follow(
         rolling.log,
         fleet.counted("event-log:app-1"),
-        fleet.newest_batches().get,
-        fleet.present_runs().get,
-        fleet.ended_runs().__contains__,
+        seen.last_batch,
+        seen.present_run,
+        seen.has_ended,
     )
     count(fleet, again)
     view = fleet.view(("orders", "enrich"), lines.BASE + 60.0)

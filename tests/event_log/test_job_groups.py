@@ -11,6 +11,7 @@ import pytest
 from agent.core.fleet import Fleet
 from agent.core.policy import Policy, QueryPolicy
 from agent.replay import replay_files
+from agent.service.event_logs import SeenRuns
 from agent.sources.spark_stages import Stages, read, wanted
 from spark_listener.wire import parse_time
 from tests.event_log import lines
@@ -85,10 +86,8 @@ def test_after_a_restart_a_group_stands_for_the_run_that_was_counted(tmp_path: P
     (rolling.path / "events_1_app-1").unlink()
     rolling.write(1, *content[:3])
     rolling.write(3, content[-6])  # batch 5 has begun, by a job of a group of the user's own
-    runs = fleet.present_runs()
-    again = follow(
-        rolling.log, fleet.counted("event-log:app-1"), fleet.newest_batches().get, runs.get
-    )
+    seen = SeenRuns(fleet.runs())
+    again = follow(rolling.log, fleet.counted("event-log:app-1"), seen.last_batch, seen.present_run)
     count(fleet, again)
     beat = again.pulse(lines.BASE + 60.0, 1)
     assert beat is not None

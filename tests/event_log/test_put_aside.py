@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from agent.core.fleet.roster import Roster
 from agent.core.policy import Policy
 from agent.service import event_logs
 from agent.service.event_logs import EventLogs
@@ -18,11 +19,12 @@ from agent.sources.event_log import LOST_SECONDS, Follower
 from tests.event_log import lines
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterator
     from pathlib import Path
 
     from agent.core.decode.events import Request
     from agent.core.fleet import Receipt
+    from agent.core.query import Query
 
 DAY_SECONDS = 86_400.0
 KEY = ("orders", "enrich")
@@ -424,3 +426,36 @@ def test_beside_a_slow_log_others_tell_the_batch_that_runs(
         watch.write([one.replace(b"957ee74f", b"12345678") for one in said], "app-2")
         watch.pass_time(1.0, step=1.0)
         assert watch.keeper.view(("others", "enrich"), watch.now).running_batch_id == batch
+
+
+def test_a_step_of_a_log_that_rolls_costs_the_same_however_many_queries_there_are(
+    watch: Watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Counted: how many queries are looked at in a look at the log, of few steps and of many."""
+    looked = 0
+    queries = Roster.__iter__
+
+    def counting(roster: Roster) -> Iterator[Query]:
+        nonlocal looked
+        for query in queries(roster):
+            looked += 1
+            yield query
+
+    rolling = watch.folder / "eventlog_v2_app-1"
+    rolling.mkdir()
+    others = [
+        lines.started(f"r-{number}", query=f"q-{number}").replace(b"enrich", b"other-%d" % number)
+        for number in range(50)
+    ]
+    watch.write([*lines.opening(), *others, lines.started()], f"{rolling.name}/events_1_app-1")
+    watch.pass_time(10.0)
+    monkeypatch.setattr(Roster, "__iter__", counting)
+    monkeypatch.setattr(event_log, "STEP_BYTES", 4000)
+    costs = []
+    for batches in (range(1), range(1, 41)):
+        watch.write([lines.progress(batch) for batch in batches], f"{rolling.name}/events_1_app-1")
+        before, looked = watch.completed, 0
+        asyncio.run(watch.logs.poll())
+        assert watch.completed - before == len(batches)
+        costs.append(looked)
+    assert costs[1] == costs[0]

@@ -6,15 +6,19 @@ import atexit
 import itertools
 import json
 import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from agent.history import manifest
 from agent.history.job import History, Outcome, session, ship
 from agent.history.manifest import Settings
+from agent.history.places import Places, bare
 from agent.history.tables import TABLES
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from agent.history.logs import Found
 
 SETTINGS = Settings(target_seconds=1.0)
 _running: list[Any] = []
@@ -39,14 +43,33 @@ def mounted(folder: Path) -> str:
     return f"viewfs://{name}/mounted"
 
 
+class OfHdfs(Places):
+    """Tells of each file as HDFS of one that is written to: less than whoever opens it reads."""
+
+    def __init__(self, spark: Any, listed_bytes: int) -> None:
+        super().__init__(spark)
+        self._listed_bytes = listed_bytes
+
+    def files(self, address: str, refused: dict[str, str]) -> list[Found]:
+        found = super().files(address, refused)
+        return [msgspec.structs.replace(one, size=self._listed_bytes, modified=1) for one in found]
+
+    def unclosed_bytes(self, address: str, listed_bytes: int) -> int:
+        return Path(bare(address)).stat().st_size - listed_bytes
+
+
 def run(
     logs: Path | str | list[Path],
     out: Path | str,
     *,
     killed: bool = False,
     moved: dict[Path, Path] | None = None,
+    listed_bytes: int | None = None,
 ) -> Outcome:
-    """``killed``: just before the run would be remembered; ``moved``: as it begins to read."""
+    """``killed``: just before the run would be remembered; ``moved``: as it begins to read.
+
+    ``listed_bytes``: all that a listing tells of a file, as HDFS of one that is written to.
+    """
 
     def say(what: str) -> None:
         if what.startswith("reading"):
@@ -55,6 +78,8 @@ def run(
                     path.rename(place)
 
     history = History(spark(), str(out), SETTINGS, say)
+    if listed_bytes is not None:
+        history._places = OfHdfs(spark(), listed_bytes)
     save = manifest.save
     if killed:
 

@@ -181,6 +181,36 @@ def test_a_log_whose_application_ends_meanwhile_keeps_no_other_from_being_judged
     assert second.applications == ["other"]
 
 
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_log_that_is_written_to_on_hdfs_is_read_to_its_end(
+    spark: Executor,
+    tmp_path: Path,
+    logs: Path,
+    run: Callable[..., Outcome],
+    real_log: bytes,
+    packed: bool,
+) -> None:
+    """Its listing stands still while a block is written; what has come since is read anew."""
+    log = logs / ("app-1.zstd.inprogress" if packed else "app-1.inprogress")
+    content = real_log.splitlines(keepends=True)
+    half = len(content) // 2
+    frames = [zstandard.compress(b"".join(part)) for part in (content[:half], content[half:])]
+    plain = b"".join(content[:half]) + content[half][:50], real_log
+    first, all_ = (frames[0], b"".join(frames)) if packed else plain
+    log.write_bytes(first)
+    told = run(listed_bytes=1000)
+    assert (told.skipped, told.applications, told.bytes) == ([], ["orders"], len(first))
+    before = len(judgements(spark, tmp_path / "out"))
+    assert before > 20
+    assert run(listed_bytes=1000).files == 0
+    log.write_bytes(all_)
+    assert run(listed_bytes=1000).files == 1
+    (tmp_path / "app-1").write_bytes(real_log)
+    found = in_a_row(judgements(spark, tmp_path / "out"))
+    assert len(found) > before
+    assert found == in_a_row(replayed(tmp_path / "app-1"))
+
+
 def test_nothing_to_do_is_said(run: Callable[[], Outcome], logs: Path) -> None:
     (logs / "_SUCCESS").touch()
     with pytest.raises(NothingToDo, match="no event log at"):

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import zstandard
+from msgspec.structs import replace
 
 from agent.history import extract
 from agent.history.job import _spread
-from agent.history.logs import Found, LogFile, Read, log_files, plan
+from agent.history.logs import MOST_WHOLE_BYTES, Found, LogFile, Read, log_files, plan
 from agent.history.places import missing_here
 from tests.event_log import lines
 
@@ -104,13 +105,19 @@ def test_a_compact_file_is_read_only_where_what_it_stands_for_was_not() -> None:
 
 def test_what_cannot_be_read_is_refused_with_a_reason() -> None:
     big = found("f:/l/c.zstd", size=2 << 30)
-    chosen = plan([*found("f:/l/a.lzf", "f:/l/b.gz"), *big], {})
+    chosen = plan([*found("f:/l/a.lzf"), *big], {})
     assert chosen.to_read == []
     assert [reason.split(":")[0] for _, reason in chosen.refused] == [
-        "compressed with lzf, which cannot be read here; zstd, lz4 and snappy can",
-        "compressed with gzip, as Spark writes no log",
+        "compressed with lzf, which cannot be read here; zstd, lz4, snappy and gzip can",
         f"{2 << 30} bytes compressed in one file",
     ]
+
+
+def test_what_a_listing_leaves_out_is_read_by_one_task_while_that_is_little() -> None:
+    (file,) = found("hdfs://n/l/a.inprogress", size=MOST_WHOLE_BYTES)
+    assert not file.whole
+    assert replace(file, unlisted=1).whole
+    assert not replace(file, unlisted=1, size=MOST_WHOLE_BYTES + 1).whole
 
 
 def bad_of(kept: Any) -> list[tuple[int, str]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -103,6 +103,16 @@ class StagesWanted(msgspec.Struct, frozen=True):
     stateful: bool
 
 
+class RunSeen(NamedTuple):
+    """The last run of a query, as far as it was counted."""
+
+    run_id: str
+    application_id: str
+    query_id: str
+    batch_id: int | None  # the newest
+    ended: bool
+
+
 class AgentTotals(msgspec.Struct):
     """Counters of the agent as a whole; they survive restarts."""
 
@@ -146,6 +156,7 @@ class Fleet:
         self._senders = Senders(policy)
         self._pools = Pools(self._roster, policy)
         self._brokers = BrokersWord()
+        self._logs_behind: set[str] = set()  # instances
         self._clusters = Clusters(self._roster, policy)
         self._alignments: dict[Key, tuple[str, AlignmentView]] = {}  # by the run they are of
         self.unreadable: dict[str, str] = {}  # parts of what was saved, and why
@@ -185,6 +196,9 @@ class Fleet:
             if bad.sequence is not None:
                 acknowledged = max(acknowledged, bad.sequence)
         sender.last_sequence = acknowledged
+        if said.of_log:
+            times = [event.time for _, event in request.events]
+            sender.event_time = max([sender.event_time, *times])
         self._changed.touch(AGENT_PART)
         self._changed.touch(part_of_listener(request.listener.instance))
         for key in said.touched:
@@ -530,21 +544,19 @@ class Fleet:
         """Where each query's present run belongs, by run id."""
         return {query.run.run_id: query.key for query in self._roster}
 
-    def newest_batches(self) -> dict[str, int | None]:
-        """The newest batch counted, by run id."""
-        return {query.run.run_id: query.batch.id for query in self._roster}
-
-    def ended_runs(self) -> set[str]:
-        """The run ids of the last runs of queries, where these have ended."""
-        return {query.run.run_id for query in self._roster if query.life.terminated}
-
-    def present_runs(self) -> dict[tuple[str, str], str]:
-        """The run ids of the runs that have not ended, by application id and Spark's query id."""
-        return {
-            (query.run.application_id, query.run.query_id): query.run.run_id
-            for query in self._roster
-            if not query.life.terminated
-        }
+    def runs(self, keys: Iterable[Key] | None = None) -> list[RunSeen]:
+        """The last run of each query, or of those that are named and known."""
+        chosen = self._roster if keys is None else filter(None, map(self._roster.get, keys))
+        return [
+            RunSeen(
+                query.run.run_id,
+                query.run.application_id,
+                query.run.query_id,
+                query.batch.id,
+                query.life.terminated,
+            )
+            for query in chosen
+        ]
 
     def view(self, key: Key, now: float, *, growing: bool = False) -> QueryView:
         """One query at ``now``; raises KeyError where there is none. ``growing``: see tell.view."""
@@ -588,9 +600,18 @@ class Fleet:
         sender = self._senders.get(instance)
         return 0 if sender is None else sender.last_sequence
 
+    def counted_time(self, instance: str) -> float:
+        """The time of the newest event counted of an event log; 0 where none is known."""
+        sender = self._senders.get(instance)
+        return 0.0 if sender is None else sender.event_time
+
     def see_logs(self, instances: set[str], now: float) -> None:
         """Which event logs may still grow: their places are kept, however silent they are."""
         self._senders.see_logs(instances, now)
+
+    def see_logs_behind(self, instances: set[str]) -> None:
+        """Which event logs are not read to their end: what they tell is past."""
+        self._logs_behind = instances
 
     def has_listener(self, application_id: str) -> bool:
         """Whether a driver's own listener speaks for the application, not only its event log."""
@@ -628,27 +649,38 @@ class Fleet:
         self._brokers.keep_offsets()
 
     def readings(self) -> dict[Key, Reading]:
-        """How far each query has read, but those that were stopped.
+        """How far each query has read, but those that were stopped, or are known of long ago.
 
         What a query that failed has not read may be deleted before it comes back, and before the
         first batch of its next run ends, which goes on where the last one ended.
         """
+        told_late = self._told_late()
         return {
             query.key: query.read
             for query in self._roster
-            if query.read is not None and not query.life.stopped
+            if query.read is not None
+            and not query.life.stopped
+            and query.run.application_id not in told_late
         }
+
+    def _told_late(self) -> set[str]:
+        """Applications whose event logs are not read to their end."""
+        senders = map(self._senders.get, self._logs_behind)
+        return {sender.application_id for sender in senders if sender is not None}
 
     def committed(self) -> dict[Key, Offsets]:
         """By query, the next rows of Kafka to be read after the newest batch that Spark committed.
 
         Progress is told once a batch is committed; where logs are written behind, or there are no
         batches, it says nothing of that, and the query is left out. So is one that reads a topic of
-        another cluster. Of a partition that several sources read the one that is behind counts.
+        another cluster, and one whose event log is not read to its end. Of a partition that several
+        sources read the one that is behind counts.
         """
         found: dict[Key, Offsets] = {}
+        told_late = self._told_late()
         for query in self._roster:
             behind = query.watched.monitor.asynchronous or "Continuous" in query.run.trigger
+            behind |= query.run.application_id in told_late
             if query.read is None or behind or self._brokers.elsewhere(query):
                 continue
             lowest: Offsets = {}

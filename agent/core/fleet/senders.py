@@ -37,6 +37,7 @@ class Sender(msgspec.Struct):
     listener: Listener
     last_sequence: int = 0
     heard_time: float = 0.0
+    event_time: float = 0.0  # the newest that an event log told of, by its driver's clock
 
 
 class ListenerView(msgspec.Struct, frozen=True):
