@@ -140,7 +140,7 @@ run_rest() {
   # shellcheck disable=SC2046
   stage "slow tests in a browser" tests "$rest/browser" "slow and not course and browser and not spark" -n 2 $(marked browser)
   # shellcheck disable=SC2046,SC2086
-  stage "slow tests on real Spark" tests "$rest/spark" "slow and not course and spark" -n 3 $by_file $(marked spark)
+  stage "slow tests on real Spark" tests "$rest/spark" "slow and not course and spark" -n 2 $by_file $(marked spark)
   # shellcheck disable=SC2086
   stage "the oldest and the newest Spark" "$python" -m tests.matrix $sparks --reports "$rest"
 }

@@ -169,10 +169,10 @@ def without_agent(sources: Iterable[SourceControl], now: float) -> str:
     ending = [one for one in ours if one.lapses]
     said = []
     if ending:
-        seconds = max(0.0, *(one.grant_ends - now for one in ending))
-        said.append(
-            f"what Weir set holds for {seconds:.0f} s more, then what is configured comes back"
-        )
+        lives = [one.grant_ends - now for one in ending if one.grant is not None]
+        # What another process left ends when its grant was to: nobody here knows more of it.
+        holds = f"for {max(0.0, *lives):.0f} s more" if lives else "for a minute at most"
+        said.append(f"what Weir set holds {holds}, then what is configured comes back")
     if len(ending) < len(ours):
         said.append("where no limit is configured, the last one that Weir set stays")
     return "; ".join(said) or "it keeps its configured limits"
@@ -434,7 +434,8 @@ class Actuator:
                 continue
             updated = updated.updated(key, java_limit)
             accepted[source.index] = limit
-        if not accepted:
+        # Just before: a process that stood still may have much to do before it hears of that.
+        if not accepted or self._lease.taken:
             return False
         for source in self.sources:
             if source.index in accepted:  # before anything of it is in force

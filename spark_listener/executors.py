@@ -140,7 +140,7 @@ class Executors:
         None goes back to the number that there was before the first word of ours. Raises
         RuntimeError where the cluster does not take the number.
         """
-        if self._note or (wanted is None and self._asked is None):
+        if self._note or (wanted is None and self._asked is None) or self._lease.taken:
             return
         configured = self._own_number(self.present())
         total = configured if wanted is None else wanted

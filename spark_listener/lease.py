@@ -44,6 +44,7 @@ _STAYS: Final = "staying "
 _O: Final = "Ljava/lang/Object;"
 _MAPS: Final = ("programs", "ends", "heir", "kept")
 Word = Literal["undone", "taken"]
+_TAKEN: Final = "taken"  # in an estate: it is another process'
 WRAPPER: Final = "org.apache.spark.sql.streaming.PythonStreamingQueryListenerWrapper"
 
 
@@ -77,6 +78,11 @@ class Lease:
         since. ``taken``: that is another's to say.
         """
 
+    @property
+    def taken(self) -> bool:
+        """Whether another process goes on with what was left, and this one is to set no more."""
+        return False
+
     def leave(self, name: str, undo: Callable[[], Any], *, stays: bool = False) -> None:
         """Has what ``undo`` makes, a Java ``Runnable``, run when this process is gone.
 
@@ -102,8 +108,8 @@ class Estate:
 
     A map of Java objects by name, so that a process of another version of Weir finds its way: the
     ``programs`` by name that undo it, each at its own end; those ``ends``, which the ``scheduler``
-    waits for; programs that only an ``heir`` runs; what is ``kept``; and what has become of it all,
-    its ``word``.
+    waits for; programs that only an ``heir`` runs; what is ``kept``; what has become of it, its
+    ``word``; and ``taken``, once it is another process'.
     """
 
     def __init__(self, gateway: Any) -> None:
@@ -145,40 +151,47 @@ class Estate:
         self._renewal.apply(name, int(1000 * seconds))
 
     def word(self) -> str | None:
-        """What has become of what was left, once."""
+        """What has become of what was left: that it was undone, once; that it was taken, always."""
+        if self.taken:
+            return "taken"
         word = self.java["word"].getAndSet(None)
         return None if word is None else str(word)
+
+    @property
+    def taken(self) -> bool:
+        """Whether it is another process' by now."""
+        return bool(self.java.containsKey(_TAKEN))
 
     def absorb(self, java: Any) -> None:
         """Another process' estate is this one's; that process, if it lives, hears of it.
 
         Each end stays where it is: whose query nobody watches here is undone then.
         """
-        java["word"].set("taken")
+        java[_TAKEN] = True
         delay = self._h.virtual(
             "java.util.concurrent.Delayed", "getDelay", "(Ljava/util/concurrent/TimeUnit;)J"
         )
         delay = self._h.function(self._h.given(delay, 1, self._milliseconds))
         ends = {name: int(delay.apply(end)) for name, end in _items(java["ends"])}
-        _stop(java)
-        for _, program in _items(java["heir"]):
-            program.run()
-        for name, program in _items(java["programs"]):
-            if name == STARTS:
-                program.run()
-            else:
-                self.leave(name, program, max(0, ends.get(name, 0)) / 1000)
+        programs = _items(java["programs"])
         self.kept.putAll(java["kept"])
-        for name in ("heir", "kept"):
+        for name, program in programs:  # first of all: this process, too, may be killed in here
+            if name != STARTS:
+                self.leave(name, program, max(0, ends.get(name, 0)) / 1000)
+        # Where that process lives, and may be late to hear of it, it renews nothing any more.
+        for name in ("programs", "kept"):
             java[name].clear()
+        _stop(java)
+        for name, program in [*_items(java["heir"]), *programs]:
+            if not name.startswith(RUN) and not name.startswith(_STAYS):
+                program.run()
+        java["heir"].clear()
 
     def _undoing(self, h: Handles) -> Any:
         """Of a name and a ``Runnable``: lets go of it, runs it whatever that does, and notes it."""
         forget = h.silent(h.bound(self.programs, "remove", f"({_O}){_O}"))
         run = h.safe(h.virtual("java.lang.Runnable", "run", "()V"))
-        # Who was taken over hears that, whatever is undone of it afterwards.
-        note = h.bound(self.java["word"], "compareAndSet", f"({_O}{_O})Z")
-        note = h.silent(h.given(note, 0, None, "undone"))
+        note = h.given(h.bound(self.java["word"], "set", f"({_O})V"), 0, "undone")
         ran = h.then(run, h.ignoring(note, 0, ["java.lang.Runnable"]))
         return h.then(h.ignoring(forget, 1, ["java.lang.Runnable"]), h.ignoring(ran, 0, [OBJECT]))
 
@@ -320,10 +333,15 @@ class Own(Lease):
                     estate.forget(STARTS)
                     self._ended = begun
 
+    @property
+    def taken(self) -> bool:
+        """See ``Lease.taken``. Raises what py4j raises."""
+        return self._estate is not None and self._estate.taken
+
     def leave(self, name: str, undo: Callable[[], Any], *, stays: bool = False) -> None:
         """Raises what py4j raises; then nothing was left, and nothing must be done."""
         estate = self._estate
-        if estate is None:
+        if estate is None or estate.taken:
             return
         if name.startswith(LISTENER):
             # By an heir alone: a process that only stood still needs it.

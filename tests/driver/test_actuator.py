@@ -104,6 +104,13 @@ def test_what_the_log_says_of_limits_without_an_agent_is_so(
     assert without_agent(ours, 60.0) == (STAYS if STAYS in said else KEEPS)
 
 
+def test_of_a_limit_that_another_process_left_nobody_knows_how_long_it_holds() -> None:
+    one = source(ALL)
+    one.present, one.left_lapsing = Limit("files", 3), True
+    said = "what Weir set holds for a minute at most, then what is configured comes back"
+    assert without_agent([one], 0.0) == said
+
+
 def test_every_reply_that_names_it_renews_a_grant() -> None:
     control = source(Limit("files", 5))
     for moment in range(0, 600, 50):
@@ -488,6 +495,8 @@ LEFT = "limits run 0"
 class Left(Lease):
     """What is left behind, by name: undone where the process ends, or where none comes after."""
 
+    taken = False
+
     def __init__(self) -> None:
         self.left: dict[str, tuple[Any, bool]] = {}
         self.configured: Java | None = None  # where a process before this one kept it
@@ -651,6 +660,21 @@ def test_a_limit_that_must_lapse_does_so_where_the_next_process_hears_nothing_of
     assert not actuator.apply(1000.0), "it is not set again"
     assert query.in_force == {0: EVERYTHING}
     assert lease.left == {}
+
+
+def test_what_another_process_has_taken_over_is_not_touched(programs: None) -> None:
+    """By one that stood still, and whose grant is over by now; or that detaches."""
+    lease, query = Left(), SetUp(files_at_once(9))
+    actuator = left_by(query, lease)
+    actuator.take([grant(3)], 0.0)
+    assert actuator.apply(0.0)
+    lease.taken = True  # type: ignore[misc]
+    assert not actuator.apply(1000.0)
+    actuator.take([grant(4)], 1000.0)
+    assert not actuator.apply(1000.0)
+    actuator.give_up("detached")
+    assert query.in_force == {0: files_at_once(3)}
+    assert not actuator.as_configured
 
 
 def test_a_limit_that_stays_does_so_while_the_next_process_hears_nothing_of_it(

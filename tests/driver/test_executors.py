@@ -140,6 +140,8 @@ class Spark:
 
 
 class Lease:
+    taken = False
+
     def __init__(self) -> None:
         self.held: dict[str, Any] = {}
 

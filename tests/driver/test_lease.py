@@ -217,7 +217,31 @@ def test_the_next_process_takes_over_and_takes_out(
     until(lambda: flags.run() == taken | {R, S}, "of a query that nobody watches")
     gone.end(gone.estate, taken=True)
     heir.forget(S, "limit r 0")
+    assert heir.renew({}, []) == "undone"
     assert heir.kept("limit r 0") is None
+
+
+def test_who_was_taken_over_and_has_not_heard_it_undoes_nothing(
+    begun: Any, flags: Flags, gateway: JavaGateway
+) -> None:
+    """Its observer may hang, while it says that it lives all the same."""
+    gone = begun()
+    listener = Inbox(gateway, hold_milliseconds=100, estate=gone.estate).listener("1")
+    gone.leave(R, flags.sets("lapses"))
+    gone.leave(S, flags.sets("stays"), stays=True)
+    assert not gone.taken
+    heir = begun()
+    heir.take_over(gateway, Session(listener))
+    assert gone.taken
+    assert not heir.taken
+    assert gone.renew({R: SECONDS}, [S]) == "taken"
+    gone.leave(OVER, flags.sets("left in vain"))
+    before = time.monotonic()
+    while time.monotonic() - before < 4 * SECONDS:
+        assert heir.renew({R: 60.0}, [S]) is None
+        assert flags.run() == set()
+        time.sleep(0.1)
+    assert gone.renew({}, []) == "taken", "until it has heard it"
 
 
 def test_who_was_taken_over_ends_nothing_of_who_comes_after_it_in_its_own_process(

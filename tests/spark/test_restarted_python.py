@@ -326,6 +326,26 @@ def test_a_cluster_manager_that_hangs_lets_no_query_read_everything_at_once(
         time.sleep(0.5)
 
 
+@pytest.mark.parametrize("control", [True, False])
+def test_one_that_stood_still_meanwhile_leaves_what_the_newer_one_does(
+    notebook: Notebook, granting: FakeAgent, steered: Kernel, *, control: bool
+) -> None:
+    """Its own grants are over by then, and the agent has more for it."""
+    os.kill(steered.process.pid, signal.SIGSTOP)
+    newer = notebook.kernel()
+    newer.attach(granting, control=control)
+    wanted = OURS if control else CONFIGURED
+    until(lambda: notebook.limits() == wanted, "limits", telling=notebook.limits)
+    time.sleep(GRANT_SECONDS + 1)
+    assert notebook.limits() == wanted
+    os.kill(steered.process.pid, signal.SIGCONT)
+    until(lambda: "another one has attached" in steered.log.read_text(), "what the older one says")
+    begun = time.monotonic()
+    while time.monotonic() < begun + GRANT_SECONDS:
+        assert notebook.limits() == wanted
+        time.sleep(0.2)
+
+
 def test_of_two_that_live_the_newer_one_goes_on_and_the_other_says_so(
     notebook: Notebook, granting: FakeAgent, steered: Kernel
 ) -> None:
