@@ -90,6 +90,7 @@ class Bench(Children):
         self.hang = folder / "hang"
         self.input.mkdir()
         self._compiled = jobs
+        self.submitted: list[Job] = []
 
     def files(self, count: int, rows: int = 10) -> None:
         """So many more files to read; each line is its own."""
@@ -137,7 +138,9 @@ class Bench(Children):
             if isinstance(main, Path)
             else ["--class", main, str(self._compiled.jar(str(main)))]
         )
-        return self.run(folder, str(SPARK / "bin/spark-submit"), *options, *what, *arguments)
+        job = self.run(folder, str(SPARK / "bin/spark-submit"), *options, *what, *arguments)
+        self.submitted.append(job)
+        return job
 
     def plugin(self, *ways: str) -> list[str]:
         """The conf pair, with doors of the bench's own; ``ways``: the settings that name it."""
@@ -203,7 +206,12 @@ def query(agent: AgentProcess) -> Callable[[str], dict[str, Any]]:
             told = agent.http.get("/v1/queries").json()["queries"]
             return next((one for one in told if one["query"] == name and one["sources"]), None)
 
-        return until(look, f"the query {name}")
+        def told() -> str:
+            known = agent.http.get("/v1/queries").text
+            jobs = "\n".join(f"{job.out}\n{job.err}" for job in bench.submitted)
+            return f"{known}\n{jobs}\n{agent.log()}"
+
+        return until(look, f"the query {name}", telling=told)
 
     return found
 
