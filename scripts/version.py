@@ -27,6 +27,7 @@ PLACES: Final = {
     "examples/kubernetes/driver.yaml": (rf"team/weir:{_VERSION}",),
     "examples/kubernetes/spark-application.yaml": (rf"team/weir:{_VERSION}",),
     "docs/deploy.md": (rf"team/weir:{_VERSION}", rf"dist/weir-{_VERSION}\.tgz"),
+    "docs/start/kubernetes.md": (rf"team/weir:{_VERSION}",),
     "docs/plugin.md": (rf"weir-spark-plugin:{_VERSION}",),
 }
 

@@ -1,0 +1,66 @@
+"""What a stranger pastes, block by block: nothing of it waits for ever, or ends his cluster."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import agent
+
+ROOT = Path(__file__).parents[2]
+START = ROOT / "docs" / "start"
+PAGES = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+#: What goes on until it is ended: nothing after it in its block is run.
+STAYS = re.compile(
+    r"weir agent\b|weir top(?!.*--once)\b|port-forward\b|k8s:.*--deploy-mode cluster"
+)
+
+
+def blocks(page: Path) -> list[list[str]]:
+    """The commands of each block for a shell, what is continued on a line of its own as one."""
+    found = re.findall(r"^```sh\n(.*?)^```", page.read_text("utf-8"), re.DOTALL | re.MULTILINE)
+    joined = [re.sub(r"\\\n *", "", one) for one in found]
+    return [
+        [line for line in one.splitlines() if line.strip() and not line.lstrip().startswith("#")]
+        for one in joined
+    ]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_what_stays_until_it_is_ended_is_the_last_of_its_block(page: Path) -> None:
+    for block in blocks(page):
+        stays = [line for line in block[:-1] if STAYS.search(line)]
+        assert [line for line in stays if not line.rstrip().endswith("&")] == []
+
+
+@pytest.mark.parametrize("page", ["local", "standalone", "yarn", "emr", "dataproc", "databricks"])
+def test_each_way_in_says_how_to_look(page: str) -> None:
+    text = (START / f"{page}.md").read_text("utf-8")
+    installed = re.search(r"(~|/opt)/weir/bin/(?=weir agent)", text)
+    assert f"{installed[0] if installed else ''}weir top" in text
+    assert "weir mode on" in text
+
+
+@pytest.mark.parametrize("page", ["databricks", "dataproc"])
+def test_the_jar_has_the_name_that_its_make_target_gives_it(page: str) -> None:
+    names = re.findall(r"weir-spark-plugin\S*?\.jar", (START / f"{page}.md").read_text("utf-8"))
+    assert set(names) == {"weir-spark-plugin.jar"}
+
+
+def test_an_init_script_without_its_jar_ends_the_launch_and_says_so(tmp_path: Path) -> None:
+    """Else the cluster's settings name a class that is not there, and no job of it starts."""
+    text = (START / "databricks.md").read_text("utf-8")
+    (script,) = re.findall(r"^(#!/bin/sh\n.*?)^```", text, re.DOTALL | re.MULTILINE)
+    path = tmp_path / "init.sh"
+    path.write_text(script)
+    done = subprocess.run(["sh", str(path)], capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    assert "weir-spark-plugin.jar" in done.stderr
+
+
+def test_the_image_is_built_by_the_tag_that_the_chart_asks_for() -> None:
+    text = (START / "kubernetes.md").read_text("utf-8")
+    assert set(re.findall(r"example\.com/team/weir:(\S+)", text)) == {agent.__version__}
