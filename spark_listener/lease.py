@@ -122,7 +122,10 @@ class Estate:
         self.java["scheduler"] = _scheduler(gateway, h)
         self.programs, self.ends, self.heir, self.kept = (self.java[name] for name in _MAPS)
         self._undo = self._undoing(h)
-        self._renewal = self._renewing(gateway, h)
+        renewal, word = self._renewing(gateway, h), self._telling(h)
+        self._renewal = h.function(renewal)
+        word = h.methods.dropArguments(word, 0, renewal.type().parameterList())
+        self._life = h.function(h.then(renewal, word))
 
     def leave(self, name: str, undo: Any, seconds: float) -> None:
         """A ``Runnable`` that is run in so many seconds, in place of what had the name."""
@@ -151,10 +154,11 @@ class Estate:
         self._renewal.apply(name, int(1000 * seconds))
 
     def word(self) -> str | None:
-        """What has become of what was left: that it was undone, once; that it was taken, always."""
-        if self.taken:
-            return "taken"
-        word = self.java["word"].getAndSet(None)
+        """What has become of what was left: that it was undone, once; that it was taken, always.
+
+        Starts wait for this process for so much longer again; one exchange with the JVM for both.
+        """
+        word = self._life.apply(STARTS, int(1000 * LEASE_SECONDS))
         return None if word is None else str(word)
 
     @property
@@ -196,7 +200,7 @@ class Estate:
         return h.then(h.ignoring(forget, 1, ["java.lang.Runnable"]), h.ignoring(ran, 0, [OBJECT]))
 
     def _renewing(self, gateway: Any, h: Handles) -> Any:
-        """A function of a name and milliseconds, if any program has it: waits anew for its end."""
+        """Of a name and milliseconds, if any program has it: waits anew for its end."""
         self._milliseconds = gateway.jvm.java.util.concurrent.TimeUnit.MILLISECONDS
         schedule = h.bound(
             self.java["scheduler"],
@@ -214,7 +218,13 @@ class Estate:
         cancel = h.given(h.virtual("java.util.concurrent.Future", "cancel", "(Z)Z"), 1, False)
         anew = h.silent(h.piped(before, h.unless_null(h.loose(cancel))))
         there = h.bound(self.programs, "containsKey", f"({_O})Z")
-        return h.function(h.either(there, anew, h.nothing_with(anew)))
+        return h.either(there, anew, h.nothing_with(anew))
+
+    def _telling(self, h: Handles) -> Any:
+        """A program without arguments that gives the word."""
+        undone = h.given(h.bound(self.java["word"], "getAndSet", f"({_O}){_O}"), 0, None)
+        taken = h.given(h.bound(self.java, "containsKey", f"({_O})Z"), 0, _TAKEN)
+        return h.either(taken, h.methods.constant(h.java_class(OBJECT), _TAKEN), undone)
 
 
 def _stop(java: Any) -> None:
@@ -313,7 +323,6 @@ class Own(Lease):
         estate = self._estate
         if estate is None:
             return None
-        estate.renew(STARTS, LEASE_SECONDS)
         for name, seconds in lives.items():
             estate.renew(name, _no_sooner(seconds))
         for name in staying:

@@ -235,6 +235,8 @@ def test_until_its_session_is_attached_too_a_query_does_not_read_everything_at_o
     notebook: Notebook, granting: FakeAgent, steered: Kernel
 ) -> None:
     """A notebook attaches cell by cell; what is configured is put back in its time all the same."""
+    steered.run(f"spark_listener.lease.ALONE_SECONDS = {10 * ALONE_SECONDS}")
+    steered.run(f"import time; time.sleep({3 * HEARTBEAT_SECONDS})")  # a word or two
     steered.kill()
     after = notebook.kernel()
     after.run("other = spark.newSession()")
