@@ -71,11 +71,11 @@ class Lease:
         """
         return None
 
-    def end(self, begun: Any, *, taken: bool) -> None:
+    def end(self, begun: Any) -> None:
         """Nobody renews any more what is in an ``estate``. Raises nothing.
 
         What is in it yet is undone in its time: it was another process', and nobody has watched it
-        since. ``taken``: that is another's to say.
+        since.
         """
 
     @property
@@ -121,8 +121,9 @@ class Estate:
         self.java["word"] = concurrent.atomic.AtomicReference()
         self.java["scheduler"] = _scheduler(gateway, h)
         self.programs, self.ends, self.heir, self.kept = (self.java[name] for name in _MAPS)
+        self._milliseconds = concurrent.TimeUnit.MILLISECONDS
         self._undo = self._undoing(h)
-        renewal, word = self._renewing(gateway, h), self._telling(h)
+        renewal, word = self._renewing(h), self._telling(h)
         self._renewal = h.function(renewal)
         word = h.methods.dropArguments(word, 0, renewal.type().parameterList())
         self._life = h.function(h.then(renewal, word))
@@ -177,19 +178,20 @@ class Estate:
         )
         delay = self._h.function(self._h.given(delay, 1, self._milliseconds))
         ends = {name: int(delay.apply(end)) for name, end in _items(java["ends"])}
-        programs = _items(java["programs"])
+        programs = dict(_items(java["programs"]))
+        starts = programs.pop(STARTS, None)
         self.kept.putAll(java["kept"])
-        for name, program in programs:  # first of all: this process, too, may be killed in here
-            if name != STARTS:
-                self.leave(name, program, max(0, ends.get(name, 0)) / 1000)
+        for name, program in programs.items():  # first: this process, too, may be killed in here
+            self.leave(name, program, max(0, ends.get(name, 0)) / 1000)
         # Where that process lives, and may be late to hear of it, it renews nothing any more.
         for name in ("programs", "kept"):
             java[name].clear()
         _stop(java)
-        for name, program in [*_items(java["heir"]), *programs]:
-            if not name.startswith(RUN) and not name.startswith(_STAYS):
-                program.run()
+        for _, program in _items(java["heir"]):
+            program.run()
         java["heir"].clear()
+        if starts is not None:
+            starts.run()
 
     def _undoing(self, h: Handles) -> Any:
         """Of a name and a ``Runnable``: lets go of it, runs it whatever that does, and notes it."""
@@ -199,9 +201,8 @@ class Estate:
         ran = h.then(run, h.ignoring(note, 0, ["java.lang.Runnable"]))
         return h.then(h.ignoring(forget, 1, ["java.lang.Runnable"]), h.ignoring(ran, 0, [OBJECT]))
 
-    def _renewing(self, gateway: Any, h: Handles) -> Any:
+    def _renewing(self, h: Handles) -> Any:
         """Of a name and milliseconds, if any program has it: waits anew for its end."""
-        self._milliseconds = gateway.jvm.java.util.concurrent.TimeUnit.MILLISECONDS
         schedule = h.bound(
             self.java["scheduler"],
             "schedule",
@@ -329,11 +330,14 @@ class Own(Lease):
             estate.renew(_STAYS + name, ALONE_SECONDS)
         return cast("Word | None", estate.word())
 
-    def end(self, begun: Any, *, taken: bool) -> None:
+    def end(self, begun: Any) -> None:
         """See ``Lease.end``."""
         estate = self._estate
+        if begun is None:
+            return
         with contextlib.suppress(Exception):
-            if taken and begun is not None:
+            taken = begun.containsKey(_TAKEN)
+            if taken:  # it is another's to say when
                 _stop(begun)
             # Else another driver of this process has begun anew since.
             if estate is not None and estate.java.equals(begun):

@@ -102,7 +102,6 @@ class Observer:
         self._gateway = application.gateway
         self._lease = application.lease
         self._begun = application.lease.estate  # whoever attaches after us begins another one
-        self._taken = False  # another process goes on with it
         self._outbox = outbox
         self._inbox = inbox
         self._gatekeeper = gatekeeper
@@ -247,7 +246,7 @@ class Observer:
             if not self._sessions and not self._ending:
                 self._cluster.leave()
         if not self._ending:  # else the JVM may go on
-            self._lease.end(self._begun, taken=self._taken)
+            self._lease.end(self._begun)
         if self._ending or self._spark_stopped():
             self._guarded("the end", self._end_all, self.mailbox.take(0.0)[0])
 
@@ -837,7 +836,6 @@ class Observer:
             "weir is off in this process: another one has attached to the same session, and "
             "watches it from now on",
         )
-        self._taken = True
         self._stopping.set()
         self._on_lost()
 

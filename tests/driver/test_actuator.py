@@ -569,6 +569,15 @@ def left_by(query: SetUp, lease: Lease) -> Actuator:
     return actuator
 
 
+def limited(configured: Java, granted: Grant) -> tuple[Left, SetUp, Actuator]:
+    """A query with a granted limit in force, and what is left of it."""
+    lease, query = Left(), SetUp(configured)
+    actuator = left_by(query, lease)
+    actuator.take([granted], 0.0)
+    assert actuator.apply(0.0)
+    return lease, query, actuator
+
+
 @pytest.mark.parametrize(
     ("configured", "lapses", "stays"),
     [
@@ -580,10 +589,7 @@ def left_by(query: SetUp, lease: Lease) -> Actuator:
 def test_a_limit_that_stays_is_undone_where_nobody_takes_it_over(
     programs: None, configured: Java, lapses: bool, stays: bool
 ) -> None:
-    lease, query = Left(), SetUp(configured)
-    actuator = left_by(query, lease)
-    actuator.take([grant(3, lapses=lapses)], 0.0)
-    assert actuator.apply(0.0)
+    lease, query, _ = limited(configured, grant(3, lapses=lapses))
     undo, left_to_stay = lease.left[LEFT]
     assert left_to_stay is stays
     undo()
@@ -594,13 +600,10 @@ def test_a_limit_that_stays_is_undone_where_nobody_takes_it_over(
 def test_whether_a_limit_ends_with_its_process_may_change_while_it_stays_the_same(
     programs: None, since: str
 ) -> None:
-    lease, query = Left(), SetUp(EVERYTHING)
-    if since == "it was set":
-        actuator = left_by(query, lease)
-        actuator.take([grant(3)], 0.0)
-        assert actuator.apply(0.0)
-    else:
-        lease.configured, query.in_force = EVERYTHING, Limits({0: files_at_once(3)})
+    lease, query, actuator = limited(EVERYTHING, grant(3))
+    if since != "it was set":
+        lease = Left()
+        lease.configured = EVERYTHING
         actuator = left_by(query, lease)
     for lapses in (True, False):
         actuator.take([grant(3, lapses=lapses)], 0.0)
@@ -626,10 +629,7 @@ def test_what_is_undone_is_one_sources_own_and_leaves_what_came_meanwhile(progra
 
 
 def test_nothing_is_left_of_what_is_as_configured(programs: None) -> None:
-    lease, query = Left(), SetUp(files_at_once(9))
-    actuator = left_by(query, lease)
-    actuator.take([grant(3, life=60.0)], 0.0)
-    assert actuator.apply(0.0)
+    lease, _, actuator = limited(files_at_once(9), grant(3, life=60.0))
     assert actuator.lives(10.0) == ({LEFT: 50.0}, [])
     assert actuator.lives(61.0) == ({}, []), "it is over: its end is not put off"
     assert actuator.apply(61.0)
@@ -643,10 +643,7 @@ def test_a_limit_that_must_lapse_does_so_where_the_next_process_hears_nothing_of
     programs: None,
 ) -> None:
     """Behind a watermark it could drop rows, with nobody who watches it."""
-    lease, query = Left(), SetUp(EVERYTHING)
-    before = left_by(query, lease)
-    before.take([grant(3, lapses=True)], 0.0)
-    assert before.apply(0.0)
+    lease, query, _ = limited(EVERYTHING, grant(3, lapses=True))
     undo, _ = lease.left[LEFT]
     lease.configured = EVERYTHING
     actuator = left_by(query, lease)
@@ -664,10 +661,7 @@ def test_a_limit_that_must_lapse_does_so_where_the_next_process_hears_nothing_of
 
 def test_what_another_process_has_taken_over_is_not_touched(programs: None) -> None:
     """By one that stood still, and whose grant is over by now; or that detaches."""
-    lease, query = Left(), SetUp(files_at_once(9))
-    actuator = left_by(query, lease)
-    actuator.take([grant(3)], 0.0)
-    assert actuator.apply(0.0)
+    lease, query, actuator = limited(files_at_once(9), grant(3))
     lease.taken = True  # type: ignore[misc]
     assert not actuator.apply(1000.0)
     actuator.take([grant(4)], 1000.0)
@@ -680,10 +674,7 @@ def test_what_another_process_has_taken_over_is_not_touched(programs: None) -> N
 def test_a_limit_that_stays_does_so_while_the_next_process_hears_nothing_of_it(
     programs: None,
 ) -> None:
-    lease, query = Left(), SetUp(EVERYTHING)
-    before = left_by(query, lease)
-    before.take([grant(3)], 0.0)
-    assert before.apply(0.0)
+    lease, query, _ = limited(EVERYTHING, grant(3))
     lease.configured = EVERYTHING
     actuator = left_by(query, lease)
     assert actuator.lives(1000.0) == ({}, [LEFT])

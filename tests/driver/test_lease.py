@@ -56,7 +56,7 @@ def begun(gateway: JavaGateway, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cal
     yield begin
     for own in made:
         own.forget(R, S, GONE, OVER)
-        own.end(own.estate, taken=False)
+        own.end(own.estate)
 
 
 class Flags:
@@ -164,7 +164,7 @@ def test_who_detaches_leaves_no_thread_and_nothing_that_is_run(
 
     assert waits()
     own.forget(R)
-    own.end(own.estate, taken=False)
+    own.end(own.estate)
     until(lambda: not waits(), "the end of the thread")
     time.sleep(SECONDS)
     assert flags.run() == set()
@@ -179,12 +179,12 @@ def test_what_nobody_put_back_when_it_detached_is_undone_all_the_same(
     lease.RENEW_SECONDS = SECONDS  # type: ignore[misc]
     own.leave(R, flags.sets("lapses"))
     own.leave(S, flags.sets("stays"), stays=True)
-    own.end(own.estate, taken=False)
+    own.end(own.estate)
     own.begin(gateway)  # who attaches again knows of it
     assert own.lapses(R)
     until(lambda: own.renew({}, [S]) == "undone", "that to be told")
     assert flags.run() == {"lapses"}
-    own.end(own.estate, taken=False)
+    own.end(own.estate)
     until(lambda: flags.run() == {"lapses", "stays"}, "the rest", telling=flags.run)
 
 
@@ -215,7 +215,7 @@ def test_the_next_process_takes_over_and_takes_out(
     assert time.monotonic() - before >= 2 * SECONDS, "in its time"
     assert flags.run() == taken | {R}
     until(lambda: flags.run() == taken | {R, S}, "of a query that nobody watches")
-    gone.end(gone.estate, taken=True)
+    gone.end(gone.estate)
     heir.forget(S, "limit r 0")
     assert heir.renew({}, []) == "undone"
     assert heir.kept("limit r 0") is None
@@ -255,7 +255,7 @@ def test_who_was_taken_over_ends_nothing_of_who_comes_after_it_in_its_own_proces
     other.take_over(gateway, Session(listener))
     own.begin(gateway)  # attached again, while the first one still ends
     own.leave(S, flags.sets("the second's"))
-    own.end(first, taken=True)
+    own.end(first)
     assert own.estate is not None
     until(lambda: "the second's" in flags.run(), "its end, which is waited for")
 
@@ -305,17 +305,17 @@ def test_what_stays_where_the_plugins_door_was_is_put_back_in_the_end(
     assert time.monotonic() - before >= SECONDS, "whose session may be attached next"
     assert system.getProperty(S), "which is watched"
     for _ in range(2):  # attached and detached once more
-        heir.end(heir.estate, taken=False)
+        heir.end(heir.estate)
         heir.begin(gateway)
     until(lambda: not system.getProperty(S), "the end of the other")
     assert heir.renew({}, []) == "undone"
-    heir.end(heir.estate, taken=False)
+    heir.end(heir.estate)
 
 
 def test_what_was_kept_is_there_after_a_detach(begun: Any, gateway: JavaGateway) -> None:
     own = begun()
     own.keep("executors", 12)
-    own.end(own.estate, taken=False)
+    own.end(own.estate)
     assert own.kept("executors") == 12
     own.begin(gateway)
     listener = Inbox(gateway, hold_milliseconds=100, estate=own.estate).listener("1")
@@ -335,12 +335,12 @@ def test_where_the_jvm_takes_nothing_all_else_goes_on(gateway: JavaGateway) -> N
     own.keep("executors", 12)
     assert own.kept("executors") == 12
     own.forget("executors")
-    own.end(None, taken=False)
+    own.end(None)
     assert own.kept("executors") is None
     own.begin(gateway)
     own.take_over(gateway, None)  # which is told to nobody
     assert own.estate is not None
-    own.end(own.estate, taken=False)
+    own.end(own.estate)
 
 
 def test_no_start_waits_for_a_process_that_is_gone(
