@@ -29,7 +29,7 @@ from scripts import version as versions
 from scripts.release import HELM, PLUGIN, ROOT, SUMS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 PYTHONS: Final = ("3.10", "3.11", "3.12", "3.13")
 #: By which names the reference implementation of an OCI registry is installed.
@@ -228,14 +228,14 @@ def demo(commands: Path, work: Path, seconds: int) -> str:
     return _run(run, work, seconds=seconds + 600)
 
 
-def check(dist: Path, demo_seconds: int) -> Iterator[str]:
+def check(dist: Path, demo_seconds: int, pythons: Sequence[str] = PYTHONS) -> Iterator[str]:
     """Does all of it, and tells what was seen. Raises Wrong at the first that does not work."""
     sums(dist)
     yield f"{SUMS}: every file is as it says"
     missing = []
     with tempfile.TemporaryDirectory(prefix="weir-release-") as temporary:
         work = Path(temporary)
-        for name in PYTHONS:
+        for name in pythons:
             if (base := found_python(name)) is None:
                 missing.append(name)
                 continue
@@ -244,7 +244,7 @@ def check(dist: Path, demo_seconds: int) -> Iterator[str]:
             commands = environment(base, folder / "venv", "image.txt", dist)
             commands_work(commands, folder, dist)
             yield f"Python {name}: the wheels install, the agent answers"
-        if len(missing) == len(PYTHONS):
+        if len(missing) == len(pythons):
             raise Wrong("none of these Pythons is here: " + ", ".join(missing))
         if missing:
             yield f"not tried, as they are not to be had here: Python {', '.join(missing)}"

@@ -125,7 +125,7 @@ def main(arguments: list[str] | None = None) -> int:
         parser.error(f"{', '.join(unknown)}: not of {', '.join(TESTS)}")
     with tempfile.TemporaryDirectory() as name:
         root = Path(name)
-        for folder in ("agent", "spark_listener", "tests"):
+        for folder in ("agent", "spark_listener", "tests", "examples", "docs"):
             ignored = shutil.ignore_patterns("__pycache__", "jars")
             shutil.copytree(ROOT / folder, root / folder, ignore=ignored)
         shutil.copy(ROOT / "pyproject.toml", root)

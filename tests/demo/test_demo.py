@@ -92,7 +92,8 @@ def number(text: str) -> float:
     return float(text.removesuffix(" s").replace(",", ""))
 
 
-@pytest.mark.slow("the demo's whole minute, which .ci/run runs as well")
+@pytest.mark.slow("the demo's whole minute")
+@pytest.mark.course("as long as a demo; .ci/run shows that one runs")
 def test_a_run_ends_with_its_table(work: Path) -> None:
     process = demo("--seconds", "60")
     out, err = process.communicate(timeout=480)

@@ -167,17 +167,10 @@ REASONS = {
     "maximum": ("dry-run", 1, 1),
     "scan": ("dry-run", 4, 4),
 }
-#: Tried with every `make test-all`: the one that has a figure of its own.
-OFTEN = ("critical_path",)
 
 
-@pytest.mark.parametrize(
-    "reason",
-    [
-        pytest.param(one, marks=[] if one in OFTEN else pytest.mark.course("a load more"))
-        for one in REASONS
-    ],
-)
+@pytest.mark.course("a load for each; by its figures each is judged every time")
+@pytest.mark.parametrize("reason", REASONS)
 def test_what_keeps_more_from_helping_is_named(bench: Bench, tmp_path: Path, reason: str) -> None:
     """A query that really is so, overloaded: the reason is named, and nobody pays for more."""
     mode, most, wanted = REASONS[reason]
