@@ -63,6 +63,7 @@ ROWS = [
 def test_a_line_of_the_table_is_a_way_with_medians_and_the_best_is_bold() -> None:
     page = report.page(report.of_csv(report.to_csv(ROWS)))
     assert "**15 runs, 3 seeds, in 1 series**, begun 2026-11-24 UTC." in page
+    assert "Tweets that name Apple, six hours. 3 seeds.\n" in page
     assert " On a virtual machine of 2 cores (a processor, 8 GiB), Spark " in page
     assert "| as configured, no limit | 22.0 | **1.0** | **20.0** | **100** |" in page
     assert "| Weir | **5.0** | **1.0** | 24.0 | 90 |" in page

@@ -379,7 +379,6 @@ def _machine(rows: Sequence[Row]) -> str:
     """What ran where: machines and settings, each with its series."""
     series = sorted({row["series"] for row in rows})
     busy = sum(row["busy_share"] > BUSY_SHARE for row in rows)
-    seeds = len({row["seed"] for row in rows})
     on: dict[str, set[str]] = {}
     for row in rows:
         kind = "a virtual machine" if row["virtual"] else "a machine"
@@ -391,7 +390,8 @@ def _machine(rows: Sequence[Row]) -> str:
         )
         on.setdefault(where, set()).add(row["series"])
     told = (
-        f"**{len(rows)} runs, {seeds} seed{'s' * (seeds > 1)}, in {len(series)} series**, begun "
+        f"**{len(rows)} runs, {_seeds(len({row['seed'] for row in rows}))}, in {len(series)} "
+        "series**, begun "
         f"{', '.join(series)} UTC."
     )
     for where, begun in on.items():
@@ -459,6 +459,10 @@ def compare(mine: float, other: float, *, less: bool) -> int:
     return 1 if (mine < other) == less else -1
 
 
+def _seeds(number: int) -> str:
+    return f"{number} seed{'s' * (number != 1)}"
+
+
 def _told(rows: Sequence[Row]) -> str:
     return (
         "Medians over the seeds; the best of each column is bold. A fixed limit is in batches of "
@@ -477,7 +481,10 @@ def _table(workload: Workload, named: dict[str, str]) -> str:
     ]
     lines = [
         f"### {workload.name}\n",
-        f"{QUERIES[workload.query].what.capitalize()}. {trace.what[0].upper()}{trace.what[1:]}.\n",
+        (
+            f"{QUERIES[workload.query].what.capitalize()}. "
+            f"{trace.what[0].upper()}{trace.what[1:]}. {_seeds(len(workload.of('weir')))}.\n"
+        ),
         f"| | {' | '.join(column.head for column in columns)} |",
         "|---|" + "---|" * len(columns),
     ]
