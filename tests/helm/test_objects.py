@@ -330,7 +330,9 @@ def test_the_policy_lets_in_who_is_named_and_nobody_else() -> None:
     assert (namespaces["operator"], namespaces["values"]) == ("In", ["orders", "fraud"])
     assert monitoring == MONITORING
     names, interfaces = spec["egress"]
-    assert {one["port"] for one in names["ports"]} == {53}
+    asked = {(one["port"], one["protocol"]) for one in names["ports"]}
+    # OpenShift's name servers listen on 5353, whatever the port of their service.
+    assert asked == {(port, protocol) for port in (53, 5353) for protocol in ("UDP", "TCP")}
     assert [one["port"] for one in interfaces["ports"]] == [4040]
     assert interfaces["to"] == [own, others]
 
