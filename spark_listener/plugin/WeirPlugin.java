@@ -56,7 +56,10 @@ import py4j.Py4JServerConnection;
  */
 public final class WeirPlugin extends SparkListener
     implements SparkPlugin, DriverPlugin, Runnable {
-  /** A process that has not said for so long that it is there is taken to be stuck. */
+  /**
+   * A process that has not said for so long that it is there is taken to be stuck. Counted is what
+   * the door itself lives through: while all of this JVM stands still, nobody can be heard.
+   */
   static final long SILENT_MILLISECONDS = 10_000;
   /** How long one that is asked to leave gets to leave by itself. */
   static final long LEAVING_MILLISECONDS = 2_000;
@@ -83,7 +86,8 @@ public final class WeirPlugin extends SparkListener
   private final Map<String, Object> kept = new ConcurrentHashMap<>();
   private final Set<Py4JServerConnection> connections = ConcurrentHashMap.newKeySet();
   private volatile String state = "open"; // aside: another watches; ended: Spark does
-  private volatile long heardNanos; // 0: nobody has come in
+  private volatile boolean entered; // somebody has come in
+  private volatile long silentMilliseconds;
   private volatile boolean missed; // the process that was in is gone, and none came after it
   private volatile GatewayServer server;
   private volatile Path file;
@@ -149,7 +153,7 @@ public final class WeirPlugin extends SparkListener
   public void shutdown() {
     synchronized (this) { // nobody comes in from here on
       state = "ended";
-      if (heardNanos != 0) {
+      if (entered) {
         takeFileAway();
         return;
       }
@@ -162,13 +166,13 @@ public final class WeirPlugin extends SparkListener
     try {
       while (opened()) {
         while (state.equals("open") && !gone()) {
-          Thread.sleep(TICK_MILLISECONDS);
+          tick();
         }
         for (long left = LEAVING_MILLISECONDS; !state.equals("open") && !gone() && left > 0;
             left -= TICK_MILLISECONDS) {
-          Thread.sleep(TICK_MILLISECONDS);
+          tick();
         }
-        missed = heardNanos != 0 && state.equals("open");
+        missed = entered && state.equals("open");
         close();
         if (!state.equals("ended")) {
           undo.values().forEach(WeirPlugin::quietly);
@@ -219,17 +223,21 @@ public final class WeirPlugin extends SparkListener
     return false;
   }
 
+  private void tick() throws InterruptedException {
+    Thread.sleep(TICK_MILLISECONDS);
+    silentMilliseconds += TICK_MILLISECONDS; // an "I am there" that this overwrites comes again
+  }
+
   private boolean gone() {
-    long heard = heardNanos;
-    return heard == 0 ? !state.equals("open") : connections.isEmpty()
-        || System.nanoTime() - heard > SILENT_MILLISECONDS * 1_000_000;
+    return entered ? connections.isEmpty() || silentMilliseconds > SILENT_MILLISECONDS
+        : !state.equals("open");
   }
 
   private void open() throws Exception {
     byte[] secret = new byte[32];
     new SecureRandom().nextBytes(secret);
     String token = String.format("%064x", new BigInteger(1, secret));
-    heardNanos = 0;
+    entered = false;
     connections.clear();
     // The agent knocks there, whatever this JVM takes for loopback: ::1 where it prefers IPv6.
     InetAddress here = InetAddress.getByAddress(new byte[] {127, 0, 0, 1});
@@ -377,10 +385,11 @@ public final class WeirPlugin extends SparkListener
 
   /** Comes in; false where another process is in, or Spark ends. */
   public synchronized boolean enter() {
-    if (heardNanos != 0 || state.equals("ended")) {
+    if (entered || state.equals("ended")) {
       return false;
     }
-    heardNanos = System.nanoTime();
+    silentMilliseconds = 0;
+    entered = true;
     if (missed) {
       missed = false;
       LOG.warn(BACK);
@@ -390,7 +399,7 @@ public final class WeirPlugin extends SparkListener
 
   /** Says that the process is there; "open", or why it has to leave: "aside", "ended". */
   public String stay() {
-    heardNanos = System.nanoTime();
+    silentMilliseconds = 0;
     return state;
   }
 

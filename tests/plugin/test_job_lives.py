@@ -12,7 +12,7 @@ import pytest
 
 from spark_listener import plugin
 from tests.plugin.conftest import JOBS
-from tests.plugin.driving import beyond, secrets
+from tests.plugin.driving import beyond, limit, order, secrets
 from tests.waiting import until
 
 if TYPE_CHECKING:
@@ -93,6 +93,29 @@ def test_twenty_kills_at_random(
     assert 10 < len(told) / 2 <= 20
     for line, words in zip(told, ("gone", "back") * (len(told) // 2), strict=True):
         assert f"process is {words}" in line, "a word when it goes, one when it is back, no other"
+
+
+@pytest.mark.slow("stands still for longer than a process at the door may be silent")
+def test_where_the_drivers_jvm_stood_still_the_door_stays_open_and_the_limit_in_force(
+    bench: Bench, agent: AgentProcess, query: Callable[[str], dict[str, Any]]
+) -> None:
+    """A collector at work for long, or a container that is frozen: who is in could not be heard."""
+    bench.files(10)
+    job = bench.submit(limit="5")
+    query("lines")
+    order(agent, "lines", 2)
+    until(lambda: limit(query("lines")) == 2, "the limit")
+    inside = until(lambda: beyond(agent), "a process at the door")
+    for _ in range(3):  # it is a race, who is first when all wakes up
+        job.process.send_signal(signal.SIGSTOP)
+        time.sleep(11)
+        job.process.send_signal(signal.SIGCONT)
+        bench.files(6)
+        until(lambda: bench.read() == bench.all_lines(), "every line, once")
+    assert beyond(agent) == inside
+    assert "process is gone" not in job.err
+    assert limit(query("lines")) == 2
+    assert max(bench.batches()[-6:]) == 2
 
 
 @pytest.mark.slow("a job of its own")
