@@ -60,6 +60,10 @@ ROWS = [
 ]
 
 
+#: Of these the feeder is more than a target of 5 s further behind than in the others.
+LATE = {("weir", 2), ("dynamic", 1)}
+
+
 def test_a_line_of_the_table_is_a_way_with_medians_and_the_best_is_bold() -> None:
     page = report.page(report.of_csv(report.to_csv(ROWS)))
     assert "**15 runs, 3 seeds, in 1 series**, begun 2026-11-24 UTC." in page
@@ -70,6 +74,19 @@ def test_a_line_of_the_table_is_a_way_with_medians_and_the_best_is_bold() -> Non
     assert "| best fixed limit in hindsight (4) | 12.0 | **1.0** | 22.0 | **100** |" in page
     assert "In no run: rows read again after the stop" in page
     assert "Results are the same to the byte" in page
+
+
+def test_runs_whose_rows_came_at_other_times_are_no_pair_and_are_named() -> None:
+    late = [
+        {**one, "fed_late_seconds": 5.2} if (one["arm"], one["seed"]) in LATE else one
+        for one in ROWS
+    ]
+    page = report.page(late)
+    assert "**9 runs, 2 seeds, in 1 series**" in page
+    assert "6 more stand in `evidence.csv` alone (q5 · tweets-apple, seed 1; q5 · " in page
+    assert "against as configured, is better in 3, equal in 0, worse in 0" in page
+    assert report.to_csv(late).count("\n") == len(ROWS) + 1
+    assert "evidence.csv` alone" not in report.page(ROWS)
 
 
 def test_each_machine_is_told_with_its_series_and_one_limit_is_not_called_the_best() -> None:

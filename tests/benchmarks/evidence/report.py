@@ -141,6 +141,27 @@ def rows_alike(row: Row) -> tuple[Any, ...]:
     return tuple(row[key] for key in ("series", "query", "trace", "load", "seed"))
 
 
+def comparable(rows: Sequence[Row]) -> list[Row]:
+    """Without those whose rows came at other times than Weir's, and Weir's that are then alone.
+
+    What brings the rows shares the machine, and may fall behind the trace. Where it did so by more
+    than the length of a batch that is wanted further than in the other run, the other's rows did
+    not come at the same times.
+    """
+    weir = {rows_alike(row): row for row in rows if row["arm"] == "weir"}
+    apart = [
+        row
+        for row in rows
+        if (mine := weir.get(rows_alike(row))) is not None
+        and abs(row["fed_late_seconds"] - mine["fed_late_seconds"]) > row["target_seconds"]
+    ]
+    kept = [row for row in rows if row not in apart]
+    alone = {rows_alike(row) for row in apart} - {
+        rows_alike(row) for row in kept if row["arm"] != "weir"
+    }
+    return [row for row in kept if rows_alike(row) not in alone]
+
+
 def course_of(rows: Sequence[Row]) -> Row | None:
     """The configured run of the pair that is drawn: where a result was missed for longest."""
     weir = {rows_alike(row) for row in rows if row["arm"] == "weir"}
@@ -157,10 +178,10 @@ def rewrite(docs: Path) -> None:
     rows = of_csv(lines.read_text("utf-8")) if lines.exists() else []
     (docs / "evidence.md").write_text(page(rows), "utf-8")
     if rows:
-        (docs / "images" / "evidence.svg").write_text(draw(rows), "utf-8")
+        (docs / "images" / "evidence.svg").write_text(draw(comparable(rows)), "utf-8")
         readme = docs.parent / "README.md"
         if readme.exists():
-            renewed = with_table(readme.read_text("utf-8"), WRITTEN, *headline(rows))
+            renewed = with_table(readme.read_text("utf-8"), WRITTEN, *headline(comparable(rows)))
             readme.write_text(renewed, "utf-8")
 
 
@@ -285,8 +306,9 @@ def workloads(rows: Sequence[Row]) -> list[Workload]:
 def page(rows: Sequence[Row]) -> str:
     """The whole page; without runs it says how they are made."""
     parts = [INTRODUCTION]
+    every, rows = rows, comparable(rows)
     if rows:
-        parts += [_machine(rows), _verdict(rows), PICTURE]
+        parts += [_machine(rows), *_left_out(every, rows), _verdict(rows), PICTURE]
         if course_of(rows):
             parts.append(COURSE)
         parts += ["## Each workload\n", _told(rows)]
@@ -403,6 +425,31 @@ def _machine(rows: Sequence[Row]) -> str:
             "are for comparing within a seed only."
         )
     return told + "\n"
+
+
+def _left_out(every: Sequence[Row], rows: Sequence[Row]) -> list[str]:
+    """How many runs are no pair, and of what."""
+    told = [id(row) for row in rows]
+    left = [row for row in every if id(row) not in told]
+    if not left:
+        return []
+    which = sorted({f"{row['query']} · {row['trace']}, seed {row['seed']:.0f}" for row in left})
+    column = TOLD[0]
+    counted = _judged(every, "configured", column)
+    also = ""
+    if counted is not None:
+        better, equal, worse, ratio = counted.split(" | ")
+        also = (
+            f" Counted with them, the {column.head.removesuffix(', s')}, against as configured, is "
+            f"better in {better}, equal in {equal}, worse in {worse}, its median ratio {ratio}."
+        )
+    return [
+        (
+            f"{len(left)} more stand in `evidence.csv` alone ({'; '.join(which)}): what brings the "
+            "rows shares the machine, and was behind the trace by more than a wanted batch's "
+            f"length further than in the pair's other run, or less far.{also}\n"
+        )
+    ]
 
 
 def _verdict(rows: Sequence[Row]) -> str:
