@@ -1,6 +1,7 @@
 """Code of a job's own that may give another result where batches end elsewhere.
 
-Spark's own operators do not, but for what hangs on the watermark (``lateness``). What Spark calls
+Spark's own operators do not, but for what hangs on the watermark (``lateness``), and functions of a
+task or of a moment, of which progress says nothing. What Spark calls
 once a batch, or once a batch and key, can: ``foreachBatch``, and functions that keep state of their
 own. Whether it does, its owner knows; that it may is said before Weir acts. See docs/late-rows.md.
 """
