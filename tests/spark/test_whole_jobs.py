@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import zipfile
 from pathlib import Path
 from typing import Any
 
+import pyspark
 import pytest
 
 ROOT = Path(__file__).parents[2]
@@ -91,6 +93,34 @@ def test_weir_run_watches_every_session_of_a_job_nobody_changed(
     assert len(agent.of("terminated")) == 5
     assert not any(event["body"].get("driverEnded") for event in agent.of("terminated"))
     assert len(agent.of("progress")) >= 9
+
+
+@pytest.mark.slow("a Spark of its own; a job's end under weir-run is looked at every time")
+def test_the_two_lines_of_the_page_bring_weir_run_into_spark_submit(
+    agent: Any, folder: Any, tmp_path: Path
+) -> None:
+    page = (ROOT / "docs" / "driver.md").read_text("utf-8")
+    (lines,) = re.findall(r"```python\n(from spark_listener\.run .*?)```", page, re.DOTALL)
+    launcher = tmp_path / "elsewhere" / "weir-job.py"
+    launcher.parent.mkdir()
+    launcher.write_text(lines)
+    (tmp_path / "beside.py").write_text("name = 'a module of the job'")
+    job = JOB + (
+        "import beside\n"
+        "spark = session('ours')\n"
+        "print(beside.name, spark.conf.get('spark.given'))\n"
+        "run(spark, sys.argv[2], availableNow=True).awaitTermination()\n"
+        "sys.exit(5)\n"
+    )
+    submit = str(Path(pyspark.__file__).parent / "bin" / "spark-submit")
+    given = [str(folder(files=4).path), str(tmp_path / "ck")]
+    command = [submit, "--conf", "spark.given=by spark-submit", str(launcher)]
+    python = {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
+    done = run(command, job, given, tmp_path, WEIR_AGENT_URL=agent.url, **python)
+    assert done.returncode == 5, done.stderr[-3000:]
+    assert done.stdout.splitlines() == ["a module of the job by spark-submit"]
+    assert our_warnings(done) == []
+    assert len(agent.of("progress")) >= 2
 
 
 def test_weir_run_leaves_a_session_as_it_is_until_it_streams(
