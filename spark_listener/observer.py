@@ -642,7 +642,7 @@ class Observer:
             raise
 
     def _apply(self, run: Run) -> bool:
-        """Puts a query's limits in force; true where one changed."""
+        """Puts a query's limits in force; true where one was set."""
         changed = run.actuator.apply(time.monotonic())
         if changed:  # what is left for it waits for its grant's end
             self._guarded("what is left when this process is gone", self._renew, [run])

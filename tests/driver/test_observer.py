@@ -29,12 +29,22 @@ from spark_listener.replies import ExecutorsOrder, Reply
 from spark_listener.sender import Link
 from spark_listener.sources import KAFKA
 from spark_listener.wire import SILENT_SECONDS
-from tests.driver.test_actuator import grant, source
+from tests.driver.test_actuator import (
+    EVERYTHING,
+    LEFT,
+    grant,
+    left_by,
+    limited,
+    programs,
+    source,
+)
 from tests.driver.test_executors import Bench as Executing
 from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+__all__ = ["programs"]  # a fixture
 
 
 class FileHandle:
@@ -878,3 +888,22 @@ def test_each_querys_grants_are_told_with_their_own_ends(monkeypatch: pytest.Mon
     observer._stopping.set()
     observer.renew()
     assert len(told) == 1, "another one of this process may have begun"
+
+
+def test_the_end_of_what_another_process_left_is_put_off_with_the_first_grant(
+    programs: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next word that this process lives may come too late."""
+    lease, query, _ = limited(EVERYTHING, grant(3, lapses=True))
+    lease.configured = EVERYTHING
+    told: list[dict[str, float]] = []
+    monkeypatch.setattr(lease, "renew", lambda lives, _: told.append(lives))
+    observer, actuator = Watched(RunningQuery(resting)).observer, left_by(query, lease)
+    observer._lease = lease
+    run = Run(query, actuator, None, files_looked_up=True)  # type: ignore[arg-type]
+    observer._steer(run)
+    assert told == []
+    for _ in range(2):
+        actuator.take([grant(3, lapses=True)], time.monotonic())
+        observer._steer(run)
+    assert [list(lives) for lives in told] == [[LEFT]]
