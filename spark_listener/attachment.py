@@ -104,8 +104,7 @@ def _detach(session: Any, *, every: bool = False) -> None:
             _take_off(session, every=every)
             for driver in list(_drivers.values()):
                 one = None if every else driver.session(session)
-                for known in driver.sessions if every else [one] if one else []:
-                    driver.unwatch(known)
+                driver.unwatch(driver.sessions if every else [one] if one else [])
                 if not driver.sessions:
                     _drivers.pop(driver.application_id, None)
                     driver.close(ending=False)

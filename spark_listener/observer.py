@@ -12,6 +12,7 @@ import threading
 import time
 from collections import deque
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from spark_listener import backlog
@@ -30,7 +31,7 @@ from spark_listener.sources import known
 from spark_listener.wire import Control, SourceLimit, clock_origin, format_time
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from spark_listener.application import Application
     from spark_listener.complaints import Complaints
@@ -198,9 +199,11 @@ class Observer:
         self._sessions.add(session)
         self._ask(lambda: self._join(session), 0.0)
 
-    def leave_session(self, session: Session, timeout_seconds: float) -> None:
-        """Puts the configured limits of a session's queries back and forgets them."""
-        self._ask(lambda: self._leave(session), timeout_seconds)
+    def leave_sessions(self, sessions: Iterable[Session], timeout_seconds: float) -> None:
+        """Puts the configured limits of these sessions' queries back and forgets them."""
+        for session in sessions:
+            self._ask(partial(self._leave, session), 0.0)
+        self._ask(lambda: None, timeout_seconds)  # once for all of them, however many they are
 
     def forget_session(self, session: Session) -> None:
         """For a session that is gone, and its queries with it."""

@@ -8,7 +8,9 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
+from unittest.mock import MagicMock
 
 import pytest
 from py4j.clientserver import ClientServer
@@ -16,7 +18,9 @@ from py4j.clientserver import ClientServer
 import spark_listener
 from spark_listener import attachment
 from spark_listener.application import gateway_of, of_session
+from spark_listener.driver import Driver
 from spark_listener.lease import Lease
+from tests.driver.test_observer import RunningQuery, Watched, resting
 from tests.waiting import until
 
 try:
@@ -169,6 +173,46 @@ def test_who_detaches_and_waits_for_the_observer_does_not_make_it_wait_in_turn(
         assert ended not in attachment._drivers.values()
         attachment._drivers["app-1"] = successor  # type: ignore[assignment]
     assert attachment._drivers == {"app-1": successor}
+
+
+class Sessions:
+    """As many that are watched."""
+
+    def __init__(self, count: int) -> None:
+        self.watched = [MagicMock() for _ in range(count)]
+
+    def all(self) -> list[Any]:
+        return list(self.watched)
+
+    def remove(self, session: Any) -> bool:
+        self.watched.remove(session)
+        return True
+
+
+def test_who_detaches_many_sessions_waits_no_longer_for_an_observer_that_is_held_than_with_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A cluster manager that hangs may hold it for minutes, and whoever attaches waits as well."""
+    waits: dict[int, float] = {}
+    for count in (1, 4):
+        held = Watched(RunningQuery(resting)).observer
+        asked: list[tuple[Any, float]] = []
+        monkeypatch.setattr(held, "_ask", lambda *what, asked=asked: asked.append(what))
+        left: list[Any] = []
+        monkeypatch.setattr(held, "_leave", left.append)
+        driver: Any = Driver.__new__(Driver)
+        driver._spark = SimpleNamespace(stopped=lambda: True)
+        driver._sessions, driver._observer = Sessions(count), held
+        driver.application_id, driver.close = "app-1", lambda *, ending: None
+        sessions = driver.sessions
+        monkeypatch.setattr(attachment, "_drivers", {"app-1": driver})
+        attachment.detach()
+        assert attachment._drivers == {}
+        for act, _ in asked:
+            act()
+        assert left == sessions
+        waits[count] = sum(seconds for _, seconds in asked)
+    assert waits[4] == waits[1] > 0
 
 
 def test_connections_that_a_jobs_threads_share_are_left_to_them(gateway: JavaGateway) -> None:

@@ -659,7 +659,7 @@ def test_executors_go_back_for_the_last_time_when_nobody_watches_any_more(*, end
     observer.join_session(session)  # type: ignore[arg-type]
     observer._do_what_is_asked()
     if not ending:
-        observer.leave_session(session, 0.0)  # type: ignore[arg-type]
+        observer.leave_sessions([session], 0.0)  # type: ignore[arg-type]
     observer.stop(0.0, ending=ending)
     observer._loop()
     assert cluster.said == (["join"] if ending else ["join", "give back", "leave"])
@@ -709,7 +709,7 @@ def test_whoever_leaves_at_once_has_found_the_queries_that_run(
     monkeypatch.setattr(Session, "active", lambda _: ["a query"])
     monkeypatch.setattr(observer, "_adopt", lambda query, _: met.append(query))
     observer.join_session(session)  # type: ignore[arg-type]
-    observer.leave_session(session, 0.0)  # type: ignore[arg-type]
+    observer.leave_sessions([session], 0.0)  # type: ignore[arg-type]
     observer._do_what_is_asked()
     assert met == ["a query"]
     observer._ask(lambda: observer._join(session), 0.0)  # type: ignore[arg-type]
