@@ -7,6 +7,7 @@ import dataclasses
 import os
 import threading
 import weakref
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from spark_listener import plugin
@@ -120,8 +121,10 @@ def _take_off(session: Any, *, every: bool) -> None:
     elif every:
         from pyspark import SparkContext
 
-        if SparkContext._active_spark_context is not None:
-            _taken_off.add(str(SparkContext._active_spark_context.applicationId))
+        context = SparkContext._active_spark_context
+        if context is not None:
+            with suppress(Exception):  # its JVM is gone, in which nothing starts any more
+                _taken_off.add(str(context.applicationId))
 
 
 def _attach(spark: Any, arguments: dict[str, Any]) -> Attachment:

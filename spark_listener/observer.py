@@ -277,7 +277,7 @@ class Observer:
         for run in list(self._runs.values()):
             self._guarded("a query's limits", self._steer, run)
         self._do_what_is_asked()
-        self._let_starts_wait()
+        self._guarded("what starts wait for", self._let_starts_wait)
         self._beat_if_due()
         self._tell_plans()
         if self._sender is not None:

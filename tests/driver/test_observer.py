@@ -7,6 +7,7 @@ import threading
 import time
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
+from unittest.mock import MagicMock
 
 import pytest
 from py4j.protocol import Py4JError, Py4JNetworkError, get_return_value
@@ -460,6 +461,23 @@ def test_a_jvm_that_does_not_answer_is_given_up_where_no_query_runs_too(
         watched.observer._heartbeat()
     assert not watched.lost
     watched.observer._heartbeat()
+    assert watched.lost == 1
+
+
+def test_a_jvm_that_does_not_answer_is_given_up_where_starts_would_not_wait_any_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """To tell that is a call of its own, which fails in every round."""
+    watched = Watched(RunningQuery(network), heartbeat_seconds=0.0)
+    observer = watched.observer
+    observer._starts_wait = True
+    observer._inbox = MagicMock()
+    observer._inbox.let_starts_wait.side_effect = Py4JNetworkError  # type: ignore[attr-defined]
+    observer._inbox.counters.side_effect = Py4JNetworkError  # type: ignore[attr-defined]
+    monkeypatch.setattr("spark_listener.observer._TICK_SECONDS", 0.0)
+    for _ in range(10):
+        assert not watched.lost
+        observer._round_guarded()
     assert watched.lost == 1
 
 
