@@ -145,10 +145,7 @@ class Estate:
 
     def drop(self, name: str) -> None:
         """No program has this name, and nobody waits for its end."""
-        self.programs.remove(name)
-        waited_for = self.ends.remove(name)
-        if waited_for is not None:
-            waited_for.cancel(False)
+        _drop(name, self.programs, self.ends)
 
     def renew(self, name: str, seconds: float) -> None:
         """What has this name, if anything, is undone in so many seconds."""
@@ -170,28 +167,31 @@ class Estate:
     def absorb(self, java: Any) -> None:
         """Another process' estate is this one's; that process, if it lives, hears of it.
 
-        Each end stays where it is: whose query nobody watches here is undone then.
+        Each end stays where it is: whose query nobody watches here is undone then. This process,
+        too, may be killed in here: what has not been moved by then is undone where it is.
         """
         java[_TAKEN] = True
         delay = self._h.virtual(
             "java.util.concurrent.Delayed", "getDelay", "(Ljava/util/concurrent/TimeUnit;)J"
         )
         delay = self._h.function(self._h.given(delay, 1, self._milliseconds))
-        ends = {name: int(delay.apply(end)) for name, end in _items(java["ends"])}
-        programs = dict(_items(java["programs"]))
+        left, ends = java["programs"], java["ends"]
+        programs = dict(_items(left))
         starts = programs.pop(STARTS, None)
         self.kept.putAll(java["kept"])
-        for name, program in programs.items():  # first: this process, too, may be killed in here
-            self.leave(name, program, max(0, ends.get(name, 0)) / 1000)
-        # Where that process lives, and may be late to hear of it, it renews nothing any more.
-        for name in ("programs", "kept"):
-            java[name].clear()
-        _stop(java)
+        for name, program in programs.items():
+            end = ends.get(name)
+            self.leave(name, program, 0 if end is None else max(0, int(delay.apply(end))) / 1000)
+            _drop(name, left, ends)
+        java["kept"].clear()
         for _, program in _items(java["heir"]):
             program.run()
         java["heir"].clear()
         if starts is not None:
             starts.run()
+        # Of starts, and what that process, where it lives, was just about to put off.
+        for name, _ in _items(ends):
+            _drop(name, left, ends)
 
     def _undoing(self, h: Handles) -> Any:
         """Of a name and a ``Runnable``: lets go of it, runs it whatever that does, and notes it."""
@@ -228,11 +228,12 @@ class Estate:
         return h.either(taken, h.methods.constant(h.java_class(OBJECT), _TAKEN), undone)
 
 
-def _stop(java: Any) -> None:
-    """Nobody waits for an estate's ends."""
-    for _, waited_for in _items(java["ends"]):
+def _drop(name: str, programs: Any, ends: Any) -> None:
+    """Java: neither runs what has this name nor waits for its end."""
+    programs.remove(name)
+    waited_for = ends.remove(name)
+    if waited_for is not None:
         waited_for.cancel(False)
-    java["ends"].clear()
 
 
 def _items(java_map: Any) -> list[tuple[str, Any]]:
@@ -337,8 +338,6 @@ class Own(Lease):
             return
         with contextlib.suppress(Exception):
             taken = begun.containsKey(_TAKEN)
-            if taken:  # it is another's to say when
-                _stop(begun)
             # Else another driver of this process has begun anew since.
             if estate is not None and estate.java.equals(begun):
                 self._estate = None

@@ -260,6 +260,39 @@ def test_who_was_taken_over_ends_nothing_of_who_comes_after_it_in_its_own_proces
     until(lambda: "the second's" in flags.run(), "its end, which is waited for")
 
 
+@pytest.mark.parametrize("moved", [0, 1])
+def test_a_take_over_that_is_cut_short_leaves_the_rest_to_be_undone_in_its_time(
+    begun: Any, flags: Flags, gateway: JavaGateway, monkeypatch: pytest.MonkeyPatch, moved: int
+) -> None:
+    """And what was moved is the newer process' alone, should it live on."""
+    own = begun()
+    listener = Inbox(gateway, hold_milliseconds=100, estate=own.estate).listener("1")
+    for name in (R, S, STARTS):
+        own.leave(name, flags.sets(name))
+    other = begun()
+    leave, left = lease.Estate.leave, []
+
+    def cut_short(estate: Any, name: str, *what: Any) -> None:
+        if len(left) == moved:
+            raise ConnectionResetError
+        left.append(name)
+        leave(estate, name, *what)
+
+    monkeypatch.setattr(lease.Estate, "leave", cut_short)
+    own.renew({R: 2 * SECONDS, S: 2 * SECONDS}, [])
+    other.take_over(gateway, Session(listener))
+    monkeypatch.setattr(lease, "LEASE_SECONDS", SECONDS)
+    assert own.renew({}, []) == "taken"
+    own.end(own.estate)
+    undone = {R, S, STARTS} - set(left)
+    before = time.monotonic()
+    while time.monotonic() < before + 4 * SECONDS:
+        other.renew({R: 60.0, S: 60.0}, [])
+        assert flags.run() <= undone
+        time.sleep(0.1)
+    assert flags.run() == undone
+
+
 def test_what_is_taken_over_in_a_second_session_is_all_ours(
     begun: Any, flags: Flags, gateway: JavaGateway
 ) -> None:
