@@ -427,6 +427,12 @@ class Heir(Own):
         except Exception as error:
             LOGGER.debug("weir: what stays where the door was", exc_info=error)
 
+    def leave(self, name: str, undo: Callable[[], Any], *, stays: bool = False) -> None:
+        """In the door's place, of which a next heir would take what lapses here for what stays."""
+        super().leave(name, undo, stays=stays)
+        if self.lapses(name):
+            self._door.letGo(name)
+
     def keep(self, name: str, value: Any) -> None:
         """In its place: who attaches again later finds the newest. Raises what py4j raises."""
         self._left[name] = value

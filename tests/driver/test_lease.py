@@ -311,38 +311,72 @@ def test_what_is_taken_over_in_a_second_session_is_all_ours(
     until(lambda: flags.run() == {"theirs"}, "its end, as nobody watches it")
 
 
+class Door:
+    """The plugin's class: properties of the JVM's stand for what it has by name."""
+
+    PUT_BACK = ("java.lang.System", "clearProperty")
+
+    def __init__(self, gateway: JavaGateway) -> None:
+        self.system = gateway.jvm.java.lang.System
+        self._left = gateway.jvm.java.util.concurrent.ConcurrentHashMap()
+
+    def left(self) -> Any:
+        return self._left
+
+    def staying(self) -> list[str]:
+        return [name for name in (R, S) if self.system.getProperty(name)]
+
+    def letGo(self, name: str) -> None:
+        self.system.clearProperty(name)
+
+
 def test_what_stays_where_the_plugins_door_was_is_put_back_in_the_end(
     gateway: JavaGateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lease, "RENEW_SECONDS", 0.1)
     monkeypatch.setattr(lease, "ALONE_SECONDS", SECONDS)
-    system = gateway.jvm.java.lang.System  # its properties stand for what the plugin has by name
-    monkeypatch.setattr(lease, "_PUT_BACK", ("java.lang.System", "clearProperty"))
-
-    class Door:
-        def left(self) -> dict[str, Any]:
-            return {}
-
-        def staying(self) -> list[str]:
-            return [name for name in (R, S) if system.getProperty(name)]
-
+    monkeypatch.setattr(lease, "_PUT_BACK", Door.PUT_BACK)
+    door = Door(gateway)
     for name in (R, S):
-        system.setProperty(name, "stays")
-    heir = Heir(Door())
+        door.system.setProperty(name, "stays")
+    heir = Heir(door)
     before = time.monotonic()
     heir.begin(gateway)
-    while system.getProperty(R):
+    while door.system.getProperty(R):
         heir.renew({}, [S])
         assert time.monotonic() - before < 10 * SECONDS
         time.sleep(0.05)
     assert time.monotonic() - before >= SECONDS, "whose session may be attached next"
-    assert system.getProperty(S), "which is watched"
+    assert door.system.getProperty(S), "which is watched"
     for _ in range(2):  # attached and detached once more
         heir.end(heir.estate)
         heir.begin(gateway)
-    until(lambda: not system.getProperty(S), "the end of the other")
+    until(lambda: not door.system.getProperty(S), "the end of the other")
     assert heir.renew({}, []) == "undone"
     heir.end(heir.estate)
+
+
+def test_what_stayed_at_the_plugins_door_and_lapses_by_now_is_not_put_back_while_it_lives(
+    begun: Any, flags: Flags, gateway: JavaGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The door knows nothing of the grant that has come since, nor would the next process."""
+    monkeypatch.setattr(lease, "_PUT_BACK", Door.PUT_BACK)
+    door = Door(gateway)
+    door.system.setProperty(R, "stays")
+    first = Heir(door)
+    first.begin(gateway)
+    listener = Inbox(gateway, hold_milliseconds=100, estate=first.estate).listener("1")
+    first.leave(R, flags.sets("lapses"))
+    second = Heir(door)
+    second.begin(gateway)
+    second.take_over(gateway, Session(listener))
+    before = time.monotonic()
+    while time.monotonic() < before + lease.ALONE_SECONDS + SECONDS:
+        assert second.renew({R: 60.0}, []) is None
+        time.sleep(0.1)
+    assert flags.run() == set()
+    second.forget(R)
+    second.end(second.estate)
 
 
 def test_what_was_kept_is_there_after_a_detach(begun: Any, gateway: JavaGateway) -> None:
