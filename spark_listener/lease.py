@@ -244,9 +244,15 @@ def _items(java_map: Any) -> list[tuple[str, Any]]:
 
 def _scheduler(gateway: Any, h: Handles) -> Any:
     """Has a thread while something is to be waited for, which keeps no JVM alive."""
-    jvm, thread = gateway.jvm, "java.lang.Thread"
-    named = h.constructor(thread, "(Ljava/lang/Runnable;Ljava/lang/String;)V")
-    made = h.given(named, 1, "weir-lease")
+    jvm, thread, name = gateway.jvm, "java.lang.Thread", "weir-lease"
+    try:
+        # It would keep what it inherits for as long: Spark's active session where it is made.
+        made = h.constructor(
+            thread, "(Ljava/lang/ThreadGroup;Ljava/lang/Runnable;Ljava/lang/String;JZ)V"
+        )
+        made = h.given(h.given(made, 2, name, 0, False), 0, None)
+    except Exception:  # of Java 8, which cannot make one that inherits nothing
+        made = h.given(h.constructor(thread, "(Ljava/lang/Runnable;Ljava/lang/String;)V"), 1, name)
     daemon = h.given(h.virtual(thread, "setDaemon", "(Z)V"), 1, True)
     same = h.methods.identity(h.java_class(thread))
     factory = h.as_interface(

@@ -171,6 +171,24 @@ def test_who_detaches_leaves_no_thread_and_nothing_that_is_run(
     assert own.renew({}, []) is None
 
 
+def test_the_thread_that_waits_keeps_nothing_of_the_one_that_had_it_made(
+    begun: Any, gateway: JavaGateway
+) -> None:
+    """As Spark's active session, which the job may have let go of."""
+    java, h = gateway.jvm.java, Handles(gateway)
+    local, seen = java.lang.InheritableThreadLocal(), java.util.concurrent.atomic.AtomicReference()
+    local.set("a session")
+    seen.set("has not run")
+    look = h.piped(
+        h.bound(local, "get", "()Ljava/lang/Object;"),
+        h.bound(seen, "set", "(Ljava/lang/Object;)V"),
+    )
+    begun().leave(R, lambda: h.as_interface("java.lang.Runnable", look))
+    until(lambda: seen.get() != "has not run", "its end")
+    assert seen.get() is None
+    assert local.get() == "a session"
+
+
 def test_what_nobody_put_back_when_it_detached_is_undone_all_the_same(
     begun: Any, flags: Flags, gateway: JavaGateway
 ) -> None:
