@@ -54,6 +54,7 @@ class SourceControl:
     grant_ends: float = 0.0  # monotonic seconds
     obedience: Obedience = field(default_factory=Obedience)
     ours: bool = False  # what is in force is not as configured: Weir set it, perhaps before us
+    theirs: bool = False  # and a process before this one did; this one has set nothing yet
     #: What a process before this one left in force where nothing is configured, which is what does
     #: not lapse: all else ended with it. Until the agent's first word of it.
     left: Limit | None = None
@@ -104,7 +105,7 @@ class SourceControl:
     def changed(self, present: Limit, epoch_seconds: float) -> None:
         """Notes that ``present`` is in force from this moment on."""
         self.no_later_than(epoch_seconds)
-        self.present = present
+        self.present, self.theirs = present, False
         self.changes.append((epoch_seconds, self.maximum))
 
     def no_later_than(self, epoch_seconds: float) -> None:
@@ -251,6 +252,7 @@ class Actuator:
                 ours=kept is not None and limits.describe(in_force) != configured,
             )
             if source.ours:
+                source.theirs = True
                 source.left_lapsing = self._lease.lapses(self._left_name_of(item.index))
                 if source.configured_maximum is None:
                     source.left = source.present
@@ -324,7 +326,7 @@ class Actuator:
         return own
 
     def apply(self, now: float) -> bool:
-        """Puts the wanted limits in force; true where something changed."""
+        """Puts the wanted limits in force; true where one was set."""
         if not self.ready:
             return False
         wanted: dict[int, Limit] = {}
@@ -340,7 +342,9 @@ class Actuator:
             except Refused as reason:
                 self._refuse(str(reason), source.index)
                 continue
-            if limit != source.present:
+            # A first grant is put in force although it seems to be: what undoes it may run any
+            # moment, or has run, and waits for that grant's end from here on.
+            if limit != source.present or (source.theirs and source.grant is not None):
                 wanted[source.index] = limit
         if wanted and self._swap(wanted):
             return True

@@ -7,6 +7,7 @@ import dataclasses
 import os
 import threading
 import weakref
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from spark_listener import plugin
@@ -104,8 +105,7 @@ def _detach(session: Any, *, every: bool = False) -> None:
             _take_off(session, every=every)
             for driver in list(_drivers.values()):
                 one = None if every else driver.session(session)
-                for known in driver.sessions if every else [one] if one else []:
-                    driver.unwatch(known)
+                driver.unwatch(driver.sessions if every else [one] if one else [])
                 if not driver.sessions:
                     _drivers.pop(driver.application_id, None)
                     driver.close(ending=False)
@@ -121,8 +121,10 @@ def _take_off(session: Any, *, every: bool) -> None:
     elif every:
         from pyspark import SparkContext
 
-        if SparkContext._active_spark_context is not None:
-            _taken_off.add(str(SparkContext._active_spark_context.applicationId))
+        context = SparkContext._active_spark_context
+        if context is not None:
+            with suppress(Exception):  # its JVM is gone, in which nothing starts any more
+                _taken_off.add(str(context.applicationId))
 
 
 def _attach(spark: Any, arguments: dict[str, Any]) -> Attachment:

@@ -89,8 +89,7 @@ class Watch:
         if self._ended.is_set() or self._door.stopped():
             driver.close(ending=True)
             return DONE
-        for session in driver.sessions:
-            driver.unwatch(session)
+        driver.unwatch(driver.sessions)
         driver.close(ending=False)
         return DONE
 

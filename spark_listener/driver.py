@@ -20,7 +20,7 @@ from spark_listener.sender import LARGEST_EVENT_BYTES, Sender
 from spark_listener.sessions import Session, Sessions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from spark_listener.application import Application
     from spark_listener.complaints import Complaints
@@ -161,10 +161,15 @@ class Driver:
             for session in gone:
                 self._observer.forget_session(session)
 
-    def unwatch(self, session: Session) -> None:
-        """Stops watching one session."""
-        if not self._sessions.remove(session):
-            return
+    def unwatch(self, sessions: Iterable[Session]) -> None:
+        """Stops watching these sessions."""
+        known = [session for session in sessions if self._sessions.remove(session)]
+        for session in known:
+            self._take_listener_out(session)
+        if known:
+            self._observer.leave_sessions(known, _RESTORED_WITHIN_SECONDS)
+
+    def _take_listener_out(self, session: Session) -> None:
         try:
             session.java.streams().removeListener(session.wrapped)
         except LookupError:
@@ -172,7 +177,6 @@ class Driver:
         except Exception as error:
             if not self.stopped:
                 self._complaints.error("removing the listener", error)
-        self._observer.leave_session(session, _RESTORED_WITHIN_SECONDS)
 
     def refuse_control(self, session: Session) -> None:
         """Sets no limit in this session from now on, and puts the configured ones back."""

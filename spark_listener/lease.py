@@ -145,10 +145,7 @@ class Estate:
 
     def drop(self, name: str) -> None:
         """No program has this name, and nobody waits for its end."""
-        self.programs.remove(name)
-        waited_for = self.ends.remove(name)
-        if waited_for is not None:
-            waited_for.cancel(False)
+        _drop(name, self.programs, self.ends)
 
     def renew(self, name: str, seconds: float) -> None:
         """What has this name, if anything, is undone in so many seconds."""
@@ -170,28 +167,31 @@ class Estate:
     def absorb(self, java: Any) -> None:
         """Another process' estate is this one's; that process, if it lives, hears of it.
 
-        Each end stays where it is: whose query nobody watches here is undone then.
+        Each end stays where it is: whose query nobody watches here is undone then. This process,
+        too, may be killed in here: what has not been moved by then is undone where it is.
         """
         java[_TAKEN] = True
         delay = self._h.virtual(
             "java.util.concurrent.Delayed", "getDelay", "(Ljava/util/concurrent/TimeUnit;)J"
         )
         delay = self._h.function(self._h.given(delay, 1, self._milliseconds))
-        ends = {name: int(delay.apply(end)) for name, end in _items(java["ends"])}
-        programs = dict(_items(java["programs"]))
+        left, ends = java["programs"], java["ends"]
+        programs = dict(_items(left))
         starts = programs.pop(STARTS, None)
         self.kept.putAll(java["kept"])
-        for name, program in programs.items():  # first: this process, too, may be killed in here
-            self.leave(name, program, max(0, ends.get(name, 0)) / 1000)
-        # Where that process lives, and may be late to hear of it, it renews nothing any more.
-        for name in ("programs", "kept"):
-            java[name].clear()
-        _stop(java)
+        for name, program in programs.items():
+            end = ends.get(name)
+            self.leave(name, program, 0 if end is None else max(0, int(delay.apply(end))) / 1000)
+            _drop(name, left, ends)
+        java["kept"].clear()
         for _, program in _items(java["heir"]):
             program.run()
         java["heir"].clear()
         if starts is not None:
             starts.run()
+        # Of starts, and what that process, where it lives, was just about to put off.
+        for name, _ in _items(ends):
+            _drop(name, left, ends)
 
     def _undoing(self, h: Handles) -> Any:
         """Of a name and a ``Runnable``: lets go of it, runs it whatever that does, and notes it."""
@@ -228,11 +228,12 @@ class Estate:
         return h.either(taken, h.methods.constant(h.java_class(OBJECT), _TAKEN), undone)
 
 
-def _stop(java: Any) -> None:
-    """Nobody waits for an estate's ends."""
-    for _, waited_for in _items(java["ends"]):
+def _drop(name: str, programs: Any, ends: Any) -> None:
+    """Java: neither runs what has this name nor waits for its end."""
+    programs.remove(name)
+    waited_for = ends.remove(name)
+    if waited_for is not None:
         waited_for.cancel(False)
-    java["ends"].clear()
 
 
 def _items(java_map: Any) -> list[tuple[str, Any]]:
@@ -243,9 +244,15 @@ def _items(java_map: Any) -> list[tuple[str, Any]]:
 
 def _scheduler(gateway: Any, h: Handles) -> Any:
     """Has a thread while something is to be waited for, which keeps no JVM alive."""
-    jvm, thread = gateway.jvm, "java.lang.Thread"
-    named = h.constructor(thread, "(Ljava/lang/Runnable;Ljava/lang/String;)V")
-    made = h.given(named, 1, "weir-lease")
+    jvm, thread, name = gateway.jvm, "java.lang.Thread", "weir-lease"
+    try:
+        # It would keep what it inherits for as long: Spark's active session where it is made.
+        made = h.constructor(
+            thread, "(Ljava/lang/ThreadGroup;Ljava/lang/Runnable;Ljava/lang/String;JZ)V"
+        )
+        made = h.given(h.given(made, 2, name, 0, False), 0, None)
+    except Exception:  # of Java 8, which cannot make one that inherits nothing
+        made = h.given(h.constructor(thread, "(Ljava/lang/Runnable;Ljava/lang/String;)V"), 1, name)
     daemon = h.given(h.virtual(thread, "setDaemon", "(Z)V"), 1, True)
     same = h.methods.identity(h.java_class(thread))
     factory = h.as_interface(
@@ -337,8 +344,6 @@ class Own(Lease):
             return
         with contextlib.suppress(Exception):
             taken = begun.containsKey(_TAKEN)
-            if taken:  # it is another's to say when
-                _stop(begun)
             # Else another driver of this process has begun anew since.
             if estate is not None and estate.java.equals(begun):
                 self._estate = None
@@ -427,6 +432,12 @@ class Heir(Own):
                     estate.leave(_STAYS + name, _putting_back(gateway, name), ALONE_SECONDS)
         except Exception as error:
             LOGGER.debug("weir: what stays where the door was", exc_info=error)
+
+    def leave(self, name: str, undo: Callable[[], Any], *, stays: bool = False) -> None:
+        """In the door's place, of which a next heir would take what lapses here for what stays."""
+        super().leave(name, undo, stays=stays)
+        if self.lapses(name):
+            self._door.letGo(name)
 
     def keep(self, name: str, value: Any) -> None:
         """In its place: who attaches again later finds the newest. Raises what py4j raises."""

@@ -12,6 +12,7 @@ import threading
 import time
 from collections import deque
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from spark_listener import backlog
@@ -30,7 +31,7 @@ from spark_listener.sources import known
 from spark_listener.wire import Control, SourceLimit, clock_origin, format_time
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from spark_listener.application import Application
     from spark_listener.complaints import Complaints
@@ -198,9 +199,11 @@ class Observer:
         self._sessions.add(session)
         self._ask(lambda: self._join(session), 0.0)
 
-    def leave_session(self, session: Session, timeout_seconds: float) -> None:
-        """Puts the configured limits of a session's queries back and forgets them."""
-        self._ask(lambda: self._leave(session), timeout_seconds)
+    def leave_sessions(self, sessions: Iterable[Session], timeout_seconds: float) -> None:
+        """Puts the configured limits of these sessions' queries back and forgets them."""
+        for session in sessions:
+            self._ask(partial(self._leave, session), 0.0)
+        self._ask(lambda: None, timeout_seconds)  # once for all of them, however many they are
 
     def forget_session(self, session: Session) -> None:
         """For a session that is gone, and its queries with it."""
@@ -274,7 +277,7 @@ class Observer:
         for run in list(self._runs.values()):
             self._guarded("a query's limits", self._steer, run)
         self._do_what_is_asked()
-        self._let_starts_wait()
+        self._guarded("what starts wait for", self._let_starts_wait)
         self._beat_if_due()
         self._tell_plans()
         if self._sender is not None:
@@ -642,7 +645,7 @@ class Observer:
             raise
 
     def _apply(self, run: Run) -> bool:
-        """Puts a query's limits in force; true where one changed."""
+        """Puts a query's limits in force; true where one was set."""
         changed = run.actuator.apply(time.monotonic())
         if changed:  # what is left for it waits for its grant's end
             self._guarded("what is left when this process is gone", self._renew, [run])

@@ -100,10 +100,11 @@ class Sessions:
 
     def remove(self, session: Session) -> bool:
         """Forgets a session; true where it was known."""
-        self._lease.forget(f"{LISTENER}{session.key}")
         if self._known.pop(session.key, None) is None:
             return False
-        with suppress(Exception):  # of a session, or a JVM, that is gone
+        with suppress(Exception):  # of a JVM that is gone
+            self._lease.forget(f"{LISTENER}{session.key}")
+        with suppress(Exception):  # of a session that is, too
             self._keys.remove(session.java)
         return True
 

@@ -605,6 +605,8 @@ def test_whether_a_limit_ends_with_its_process_may_change_while_it_stays_the_sam
         lease = Left()
         lease.configured = EVERYTHING
         actuator = left_by(query, lease)
+        actuator.take([grant(3)], 0.0)
+        assert actuator.apply(0.0)
     for lapses in (True, False):
         actuator.take([grant(3, lapses=lapses)], 0.0)
         assert not actuator.apply(0.0), "no limit changes"
@@ -659,6 +661,24 @@ def test_a_limit_that_must_lapse_does_so_where_the_next_process_hears_nothing_of
     assert lease.left == {}
 
 
+@pytest.mark.parametrize("lapses", [True, False])
+def test_a_first_grant_of_what_was_left_is_put_in_force_whatever_has_become_of_that(
+    programs: None, *, lapses: bool
+) -> None:
+    """Its end may have come a moment ago, and nobody has told this process yet."""
+    lease, query, _ = limited(EVERYTHING, grant(3, lapses=lapses))
+    lease.configured = EVERYTHING
+    actuator = left_by(query, lease)
+    lease.left[LEFT][0]()
+    assert query.in_force == {0: EVERYTHING}
+    actuator.take([grant(3, lapses=lapses)], 0.0)
+    assert actuator.apply(0.0), "so that its end is put off at once"
+    assert query.in_force == {0: files_at_once(3)}
+    assert not actuator.look_again(), "this process did not stand still"
+    actuator.take([grant(3, lapses=lapses)], 5.0)
+    assert not actuator.apply(5.0), "once"
+
+
 def test_what_another_process_has_taken_over_is_not_touched(programs: None) -> None:
     """By one that stood still, and whose grant is over by now; or that detaches."""
     lease, query, actuator = limited(files_at_once(9), grant(3))
@@ -681,7 +701,7 @@ def test_a_limit_that_stays_does_so_while_the_next_process_hears_nothing_of_it(
     actuator.look_again()
     assert actuator.lives(1000.0) == ({}, [LEFT])
     actuator.take([grant(3, lapses=True)], 0.0)
-    assert not actuator.apply(0.0)
+    assert actuator.apply(0.0)
     assert actuator.lives(10.0) == ({LEFT: 50.0}, [])
 
 

@@ -8,7 +8,9 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
+from unittest.mock import MagicMock
 
 import pytest
 from py4j.clientserver import ClientServer
@@ -16,7 +18,11 @@ from py4j.clientserver import ClientServer
 import spark_listener
 from spark_listener import attachment
 from spark_listener.application import gateway_of, of_session
+from spark_listener.complaints import Complaints
+from spark_listener.driver import Driver
 from spark_listener.lease import Lease
+from spark_listener.sessions import Session, Sessions
+from tests.driver.test_observer import RunningQuery, Watched, resting
 from tests.waiting import until
 
 try:
@@ -169,6 +175,71 @@ def test_who_detaches_and_waits_for_the_observer_does_not_make_it_wait_in_turn(
         assert ended not in attachment._drivers.values()
         attachment._drivers["app-1"] = successor  # type: ignore[assignment]
     assert attachment._drivers == {"app-1": successor}
+
+
+def watching(count: int, observer: Any) -> Any:
+    """A driver of as many sessions."""
+    driver: Any = Driver.__new__(Driver)
+    driver._spark = SimpleNamespace(stopped=lambda: False)
+    driver._observer, driver._complaints = observer, Complaints()
+    driver._sessions = sessions = Sessions(MagicMock(), MagicMock())
+    for key in map(str, range(count)):
+        sessions._known[key] = Session(MagicMock(), key, None, control=True)
+    driver.application_id, driver.closed = "app-1", []
+    driver.close = lambda *, ending: driver.closed.append(ending)
+    return driver
+
+
+def test_who_detaches_many_sessions_waits_no_longer_for_an_observer_that_is_held_than_with_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A cluster manager that hangs may hold it for minutes, and whoever attaches waits as well."""
+    waits: dict[int, float] = {}
+    for count in (1, 4):
+        held = Watched(RunningQuery(resting)).observer
+        asked: list[tuple[Any, float]] = []
+        monkeypatch.setattr(held, "_ask", lambda *what, asked=asked: asked.append(what))
+        left: list[Any] = []
+        monkeypatch.setattr(held, "_leave", left.append)
+        driver = watching(count, held)
+        sessions = driver.sessions
+        monkeypatch.setattr(attachment, "_drivers", {"app-1": driver})
+        attachment.detach()
+        assert attachment._drivers == {}
+        for act, _ in asked:
+            act()
+        assert left == sessions
+        waits[count] = sum(seconds for _, seconds in asked)
+    assert waits[4] == waits[1] > 0
+
+
+def test_whoever_detaches_once_the_jvm_has_died_is_rid_of_all_threads(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As in a notebook, whose Python lives on."""
+    from pyspark import SparkContext
+
+    def dead(*_: Any) -> Any:
+        raise ConnectionRefusedError
+
+    class Context:
+        @property
+        def applicationId(self) -> str:
+            raise ConnectionRefusedError
+
+    observer = Watched(RunningQuery(resting)).observer
+    driver = watching(2, observer)
+    monkeypatch.setattr(driver._sessions._lease, "forget", dead)
+    monkeypatch.setattr(driver._sessions._keys, "remove", dead)
+    for session in driver.sessions:
+        session.reference.get = dead
+    monkeypatch.setattr(attachment, "_drivers", {"app-1": driver})
+    monkeypatch.setattr(SparkContext, "_active_spark_context", Context())
+    attachment.detach()
+    assert driver.sessions == []
+    assert len(observer._asked) == 3, "each is left, as its queries may be told of"
+    assert driver.closed == [False]
+    assert attachment._drivers == {}
 
 
 def test_connections_that_a_jobs_threads_share_are_left_to_them(gateway: JavaGateway) -> None:

@@ -171,6 +171,24 @@ def test_who_detaches_leaves_no_thread_and_nothing_that_is_run(
     assert own.renew({}, []) is None
 
 
+def test_the_thread_that_waits_keeps_nothing_of_the_one_that_had_it_made(
+    begun: Any, gateway: JavaGateway
+) -> None:
+    """As Spark's active session, which the job may have let go of."""
+    java, h = gateway.jvm.java, Handles(gateway)
+    local, seen = java.lang.InheritableThreadLocal(), java.util.concurrent.atomic.AtomicReference()
+    local.set("a session")
+    seen.set("has not run")
+    look = h.piped(
+        h.bound(local, "get", "()Ljava/lang/Object;"),
+        h.bound(seen, "set", "(Ljava/lang/Object;)V"),
+    )
+    begun().leave(R, lambda: h.as_interface("java.lang.Runnable", look))
+    until(lambda: seen.get() != "has not run", "its end")
+    assert seen.get() is None
+    assert local.get() == "a session"
+
+
 def test_what_nobody_put_back_when_it_detached_is_undone_all_the_same(
     begun: Any, flags: Flags, gateway: JavaGateway
 ) -> None:
@@ -260,6 +278,39 @@ def test_who_was_taken_over_ends_nothing_of_who_comes_after_it_in_its_own_proces
     until(lambda: "the second's" in flags.run(), "its end, which is waited for")
 
 
+@pytest.mark.parametrize("moved", [0, 1])
+def test_a_take_over_that_is_cut_short_leaves_the_rest_to_be_undone_in_its_time(
+    begun: Any, flags: Flags, gateway: JavaGateway, monkeypatch: pytest.MonkeyPatch, moved: int
+) -> None:
+    """And what was moved is the newer process' alone, should it live on."""
+    own = begun()
+    listener = Inbox(gateway, hold_milliseconds=100, estate=own.estate).listener("1")
+    for name in (R, S, STARTS):
+        own.leave(name, flags.sets(name))
+    other = begun()
+    leave, left = lease.Estate.leave, []
+
+    def cut_short(estate: Any, name: str, *what: Any) -> None:
+        if len(left) == moved:
+            raise ConnectionResetError
+        left.append(name)
+        leave(estate, name, *what)
+
+    monkeypatch.setattr(lease.Estate, "leave", cut_short)
+    own.renew({R: 2 * SECONDS, S: 2 * SECONDS}, [])
+    other.take_over(gateway, Session(listener))
+    monkeypatch.setattr(lease, "LEASE_SECONDS", SECONDS)
+    assert own.renew({}, []) == "taken"
+    own.end(own.estate)
+    undone = {R, S, STARTS} - set(left)
+    before = time.monotonic()
+    while time.monotonic() < before + 4 * SECONDS:
+        other.renew({R: 60.0, S: 60.0}, [])
+        assert flags.run() <= undone
+        time.sleep(0.1)
+    assert flags.run() == undone
+
+
 def test_what_is_taken_over_in_a_second_session_is_all_ours(
     begun: Any, flags: Flags, gateway: JavaGateway
 ) -> None:
@@ -278,38 +329,72 @@ def test_what_is_taken_over_in_a_second_session_is_all_ours(
     until(lambda: flags.run() == {"theirs"}, "its end, as nobody watches it")
 
 
+class Door:
+    """The plugin's class: properties of the JVM's stand for what it has by name."""
+
+    PUT_BACK = ("java.lang.System", "clearProperty")
+
+    def __init__(self, gateway: JavaGateway) -> None:
+        self.system = gateway.jvm.java.lang.System
+        self._left = gateway.jvm.java.util.concurrent.ConcurrentHashMap()
+
+    def left(self) -> Any:
+        return self._left
+
+    def staying(self) -> list[str]:
+        return [name for name in (R, S) if self.system.getProperty(name)]
+
+    def letGo(self, name: str) -> None:
+        self.system.clearProperty(name)
+
+
 def test_what_stays_where_the_plugins_door_was_is_put_back_in_the_end(
     gateway: JavaGateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lease, "RENEW_SECONDS", 0.1)
     monkeypatch.setattr(lease, "ALONE_SECONDS", SECONDS)
-    system = gateway.jvm.java.lang.System  # its properties stand for what the plugin has by name
-    monkeypatch.setattr(lease, "_PUT_BACK", ("java.lang.System", "clearProperty"))
-
-    class Door:
-        def left(self) -> dict[str, Any]:
-            return {}
-
-        def staying(self) -> list[str]:
-            return [name for name in (R, S) if system.getProperty(name)]
-
+    monkeypatch.setattr(lease, "_PUT_BACK", Door.PUT_BACK)
+    door = Door(gateway)
     for name in (R, S):
-        system.setProperty(name, "stays")
-    heir = Heir(Door())
+        door.system.setProperty(name, "stays")
+    heir = Heir(door)
     before = time.monotonic()
     heir.begin(gateway)
-    while system.getProperty(R):
+    while door.system.getProperty(R):
         heir.renew({}, [S])
         assert time.monotonic() - before < 10 * SECONDS
         time.sleep(0.05)
     assert time.monotonic() - before >= SECONDS, "whose session may be attached next"
-    assert system.getProperty(S), "which is watched"
+    assert door.system.getProperty(S), "which is watched"
     for _ in range(2):  # attached and detached once more
         heir.end(heir.estate)
         heir.begin(gateway)
-    until(lambda: not system.getProperty(S), "the end of the other")
+    until(lambda: not door.system.getProperty(S), "the end of the other")
     assert heir.renew({}, []) == "undone"
     heir.end(heir.estate)
+
+
+def test_what_stayed_at_the_plugins_door_and_lapses_by_now_is_not_put_back_while_it_lives(
+    begun: Any, flags: Flags, gateway: JavaGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The door knows nothing of the grant that has come since, nor would the next process."""
+    monkeypatch.setattr(lease, "_PUT_BACK", Door.PUT_BACK)
+    door = Door(gateway)
+    door.system.setProperty(R, "stays")
+    first = Heir(door)
+    first.begin(gateway)
+    listener = Inbox(gateway, hold_milliseconds=100, estate=first.estate).listener("1")
+    first.leave(R, flags.sets("lapses"))
+    second = Heir(door)
+    second.begin(gateway)
+    second.take_over(gateway, Session(listener))
+    before = time.monotonic()
+    while time.monotonic() < before + lease.ALONE_SECONDS + SECONDS:
+        assert second.renew({R: 60.0}, []) is None
+        time.sleep(0.1)
+    assert flags.run() == set()
+    second.forget(R)
+    second.end(second.estate)
 
 
 def test_what_was_kept_is_there_after_a_detach(begun: Any, gateway: JavaGateway) -> None:

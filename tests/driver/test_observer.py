@@ -7,6 +7,7 @@ import threading
 import time
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
+from unittest.mock import MagicMock
 
 import pytest
 from py4j.protocol import Py4JError, Py4JNetworkError, get_return_value
@@ -29,12 +30,22 @@ from spark_listener.replies import ExecutorsOrder, Reply
 from spark_listener.sender import Link
 from spark_listener.sources import KAFKA
 from spark_listener.wire import SILENT_SECONDS
-from tests.driver.test_actuator import grant, source
+from tests.driver.test_actuator import (
+    EVERYTHING,
+    LEFT,
+    grant,
+    left_by,
+    limited,
+    programs,
+    source,
+)
 from tests.driver.test_executors import Bench as Executing
 from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+__all__ = ["programs"]  # a fixture
 
 
 class FileHandle:
@@ -453,6 +464,23 @@ def test_a_jvm_that_does_not_answer_is_given_up_where_no_query_runs_too(
     assert watched.lost == 1
 
 
+def test_a_jvm_that_does_not_answer_is_given_up_where_starts_would_not_wait_any_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """To tell that is a call of its own, which fails in every round."""
+    watched = Watched(RunningQuery(network), heartbeat_seconds=0.0)
+    observer = watched.observer
+    observer._starts_wait = True
+    observer._inbox = MagicMock()
+    observer._inbox.let_starts_wait.side_effect = Py4JNetworkError  # type: ignore[attr-defined]
+    observer._inbox.counters.side_effect = Py4JNetworkError  # type: ignore[attr-defined]
+    monkeypatch.setattr("spark_listener.observer._TICK_SECONDS", 0.0)
+    for _ in range(10):
+        assert not watched.lost
+        observer._round_guarded()
+    assert watched.lost == 1
+
+
 def test_counters_that_cannot_be_read_of_a_jvm_that_answers_give_up_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -649,7 +677,7 @@ def test_executors_go_back_for_the_last_time_when_nobody_watches_any_more(*, end
     observer.join_session(session)  # type: ignore[arg-type]
     observer._do_what_is_asked()
     if not ending:
-        observer.leave_session(session, 0.0)  # type: ignore[arg-type]
+        observer.leave_sessions([session], 0.0)  # type: ignore[arg-type]
     observer.stop(0.0, ending=ending)
     observer._loop()
     assert cluster.said == (["join"] if ending else ["join", "give back", "leave"])
@@ -699,7 +727,7 @@ def test_whoever_leaves_at_once_has_found_the_queries_that_run(
     monkeypatch.setattr(Session, "active", lambda _: ["a query"])
     monkeypatch.setattr(observer, "_adopt", lambda query, _: met.append(query))
     observer.join_session(session)  # type: ignore[arg-type]
-    observer.leave_session(session, 0.0)  # type: ignore[arg-type]
+    observer.leave_sessions([session], 0.0)  # type: ignore[arg-type]
     observer._do_what_is_asked()
     assert met == ["a query"]
     observer._ask(lambda: observer._join(session), 0.0)  # type: ignore[arg-type]
@@ -878,3 +906,22 @@ def test_each_querys_grants_are_told_with_their_own_ends(monkeypatch: pytest.Mon
     observer._stopping.set()
     observer.renew()
     assert len(told) == 1, "another one of this process may have begun"
+
+
+def test_the_end_of_what_another_process_left_is_put_off_with_the_first_grant(
+    programs: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next word that this process lives may come too late."""
+    lease, query, _ = limited(EVERYTHING, grant(3, lapses=True))
+    lease.configured = EVERYTHING
+    told: list[dict[str, float]] = []
+    monkeypatch.setattr(lease, "renew", lambda lives, _: told.append(lives))
+    observer, actuator = Watched(RunningQuery(resting)).observer, left_by(query, lease)
+    observer._lease = lease
+    run = Run(query, actuator, None, files_looked_up=True)  # type: ignore[arg-type]
+    observer._steer(run)
+    assert told == []
+    for _ in range(2):
+        actuator.take([grant(3, lapses=True)], time.monotonic())
+        observer._steer(run)
+    assert [list(lives) for lives in told] == [[LEFT]]

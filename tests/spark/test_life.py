@@ -295,6 +295,39 @@ def test_a_new_session_with_the_old_application_id_is_watched_by_itself(
     assert sum(rows) == 2, "each session's batch is heard once"
 
 
+DEAD = """
+import os, signal, sys, threading
+from pyspark.sql import SparkSession
+from spark_listener import attach, detach
+from tests.waiting import until
+
+spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+for one in spark, spark.newSession():
+    assert attach(one, agent_url=sys.argv[1]).active
+os.kill(spark._jvm.java.lang.ProcessHandle.current().pid(), signal.SIGKILL)
+spark.sparkContext._gateway.proc.wait(60)
+detach()
+names = lambda: [one.name for one in threading.enumerate() if one.name.startswith("weir")]
+until(lambda: not names(), "the end of all threads", telling=names)
+print("ended", flush=True)
+os._exit(0)
+"""
+
+
+@pytest.mark.slow("a Spark of its own; that all sessions are forgotten is looked at every time")
+def test_whoever_detaches_once_the_jvm_has_died_keeps_no_thread(agent: Any) -> None:
+    """As in a notebook, whose Python lives on."""
+    done = subprocess.run(
+        [sys.executable, "-c", DEAD, agent.url],
+        capture_output=True,
+        text=True,
+        timeout=200,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        check=False,
+    )
+    assert done.stdout.splitlines()[-1:] == ["ended"], done.stderr[-2000:]
+
+
 def test_as_many_progresses_wait_in_the_jvm_as_spark_keeps_anyway(spark: Any) -> None:
     conf = getattr(getattr(spark._jvm.org.apache.spark.sql.internal, "SQLConf$"), "MODULE$")
     assert int(conf.STREAMING_PROGRESS_RETENTION().defaultValue().get()) == MOST_PROGRESS
