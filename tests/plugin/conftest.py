@@ -198,7 +198,7 @@ def agent(bench: Bench, tmp_path: Path) -> Iterator[AgentProcess]:
 
 
 @pytest.fixture
-def query(agent: AgentProcess) -> Callable[[str], dict[str, Any]]:
+def query(bench: Bench, agent: AgentProcess) -> Callable[[str], dict[str, Any]]:
     """What the agent knows of a query, once it does."""
 
     def found(name: str) -> dict[str, Any]:
