@@ -123,6 +123,34 @@ def test_in_the_time_that_a_trigger_leaves_what_waits_is_caught_up_with(
     assert size.feasible
 
 
+@pytest.mark.parametrize(
+    ("fixed", "seconds", "reason"),
+    [
+        (0.5, 5.0, ""),  # the target spreads it well enough
+        (2.0, 10.0, "floor:trigger"),
+        (4.4, 22.0, "floor:trigger"),
+        (6.0, 30.0, "floor:trigger"),
+    ],
+)
+@pytest.mark.parametrize("waiting", [0.0, 1e9])
+def test_a_run_that_ends_takes_a_quarter_longer_than_its_rows_at_most(
+    fixed: float, seconds: float, reason: str, waiting: float
+) -> None:
+    """The run is waited for, no batch: five fixed costs each, also for the last rows of it."""
+    curve, policy = Curve(fixed, 1e-5), QueryPolicy(target_seconds=5.0)
+    ask = Ask(0.0, waiting_rows=waiting, lost=fixed >= REACH_SHARE * 5.0, ends=True)
+    size = size_of(curve, ask, policy)
+    assert curve.seconds(size.rows) == pytest.approx(seconds)
+    assert curve.seconds(size.rows) / (size.rows * 1e-5) <= 1.25 + 1e-9
+    assert size.reason == (reason if waiting == 0.0 or fixed < 5.0 else "bound:throughput")
+
+
+def test_a_run_that_ends_keeps_the_deadline() -> None:
+    policy = QueryPolicy(target_seconds=5.0, deadline_seconds=15.0)
+    size = size_of(Curve(4.0, 1e-5), Ask(ends=True), policy)
+    assert (size.reason, size.rows) == ("bound:deadline", pytest.approx(800_000))
+
+
 def test_catching_up_within_a_trigger_keeps_the_deadline() -> None:
     policy = QueryPolicy(target_seconds=10.0, deadline_seconds=40.0)
     size = size_of(Curve(0.5, 1e-4), Ask(0.0, 60.0, math.inf), policy)

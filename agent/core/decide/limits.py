@@ -278,6 +278,7 @@ def _ask(query: Query, settings: QueryPolicy, arriving: float | None, *, lost: b
         lost,
         aim_above(cost.curve, settings, query.run.trigger_seconds),
         cost.doubt(0.0),
+        ends=measure.looks_once(query),
     )
 
 

@@ -56,6 +56,7 @@ class Ask(msgspec.Struct, frozen=True, gc=False):
     fixed_doubt: float = 0.0  # of the fixed cost, in seconds
     #: The limit in force, where what arrives may be a spike: no more than that is done about it.
     patient_rows: float | None = None
+    ends: bool = False  # its run reads what there was as it began: that is waited for, no batch
 
 
 class Size(msgspec.Struct, frozen=True, gc=False):
@@ -164,6 +165,9 @@ def size_of(curve: Curve, ask: Ask, policy: QueryPolicy) -> Size:
         caught = min(curve.stable_rows(waiting, trigger), in_trigger, best)
         if caught > rows:
             rows, reason = caught, "floor:trigger"
+    if ask.ends and paying > rows:
+        # What a batch leaves is read no sooner for that, and the run ends later.
+        rows, reason = paying, "floor:trigger"
     if deadline < rows:
         rows, reason = deadline, "bound:deadline"
         feasible = feasible and deadline >= near
