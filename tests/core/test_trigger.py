@@ -63,6 +63,10 @@ class Job:
             seconds.append(self.seconds)
         return seconds
 
+    def hour(self, there: int) -> int:
+        """The next batch of a query that is triggered each hour."""
+        return self.batch(there, max(HOUR_SECONDS - self.seconds, 0.0))
+
 
 @pytest.mark.parametrize("fixed_seconds", [0.5, 2.0, 4.0, 4.4, 6.0])
 def test_a_run_that_ends_by_itself_takes_little_longer_than_alone(fixed_seconds: float) -> None:
@@ -79,3 +83,38 @@ def test_a_run_that_ends_by_itself_keeps_the_deadline() -> None:
     job = Job("AvailableNowTrigger", 4.0, 100_000.0, deadline_seconds=15.0)
     job.run(5_000_000)
     assert max(job.run(5_000_000)[1:] + job.run(5_000_000)) <= 15.0
+
+
+def hourly(**policy: float) -> Job:
+    job = Job(f"ProcessingTimeTrigger({round(1000 * HOUR_SECONDS)})", 20.0, 10_000.0, **policy)
+    job.start()
+    for _ in range(8):
+        assert job.hour(1_000_000) == 0
+    return job
+
+
+def test_what_a_burst_brings_between_two_triggers_waits_for_no_third() -> None:
+    """The cluster has nothing else to do in that hour."""
+    job = hourly()
+    assert job.hour(5_000_000) == 0
+
+
+def test_a_limit_that_was_set_by_less_lets_a_burst_wait_for_one_interval() -> None:
+    """As one that a run before this one left: the next batch has shown that more is there."""
+    job = hourly()
+    job.limit = 1_200_000
+    left = job.hour(5_000_000)
+    assert left == 3_800_000
+    assert job.hour(left + 1_000_000) == 0
+
+
+def test_a_burst_that_would_pass_the_interval_is_cut() -> None:
+    job = hourly()
+    assert job.hour(100_000_000) > 0
+    assert job.seconds <= HOUR_SECONDS
+
+
+def test_a_burst_that_would_pass_the_deadline_is_cut() -> None:
+    job = hourly(deadline_seconds=600.0)
+    assert job.hour(100_000_000) > 0
+    assert job.seconds <= 600.0
