@@ -98,6 +98,7 @@ def true_size(
         waiting_rows,
         scenario.noise_sigma,
         lost=curve.fixed >= REACH_SHARE * policy.target_seconds,
+        sure_rows=math.inf,
     )
     size = size_of(curve, ask, policy)
     return size.rows, bool(size.feasible)

@@ -103,29 +103,67 @@ def test_up_to_the_trigger_interval_more_rows_bring_more_whatever_a_row_costs() 
 
 
 @pytest.mark.parametrize(
-    ("trigger", "waiting", "seconds", "reason"),
+    ("trigger", "sure_rows", "seconds", "reason"),
     [
-        (60.0, 0.0, 10.0, ""),  # nothing waits: the target
-        (60.0, 240_000.0, 10.0, ""),  # caught up with at the target's size within seven triggers
-        (60.0, 1_000_000.0, 20.8, "floor:trigger"),  # what arrives, and a seventh of what waits
         (60.0, math.inf, 60.0, "floor:trigger"),  # all of the interval, and no more
+        (60.0, 400_000.0, 40.5, "floor:trigger"),  # ... as far as is sure
+        (60.0, 0.0, 10.0, ""),
         (12.0, math.inf, 10.0, ""),  # within the band around the target nothing is left unused
         (14.0, math.inf, 14.0, "floor:trigger"),
         (0.0, math.inf, 10.0, ""),  # batches follow each other
     ],
 )
-def test_in_the_time_that_a_trigger_leaves_what_waits_is_caught_up_with(
-    trigger: float, waiting: float, seconds: float, reason: str
+@pytest.mark.parametrize("waiting", [0.0, math.inf])
+def test_what_surely_fits_a_trigger_interval_is_not_left_for_the_next(
+    trigger: float, sure_rows: float, seconds: float, reason: str, waiting: float
 ) -> None:
+    """Whether rows wait already or not: a burst would wait a whole interval, for nothing."""
     curve, policy = Curve(0.5, 1e-4), QueryPolicy(target_seconds=10.0)
-    size = size_of(curve, Ask(831.0, trigger, waiting), policy)
+    size = size_of(curve, Ask(831.0, trigger, waiting, sure_rows=sure_rows), policy)
     assert (curve.seconds(size.rows), size.reason) == (pytest.approx(seconds, rel=0.01), reason)
     assert size.feasible
 
 
-def test_catching_up_within_a_trigger_keeps_the_deadline() -> None:
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_fixed_cost_beyond_the_target_leaves_nothing_for_the_next_interval_either(
+    lost: bool,
+) -> None:
+    curve, policy = Curve(4.9, 1e-4), QueryPolicy(target_seconds=5.0)
+    size = size_of(curve, Ask(10.0, 60.0, lost=lost, sure_rows=math.inf), policy)
+    assert curve.seconds(size.rows) == pytest.approx(60.0)
+
+
+@pytest.mark.parametrize(
+    ("fixed", "seconds", "reason"),
+    [
+        (0.5, 5.0, ""),  # the target spreads it well enough
+        (2.0, 10.0, "floor:trigger"),
+        (4.4, 22.0, "floor:trigger"),
+        (6.0, 30.0, "floor:trigger"),
+    ],
+)
+@pytest.mark.parametrize("waiting", [0.0, 1e9])
+def test_a_run_that_ends_takes_a_quarter_longer_than_its_rows_at_most(
+    fixed: float, seconds: float, reason: str, waiting: float
+) -> None:
+    """The run is waited for, no batch: five fixed costs each, also for the last rows of it."""
+    curve, policy = Curve(fixed, 1e-5), QueryPolicy(target_seconds=5.0)
+    ask = Ask(0.0, waiting_rows=waiting, lost=fixed >= REACH_SHARE * 5.0, ends=True)
+    size = size_of(curve, ask, policy)
+    assert curve.seconds(size.rows) == pytest.approx(seconds)
+    assert curve.seconds(size.rows) / (size.rows * 1e-5) <= 1.25 + 1e-9
+    assert size.reason == (reason if waiting == 0.0 or fixed < 5.0 else "bound:throughput")
+
+
+def test_a_run_that_ends_keeps_the_deadline() -> None:
+    policy = QueryPolicy(target_seconds=5.0, deadline_seconds=15.0)
+    size = size_of(Curve(4.0, 1e-5), Ask(ends=True), policy)
+    assert (size.reason, size.rows) == ("bound:deadline", pytest.approx(800_000))
+
+
+def test_a_batch_that_fits_the_trigger_interval_keeps_the_deadline() -> None:
     policy = QueryPolicy(target_seconds=10.0, deadline_seconds=40.0)
-    size = size_of(Curve(0.5, 1e-4), Ask(0.0, 60.0, math.inf), policy)
+    size = size_of(Curve(0.5, 1e-4), Ask(0.0, 60.0, sure_rows=math.inf), policy)
     assert (size.reason, size.rows) == ("bound:deadline", pytest.approx(315_000))
 
 

@@ -12,6 +12,7 @@ from agent.core.decide.size import Size
 from agent.core.decide.step import (
     after_replay,
     deadband,
+    interval_rows,
     leaves_band,
     present_rows,
     raised_rows,
@@ -133,6 +134,30 @@ def test_where_the_target_is_left_a_step_doubles_the_time_of_a_batch_not_its_row
     cost, policy = learned(6.0, 10_000.0), QueryPolicy(target_seconds=5.0)
     raised = raised_rows(cost, 500.0, 1e6, policy)
     assert cost.seconds(raised) == pytest.approx(2.0 * (cost.seconds(500.0) or 0.0), rel=0.25)
+
+
+@pytest.mark.parametrize(
+    ("deadline", "seconds"),
+    [(None, 600.0), (60.0, 48.0)],  # four fifths of the deadline
+)
+def test_a_raise_goes_as_far_as_surely_fits_the_interval_and_the_deadline(
+    deadline: float | None, seconds: float
+) -> None:
+    cost = Cost(batches=100, fixed=0.5, per_row=0.001, largest_rows=1e6, variance=0.01)
+    policy = QueryPolicy(target_seconds=5.0, deadline_seconds=deadline)
+    slowly = raised_rows(cost, 1000.0, 1e6, policy)
+    at_once = raised_rows(cost, 1000.0, 1e6, policy, 600.0)
+    assert (cost.seconds(slowly) or 0.0) < 10.0
+    noise = math.exp(2.0 * cost.cautious_sigma) if deadline else 1.0
+    assert cost.seconds(at_once) == pytest.approx(seconds / noise)
+    assert interval_rows(cost, policy, 600.0) == pytest.approx(at_once)
+    assert interval_rows(cost, policy, 6.5) == 0.0  # no longer than the band around the target
+
+
+def test_what_nobody_has_seen_fits_an_interval_by_its_doubt() -> None:
+    cost = learned(0.5, 1000.0, (1000,))
+    rows = interval_rows(cost, QueryPolicy(target_seconds=5.0), 600.0)
+    assert 0.3 * 600.0 < (cost.seconds(rows) or 0.0) < 0.8 * 600.0
 
 
 @pytest.mark.parametrize(

@@ -61,7 +61,7 @@ def test_pid_is_sparks_with_its_defaults():
         # Not with a margin; what barely digests it is no 5 c0, and not 20.
         ({"arrival_rows_per_second": [[0, 9000]]}, 9270 * 1.2 / 0.073, False),
         ({"arrival_rows_per_second": [[0, 9500]]}, 10_000 * 4 * 1.2, False),  # none does: 5 c0
-        ({"trigger_seconds": 30}, 2400 * 30, False),  # what arrives between triggers
+        ({"trigger_seconds": 30}, 10_000 * 28.8, False),  # what fits between triggers
         ({"batch_timeout_seconds": 5, "noise_sigma": 0}, 10_000 * 2.8, False),  # deadline
         (
             {"arrival_rows_per_second": [[0, 9000]], "batch_timeout_seconds": 12, "noise_sigma": 0},

@@ -20,6 +20,7 @@ from agent.core.decide.step import (
     Step,
     after_replay,
     deadband,
+    interval_rows,
     leaves_band,
     present_rows,
     raised_rows,
@@ -278,6 +279,8 @@ def _ask(query: Query, settings: QueryPolicy, arriving: float | None, *, lost: b
         lost,
         aim_above(cost.curve, settings, query.run.trigger_seconds),
         cost.doubt(0.0),
+        ends=measure.looks_once(query),
+        sure_rows=interval_rows(cost, settings, query.run.trigger_seconds),
     )
 
 
@@ -359,7 +362,7 @@ def after_batch(query: Query, ended: Ended) -> None:
     if full < size.rows:
         present = present_rows(cost, full, float(batch.rows or 0), settings, trigger)
         present = max(present, reach.before_rows)
-        sure = raised_rows(cost, present, size.rows, settings) / size.rows
+        sure = raised_rows(cost, present, size.rows, settings, trigger) / size.rows
     elif not probes:
         reach.before_rows = 0.0  # it is back
     too_long = leaves_band(cost, full + _others(query), size, trigger)

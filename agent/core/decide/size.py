@@ -31,7 +31,7 @@ AIM: Final = 0.06
 PATIENCE_TARGETS: Final = 7.0
 #: The band around the target reaches up to so many targets. A limit is raised as far as its batch
 #: stays within; a trigger interval beyond it leaves time unused between batches of the target's
-#: size, in which what waits is caught up with, over the patience.
+#: size, in which rows that a smaller batch left would wait for nothing.
 BAND: Final = 1.3
 #: Where the target is left anyway, what waits is caught up with in so long: what on-call waits for.
 CATCH_UP_SECONDS: Final = 60.0
@@ -56,6 +56,8 @@ class Ask(msgspec.Struct, frozen=True, gc=False):
     fixed_doubt: float = 0.0  # of the fixed cost, in seconds
     #: The limit in force, where what arrives may be a spike: no more than that is done about it.
     patient_rows: float | None = None
+    ends: bool = False  # its run reads what there was as it began: that is waited for, no batch
+    sure_rows: float = 0.0  # that surely fit the trigger interval and the deadline
 
 
 class Size(msgspec.Struct, frozen=True, gc=False):
@@ -159,11 +161,14 @@ def size_of(curve: Curve, ask: Ask, policy: QueryPolicy) -> Size:
         if near < paying < wanted:
             reason = "bound:throughput"
         rows = max(min(wanted, paying), near)
-    if trigger > BAND * target and not ask.lost:
-        waiting = needed + ask.waiting_rows / patience_seconds(policy, trigger)
-        caught = min(curve.stable_rows(waiting, trigger), in_trigger, best)
-        if caught > rows:
-            rows, reason = caught, "floor:trigger"
+    free = 0.0
+    if ask.ends:
+        free = paying  # what a batch leaves is read no sooner for that, and the run ends later
+    elif trigger > BAND * target:
+        # What a batch leaves waits for the next trigger.
+        free = min(in_trigger, best, ask.sure_rows)
+    if free > rows:
+        rows, reason = free, "floor:trigger"
     if deadline < rows:
         rows, reason = deadline, "bound:deadline"
         feasible = feasible and deadline >= near

@@ -40,16 +40,19 @@ def deadband(cost: Cost, rows: float, policy: QueryPolicy) -> float:
     return min(max(unsure, LEAST_DEADBAND), policy.deadband)
 
 
-def raised_rows(cost: Cost, present: float, wanted: float, policy: QueryPolicy) -> float:
+def raised_rows(
+    cost: Cost, present: float, wanted: float, policy: QueryPolicy, trigger_seconds: float = 0.0
+) -> float:
     """How far towards the wanted rows a limit of fewer rows is raised at once.
 
     As far as the batch surely takes no longer than the band around the target, or, where more is
-    wanted, than some times the present one.
+    wanted, than some times the present one or the trigger interval, within the deadline.
     """
     seconds = BAND * policy.target_seconds
     if (cost.seconds(wanted) or 0.0) > seconds:
         seconds = max(seconds, GROW * (cost.seconds(present) or 0.0))
-    sure = _sure_rows(cost, seconds, wanted)
+    in_interval = min(interval_rows(cost, policy, trigger_seconds), wanted)
+    sure = max(_sure_rows(cost, seconds, wanted), in_interval)
     return (
         sure
         if sure >= wanted
@@ -67,6 +70,14 @@ def present_rows(
     """
     seconds = BAND * max(policy.target_seconds, trigger_seconds)
     return max(full, min(taken, cost.curve.rows_in(seconds)))
+
+
+def interval_rows(cost: Cost, policy: QueryPolicy, trigger_seconds: float) -> float:
+    """The rows that surely fit a trigger interval beyond the band, and the deadline; else 0."""
+    if trigger_seconds <= BAND * policy.target_seconds:
+        return 0.0
+    seconds = min(trigger_seconds, allowed_seconds(policy, cost.cautious_sigma))
+    return _sure_rows(cost, seconds, cost.curve.rows_in(seconds))
 
 
 def _sure_rows(cost: Cost, seconds: float, most: float) -> float:
