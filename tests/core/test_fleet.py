@@ -182,12 +182,65 @@ def test_whole_chunks_of_which_nobody_says_what_is_left_are_let_in_again() -> No
         progress = world.driver.progress(
             rows, seconds, limit=in_force, configured=10_000, backlog=None
         )
+        progress["limits"][0]["obeyed"] = True
         granted = [grant.limit for grant in world.send(progress).grants]
         in_force, upcoming = upcoming, (granted[0] or 10_000) if granted else 10_000
         if number == 39:
             assert upcoming < 5000, "nothing reached it"
     assert waits < 0.2 * peak + 5000
     assert upcoming > 3000
+
+
+class Counting:
+    """A source of nobody's acquaintance: its limit counts something of ``ratio`` rows each."""
+
+    CONFIGURED = 1_000_000
+
+    def __init__(self, ratio: float, *, most_limit: int | None = None) -> None:
+        rules = QueryPolicy(target_seconds=5.0, maximum_limit=most_limit)
+        self.world, self.ratio, self.waits = World(Policy(default=rules)), ratio, 0.0
+        self.limits: list[int] = [self.CONFIGURED, self.CONFIGURED]
+        self.seconds = 2.0
+
+    def run(self, batches: int, rows_per_second: float) -> None:
+        for _ in range(batches):
+            self.waits += rows_per_second * self.seconds
+            limit = self.limits[-2]
+            rows = max(int(min(self.waits, limit * self.ratio)), 1)
+            self.waits = max(self.waits - rows, 0.0)
+            self.seconds = 1.0 + rows / 1000.0
+            progress = self.world.driver.progress(
+                rows, self.seconds, limit=limit, configured=self.CONFIGURED, backlog=None
+            )
+            granted = [grant.limit for grant in self.world.send(progress).grants]
+            self.limits.append((granted[0] or self.CONFIGURED) if granted else self.CONFIGURED)
+
+
+@pytest.mark.parametrize("ratio", [0.005, 0.2])
+def test_a_limit_that_counts_no_rows_is_no_lower_than_configured_for_good(ratio: float) -> None:
+    source = Counting(ratio)
+    source.run(40, 300.0)  # nothing was long
+    assert source.limits == [source.CONFIGURED] * 42
+    source.waits = 20_000.0  # a long batch, and one too small after it
+    source.run(40, 300.0)
+    assert source.waits < 5000.0
+    longest = 1.0 + ratio * source.CONFIGURED / 1000.0
+    assert (min(source.limits) < source.CONFIGURED) == (longest > 6.5), "only what was long"
+    assert source.limits[-1] == source.CONFIGURED
+
+
+def test_what_is_put_back_stays_within_the_rules() -> None:
+    source = Counting(0.2, most_limit=50_000)
+    source.run(20, 300.0)
+    assert max(source.limits[5:]) == 50_000
+
+
+def test_one_that_fills_its_limits_is_limited_by_what_it_can_digest() -> None:
+    source = Counting(1.0)
+    source.waits = 500_000.0
+    source.run(18, 300.0)
+    assert source.waits > 0.0
+    assert all(3000 < limit < 6000 for limit in source.limits[2:])
 
 
 def test_a_first_batch_near_the_deadline_limits_those_that_would_be_killed() -> None:

@@ -94,7 +94,7 @@ class Stream:
                 rows, seconds, limit=limit, configured=CONFIGURED, backlog=backlog, **body
             )
             # One that reads in order, in rows.
-            event["limits"][0]["source_class"] = ICEBERG.classes[0]
+            event["limits"][0] |= {"source_class": ICEBERG.classes[0], "obeyed": True}
             if self.tells_delay:
                 event["limits"][0]["watermark_delay_seconds"] = self.delay_seconds
             granted = [grant.limit for grant in self.world.send(event).grants]

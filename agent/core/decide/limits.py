@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from agent.core.decide import credit, pool
-from agent.core.decide.size import Ask, Size, aim_above, patience_seconds, size_of
+from agent.core.decide.size import BAND, Ask, Size, aim_above, patience_seconds, size_of
 from agent.core.decide.step import (
     LEAST_DEADBAND,
     MOST_LIMIT,
@@ -366,18 +366,22 @@ def after_batch(query: Query, ended: Ended) -> None:
     elif not probes:
         reach.before_rows = 0.0  # it is back
     too_long = leaves_band(cost, full + _others(query), size, trigger)
+    was_long = (batch.seconds or 0.0) > BAND * max(settings.target_seconds, trigger)
     for source, part, units in zip(controlled, shares, wanted, strict=True):
         source.exclusive_rows = owned * part.exclusive_rows
         source.floating_rows = part.rows - source.exclusive_rows
+        limited = _reached(source)
+        # It may be held back all the same, by a limit that counts something else than rows.
+        back = _unseen(source) and not limited and not was_long
         step = toward(
             source.current,
-            units,
-            constraint=size.reason,
-            limited=_reached(source),
+            float(source.configured or 0) if back else units,
+            constraint="bound:configured" if back else size.reason,
+            limited=limited or back,
             configured=source.configured,
             policy=settings,
             deadband=size.deadband,
-            sure=sure * units,
+            sure=math.inf if back else sure * units,
             too_long=too_long,
         )
         measure.add(query.totals.grants, step.reason)
@@ -465,6 +469,14 @@ def _reached(source: Source) -> bool:
         return True
     enough = source.current if source.backlog is not None else source.current / 2
     return (source.admitted or 0) >= enough > 0
+
+
+def _unseen(source: Source) -> bool:
+    """Whether what its limit counts is not known: no backlog is told, and no limit was filled yet.
+
+    A limit in rows may count pages, bytes, or what a filter leaves out.
+    """
+    return source.obeyed is None and source.backlog is None and source.configured is not None
 
 
 def _need(query: Query, source: Source) -> float | None:
