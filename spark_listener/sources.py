@@ -140,6 +140,8 @@ DELTA: Final = Known(
 RATE_PER_MICRO_BATCH: Final = Known(
     ("org.apache.spark.sql.execution.streaming.sources.RatePerMicroBatchStream",), deaf=True
 )
+#: Spark's own sources, of which there are rows of a few only: rate, socket, memory.
+_SPARKS_OWN: Final = "org.apache.spark.sql.execution.streaming."
 SOURCES: Final = (KAFKA, FILES, ICEBERG, DELTA, RATE_PER_MICRO_BATCH)
 
 _OTHER: Final = Known(())
@@ -149,3 +151,13 @@ _BY_CLASS: Final = {name: one for one in SOURCES for name in one.classes}
 def known(source_class: str) -> Known:
     """The row of a source's class; of any other what is so of most."""
     return _BY_CLASS.get(source_class, _OTHER)
+
+
+def reads_all(source_class: str) -> bool:
+    """Whether a batch takes all there is, where Spark knows of no limit.
+
+    One that others wrote may have a limit of its own: Event Hubs reads 1,000 rows of a partition.
+    """
+    row = known(source_class)
+    own = source_class.startswith(_SPARKS_OWN)
+    return own or row.takes is not None or row.table is not None

@@ -16,6 +16,7 @@ from agent.core.fleet import Change, Fleet, Order, Receipt, UnknownQuery
 from agent.core.fleet.orders import MOST_STANDING_ORDERS
 from agent.core.measure.partitions import PartitionView
 from agent.core.policy import Policy, QueryPolicy, Rule
+from spark_listener.sources import KAFKA
 from tests.core.events import START_TIME, Driver
 
 if TYPE_CHECKING:
@@ -166,6 +167,32 @@ def test_an_unlimited_source_gets_a_limit_once_its_cost_is_known() -> None:
     (grant,) = receipt.grants
     assert grant.limit is not None
     assert 1500 < grant.limit < 7000  # about 4 s worth of 1000 rows/s
+
+
+@pytest.mark.parametrize(
+    ("source_class", "known"),
+    [
+        ("org.apache.spark.sql.eventhubs.EventHubsSource", False),
+        ("org.apache.spark.sql.execution.streaming.sources.RateStreamMicroBatchStream", True),
+        (KAFKA.classes[0], True),
+        ("", True),  # of a driver that tells no class
+    ],
+)
+def test_what_a_source_without_a_limit_reads_is_what_arrives_where_it_has_none_of_its_own(
+    source_class: str, known: bool
+) -> None:
+    world = World(Policy(default=QueryPolicy(target_seconds=5.0)))
+    for _ in range(10):
+        event = world.driver.progress(8000, 3.0, limit=None, backlog=None)
+        event["limits"][0] |= {
+            "admitted": 8000,
+            "control": "advice",
+            "source_class": source_class,
+        }
+        world.send(event)
+    view = world.view()
+    assert (view.arrival_rows_per_second is not None) == known
+    assert (view.required_capacity_ratio is not None) == known
 
 
 def test_whole_chunks_of_which_nobody_says_what_is_left_are_let_in_again() -> None:

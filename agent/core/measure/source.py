@@ -8,6 +8,7 @@ import msgspec
 
 from agent.core.measure.decaying import LATELY_SECONDS, SteppingRate
 from agent.core.measure.lanes import Lanes
+from spark_listener.sources import reads_all
 
 if TYPE_CHECKING:
     from agent.core.decode.events import SourceLimit, SourceProgress
@@ -259,7 +260,12 @@ class Source(msgspec.Struct):
             if said is not None and said.observed_time is not None:
                 seen = said.observed_time
             self._arrive(self.admitted_total + self.backlog, seen)
-        elif said is not None and said.limit is None and self.admitted is not None:
+        elif (
+            said is not None
+            and said.limit is None
+            and self.admitted is not None
+            and (not self.source_class or reads_all(self.source_class))
+        ):
             # Unlimited: what was admitted is what had arrived.
             self._arrive(self.admitted_total, planned_time)
 
