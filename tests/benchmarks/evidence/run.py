@@ -167,6 +167,7 @@ class World:
             for old in self.folder.glob("rows-*"):
                 old.unlink()
             write_rows(rows, generator_of(run.query, run.seed), sum(lumps), ticks)
+            os.sync()  # gigabytes, or the first way of a seed runs while they go to the disk
         now = machine_now()
         draw = random.Random(f"restart {run.trace} {run.seed}")
         restart_seconds = run.seconds * draw.uniform(*RESTART_BETWEEN)
