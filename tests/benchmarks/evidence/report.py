@@ -178,10 +178,11 @@ def rewrite(docs: Path) -> None:
     rows = of_csv(lines.read_text("utf-8")) if lines.exists() else []
     (docs / "evidence.md").write_text(page(rows), "utf-8")
     if rows:
-        (docs / "images" / "evidence.svg").write_text(draw(comparable(rows)), "utf-8")
+        pairs = comparable(rows)
+        (docs / "images" / "evidence.svg").write_text(draw(pairs), "utf-8")
         readme = docs.parent / "README.md"
         if readme.exists():
-            renewed = with_table(readme.read_text("utf-8"), WRITTEN, *headline(comparable(rows)))
+            renewed = with_table(readme.read_text("utf-8"), WRITTEN, *headline(pairs))
             readme.write_text(renewed, "utf-8")
 
 
@@ -234,7 +235,7 @@ def write(rows: Sequence[Row], docs: Path, record: Callable[[str, str, str, int]
     every = [*(row for row in there if row["series"] not in these), *rows]
     lines.write_text(to_csv(every), "utf-8")
     rewrite(docs)
-    drawn = course_of(every)
+    drawn = course_of(comparable(every))
     # The picture of a series whose records are not here stays.
     if drawn is not None and drawn["series"] in these:
         query, trace, seed = drawn["query"], drawn["trace"], int(drawn["seed"])
@@ -429,8 +430,7 @@ def _machine(rows: Sequence[Row]) -> str:
 
 def _left_out(every: Sequence[Row], rows: Sequence[Row]) -> list[str]:
     """How many runs are no pair, and of what."""
-    told = [id(row) for row in rows]
-    left = [row for row in every if id(row) not in told]
+    left = [row for row in every if row not in rows]
     if not left:
         return []
     which = sorted({f"{row['query']} · {row['trace']}, seed {row['seed']:.0f}" for row in left})
@@ -438,7 +438,7 @@ def _left_out(every: Sequence[Row], rows: Sequence[Row]) -> list[str]:
     counted = _judged(every, "configured", column)
     also = ""
     if counted is not None:
-        better, equal, worse, ratio = counted.split(" | ")
+        better, equal, worse, ratio = counted
         also = (
             f" Counted with them, the {column.head.removesuffix(', s')}, against as configured, is "
             f"better in {better}, equal in {equal}, worse in {worse}, its median ratio {ratio}."
@@ -465,7 +465,11 @@ def _verdict(rows: Sequence[Row]) -> str:
     ]
     for kind in ("configured", "fixed", "dynamic"):
         judged = ((column, _judged(rows, kind, column)) for column in COLUMNS)
-        parts += [f"| {names(rows)[kind]} | {one.head} | {told} |" for one, told in judged if told]
+        parts += [
+            f"| {names(rows)[kind]} | {one.head} | {' | '.join(told)} |"
+            for one, told in judged
+            if told
+        ]
     series = sorted({row["series"] for row in rows})
     if len(series) > 1:
         parts += [
@@ -478,12 +482,13 @@ def _verdict(rows: Sequence[Row]) -> str:
                 for one in series:
                     told = _judged([row for row in rows if row["series"] == one], kind, column)
                     if told is not None:
-                        parts.append(f"| {one} | {names(rows)[kind]} | {column.head} | {told} |")
+                        cells = (one, names(rows)[kind], column.head, *told)
+                        parts.append(f"| {' | '.join(cells)} |")
     return "\n".join([*parts, ""])
 
 
-def _judged(rows: Sequence[Row], kind: str, column: Column) -> str | None:
-    """Better, equal, worse and the median ratio of Weir's pairs with another way; cells of a line.
+def _judged(rows: Sequence[Row], kind: str, column: Column) -> list[str] | None:
+    """Better, equal, worse and the median ratio of Weir's pairs with another way, each as a cell.
 
     None where there are no pairs, or nothing of the kind happened to any.
     """
@@ -496,7 +501,7 @@ def _judged(rows: Sequence[Row], kind: str, column: Column) -> str | None:
     judged = [compare(mine, other, less=column.less) for mine, other in pairs]
     ratios = [mine / other for mine, other in pairs if other]
     ratio = f"{statistics.median(ratios):.2f}" if ratios else "-"
-    return " | ".join([*(str(judged.count(which)) for which in (1, 0, -1)), ratio])
+    return [*(str(judged.count(which)) for which in (1, 0, -1)), ratio]
 
 
 def compare(mine: float, other: float, *, less: bool) -> int:
