@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections import Counter
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import pytest
+from aiokafka.record.default_records import DefaultRecordBatch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,10 +20,11 @@ from tests.benchmarks.evidence.load import (
     PARTITIONS,
     TICK_SECONDS,
     Arrival,
-    read_rows,
+    Parcel,
+    read_parcels,
     slice_of,
     ticks_of,
-    write_rows,
+    write_parcels,
 )
 from tests.benchmarks.evidence.nexmark import (
     FIRST_AUCTION_ID,
@@ -95,18 +99,38 @@ def test_only_what_a_query_reads_is_drawn_and_a_seed_draws_the_same_again() -> N
     assert first != list(islice(Generator(("person", "auction"), 4).endless(), 100))
 
 
+def values_of(parcel: Parcel) -> list[Any]:
+    """Of the one topic: its rows in the order of their numbers."""
+    of: dict[int, list[Any]] = {partition: [] for partition in range(PARTITIONS)}
+    for request in parcel.requests:
+        for (_, partition), (count, batch) in request.items():
+            rows = [json.loads(row.value or b"") for row in DefaultRecordBatch(bytes(batch))]
+            assert len(rows) == count
+            of[partition] += rows
+    return [row for turn in itertools.zip_longest(*of.values()) for row in turn if row is not None]
+
+
 def test_rows_of_a_file_have_the_times_of_their_ticks(tmp_path: Path) -> None:
     ticks = ticks_of((1, 0, 3), 3.0, 40)
-    write_rows(tmp_path / "rows", Generator(("bid",), 1), 10, ticks)
-    rows = [json.loads(value) for _, value in read_rows(tmp_path / "rows")]
-    assert len(rows) == 50
-    times = [row["dateTime"] for row in rows]
+    write_parcels(tmp_path / "rows", Generator(("bid",), 1), [4, 4], ticks)
+    following = read_parcels(tmp_path / "rows")
+    parcels = [following(count) for count in (4, 4, *(tick.rows for tick in ticks))]
+    assert [sum(one.rows.values()) for one in parcels[2:]] == [tick.rows for tick in ticks]
+    # The lumps fill whole turns, and the rows of a tick share their time.
+    times = [row["dateTime"] for one in parcels for row in values_of(one)]
+    assert len(times) == 48
     assert times == sorted(times)
-    assert times[9] < "2023-11-14T22:13:20.000" <= times[10]
-    assert len({time for time in times[10:] if "22:13:21" in time}) == 0, "nothing in the gap"
-    # 40 rows in 3 s: the warm-up's 10 rows are of the 0.75 s before.
-    assert times[0].startswith("2023-11-14T22:13:19.250")
-    assert times[5].startswith("2023-11-14T22:13:19.625")
+    assert times[7] < "2023-11-14T22:13:20.000" <= times[8]
+    assert len({time for time in times[8:] if "22:13:21" in time}) == 0, "nothing in the gap"
+    # 40 rows in 3 s: the warm-up's 8 rows are of the 0.6 s before.
+    assert times[0].startswith("2023-11-14T22:13:19.400")
+    assert times[4].startswith("2023-11-14T22:13:19.700")
+
+
+def test_a_file_of_other_parcels_is_told(tmp_path: Path) -> None:
+    write_parcels(tmp_path / "rows", Generator(("bid",), 1), [4], ticks_of((1,), 1.0, 10))
+    with pytest.raises(ValueError, match="'bid': 4} come next, not 5 rows"):
+        read_parcels(tmp_path / "rows")(5)
 
 
 @given(counts=st.lists(st.integers(1, 30), min_size=1, max_size=20), data=st.data())

@@ -1,19 +1,32 @@
-"""What arrives when: a recorded trace played in minutes, and the feeder that brings it to Kafka."""
+"""What arrives when: a recorded trace played in minutes, and the feeder that brings it to Kafka.
+
+What brings the rows shares the machine with what digests them. So rows are drawn, told apart and
+compressed before a run begins, as the record batches that Kafka stores, and a run only hands these
+to the broker: a producer that packs row by row took up to half a core of two while the query was to
+be measured, fell behind by up to 47 s, and not equally in the runs of a pair.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import itertools
+import pickle
 import random
 import time
-from typing import IO, TYPE_CHECKING, Final, NamedTuple
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from confluent_kafka import Producer
+from aiokafka.conn import create_conn
+from aiokafka.errors import for_code
+from aiokafka.protocol.produce import ProduceRequest
+from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 from tests.benchmarks.evidence.query import BASE_TIME_MS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
+    from typing import TypeAlias
 
     from tests.benchmarks.evidence.workloads import Generator
     from tests.benchmarks.recorded import Recording
@@ -25,6 +38,12 @@ TICK_SECONDS: Final = 0.1
 MOST_BINS: Final = 120
 #: Of a topic; rows go to them in turn, so that a row's offset tells its number.
 PARTITIONS: Final = 4
+#: Of a record batch before it is compressed; a broker takes 1,048,588 by default.
+BATCH_BYTES: Final = 1_000_000
+#: The broker says when a row came: batches are made long before.
+TOPIC_SETTINGS: Final = {"message.timestamp.type": "LogAppendTime"}
+_LZ4: Final = 3
+_SEND_SECONDS: Final = 60
 
 
 class Tick(NamedTuple):
@@ -73,65 +92,121 @@ def ticks_of(bins: Sequence[int], seconds: float, rows: int) -> list[Tick]:
     return found
 
 
-class Feeder:
-    """Brings rows to their topics at their times, and keeps what came when."""
+class Parcel(NamedTuple):
+    """What comes at once.
 
-    def __init__(self, bootstrap: str, rows: Iterator[tuple[str, bytes]], suffix: str) -> None:
-        """``rows``: topics and values; each topic's name is followed by ``suffix``."""
+    ``rows`` by topic; ``requests``: one after the other, of each (topic, partition) one record
+    batch, with the number of its rows.
+    """
+
+    rows: dict[str, int]
+    requests: list[dict[tuple[str, int], tuple[int, bytes]]]
+
+
+#: Of so many rows, the next that come.
+Parcels: TypeAlias = "Callable[[int], Parcel]"
+
+
+class Packer:
+    """Rows to parcels: a topic's go to its partitions in turn, so that an offset tells a number."""
+
+    def __init__(self, rows: Iterator[tuple[str, bytes]]) -> None:
+        self._rows = rows
+        self._counts: Counter[str] = Counter()
+
+    def __call__(self, rows: int) -> Parcel:
+        """The next so many."""
+        before = self._counts.copy()
+        open_ones: dict[tuple[str, int], tuple[int, Any]] = {}
+        full: dict[tuple[str, int], list[tuple[int, bytes]]] = {}
+        for topic, value in itertools.islice(self._rows, rows):
+            to = (topic, self._counts[topic] % PARTITIONS)
+            self._counts[topic] += 1
+            count, batch = open_ones.get(to) or (0, _batch())
+            if batch.append(count, 0, None, value, []) is None:
+                full.setdefault(to, []).append((count, bytes(batch.build())))
+                count, batch = 0, _batch()
+                batch.append(count, 0, None, value, [])
+            open_ones[to] = (count + 1, batch)
+        for to, (count, batch) in open_ones.items():
+            full.setdefault(to, []).append((count, bytes(batch.build())))
+        depth = max(map(len, full.values()), default=0)
+        return Parcel(
+            dict(self._counts - before),
+            [{to: of[n] for to, of in full.items() if n < len(of)} for n in range(depth)],
+        )
+
+
+def _batch() -> Any:
+    """An empty one, of no transaction and of no producer that counts."""
+    return DefaultRecordBatchBuilder(
+        magic=2,
+        compression_type=_LZ4,
+        is_transactional=0,
+        producer_id=-1,
+        producer_epoch=-1,
+        base_sequence=-1,
+        batch_size=BATCH_BYTES,
+    )
+
+
+class Feeder:
+    """Brings parcels to their topics at their times, and keeps what came when."""
+
+    def __init__(self, bootstrap: str, parcels: Parcels, suffix: str) -> None:
+        """Each topic's name is followed by ``suffix``."""
         self.arrivals: list[Arrival] = []
         self.latest_seconds = 0.0  # how far behind its time a tick was at most
-        self._rows = rows
+        self.prepare = parcels
         self._suffix = suffix
-        self._counts: dict[str, int] = {}
-        self._producer = Producer(
-            {
-                "bootstrap.servers": bootstrap,
-                "linger.ms": 5,
-                "enable.idempotence": True,  # a row's offset is its number
-                "queue.buffering.max.messages": 2_000_000,
-                "queue.buffering.max.kbytes": 1_000_000,
-                "compression.type": "lz4",
-                "log_level": 0,  # a coordinator that is not up yet is no news here
-            }
-        )
+        self._counts: Counter[str] = Counter()
+        self._offsets: Counter[tuple[str, int]] = Counter()
+        self._loop = asyncio.new_event_loop()
+        host, port = bootstrap.split(":")
+        self._broker = self._loop.run_until_complete(create_conn(host, int(port)))
+
+    def close(self) -> None:
+        """The connection; nothing comes any more."""
+        self._broker.close()
+        left = asyncio.all_tasks(self._loop)
+        self._loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
+        self._loop.close()
 
     def bring(self, ticks: Iterable[Tick], begun: float) -> None:
         """All ticks, each at its time after ``begun`` (epoch)."""
         for tick in ticks:
+            parcel = self.prepare(tick.rows)
             due = begun + tick.at_seconds
             time.sleep(max(due - time.time(), 0.0))
             self.latest_seconds = max(self.latest_seconds, time.time() - due)
-            self.put(tick.rows)
-            self._producer.poll(0)
+            self.put(parcel)
 
-    def prepare(self, rows: int) -> None:
-        """Draws so many ahead, so that ``put`` takes no longer than the broker does."""
-        self._rows = itertools.chain(list(itertools.islice(self._rows, rows)), self._rows)
-
-    def put(self, rows: int) -> None:
-        """So many more, now."""
+    def put(self, parcel: Parcel) -> None:
+        """Now, until the broker has it. Raises RuntimeError where it did not take it as it is."""
         now = time.time()
-        came: dict[str, int] = {}
-        for _ in range(rows):
-            name, value = next(self._rows)
-            number = self._counts.get(name, 0)
-            while True:
-                try:
-                    self._producer.produce(
-                        name + self._suffix, value, partition=number % PARTITIONS
-                    )
-                    break
-                except BufferError:
-                    self._producer.poll(0.05)
-            self._counts[name] = number + 1
-            came[name] = came.get(name, 0) + 1
-        for name, count in came.items():
-            self.arrivals.append(Arrival(now, name, self._counts[name] - count, count))
+        for topic, rows in parcel.rows.items():
+            self.arrivals.append(Arrival(now, topic, self._counts[topic], rows))
+            self._counts[topic] += rows
+        for request in parcel.requests:
+            self._loop.run_until_complete(self._send(request))
 
-    def flush(self) -> None:
-        """Raises RuntimeError where rows did not arrive."""
-        if left := self._producer.flush(120):
-            raise RuntimeError(f"{left} rows were not taken by the broker")
+    async def _send(self, request: dict[tuple[str, int], tuple[int, bytes]]) -> None:
+        topics: dict[str, list[tuple[int, bytes]]] = {}
+        for (topic, partition), (_, batch) in request.items():
+            topics.setdefault(topic + self._suffix, []).append((partition, batch))
+        answer = await self._broker.send(
+            ProduceRequest(None, 1, 1000 * _SEND_SECONDS, [*topics.items()])
+        )
+        for name, partitions in answer.topics:
+            topic = name.removesuffix(self._suffix)
+            for partition, error, offset, *_ in partitions:
+                wanted = self._offsets[topic, partition]
+                if error or offset != wanted:
+                    raise RuntimeError(
+                        f"{name}/{partition}: {for_code(error).__name__}, offset {offset}, "
+                        f"not {wanted}"
+                    )
+                self._offsets[topic, partition] += request[topic, partition][0]
 
     def ends(self) -> dict[str, dict[int, int]]:
         """By topic and partition, the offset of the next row."""
@@ -144,37 +219,42 @@ class Feeder:
         }
 
 
-def write_rows(
-    path: Path,
-    generator: Generator,
-    warm_up_rows: int,
-    ticks: Sequence[Tick],
+def write_parcels(
+    path: Path, generator: Generator, lumps: Sequence[int], ticks: Sequence[Tick]
 ) -> None:
-    """Every row of a run, a line each: ``topic value``. Event times are those of the ticks.
+    """Every row of a run, a parcel for each lump and tick. Event times are those of the ticks.
 
     Rows of the warm-up are of the seconds before the first tick, as dense as the ticks' on average:
     so the query's state is what it will be.
     """
+    warm_up_rows = sum(lumps)
     dense = sum(tick.rows for tick in ticks) / (len(ticks) * TICK_SECONDS)
-    part = path.with_suffix(".part")
-    with part.open("wb") as file:
+
+    def rows() -> Iterator[tuple[str, bytes]]:
         for number in range(warm_up_rows):
             before = (warm_up_rows - number) / dense
-            _write(file, *generator.row(BASE_TIME_MS - round(1000 * before)))
+            yield generator.row(BASE_TIME_MS - round(1000 * before))
         for tick in ticks:
             time_ms = BASE_TIME_MS + round(1000 * tick.at_seconds)
             for _ in range(tick.rows):
-                _write(file, *generator.row(time_ms))
+                yield generator.row(time_ms)
+
+    pack = Packer(rows())
+    part = path.with_suffix(".part")
+    with part.open("wb") as file:
+        for count in (*lumps, *(tick.rows for tick in ticks)):
+            pickle.dump(tuple(pack(count)), file, pickle.HIGHEST_PROTOCOL)
     part.replace(path)
 
 
-def _write(file: IO[bytes], topic: str, value: bytes) -> None:
-    file.write(topic.encode() + b" " + value + b"\n")
+def read_parcels(path: Path) -> Parcels:
+    """What ``write_parcels`` wrote, one after the other, as they were asked for."""
+    file = path.open("rb")
 
+    def following(rows: int) -> Parcel:
+        parcel = Parcel(*pickle.load(file))
+        if sum(parcel.rows.values()) != rows:
+            raise ValueError(f"{path}: {parcel.rows} come next, not {rows} rows")
+        return parcel
 
-def read_rows(path: Path) -> Iterator[tuple[str, bytes]]:
-    """What ``write_rows`` wrote."""
-    with path.open("rb") as file:
-        for line in file:
-            topic, _, value = line.rstrip(b"\n").partition(b" ")
-            yield topic.decode(), value
+    return following

@@ -26,11 +26,13 @@ from tests.benchmarks.evidence import dspbench, job
 from tests.benchmarks.evidence.figures import batches_of
 from tests.benchmarks.evidence.load import (
     PARTITIONS,
+    TOPIC_SETTINGS,
     Feeder,
-    read_rows,
+    Packer,
+    read_parcels,
     slice_of,
     ticks_of,
-    write_rows,
+    write_parcels,
 )
 from tests.benchmarks.evidence.record import Record, of_event_log
 from tests.benchmarks.evidence.workloads import QUERIES, TOPICS, generator_of
@@ -42,6 +44,8 @@ from tests.waiting import until
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+    from tests.benchmarks.evidence.load import Parcels
 
 #: A result is wanted so often: Weir's target, and what the rates follow from.
 TARGET_SECONDS: Final = 5.0
@@ -140,7 +144,7 @@ class World:
     def measure(self, query: str, target_seconds: float) -> plan.Capacity:
         """What a batch of a query takes here, up to the target. Raises BrokenError."""
         run = Run(query, "", "measure", 0, 0.0, 0, 0)
-        with _Course(self, run, generator_of(query, 0).endless()) as course:
+        with _Course(self, run, Packer(generator_of(query, 0).endless())) as course:
             for _ in range(COLD_LUMPS):
                 course.lump(FIRST_LUMP_ROWS)
             lump = course.lump_of(target_seconds, FIRST_LUMP_ROWS)
@@ -166,12 +170,12 @@ class World:
         if not rows.exists():
             for old in self.folder.glob("rows-*"):
                 old.unlink()
-            write_rows(rows, generator_of(run.query, run.seed), sum(lumps), ticks)
+            write_parcels(rows, generator_of(run.query, run.seed), lumps, ticks)
             os.sync()  # gigabytes, or the first way of a seed runs while they go to the disk
         now = machine_now()
         draw = random.Random(f"restart {run.trace} {run.seed}")
         restart_seconds = run.seconds * draw.uniform(*RESTART_BETWEEN)
-        with _Course(self, run, read_rows(rows)) as course:
+        with _Course(self, run, read_parcels(rows)) as course:
             for lump in lumps:
                 course.lump(lump)
             if run.agent is not None:
@@ -181,7 +185,6 @@ class World:
             timer.start()
             try:
                 course.feeder.bring(ticks, begun)
-                course.feeder.flush()
                 fed = time.time()
                 course.check()
                 # As long again is more than all of it takes, where less comes than is digested.
@@ -215,7 +218,7 @@ class World:
 class _Course:
     """A job on its way, with its topics, its folder and, where it is to have one, its agent."""
 
-    def __init__(self, world: World, run: Run, rows: Any) -> None:
+    def __init__(self, world: World, run: Run, parcels: Parcels) -> None:
         self._world = world
         self._run = run
         number = next(world._numbers)
@@ -224,7 +227,7 @@ class _Course:
         self._query = QUERIES[run.query]
         self._topics = self._query.topics
         self._sink = f"results{self._suffix}"
-        self.feeder = Feeder(world._broker.bootstrap, rows, self._suffix)
+        self.feeder = Feeder(world._broker.bootstrap, parcels, self._suffix)
         self._agent: AgentProcess | None = None
         self._job: Job | None = None
         self.seen: dict[str, Any] | None = None
@@ -233,7 +236,7 @@ class _Course:
         self.folder.mkdir()
         (self.folder / "events").mkdir()
         for topic in self._topics:
-            self._world._broker.create_topic(topic + self._suffix, PARTITIONS)
+            self._world._broker.create_topic(topic + self._suffix, PARTITIONS, TOPIC_SETTINGS)
         self._world._broker.create_topic(self._sink, 1)
         try:
             if self._run.agent is not None:
@@ -245,6 +248,7 @@ class _Course:
         return self
 
     def __exit__(self, *error: object) -> None:
+        self.feeder.close()
         if self._job is not None:
             end(self._job)
         if self._agent is not None:
@@ -324,10 +328,9 @@ class _Course:
 
     def lump(self, rows: int) -> float:
         """So many rows at once; the seconds until they are read. Raises BrokenError."""
-        self.feeder.prepare(rows)
+        parcel = self.feeder.prepare(rows)
         began = time.monotonic()
-        self.feeder.put(rows)
-        self.feeder.flush()
+        self.feeder.put(parcel)
         if left := self.catch_up(patience=START_SECONDS):
             raise BrokenError(
                 f"{left} rows of the warm-up were not read; see {self.folder}/job.err"
