@@ -60,6 +60,10 @@ class Children:
         self._jobs: list[Job] = []
         self.environment: dict[str, str] = {}  # of what is run from now on, beside the usual
 
+    def running(self) -> list[Job]:
+        """Those that have not ended."""
+        return [job for job in self._jobs if job.process.poll() is None]
+
     def run(self, folder: Path, *command: str) -> Job:
         """Any command; ``folder`` gets what it says, and is its own."""
         folder.mkdir(exist_ok=True)

@@ -134,6 +134,7 @@ class World:
             stack.callback(self._children.end)
             stack.enter_context(self._broker)
             self._master = start_cluster(self._children, self.folder, cores=1)
+            self.cluster = [one.process.pid for one in self._children.running()]
             stack.pop_all()
         return self
 
@@ -180,6 +181,7 @@ class World:
                 course.lump(lump)
             if run.agent is not None:
                 course.agent_acts()
+            worked = course.cpu_seconds()
             begun = time.time()
             timer = threading.Timer(restart_seconds, course.restart)
             timer.start()
@@ -192,6 +194,10 @@ class World:
                 over = time.time()
             finally:
                 timer.cancel()
+            cores = {
+                who: round((seconds - worked[who]) / (over - begun), 4)
+                for who, seconds in course.cpu_seconds().items()
+            }
             told = course.stop()
             progress, executors = of_event_log(course.folder / "events")
             results = course.results()
@@ -211,6 +217,7 @@ class World:
                 "over": over,
                 "fed_late_seconds": feeder.latest_seconds,
                 "weir": seen,
+                "cores": cores,
             },
         )
 
@@ -318,6 +325,19 @@ class _Course:
         return {
             topic: max(round(self._run.limit_rows * TOPICS[topic].proportion / total), 1)
             for topic in self._topics
+        }
+
+    def cpu_seconds(self) -> dict[str, float]:
+        """What each part of a run has taken so far: the query, its broker, the feeder, Weir."""
+        assert self._job is not None
+        of = {
+            "query": [self._job.process.pid, *self._world.cluster],
+            "broker": [self._world._broker.pid],
+            "weir": [] if self._agent is None else [self._agent.process.pid],
+        }
+        own = psutil.Process().cpu_times()
+        return {who: sum(map(cpu_seconds, pids)) for who, pids in of.items()} | {
+            "feeder": own.user + own.system
         }
 
     def check(self) -> None:
@@ -469,6 +489,17 @@ class _Course:
             for path in (worker / "work").glob("*/*/stdout")
             for line in path.read_text().splitlines()
         ]
+
+
+def cpu_seconds(pid: int) -> float:
+    """Of a process and of all that it started, those that ended among them."""
+    total = 0.0
+    first = psutil.Process(pid)
+    for one in (first, *first.children(recursive=True)):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            times = one.cpu_times()
+            total += times.user + times.system + times.children_user + times.children_system
+    return total
 
 
 def sum_of(metrics: dict[str, float], name: str) -> float:
