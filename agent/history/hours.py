@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from agent.core.decide.size import BARE_MARGIN, Ask, Size, size_of
+from agent.core.decide.step import interval_rows
 from agent.core.figures import figure
 from agent.core.measure import pace
 from agent.history.crewed import HOUR_SECONDS, Crewed, CrewedHours, hour_of
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
     from agent.core.decode.events import Progress
     from agent.core.judgement import Judgement
+    from agent.core.measure.cost import Cost
     from agent.core.policy import QueryPolicy
     from agent.core.query import Query
 
@@ -28,6 +30,8 @@ FEWEST_BATCHES: Final = 5
 #: ... and where the time of its batch is known this well, relative to it: a batch of 1 s may as
 #: well take 1.5 s, and what it does beside that is not worth a restart.
 MOST_DOUBT: Final = 0.5
+#: Sizes are tried in such steps, well below what is in doubt of them.
+NEXT_SMALLER: Final = 0.9
 
 
 class Sample(msgspec.Struct):
@@ -226,6 +230,7 @@ class Hours:
             settings=settings,
             ratio=sure,
             several=len(self._sources) > 1,
+            trigger_seconds=query.run.trigger_seconds,
         )
         if _in_doubt(expected, doubt):
             limit = sure = None
@@ -296,9 +301,27 @@ def limit_for(
     if cost.batches == 0:
         return None, None
     lost = query.sizing.reach.lost
-    ask = Ask(arrival, query.run.trigger_seconds, sigma=cost.cautious_sigma, lost=lost)
+    trigger = query.run.trigger_seconds
+    ask = Ask(
+        arrival,
+        trigger,
+        sigma=cost.cautious_sigma,
+        lost=lost,
+        sure_rows=_known_rows(cost, interval_rows(cost, settings, trigger)),
+    )
     size = size_of(cost.curve, ask, settings)
     return (size if math.isfinite(size.rows) else None), size.required_ratio
+
+
+def _known_rows(cost: Cost, most: float) -> float:
+    """Of so many rows at most, those whose batch's time is known well enough to advise them.
+
+    A batch that fills a long trigger interval is far beyond any that was seen.
+    """
+    rows = most
+    while rows >= 1.0 and _in_doubt(cost.seconds(rows), cost.doubt(rows)):
+        rows *= NEXT_SMALLER
+    return rows
 
 
 def _longest_trigger(
@@ -341,6 +364,7 @@ def _advice(
     settings: QueryPolicy,
     ratio: float | None,
     several: bool,
+    trigger_seconds: float,
 ) -> str:
     if limit is None or size is None or expected is None:
         return f"too few batches to tell a limit from; {FEWEST_BATCHES} are needed"
@@ -360,6 +384,11 @@ def _advice(
         )
     if size.reason == "floor:stability":
         return f"{said}: less would not keep up with its busiest hour"
+    if size.reason == "floor:trigger":
+        return (
+            f"{said}: what a smaller one leaves waits for the next trigger, "
+            f"{figure(trigger_seconds)} s later"
+        )
     if size.reason == "floor:fixed_cost":
         return f"{said}: its fixed cost alone takes the target of {target}"
     if size.reason == "bound:deadline":

@@ -339,7 +339,8 @@ class Settings(BaseSettings):
     forget_seconds: _Number = _option(
         "Queries",
         3600.0,
-        "How long the series of a query that its owner stopped stay.",
+        "How long the series of a query that its owner stopped stay. What was learned of it is "
+        "kept longer, for its next run, while there is room (`max_queries`).",
         ge=0,
         le=30 * 86400,
     )

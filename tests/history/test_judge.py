@@ -18,6 +18,7 @@ from agent.history import extract, rows, tables
 from agent.history.judge import Judge, in_order
 from agent.replay import replay_files
 from agent.sources.event_log import Follower, find_logs
+from spark_listener.wire import format_time
 from tests.event_log import lines as made
 
 if TYPE_CHECKING:
@@ -216,6 +217,29 @@ def test_what_no_batch_showed_is_not_advised(slow: bool) -> None:
         assert "too few batches near that size" in one["advice"]
     assert one["throughput_rows_per_second"] == pytest.approx(690.0, rel=0.35)
     assert one["required_capacity_ratio"] < 0.5
+
+
+def test_under_a_long_trigger_the_limit_leaves_nothing_that_surely_fits() -> None:
+    """A batch every ten minutes, of some 10 s, with a target of 5: the next would come for it."""
+    noise = random.Random(7)
+    lines = [*made.opening(), made.started()]
+    for batch in range(24):
+        size = noise.randrange(40_000, 60_000)
+        seconds = (1.0 + size / 5_000) * math.exp(noise.gauss(0.0, 0.05))
+        line = made.progress(batch, size, seconds)
+        begun = 600.0 * (made.BASE // 600.0 + 1 + batch)
+        told, meant = (format_time(one).encode() for one in (made.BASE + 5.0 * batch, begun))
+        assert told in line
+        lines.append(line.replace(told, meant))
+    settings = QueryPolicy(target_seconds=5.0)
+    (one,) = of(judged([[line.strip() for line in lines]], settings), rows.RECOMMENDATIONS)
+    assert one["trigger_seconds"] == pytest.approx(600.0, rel=0.01)
+    assert one["limit_reason"] == "floor:trigger"
+    # All that came at once, and far more; as far as what was seen lets it be known.
+    assert one["limit_rows"] > 2 * 60_000
+    assert one["doubt_seconds"] <= 0.5 * one["expected_seconds"]
+    assert one["expected_seconds"] < 600.0
+    assert "waits for the next trigger, 600 s later" in one["advice"]
 
 
 def test_an_end_that_comes_first_in_a_piece_was_after_the_piece_before() -> None:

@@ -29,6 +29,7 @@ from agent.core.fleet.pools import Pools
 from agent.core.fleet.roster import Named, Roster, RosterFull
 from agent.core.fleet.saved import (
     AGENT_PART,
+    NO_STATE,
     Change,
     Changed,
     encode,
@@ -139,8 +140,6 @@ class _Said(msgspec.Struct):
 
 _decode_sender = msgspec.msgpack.Decoder(Sender).decode
 _decode_agent = msgspec.msgpack.Decoder(_Agent).decode
-#: What reading a part can raise where it is not ours or not whole.
-_NO_STATE = (msgspec.MsgspecError, ValueError, LookupError, TypeError, AttributeError)
 
 
 class Fleet:
@@ -410,6 +409,8 @@ class Fleet:
                 query, self._agent.standing, self._policy
             ):
                 forgotten.add(query.key)
+                if query.life.stopped and not query.aside:
+                    self._roster.parked.put(query, now)
         if not forgotten and len(self._roster) >= self._policy.max_queries:
             forgotten |= self._in_the_way(now)
         self._turned_away = False
@@ -730,6 +731,8 @@ class Fleet:
             kind, _, rest = part.partition(":")
             if kind == "query":
                 saved.append(Change(part, encode(self._roster[key_of(rest)])))
+            elif kind == "parked":
+                saved.append(Change(part, self._roster.parked.saved(rest)))
             elif kind == "listener":
                 saved.append(Change(part, encode(self._senders[rest])))
             else:
@@ -746,7 +749,7 @@ class Fleet:
                 continue
             try:
                 fleet._put(change.part, change.data)
-            except _NO_STATE as error:
+            except NO_STATE as error:
                 fleet.unreadable[change.part] = str(error)
                 fleet._changed.forget(change.part)
         fleet._date_orders(started_time)
@@ -756,6 +759,8 @@ class Fleet:
         kind, _, rest = part.partition(":")
         if kind == "query":
             self._roster.put(query_of(data))
+        elif kind == "parked":
+            self._roster.parked.restore(rest, data)
         elif kind == "listener":
             self._senders.put(rest, _decode_sender(data))
         elif kind == "agent":

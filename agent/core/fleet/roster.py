@@ -7,6 +7,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from agent.core.decode.events import StartedEvent
+from agent.core.fleet.parked import Parked
 from agent.core.fleet.saved import part_of_query
 from agent.core.fleet.senders import beside_name
 from agent.core.judge.lag_state import LagWindow
@@ -66,6 +67,7 @@ class Roster:
         self._changed = changed
         self._wakefulness = wakefulness
         self._queries: dict[Key, Query] = {}
+        self.parked = Parked(changed)
         self._keys: dict[str, dict[str, Key]] = {}  # application id → Spark query id → key
 
     def __len__(self) -> int:
@@ -343,8 +345,11 @@ class Roster:
         if present is None:
             if len(self._queries) >= self._policy.max_queries:
                 raise RosterFull
-            present = Query(application=wanted[0], query=wanted[1], name_label=named)
+            present = self.parked.take(wanted) or Query(
+                application=wanted[0], query=wanted[1], name_label=named
+            )
             self._queries[wanted] = present
+            self.parked.keep(self._policy.max_queries - len(self._queries))
         present.aside = first is not None
         present.application_label = label(application.name)
         return Found(present, frozenset({application.id}), created=created, beside=first)

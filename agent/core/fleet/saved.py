@@ -57,6 +57,8 @@ class Changed:
         return taken
 
 
+#: What reading a part can raise where it is not ours or not whole.
+NO_STATE: Final = (msgspec.MsgspecError, ValueError, LookupError, TypeError, AttributeError)
 encode: Final = msgspec.msgpack.Encoder(enc_hook=plain).encode
 _decode_raw: Final = msgspec.msgpack.Decoder(dict[str, Any]).decode
 _decode_query: Final = msgspec.msgpack.Decoder(Query, dec_hook=packed).decode
@@ -101,6 +103,11 @@ def part_of_query(key: Key) -> str:
     return f"query:{len(key[0])}:{key[0]}{key[1]}"
 
 
+def part_of_parked(key: Key) -> str:
+    """The name of the part of a query that is parked."""
+    return f"parked:{len(key[0])}:{key[0]}{key[1]}"
+
+
 def part_of_listener(instance: str) -> str:
     """The name of a listener instance's part."""
     return f"listener:{instance}"
@@ -110,6 +117,6 @@ AGENT_PART: Final = "agent"
 
 
 def key_of(rest: str) -> Key:
-    """The key in the name of a query's part, less its kind."""
+    """The key in the name of a query's part, parked or not, less its kind."""
     length, _, names = rest.partition(":")
     return names[: int(length)], names[int(length) :]

@@ -1,0 +1,104 @@
+"""What was learned of a query that ended well is there at its next run, however late that is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from agent.core.fleet import Fleet, Order
+from agent.core.policy import Policy, QueryPolicy
+from tests.core.events import START_TIME, Driver
+from tests.core.test_fleet import KEY, World
+
+if TYPE_CHECKING:
+    from agent.core.fleet import Grant
+
+DAY = 86_400.0
+RETIRE = Order(who="kim", retire=True, must_exist=True)
+
+
+def begin(world: World, night: int) -> list[Grant]:
+    """A run in an application of its own; what it is granted before its first batch."""
+    driver = world.driver = Driver(
+        application_id=f"local-{night}", instance=f"night-{night}", run_id=f"r-{night}"
+    )
+    driver.time = START_TIME + DAY * night
+    return world.send(driver.started()).grants
+
+
+def end(world: World) -> None:
+    """Its owner's end, and more than an hour in which nobody asks."""
+    world.send(world.driver.terminated())
+    world.fleet.tick(world.now + world.policy.forget_seconds + 1.0)
+    assert not world.fleet.has(KEY)
+    assert not list(world.fleet.views(world.now))
+
+
+def restarted(world: World) -> None:
+    """The agent ends and comes back with what it had saved."""
+    world.fleet = Fleet.restore(world.policy, world.fleet.changes(), started_time=world.now)
+    assert not world.fleet.unreadable
+
+
+def test_the_next_night_begins_with_what_the_night_before_learned() -> None:
+    world = World(Policy(default=QueryPolicy(target_seconds=5.0, above_configured=True)))
+    assert begin(world, 1) == []
+    world.batches(20)
+    batches = sum(world.view().totals.batches.values())
+    end(world)
+    restarted(world)
+    (grant,) = begin(world, 2)
+    # A batch takes 1 s and a millisecond a row: 4,000 rows take the target.
+    assert grant.limit is not None
+    assert 3_000 < grant.limit < 5_000
+    assert grant.reason == "first_batch"
+    world.batches(1)
+    assert sum(world.view().totals.batches.values()) == batches + 1, "its counters go on"
+    end(world)
+    assert begin(world, 30)
+
+
+def test_what_was_retired_by_hand_or_failed_for_good_is_not_kept() -> None:
+    world = World(Policy(default=QueryPolicy(above_configured=True)))
+    begin(world, 1)
+    world.batches(20)
+    world.send(world.driver.terminated())
+    world.fleet.control("*", "*", RETIRE, world.now)
+    assert not world.fleet.has(KEY)
+    assert begin(world, 2) == []
+    assert len(world.fleet._roster.parked) == 0
+
+
+def test_no_more_are_kept_than_there_is_room_for_and_the_oldest_go_first() -> None:
+    world = World(Policy(max_queries=3))
+    for night in range(5):
+        driver = world.driver = Driver(
+            instance=f"n-{night}", query_id=f"q-{night}", query=f"n-{night}", run_id=f"r-{night}"
+        )
+        driver.time = START_TIME + DAY * night
+        world.send(driver.started(), driver.progress(10, 1.0), driver.terminated())
+        world.fleet.tick(world.now + world.policy.forget_seconds + 1.0)
+    parked = world.fleet._roster.parked
+    assert len(world.fleet) == 0
+    assert len(parked) == 3
+    restarted(world)
+    kept = [f"n-{n}" for n in range(5) if world.fleet._roster.parked.take((KEY[0], f"n-{n}"))]
+    assert kept == ["n-2", "n-3", "n-4"]
+    restarted_without = Fleet.restore(world.policy, world.fleet.changes(), started_time=world.now)
+    assert len(restarted_without._roster.parked) == 0
+
+
+def test_one_that_cannot_be_read_any_more_begins_anew() -> None:
+    world = World()
+    begin(world, 1)
+    world.batches(5)
+    end(world)
+    parked = world.fleet._roster.parked
+    (change,) = (one for one in world.fleet.changes() if one.part.startswith("parked:"))
+    assert change.data is not None
+    other = Fleet.restore(world.policy, [change], started_time=world.now)
+    assert len(other._roster.parked) == len(parked) == 1
+    kept = other._roster.parked._queries[KEY]
+    other._roster.parked._queries[KEY] = type(kept)(kept.since_time, b"\x81\xa3run\xc0")
+    world.fleet = other
+    assert begin(world, 2) == []
+    assert world.fleet.has(KEY)
