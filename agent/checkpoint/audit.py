@@ -102,7 +102,8 @@ def offset_times(checkpoint: Checkpoint) -> list[int]:
 def _sources(facts: QueryFacts) -> list[Finding]:
     found = []
     for index, description in enumerate(facts.sources):
-        if _SOCKET.search(description):
+        source = _CLASS_ENDS.split(description, maxsplit=1)[0]  # a topic or path has any name
+        if _SOCKET.search(source):
             found.append(
                 _finding(
                     "source_not_replayable",
@@ -111,7 +112,7 @@ def _sources(facts: QueryFacts) -> list[Finding]:
                     "put a replayable source between, such as Kafka or files",
                 )
             )
-        elif _MEMORY_SOURCE.search(description) or _RATE.search(description):
+        elif _MEMORY_SOURCE.search(source) or _RATE.search(source):
             found.append(
                 _finding(
                     "source_not_replayable",

@@ -19,8 +19,8 @@ import msgspec
 
 from agent.checkpoint.folder import MOST_BYTES
 from agent.checkpoint.layout import Checkpoint, StateFile, StoreKey
-from agent.checkpoint.lz4 import decode_frames
 from agent.files import read_at_most
+from agent.sources.spark_codecs import Damaged, decoder_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -244,10 +244,11 @@ def _lineage_chain(
     except FileNotFoundError:
         return [last], [f"{last.path} vanished while it was read"], None
     if lineage is None:
-        # Its compression is not LZ4: keep every file up to the version rather than guess.
+        # Of a compression that cannot be read, as lzf: every file up to the version may be of the
+        # lineage, and of each version since the newest snapshot there is to be one.
         kept = [file for file in files if file.version <= version]
-        snapshot = max((file.version for file in kept if file.kind == "zip"), default=None)
-        return kept, [], snapshot
+        _, missing, snapshot = _plain_chain(key, kept, version)
+        return kept, missing, snapshot
     chain = [*lineage, (version, own)]
     start = max((i for i, (v, u) in enumerate(chain) if (v, u, "zip") in table), default=None)
     if start is None and chain[0][0] > 1:
@@ -266,10 +267,18 @@ def _lineage_chain(
 
 def read_lineage(head: bytes) -> list[tuple[int, str]] | None:
     """The (version, id) pairs in a changelog's header; None where it cannot be read."""
-    text = decode_frames(head, limit=_HEADER_BYTES)
-    if text is None:
+    decoder = decoder_of(head)
+    if decoder is None:
         return None
-    match = _LINEAGE.search(text[:_HEADER_BYTES])
+    text = b""
+    try:
+        for piece in decoder.pieces(head):
+            text += piece
+            if len(text) >= _HEADER_BYTES:
+                break
+    except Damaged:
+        return None
+    match = _LINEAGE.search(text)
     if match is None:
         return None
     pairs = msgspec.json.decode(match[0])

@@ -28,9 +28,9 @@ from agent.checkpoint.layout import (
     log_offset,
     passed_by,
 )
-from agent.checkpoint.lz4 import is_whole
 from agent.core.decode.kafka_offsets import admitted_rows, parse_offsets
 from agent.core.judgement import Finding
+from agent.sources.spark_codecs import ends_whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -660,7 +660,7 @@ def damage(checkpoint: Checkpoint, folder: Folder, path: str) -> str | None:
                     return CHANGED
         if path.endswith((".delta", ".snapshot", ".changelog")):
             with folder.open(path) as file:
-                if is_whole(file) is False:
+                if ends_whole(file) is False:
                     return "truncated: its compressed stream has no end"
     except FileNotFoundError:
         return None

@@ -1,4 +1,4 @@
-"""Spark's compression of event logs, undone piece by piece while the file still grows.
+"""Spark's compression of event logs and state, undone piece by piece while the file still grows.
 
 Spark frames lz4 and snappy in ways of its own libraries (lz4-java's ``LZ4BlockOutputStream``,
 snappy-java's ``SnappyOutputStream``), not as the formats' own tools do; zstd it writes as one frame
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,6 +26,7 @@ PIECE_BYTES: Final = 1024 * 1024
 LZ4_MAGIC: Final = b"LZ4Block"
 _LZ4_HEADER: Final = struct.Struct("<8sBIII")  # magic, token, compressed, plain, checksum
 _LZ4_RAW: Final = 0x10
+ZSTD_MAGIC: Final = b"\x28\xb5\x2f\xfd"
 SNAPPY_MAGIC: Final = b"\x82SNAPPY\x00"
 _SNAPPY_HEADER_BYTES: Final = 16  # magic, version, the oldest version that can read it
 
@@ -71,6 +72,23 @@ def decoder(file_name: str) -> Decoder:
     if ending == "gz":
         raise ValueError("compressed with gzip, as Spark writes no log: weir history reads it")
     return _Plain()
+
+
+def decoder_of(head: bytes) -> Decoder | None:
+    """The decoder that a file's first bytes ask for; None where they are of none that is known."""
+    for magic, found in ((LZ4_MAGIC, _Lz4), (ZSTD_MAGIC, _Zstd), (SNAPPY_MAGIC, _Snappy)):
+        if head.startswith(magic):
+            return found()
+    return None
+
+
+def ends_whole(file: BinaryIO) -> bool | None:
+    """Whether a file ends with lz4's closing block; None where it is no such stream."""
+    if file.read(len(LZ4_MAGIC)) != LZ4_MAGIC:
+        return None
+    file.seek(max(file.seek(0, 2) - _LZ4_HEADER.size, 0))
+    tail = file.read(_LZ4_HEADER.size)
+    return tail.startswith(LZ4_MAGIC) and tail[len(LZ4_MAGIC) + 1 :] == bytes(12)
 
 
 class _Plain(Decoder):

@@ -76,6 +76,18 @@ def test_where_a_sink_writes_is_not_what_it_is(sink):
     assert checks(sink=sink) == []
 
 
+@pytest.mark.parametrize(
+    "source",
+    [
+        "KafkaV2[Subscribe[textsocket-in]]",
+        "KafkaV2[Subscribe[prices.ratestream]]",
+        "FileStreamSource[hdfs://nn/memorystream]",
+    ],
+)
+def test_what_a_source_reads_is_not_what_it_is(source):
+    assert checks(sources=[source]) == []
+
+
 def test_a_local_path_is_sound_for_a_local_master():
     assert checks(checkpoint_location="/data/ck", master="local[2]") == []
 

@@ -134,6 +134,37 @@ def test_what_came_since_its_folder_was_listed_is_opened(memory):
         folder.open("offsets/10")
 
 
+class Marked(MemoryFileSystem):
+    """Keeps an empty object for each folder, as S3A does since Hadoop 3.4; told as s3fs does."""
+
+    protocol = "marked"
+
+    def ls(self, path, detail=True, **kwargs):
+        path = self._strip_protocol(path)
+        found = super().ls(path, detail=True, **kwargs)
+        if self.isdir(path):
+            found = [{"name": f"{path}/", "size": 0, "type": "file"}, *found]
+        return found if detail else [entry["name"] for entry in found]
+
+    @classmethod
+    def _strip_protocol(cls, path):
+        return MemoryFileSystem._strip_protocol(path.removeprefix("marked://"))
+
+
+def test_the_markers_of_folders_are_no_files(memory, tmp_path):
+    fsspec.register_implementation("marked", Marked, clobber=True)
+    address, root, _ = memory
+    there = report("marked://deep/ck")
+    assert there.sound
+    assert there.files == report(address).files
+    folder = open_folder("marked://deep/ck")
+    take_savepoint(folder, tmp_path / "saved", now=time.time, sleep=time.sleep)
+    assert report(str(tmp_path / "saved")).sound
+    assert (tmp_path / "saved/state/0/_metadata/metadata").read_bytes() == (
+        root / "state/0/_metadata/metadata"
+    ).read_bytes()
+
+
 def test_a_folder_that_cannot_be_listed_is_never_passed_over(memory, monkeypatch):
     address, _, system = memory
     listing = type(system).ls

@@ -79,6 +79,9 @@ COLUMNS: Final = (
     Column("rows_left", "rows never read", _count),
 )
 
+#: What each part of a run took, in cores busy; None in runs from before that was kept.
+CORES: Final = ("query_cores", "broker_cores", "feeder_cores", "weir_cores")
+
 Row = dict[str, Any]
 _TEXT: Final = ("series", "query", "trace", "arm", "processor", "spark", "results_sha256")
 
@@ -109,6 +112,7 @@ def row_of(record: Record, figures: Figures, series: str) -> Row:
             "results_rows": record.results["rows"],
             "results_sha256": record.results["sha256"][:16],
         }
+        | {name: record.end.get("cores", {}).get(name.removesuffix("_cores")) for name in CORES}
     )
 
 
@@ -131,7 +135,9 @@ def of_csv(text: str) -> list[Row]:
         {
             key: value if key in _TEXT else value == "True" if key == "virtual" else float(value)
             for key, value in row.items()
+            if key not in CORES
         }
+        | {name: float(row[name]) if row.get(name) else None for name in CORES}
         for row in csv.DictReader(io.StringIO(text))
     ]
 
