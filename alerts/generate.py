@@ -22,6 +22,8 @@ RULES: Final = "weir.rules.yml"
 ALERTMANAGER: Final = "alertmanager.example.yml"
 #: How often alerts are judged: as often as is scraped where somebody is to be woken.
 INTERVAL: Final = "15s"
+#: In a group: Mimir refuses one of more (ruler.max-rules-per-rule-group), and all that is in it.
+MOST_RULES: Final = 20
 _HEADER: Final = "# Written by `python -m alerts`; edit alerts/*.py.\n"
 
 #: Which labels of an alert choose what its dashboard shows, where it has them: two clusters may
@@ -62,9 +64,12 @@ def rules(
         _item({"record": recording.name, "expr": recording.expression}, recording.why)
         for recording in RECORDINGS
     ]
-    # Prometheus's default is a minute, which an agent's death would wait for on top.
-    lines += ["- name: weir-alerts\n", f"  interval: {interval}\n", "  rules:\n"]
-    for alert in ALERTS:
+    for number, alert in enumerate(ALERTS):
+        group, place = divmod(number, MOST_RULES)
+        if place == 0:
+            # Prometheus's default is a minute, which an agent's death would wait for on top.
+            lines += [f"- name: weir-alerts-{group + 1}\n", f"  interval: {interval}\n"]
+            lines.append("  rules:\n")
         rule: dict[str, Any] = {"alert": alert.name, "expr": alert.expression}
         if alert.hold != "0s":
             rule["for"] = alert.hold

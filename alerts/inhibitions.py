@@ -11,8 +11,6 @@ _QUERY: Final = ("cluster", "namespace", "application", "query")
 _DOES_NOT_RUN: Final = ("WeirQueryGone", "WeirBatchesFailing")
 _BEHIND: Final = ("WeirFallingBehindFast", "WeirFallingBehind", "WeirNeedsCapacity")
 _OF_QUERIES: Final = tuple(one.name for one in ALERTS if one.subject == "query")
-_AGENT_GONE: Final = ("WeirAgentDown", "WeirAgentUnreachable")
-_NOT_DOWN: Final = tuple(one.name for one in ALERTS if one.name not in _AGENT_GONE)
 
 
 def _of_queries_but(*names: str) -> tuple[str, ...]:
@@ -30,12 +28,8 @@ INHIBITIONS: Final[tuple[Inhibition, ...]] = (
         equal=("cluster",),
         why="The same agent, told sooner and by its name; that it was the only one says no more.",
     ),
-    Inhibition(
-        sources=("WeirAgentDown",),
-        targets=_NOT_DOWN,
-        equal=("cluster",),
-        why="Without an agent everything else is what was last seen.",
-    ),
+    # WeirAgentDown holds nothing else back. Without an agent there are no series to fire by; and of
+    # several Prometheus that each scrape a part, one has none while another tells what is so.
     Inhibition(
         sources=("WeirAgentBlind",),
         targets=(*_of_queries_but(), "WeirListenerDropping", "WeirDriverMemoryNearLimit"),

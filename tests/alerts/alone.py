@@ -21,6 +21,11 @@ def _committed() -> list[dict[str, Any]]:
     return groups
 
 
+def groups() -> list[str]:
+    """The names of all groups, in order."""
+    return [str(group["name"]) for group in _committed()]
+
+
 def rules_of(alert: str, folder: Path) -> Path:
     """A file in the folder with the alert as committed, and with what is recorded for it."""
     wanted = {alert}

@@ -16,9 +16,9 @@ import yaml
 from agent.export.catalogue import METRICS
 from alerts import generate
 from alerts.expressions import series
-from alerts.rules import ALERTS, RECORDINGS
+from alerts.rules import ALERTS, RECORDINGS, STATE_ROWS, STOPPED
 from dashboards.links import ALERT_RUNBOOKS, runbook
-from tests.alerts.alone import rules_of
+from tests.alerts.alone import groups, rules_of
 from tests.alerts.cases import CASES, Case, q
 from tests.dashboards.live import tool
 
@@ -27,6 +27,14 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[2]
 RULES = generate.DIRECTORY / generate.RULES
+
+
+def _alert_groups() -> list[dict[str, Any]]:
+    """All but what is recorded."""
+    written: list[dict[str, Any]] = yaml.safe_load(RULES.read_text("utf-8"))["groups"]
+    return [group for group in written if group["name"] != "weir-recordings"]
+
+
 SERIES = {name: one for one in METRICS for name in one.sample_names}
 #: Where Prometheus finds an agent.
 SCRAPED = "192.0.2.7:9655"
@@ -119,7 +127,7 @@ def test_names_and_texts() -> None:
         assert alert.description.endswith(".")
         assert not alert.summary.endswith(".")
         assert not alert.says.endswith(".")
-    written = yaml.safe_load(RULES.read_text())["groups"][1]["rules"]
+    written = [rule for group in _alert_groups() for rule in group["rules"]]
     assert [rule["alert"] for rule in written] == [alert.name for alert in ALERTS]
     for rule, alert in zip(written, ALERTS, strict=True):
         assert rule["labels"] == {"severity": alert.severity, "component": "weir"}
@@ -171,7 +179,7 @@ def test_every_alert_has_a_case() -> None:
 
 
 def test_what_is_kept_says_so_in_the_file() -> None:
-    written = {one["alert"]: one for one in yaml.safe_load(RULES.read_text())["groups"][1]["rules"]}
+    written = {one["alert"]: one for group in _alert_groups() for one in group["rules"]}
     kept = {n: one["keep_firing_for"] for n, one in written.items() if "keep_firing_for" in one}
     assert kept == {one.name: one.keep for one in ALERTS if one.keep != "0s"}
     assert kept
@@ -261,7 +269,7 @@ def test_silent_just_before_and_firing_just_after(case: Case, tmp_path: Path) ->
             {
                 "rule_files": [str(rules_of(case.alert, tmp_path))],
                 # promtool takes groups in any order, and what is recorded must come first.
-                "group_eval_order": ["weir-recordings", "weir-alerts"],
+                "group_eval_order": groups(),
                 "evaluation_interval": f"{case.step_minutes}m",
                 "tests": _unit_tests(case),
             }
@@ -424,6 +432,24 @@ def test_a_wrong_expectation_fails(tmp_path: Path) -> None:
     path.write_text(json.dumps({"rule_files": [str(RULES)], "tests": tests}))
     done = promtool(path)
     assert done.returncode != 0
+
+
+def test_no_group_is_larger_than_mimir_takes_one() -> None:
+    """By its default, ruler.max-rules-per-rule-group; a group of more is refused as a whole."""
+    found = _alert_groups()
+    assert all(len(group["rules"]) <= 20 for group in found)
+    assert [rule["alert"] for group in found for rule in group["rules"]] == [
+        alert.name for alert in ALERTS
+    ]
+    assert {group["interval"] for group in found} == {"15s"}
+    assert len(RECORDINGS) <= 20
+
+
+def test_what_a_ruler_records_under_labels_of_its_own_is_joined_with_nothing_else() -> None:
+    """Thanos' ruler needs external labels, and what is scraped does not have them."""
+    for alert in ALERTS:
+        recorded = {one.name for one in RECORDINGS if one.name in alert.expression}
+        assert recorded <= {STOPPED, STATE_ROWS}, alert.name
 
 
 def test_recordings_are_what_they_say(tmp_path: Path) -> None:

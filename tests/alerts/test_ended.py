@@ -16,7 +16,7 @@ import pytest
 
 from agent.export.catalogue import METRICS
 from alerts.rules import ALERTS
-from tests.alerts.alone import rules_of
+from tests.alerts.alone import groups, rules_of
 from tests.alerts.cases import CASES, q
 from tests.alerts.faults import numbers
 from tests.dashboards.live import tool
@@ -94,7 +94,7 @@ def test_an_ended_query_fires_nothing_but_that_it_is_gone(
     content = {
         "rule_files": [str(rules_of(case.alert, tmp_path))],
         # promtool takes groups in any order, and what is recorded must come first.
-        "group_eval_order": ["weir-recordings", "weir-alerts"],
+        "group_eval_order": groups(),
         "evaluation_interval": interval,
         "tests": [
             {

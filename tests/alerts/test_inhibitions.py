@@ -230,9 +230,10 @@ def _alert(run: str, name: str, query: str = "", **labels: str) -> dict[str, str
             {("WeirAgentFull", "")},
         ),
         (
+            # Of two shards one scrapes no agent, and the other tells of a query.
             "down",
-            [("WeirAgentDown", ""), ("WeirAgentStateNotSaved", ""), ("WeirQueryGone", "a")],
-            {("WeirAgentDown", "")},
+            [("WeirAgentDown", ""), ("WeirAgentUnreachable", ""), ("WeirQueryGone", "a")],
+            {("WeirAgentUnreachable", ""), ("WeirQueryGone", "a")},
         ),
     ],
 )

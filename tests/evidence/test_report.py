@@ -48,6 +48,7 @@ def row(arm: str, seed: int, gap: float, wait: float, **more: Any) -> dict[str, 
         "fed_late_seconds": 0.1,
         "results_rows": 7,
         "results_sha256": "0123456789abcdef",
+        **dict.fromkeys(report.CORES),
     } | more
 
 
@@ -126,6 +127,33 @@ def test_what_is_better_is_so_by_more_than_noise(
 ) -> None:
     assert report.compare(mine, other, less=less) == told
     assert report.compare(other, mine, less=less) == -told
+
+
+def test_runs_that_were_fed_at_the_querys_cost_stand_apart() -> None:
+    cores = {"query_cores": 1.25, "broker_cores": 0.1, "feeder_cores": 0.02, "weir_cores": 0.0}
+    now = [
+        row("configured", 1, 9.0, 9.0, series="2026-11-28", load=0.7, **cores),
+        row("weir", 1, 4.5, 9.0, series="2026-11-28", load=0.7, **cores | {"weir_cores": 0.04}),
+    ]
+    other = [{**one, "query": "q2"} for one in ROWS]
+    rows = report.of_csv(report.to_csv([*ROWS, *other, *now]))
+    page = report.page(rows)
+    first, _, earlier = page.partition("## Series of before")
+    assert "**2 runs, 1 seed, in 1 series**" in first
+    assert "| as configured, no limit | longest time without a result, s | 1 | 0 | 0 |" in first
+    assert "took 1.25 (median), what brings the rows 0.020 (0.020 at most)" in first
+    assert "and Weir, agent and door together, 0.040 (0.040 at most)" in first
+    assert "**30 runs, 3 seeds, in 1 series**" in earlier
+    assert "### q5 · tweets-apple · 70%" in first
+    assert "### q5 · tweets-apple · 50%" in earlier
+    # README tells of each workload the newest that there is.
+    head, lines = report.headline(rows)
+    assert head[0] == "2 cores, 17 runs"
+    assert [one[0].rpartition(" · ")[2] for one in lines] == [
+        "tweets-apple, 70%",
+        "tweets-apple, over 50%",
+    ]
+    assert "Series of before" not in report.page([one for one in rows if one["load"] == 0.7])
 
 
 def test_a_busy_machine_and_results_that_differ_are_told() -> None:
@@ -221,8 +249,8 @@ def test_runs_of_another_series_stay_and_make_no_pairs_with_these(tmp_path: Path
     page = (tmp_path / "evidence.md").read_text()
     name, figure = report.NAMES["configured"], "longest time without a result, s"
     assert f"| {name} | {figure} | 3 | 0 | 1 |" in page
-    assert f"| 2026-11-24 | {name} | {figure} | 3 | 0 | 0 |" in page
-    assert f"| 2026-11-25 | {name} | {figure} | 0 | 0 | 1 | 2.00 |" in page
+    assert f"| 2026-11-24 | {name} | 3, 0, 0; 0.23 | 0, 0, 3; 1.20 |" in page
+    assert f"| 2026-11-25 | {name} | 0, 0, 1; 2.00 | 0, 1, 0; 1.00 |" in page
     assert "### q5 · tweets-apple · 70%" in page
 
 

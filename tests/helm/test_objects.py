@@ -372,7 +372,12 @@ def test_sidecars_start_before_the_driver_and_let_it_end(objects: Objects) -> No
         assert set(spec) <= {
             *("containers", "imagePullSecrets", "initContainers", "securityContext", "volumes")
         }
-        assert set(spec.get("securityContext", {})) <= {"fsGroup", "fsGroupChangePolicy"}
+        context = spec.get("securityContext", {})
+        assert set(context) <= {"fsGroup", "fsGroupChangePolicy"}
+        # Its own volumes are not walked through at each start.
+        assert context.get("fsGroupChangePolicy", "OnRootMismatch") == "OnRootMismatch"
+        # So that a quota takes the pod, and it may be Guaranteed.
+        assert all(one["resources"] == sidecar["resources"] for one in before)
 
 
 def test_the_driver_finds_its_agent_and_the_token(objects: Objects) -> None:

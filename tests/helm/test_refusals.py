@@ -154,6 +154,11 @@ CONTRADICTIONS: list[tuple[str, Values, list[str]]] = [
         ["monitor.interval 1m500ms is below monitor.scrapeTimeout 61s"],
     ),
     (
+        "scrapes so far apart that alerts flap",
+        {"mode": "sidecar", "monitor": {"enabled": True, "interval": "1m15s"}},
+        ["monitor.interval 1m15s is above 1m", "give 1m or less"],
+    ),
+    (
         "a scrape every no seconds",
         {"mode": "sidecar", "monitor": {"enabled": True, "interval": "0s"}},
         ["monitor.interval 0s and", "neither may be zero", "15s and 10s"],

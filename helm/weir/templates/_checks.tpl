@@ -214,6 +214,9 @@ each value by itself is values.schema.json's.
 {{- if lt $interval $timeout -}}
 {{- fail (printf "monitor.interval %s is below monitor.scrapeTimeout %s: raise the first or lower the second" .interval .scrapeTimeout) -}}
 {{- end -}}
+{{- if gt $interval 60000 -}}
+{{- fail (printf "monitor.interval %s is above 1m: alerts count an agent's failed scrapes within minutes, and would come and go or never fire: give 1m or less" .interval) -}}
+{{- end -}}
 {{- end -}}
 
 {{/* A duration such as 1m30s in milliseconds. */}}

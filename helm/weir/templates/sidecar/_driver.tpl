@@ -29,8 +29,8 @@ spec:
   # The claim must be writable for the agent, which is not root.
   securityContext:
     fsGroup: {{ default 10001 (default dict .Values.securityContext).runAsGroup }}
-    {{- /* An agent of another user may have written there before. */}}
-    fsGroupChangePolicy: {{ ternary "Always" "OnRootMismatch" .Values.sidecar.plugin }}
+    # It holds for the job's own volumes, too, which no start is to walk file by file.
+    fsGroupChangePolicy: OnRootMismatch
   {{- end }}
   initContainers:
     {{- if or .Values.sidecar.listener .Values.sidecar.plugin }}
@@ -51,12 +51,11 @@ spec:
       securityContext:
         {{- toYaml . | nindent 8 }}
       {{- end }}
+      {{- /* It has ended when the agent starts, so it adds nothing; a quota asks it of each container. */}}
+      {{- with .Values.sidecar.resources }}
       resources:
-        requests:
-          cpu: 10m
-          memory: 16Mi
-        limits:
-          memory: 32Mi
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
       volumeMounts:
         - name: weir-listener
           mountPath: /listener
