@@ -12,7 +12,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
-from spark_listener.sources import known
+from spark_listener.sources import is_wrapped, known
 from spark_listener.wire import Control, Unit
 
 if TYPE_CHECKING:
@@ -108,12 +108,14 @@ def handle_of(
         return Handle("none", unit, "the trigger takes everything at once")
     if known(source_class).deaf:
         return Handle("advice", unit, "the source does not look at its limit", obeyed=False)
+    if misread := known(source_class).misread:
+        return Handle("advice", unit, misread)
     obeys_from = known(source_class).obeys_from
     if obeys_from is not None and (release is None or release < obeys_from):
         obeyed = None if release is None else False
         return Handle("advice", unit, _too_old(obeys_from, release), obeyed=obeyed)
-    if "AvailableNow" in source_class and "Wrapper" in source_class:
-        return Handle("advice", unit, "the source takes everything at once under AvailableNow")
+    if is_wrapped(source_class):
+        return Handle("advice", unit, "under AvailableNow Spark asks this source once, for all")
     try:
         replacement(configured, source_class, unit, 1)
     except Refused as reason:

@@ -53,6 +53,7 @@ class Known:
     takes: Unit | None = None  # obeys a limit of this unit although none is configured
     beside_minimum: bool = False  # ... and beside a ReadMinRows too
     deaf: bool = False  # hands out a limit of its own and then does not look at it
+    misread: str = ""  # why its limit is left alone though it looks at it: what it means by it
     obeys: bool = False  # was seen to keep to limits that change; of others each run is watched
     obeys_from: tuple[int, int] | None = None  # the release that first looked at a changed limit
     ints: tuple[Unit, ...] = ()  # units of which it holds an int where Spark's limit holds a long
@@ -140,9 +141,16 @@ DELTA: Final = Known(
 RATE_PER_MICRO_BATCH: Final = Known(
     ("org.apache.spark.sql.execution.streaming.sources.RatePerMicroBatchStream",), deaf=True
 )
+#: From 10.7 and 11.1 on it gives its option as a limit, and then asks the option (seen in r11.1.0).
+MONGODB: Final = Known(("com.mongodb.spark.sql.connector.read.MongoMicroBatchStream",), deaf=True)
+#: ``approx_bytes_per_trigger`` comes as ReadMaxRows, and goes to getNextStreamCut as bytes.
+PRAVEGA: Final = Known(
+    ("io.pravega.connectors.spark.PravegaMicroBatchStream",),
+    misread="the source counts bytes where its limit says rows",
+)
 #: Spark's own sources, of which there are rows of a few only: rate, socket, memory.
 _SPARKS_OWN: Final = "org.apache.spark.sql.execution.streaming."
-SOURCES: Final = (KAFKA, FILES, ICEBERG, DELTA, RATE_PER_MICRO_BATCH)
+SOURCES: Final = (KAFKA, FILES, ICEBERG, DELTA, RATE_PER_MICRO_BATCH, MONGODB, PRAVEGA)
 
 _OTHER: Final = Known(())
 _BY_CLASS: Final = {name: one for one in SOURCES for name in one.classes}
@@ -153,11 +161,17 @@ def known(source_class: str) -> Known:
     return _BY_CLASS.get(source_class, _OTHER)
 
 
+def is_wrapped(source_class: str) -> bool:
+    """Whether it is Spark's stand-in, under AvailableNow, for a source that does not know that."""
+    return "AvailableNow" in source_class and "Wrapper" in source_class
+
+
 def reads_all(source_class: str) -> bool:
     """Whether a batch takes all there is, where Spark knows of no limit.
 
     One that others wrote may have a limit of its own: Event Hubs reads 1,000 rows of a partition.
+    Of a wrapped one it is not seen who wrote it.
     """
     row = known(source_class)
-    own = source_class.startswith(_SPARKS_OWN)
+    own = source_class.startswith(_SPARKS_OWN) and not is_wrapped(source_class)
     return own or row.takes is not None or row.table is not None

@@ -35,6 +35,7 @@ CHECKS: Final = (
     "offsets_missing",
     "offsets_without_commits",
     "repartition_unfinished",
+    "partitions_untold",
     "asynchronous_progress",
     "source_log_incomplete",
     "source_log_ahead",

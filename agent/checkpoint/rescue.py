@@ -20,9 +20,11 @@ import msgspec
 from agent.checkpoint.layout import Checkpoint, chain_of, log_offset, passed_by, schema_batch
 from agent.checkpoint.sink import READ_AGAIN
 from agent.checkpoint.soundness import (
+    CHECKS_REPARTITION,
     batch_begun,
     looks_asynchronous,
     open_batches,
+    partitions_untold,
     restart_asynchronous,
 )
 from agent.core.judgement import Finding
@@ -117,7 +119,7 @@ def plan_rescue(
             if accepted:
                 doubts.append(
                     f"--accept-duplicates: {sink.detail}. Rows of it that are there already"
-                    f" will come a second time. {_by_batch_id(base, opened)}"
+                    f" will come a second time. {_by_batch_id(checkpoint, base, opened)}"
                 )
             else:
                 refusals.append(_sink_refusal(checkpoint, sink, base=base, opened=opened))
@@ -434,7 +436,10 @@ def _refuse_if_unsound(
         )
     # Said above; what a rescue mends; noted.
     said, noted = "offsets_without_commits", "state_schema_elsewhere"
-    mended = ("leftovers_at_start", "repartition_unfinished", "state_without_offsets")
+    mended = (
+        *("leftovers_at_start", "repartition_unfinished", "partitions_untold"),
+        "state_without_offsets",
+    )
     passed = (said, *mended, noted)
     return refusals + [
         error
@@ -525,8 +530,8 @@ def _sink_refusal(
             )
         elif level:
             remedy = (
-                "restart the query as it is, which --accept-duplicates does not change: it finds"
-                " the batch in the sink, passes over it, and goes on"
+                f"restart the query as it is{_with(checkpoint, opened)}, which --accept-duplicates"
+                " does not change: it finds the batch in the sink, passes over it, and goes on"
             )
         else:
             # Whatever is planned under an id that the sink has is dropped there.
@@ -545,7 +550,8 @@ def _sink_refusal(
             check="sink_may_hold_batch",
             severity="error",
             evidence=sink.detail,
-            remedy=f"{_by_batch_id(base, opened)}; if it surely has not, --accept-duplicates",
+            remedy=f"{_by_batch_id(checkpoint, base, opened)}; if it surely has not,"
+            " --accept-duplicates",
         )
     return Finding(
         check="sink_may_hold_batch",
@@ -555,7 +561,7 @@ def _sink_refusal(
         " whatever the batch's id), --sink none (memory, console), --sink-path DIR (Spark's file"
         " sink, which is then asked); or --accept-duplicates: rows of this batch that the sink has"
         " will come twice."
-        f" {_by_batch_id(base, opened)}",
+        f" {_by_batch_id(checkpoint, base, opened)}",
     )
 
 
@@ -574,9 +580,15 @@ def _sink_of_savepoint(sink: SinkVerdict, base: int) -> Finding:
     )
 
 
-def _by_batch_id(base: int, opened: list[int]) -> str:
+def _with(checkpoint: Checkpoint, opened: list[int]) -> str:
+    """The setting that a restart needs."""
+    untold = bool(opened) and partitions_untold(checkpoint, opened[-1])
+    return f", with {CHECKS_REPARTITION}=false (Spark 4.2.0 fails without)" if untold else ""
+
+
+def _by_batch_id(checkpoint: Checkpoint, base: int, opened: list[int]) -> str:
     """What neither the checkpoint nor the user's word on duplicates can exclude."""
-    instead = "restart the query instead"
+    instead = f"restart the query instead{_with(checkpoint, opened)}"
     if not opened:
         instead = f"put offsets/{base + 1} back as it was and restart the query instead"
     return f"{BY_BATCH_ID}, and if it has the batch, {instead}"

@@ -45,6 +45,9 @@ CHANGED: Final = "its bytes do not match its checksums (.crc): damaged, truncate
 #: that it replays where it passes over a snapshot that it cannot read.
 MOST_REPLAYED: Final = 500
 _UNLESS_REAL_TIME: Final = ", unless it ran in real-time mode, which writes offsets last"
+_PARTITIONS: Final = "spark.sql.shuffle.partitions"
+#: Whether a start looks for a repartitioning that is not finished (Spark 4.2).
+CHECKS_REPARTITION: Final = "spark.sql.streaming.checkUnfinishedRepartitionOnRestart"
 #: A setting that offsets name since Spark 4.2.
 _SINCE_4_2: Final = "spark.sql.streaming.stateStore.rowChecksum.enabled"
 #: Hadoop's checksum files: magic, then the bytes per CRC32.
@@ -279,8 +282,19 @@ def _repartition(checkpoint: Checkpoint, batch: int) -> list[Finding]:
     planned, before = checkpoint.offsets.get(batch), checkpoint.offsets.get(batch - 1)
     if planned is None or before is None:
         return []
-    setting = "spark.sql.shuffle.partitions"
-    now, then = planned.conf.get(setting), before.conf.get(setting)
+    now, then = planned.conf.get(_PARTITIONS), before.conf.get(_PARTITIONS)
+    if partitions_untold(checkpoint, batch):
+        return [
+            Finding(
+                check="partitions_untold",
+                severity="error",
+                evidence=f"batch {batch} is not finished, and its offsets, of version 2, do not say"
+                " how many partitions the state has, as Spark 4.2.0 writes them: that release fails"
+                " at each start then (None.get in isRepartitionBatch, SPARK-59662)",
+                remedy=f"start it once with {CHECKS_REPARTITION}=false, or with Spark 4.3; or weir"
+                " rescue moves the batch aside",
+            )
+        ]
     if now is None or then is None or now == then:
         return []
     return [
@@ -294,6 +308,14 @@ def _repartition(checkpoint: Checkpoint, batch: int) -> list[Finding]:
             " aside what it left",
         )
     ]
+
+
+def partitions_untold(checkpoint: Checkpoint, batch: int) -> bool:
+    """Whether Spark 4.2.0 cannot start on an open batch, as it looks for what it did not write."""
+    planned, before = checkpoint.offsets.get(batch), checkpoint.offsets.get(batch - 1)
+    if planned is None or before is None or not checkpoint.layout.commits:
+        return False
+    return any(one.log_version == "v2" and _PARTITIONS not in one.conf for one in (planned, before))
 
 
 def _needed_logs(checkpoint: Checkpoint) -> set[str]:

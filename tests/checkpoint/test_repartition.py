@@ -1,5 +1,7 @@
 """A state that is given other partitions offline (Spark 4.2), broken off before it is committed."""
 
+import json
+
 import pytest
 
 from agent.checkpoint.folder import LocalFolder
@@ -71,3 +73,43 @@ def test_a_rescue_takes_it_back(tmp_path, partitions):
     assert (after.sound, after.restart.action, after.restart.batch_id) == (True, "plan", 3)
     assert rescue_quietly(root, undo=True)[0] == 0
     assert tree(root) == before
+
+
+def of_version_2(root, batch, partitions=None):
+    """As Spark 4.2.0 writes offsets with sources' names; 4.3 writes the number, too."""
+    conf = {"spark.sql.streaming.stateStore.rowChecksum.enabled": "false"}
+    if partitions is not None:
+        conf["spark.sql.shuffle.partitions"] = str(partitions)
+    head = {"batchWatermarkMs": 0, "batchTimestampMs": 1, "conf": conf, "sourceMetadataInfo": {}}
+    write(root, f"offsets/{batch}", f'v2\n{json.dumps(head)}\n0:{{"logOffset":{batch}}}')
+
+
+@pytest.mark.parametrize("told", [None, 2])
+@pytest.mark.parametrize("untold", [2, 3])
+def test_offsets_of_4_2_0_that_do_not_tell_the_number_fail_each_start(tmp_path, untold, told):
+    root = checkpoint(tmp_path / "ck")
+    for batch in range(4):
+        of_version_2(root, batch, told if batch == untold else 2)
+    found = seen(root)
+    assert found.sound is (told is not None)
+    if told is None:
+        [error] = found.errors
+        assert error.check == "partitions_untold"
+        assert "checkUnfinishedRepartitionOnRestart=false" in error.remedy
+        # With its batch finished, a start has nothing to look for.
+        write(root, "commits/3", 'v1\n{"nextBatchWatermarkMs":0}')
+        assert seen(root).sound
+
+
+def test_a_rescue_mends_it_and_a_restart_is_told_its_setting(tmp_path):
+    root = checkpoint(tmp_path / "ck")
+    for batch in range(4):
+        of_version_2(root, batch)
+    before = tree(root)
+    code, report = rescue_quietly(root, apply=True, sink="append")
+    assert code != 0
+    assert tree(root) == before
+    assert "restart the query instead, with spark.sql.streaming.checkUnf" in str(report)
+    code, report = rescue_quietly(root, apply=True, sink="upsert")
+    assert code == 0, report
+    assert seen(root).sound

@@ -175,6 +175,7 @@ def test_an_unlimited_source_gets_a_limit_once_its_cost_is_known() -> None:
         ("org.apache.spark.sql.eventhubs.EventHubsSource", False),
         ("org.apache.spark.sql.execution.streaming.sources.RateStreamMicroBatchStream", True),
         (KAFKA.classes[0], True),
+        ("org.apache.spark.sql.execution.streaming.AvailableNowSourceWrapper", False),
         ("", True),  # of a driver that tells no class
     ],
 )

@@ -148,6 +148,8 @@ def test_refused(configured: Limit, source: str, unit: str) -> None:
         (ALL, DELTA, "advice"),
         (OWN, DELTA, "advice"),
         (MINIMUM, "some.other.Stream", "advice"),
+        (Limit("rows", 10), sources.MONGODB.classes[0], "advice"),
+        (Limit("rows", 10), sources.PRAVEGA.classes[0], "advice"),
     ],
 )
 def test_what_cannot_be_steered_says_why(configured: Limit, source: str, control: str) -> None:
