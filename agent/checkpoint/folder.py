@@ -186,8 +186,8 @@ class RemoteFolder:
                 if not name.startswith(".weir-")
             ]
             for name, status in files.items():
-                if not name:
-                    continue  # a directory's marker, as S3A keeps since Hadoop 3.4: an empty object
+                if not name and not status["size"]:
+                    continue  # a folder's marker, as S3A keeps since Hadoop 3.4: an empty object
                 path = f"{folder.rstrip('/')}/{name}"
                 found += 1
                 if on_count is not None and found % _REPORT_EVERY == 0:

@@ -334,16 +334,22 @@ def page(rows: Sequence[Row]) -> str:
     parts = [INTRODUCTION]
     every = rows
     rows, earlier = parted(comparable(every))
+    if earlier and not rows:
+        rows, earlier = earlier, []
     if rows:
-        parts += [_machine(rows), *_left_out(parted(every)[0], rows), _verdict(rows), PICTURE]
+        parts += [_machine(rows), *_left_out(drawn_of(every), rows), _verdict(rows), PICTURE]
         if course_of(rows):
             parts.append(COURSE)
-        parts += [_took(rows), "## Each workload\n", _told(rows)]
+        parts += [*_took(rows), "## Each workload\n", _told(rows)]
         parts += [_table(one, names(rows)) for one in workloads(rows)]
         parts.append(_same_results(rows))
     if earlier:
-        parts += [EARLIER] if rows else []
-        parts += [_machine(earlier), *_left_out(parted(every)[1], earlier), _verdict(earlier)]
+        parts += [
+            EARLIER,
+            _machine(earlier),
+            *_left_out(parted(every)[1], earlier),
+            _verdict(earlier),
+        ]
         parts += [_told(earlier), *(_table(one, names(earlier)) for one in workloads(earlier))]
         parts.append(_same_results(earlier))
     if not every:
@@ -469,8 +475,10 @@ def _machine(rows: Sequence[Row]) -> str:
     return told + "\n"
 
 
-def _took(rows: Sequence[Row]) -> str:
-    """What Weir and what brings the rows took of the machine."""
+def _took(rows: Sequence[Row]) -> list[str]:
+    """What Weir and what brings the rows took of the machine, where that was kept."""
+    if not parted(rows)[0]:
+        return []
     under = [row["weir_cores"] for row in rows if row["arm"].startswith("weir")]
     fed = [row["feeder_cores"] for row in rows]
     query = [row["query_cores"] for row in rows]
@@ -484,7 +492,7 @@ def _took(rows: Sequence[Row]) -> str:
             f", and Weir, agent and door together, {statistics.median(under):.3f} "
             f"({max(under):.3f} at most)"
         )
-    return told + ".\n"
+    return [told + ".\n"]
 
 
 def _left_out(every: Sequence[Row], rows: Sequence[Row]) -> list[str]:
