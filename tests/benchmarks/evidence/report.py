@@ -686,7 +686,10 @@ def draw(rows: Sequence[Row]) -> str:
         )
     ]
     place = LEFT
+    run = {kind for one in known for kind, _ in one.arms()}
     for kind, name in NAMES.items():
+        if kind not in run:
+            continue
         text = "fixed limits, a line from the smallest on" if kind == "fixed" else name
         parts.append(
             f'<circle cx="{place}" cy="14" r="4" fill="{COLOURS[kind]}"/>'
