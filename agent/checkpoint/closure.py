@@ -20,7 +20,7 @@ import msgspec
 from agent.checkpoint.folder import MOST_BYTES
 from agent.checkpoint.layout import Checkpoint, StateFile, StoreKey
 from agent.files import read_at_most
-from agent.sources.spark_codecs import Damaged, decoder_of
+from agent.spark_codecs import Damaged, decoder_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -30,7 +30,7 @@ from agent.checkpoint.layout import (
 )
 from agent.core.decode.kafka_offsets import admitted_rows, parse_offsets
 from agent.core.judgement import Finding
-from agent.sources.spark_codecs import ends_whole
+from agent.spark_codecs import ends_whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -17,9 +17,9 @@ from agent.core.decode.events import Application
 from agent.core.judge.alignment import Task
 from agent.sources import spark_events, spark_executors, spark_stages
 from agent.sources.recording import EventReader
-from agent.sources.spark_codecs import Damaged, Gzip, decoder
 from agent.sources.spark_executors import ExecutorSeen
 from agent.sources.spark_stages import JobPlanned, StageEnded, TaskEnded
+from agent.spark_codecs import Damaged, Gzip, decoder
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

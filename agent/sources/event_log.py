@@ -37,13 +37,13 @@ from agent.core.measure.flow import ran
 from agent.core.names import label
 from agent.files import open_regular
 from agent.sources import databricks, recording, spark_events, spark_stages
-from agent.sources.spark_codecs import Damaged, decoder
+from agent.spark_codecs import Damaged, decoder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from agent.core.judge.alignment import AlignmentView
-    from agent.sources.spark_codecs import Decoder
+    from agent.spark_codecs import Decoder
 
 STEP_BYTES: Final = 1024 * 1024
 #: Of one log in one turn, before another has its own: so many pieces of a megabyte.

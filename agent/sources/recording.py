@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final, Protocol
 import msgspec
 
 from agent.core.decode.events import Application, Event, decode_event
-from agent.sources import spark_codecs, spark_events, spark_stages
+from agent.sources import spark_events, spark_stages
+from agent.spark_codecs import LZ4_MAGIC, SNAPPY_MAGIC, Damaged, Decoder, decoder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -26,7 +27,7 @@ MOST_LINE_BYTES: Final = 64 * 1024 * 1024
 GZIP: Final = b"\x1f\x8b"
 ZSTD: Final = b"\x28\xb5\x2f\xfd"
 #: What Spark may have compressed its event log with, by how such a file begins.
-SPARKS: Final = {spark_codecs.LZ4_MAGIC: "lz4", spark_codecs.SNAPPY_MAGIC: "snappy", b"ZV": "lzf"}
+SPARKS: Final = {LZ4_MAGIC: "lz4", SNAPPY_MAGIC: "snappy", b"ZV": "lzf"}
 #: Bare progress and events name no application.
 RECORDED: Final = Application(id="recorded", name="recorded")
 #: Spark writes this for a number it does not know.
@@ -95,25 +96,25 @@ def _decompressed(raw: BinaryIO, file: str) -> Iterator[bytes]:
         yield from _inflate(raw, head, _zstd)
     elif codec := next((name for magic, name in SPARKS.items() if head.startswith(magic)), None):
         try:
-            decoder = spark_codecs.decoder(f"log.{codec}")
+            unpack = decoder(f"log.{codec}")
         except ValueError as error:
             raise RecordingError(f"{file}: {error}") from None
-        yield from _of_spark(raw, head, decoder)
+        yield from _of_spark(raw, head, unpack)
     else:
         while head:
             yield head
             head = raw.read(CHUNK_BYTES)
 
 
-def _of_spark(raw: BinaryIO, data: bytes, decoder: spark_codecs.Decoder) -> Iterator[bytes]:
+def _of_spark(raw: BinaryIO, data: bytes, unpack: Decoder) -> Iterator[bytes]:
     """As Spark's own codecs frame an event log."""
     try:
         while data:
-            yield from decoder.pieces(data)
+            yield from unpack.pieces(data)
             data = raw.read(CHUNK_BYTES)
-    except spark_codecs.Damaged as error:
+    except Damaged as error:
         raise _Broken(str(error)) from None
-    if not decoder.whole:
+    if not unpack.whole:
         raise _Broken("the compressed file is not whole")
 
 

@@ -17,7 +17,7 @@ from agent.service.event_logs import EventLogs
 from agent.service.keeper import Keeper
 from agent.service.store import Store
 from agent.sources.event_log import MOST_LINE_BYTES, MOST_STEPS, find_logs
-from agent.sources.spark_codecs import MOST_WINDOW_BYTES, Damaged, decoder
+from agent.spark_codecs import MOST_WINDOW_BYTES, Damaged, decoder
 from tests.event_log import lines
 from tests.event_log.test_follow import KINDS, drain, follow, single
 

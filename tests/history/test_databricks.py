@@ -18,7 +18,7 @@ from agent.history import extract
 from agent.history.logs import Found, Plan, Read, log_files, plan
 from agent.replay import replay_files
 from agent.sources.event_log import files_of
-from agent.sources.spark_codecs import PIECE_BYTES, Damaged, Gzip
+from agent.spark_codecs import PIECE_BYTES, Damaged, Gzip
 from tests.event_log import lines
 from tests.history import spark_process
 

@@ -172,10 +172,11 @@ MAY_IMPORT: dict[str, set[str]] = {
     "spark_listener": set(),
     "agent": set(),  # agent/__init__.py: the version
     "agent.files": set(),
+    "agent.spark_codecs": set(),
     "agent.core": {"spark_listener"},
     "agent.client": {"agent.core"},
     "agent.simulation": {"spark_listener", "agent.core"},
-    "agent.sources": {"spark_listener", "agent.core", "agent.files"},
+    "agent.sources": {"spark_listener", "agent.core", "agent.files", "agent.spark_codecs"},
     "agent.replay_summary": {"agent.core"},
     "agent.replay": {"agent.core", "agent.sources"},
     "agent.history": {
@@ -183,10 +184,17 @@ MAY_IMPORT: dict[str, set[str]] = {
         "agent",
         "agent.core",
         "agent.files",
+        "agent.spark_codecs",
         "agent.sources",
         "agent.replay",
     },
-    "agent.checkpoint": {"spark_listener", "agent.core", "agent.files", "agent.client"},
+    "agent.checkpoint": {
+        "spark_listener",
+        "agent.core",
+        "agent.files",
+        "agent.spark_codecs",
+        "agent.client",
+    },
     # Of the sources what the host tells, of the checkpoint tools what an audit may find.
     "agent.export": {
         "spark_listener",

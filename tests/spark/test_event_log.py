@@ -16,7 +16,7 @@ from agent.core.fleet import Fleet
 from agent.core.policy import Policy, QueryPolicy
 from agent.replay import replay_files
 from agent.sources.event_log import Follower, find_logs
-from agent.sources.spark_codecs import decoder
+from agent.spark_codecs import decoder
 from tests.event_log import lines
 
 if TYPE_CHECKING:
