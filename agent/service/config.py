@@ -224,7 +224,11 @@ class Settings(BaseSettings):
         "Regulation", 1, "Never grant less than this, in the source's unit.", ge=1, lt=2**63
     )
     maximum_limit: _Whole | None = _option(
-        "Regulation", None, "Never grant more than this, in the source's unit.", ge=1, lt=2**63
+        "Regulation",
+        None,
+        "Never grant more than this, in the source's unit; a limit set by hand goes where it says.",
+        ge=1,
+        lt=2**63,
     )
     above_configured: bool = _option(
         "Regulation",

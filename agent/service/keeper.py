@@ -33,6 +33,12 @@ ORDERS_KEPT: Final = 50
 MAX_POISONED: Final = 8
 _ORDERS_MARK: Final = "orders"
 _WRITE_TROUBLE: Final = "the state cannot be written"
+#: Events are refused meanwhile, and grants travel in the answer to them.
+UNSAVED_NOTE: Final = (
+    "taken, but no driver hears of it before the state can be written again; what a job configured "
+    "comes back by itself, and where it configured nothing the last limit stays: mend the disk, or "
+    "end the agent where drivers have the plugin"
+)
 _log = structlog.get_logger("state")
 
 
@@ -103,7 +109,10 @@ class Keeper:
         except StateUnavailable:
             if order.mode != "off":
                 raise
-            records = self.fleet.control(application, query, order, now)
+            records = [
+                msgspec.structs.replace(record, note=UNSAVED_NOTE)
+                for record in self.fleet.control(application, query, order, now)
+            ]
             self._unsaved.append((application, query, order, now))
             kept = deque((*self.orders, *records), ORDERS_KEPT)
         self.orders = kept

@@ -331,7 +331,9 @@ def _recorder(settings: Settings) -> Recorder | None:
 
 def _say_state(store: Store, keeper: Keeper) -> None:
     if store.path is None:
-        _log.warning("no state_dir: counters and what is learned are lost when the agent stops")
+        _log.warning(
+            "no state_dir: counters, what is learned and orders are lost when the agent stops"
+        )
         return
     if store.set_aside is not None:
         path, why = store.set_aside

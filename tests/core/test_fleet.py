@@ -160,6 +160,25 @@ def test_batches_that_teach_nothing_change_nothing(
     assert judged.limit.next == before.limit.next
 
 
+@pytest.mark.parametrize("held", [False, True])
+def test_a_maximum_that_was_lowered_holds_for_what_is_found_in_force_and_for_what_is_held(
+    *, held: bool
+) -> None:
+    world = World()
+    granted = world.batches(20)[-1].grants[0].limit
+    assert granted is not None
+    if held:
+        world.fleet.control(*KEY, Order(who="me", hold=True), world.now)
+        world.batches(1, limit=granted)
+    lower = QueryPolicy(above_configured=True, maximum_limit=granted // 2)
+    saved = world.fleet.changes() if held else []
+    world.fleet = Fleet.restore(Policy(default=lower), saved, started_time=world.now)
+    (grant,) = world.batches(1, limit=granted)[0].grants
+    assert grant.limit == granted // 2
+    assert grant.reason in ("bound:maximum", "renew")
+    assert world.batches(3, limit=granted // 2)[-1].grants[0].limit == granted // 2
+
+
 def test_an_unlimited_source_gets_a_limit_once_its_cost_is_known() -> None:
     world = World()
     world.send(world.driver.progress(2000, 3.0, limit=None))

@@ -289,6 +289,22 @@ def test_the_first_batch_of_a_new_checkpoint_is_as_configured(by_hand: str | Non
     assert granted[0] < CONFIGURED
 
 
+@pytest.mark.parametrize("late_rows", ["guard", "hold", "allow"])
+def test_so_is_that_of_a_known_name_which_has_only_now_got_a_watermark(late_rows: str) -> None:
+    """Its batches' cost is known, and that they drop rows is not yet."""
+    world = World(policy(late_rows))
+    for _ in range(10):
+        said = {"limit": 900, "configured": 9000, "backlog": 10**6, "stateOperators": []}
+        world.send(world.driver.progress(900, 3.0, **said))
+    world.send(world.driver.terminated())
+    again = Driver(run_id="run-2", query_id="id-2")
+    again.time, again.sequence = world.driver.time, world.driver.sequence
+    world.driver = again
+    assert bool(world.send(again.started(watermarkDelaySeconds=600.0)).grants) == (
+        late_rows == "allow"
+    )
+
+
 def test_a_query_without_a_watermark_or_without_state_is_none_of_it() -> None:
     for body in (
         {"eventTime": {}, "stateOperators": [{"numRowsDroppedByWatermark": 0}]},

@@ -37,7 +37,10 @@ class World:
 
     rows_per_offset = 1
 
-    def __init__(self, policy: Policy, *, asked: bool) -> None:
+    def __init__(
+        self, policy: Policy, *, asked: bool, retention_seconds: float = RETENTION_SECONDS
+    ) -> None:
+        self.retention_seconds = retention_seconds
         self.fleet = Fleet(policy, started_time=START_TIME - 1000)
         self.driver = Driver()
         self.watched = Watched()
@@ -54,14 +57,14 @@ class World:
     @property
     def earliest(self) -> int:
         """Of the rows that came one after the other, retention deletes one after the other."""
-        late = self.driver.time - START_TIME - RETENTION_SECONDS
+        late = self.driver.time - START_TIME - self.retention_seconds
         return 0 if late < 0.0 else BURST_ROWS + int(ARRIVING_ROWS_PER_SECOND * late)
 
     def ask(self) -> None:
         position: Offsets = {PLACE: self.next_row}
         held = {PLACE: Held(self.earliest, self.latest)}
         now = self.driver.time
-        retention = {"orders": RETENTION_SECONDS}
+        retention = {"orders": self.retention_seconds}
         views = self.watched.observe(0, position, held, retention, now)
         self.fleet.hear_partitions(KEY, "q-1", 0, views, now)
 
@@ -157,6 +160,17 @@ def test_a_burst_is_read_before_retention_deletes_it() -> None:
     assert asking.lost_rows == 0
     assert "floor:retention" in asking.reasons
     assert "floor:retention" not in blind.reasons
+
+
+def test_nor_where_it_takes_nearly_all_of_the_capacity() -> None:
+    """All at once takes 504 s of the 530: batches that merely pay would read four fifths of it."""
+    world = World(
+        Policy(default=QueryPolicy(target_seconds=5.0)), asked=True, retention_seconds=530
+    )
+    while world.driver.time - START_TIME < 1100.0:
+        world.batch()
+    assert world.lost_rows == 0
+    assert "floor:retention" in world.reasons
 
 
 def test_the_deadline_stands_above_it() -> None:

@@ -139,6 +139,7 @@ def test_while_the_disk_is_full_nothing_is_acknowledged_that_is_not_written(
         assert order.status_code == 503
         order = agent.http.post("/v1/queries/*/*/control", json={"mode": "off"})
         assert order.status_code == 200, "the kill switch needs no disk"
+        assert "no driver hears of it before the state can be written" in order.text
         metrics = agent.metrics()
         assert metrics["weir_agent_state_writable"] == 0
         assert metrics["weir_agent_state_write_failures_total"] >= 1

@@ -120,6 +120,7 @@ def adopt(query: Query, time: float, policy: Policy) -> None:
     for source in query.sources:
         if not source.controllable or not source.limit_known:
             continue
+        _keep_to_maximum(source, settings, time)
         _keep_to_configured(source, settings, time)
         if source.decided:
             continue
@@ -127,7 +128,22 @@ def adopt(query: Query, time: float, policy: Policy) -> None:
             kept = source.limit
             if source.configured is not None and not settings.above_configured:
                 kept = min(kept, source.configured)
+            if settings.maximum_limit is not None:
+                kept = min(kept, settings.maximum_limit)
             source.decide(kept, "renew", time)
+
+
+def _keep_to_maximum(source: Source, settings: QueryPolicy, time: float) -> None:
+    """Takes back what was decided, or held, above a maximum that may have been lowered since.
+
+    A number that somebody named goes where it says.
+    """
+    most = settings.maximum_limit
+    if most is None or not source.decided or source.decided_reason == "manual":
+        return
+    if source.decided_limit is not None and source.decided_limit > most:
+        held = source.decided_reason == "hold:operator"
+        source.decide(most, "hold:operator" if held else "bound:maximum", time)
 
 
 def _keep_to_configured(source: Source, settings: QueryPolicy, time: float) -> None:
@@ -205,6 +221,7 @@ def wanted_size(
     present = _full_rows(controlled)
     lost = query.sizing.reach.lost
     ask = _ask(query, settings, pressing if pressed else arriving, lost=lost)
+    ask = msgspec.structs.replace(ask, pressed=pressed)
     size = size_of(cost.curve, ask, settings)
     _note_capacity(query, size, time)
     if not size.unstable:

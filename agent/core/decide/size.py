@@ -58,6 +58,7 @@ class Ask(msgspec.Struct, frozen=True, gc=False):
     patient_rows: float | None = None
     ends: bool = False  # its run reads what there was as it began: that is waited for, no batch
     sure_rows: float = 0.0  # that surely fit the trigger interval and the deadline
+    pressed: bool = False  # what arrives so fast is deleted where it is not read in time
 
 
 class Size(msgspec.Struct, frozen=True, gc=False):
@@ -141,6 +142,9 @@ def size_of(curve: Curve, ask: Ask, policy: QueryPolicy) -> Size:
         if bare <= longest:
             # What some size digests, and no shorter one, is digested whatever it pays.
             paying = max(paying, bare)
+        elif ask.pressed:
+            # A row that is deleted unread costs more than any batch: up to all that waits at once.
+            paying = max(paying, min(bare, best, max(ask.waiting_rows, longest)))
         largest = min(deadline, longest)
         cycle = max(curve.seconds(largest), trigger)
         ratio = barely * cycle / largest if largest > 0.0 else None

@@ -366,9 +366,11 @@ class Lateness(msgspec.Struct):
         """Whether batches must be as the job configured them.
 
         ``first``: of a checkpoint. Where that batch ends nothing is known of its rows, and as
-        configured it drops none, for no watermark comes before it.
+        configured it drops none, for no watermark comes before it. Its query may be one of a known
+        name that has only now been given a watermark.
         """
-        if late_rows == "allow" or not self.drops:
+        drops = self.drops or (first and self.told_delay_seconds is not None)
+        if late_rows == "allow" or not drops:
             return False
         return first or self.uneven or late_rows == "hold" or self.went_back(late_rows)
 
