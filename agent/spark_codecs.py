@@ -26,6 +26,8 @@ PIECE_BYTES: Final = 1024 * 1024
 LZ4_MAGIC: Final = b"LZ4Block"
 _LZ4_HEADER: Final = struct.Struct("<8sBIII")  # magic, token, compressed, plain, checksum
 _LZ4_RAW: Final = 0x10
+LZF_MAGIC: Final = b"ZV"
+NO_LZF: Final = "compressed with lzf, which cannot be read here; zstd, lz4 and snappy can"
 ZSTD_MAGIC: Final = b"\x28\xb5\x2f\xfd"
 SNAPPY_MAGIC: Final = b"\x82SNAPPY\x00"
 _SNAPPY_HEADER_BYTES: Final = 16  # magic, version, the oldest version that can read it
@@ -68,7 +70,7 @@ def decoder(file_name: str) -> Decoder:
     if ending == "snappy":
         return _Snappy()
     if ending == "lzf":
-        raise ValueError("compressed with lzf, which cannot be read here; zstd, lz4 and snappy can")
+        raise ValueError(NO_LZF)
     if ending == "gz":
         raise ValueError("compressed with gzip, as Spark writes no log: weir history reads it")
     return _Plain()
@@ -162,8 +164,8 @@ class Gzip(Decoder):
                 data, plain, self._member = self._member.unused_data, b"", None
 
 
-class _Lz4(Decoder):
-    """lz4-java's blocks: a header with both lengths and a checksum, then the block."""
+class _Blocks(Decoder):
+    """A stream of blocks, of which the last one may not be whole yet."""
 
     def __init__(self) -> None:
         self._pending = b""
@@ -175,6 +177,10 @@ class _Lz4(Decoder):
     @property
     def held_bytes(self) -> int:  # type: ignore[override]
         return len(self._pending)
+
+
+class _Lz4(_Blocks):
+    """lz4-java's blocks: a header with both lengths and a checksum, then the block."""
 
     def _unpack(self, data: bytes) -> Iterator[bytes]:
         import cramjam
@@ -205,19 +211,8 @@ class _Lz4(Decoder):
             yield part
 
 
-class _Snappy(Decoder):
+class _Snappy(_Blocks):
     """snappy-java's stream: a header, then blocks behind their lengths."""
-
-    def __init__(self) -> None:
-        self._pending = b""
-
-    @property
-    def whole(self) -> bool:  # type: ignore[override]
-        return not self._pending
-
-    @property
-    def held_bytes(self) -> int:  # type: ignore[override]
-        return len(self._pending)
 
     def _unpack(self, data: bytes) -> Iterator[bytes]:
         import cramjam

@@ -436,10 +436,8 @@ def _refuse_if_unsound(
         )
     # Said above; what a rescue mends; noted.
     said, noted = "offsets_without_commits", "state_schema_elsewhere"
-    mended = (
-        *("leftovers_at_start", "repartition_unfinished", "partitions_untold"),
-        "state_without_offsets",
-    )
+    of_offsets = ("repartition_unfinished", "partitions_untold")
+    mended = ("leftovers_at_start", *of_offsets, "state_without_offsets")
     passed = (said, *mended, noted)
     return refusals + [
         error

@@ -15,7 +15,7 @@ import msgspec
 
 from agent.core.decode.events import Application, Event, decode_event
 from agent.sources import spark_events, spark_stages
-from agent.spark_codecs import LZ4_MAGIC, SNAPPY_MAGIC, Damaged, Decoder, decoder
+from agent.spark_codecs import LZF_MAGIC, NO_LZF, ZSTD_MAGIC, Damaged, Decoder, decoder_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -25,9 +25,6 @@ CHUNK_BYTES: Final = 64 * 1024
 STEP_BYTES: Final = 1024
 MOST_LINE_BYTES: Final = 64 * 1024 * 1024
 GZIP: Final = b"\x1f\x8b"
-ZSTD: Final = b"\x28\xb5\x2f\xfd"
-#: What Spark may have compressed its event log with, by how such a file begins.
-SPARKS: Final = {LZ4_MAGIC: "lz4", SNAPPY_MAGIC: "snappy", b"ZV": "lzf"}
 #: Bare progress and events name no application.
 RECORDED: Final = Application(id="recorded", name="recorded")
 #: Spark writes this for a number it does not know.
@@ -92,14 +89,12 @@ def _decompressed(raw: BinaryIO, file: str) -> Iterator[bytes]:
     head = raw.read(CHUNK_BYTES)
     if head.startswith(GZIP):
         yield from _inflate(raw, head, _gzip)
-    elif head.startswith(ZSTD):
+    elif head.startswith(ZSTD_MAGIC):
         yield from _inflate(raw, head, _zstd)
-    elif codec := next((name for magic, name in SPARKS.items() if head.startswith(magic)), None):
-        try:
-            unpack = decoder(f"log.{codec}")
-        except ValueError as error:
-            raise RecordingError(f"{file}: {error}") from None
+    elif (unpack := decoder_of(head)) is not None:
         yield from _of_spark(raw, head, unpack)
+    elif head.startswith(LZF_MAGIC):
+        raise RecordingError(f"{file}: {NO_LZF}")
     else:
         while head:
             yield head

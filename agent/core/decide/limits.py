@@ -133,6 +133,12 @@ def adopt(query: Query, time: float, policy: Policy) -> None:
             source.decide(kept, "renew", time)
 
 
+def _take_back(source: Source, limit: int, reason: str, time: float) -> None:
+    """To a limit that stands above what was decided; one that is held stays so."""
+    held = source.decided_reason == "hold:operator"
+    source.decide(limit, "hold:operator" if held else reason, time)
+
+
 def _keep_to_maximum(source: Source, settings: QueryPolicy, time: float) -> None:
     """Takes back what was decided, or held, above a maximum that may have been lowered since.
 
@@ -142,8 +148,7 @@ def _keep_to_maximum(source: Source, settings: QueryPolicy, time: float) -> None
     if most is None or not source.decided or source.decided_reason == "manual":
         return
     if source.decided_limit is not None and source.decided_limit > most:
-        held = source.decided_reason == "hold:operator"
-        source.decide(most, "hold:operator" if held else "bound:maximum", time)
+        _take_back(source, most, "bound:maximum", time)
 
 
 def _keep_to_configured(source: Source, settings: QueryPolicy, time: float) -> None:
@@ -156,9 +161,7 @@ def _keep_to_configured(source: Source, settings: QueryPolicy, time: float) -> N
     if source.configured is None or not source.decided:
         return
     if source.decided_limit is None or source.decided_limit > source.configured:
-        held = source.decided_reason == "hold:operator"
-        reason = "hold:operator" if held else "bound:configured"
-        source.decide(source.configured, reason, time)
+        _take_back(source, source.configured, "bound:configured", time)
 
 
 def first_batch(

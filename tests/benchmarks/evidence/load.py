@@ -212,10 +212,9 @@ class Feeder:
         """By topic and partition, the offset of the next row."""
         return {
             topic + self._suffix: {
-                partition: (count - partition + PARTITIONS - 1) // PARTITIONS
-                for partition in range(PARTITIONS)
+                partition: self._offsets[topic, partition] for partition in range(PARTITIONS)
             }
-            for topic, count in self._counts.items()
+            for topic in self._counts
         }
 
 
@@ -243,7 +242,7 @@ def write_parcels(
     part = path.with_suffix(".part")
     with part.open("wb") as file:
         for count in (*lumps, *(tick.rows for tick in ticks)):
-            pickle.dump(tuple(pack(count)), file, pickle.HIGHEST_PROTOCOL)
+            pickle.dump(pack(count), file, pickle.HIGHEST_PROTOCOL)
     part.replace(path)
 
 
@@ -252,7 +251,7 @@ def read_parcels(path: Path) -> Parcels:
     file = path.open("rb")
 
     def following(rows: int) -> Parcel:
-        parcel = Parcel(*pickle.load(file))
+        parcel: Parcel = pickle.load(file)
         if sum(parcel.rows.values()) != rows:
             raise ValueError(f"{path}: {parcel.rows} come next, not {rows} rows")
         return parcel
