@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from spark_listener.attachment import Attachment
 
 #: As in pyproject.toml. With ``--py-files`` nothing else looks at it, and PySpark 3.5 takes 3.8: so
-#: this file must be one that such a Python can read.
+#: such a Python must be able to read this file, and ``run``.
 _OLDEST_PYTHON: Final = (3, 10)
 
 
@@ -29,41 +29,22 @@ class Off:
     def __init__(self, reason: str) -> None:
         self.reason = reason
 
-    def detach(self) -> None:
-        """Nothing is watched."""
-
-    def __repr__(self) -> str:
-        return f"<weir off: {self.reason}>"
-
-
-def attach(spark: Any = None, **settings: Any) -> Union[Attachment, Off]:  # noqa: UP007
-    """Watches and steers the streaming queries of a session; see ``docs/driver.md``."""
-    reason = _too_old()
-    try:
-        if not reason:
-            from spark_listener.attachment import attach as attach_session
-
-            return attach_session(spark, **settings)
-    except Exception as error:
-        reason = f"it cannot be imported: {type(error).__name__}: {error}"
-    logging.getLogger("weir").warning("weir is off: %s", reason)
-    return Off(reason)
-
-
-def detach(spark: Any = None) -> None:
+    def detach(spark: Any = None) -> None:
     """Puts configured limits back and stops watching one session, or all of them."""
-    if _too_old():
+    if why_off():
         return
+    from spark_listener.attachment import detach as detach_session
+
+    detach_session(spark)
+
+
+def why_off() -> str:
+    """Why Weir cannot be imported by this Python; "" where it can."""
+    if sys.version_info[:2] < _OLDEST_PYTHON:
+        here, needed = (".".join(map(str, one[:2])) for one in (sys.version_info, _OLDEST_PYTHON))
+        return f"the job's Python is {here}, and {needed} or newer is needed"
     try:
-        from spark_listener.attachment import detach as detach_session
+        import spark_listener.attachment  # noqa: F401
     except Exception as error:
-        logging.getLogger("weir").debug("weir: detaching", exc_info=error)
-    else:
-        detach_session(spark)
-
-
-def _too_old() -> str:
-    if sys.version_info[:2] >= _OLDEST_PYTHON:
-        return ""
-    here, needed = (".".join(map(str, one[:2])) for one in (sys.version_info, _OLDEST_PYTHON))
-    return f"the job's Python is {here}, and {needed} or newer is needed"
+        return f"it cannot be imported: {type(error).__name__}: {error}"
+    return ""

@@ -27,6 +27,8 @@ _STALE: Final = (
     ConnectionResetError,
     ConnectionAbortedError,
 )
+#: What the agent asks for with its 401, and no proxy does.
+_REALM: Final = 'realm="weir"'
 
 
 class ExchangeFailed(Exception):  # noqa: N818
@@ -239,15 +241,18 @@ class Channel:
         status = response.status
         said = " ".join(data[:200].decode("utf-8", "replace").split())
         if status in (401, 403):
-            where = f"the token in {self._token_file}" if self._token_file else "no token was sent"
-            remedy = "" if self._token_file else "; set spark.weir.token.file"
-            return ExchangeFailed(
-                "token", f"it refuses us ({status}): {where}{remedy}", status=status
-            )
+            asked = response.headers.get_all("WWW-Authenticate") or ()
+            if any(_REALM in one for one in asked):
+                where = "no token was sent; set spark.weir.token.file"
+                if self._token_file:
+                    where = f"the token in {self._token_file}"
+                return ExchangeFailed("token", f"it refuses us ({status}): {where}", status=status)
+            # A proxy's or a mesh's own rules, or the agent's, who is asked by a name not its own.
+            return ExchangeFailed("denied", f"it refuses us ({status}): {said}", status=status)
         if status == 503:
             return ExchangeFailed(
-                "full",
-                f"it is full (503): {said}",
+                "unavailable",
+                f"it can take nothing now (503): {said}",
                 status=status,
                 retry_after_seconds=_retry_after(response.headers.get("Retry-After")),
             )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import logging
 import os
 import sys
 import threading
@@ -16,8 +17,7 @@ import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from spark_listener import __version__
-from spark_listener.attachment import attach, attach_started, of_connect
+from spark_listener import __version__, why_off
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -104,24 +104,30 @@ def install_hooks() -> None:
 
     Not before: what a session is asked, it makes, of what the job has said until then. One that
     streams nothing is left alone: Spark would keep what it makes for a listener. So is one whose
-    queries JVM code alone starts, of which nothing is heard here.
+    queries JVM code alone starts, of which nothing is heard here. None is where Weir cannot be
+    imported: then the job runs without, and a warning says why.
     """
+    if reason := why_off():
+        logging.getLogger("weir").warning("weir is off: %s", reason)
+        return
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming import DataStreamWriter
+
+    from spark_listener import attachment
 
     builder: Any = SparkSession.Builder
     lock = threading.Lock()
     met: weakref.WeakSet[Any] = weakref.WeakSet()
 
     def say_where(session: Any) -> None:
-        if of_connect(session):  # whose queries start elsewhere
-            attach(session)
+        if attachment.of_connect(session):  # whose queries start elsewhere
+            attachment.attach(session)
 
     def attach_streaming(writer: Any) -> None:
         session = writer._df.sparkSession
         with lock:  # a query of another thread starts no sooner than its session is attached
             if session not in met:
-                attach_started(session)
+                attachment.attach_started(session)
                 met.add(session)
 
     _around(builder, "getOrCreate", after=say_where)

@@ -27,8 +27,9 @@ Grants = list[dict[str, Any]]
 
 @dataclass
 class FakeAgent:
-    """Modes: answer, hang, drip, garbage, html, huge, refuse (401), full (503), broken (500),
-    deaf (acknowledges nothing), spoiled (400 for any request with an event named in ``poison``).
+    """Modes: answer, hang, drip, garbage, html, huge, refuse (401), denied (403 of a mesh),
+    full (503), away (503 of a mesh), broken (500), deaf (acknowledges nothing), spoiled (400 for
+    any request with an event named in ``poison``).
     """
 
     token: str | None = None
@@ -188,12 +189,19 @@ class FakeAgent:
         if mode == "full":
             self._send(handler, 503, b'{"error":"full"}', {"Retry-After": "1"})
             return
+        if mode == "away":  # a mesh answers in its place
+            self._send(handler, 503, b"upstream connect error, connection failure")
+            return
+        if mode == "denied":
+            self._send(handler, 403, b"RBAC: access denied")
+            return
         if mode == "broken":
             self._send(handler, 500, b'{"error":"oops"}')
             return
         sent = handler.headers.get("Authorization")
         if mode == "refuse" or (self.token is not None and sent != f"Bearer {self.token}"):
-            self._send(handler, 401, b'{"error":"token"}')
+            asked = {"WWW-Authenticate": 'Bearer realm="weir"'}
+            self._send(handler, 401, b'{"error":"token"}', asked)
             return
         request = json.loads(data)
         starts = any(event["type"] == "started" for event in request["events"])

@@ -363,11 +363,16 @@ detach()
     assert done.stderr.startswith("weir is off: ")
 
 
-def test_a_python_of_pyspark_3_5_can_read_what_says_so() -> None:
+@pytest.mark.parametrize("name", ["__init__", "run"])
+def test_a_python_of_pyspark_3_5_can_read_what_says_so(name: str) -> None:
     """It takes 3.8."""
-    path = ROOT / "spark_listener" / "__init__.py"
+    path = ROOT / "spark_listener" / f"{name}.py"
     tree = ast.parse(path.read_text("utf-8"), feature_version=(3, 8))
-    assert not [one for one in ast.walk(tree) if isinstance(one, ast.BinOp)], "X | Y of types"
+    nodes = list(ast.walk(tree))
+    hints = [getattr(one, name, None) for one in nodes for name in ("annotation", "returns")]
+    unread = {id(part) for hint in hints if hint is not None for part in ast.walk(hint)}
+    met = [one for one in nodes if isinstance(one, ast.BinOp) and isinstance(one.op, ast.BitOr)]
+    assert not [one for one in met if id(one) not in unread], "X | Y of types"
     told = tomllib.loads((path.parent / "pyproject.toml").read_text("utf-8"))
     least = ".".join(map(str, spark_listener._OLDEST_PYTHON))
     assert told["project"]["requires-python"] == f">={least}"

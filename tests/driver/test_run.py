@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from spark_listener import run
+from spark_listener import attachment, run
 
 ROOT = Path(__file__).parents[2]
 
@@ -56,6 +56,33 @@ def test_the_job_is_main_with_its_own_arguments_and_folder(tmp_path: Path) -> No
 )
 def test_the_exit_code_is_the_jobs(tmp_path: Path, text: str, code: int) -> None:
     assert weir_run(job(tmp_path, text)).returncode == code
+
+
+@pytest.mark.parametrize(
+    ("spoilt", "why"),
+    [
+        ("sys.version_info = (3, 9, 18, 'final', 0)", "Python is 3.9, and 3.10 or newer is needed"),
+        ("sys.modules['spark_listener.attachment'] = None", "it cannot be imported: "),
+    ],
+)
+def test_where_weir_cannot_be_imported_the_job_runs_without(
+    tmp_path: Path, spoilt: str, why: str
+) -> None:
+    """By the two lines that spark-submit takes, under a Python that no pip would have let pass."""
+    path = job(tmp_path, "import sys; print(__name__, sys.argv[1:]); sys.exit(7)")
+    lines = f"import sys\n{spoilt}\nfrom spark_listener.run import main\nraise SystemExit(main())"
+    done = subprocess.run(
+        [sys.executable, "-c", lines, path, "a"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        cwd=ROOT,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (7, "__main__ ['a']\n")
+    assert done.stderr.startswith("weir is off: ")
+    assert why in done.stderr
+    assert done.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize("text", ["def f():\n    return 1 / 0\nf()\n", "x = = 3\n"])
@@ -120,7 +147,7 @@ def test_a_session_is_attached_with_its_first_query_however_it_came_to_be(
         """One that the job's own builder makes, or that ``foreachBatch`` wraps."""
 
     attached: list[Any] = []
-    monkeypatch.setattr(run, "attach_started", attached.append)
+    monkeypatch.setattr(attachment, "attach_started", attached.append)
     made, further = Session(), Session()
     monkeypatch.setattr(SparkSession.Builder, "getOrCreate", lambda _: made)
     monkeypatch.setattr(SparkSession, "newSession", lambda _: further)
@@ -163,7 +190,7 @@ def test_a_query_does_not_start_while_another_thread_still_attaches_its_session(
         """Of both queries."""
 
     writer: Any = SimpleNamespace(_df=SimpleNamespace(sparkSession=Session()))
-    monkeypatch.setattr(run, "attach_started", attach_started)
+    monkeypatch.setattr(attachment, "attach_started", attach_started)
     monkeypatch.setattr(DataStreamWriter, "start", lambda _: attached.is_set())
     run.install_hooks()
     with ThreadPoolExecutor(2) as pool:

@@ -228,7 +228,9 @@ def test_a_connection_that_the_agent_closed_while_quiet_is_no_failure(agent: Fak
         ("garbage", "does not speak HTTP"),
         ("html", "not JSON"),
         ("huge", "longer than"),
-        ("refuse", "refuses us (401)"),
+        ("refuse", "refuses us (401): no token was sent; set spark.weir.token.file"),
+        ("denied", "refuses us (403): RBAC: access denied"),
+        ("away", "can take nothing now (503): upstream connect error"),
         ("broken", "answers 500"),
         ("deaf", "acknowledges up to 0"),
     ],
@@ -249,7 +251,7 @@ def test_a_full_agent_is_given_the_time_it_asks_for(agent: FakeAgent, warnings: 
     driver = Driver(agent.url)
     driver.put()
     assert driver.sender.step() == 1.0
-    assert "full (503)" in warnings()[0]
+    assert 'can take nothing now (503): {"error":"full"}' in warnings()[0]
 
 
 def test_nothing_listens(warnings: Any) -> None:
