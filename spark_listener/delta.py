@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from spark_listener.backlog import UNKNOWN, Left
 from spark_listener.files import REMOTE_SHARE
+from spark_listener.sources import DELTA_KERNEL
 from spark_listener.wire import format_time
 
 if TYPE_CHECKING:
@@ -113,7 +114,8 @@ def _units(sizes: Sequence[int], unit: Unit) -> int:
 
 
 class DeltaTable:
-    """The table of one JVM ``DeltaSource``; methods may raise what py4j raises.
+    """The table of one JVM ``DeltaSource``, or of the stream by Delta's own kernel that reads those
+    which a catalog manages; methods may raise what py4j raises.
 
     ``list_files`` is called by the thread ``weir-files``, all else by the observer's.
     """
@@ -127,13 +129,17 @@ class DeltaTable:
             return found.get(source)
 
         self._jvm = gateway.jvm
-        log = field("deltaLog")
-        self._path = log.logPath()
-        self._files = self._path.getFileSystem(log.newDeltaHadoopConf())
-        self._skips_changes = bool(field("skipChangeCommits"))
-        # Of these a stream reads other files than those that commits add, or not all of them.
         options = field("options")
-        self._countable = not bool(options.readChangeFeed()) and field("excludeRegex").isEmpty()
+        if str(source.getClass().getName()) == DELTA_KERNEL:
+            folder = self._jvm.org.apache.hadoop.fs.Path(field("tablePath"))
+            self._path, configuration = self._below(folder, "_delta_log"), field("hadoopConf")
+        else:
+            log = field("deltaLog")
+            self._path, configuration = log.logPath(), log.newDeltaHadoopConf()
+        self._files = self._path.getFileSystem(configuration)
+        self._skips_changes = bool(options.skipChangeCommits())
+        # Of these a stream reads other files than those that commits add, or not all of them.
+        self._countable = not bool(options.readChangeFeed()) and options.excludeRegex().isEmpty()
         self._wanted: Offset | None = None
         self._known: Commits | None = None
         self._unreadable: int | None = None  # the version of a commit that is not tried again
@@ -187,7 +193,7 @@ class DeltaTable:
                 if lines is None:
                     if not sizes and first > 0 and not self._exists(f"{first - 1:020d}.json"):
                         return  # cleaned up: what came after is not known to be all
-                    complete = True
+                    complete = not self._is_staged(first + len(sizes))
                     break
                 with closing(lines):
                     sizes.append(sizes_of(lines, skips_changes=self._skips_changes))
@@ -208,8 +214,19 @@ class DeltaTable:
         said = json.loads(b"\n".join(lines))
         return {version: (int(said["numFiles"]), int(said["tableSizeBytes"]))}
 
+    def _is_staged(self, version: int) -> bool:
+        """Whether somebody wrote it for a catalog to take, which may have: then it is read as well.
+
+        Delta's ``PROTOCOL.md``, "Catalog-managed tables".
+        """
+        staged = self._below(self._at("_staged_commits"), f"{version:020d}.*.json")
+        return bool(self._files.globStatus(staged))
+
     def _at(self, name: str) -> Any:
-        return self._jvm.org.apache.hadoop.fs.Path(self._path, name)
+        return self._below(self._path, name)
+
+    def _below(self, folder: Any, name: str) -> Any:
+        return self._jvm.org.apache.hadoop.fs.Path(folder, name)
 
     def _exists(self, name: str) -> bool:
         return bool(self._files.exists(self._at(name)))

@@ -135,8 +135,13 @@ ICEBERG: Final = Known(
     in_order=True,
     couples=_of_iceberg,
 )
+#: What reads tables that a catalog manages, from Delta 4.1 on.
+DELTA_KERNEL: Final = "io.delta.spark.internal.v2.read.SparkMicroBatchStream"
 DELTA: Final = Known(
-    ("org.apache.spark.sql.delta.sources.DeltaSource",), obeys=True, table="delta", in_order=True
+    ("org.apache.spark.sql.delta.sources.DeltaSource", DELTA_KERNEL),
+    obeys=True,
+    table="delta",
+    in_order=True,
 )
 RATE_PER_MICRO_BATCH: Final = Known(
     ("org.apache.spark.sql.execution.streaming.sources.RatePerMicroBatchStream",), deaf=True
