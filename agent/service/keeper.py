@@ -198,8 +198,9 @@ class Keeper:
     def _read(self) -> tuple[Fleet, int]:
         """The fleet as the disk has it, and of how many parts.
 
-        One that cannot be read is passed over, and goes with the next commit: what was ordered
-        stands in the others. Raises StoreFailed where that is all of them.
+        What cannot be read is passed over, and learned anew. An order for one query stands in its
+        part alone: of that all is kept that can be read, and where the orders cannot be, it stays
+        on the disk until the query is heard of again. Raises StoreFailed where no part can be read.
         """
         parts = self._store.load()
         fleet = Fleet.restore(self._policy, parts, started_time=self._started_time)
@@ -207,6 +208,9 @@ class Keeper:
             raise StoreFailed("; ".join(set(fleet.unreadable.values())))
         for part, why in fleet.unreadable.items():
             _log.error("a part of the saved state cannot be read: left out", part=part, cause=why)
+        for part, why in fleet.learned_anew.items():
+            said = "some of what was learned of a query cannot be read: it is learned anew"
+            _log.warning(said, part=part, cause=why)
         return fleet, len(parts) - len(fleet.unreadable)
 
     def _put_back(self) -> None:

@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 
-from agent.core.fleet import Change, Fleet
+from agent.core.fleet import Change, Fleet, Order
 from agent.core.fleet.saved import encode, key_of, part_of_query, query_of
 from agent.core.measure.cost import Line
 from agent.core.policy import Policy
 from agent.core.query import Query
+from tests.core.test_fleet import KEY, World
 
 SAVED = Path(__file__).parent / "saved"
 #: What the recording's last event said, and two seconds later: when the view beside it was drawn.
 LAST_TIME = 1_795_276_455.524
+#: What can be lost of a query and is learned anew.
+GROUPS = [
+    one.name
+    for one in msgspec.structs.fields(Query)
+    if one.name not in ("application", "query", "orders")
+]
 
 
 def flat() -> list[Change]:
@@ -66,7 +75,8 @@ def test_a_cost_that_an_earlier_version_learned_is_taken_over() -> None:
     assert query_of(msgspec.msgpack.encode(raw)).sizing.cost == line.cost()
 
 
-def test_a_trial_that_an_earlier_version_left_open_is_judged_no_more() -> None:
+@pytest.mark.parametrize("more", [{}, {"doubt": 0.1, "reach": 1e4, "prior": [0.2, 0.04]}])
+def test_a_trial_that_an_earlier_version_left_open_is_judged_no_more(more: dict[str, Any]) -> None:
     (data,) = [one.data for one in flat() if one.part.startswith("query:")]
     assert data is not None
     query = query_of(data)
@@ -79,8 +89,54 @@ def test_a_trial_that_an_earlier_version_left_open_is_judged_no_more() -> None:
         "slots": 2,
         "before": {"fixed": 2.0, "per_row": 0.2},
         "seen": 3,
+        **more,
     }
     assert query_of(msgspec.msgpack.encode(raw)) == query
+
+
+def test_files_that_an_earlier_version_did_not_count_are_not_counted() -> None:
+    (data,) = [one.data for one in flat() if one.part.startswith("query:")]
+    assert data is not None
+    raw = msgspec.msgpack.decode(encode(query_of(data)))
+    stretch = {"before": 1.0, "since_time": 2.0, "least": 1.0, "greatest": 3.0, "files": None}
+    raw["watched"]["lateness"]["commits"]["stretch"] = stretch
+    found = query_of(msgspec.msgpack.encode(raw)).watched.lateness.commits.stretch
+    assert found is not None
+    assert (found.greatest, found.files) == (3.0, math.inf)
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_of_a_query_with_a_group_that_cannot_be_read_all_else_is_kept(group: str) -> None:
+    """And it goes on by it: what was ordered holds, and nothing fails."""
+    world = World()
+    world.send(world.driver.started())
+    world.batches(5)
+    world.fleet.control(*KEY, Order(who="kim", limit=300), world.now)
+    world.fleet.control(*KEY, Order(who="kim", mode="off"), world.now)
+    part, parts = part_of_query(KEY), {one.part: one.data for one in world.fleet.changes()}
+    data = parts[part]
+    assert data is not None
+    raw = msgspec.msgpack.decode(data)
+    parts[part] = msgspec.msgpack.encode(raw | {group: 7})
+    changes = [Change(*one) for one in parts.items()]
+    world.fleet = Fleet.restore(world.policy, changes, started_time=world.now)
+    assert world.fleet.unreadable == {}
+    assert world.fleet.learned_anew[part].startswith(f"{group}: ")
+    (saved,) = world.fleet.changes()  # as it was read: the next agent has nothing to say
+    assert saved.data is not None
+    read = msgspec.msgpack.decode(saved.data)
+    assert {name: read[name] for name in raw if name != group} == {
+        name: value for name, value in raw.items() if name != group
+    }
+    assert saved.part == part
+    world.fleet.tick(world.now)
+    world.send(world.driver.heartbeat())
+    (receipt, *_) = world.batches(3, limit=300)
+    assert world.view().mode == "off"
+    assert [grant.reason for grant in receipt.grants] == ["mode:off"]
+    world.fleet.control(*KEY, Order(who="kim", mode="on"), world.now)
+    *_, receipt = world.batches(3)
+    assert [(grant.limit, grant.reason) for grant in receipt.grants] == [(300, "manual")]
 
 
 def test_what_is_saved_now_is_read_as_it_was() -> None:

@@ -188,8 +188,33 @@ def test_of_a_state_with_one_part_that_cannot_be_read_all_others_are_kept(
     one.tick(NOW + 1)
     one.close(NOW + 1)
     store = Store(tmp_path)
-    assert damaged not in [change.part for change in store.load() if change.data == data]
+    kept = [change.part for change in store.load() if change.data == data]
+    # A query's may hold an order: it stays until the query is heard of again.
+    assert kept == ([damaged] if kind.startswith("query") else [])
     store.close()
+
+
+def test_what_was_ordered_of_a_query_outlives_all_else_of_it_that_cannot_be_read(
+    tmp_path: Path,
+) -> None:
+    store = Store(tmp_path)
+    one = keeper(store)
+    one.receive(decode_request(wire.body([wire.progress(1)])), NOW)
+    for order in (Order(who="kim", limit=500), Order(who="kim", mode="off")):
+        one.control("orders", "query-0", order, NOW)
+    (saved,) = [change for change in store.load() if change.part.startswith("query:")]
+    assert saved.data is not None
+    raw = msgspec.msgpack.decode(saved.data)
+    raw["flow"]["arrived_rows"] = "many"
+    store.write([Change(saved.part, msgspec.msgpack.encode(raw))])
+    for said in (["flow: Expected `float`, got `str` - at `$.arrived_rows`"], []):
+        with structlog.testing.capture_logs() as logged:
+            one = keeper(store)
+        assert [line["cause"] for line in logged if line["log_level"] != "info"] == said
+        view = one.fleet.view(("orders", "query-0"), NOW)
+        assert (view.mode, view.manual_limit) == ("off", 500)
+        one.tick(NOW + 1)
+    one.close(NOW + 1)
 
 
 def test_a_directory_that_cannot_be_used(tmp_path: Path) -> None:

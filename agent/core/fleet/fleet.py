@@ -33,6 +33,7 @@ from agent.core.fleet.saved import (
     Change,
     Changed,
     encode,
+    groups_of,
     key_of,
     part_of_listener,
     part_of_query,
@@ -159,6 +160,7 @@ class Fleet:
         self._clusters = Clusters(self._roster, policy)
         self._alignments: dict[Key, tuple[str, AlignmentView]] = {}  # by the run they are of
         self.unreadable: dict[str, str] = {}  # parts of what was saved, and why
+        self.learned_anew: dict[str, str] = {}  # parts that were read but for this, and why
 
     # -- events in --------------------------------------------------------------------------
 
@@ -742,7 +744,12 @@ class Fleet:
 
     @classmethod
     def restore(cls, policy: Policy, parts: Iterable[Change], *, started_time: float) -> Fleet:
-        """A fleet as saved, but for parts that cannot be read: ``unreadable`` says of each why."""
+        """A fleet as saved, but for parts that cannot be read: ``unreadable`` says of each why.
+
+        They go with the next ``changes``, but for a query's, which may hold orders: that stays, for
+        an agent that can read it, until the query is heard of again. Of a query's part that can be
+        read but for some groups ``learned_anew`` says which.
+        """
         fleet = cls(policy, started_time=started_time)
         for change in parts:
             if change.data is None:
@@ -751,14 +758,20 @@ class Fleet:
                 fleet._put(change.part, change.data)
             except NO_STATE as error:
                 fleet.unreadable[change.part] = str(error)
-                fleet._changed.forget(change.part)
+                if not change.part.startswith("query:"):
+                    fleet._changed.forget(change.part)
         fleet._date_orders(started_time)
         return fleet
 
     def _put(self, part: str, data: bytes) -> None:
         kind, _, rest = part.partition(":")
         if kind == "query":
-            self._roster.put(query_of(data))
+            try:
+                query = query_of(data)
+            except NO_STATE:
+                query, self.learned_anew[part] = groups_of(data)
+                self._changed.touch(part_of_query(query.key))  # so it is said once
+            self._roster.put(query)
         elif kind == "parked":
             self._roster.parked.restore(rest, data)
         elif kind == "listener":

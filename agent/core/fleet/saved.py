@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Final
 
 import msgspec
@@ -68,16 +69,53 @@ def query_of(data: bytes) -> Query:
     """A query as saved, by this version or one before. Raises msgspec.DecodeError."""
     raw = _decode_raw(data)
     if "run" in raw:
-        work = raw.get("sizing", {}).get("work", {})
-        if "reach" in (work.get("trial") or {"reach": None}):
-            return _decode_query(data)
-        work["trial"] = None  # of before trials kept what they began with: it is judged no more
-        return _decode_query(encode(raw))
+        return _decode_query(encode(raw) if _brought_over(raw) else data)
     line = raw.pop("capacity", None)
     query = _decode_query(encode(_grouped(raw)))
     if line is not None:
         query.sizing.cost = msgspec.convert(line, Line).cost()
     return query
+
+
+def groups_of(data: bytes) -> tuple[Query, str]:
+    """A query that cannot be read as a whole, by the groups that can; and what could not, and why.
+
+    A group that cannot is as of a query heard of for the first time: it is learned anew. Not so
+    what people ordered, which nobody would say again. Raises one of ``NO_STATE`` without that.
+    """
+    raw = _decode_raw(data)
+    if "run" not in raw:
+        raw = _grouped(raw)
+    kept: dict[str, Any] = {}
+    lost: list[str] = []
+    for group in msgspec.structs.fields(Query):
+        if group.name not in raw:
+            continue
+        saved = encode(raw[group.name])
+        try:
+            kept[group.name] = msgspec.msgpack.decode(saved, type=group.type, dec_hook=packed)
+        except NO_STATE as error:
+            lost.append(f"{group.name}: {error}")
+    if "orders" not in kept:
+        raise msgspec.ValidationError("; ".join(lost) or "it holds no orders")
+    return Query(**kept), "; ".join(lost)
+
+
+def _brought_over(raw: dict[str, Any]) -> bool:
+    """Puts what a version before wrote otherwise as it is written now; whether there was any."""
+    work = raw.get("sizing", {}).get("work", {})
+    trial = work.get("trial")
+    # Of before trials kept what they began with, and how unsure that was at each size: it is judged
+    # no more.
+    old = trial is not None and not isinstance(trial.get("doubt"), list)
+    if old:
+        work["trial"] = None
+    lateness = raw.get("watched", {}).get("lateness", {})
+    stretch = lateness.get("commits", {}).get("stretch")
+    uncounted = stretch is not None and stretch.get("files", 0) is None
+    if uncounted:
+        stretch["files"] = math.inf
+    return old or uncounted
 
 
 def _grouped(flat: dict[str, Any]) -> dict[str, Any]:
