@@ -17,7 +17,9 @@ from agent.service.owned import only_ours
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-SCHEMA_VERSION: Final = 1
+#: Raised whenever an agent of the version before would lose something of what is saved now, orders
+#: above all: it sets such a file aside. Files of versions before are taken over.
+SCHEMA_VERSION: Final = 2
 #: "WEIR" in ASCII: tells our file from any other SQLite file.
 APPLICATION_ID: Final = 0x57454952
 FILE_NAME: Final = "state.sqlite"

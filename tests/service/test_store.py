@@ -21,6 +21,7 @@ from agent.service.history import POINTS
 from agent.service.keeper import FleetFull, Keeper, StateUnavailable
 from agent.service.recorder import Recorder
 from agent.service.store import Store, StoreFailed, StoreInUse, StoreUnusable
+from tests.core.test_saved import flat
 from tests.service import wire
 
 if TYPE_CHECKING:
@@ -136,6 +137,30 @@ def test_other_programs_and_later_versions_files_are_set_aside(tmp_path: Path) -
         store = Store(folder)
         assert store.set_aside is not None
         store.close()
+
+
+def test_a_state_of_the_schema_before_is_taken_over_and_an_agent_of_that_sets_ours_aside(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as before:
+        before.setattr("agent.service.store.SCHEMA_VERSION", 1)
+        store = Store(tmp_path)
+        store.write(flat())
+        store.close()
+    store = Store(tmp_path)
+    one = keeper(store)
+    (key,) = one.fleet.keys()
+    assert one.fleet.view(key, NOW).held
+    one.control(*key, Order(who="kim", mode="off"), NOW)
+    one.close(NOW)
+    ours = (tmp_path / "state.sqlite").read_bytes()
+    assert store.set_aside is None
+    with monkeypatch.context() as before:
+        before.setattr("agent.service.store.SCHEMA_VERSION", 1)
+        store = Store(tmp_path)
+    assert store.set_aside is not None
+    assert store.set_aside[0].read_bytes() == ours
+    store.close()
 
 
 @pytest.mark.parametrize(
