@@ -20,7 +20,7 @@ from starlette.routing import Route
 
 from agent import __version__
 from agent.compare import compare
-from agent.core.decode.events import MalformedRequest, decode_request
+from agent.core.decode.events import MalformedRequest, TooManyEvents, decode_request
 from agent.core.fleet import Liveness, Order, UnknownQuery
 from agent.core.fleet.orders import ACTS
 from agent.core.names import label
@@ -188,6 +188,8 @@ class Service:
         started = self.timer()
         try:
             events = decode_request(body)
+        except TooManyEvents as error:
+            raise HttpError(413, str(error), "events") from None
         except MalformedRequest as error:
             message, _, where = str(error).partition(" - at `")
             raise HttpError(400, message, where.rstrip("`") or None) from None

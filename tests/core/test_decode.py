@@ -10,13 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.core.decode.events import (
+    MOST_PARTS,
+    MOST_RUNNING,
     MalformedRequest,
     ProgressEvent,
+    TooManyEvents,
     decode_event,
+    decode_limits,
     decode_progress,
     decode_request,
 )
 from agent.core.decode.kafka_offsets import parse_offsets, remaining_rows
+from spark_listener.wire import MAX_EVENTS_PER_REQUEST
 from tests.core.events import Driver
 
 PROGRESS: dict[str, Any] = {
@@ -180,6 +185,31 @@ def test_no_bytes_raise_anything_but_a_malformed_request(body: bytes) -> None:
         decode_request(body)
     except MalformedRequest as error:
         assert str(error)  # noqa: PT017
+
+
+def test_more_events_than_a_request_may_hold_are_not_looked_at(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    driver = Driver()
+    most = [driver.idle() for _ in range(MAX_EVENTS_PER_REQUEST)]
+    assert len(decode_request(driver.body(*most)).events) == MAX_EVENTS_PER_REQUEST
+    monkeypatch.setattr("agent.core.decode.events._usual", None)
+    monkeypatch.setattr("agent.core.decode.events._looked_at", None)
+    with pytest.raises(TooManyEvents, match="501 events"):
+        decode_request(driver.body(*most, 0))  # type: ignore[arg-type]
+
+
+def test_of_a_query_no_more_parts_are_looked_at_than_there_may_be() -> None:
+    many: list[Any] = [{}] * (MOST_PARTS + 1)
+    progress = decode_progress({**PROGRESS, "sources": many, "stateOperators": many})
+    assert (len(progress.sources), len(progress.operators)) == (MOST_PARTS, MOST_PARTS)
+    limits = [{"source": 0, "unit": "rows"}] * (MOST_PARTS + 1)
+    assert len(decode_limits(limits, "limits")) == MOST_PARTS
+    driver = Driver()
+    beat = driver.heartbeat()
+    beat["body"]["queries"] *= MOST_RUNNING + 1
+    (refused,) = decode_request(driver.body(beat)).refused
+    assert refused.error == "body.queries: 10001, which is more than 10000"
 
 
 def test_unknown_fields_are_ignored() -> None:

@@ -222,6 +222,19 @@ def test_a_body_of_exactly_the_limit_is_read(guarded: AgentProcess) -> None:
     assert guarded.post(padded).status_code == 200
 
 
+def test_of_more_events_than_a_request_may_hold_none_is_taken(
+    guarded: AgentProcess, application: str
+) -> None:
+    """A driver sends half as many then."""
+    beats = [wire.heartbeat(number) for number in range(1, 502)]
+    answer = guarded.post(wire.request(beats, application=application))
+    assert (answer.status_code, answer.json()["error"]["where"]) == (413, "events")
+    first = guarded.post(wire.request(beats[:1], application=application)).json()
+    assert (first["accepted"], first["acknowledged"]) == (1, 1)
+    all_but_one = guarded.post(wire.request(beats[:-1], application=application)).json()
+    assert (all_but_one["accepted"], all_but_one["acknowledged"]) == (500, 500)
+
+
 def test_gzip_and_basic_are_taken(guarded: AgentProcess, application: str) -> None:
     content = gzip.compress(wire.body([wire.progress(1)], application=application))
     with httpx.Client(base_url=guarded.address, auth=("kim", TOKEN), trust_env=False) as http:

@@ -29,7 +29,7 @@ from agent.core.measure.state_store import STATE_METRICS, StateMetrics, copied_b
 from spark_listener.backlog import files_between, told_whole, waiting_of
 from spark_listener.delta import offset_of
 from spark_listener.redact import redact, redact_again, redact_conf
-from spark_listener.wire import UNITS, Unit, parse_time
+from spark_listener.wire import MAX_EVENTS_PER_REQUEST, UNITS, Unit, parse_time
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -43,6 +43,10 @@ MOST_MILLISECONDS: Final = 1000.0 * MOST_SECONDS
 #: Spark tells whole ones; a rate of rows over much less is no number.
 LEAST_MILLISECONDS: Final = 1e-3
 MOST_PHASES: Final = 50  # of a batch; Spark tells a dozen
+#: Sources of a query, their limits, and its operators; more are not looked at. By default an agent
+#: keeps 64 and 32. An entry of two bytes costs a thousand times as many.
+MOST_PARTS: Final = 1000
+MOST_RUNNING: Final = 10_000  # queries in a heartbeat: each has threads of its own in the driver
 MAX_TEXT: Final = 16 * 1024  # of any one text we keep
 MAX_ID: Final = 200  # of an id, which is kept for a day: Spark's own have 36 at most
 MAX_DESCRIPTION: Final = 500
@@ -53,6 +57,10 @@ EventKind = Literal["started", "progress", "heartbeat", "idle", "terminated"]
 
 class MalformedRequest(ValueError):  # noqa: N818 - the field's word for a 400
     """The body as a whole cannot be used; the message says what and where."""
+
+
+class TooManyEvents(MalformedRequest):
+    """More than a request may hold: fewer at once are taken."""
 
 
 class Application(msgspec.Struct, frozen=True, gc=False):
@@ -356,8 +364,8 @@ def decode_request(body: bytes) -> Request:
     """A request's body as typed events.
 
     Raises MalformedRequest where the envelope cannot be used (not JSON, not UTF-8, too deeply
-    nested, a missing or wrongly typed field of application or listener); one bad event only
-    lands in ``refused``.
+    nested, a missing or wrongly typed field of application or listener), TooManyEvents before any
+    of them is looked at; one bad event only lands in ``refused``.
     """
     try:
         envelope = _envelope.decode(body)
@@ -365,6 +373,10 @@ def decode_request(body: bytes) -> Request:
         raise MalformedRequest(str(error)) from None
     except RecursionError:
         raise MalformedRequest("nested too deeply") from None
+    if len(envelope.events) > MAX_EVENTS_PER_REQUEST:
+        raise TooManyEvents(
+            f"{len(envelope.events)} events; send at most {MAX_EVENTS_PER_REQUEST} at once"
+        )
     for label, text, longest in (
         ("application.id", envelope.application.id, MAX_ID),
         ("application.name", envelope.application.name, MAX_TEXT),
@@ -501,7 +513,7 @@ def _progress(body: _EventBody) -> Progress:
     seconds = durations.pop("triggerExecution", None)
     if seconds is None:
         seconds = _seconds(body.batch_duration)
-    sources = [_source(item) for item in body.sources or ()]
+    sources = [_source(item) for item in (body.sources or [])[:MOST_PARTS]]
     event_time = _mapping(body.event_time)
     rows = _count(body.num_input_rows)
     if rows is None and sources and all(source.rows is not None for source in sources):
@@ -517,7 +529,7 @@ def _progress(body: _EventBody) -> Progress:
         durations,
         rows,
         sources,
-        [_operator(item) for item in body.state_operators or ()],
+        [_operator(item) for item in (body.state_operators or [])[:MOST_PARTS]],
         _watermark(event_time.get("watermark")),
         _described(_mapping(body.sink).get("description")),
         "watermark" in event_time,
@@ -533,7 +545,7 @@ def decode_limits(value: object, where: str) -> list[SourceLimit]:
     if not isinstance(value, list):
         raise ValueError(f"{where}: a list is needed, not {_kind_of(value)}")
     limits: list[SourceLimit] = []
-    for position, item in enumerate(value):
+    for position, item in enumerate(value[:MOST_PARTS]):
         place = f"{where}[{position}]"
         if not isinstance(item, dict):
             raise ValueError(f"{place}: an object is needed, not {_kind_of(item)}")
@@ -598,6 +610,8 @@ def _heartbeat(body: _EventBody) -> HeartbeatEvent:
     queries = body.queries
     if not isinstance(queries, list):
         raise ValueError(f"body.queries: a list is needed, not {_kind_of(queries)}")
+    if len(queries) > MOST_RUNNING:
+        raise ValueError(f"body.queries: {len(queries)}, which is more than {MOST_RUNNING}")
     running: list[RunningQuery] = []
     for position, item in enumerate(queries):
         place = f"body.queries[{position}]"
