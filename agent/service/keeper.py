@@ -58,7 +58,8 @@ class Keeper:
         self._policy = policy
         self._store = store
         self._started_time = started_time
-        self._behind = False  # the fleet may be ahead of the disk: restore before the next event
+        #: The fleet may be ahead of the disk: restore before the next event. Then not ``writable``.
+        self._behind = False
         self._next_probe_time = 0.0
         self._rarely = Rarely(30.0)
         self._unsaved: list[tuple[str, str, Order, float]] = []
@@ -173,19 +174,20 @@ class Keeper:
             self._next_probe_time = now + 1.0
             self._rarely.warn(_log.error, _WRITE_TROUBLE, now, cause=error)
             self._behind = True
-            self._put_back()
+            with contextlib.suppress(StoreFailed):
+                self._put_back()
             raise StateUnavailable(_WRITE_TROUBLE) from error
         self._unsaved.clear()
 
     def _ready_to_write(self, now: float) -> None:
-        if self._behind:
-            self._put_back()
-        if self.writable and not self._behind:
+        if self.writable:
             return
-        if not self._behind and not 0 < self._next_probe_time - now <= 1.0:
+        if not 0 < self._next_probe_time - now <= 1.0:
             self._next_probe_time = now + 1.0
             try:
                 self._store.probe()
+                if self._behind:
+                    self._put_back()
             except StoreFailed as error:
                 self._rarely.warn(_log.error, _WRITE_TROUBLE, now, cause=error)
             else:
@@ -214,11 +216,8 @@ class Keeper:
         return fleet, len(parts) - len(fleet.unreadable)
 
     def _put_back(self) -> None:
-        """The fleet as the disk has it; stays behind where even reading fails."""
-        try:
-            fleet, _ = self._read()
-        except StoreFailed:
-            return
+        """The fleet as the disk has it. Raises StoreFailed, and is behind, where reading fails."""
+        fleet, _ = self._read()
         fleet.wake(self.fleet.wakefulness)
         self.fleet = fleet
         self._behind = False
@@ -299,8 +298,9 @@ class Keeper:
 
     def _restore_or_fail(self, error: Exception) -> None:
         self._behind = True
-        self._put_back()
-        if self._behind:
+        try:
+            self._put_back()
+        except StoreFailed:
             self.writable = False
             raise StateUnavailable("the state cannot be read") from error
 

@@ -96,8 +96,8 @@ class Store:
                 database.execute(_SET_MARK, (name, value))
             database.execute("COMMIT")
         except sqlite3.Error as error:
-            if database.in_transaction:
-                with contextlib.suppress(sqlite3.Error):
+            with contextlib.suppress(sqlite3.Error):
+                if database.in_transaction:
                     database.execute("ROLLBACK")
             raise StoreFailed(str(error)) from None
 
@@ -112,10 +112,21 @@ class Store:
         return None if row is None else bytes(row[0])
 
     def probe(self) -> None:
-        """Writes one mark, to see whether writing works again. Raises StoreFailed."""
+        """Writes one mark, to see whether writing works again. Raises StoreFailed.
+
+        Into the file opened anew: a connection may fail for good where a new one does not, as after
+        NFS has lost its handle. Nothing is set aside.
+        """
         try:
+            if self.path is not None:
+                with contextlib.suppress(sqlite3.Error):
+                    self._database.close()
+                # While its disk is away an empty one in its place would stand for what is saved.
+                if not self.path.is_file():
+                    raise FileNotFoundError(f"{self.path} is gone")
+                self._database = self._open()
             self._database.execute(_SET_MARK, ("probe", str(time.time()).encode()))
-        except sqlite3.Error as error:
+        except (sqlite3.Error, OSError, _Foreign) as error:
             raise StoreFailed(str(error)) from None
 
     def tidy(self) -> None:

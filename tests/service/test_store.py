@@ -350,6 +350,48 @@ def test_a_failed_commit_leaves_the_fleet_as_the_disk_has_it() -> None:
     assert one.fleet.totals.events == {"progress": 2}
 
 
+class Stale:
+    """A connection that fails for good, as after NFS has lost its handle."""
+
+    in_transaction = False
+
+    def execute(self, *_: Any) -> None:
+        raise sqlite3.OperationalError("disk I/O error")
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("away", [False, True])
+def test_a_connection_that_fails_for_good_is_made_anew_and_no_file(
+    tmp_path: Path, *, away: bool
+) -> None:
+    path, elsewhere = tmp_path / "state.sqlite", tmp_path / "elsewhere"
+    store = Store(tmp_path)
+    one = keeper(store)
+    one.receive(decode_request(wire.body([wire.progress(1)])), NOW)
+    one.control("orders", "query-0", Order(who="kim", limit=500), NOW)
+    store._database.close()
+    store._database = Stale()  # type: ignore[assignment]
+    second = decode_request(wire.body([wire.progress(2)]))
+    with pytest.raises(StateUnavailable):
+        one.receive(second, NOW)
+    if away:
+        path.rename(elsewhere)
+        with pytest.raises(StateUnavailable):
+            one.receive(second, NOW + 2)
+        assert not path.exists()
+        elsewhere.rename(path)
+    assert one.receive(second, NOW + 4).acknowledged == 2
+    assert one.writable
+    assert store.set_aside is None
+    assert one.fleet.view(("orders", "query-0"), NOW).manual_limit == 500
+    one.close(NOW + 5)
+    again = keeper(Store(tmp_path))
+    assert told(again) == told(one)
+    again.close(NOW + 6)
+
+
 @pytest.mark.parametrize("noticed", [False, True])
 def test_the_kill_switch_works_on_a_full_disk_and_is_saved_later(
     tmp_path: Path, noticed: bool
