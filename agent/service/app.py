@@ -175,10 +175,10 @@ class Service:
         """The fleet has changed: what was scraped before is old."""
         self._scrapes.changed()
 
-    def tick(self, now: float) -> None:
-        """A second has passed."""
+    def tick(self, now: float, off_seconds: float) -> None:
+        """A second has passed; by so much the machine's clock is ahead of the agent's."""
         self._scrapes.drop_old()
-        self.keeper.tick(now)
+        self.keeper.tick(now, off_seconds)
         self.changed()
 
     # -- endpoints --------------------------------------------------------------------------

@@ -121,11 +121,14 @@ class Keeper:
             self.history.forget((record.application, record.query))
         return records
 
-    def tick(self, now: float) -> None:
-        """Lets the fleet notice the time, and commits what changed, where it can be written."""
+    def tick(self, now: float, off_seconds: float = 0.0) -> None:
+        """Lets the fleet notice the time, and commits what changed, where it can be written.
+
+        ``off_seconds``: by how much the machine's clock is ahead of the agent's.
+        """
         with contextlib.suppress(StateUnavailable):
             self._ready_to_write(now)
-        for key in self.fleet.tick(now):
+        for key in self.fleet.tick(now, off_seconds):
             if not self.fleet.has(key):
                 self.history.forget(key)
         if self.writable:

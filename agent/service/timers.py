@@ -202,8 +202,8 @@ class Timers:
         self._scheduler.add_job(act_safely, Every(seconds), id=what)
 
     def _tick(self) -> None:
-        self._service.tick(self._clock())
         off = self._clock.off_seconds()
+        self._service.tick(self._clock(), off)
         if abs(off - self._told_off_seconds) >= CLOCK_OFF_SECONDS:
             self._told_off_seconds = off
             _log.warning(

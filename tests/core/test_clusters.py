@@ -182,6 +182,23 @@ def test_quiet_hours_are_of_the_agents_clock(whose: str) -> None:
     assert (wanted in (None, 2)) is (whose == "the agent's")
 
 
+@pytest.mark.parametrize("whose", ["the machine's", "the agent's"])
+def test_quiet_hours_follow_a_machine_whose_clock_is_corrected(whose: str) -> None:
+    """The agent's own clock is never set; and what it learned of it outlives a failed write."""
+    off_seconds = 8 * 3_600.0
+    clock = START_TIME + (off_seconds if whose == "the machine's" else 0.0)
+    minute = int(clock % 86_400 // 60)
+    quiet = ((minute - 60) % 1_440, (minute + 60) % 1_440)
+    world = World(executors_quiet_hours=(quiet,))
+    world.fleet.tick(START_TIME, off_seconds)
+    put_back = Fleet(world.fleet._policy, started_time=START_TIME - 1000)
+    put_back.wake(world.fleet.wakefulness)
+    world.fleet = put_back
+    receipt = world.run(400.0, 12)
+    wanted = None if receipt.executors is None else receipt.executors.wanted
+    assert (wanted in (None, 2)) is (whose == "the machine's")
+
+
 def test_no_quiet_time_goes_by_while_a_batch_runs() -> None:
     """It may be one that needs them all: its end will say."""
     world = World()

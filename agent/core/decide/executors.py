@@ -205,6 +205,7 @@ class Scaler(msgspec.Struct):
         policy: QueryPolicy,
         *,
         own: int = 0,
+        off_seconds: float = 0.0,
         move_seconds: float = 0.0,
         in_vain_from: int | None = None,
     ) -> int:
@@ -216,7 +217,8 @@ class Scaler(msgspec.Struct):
         come is not paid for. ``own`` is the number that the job has without us: it begins there,
         and of those nothing is taken back sooner. ``move_seconds`` is what a change of executors
         cost last, as state that is loaded anew: fewer have to do for so long that this is saved. In
-        quiet hours the number stands, but for a maximum that was lowered: that holds at once.
+        quiet hours the number stands, but for a maximum that was lowered: that holds at once. They
+        are of the machine's clock, as it was set by now: ``off_seconds`` ahead of ``time``.
         """
         self.bound_to(policy, own)
         low = policy.minimum_executors
@@ -233,7 +235,7 @@ class Scaler(msgspec.Struct):
         if self.since is None:
             self.since = time
         self._note(time, roomy, max(quiet, move_seconds * present))
-        if in_hours(time, policy.executors_quiet_hours):
+        if in_hours(time + off_seconds, policy.executors_quiet_hours):
             return standing
         if number >= standing:
             self.wanted = number

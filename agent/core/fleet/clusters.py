@@ -13,6 +13,7 @@ from agent.core.judge.attention import LATE_RUNNING_TARGETS
 from agent.core.judgement import MODES, ExecutorsLine, ExecutorsView, InVain
 
 if TYPE_CHECKING:
+    from agent.core.fleet.liveness import Wakefulness
     from agent.core.fleet.roster import Roster
     from agent.core.judgement import Mode
     from agent.core.policy import Policy, QueryPolicy
@@ -58,9 +59,10 @@ class _Cluster(msgspec.Struct):
 class Clusters:
     """By application id. Not saved: the next heartbeat tells it anew."""
 
-    def __init__(self, roster: Roster, policy: Policy) -> None:
+    def __init__(self, roster: Roster, policy: Policy, wakefulness: Wakefulness) -> None:
         self._roster = roster
         self._policy = policy
+        self._wakefulness = wakefulness
         self._known: dict[str, _Cluster] = {}
 
     def hear(self, application_id: str, told: Executors) -> None:
@@ -109,7 +111,15 @@ class Clusters:
         wanted, own, settings = known.scaler.wanted, known.own, self._settings(application_id)
         lasts = time - known.unknown_time >= settings.executors_quiet_seconds
         if lasts and wanted is not None and wanted < own:
-            known.scaler.decide(own, own, known.told.present, time, settings, own=own)
+            known.scaler.decide(
+                own,
+                own,
+                known.told.present,
+                time,
+                settings,
+                own=own,
+                off_seconds=self._wakefulness.off_seconds,
+            )
 
     def _just_done(self, application_id: str, done_time: float | None, time: float) -> bool:
         """Whether what is asked of all queries of an application was asked a moment ago."""
@@ -166,6 +176,7 @@ class Clusters:
             time,
             settings,
             own=known.own,
+            off_seconds=self._wakefulness.off_seconds,
             move_seconds=moves,
             # What came in vain for one of several may have come for another.
             in_vain_from=_in_vain_from(found[0], each) if len(live) == 1 else None,

@@ -157,7 +157,7 @@ class Fleet:
         self._pools = Pools(self._roster, policy)
         self._brokers = BrokersWord()
         self._logs_behind: set[str] = set()  # instances
-        self._clusters = Clusters(self._roster, policy)
+        self._clusters = Clusters(self._roster, policy, self.wakefulness)
         self._alignments: dict[Key, tuple[str, AlignmentView]] = {}  # by the run they are of
         self.unreadable: dict[str, str] = {}  # parts of what was saved, and why
         self.learned_anew: dict[str, str] = {}  # parts that were read but for this, and why
@@ -396,9 +396,12 @@ class Fleet:
                 wake(query, before)
         self._senders.wake(self.wakefulness.slept, before)
 
-    def tick(self, now: float) -> set[Key]:
-        """Marks silent queries as gone, forgets those gone long enough; returns what changed."""
-        self.wakefulness.tick(now)
+    def tick(self, now: float, off_seconds: float = 0.0) -> set[Key]:
+        """Marks silent queries as gone, forgets those gone long enough; returns what changed.
+
+        ``off_seconds``: by how much the machine's clock is ahead of the agent's own.
+        """
+        self.wakefulness.tick(now, off_seconds)
         changed: set[Key] = set()
         forgotten: set[Key] = set()
         for query in self._roster:

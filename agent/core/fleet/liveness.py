@@ -30,18 +30,19 @@ class Wakefulness:
         self.started_time = started_time
         self.awake_time = started_time  # since when it has heard whatever was said
         self.ticked_time: float | None = None
+        self.off_seconds = 0.0  # by which the machine's clock was ahead of the agent's then
         self.slept: dict[str, float] = {}  # by part: when an agent before this one heard it last
 
-    def tick(self, now: float) -> None:
-        """A look at the clock, as there is one every few seconds while the agent is awake."""
+    def tick(self, now: float, off_seconds: float) -> None:
+        """A look at the clocks, as there is one every few seconds while the agent is awake."""
         if self.was_deaf(now):
             self.awake_time = now
-        self.ticked_time = now
+        self.ticked_time, self.off_seconds = now, off_seconds
 
     def follow(self, before: Wakefulness) -> None:
         """Goes on where another of the same life stood."""
         self.awake_time, self.ticked_time = before.awake_time, before.ticked_time
-        self.slept = before.slept
+        self.slept, self.off_seconds = before.slept, before.off_seconds
 
     def was_deaf(self, now: float) -> bool:
         """Whether the agent itself stood still until just now: it heard nothing meanwhile."""
