@@ -293,6 +293,11 @@ CONTRADICTIONS: list[tuple[str, Values, list[str]]] = [
         ["config.kafka_options_file", "brings /etc/kafka/o into", "mode=shared with extraVolumes"],
     ),
     (
+        "a record that would get the driver's pod evicted",
+        {"mode": "sidecar", "config": {"record_file": "/tmp/events.jsonl"}},
+        ["config.record_file: /tmp/events.jsonl is on no volume", "such as /var/lib/weir/events.j"],
+    ),
+    (
         "sidecars in other namespaces",
         {"mode": "sidecar", "drivers": {"namespaces": ["orders"]}},
         ["drivers.namespaces", "once per namespace"],
@@ -461,6 +466,39 @@ def test_what_is_not_used_is_not_refused() -> None:
         {"mode": "sidecar", "fullnameOverride": "123"},
     ):
         render(values)
+
+
+@pytest.mark.parametrize(
+    ("mode", "file", "held"),
+    [
+        ("shared", "/var/lib/weir/events.jsonl", True),
+        ("sidecar", "/var/lib/weir/records/events.jsonl", True),
+        ("sidecar", "events.jsonl", True),  # below the folder in which the image's command runs
+        ("shared", "/records/events.jsonl", True),
+        ("shared", "/tmp/events.jsonl", False),
+        ("shared", "/recordings/events.jsonl", False),
+        ("sidecar", "/var/lib/weird", False),
+        ("sidecar", "/var/lib/weir/../weir.jsonl", False),
+        ("sidecar", "../../../tmp/events.jsonl", False),
+        ("sidecar", "/records/events.jsonl", False),  # a shared agent's own volumes
+    ],
+)
+def test_a_record_is_on_a_volume_that_holds_it(mode: str, file: str, held: bool) -> None:
+    values = merged(
+        IMAGE,
+        {
+            "mode": mode,
+            "config": {"record_file": file},
+            "extraVolumes": [{"name": "ours", "persistentVolumeClaim": {"claimName": "ours"}}],
+            "extraVolumeMounts": [{"name": "ours", "mountPath": "/records/"}],
+        },
+    )
+    if held:
+        render(values)
+        return
+    error = refusal(values)
+    assert f"config.record_file: {file} is on no volume" in error
+    assert ("extraVolumeMounts" in error) is (mode == "shared")
 
 
 def test_an_application_names_an_object_as_it_can() -> None:

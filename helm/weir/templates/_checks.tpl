@@ -147,9 +147,30 @@ each value by itself is values.schema.json's.
 {{- fail (printf "config.kafka_commit_group: %q gives no group to each query: set it to a name with {application} and {query} in it and no other braces, such as weir-{application}-{query}" .) -}}
 {{- end -}}
 {{- end -}}
+{{- include "weir.checkRecord" . -}}
 {{- include "weir.checkPolicy" (list "config" .Values.config $agent.defaults) -}}
 {{- range .Values.config.rules -}}
 {{- include "weir.checkPolicy" (list (printf "config.rules (%s)" .match) . $.Values.config $agent.defaults) -}}
+{{- end -}}
+{{- end -}}
+
+{{/*
+A record grows to hundreds of MiB. In /tmp, whose volume holds 64 MiB, it would get the pod evicted, beside
+a driver the job; anywhere else the root is read-only.
+*/}}
+{{- define "weir.checkRecord" -}}
+{{- $shared := eq .Values.mode "shared" -}}
+{{- with .Values.config.record_file -}}
+{{- $file := clean (ternary . (printf "/var/lib/weir/%s" .) (isAbs .)) -}}
+{{- $folders := list "/var/lib/weir" -}}
+{{- if $shared -}}{{- range $.Values.extraVolumeMounts -}}{{- $folders = append $folders .mountPath -}}{{- end -}}{{- end -}}
+{{- $held := false -}}
+{{- range $folders -}}
+{{- if hasPrefix (printf "%s/" (clean .)) $file -}}{{- $held = true -}}{{- end -}}
+{{- end -}}
+{{- if not $held -}}
+{{- fail (printf "config.record_file: %s is on no volume that holds records: set it to a file below /var/lib/weir, such as /var/lib/weir/%s%s" . (base .) (ternary ", or below a mountPath of extraVolumeMounts" "" $shared)) -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 
