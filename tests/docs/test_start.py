@@ -64,3 +64,12 @@ def test_an_init_script_without_its_jar_ends_the_launch_and_says_so(tmp_path: Pa
 def test_the_image_is_built_by_the_tag_that_the_chart_asks_for() -> None:
     text = (START / "kubernetes.md").read_text("utf-8")
     assert set(re.findall(r"example\.com/team/weir:(\S+)", text)) == {agent.__version__}
+
+
+def test_apaches_operator_gets_no_agent_into_its_drivers_pod() -> None:
+    """It ends a job for any init container that ended with an error, one that is restarted too."""
+    text = (START / "kubernetes.md").read_text("utf-8")
+    (section,) = re.findall(r"^## Apache's own operator\n(.*?)(?=^## |\Z)", text, re.DOTALL | re.M)
+    assert "mode `shared`" in section
+    assert "podTemplateSpec" not in section
+    assert "driver.yaml" not in section
