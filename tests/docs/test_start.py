@@ -66,6 +66,14 @@ def test_the_image_is_built_by_the_tag_that_the_chart_asks_for() -> None:
     assert set(re.findall(r"example\.com/team/weir:(\S+)", text)) == {agent.__version__}
 
 
+def test_a_template_is_never_told_without_what_becomes_of_one_that_is_there() -> None:
+    """A job has one: in its place Weir's takes away its mounts, its checkpoint's among them."""
+    tell = [page for page in PAGES if "driver.yaml" in page.read_text("utf-8")]
+    assert {page.name for page in tell} >= {"deploy.md", "kubernetes.md", "emr.md"}
+    for page in tell:
+        assert re.search(r"merge\b.*\bcheckpoint", page.read_text("utf-8"), re.DOTALL), page
+
+
 def test_apaches_operator_gets_no_agent_into_its_drivers_pod() -> None:
     """It ends a job for any init container that ended with an error, one that is restarted too."""
     text = (START / "kubernetes.md").read_text("utf-8")
