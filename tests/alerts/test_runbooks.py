@@ -57,6 +57,15 @@ def test_each_says_first_how_grave_it_is_and_what_to_do() -> None:
         assert runbooks.severity(alert.name) == alert.severity
 
 
+@pytest.mark.parametrize("page", ["WeirAgentDown", "WeirAgentUnreachable"])
+def test_an_agent_that_a_lost_node_keeps_from_starting_is_told(page: str) -> None:
+    """A StatefulSet makes no second pod beside the first, and a node that is gone ends none."""
+    told = " ".join(section(page, "Mitigation").split())
+    assert "*Terminating*" in told
+    assert "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute" in told
+    assert "surely off" in told, "two agents would write to one volume"
+
+
 def test_the_index_has_each_once_and_the_gravest_first() -> None:
     graded = {alert.name: list(runbooks.SEVERITIES).index(alert.severity) for alert in ALERTS}
     listed = re.findall(r'<dt><a href="(\w+)">', runbooks.index())
