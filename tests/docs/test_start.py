@@ -66,6 +66,19 @@ def test_the_image_is_built_by_the_tag_that_the_chart_asks_for() -> None:
     assert set(re.findall(r"example\.com/team/weir:(\S+)", text)) == {agent.__version__}
 
 
+def test_wherever_an_image_is_built_it_may_be_for_nodes_of_both_architectures() -> None:
+    """A driver whose init container is of the other one fails, and is not started again."""
+    building = [
+        page
+        for page in PAGES
+        if any("docker build " in line for block in blocks(page) for line in block)
+    ]
+    assert {page.name for page in building} >= {"deploy.md", "kubernetes.md"}
+    for page in building:
+        (line,) = [line for block in blocks(page) for line in block if "buildx build" in line]
+        assert "--platform linux/amd64,linux/arm64 --push " in line
+
+
 def test_a_template_is_never_told_without_what_becomes_of_one_that_is_there() -> None:
     """A job has one: in its place Weir's takes away its mounts, its checkpoint's among them."""
     tell = [page for page in PAGES if "driver.yaml" in page.read_text("utf-8")]
