@@ -106,6 +106,7 @@ def test_the_user_is_not_root_by_number_and_the_charts() -> None:
     assert int(user) == values["securityContext"]["runAsUser"] == 10001
     assert int(group) == values["securityContext"]["runAsGroup"]
     assert int(group) == values["podSecurityContext"]["fsGroup"]
+    assert int(group) == values["sidecar"]["fsGroup"]
     order = [name for name, _ in FINAL.instructions]
     assert "RUN" not in order[order.index("USER") :]
 

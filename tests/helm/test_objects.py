@@ -343,17 +343,32 @@ def test_a_platform_that_gives_out_user_ids_can_take_ours_away() -> None:
     values: chart.Values = {
         "securityContext": nobody,
         "podSecurityContext": {**nobody, "fsGroup": None},
-        "sidecar": {"existingClaim": "orders-weir"},
+        "sidecar": {"existingClaim": "orders-weir", "fsGroup": None},
     }
     for mode in ("shared", "sidecar"):
         beside = {} if mode == "sidecar" else {"sidecar": {"existingClaim": ""}}
         for _, pod in chart.pod_specs(chart.render(chart.merged(values, {"mode": mode}, beside))):
+            assert "fsGroup" not in pod["spec"].get("securityContext", {})
             for one in containers(pod):
                 assert "runAsUser" not in one["securityContext"]
                 assert one["securityContext"]["runAsNonRoot"] is True
     for key in ("securityContext", "podSecurityContext"):
         chart.render({key: None, "mode": "sidecar", "sidecar": {"existingClaim": "a"}})
         chart.render({key: None})
+
+
+def test_a_claim_beside_a_driver_is_writable_by_the_group_that_was_asked_for() -> None:
+    def context(**sidecar: Any) -> Any:
+        values = {"mode": "sidecar", "sidecar": sidecar}
+        return chart.driver_pod(chart.render(values))["spec"].get("securityContext")
+
+    changed = {"fsGroupChangePolicy": "OnRootMismatch"}
+    assert context(existingClaim="a") == {"fsGroup": 10001, **changed}
+    # As OpenShift numbers groups: no float may become of it.
+    assert context(existingClaim="a", fsGroup=1000680000) == {"fsGroup": 1000680000, **changed}
+    # Some platforms take no template with one at all.
+    assert context(existingClaim="a", fsGroup=None) is None
+    assert context(fsGroup=3000) is None
 
 
 def test_sidecars_start_before_the_driver_and_let_it_end(objects: Objects) -> None:

@@ -363,6 +363,7 @@ MISFITS: list[tuple[str, Values, list[str]]] = [
         {"config": {"labels": {"a": "x" * 201}}},
         ["/config/labels/a", "maxLength: got 201, want 200"],
     ),
+    ("root's group", {"sidecar": {"fsGroup": 0}}, ["/sidecar/fsGroup", "minimum: got 0"]),
     ("a name as a number", {"fullnameOverride": 123}, ["/fullnameOverride", "want string"]),
 ]
 

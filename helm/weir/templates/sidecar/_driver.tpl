@@ -25,10 +25,10 @@ spec:
   imagePullSecrets:
     {{- toYaml . | nindent 4 }}
   {{- end }}
-  {{- if .Values.sidecar.existingClaim }}
+  {{- if and .Values.sidecar.existingClaim .Values.sidecar.fsGroup }}
   # The claim must be writable for the agent, which is not root.
   securityContext:
-    fsGroup: {{ default 10001 (default dict .Values.securityContext).runAsGroup }}
+    fsGroup: {{ .Values.sidecar.fsGroup | int64 }}
     # It holds for the job's own volumes, too, which no start is to walk file by file.
     fsGroupChangePolicy: OnRootMismatch
   {{- end }}
