@@ -107,6 +107,16 @@ def test_every_container_has_resources(objects: Objects) -> None:
             )
 
 
+def test_an_agent_beside_a_driver_asks_for_what_it_takes() -> None:
+    """By the table of what was measured. A limit as low as a request that is not enough ends it."""
+    page = (chart.ROOT / "docs" / "deploy.md").read_text("utf-8")
+    rows = dict(re.findall(r"^\| ([^|\n]+?) \| (\d+) MiB", page, re.MULTILINE))
+    (agent,) = [int(size) for row, size in rows.items() if row.endswith("with one query")]
+    (door,) = [int(size) for row, size in rows.items() if "at a driver's [door]" in row]
+    container = chart.agent_container(chart.driver_pod(chart.render({"mode": "sidecar"})))
+    assert agent + door < mebibytes(container["resources"]["requests"]["memory"])
+
+
 def mebibytes(quantity: str) -> int:
     assert quantity.endswith("Mi")
     return int(quantity.removesuffix("Mi"))

@@ -176,7 +176,7 @@ CONTRADICTIONS: list[tuple[str, Values, list[str]]] = [
     (
         "the same beside a driver",
         {"mode": "sidecar", "sidecar": {"resources": {"limits": {"memory": "64Mi"}}}},
-        ["sidecar.resources.requests.memory 80Mi is above sidecar.resources.limits.memory 64Mi"],
+        ["sidecar.resources.requests.memory 112Mi is above sidecar.resources.limits.memory 64Mi"],
     ),
     (
         "a volume of no size",
