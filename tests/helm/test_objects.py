@@ -549,6 +549,7 @@ def test_notes_give_commands_that_name_what_was_made(case: tuple[str, Objects]) 
     if name.startswith("sidecar"):
         assert f"get configmap {RELEASE}-driver " in notes
         assert "spark.kubernetes.driver.podTemplateFile=driver.yaml" in notes
+        assert "anew after each upgrade" in notes, "an old agent knows no new options"
         assert "where it has a pod template" in notes, "its mounts would be gone"
     else:
         made = only(objects, "StatefulSet")["metadata"]["name"]
