@@ -33,7 +33,7 @@ _EARLY: Final = 63  # grants kept until the sources are known
 DISOBEYS: Final = "does not obey its limit"
 WATCH_ONLY: Final = "spark.weir.control is false"
 DETACHED: Final = "detached"
-_ALWAYS: Final = float("-inf")
+_ALWAYS: Final = float("-inf")  # long ago
 
 
 @dataclass
@@ -356,6 +356,12 @@ class Actuator:
     def as_configured(self) -> bool:
         """Whether nothing of ours is in force."""
         return not any(one.ours for one in self.sources)
+
+    def let_lapse(self) -> None:
+        """The life of every grant is over: nobody knows for how long the machine slept."""
+        for source in self.sources:
+            source.grant_ends = _ALWAYS
+        self._early = [(grant, _ALWAYS) for grant, _ in self._early]
 
     def look_again(self) -> bool:
         """Takes in that what was left may have run; true where a grant of ours lives on."""

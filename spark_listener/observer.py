@@ -28,7 +28,13 @@ from spark_listener.progress import ProgressText, read_progress
 from spark_listener.query import Query, mode_note, takes_all_at_once
 from spark_listener.redact import redact
 from spark_listener.sources import known
-from spark_listener.wire import Control, SourceLimit, clock_origin, format_time
+from spark_listener.wire import (
+    CLOCK_STEP_SECONDS,
+    Control,
+    SourceLimit,
+    clock_origin,
+    format_time,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -119,6 +125,9 @@ class Observer:
         self._files_seconds_left = _FILES_WITHIN_SECONDS
         self._next_heartbeat = time.monotonic()  # at once: it tells whether the agent is there
         self._answered = 0  # the highest number whose reply has been taken in
+        self._origin = clock_origin()
+        self._beat = 0  # the number of the last heartbeat
+        self._woke = 0  # of the first one after the machine slept
         self._sessions: set[Session] = set()
         self.counters = Counters()  # of the JVM's listeners, as of the last heartbeat
         self._thread = threading.Thread(target=self._loop, name="weir-observer", daemon=True)
@@ -267,6 +276,7 @@ class Observer:
             self._stopping.set()
             self._on_lost()
             return
+        self._look_at_clock()
         self._files_seconds_left = _FILES_WITHIN_SECONDS
         for item in captured:
             self._beat_if_due()  # however much there is to take in, the agent hears that we live
@@ -307,13 +317,31 @@ class Observer:
         held = any(run.gate is not None for run in self._runs.values())
         return min(_GATE_TICK_SECONDS if held else _TICK_SECONDS, until_heartbeat)
 
+    def _look_at_clock(self) -> None:
+        """Where the machine slept every grant is over, though its monotonic clock stood still.
+
+        Rows came meanwhile, and the limit is of before: what is configured comes back until the
+        agent has heard of it. A clock that was set forward looks the same.
+        """
+        before, self._origin = self._origin, clock_origin()
+        if self._origin - before < CLOCK_STEP_SECONDS:
+            return
+        for run in list(self._runs.values()):
+            run.actuator.let_lapse()
+            self._guarded("a query's limits", self._steer, run)
+        self._guarded("a heartbeat", self._heartbeat)
+        self._woke = self._beat
+
     def _hand_out(self, reply: Reply) -> None:
         now = time.monotonic()
+        heard = reply.acknowledged >= self._woke
         for run_id, run in self._runs.items():
             allowed = reply.unsafe_limits.get(run_id)
             if allowed is not None:  # an agent that says nothing of it leaves it as it is
                 self._guarded("a query's limits", self._allow_unsafe, run, allowed)
-            run.actuator.take([grant for grant in reply.grants if grant.run_id == run_id], now)
+            if heard:
+                own = [grant for grant in reply.grants if grant.run_id == run_id]
+                run.actuator.take(own, now)
             if run.told is None or self._answered < run.told:
                 # Decided by what an earlier run had configured.
                 for source in run.actuator.sources:
@@ -805,7 +833,7 @@ class Observer:
             if not self._controls:
                 standing.setdefault("note", "its sessions are only watched: attach(control=False)")
             told["executors"] = standing
-        number = self._outbox.put("heartbeat", format_time(time.time()), _json(told))
+        self._beat = number = self._outbox.put("heartbeat", format_time(time.time()), _json(told))
         for pulse in queries:
             of = self._runs.get(pulse["runId"])
             if of is not None and of.told is None and pulse.get("limits"):

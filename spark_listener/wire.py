@@ -14,6 +14,9 @@ EVENTS_PATH: Final = "/v1/events"
 HEARTBEAT_SECONDS: Final = 5.0
 #: An agent's default: a driver that it has not heard of for so long is gone.
 SILENT_SECONDS: Final = 15.0
+#: Two heartbeats: events of one driver reach the agent out of order by less, so that a clock which
+#: moved by as much was set, or stood still while its machine slept.
+CLOCK_STEP_SECONDS: Final = 2.0 * HEARTBEAT_SECONDS
 #: A driver keeps what an agent granted no longer than that, whatever the agent says.
 LONGEST_LIFE_SECONDS: Final = 3600.0
 MAX_EVENTS_PER_REQUEST: Final = 500

@@ -27,7 +27,7 @@ from agent.core.measure.lag_table import LagTable
 from agent.core.measure.occupancy import Occupancy, Spent
 from agent.core.measure.source import Source
 from agent.core.measure.work import Work
-from spark_listener.wire import HEARTBEAT_SECONDS
+from spark_listener.wire import CLOCK_STEP_SECONDS
 
 if TYPE_CHECKING:
     from agent.core.decode.events import SourceLimit
@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 Key = tuple[str, str]  # (application label, query label): what series belong to
 
 MOST_PAST_RUNS: Final = 8
-#: Two heartbeats: events of one driver reach the agent out of order by less.
-CLOCK_STEP_SECONDS: Final = 2.0 * HEARTBEAT_SECONDS
 
 
 class Operator(msgspec.Struct):

@@ -27,6 +27,7 @@ class Driver:
     unit: str = "rows"
     trigger: str = "ProcessingTimeTrigger(0)"
     tells_trigger: bool = True  # beside each batch; a listener before that told it at a start only
+    clock_origin: float | None = None  # told with each event; None: of a listener that does not
     sent: list[dict[str, Any]] = field(default_factory=list)
 
     def body(self, *events: dict[str, Any]) -> bytes:
@@ -50,6 +51,7 @@ class Driver:
             "type": kind,
             "time": format_time(self.time),
             "body": body,
+            **({} if self.clock_origin is None else {"clock_origin": self.clock_origin}),
             **more,
         }
         self.sent.append(event)

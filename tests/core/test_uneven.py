@@ -129,12 +129,26 @@ class Job(Played):
         self._batch(seconds)
         return self
 
+    def sleep(self, seconds: float, *, in_batch: bool) -> Job:
+        """Its machine does, in mid-batch or between two; its driver then lets its grants go."""
+        driver = self.world.driver
+        if in_batch:
+            self._batch(slept_seconds=seconds)
+        else:
+            driver.time += seconds
+            driver.clock_origin = (driver.clock_origin or 0.0) + seconds
+            self._take(self.world.send(driver.heartbeat(driver.batch_id)).grants)
+        self.limits = [list(self.limits[-1]), list(self.limits[-1])]  # before another is planned
+        return self
+
     def replay(self) -> Job:
         """The batch in hand ended with its run: the next one runs it again, and looks nowhere."""
         self._batch(looks=False)
         return self
 
-    def _batch(self, stalled_seconds: float = 0.0, *, looks: bool = True) -> None:
+    def _batch(
+        self, stalled_seconds: float = 0.0, *, slept_seconds: float = 0.0, looks: bool = True
+    ) -> None:
         driver, time = self.world.driver, self.world.driver.time
         if stalled_seconds:
             for age in range(5, int(stalled_seconds), 5):
@@ -178,9 +192,11 @@ class Job(Played):
         if not looks:
             for one in told:
                 del one["latestOffset"]
+        if slept_seconds:
+            driver.clock_origin = (driver.clock_origin or 0.0) + slept_seconds
         event = driver.progress(
             rows,
-            stalled_seconds + FIXED_SECONDS + rows / THROUGHPUT,
+            stalled_seconds + slept_seconds + FIXED_SECONDS + rows / THROUGHPUT,
             limits=self._limits(limits, waits, takes),
             sources=told,
             **body,
@@ -319,6 +335,22 @@ def test_what_piled_up_unseen_in_partitions_is_read_as_configured(late: bool) ->
     job.restart(3600.0).run(12)
     assert job.dropped == 0
     assert job.batches[began][0] == [None]
+    assert job.cut(began + 2), "it is steered again, once all of that is read"
+
+
+@pytest.mark.parametrize("in_batch", [False, True])
+def test_while_a_drivers_machine_slept_nobody_saw_what_came(in_batch: bool) -> None:
+    """By its monotonic clock, which stood still, no time passed between two looks."""
+    job = hour(late=True)
+    job.world.driver.clock_origin = START_TIME
+    until_down(job)
+    assert job.cut(), "it is steered"
+    job.sleep(3600.0, in_batch=in_batch)
+    began = len(job.batches)
+    assert job.view.limit.reason == "hold:late_rows"
+    job.run(12)
+    assert job.batches[began][0] == [None]
+    assert job.dropped == 0
     assert job.cut(began + 2), "it is steered again, once all of that is read"
 
 

@@ -213,6 +213,37 @@ def test_a_grant_that_comes_before_the_sources_is_kept_the_newest_per_source() -
     assert not actuator.apply(0.0)
 
 
+@pytest.mark.parametrize("early", [False, True])
+@pytest.mark.parametrize(
+    ("configured", "lapses", "wanted"),
+    [
+        (Limit("files", 5), False, Limit("files", 5)),
+        (ALL, True, ALL),
+        (ALL, False, Limit("files", 3)),  # everything at once would be worse
+    ],
+)
+def test_grants_may_end_before_their_time(
+    configured: Limit, lapses: bool, wanted: Limit, early: bool
+) -> None:
+    actuator = Actuator(
+        NoQuery(),  # type: ignore[arg-type]
+        None,
+        lease=Lease(),
+        allowed=True,
+        complaints=Complaints(),
+        clock=lambda: 0.0,
+    )
+    control = source(configured)
+    actuator.ready = not early
+    actuator.sources.append(control)
+    actuator.take([grant(3, lapses=lapses)], 0.0)
+    actuator.let_lapse()
+    for held, moment in actuator._early:
+        control.take(held, moment)
+    assert control.grant is not None
+    assert control.wanted(1.0) == wanted
+
+
 def ordered(*identities: str) -> Actuator:
     """An actuator of sources with these fingerprints."""
     actuator = Actuator(

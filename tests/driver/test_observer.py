@@ -33,6 +33,7 @@ from spark_listener.wire import SILENT_SECONDS
 from tests.driver.test_actuator import (
     EVERYTHING,
     LEFT,
+    files_at_once,
     grant,
     left_by,
     limited,
@@ -925,3 +926,31 @@ def test_the_end_of_what_another_process_left_is_put_off_with_the_first_grant(
         actuator.take([grant(3, lapses=True)], time.monotonic())
         observer._steer(run)
     assert [list(lives) for lives in told] == [[LEFT]]
+
+
+def test_a_machine_that_slept_ends_every_grant_until_the_agent_has_heard_of_it(
+    programs: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its monotonic clock stood still, so that by it the grant would live on."""
+    _, query, actuator = limited(files_at_once(9), grant(3))
+    watched = Watched(RunningQuery(resting), heartbeat_seconds=1000.0)
+    observer, origin = watched.observer, [1_795_000_000.0]
+    monkeypatch.setattr("spark_listener.observer.clock_origin", lambda: origin[0])
+    observer._origin = origin[0]
+    run = Run(query, actuator, None, files_looked_up=True)  # type: ignore[arg-type]
+    observer._runs = {"run": run}
+    actuator.take([grant(3)], time.monotonic())
+    for step in (0.0, 1.0, -3600.0):  # a clock that is set back says nothing of a sleep
+        origin[0] += step
+        observer._round()
+        assert query.in_force[0] == files_at_once(3)
+    before = Reply(observer._beat, (grant(3),), ())
+    origin[0] += 3600.0
+    for _ in range(2):
+        observer.mailbox.reply(before)
+        observer._round()
+        assert query.in_force[0] == files_at_once(9)
+    assert [kind for kind, _ in watched.told] == ["heartbeat"] * 2, "of before it, and at once"
+    observer.mailbox.reply(Reply(observer._beat, (grant(4),), ()))
+    observer._round()
+    assert query.in_force[0] == files_at_once(4)

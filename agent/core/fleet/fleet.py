@@ -338,6 +338,7 @@ class Fleet:
         query.run.application_id = application.id
         query.run.spark_version = application.spark_version
         query.life.heard_time = now
+        set_seconds = query.clock.set_seconds
         time = query.clock.hear(
             event.time,
             now,
@@ -345,6 +346,9 @@ class Fleet:
             same_run=not begins,
             may_be_old=said.of_log,
         )
+        if query.clock.set_seconds < set_seconds:
+            # Set forward, or its machine slept: nobody can tell, and rows come while one does.
+            query.watched.lateness.slept(query.sources, time)
         if begins:
             query.run.begun_time = told + query.clock.set_seconds
         if query.life.gone_since_time is not None and not query.life.terminated:

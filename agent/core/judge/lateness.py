@@ -123,6 +123,7 @@ class Lateness(msgspec.Struct):
     waited_seconds: float = 0.0  # the oldest row that waits; inf: nobody saw since when
     cramped_seconds: float | None = None  # until an order acts, where that is too long
     commits: Commits = msgspec.field(default_factory=Commits)  # of files and tables
+    slept_until_time: float | None = None  # how long before anything had been seen nobody knows
     piled: bool = False  # commits that a run reads as they waited when it began, seen by nobody
 
     def begin_checkpoint(self) -> Lateness:
@@ -250,6 +251,14 @@ class Lateness(msgspec.Struct):
         if self.drops and _several(sources) and seconds > self.harmless_seconds:
             self.apart_seconds = math.inf
 
+    def slept(self, sources: Sequence[Source], time: float) -> None:
+        """The driver's machine may have slept until ``time``: for how long nobody saw what came."""
+        self.slept_until_time = time
+        for source in sources:
+            if source.lanes is not None:
+                source.lanes.rewind()
+        self.unseen(sources, math.inf)
+
     def _follow(
         self, batch: Progress, sources: Sequence[Source], looked_time: float | None
     ) -> None:
@@ -277,8 +286,8 @@ class Lateness(msgspec.Struct):
             if source.lanes.several:
                 spread = source.lanes.spread_seconds
                 apart = max(apart, math.inf if spread is None else spread)
-                if looked_time is None:
-                    source.lanes.rewind()  # it was looked up when nobody heard
+                if looked_time is None or time <= (self.slept_until_time or -math.inf):
+                    source.lanes.rewind()  # nobody knows how long ago it was looked up
                     apart = math.inf
         self.waited_seconds = waited
         self.hear(sources)

@@ -11,7 +11,8 @@ from agent.core.decide import pool
 from agent.core.measure.decaying import LATELY_SECONDS
 from agent.core.measure.state_store import figures
 from agent.core.measure.work import Sample
-from agent.core.query import CLOCK_STEP_SECONDS, Operator, Query
+from agent.core.query import Operator, Query
+from spark_listener.wire import CLOCK_STEP_SECONDS
 
 if TYPE_CHECKING:
     from agent.core.decode.events import Progress, SourceLimit
