@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from itertools import accumulate
+from itertools import accumulate, count
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -153,6 +153,52 @@ def test_where_rows_fall_late_the_limit_goes_back_within_two_batches_and_stays()
     assert (finding.check, finding.severity) == ("late_rows", "warning")
     (back,) = [one for one in view.decisions if one.reason == "hold:late_rows"]
     assert "as configured 0 of" in back.detail
+
+
+@pytest.mark.parametrize("every", [10**9, 30_000])
+def test_that_one_row_of_a_far_time_has_all_others_dropped_is_not_blamed_on_smaller_batches(
+    every: int,
+) -> None:
+    """From the batch after it on, wherever batches end; and some devices send more than one."""
+    stream = Stream(World(policy("guard")), ON_TIME).wait(60.0).run(40).wait(40.0).run(4)
+    assert (stream.batches[-1][0] or CONFIGURED) < CONFIGURED
+    numbers, ahead = count(), 250e9  # seconds: the year 9979
+    stream.lateness = lambda _: 0.0 if next(numbers) % every else -ahead
+    stream.run(20)
+    assert stream.dropped[-1] > 0
+    view = stream.world.view()
+    assert view.late_rows_held is False
+    (finding,) = [one for one in view.findings if one.check == "late_rows"]
+    assert "the watermark is 250,000,000,000 s ahead of the clock" in finding.evidence
+    assert finding.severity == "warning"
+
+
+def test_a_watermark_that_a_row_took_an_hour_ahead_counts_again_once_the_rows_are_there() -> None:
+    stream = Stream(World(policy("guard", mode="dry-run")), ON_TIME).wait(1.0).run(4, 3.0)
+    numbers, told = count(), list[bool]()
+    stream.lateness = lambda _: 0.0 if next(numbers) else -300.0
+    while stream.dropped[-1] or len(stream.batches) < 8:
+        stream.run(1, 3.0)
+        told.append("ahead of the clock" in stream.world.view().findings[0].evidence)
+    assert told[0] is False, "its own batch drops none"
+    assert all(told[1:-1])
+    counted = stream.world.fleet._roster[KEY].watched.lateness.as_configured
+    assert counted.dropped == 0
+    before = counted.rows
+    stream.run(6, 3.0)
+    assert "ahead of the clock" not in stream.world.view().findings[0].evidence
+    assert counted.rows > before
+
+
+def test_rows_whose_own_clock_goes_ahead_are_guarded_as_any() -> None:
+    """As times of another zone that are taken for UTC."""
+    ahead, few = 7200.0, late(0.03, 45.0)
+    stream = Stream(World(policy("guard")), lambda _: -ahead).wait(60.0).run(40)
+    stream.lateness = lambda draw: few(draw) - ahead
+    stream.oldest = stream.world.driver.time + ahead
+    stream.wait(40.0).run(30)
+    assert sum(stream.dropped) > 0
+    assert stream.world.view().late_rows_held is True
 
 
 def test_rows_within_the_delay_hold_nothing() -> None:

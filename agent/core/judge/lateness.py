@@ -30,7 +30,8 @@ have it are left as configured.
 
 An end is ours where a limit below the configured one held a backlog back. Rows that fall late right
 after such an end are told apart from those that fall late as the query is configured: a query whose
-stragglers are dropped either way is not held for them.
+stragglers are dropped either way is not held for them. Where one row of a far time has taken the
+watermark beyond the clock, all the others fall late wherever batches end, and count for neither.
 """
 
 from __future__ import annotations
@@ -115,6 +116,7 @@ class Lateness(msgspec.Struct):
     after_ours: Counted = msgspec.field(default_factory=Counted)
     aftermath: int = 0  # batches to come in which rows may fall late because of an end of ours
     held_since_time: float | None = None
+    ahead_seconds: float | None = None  # of the clock, the watermark of a row of a far time
     forgets: bool = False  # it drops duplicates within the watermark
     shared: bool = False  # one watermark stands over several sources
     untold: bool = False  # there are several, and nobody told whether it does
@@ -148,12 +150,14 @@ class Lateness(msgspec.Struct):
         replayed: bool,
         obeyed_seconds: float = 0.0,
         rested_time: float | None = None,
+        clock_time: float | None = None,
         fixed: bool = False,
     ) -> None:
         """Takes in a batch; ``sources`` as they are after it.
 
         ``obeyed_seconds``: until what is decided now acts. ``rested_time``: of the last trigger
-        that found nothing to do. ``fixed``: what the run reads was looked up once, as it began.
+        that found nothing to do. ``clock_time``: when it was told of, by the driver's clock as it
+        is set. ``fixed``: what the run reads was looked up once, as it began.
         """
         dropped = [o.dropped_rows for o in batch.operators if o.dropped_rows is not None]
         first_of_run = self.of_past_run
@@ -190,6 +194,8 @@ class Lateness(msgspec.Struct):
                 self.seconds = max(self.seconds or 0.0, late)
                 if not self.aftermath:
                     self._note_own(batch.time, late)
+        if clock_time is not None:
+            self._look_ahead(batch, clock_time, moved=moved)
         parts = zip(sources, batch.sources, strict=False)
         self.commits.snapshot = any(part.snapshot for one, part in parts if one.controllable)
         if replayed or not follows:
@@ -209,13 +215,30 @@ class Lateness(msgspec.Struct):
         if replayed:
             return
         counted = self.after_ours if self.aftermath else self.as_configured
-        counted.rows += batch.rows or 0
-        counted.dropped += sum(dropped)
+        if self.ahead_seconds is None:
+            counted.rows += batch.rows or 0
+            counted.dropped += sum(dropped)
         if self.held_since_time is None and counted is self.after_ours and self._too_many:
             self.held_since_time = batch.time + (batch.seconds or 0.0)
         self.aftermath = max(self.aftermath - 1, 0)
         if any(map(cut_short, sources)):
             self.aftermath = AFTERMATH_BATCHES
+
+    def _look_ahead(self, batch: Progress, clock_time: float, *, moved: bool) -> None:
+        """Whether a row of a far time has taken the watermark beyond the clock and the others.
+
+        It stays there until these have come as far: it never goes back. Where all rows of a batch
+        are ahead as well, it is by their own clock that they are.
+        """
+        least, greatest = batch.least_event_time, batch.greatest_event_time
+        if batch.watermark_time is None or least is None or greatest is None:
+            return
+        ahead, far = batch.watermark_time - clock_time, self.ahead_seconds is not None
+        if ahead > (self.declared_seconds or 0.0):
+            far = greatest <= clock_time or (far and least <= clock_time)
+        elif moved:
+            far = False
+        self.ahead_seconds = ahead if far else None
 
     def begins(
         self,
@@ -475,6 +498,19 @@ def cut_short(source: Source) -> bool:
 
 def findings(lateness: Lateness, late_rows: LateRows, *, controlled: bool) -> list[Finding]:
     """What the query's declared delay means for smaller batches, for page and audit."""
+    if lateness.drops and lateness.ahead_seconds is not None:
+        ahead = _seconds(max(lateness.ahead_seconds, 0.0))
+        return [
+            Finding(
+                "late_rows",
+                "warning",
+                f"the watermark is {ahead} ahead of the clock, as one row of a far time takes it: "
+                "rows are dropped as late, wherever batches end, until their times have come as "
+                "far or the checkpoint begins anew",
+                "leave out rows with times of the future before withWatermark, and begin a new "
+                "checkpoint",
+            )
+        ]
     if not lateness.drops or not controlled:
         return []
     if lateness.went_back(late_rows):

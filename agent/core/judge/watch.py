@@ -111,6 +111,7 @@ def late_rows(query: Query, ended: Ended) -> None:
             ended.batch.seconds or 0.0,
         ),
         rested_time=query.flow.rested_time,
+        clock_time=query.clock.as_driver_says(ended.time),
         fixed=looks_once(query),
     )
 
