@@ -275,7 +275,7 @@ class EventLogs:
         now = self._clock()
         name = follower.log.name
         try:
-            request = await asyncio.to_thread(follower.next_request)
+            request = await asyncio.to_thread(follower.next_request, self._machine())
         except OSError as error:
             self._rarely.warn(
                 _log.warning, "an event log cannot be read", now, file=name, cause=error.strerror

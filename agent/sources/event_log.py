@@ -236,6 +236,10 @@ class Follower:
         self._knows_application = False
         self._time = 0.0
         self._job_time = 0.0  # of the newest job or stage of a batch
+        self._line_time: float | None = None  # of the last line read now that tells one
+        self._live = False  # it was read to its end: what comes was written since
+        self._heard_time = 0.0  # when something last came so, by the agent's clock
+        self._behind_seconds = 0.0  # the driver's clock, as its lines tell, of the agent's
         self._queries: dict[str, _Running] = {}  # by query id: a job's group may be the user's own
         self._over: dict[str, None] = {}  # query ids whose run has ended, and no other was told
         self._waiting: Request | None = None
@@ -248,23 +252,37 @@ class Follower:
         """Whose log it is, as far as it has said."""
         return self._application
 
-    def next_request(self) -> Request | None:
+    def next_request(self, now: float | None = None) -> Request | None:
         """What comes next; the same again until ``accepted``. None: nothing for now.
 
-        Without events where much was read that tells nothing: others have their turn. Raises
-        OSError where a file cannot be read.
+        Without events where much was read that tells nothing: others have their turn. ``now``:
+        epoch seconds of the agent's clock. Raises OSError where a file cannot be read.
         """
         if self._waiting is not None:
             return self._waiting
+        self._line_time = None
         read = None
-        for _ in range(MOST_STEPS):
+        for step in range(MOST_STEPS):
             read = self._step()
+            if now is not None and self._live and (read is not None or step):
+                self._heard_time = now
             if read is None:
-                return None
+                break
             if read.events:
                 self._waiting = read
                 break
+        if now is not None and self._line_time is not None and not self._again:
+            self._compare_clocks(now - self._line_time)
+        self._live = self._live or read is None
         return read
+
+    def _compare_clocks(self, behind_seconds: float) -> None:
+        """By so much the agent's clock is ahead of what the last line tells.
+
+        One that was written just now tells the driver's clock, or how late its lines come here; one
+        of before tells only that it is no further ahead.
+        """
+        self._behind_seconds = behind_seconds if self._live else min(behind_seconds, 0.0)
 
     def accepted(self) -> None:
         """The fleet has counted what was given last."""
@@ -293,25 +311,31 @@ class Follower:
 
         While a batch runs it is told for up to ``LOST_SECONDS`` after the log's last line: a driver
         that hangs and one that was killed look alike. Between batches a log that was written to
-        lately speaks for a live driver.
+        lately speaks for a live driver. It is told by the driver's clock, as all that its log says.
         """
         if self.ended or not self._queries or self._waiting is not None:
             return None
-        silence = now - newest_time(self.log)
+        silence = self.silent_seconds(now)
         if silence > LOST_SECONDS:
             return None
         quiet = silence > QUIET_SECONDS
         known = [one for one in self._queries.values() if one.batch_id is not None or not quiet]
-        running = [one.told(now) for one in known]
+        time = now - self._behind_seconds
+        running = [one.told(time) for one in known]
         if not running:
             return None
-        event = Event(sequence, "heartbeat", now, HeartbeatEvent(running))
+        event = Event(sequence, "heartbeat", time, HeartbeatEvent(running))
         return self._request([event], PULSE)
 
     def silent_seconds(self, now: float) -> float:
-        """Since the log's last line; of one that has ended, or is gone, for ever."""
+        """Since the log's last line; of one that has ended, or is gone, for ever.
+
+        As its file says, or later: whose clock that is by nobody knows.
+        """
         written = newest_time(self.log)
-        return now - written if written and not self.ended else math.inf
+        if not written or self.ended:
+            return math.inf
+        return now - max(written, self._heard_time)
 
     @property
     def held_bytes(self) -> int:
@@ -519,7 +543,7 @@ class Follower:
         except (ValueError, RecursionError) as error:  # of msgspec too
             self._skip(f"{self._part.path.name}, byte {end}: {error}")
             return None
-        self._time = max(self._time, event.time)
+        self._time, self._line_time = max(self._time, event.time), event.time
         counted = self._follow(event)
         return None if behind or counted else event
 
@@ -527,6 +551,7 @@ class Follower:
         """Lines that are of the application or of its jobs."""
         job = spark_events.job_started(data)
         if job is not None:
+            self._line_time = job.time
             if job.query_id not in self._over:  # else a thread of the user's own works on
                 self._queries.setdefault(job.query_id, self._guess(job)).begin(job)
             return True
@@ -553,7 +578,9 @@ class Follower:
             self._stages_unread = self._stages_unread or str(error)[:200]
             return
         if heard is not None:
-            self._job_time = max(self._job_time, spark_stages.time_of(heard) or 0.0)
+            time = spark_stages.time_of(heard)
+            self._line_time = self._line_time if time is None else time
+            self._job_time = max(self._job_time, time or 0.0)
             self._stages.hear(heard)
 
     def _follow(self, event: Event) -> bool:
@@ -653,9 +680,9 @@ class _Running(msgspec.Struct):
         """Nothing runs."""
         self.batch_id = None
 
-    def told(self, now: float) -> RunningQuery:
-        """As a heartbeat says it; seconds since the batch's first job."""
-        age = None if self.batch_id is None else max(0.0, now - self.since)
+    def told(self, time: float) -> RunningQuery:
+        """As a heartbeat says it at a time of the driver's; seconds since the batch's first job."""
+        age = None if self.batch_id is None else max(0.0, time - self.since)
         return RunningQuery(
             self.query_id, self.run_id, self.name, self.batch_id, age, [], self.begun_time
         )

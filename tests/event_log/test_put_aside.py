@@ -107,6 +107,41 @@ def test_a_driver_stays_alive_when_the_machines_clock_is_set_back(watch: Watch) 
     assert watch.up, "its batch runs, and the log is as new as it was"
 
 
+@pytest.mark.parametrize("behind", [600.0, -600.0])
+def test_a_driver_may_have_another_clock_than_the_agent(watch: Watch, behind: float) -> None:
+    """Its lines are dated by its own: a batch is as old as it is by that one."""
+    watch.now = lines.BASE + behind
+    watch.keeper = Keeper(Policy(), Store(None), started_time=watch.now - 100.0)
+    watch.follow_anew()
+    watch.write([*lines.opening(), lines.started()])
+    for batch in range(5):
+        watch.pass_time(0.5, step=0.5)
+        watch.write([lines.job(batch, watch.now - behind)])
+        watch.pass_time(2.0, step=0.5)
+        if batch < 4:
+            watch.write([lines.progress(batch)])
+            watch.pass_time(2.5, step=0.5)
+    watch.pass_time(10.0)
+    view = watch.keeper.view(KEY, watch.now)
+    assert view.batch_id == 3
+    assert view.running_seconds == pytest.approx(12.0, abs=1.0)
+    assert view.state == "busy"
+    assert view.last_progress_time == pytest.approx(watch.now - behind - 15.0, abs=1.0)
+
+
+def test_a_log_that_grows_does_so_whatever_its_servers_clock_says(watch: Watch) -> None:
+    path = watch.folder / "app-1.inprogress"
+    watch.write([*lines.opening(), lines.started(), lines.job(0, lines.BASE + 0.5)])
+    watch.pass_time(10.0)
+    watch.write([lines.progress(0)])
+    os.utime(path, (watch.now - 900.0, watch.now - 900.0))
+    watch.pass_time(60.0)
+    assert watch.completed == 1
+    assert watch.up
+    watch.pass_time(event_log.QUIET_SECONDS)
+    assert not watch.up
+
+
 @pytest.mark.parametrize("restarted", [True, False])
 def test_what_a_compacted_file_repeats_is_counted_once(watch: Watch, *, restarted: bool) -> None:
     content = lines.whole()
@@ -342,12 +377,12 @@ def slow(
     """Of these logs a step takes so long, some 65 kB; the moments at which one ended."""
     read, moments = Follower.next_request, []
 
-    def slowly(self: Follower) -> Request | None:
+    def slowly(self: Follower, now: float | None = None) -> Request | None:
         if self.log.name in names:
             watch.now += seconds
             watch.keeper.tick(watch.now)  # as it is all the while
             moments.append(watch.now)
-        return read(self)
+        return read(self, now)
 
     monkeypatch.setattr(event_log, "STEP_BYTES", 1024)
     monkeypatch.setattr(Follower, "next_request", slowly)
