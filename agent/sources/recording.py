@@ -287,7 +287,8 @@ def _check_progress(body: dict[str, Any], limits: object) -> None:
     """A live query outlives a bad number; a recording with one is not what was recorded."""
     _check_number(body, "batchId", "body.batchId")
     _check_number(body, "numInputRows", "body.numInputRows")
-    _check_number(body, "batchDuration", "body.batchDuration")
+    # By the wall clock: where it was set back meanwhile it is negative, and tells nothing.
+    _check_number(body, "batchDuration", "body.batchDuration", signed=True)
     durations = body.get("durationMs")
     if durations is not None and not isinstance(durations, dict):
         raise ValueError("body.durationMs: an object is needed")
@@ -309,12 +310,17 @@ def _check_progress(body: dict[str, Any], limits: object) -> None:
 
 
 def _check_number(
-    holder: dict[str, Any], key: str, where: str, *, unknown: int | None = UNKNOWN
+    holder: dict[str, Any],
+    key: str,
+    where: str,
+    *,
+    unknown: int | None = UNKNOWN,
+    signed: bool = False,
 ) -> None:
     value = holder.get(key)
     if value is None:
         return
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise ValueError(f"{where}: a number is needed, not {str(value)[:40]!r}")
-    if value < 0 and value != unknown:
+    if value < 0 and value != unknown and not signed:
         raise ValueError(f"{where}: a number from 0 is needed, not {value}")

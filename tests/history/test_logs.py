@@ -159,6 +159,12 @@ def test_bad_lines_are_counted_and_the_rest_is_used(damage: bytes, count: int, r
         assert reason in bad[0][1]
 
 
+def test_a_batch_in_which_the_clock_was_set_back_is_kept() -> None:
+    lived = PROGRESS.replace(b'"batchDuration":', b'"batchDuration":-').strip()
+    kept = list(extract.of_lines([lived], 0, in_progress=False))
+    assert (events_of(kept), bad_of(kept)) == (1, [])
+
+
 def test_a_last_line_that_is_not_whole_is_bad_only_in_a_log_that_has_ended() -> None:
     cut = [line.strip() for line in CONTENT[:8]] + [PROGRESS.strip()[:-30]]
     assert bad_of(extract.of_lines(cut, 0, in_progress=True)) == []

@@ -405,6 +405,28 @@ def test_minus_one_and_missing_numbers_are_unknown_not_bad(tmp_path):
     assert len(done.stdout.splitlines()) == 2
 
 
+@pytest.mark.parametrize("kind", ["wire", "bare", "event log"])
+def test_a_batch_in_which_the_clock_was_set_back_has_no_duration_and_is_not_bad(kind):
+    """Spark takes its phases as none then, and says of the whole what the clock says."""
+
+    def judged(**duration):
+        lines = []
+        for batch in range(3, 6):
+            event = json.loads(line_with("body.durationMs", {"addBatch": 0}))
+            body = event["body"] | {"batchId": batch} | (duration if batch == 4 else {})
+            listener = "org.apache.spark.sql.streaming.StreamingQueryListener"
+            shaped = {"wire": event | {"body": body}, "bare": body}
+            shaped["event log"] = {"Event": f"{listener}$QueryProgressEvent", "progress": body}
+            lines.append(json.dumps(shaped[kind], separators=(",", ":")).encode())
+        done = weir("replay", "-", data=b"\n".join(lines))
+        assert (done.returncode, done.stderr) == (0, b"")
+        return done.stdout.splitlines()
+
+    told = judged(batchDuration=-700)
+    assert [json.loads(line)["batch_id"] for line in told] == [3, 4, 5]
+    assert told == judged()
+
+
 def test_a_break_is_exit_1_and_a_missing_file_exit_2(tmp_path):
     path = tmp_path / "cut.gz"
     path.write_bytes(gzip.compress(json.dumps(GOOD).encode() + b"\n")[:-9])
