@@ -10,6 +10,8 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
+import tempfile
+import time
 from contextlib import contextmanager, suppress
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Final
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _PREFIX: Final = ".weir-rescue-"
+_CLOCK: Final = ".weir-clock-"
 _JOURNAL: Final = "journal"
 _FILES: Final = "files"
 #: What a rescue moves, and nothing else.
@@ -70,6 +73,18 @@ def locked(root: Path) -> Iterator[None]:
         yield
     finally:
         os.close(handle)
+
+
+def storage_time(root: Path) -> float:
+    """Now, in epoch seconds, by the clock that dates the checkpoint's files: a server's, perhaps.
+
+    By this machine's where no file can be made there.
+    """
+    try:
+        with tempfile.NamedTemporaryFile(prefix=_CLOCK, dir=root) as file:
+            return os.fstat(file.fileno()).st_mtime
+    except OSError:
+        return time.time()
 
 
 def find_rescues(root: Path) -> list[Rescue]:

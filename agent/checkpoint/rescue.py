@@ -90,7 +90,7 @@ def plan_rescue(
     unchanged_seconds: float = UNCHANGED_SECONDS,
     copied: bool = False,
 ) -> Plan:
-    """Plans a rescue. Pure; ``now`` in epoch seconds.
+    """Plans a rescue. Pure; ``now`` in epoch seconds, by the clock that dates the files.
 
     ``sink`` is None where nothing shows that a batch ran, and there was no sink's log to ask.
     ``held_by`` names what shows that the query lives. ``state_folder``: whether there is a folder
@@ -191,7 +191,7 @@ def refuse_if_held(
     ]
     age = now - newest
     if age < unchanged_seconds:
-        when = f"{age:.0f} s ago" if age >= 0 else f"{-age:.0f} s ahead of this clock"
+        when = f"{age:.0f} s ago" if age >= 0 else f"{-age:.0f} s ahead of the clock"
         found.append(
             Finding(
                 check="checkpoint_held",

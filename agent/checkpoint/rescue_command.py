@@ -72,7 +72,7 @@ def _rescue(root: Path, address: str, options: RescueOptions) -> int:
         held_by=held_by,
         state_folder=(root / "state").is_dir(),
         copied=copied,
-        now=time.time(),
+        now=journal.storage_time(root) if options.apply else time.time(),
         unchanged_seconds=options.unchanged_seconds,
     )
     deadline = options.deadline_seconds
@@ -112,7 +112,7 @@ def _undo(root: Path, address: str, options: RescueOptions) -> int:
         journal.sweep(root)
     rescues = journal.find_rescues(root)
     newest = rescues[-1] if rescues else None
-    refusals = [] if newest is None else _against_undo(checkpoint, newest, options)
+    refusals = [] if newest is None else _against_undo(root, checkpoint, newest, options)
     undone = newest is not None and not refusals
     if newest is not None and undone:
         journal.undo(root, newest)
@@ -131,13 +131,16 @@ def _undo(root: Path, address: str, options: RescueOptions) -> int:
 
 
 def _against_undo(
-    checkpoint: Checkpoint, newest: journal.Rescue, options: RescueOptions
+    root: Path, checkpoint: Checkpoint, newest: journal.Rescue, options: RescueOptions
 ) -> list[Finding]:
     """Why the newest rescue cannot be taken back."""
     layout = checkpoint.layout
     _, held_by = _watched(options.agent, checkpoint)
     refusals = refuse_if_held(
-        layout.newest, held_by, now=time.time(), unchanged_seconds=options.unchanged_seconds
+        layout.newest,
+        held_by,
+        now=journal.storage_time(root),
+        unchanged_seconds=options.unchanged_seconds,
     )
     gone_on = max(layout.latest_offset, layout.latest_commit)
     offsets_back = any(

@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import tempfile
 import time
 
 import pytest
@@ -471,6 +472,34 @@ def test_recent_writes_hold_it(tmp_path):
     assert rescue(str(root), RescueOptions(sink="upsert", unchanged_seconds=60)) == 1
     os.utime(root / "state/0/0/1.delta", (OLD, OLD))
     assert rescue(str(root), RescueOptions(sink="upsert", unchanged_seconds=60)) == 0
+
+
+def test_recent_writes_hold_it_by_the_clock_that_dates_them(tmp_path, monkeypatch):
+    """Of a server that is two minutes behind: a query that writes to it looks stopped here."""
+    root, make, server = checkpoint(tmp_path), tempfile.NamedTemporaryFile, time.time() - 120.0
+
+    def dated(**options):
+        file = make(**options)
+        os.utime(file.name, (server, server))
+        return file
+
+    def tried(written, **options):
+        os.utime(root / "state/0/0/1.delta", (written, written))
+        return rescue(str(root), RescueOptions(sink="upsert", unchanged_seconds=60, **options))
+
+    monkeypatch.setattr(tempfile, "NamedTemporaryFile", dated)
+    before = set(tree(root))
+    assert tried(server - 5.0, apply=True) == 1
+    assert set(tree(root)) == before
+    assert tried(server - 90.0, apply=True) == 0
+    assert tried(server - 5.0, undo=True) == 1
+    assert tried(server - 90.0, undo=True) == 0
+    assert set(tree(root)) == before
+
+
+def test_where_no_file_can_be_made_this_machines_clock_tells(tmp_path):
+    before = time.time()
+    assert before <= journal.storage_time(tmp_path / "gone") <= time.time()
 
 
 def test_more_than_one_open_batch_is_refused(tmp_path):
