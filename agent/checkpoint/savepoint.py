@@ -350,6 +350,13 @@ def _workspace(destination: Path) -> Iterator[Path]:
             raise CheckpointError(
                 f"{destination}: another savepoint is being taken to it"
             ) from None
+        except OSError:
+            # Some network file systems have no locks: there the folder itself is one.
+            if not made:
+                raise CheckpointError(
+                    f"{work}: there already, and this file system has no locks to tell whether a"
+                    " savepoint is being taken there; remove it if none is"
+                ) from None
         try:
             yield work
         except BaseException:

@@ -1,5 +1,6 @@
 """A savepoint is whole or not there, whatever the query or the machine does meanwhile."""
 
+import errno
 import json
 import os
 import shutil
@@ -73,6 +74,26 @@ def test_an_empty_folder_may_be_the_destination(tmp_path):
     (tmp_path / "sp").mkdir()
     take(checkpoint(tmp_path / "ck"), tmp_path / "sp")
     assert restart_of(tmp_path / "sp").batch_id == 3
+
+
+def test_without_locks_what_is_being_taken_is_let_be(tmp_path, monkeypatch):
+    """As on some network file systems."""
+
+    def no_locks(*_):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr("agent.checkpoint.savepoint.fcntl.flock", no_locks)
+    root, to = checkpoint(tmp_path / "ck"), tmp_path / "sp"
+    work = tmp_path / ".weir-savepoint-sp"
+    write(work, "metadata", "another's")
+    before = tree(tmp_path)
+    with pytest.raises(CheckpointError, match="remove it if none is"):
+        take(root, to)
+    assert tree(tmp_path) == before
+    shutil.rmtree(work)
+    take(root, to)
+    assert restart_of(to).batch_id == 3
+    assert not work.exists()
 
 
 def test_a_query_that_moves_on_gives_a_newer_savepoint(tmp_path):
