@@ -18,7 +18,7 @@ from agent import __version__
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from agent.client import ClientSettings
+    from agent.client import AgentClient, ClientSettings
     from agent.core.policy import Policy
 
 #: Where neither option nor WEIR_AGENT_URL names an agent; agent.client has the same.
@@ -721,13 +721,13 @@ def _order(
     from agent.client import AgentClient, AgentUnavailable, WrongUse, user_name
     from agent.core.names import first_line, label
 
-    if application is None:
-        application, query, anywhere = _split(query)
-        if anywhere and not any(mark in query for mark in "*?["):
-            # The pattern is ours, not the user's: what is misspelt must not be an order for later.
-            order = {**order, "must_exist": True}
+    readings = [(application, query)] if application is not None else _readings(query)
+    if application is None and "/" not in query and not any(mark in query for mark in "*?["):
+        # The pattern is ours, not the user's: what is misspelt must not be an order for later.
+        order = {**order, "must_exist": True}
     try:
         with AgentClient(settings) as client:
+            application, query = readings[0] if len(readings) == 1 else _known(client, readings)
             done = client.control(
                 application, query, {**order, "reason": reason, "who": who or user_name()}
             )
@@ -741,14 +741,34 @@ def _order(
         typer.echo(f"{names}: {label(str(one.get('what')))}{note}")
 
 
-def _split(query: str) -> tuple[str, str, bool]:
-    """Application and query of ``application/query``, and whether the application was left out."""
-    application, separator, name = query.partition("/")
-    if not separator:
-        return "*", query, True
-    if not application or not name:
+def _readings(query: str) -> list[tuple[str, str]]:
+    """Application and query of ``application/query``, of each slash that may part them."""
+    if "/" not in query:
+        return [("*", query)]
+    parts = query.split("/")
+    cuts = (("/".join(parts[:at]), "/".join(parts[at:])) for at in range(1, len(parts)))
+    found = [(application, name) for application, name in cuts if application and name]
+    if not found:
         raise WrongUsage(f"QUERY: {query!r} is neither query nor application/query")
-    return application, name, False
+    return found
+
+
+def _known(client: AgentClient, readings: list[tuple[str, str]]) -> tuple[str, str]:
+    """The one reading by which the agent knows a query: another one may be somebody else's."""
+    from fnmatch import fnmatchcase
+
+    views = client.queries().get("queries", ())
+    keys = {(str(one["application"]), str(one["query"])) for one in views}
+    found = [
+        reading
+        for reading in readings
+        if reading in keys or any(all(map(fnmatchcase, key, reading)) for key in keys)
+    ]
+    if len(found) != 1:
+        said = "may be queries of several applications" if found else "is no query that is known"
+        text = "/".join(readings[0])
+        raise WrongUsage(f"QUERY: {text!r} {said}: give its application with --application")
+    return found[0]
 
 
 def _settings(url: str, token_file: str | None, ca_file: str | None) -> ClientSettings:

@@ -948,6 +948,40 @@ def test_an_order_for_those_that_are_known_is_none_for_later_ones(mode: Mode) ->
     assert world.view().mode == "dry-run", "retired, and the order with it"
 
 
+def test_an_order_reaches_no_query_of_another_application_by_a_slash_in_a_name() -> None:
+    world = World()
+    world.batches(2)
+    others = [
+        Driver(application=application, application_id=f"local-{number}",
+               instance=f"listener-{number}", query_id=f"q-{number}", run_id=f"r-{number}",
+               query=query)
+        for number, (application, query) in enumerate(
+            [("billing", "shop/orders"), ("billing", "shop/missing"), ("a/b", "c"), ("a", "b/c")], 2
+        )
+    ]  # fmt: skip
+
+    def start(driver: Driver) -> None:
+        world.fleet.receive(decode_request(driver.body(driver.started())), driver.time)
+
+    def obeyed(application: str, query: str, **what: Any) -> list[tuple[str, str]]:
+        said = world.fleet.control(application, query, order(**what), world.now)
+        return [(one.application, one.query) for one in said]
+
+    for other in others:
+        start(other)
+    assert obeyed("shop", "orders", mode="dry-run") == [KEY]
+    assert obeyed("shop", "*", mode="off") == [KEY]
+    assert obeyed("a/b", "c", hold=True) == [("a/b", "c")]
+    assert obeyed("a", "b/c", hold=True) == [("a", "b/c")]
+    named = [("billing", "shop/orders"), ("billing", "shop/missing")]
+    assert obeyed("*", "shop/*", hold=True) == named
+    with pytest.raises(UnknownQuery):
+        obeyed("shop", "missing", hold=True)
+    others[0].query_id, others[0].run_id, others[0].query = "q-9", "r-9", "shop/later"
+    start(others[0])
+    assert world.view(("billing", "shop/later")).mode == "on", "what stands is no other's either"
+
+
 KILL: Final = {"mode": "off", "must_exist": True}
 
 

@@ -175,6 +175,31 @@ def test_a_name_with_a_bracket_is_a_name_where_a_query_has_it(tmp_path: Path) ->
         assert "ingestu: mode off" in run("mode", "off", "ingest[uv]"), "where no query has it"
 
 
+def test_a_name_with_a_slash_is_reached_and_reaches_no_other(tmp_path: Path) -> None:
+    names = (("orders", "enrich"), ("billing", "orders/enrich"), ("team/etl", "enrich"))
+    with AgentProcess(tmp_path) as agent:
+
+        def start(application: str, query: str) -> None:
+            agent.post(wire.request([wire.progress(1, name=query)], application=application))
+
+        def run(*arguments: str) -> tuple[int, str]:
+            done = weir(*arguments, "--url", agent.address)
+            return done.returncode, done.stdout + done.stderr
+
+        for name in names:
+            start(*name)
+        assert run("hold", "orders/enrich") == (0, "orders/enrich: hold\n")
+        assert run("hold", "billing/orders/enrich") == (0, "billing/orders/enrich: hold\n")
+        assert run("mode", "off", "team/etl/*") == (0, "team/etl/enrich: mode off\n")
+        code, said = run("mode", "off", "team/other/*")
+        assert (code, "'team/other/*' is no query that is known" in said) == (2, True)
+        start("billing/orders", "enrich")
+        code, said = run("release", "billing/orders/enrich")
+        assert (code, "give its application with --application" in said) == (2, True)
+        done = run("release", "orders/enrich", "-a", "billing")
+        assert done == (0, "billing/orders/enrich: release\n")
+
+
 WRONG = [
     (["hold"], "QUERY"),
     (["limit", "q"], "'N'"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from copy import deepcopy
 from difflib import get_close_matches
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from agent.core.decode.events import StartedEvent
@@ -14,7 +15,6 @@ from agent.core.judge.lag_state import LagWindow
 from agent.core.judgement import Totals
 from agent.core.measure.occupancy import Occupancy
 from agent.core.names import label
-from agent.core.policy import matches
 from agent.core.query import MOST_PAST_RUNS, Query
 
 if TYPE_CHECKING:
@@ -431,5 +431,8 @@ def _place(subject: Named) -> str:
 
 
 def names(application: str, query: str, one: Query) -> bool:
-    """Whether an order's two patterns name a query."""
-    return matches(f"{application}/{query}", one.application, one.query)
+    """Whether an order's two patterns name a query.
+
+    Part by part: a name may hold a slash, and joined it would be another application's query too.
+    """
+    return fnmatchcase(one.application, application) and fnmatchcase(one.query, query)
