@@ -833,7 +833,7 @@ class Observer:
             if not self._controls:
                 standing.setdefault("note", "its sessions are only watched: attach(control=False)")
             told["executors"] = standing
-        self._beat = number = self._outbox.put("heartbeat", format_time(time.time()), _json(told))
+        self._beat = number = self._put_heartbeat(told)
         for pulse in queries:
             of = self._runs.get(pulse["runId"])
             if of is not None and of.told is None and pulse.get("limits"):
@@ -903,7 +903,19 @@ class Observer:
             run.plan_untold_since = None
             self._guarded("a batch's plan", tell, run)
         if told:
-            self._outbox.put("heartbeat", format_time(time.time()), _json({"queries": told}))
+            self._put_heartbeat({"queries": told})
+
+    def _put_heartbeat(self, told: dict[str, Any]) -> int:
+        """Where it is too large to be sent, without what is largest: offsets of many partitions."""
+
+        def shorter() -> str:
+            for pulse in told["queries"]:
+                for entry in pulse.get("limits", ()):
+                    entry.pop("offsets", None)
+            return _json(told)
+
+        moment = format_time(time.time())
+        return self._outbox.put("heartbeat", moment, _json(told), shorter=shorter)
 
     def _pulse(self, run: Run) -> dict[str, Any]:
         running = run.query.running()

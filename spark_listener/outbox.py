@@ -38,6 +38,7 @@ class Outbox:
         self._capacity = capacity
         self._capacity_bytes = capacity_bytes
         self._largest_bytes = largest_bytes
+        self._largest_heartbeat_bytes = largest_bytes  # less where the agent refused one
         self._changed = threading.Condition()
         self._pending: deque[Pending] = deque()
         self._pending_bytes = 0
@@ -77,6 +78,7 @@ class Outbox:
         extra: Mapping[str, Any] | None = None,
         *,
         origin: float | None = None,
+        shorter: Callable[[], str] | None = None,
     ) -> int:
         """Numbers an event and queues it; returns its number.
 
@@ -84,6 +86,7 @@ class Outbox:
         progress is dropped and counted. A heartbeat replaces the one that still waits: only the
         newest says anything.
         ``origin``: of the clock that gave the time; now's where it was read just now.
+        ``shorter``: the body of a heartbeat that would be too large: without one a driver is gone.
         """
         beside = "".join(
             f",{json.dumps(key)}:{json.dumps(value, separators=(',', ':'))}"
@@ -93,11 +96,13 @@ class Outbox:
         with self._changed:
             self._sequence += 1
             sequence = self._sequence
-            text = (
+            head = (
                 f'{{"sequence":{sequence},"type":"{kind}","time":{json.dumps(time)},'
-                f'"clock_origin":{origin:.3f},"body":{body}{beside}}}'
+                f'"clock_origin":{origin:.3f},"body":'
             )
-            data = text.encode("utf-8", "replace")
+            data = f"{head}{body}{beside}}}".encode("utf-8", "replace")
+            if shorter is not None and len(data) > self._largest_heartbeat_bytes:
+                data = f"{head}{shorter()}{beside}}}".encode("utf-8", "replace")
             if len(data) > self._largest_bytes:
                 self._dropped_total += 1
                 return sequence
@@ -167,11 +172,13 @@ class Outbox:
             self._acknowledged = max(self._acknowledged, reached)
             return settled
 
-    def discard(self, sequence: int) -> None:
-        """Drops one event that the agent cannot take; counted."""
+    def discard(self, refused: Pending, *, too_large: bool) -> None:
+        """Drops one event that the agent cannot take; counted. The next heartbeat is shorter."""
         with self._changed:
+            if too_large and refused.kind == "heartbeat":
+                self._largest_heartbeat_bytes = len(refused.data) - 1
             before = len(self._pending)
-            self._keep(lambda item: item.sequence != sequence)
+            self._keep(lambda item: item.sequence != refused.sequence)
             self._dropped_total += before - len(self._pending)
 
     def landed(self) -> None:

@@ -203,7 +203,7 @@ class Sender:
         if failure.status in (400, 413):
             # One event may spoil a request: send fewer, then give up the one that spoils it.
             if len(batch) == 1:
-                self._outbox.discard(batch[0].sequence)
+                self._outbox.discard(batch[0], too_large=failure.status == 413)
             self._max_events = max(1, len(batch) // 2)
         pause = backoff_seconds(self._failures, self._draw)
         return max(pause, failure.retry_after_seconds or 0.0)

@@ -12,6 +12,7 @@ from unittest.mock import MagicMock
 import pytest
 from py4j.protocol import Py4JError, Py4JNetworkError, get_return_value
 
+from agent.core.decode.events import HeartbeatEvent, decode_event
 from agent.core.policy import Policy
 from spark_listener.application import Application
 from spark_listener.cluster import Cluster as RealCluster
@@ -174,13 +175,11 @@ class Telling(Outbox):
         self.told: list[tuple[str, dict[str, Any]]] = []
         self.beside: list[dict[str, Any]] = []  # of the batches
 
-    def put(
-        self, kind: Any, time: str, body: str, extra: Any = None, *, origin: float | None = None
-    ) -> int:
+    def put(self, kind: Any, time: str, body: str, extra: Any = None, **more: Any) -> int:
         self.told.append((kind, json.loads(body)))
         if kind == "progress":
             self.beside.append(extra)
-        return super().put(kind, time, body, extra, origin=origin)
+        return super().put(kind, time, body, extra, **more)
 
 
 class NoJvm:
@@ -309,6 +308,29 @@ def test_a_heartbeat_says_how_far_the_running_batch_of_kafka_reads() -> None:
         "offsets": {"t": {"0": 30}},
         "observed_time": "2026-11-18T11:06:40.000Z",
     }
+
+
+class ManyPartitions(Planning):
+    """Of which each batch reads so many that to tell them all takes more than a request holds."""
+
+    def planned(self, _: Any) -> PlannedOffsets:
+        return PlannedOffsets(
+            *(json.dumps({"t": dict.fromkeys(map(str, range(20_000)), at)}) for at in (10, 30, 35))
+        )
+
+
+def test_a_heartbeat_that_is_too_large_goes_out_without_its_offsets() -> None:
+    watched = Watched(ManyPartitions(lambda: RunningBatch(7, 1_795_000_000.0)), KafkaControl())
+    watched.observer._heartbeat()
+    outbox = watched.observer._outbox
+    [beat] = outbox.take(max_events=9, max_bytes=10**6, timeout_seconds=0.0)
+    heard = decode_event(json.loads(beat.data), beat.sequence).body
+    assert isinstance(heard, HeartbeatEvent)
+    [query] = heard.queries
+    [limit] = query.limits
+    assert (query.batch_id, limit.admitted, limit.backlog) == (7, 400_000, 100_000)
+    assert limit.offsets is None
+    assert outbox.dropped_total == 0
 
 
 def test_every_batch_tells_the_trigger_to_an_agent_that_has_not_heard_the_start() -> None:

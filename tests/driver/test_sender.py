@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from spark_listener.channel import Channel
+from spark_listener.channel import Channel, ExchangeFailed
 from spark_listener.complaints import Complaints
 from spark_listener.outbox import Outbox
 from spark_listener.sender import BACKOFF_LARGEST_SECONDS, Link, Sender, backoff_seconds
@@ -381,6 +381,44 @@ def test_one_event_that_spoils_every_request_is_given_up_alone(agent: FakeAgent)
     driver.sender.stop(1.0)
     assert [event["sequence"] for event in agent.events] == [1, 2, 3, 4, 6, 7, 8, 9]
     assert driver.outbox.dropped_total == 1
+
+
+class Strait:
+    """A channel to an agent that takes so much at once and no more."""
+
+    def __init__(self, most_bytes: int, refusal: Callable[[], ExchangeFailed]) -> None:
+        self._most_bytes = most_bytes
+        self._refusal = refusal
+        self.sizes: list[int] = []  # of all requests, in events
+        self.bodies: list[bytes] = []  # of those that were taken
+
+    def exchange(self, body: bytes) -> bytes:
+        events = json.loads(body)["events"]
+        self.sizes.append(len(events))
+        if len(body) > self._most_bytes:
+            raise self._refusal()
+        self.bodies.append(body)
+        return json.dumps({"acknowledged": events[-1]["sequence"]}).encode()
+
+    def close(self) -> None:
+        pass
+
+
+def through(strait: Strait) -> Driver:
+    driver = Driver("http://127.0.0.1:9")
+    driver.sender._channel = strait  # type: ignore[assignment]
+    return driver
+
+
+def test_after_a_heartbeat_that_the_agent_finds_too_large_one_without_offsets_comes() -> None:
+    strait = Strait(1000, lambda: ExchangeFailed("status 413", "too long", status=413))
+    driver = through(strait)
+    for _ in range(2):
+        driver.outbox.put(
+            "heartbeat", "2026-11-21T08:55:02.865Z", f'"{"x" * 2000}"', shorter=lambda: '"short"'
+        )
+        driver.sender.step()
+    assert [b'"short"' in body for body in strait.bodies] == [True]
 
 
 def test_stopping_sends_what_is_left_but_never_waits_for_a_dead_agent(agent: FakeAgent) -> None:
