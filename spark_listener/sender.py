@@ -179,7 +179,7 @@ class Sender:
         self._told_gone = False
         self._ever_answered = True
         self._failures = 0
-        self._max_events = MAX_EVENTS_PER_REQUEST
+        self._max_events = min(2 * self._max_events, MAX_EVENTS_PER_REQUEST)
         self.link.answers(time.monotonic(), a_start=any(item.kind == "started" for item in batch))
         if reply.rejected:
             self.rejected_total += len(reply.rejected)
@@ -200,10 +200,11 @@ class Sender:
             f"{self._without_agent()}; trying again quietly",
         ):
             self._told_gone = True
-        if failure.status in (400, 413):
-            # One event may spoil a request: send fewer, then give up the one that spoils it.
-            if len(batch) == 1:
-                self._outbox.discard(batch[0], too_large=failure.status == 413)
+        refused = failure.status in (400, 413)
+        if refused or failure.kind in ("timeout", "connection"):
+            # One event may spoil a request, and a slow link may not carry it in time: send fewer.
             self._max_events = max(1, len(batch) // 2)
+        if refused and len(batch) == 1:  # it is the one that spoils it
+            self._outbox.discard(batch[0], too_large=failure.status == 413)
         pause = backoff_seconds(self._failures, self._draw)
         return max(pause, failure.retry_after_seconds or 0.0)

@@ -410,6 +410,21 @@ def through(strait: Strait) -> Driver:
     return driver
 
 
+@pytest.mark.parametrize("kind", ["timeout", "connection"])
+def test_a_link_that_carries_no_whole_queue_in_time_is_sent_less_until_it_does(kind: str) -> None:
+    strait = Strait(3_000, lambda: ExchangeFailed(kind, "it took too long"))
+    driver = through(strait)
+    driver.put(500)
+    for _ in range(200):
+        driver.sender.step()
+        if not len(driver.outbox):
+            break
+    arrived = [one["sequence"] for body in strait.bodies for one in json.loads(body)["events"]]
+    assert arrived == list(range(1, 501)), "all, in order, each once"
+    assert driver.outbox.dropped_total == 0
+    assert all(after <= 2 * before for before, after in pairwise(strait.sizes)), "no leap back"
+
+
 def test_after_a_heartbeat_that_the_agent_finds_too_large_one_without_offsets_comes() -> None:
     strait = Strait(1000, lambda: ExchangeFailed("status 413", "too long", status=413))
     driver = through(strait)
