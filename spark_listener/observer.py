@@ -26,7 +26,7 @@ from spark_listener.listener import Captured, Counters
 from spark_listener.mailbox import Mailbox
 from spark_listener.progress import ProgressText, read_progress
 from spark_listener.query import Query, mode_note, takes_all_at_once
-from spark_listener.redact import redact
+from spark_listener.redact import LONGEST_TEXT, both_ends, redact
 from spark_listener.sources import known
 from spark_listener.wire import (
     CLOCK_STEP_SECONDS,
@@ -57,7 +57,6 @@ _ADMITTED_WITHIN_SECONDS: Final = 0.2
 _FILES_WITHIN_SECONDS: Final = 0.5  # of all questions to files and tables of one round
 _LAST_WORDS_SECONDS: Final = 1.0
 _TRIES: Final = 2  # of putting limits back: a connection that broke is made anew by the next call
-_LONGEST_TEXT: Final = 16_000
 _PLAN_LOOKS: Final = 3  # at a query's plan, where one fails
 _FORGOTTEN_AFTER_BEATS: Final = 12
 _LOST_AFTER: Final = 10  # failed rounds in a row before the JVM is given up
@@ -1018,4 +1017,5 @@ def _json(value: Any) -> str:
 
 
 def _clipped(text: str | None) -> str | None:
-    return None if text is None else redact(text[:_LONGEST_TEXT])
+    # Struck out before it is cut: a value may stand behind a name that the cut takes away.
+    return None if text is None else both_ends(redact(text), LONGEST_TEXT)

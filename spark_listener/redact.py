@@ -74,6 +74,9 @@ _BY_ITSELF: Final = re.compile(
     re.DOTALL,
 )
 STRUCK: Final = "***"
+#: Of what an exception says, no more is sent.
+LONGEST_TEXT: Final = 16_000
+_LEFT_OUT: Final = "\n[...]\n"
 #: Fields of an event whose text is not Weir's own.
 _FREE_TEXTS: Final = frozenset(
     (
@@ -87,6 +90,12 @@ _FREE_TEXTS: Final = frozenset(
         "trigger",
     )
 )
+
+
+def both_ends(text: str, longest: int) -> str:
+    """Of a text that is too long its beginning and its end: an exception's root cause is there."""
+    half = (longest - len(_LEFT_OUT)) // 2
+    return text if len(text) <= longest else f"{text[:half]}{_LEFT_OUT}{text[-half:]}"
 
 
 def redact(text: str) -> str:

@@ -13,6 +13,7 @@ import pytest
 from py4j.protocol import Py4JError, Py4JNetworkError, get_return_value
 
 from agent.core.decode.events import HeartbeatEvent, decode_event
+from agent.core.judge.failure.cause import cause_of
 from agent.core.policy import Policy
 from spark_listener.application import Application
 from spark_listener.cluster import Cluster as RealCluster
@@ -27,6 +28,7 @@ from spark_listener.listener import Captured, Counters
 from spark_listener.observer import Observer, Run
 from spark_listener.outbox import Outbox
 from spark_listener.query import Abilities, PlannedOffsets, Query, RunningBatch, Watermarks
+from spark_listener.redact import LONGEST_TEXT
 from spark_listener.replies import ExecutorsOrder, Reply
 from spark_listener.sender import Link
 from spark_listener.sources import KAFKA
@@ -331,6 +333,30 @@ def test_a_heartbeat_that_is_too_large_goes_out_without_its_offsets() -> None:
     assert (query.batch_id, limit.admitted, limit.backlog) == (7, 400_000, 100_000)
     assert limit.offsets is None
     assert outbox.dropped_total == 0
+
+
+def told_end(trace: str) -> str:
+    watched = Watched(RunningQuery(resting))
+    ended = Captured("terminated", time.time(), query_id="q", run_id="r", exception=trace)
+    watched.observer._take(ended)
+    return str(watched.told[-1][1]["exception"])
+
+
+def test_of_a_long_trace_the_root_cause_is_told_which_comes_last() -> None:
+    frames = "\tat org.apache.spark.scheduler.Task.run(Task.scala:147)\n" * 500
+    root = "Caused by: java.lang.OutOfMemoryError: Java heap space\n"
+    trace = f"org.apache.spark.SparkException: Job aborted.\n{frames}{root}{frames[:1000]}"
+    assert len(trace) > 28_000
+    told = told_end(trace)
+    assert len(told) <= LONGEST_TEXT
+    assert cause_of(told, None) == cause_of(trace, None)
+    assert cause_of(told, None).cause == "memory"
+    assert told_end(trace[:LONGEST_TEXT]) == trace[:LONGEST_TEXT]
+
+
+def test_a_secret_that_the_cut_goes_through_is_struck_out_first() -> None:
+    secret = f'password="{"hunter2 " * 2000}"'
+    assert "hunter2" not in told_end(f"{'a ' * 8000}{secret} {'b ' * 500}")
 
 
 def test_every_batch_tells_the_trigger_to_an_agent_that_has_not_heard_the_start() -> None:

@@ -28,7 +28,7 @@ from agent.core.decode.stages import BatchWork, batch_work
 from agent.core.measure.state_store import STATE_METRICS, StateMetrics, copied_bytes, told_of
 from spark_listener.backlog import files_between, told_whole, waiting_of
 from spark_listener.delta import offset_of
-from spark_listener.redact import redact, redact_again, redact_conf
+from spark_listener.redact import both_ends, redact, redact_again, redact_conf
 from spark_listener.wire import MAX_EVENTS_PER_REQUEST, UNITS, Unit, parse_time
 
 if TYPE_CHECKING:
@@ -798,19 +798,12 @@ def _described(value: object) -> str:
     return intern(redact_again(_text(value)[: 2 * MAX_DESCRIPTION])[:MAX_DESCRIPTION])
 
 
-def _optional_text(value: object) -> str | None:
-    return value[:MAX_TEXT] if isinstance(value, str) else None
-
-
 def _error_class(value: object) -> str | None:
     return redact(value[:MAX_DESCRIPTION]) if isinstance(value, str) else None
 
 
 def _exception(value: object) -> str | None:
-    """An exception's text; of one too long, its beginning and its end: the root cause is there."""
-    if not isinstance(value, str) or len(value) <= MAX_TEXT:
-        return _optional_text(value)
-    return f"{value[: MAX_TEXT // 2]}\n[...]\n{value[-MAX_TEXT // 2 + 7 :]}"
+    return both_ends(value, MAX_TEXT) if isinstance(value, str) else None
 
 
 def _time_or_none(value: object) -> float | None:

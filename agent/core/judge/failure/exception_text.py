@@ -3,8 +3,8 @@
 Java prints what failed last first and its ``Caused by`` below; Python prints a cause above what it
 caused; Spark carries an executor's whole trace in the message of the driver's exception, py4j a
 Python traceback in a Java exception's message and a Java trace in a Python exception's. All of them
-come out as one chain here, the outermost first, the deepest cause last. Texts are cut after 16,000
-characters, so nothing may rely on an end. Pure, and linear in the text's length.
+come out as one chain here, the outermost first, the deepest cause last. Texts over 16,000
+characters lack their middle, so nothing may rely on it. Pure, and linear in the text's length.
 """
 
 from __future__ import annotations
