@@ -26,7 +26,7 @@ from spark_listener.listener import Captured, Counters
 from spark_listener.mailbox import Mailbox
 from spark_listener.progress import ProgressText, read_progress
 from spark_listener.query import Query, mode_note, takes_all_at_once
-from spark_listener.redact import LONGEST_TEXT, both_ends, redact
+from spark_listener.redact import redact_long
 from spark_listener.sources import known
 from spark_listener.wire import (
     CLOCK_STEP_SECONDS,
@@ -407,7 +407,7 @@ class Observer:
                         "id": item.query_id,
                         "runId": item.run_id,
                         "name": None if run is None else run.query.name,
-                        "exception": _clipped(item.exception),
+                        "exception": item.exception and redact_long(item.exception),
                         "errorClassOnException": item.error_class,
                     }
                 ),
@@ -1014,8 +1014,3 @@ def _planning_lock(query: Query) -> Any:
 
 def _json(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"))
-
-
-def _clipped(text: str | None) -> str | None:
-    # Struck out before it is cut: a value may stand behind a name that the cut takes away.
-    return None if text is None else both_ends(redact(text), LONGEST_TEXT)

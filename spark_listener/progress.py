@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from spark_listener.redact import redact_again
+from spark_listener.redact import LONGEST_TEXT, redact_again
 from spark_listener.wire import parse_time
 
 
@@ -26,7 +26,8 @@ def read_progress(text: str) -> ProgressText:
     """Raises ValueError where ``text`` is no progress of a query.
 
     The text is passed on unchanged unless it holds NaN or Infinity, which JSON does not have: those
-    become null; or what may be secret in the description of a source or sink, which is struck out.
+    become null; or, in the description of a source or sink, what may be secret, which is struck
+    out, or more than anybody reads.
     """
     foreign: list[str] = []
 
@@ -47,8 +48,10 @@ def read_progress(text: str) -> ProgressText:
     secret = False
     for described in (*(sources if isinstance(sources, list) else ()), body.get("sink")):
         said = described.get("description") if isinstance(described, dict) else None
-        if isinstance(said, str) and redact_again(said) != said:
-            described["description"], secret = redact_again(said), True
+        if isinstance(said, str):
+            # Cut before it is remembered: one may list thousands of topics.
+            described["description"] = redact_again(said[:LONGEST_TEXT])
+            secret = secret or described["description"] != said
     return ProgressText(
         text=json.dumps(body, separators=(",", ":")) if foreign or secret else text,
         query_id=query_id,

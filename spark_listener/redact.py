@@ -55,7 +55,7 @@ _WORDS: Final = (
 _NAMED: Final = re.compile(
     r"(?i)(?P<name>(?<![\w.\-])(?![\w.$\-]{0,200}(?:Exception|Error)\b)"
     rf"[\w.\-]{{0,100}}?(?:{_WORDS})[\w.\-]{{0,100}}"
-    r"(?:\\*[\"'])?(?:\s*(?:->|=>|=|:)\s*|(?<=\w),(?=[^\s)]+\))))"
+    r"(?:\\*[\"'])?(?:\s*(?:->|=>|=|:)\s*|(?<=\w),(?=[^\s)]{300}|[^\s)]{1,299}\))))"
     r"(?!(?<=:\s)(?:The|This|An?|Your|Invalid)\s)"  # a sentence about it
     r"(?P<value>(?P<quote>\\+[\"'])[\s\S]*?(?:(?P=quote)|$)|\"(?:[^\"\\]|\\[\s\S])*(?:\"|$)"
     r"|'[^']*(?:'|$)|(?<=[=])\{(?:[^}\n]|\}\}(?=[^}\n]{0,300}\}))*\}?|[^\s,;&\"'\)\]}]+)"
@@ -68,7 +68,7 @@ _IDENTIFIED: Final = re.compile(
 _BY_ITSELF: Final = re.compile(
     r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|$)"
     r"|\b(?:AKIA|ASIA)[A-Z0-9]{16}\b"
-    r"|\beyJ[\w\-]{8,}\.[\w\-]+(?:\.[\w\-]*)?"
+    r"|\beyJ(?:[\w\-]{8,2000}\.[\w\-]+(?:\.[\w\-]*)?|[\w\-]{2000}[\w\-.]*)"
     r"|\bdapi[0-9a-f]{32}\b"
     r"|(?<=Bearer )[^\s,;\"']+|(?<=Basic )[A-Za-z0-9+/]{8,}={0,2}",
     re.DOTALL,
@@ -108,6 +108,15 @@ def redact(text: str) -> str:
     return text
 
 
+def redact_long(text: str) -> str:
+    """The ends of a text that may be long, as they are sent and kept.
+
+    Cut before, as there is no end to how long one takes, and after: a value may stand behind a name
+    that a cut takes away, and what the first one goes through the second one leaves out.
+    """
+    return both_ends(redact(both_ends(text, 4 * LONGEST_TEXT)), LONGEST_TEXT)
+
+
 #: For what comes again with each batch.
 redact_again = lru_cache(maxsize=1024)(redact)
 
@@ -122,11 +131,14 @@ def redact_event(value: Any, key: str = "") -> Any:
     """An event, or part of one, as JSON gives it: with what may be secret taken out."""
     if isinstance(value, dict):
         if key == "conf":
-            return {name: redact_conf(str(name), str(said)) for name, said in value.items()}
+            return {
+                name: redact_conf(str(name), str(said)[:LONGEST_TEXT])
+                for name, said in value.items()
+            }
         return {name: redact_event(said, name) for name, said in value.items()}
     if isinstance(value, list):
         return [redact_event(one, key) for one in value]
-    return redact(value) if isinstance(value, str) and key in _FREE_TEXTS else value
+    return redact_long(value) if isinstance(value, str) and key in _FREE_TEXTS else value
 
 
 def redact_addresses(text: str) -> str:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_listener.progress import read_progress
-from spark_listener.redact import redact, redact_conf, redact_event
+from spark_listener.redact import LONGEST_TEXT, redact, redact_conf, redact_event
 
 S = "hunter2X/y+z9=="  # as of AWS and Azure: slashes, plus, equals
 W = "hunter2X"
@@ -223,6 +223,10 @@ def test_a_long_text_takes_no_longer_for_each_of_its_characters() -> None:
         "authorization: ",
         "authorization:bearer ",
         "encryption",
+        "token,",
+        "token," * 45 + " ",  # too short to be a value, unless its bracket closes
+        "eyJ-",
+        "eyJ-" * 400 + " ",
     ):
         small = min(seconds(piece * (4_000 // len(piece))) for _ in range(3))
         large = min(seconds(piece * (32_000 // len(piece))) for _ in range(3))
@@ -250,6 +254,23 @@ def test_settings_and_events() -> None:
     assert said["body"]["id"] == "token=x"
     assert said["body"]["conf"]["c"] == "1"
     assert said["time"] == event["time"]
+
+
+def test_a_secret_is_struck_out_however_long_it_is() -> None:
+    for length in (10, 299, 300, 1_999, 2_000, 10_000):
+        told = f"(spark.x.token,{'a' * length}{W}) by eyJ{'b' * length}.{W} expired"
+        assert redact(told) == "(spark.x.token,***) by *** expired", length
+
+
+def test_of_a_text_without_end_the_ends_are_looked_at_and_kept() -> None:
+    text = f"it begins {'x ' * 1_000_000}and ends"
+    said = redact_event({"exception": text, "conf": {"a": text}})
+    for one in (said["exception"], said["conf"]["a"]):
+        assert len(one) <= LONGEST_TEXT
+        assert one.startswith("it begins x x ")
+    assert said["exception"].endswith(" x x and ends")
+    body = {"id": "q", "runId": "r", "sources": [{"description": text}], "sink": {}}
+    assert len(read_progress(json.dumps(body)).text) < LONGEST_TEXT + 1000
 
 
 def test_a_sentence_is_no_value_but_a_password_that_begins_like_one_is() -> None:

@@ -13,7 +13,7 @@ import pytest
 import spark_listener
 from spark_listener import attachment
 from spark_listener.intake import Intake
-from spark_listener.redact import LONGEST_TEXT, both_ends, redact
+from spark_listener.redact import redact_long
 from tests.spark.conftest import (
     NO_SECOND_BATCH_SECONDS,
     ROWS_PER_FILE,
@@ -162,7 +162,7 @@ def test_a_failure_is_told_as_spark_does_where_the_job_detaches_before_that(
     until(lambda: said, "Spark's word of the end")
     made.detach()
     ended = agent.wait(lambda a: a.of("terminated", str(query.runId)))[0]
-    assert ended["body"]["exception"] == both_ends(redact(said[0]), LONGEST_TEXT)
+    assert ended["body"]["exception"] == redact_long(said[0])
     assert not [one for one in agent.of("idle") if "left" in one["body"]]
 
 
