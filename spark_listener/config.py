@@ -44,7 +44,7 @@ class Settings:
     token_file: str = ""
     #: Certificates to trust instead of the system's, PEM.
     ca_file: str = ""
-    #: The name that series carry; Spark's ``spark.app.name`` where empty.
+    #: The name that series carry; Spark's ``spark.app.name`` where empty, else its id.
     application_name: str = ""
     #: False: watch and report, never change a limit.
     control: bool = True

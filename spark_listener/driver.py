@@ -18,6 +18,7 @@ from spark_listener.observer import Observer
 from spark_listener.outbox import Outbox
 from spark_listener.sender import LARGEST_EVENT_BYTES, Sender
 from spark_listener.sessions import Session, Sessions
+from spark_listener.wire import LONGEST_APPLICATION_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -28,6 +29,12 @@ if TYPE_CHECKING:
 
 FLUSH_SECONDS: Final = 1.0
 _RESTORED_WITHIN_SECONDS: Final = 5.0
+
+
+def name_of(application: Application, settings: Settings) -> str:
+    """What its series are called: one that an agent takes, whatever name Spark was given."""
+    name = settings.application_name or application.name or application.id
+    return name[:LONGEST_APPLICATION_NAME]
 
 
 class Driver:
@@ -53,7 +60,7 @@ class Driver:
         self.application_id = application.id
         self._application = {
             "id": application.id,
-            "name": settings.application_name or application.name,
+            "name": name_of(application, settings),
             "spark_version": application.spark_version,
         }
         self._instance = str(uuid.uuid4())

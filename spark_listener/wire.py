@@ -21,6 +21,7 @@ CLOCK_STEP_SECONDS: Final = 2.0 * HEARTBEAT_SECONDS
 LONGEST_LIFE_SECONDS: Final = 3600.0
 MAX_EVENTS_PER_REQUEST: Final = 500
 MAX_REQUEST_BYTES: Final = 8 * 1024 * 1024
+LONGEST_APPLICATION_NAME: Final = 16 * 1024  # characters; an empty one is refused too
 
 Unit = Literal["rows", "files", "bytes"]
 UNITS: Final[tuple[Unit, ...]] = ("rows", "files", "bytes")

@@ -12,7 +12,7 @@ from unittest.mock import MagicMock
 import pytest
 from py4j.protocol import Py4JError, Py4JNetworkError, get_return_value
 
-from agent.core.decode.events import HeartbeatEvent, decode_event
+from agent.core.decode.events import HeartbeatEvent, decode_event, decode_request
 from agent.core.judge.failure.cause import cause_of
 from agent.core.policy import Policy
 from spark_listener.application import Application
@@ -20,7 +20,7 @@ from spark_listener.cluster import Cluster as RealCluster
 from spark_listener.complaints import Complaints
 from spark_listener.config import Settings
 from spark_listener.door import DoorLease
-from spark_listener.driver import Driver
+from spark_listener.driver import Driver, name_of
 from spark_listener.files import FileBacklog, Listing
 from spark_listener.lease import Heir, Lease
 from spark_listener.limits import Limit
@@ -538,6 +538,26 @@ def test_counters_that_cannot_be_read_of_a_jvm_that_answers_give_up_nothing(
     for _ in range(30):
         watched.observer._heartbeat()
     assert not watched.lost
+
+
+@pytest.mark.parametrize(
+    ("given", "sparks", "sent"),
+    [
+        ("", "etl", "etl"),
+        ("mine", "etl", "mine"),
+        ("", "", "app-1"),
+        ("", "e" * 20_000, "e" * 16_384),
+        ("m" * 20_000, "etl", "m" * 16_384),
+    ],
+    ids=["Spark's", "its own", "none", "Spark's, too long", "its own, too long"],
+)
+def test_an_application_is_watched_whatever_it_is_called(
+    given: str, sparks: str, sent: str
+) -> None:
+    application = Application(object(), "app-1", sparks, "4.2.0", stopped=lambda: False)
+    name = name_of(application, Settings(application_name=given))
+    body = {"application": {"id": "app-1", "name": name}, "listener": {"instance": "i"}}
+    assert decode_request(json.dumps({**body, "events": []}).encode()).application.name == sent
 
 
 def test_rare_heartbeats_are_named() -> None:

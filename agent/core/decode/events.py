@@ -29,7 +29,13 @@ from agent.core.measure.state_store import STATE_METRICS, StateMetrics, copied_b
 from spark_listener.backlog import files_between, told_whole, waiting_of
 from spark_listener.delta import offset_of
 from spark_listener.redact import both_ends, redact, redact_again, redact_conf
-from spark_listener.wire import MAX_EVENTS_PER_REQUEST, UNITS, Unit, parse_time
+from spark_listener.wire import (
+    LONGEST_APPLICATION_NAME,
+    MAX_EVENTS_PER_REQUEST,
+    UNITS,
+    Unit,
+    parse_time,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -379,7 +385,7 @@ def decode_request(body: bytes) -> Request:
         )
     for label, text, longest in (
         ("application.id", envelope.application.id, MAX_ID),
-        ("application.name", envelope.application.name, MAX_TEXT),
+        ("application.name", envelope.application.name, LONGEST_APPLICATION_NAME),
         ("listener.instance", envelope.listener.instance, MAX_ID),
         ("application.spark_version", envelope.application.spark_version or "-", MAX_ID),
         ("listener.host", envelope.listener.host or "-", MAX_HOST),
