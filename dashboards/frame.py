@@ -73,11 +73,17 @@ def annotate(
     if decisions and of is not None:
         step = "120s"
         moved = of("weir_grants_total", matchers='reason!~"hold:.*|mode:.*|renew"')
+        whose_query = "cluster, namespace, application, query, instance"
+        watched = f"{of('weir_query_up')} offset {step}"
         board.annotation(
             _marks("Decisions", "blue")
             # What came since the step before, so that each decision is one mark: a range holds no
             # rise between its ends and the scrapes beside them, or, made longer, counts it twice.
-            .expr(f"sum by (application, query, reason) ({moved} - {moved} offset {step}) > 0")
+            # A reason that had no series yet came first in it, where its query had been watched.
+            .expr(
+                f"sum by (application, query, reason) ({moved} - {moved} offset {step} or {moved} "
+                f"and on ({whose_query}) {watched} unless {moved} offset {step}) > 0"
+            )
             .step(step)
             .title_format("Limit: {{reason}}")
             .text_format("{{application}} {{query}}")

@@ -29,7 +29,25 @@ class Off:
     def __init__(self, reason: str) -> None:
         self.reason = reason
 
-    def detach(spark: Any = None) -> None:
+    def detach(self) -> None:
+        """Nothing is watched."""
+
+    def __repr__(self) -> str:
+        return f"<weir off: {self.reason}>"
+
+
+def attach(spark: Any = None, **settings: Any) -> Union[Attachment, Off]:  # noqa: UP007
+    """Watches and steers the streaming queries of a session; see ``docs/driver.md``."""
+    reason = why_off()
+    if reason:
+        logging.getLogger("weir").warning("weir is off: %s", reason)
+        return Off(reason)
+    from spark_listener.attachment import attach as attach_session
+
+    return attach_session(spark, **settings)
+
+
+def detach(spark: Any = None) -> None:
     """Puts configured limits back and stops watching one session, or all of them."""
     if why_off():
         return

@@ -22,6 +22,10 @@ DECISIONS_SECONDS = (300, 600)
 BESIDE_SECONDS = 2
 
 
+def _gap(scrapes: int) -> str:
+    return f"_x{scrapes} " if scrapes else ""
+
+
 @pytest.mark.parametrize("scrape_seconds", [5, 15, 30, 60])
 def test_each_decision_is_one_mark(scrape_seconds: int, tmp_path: Path) -> None:
     (mark,) = (
@@ -38,6 +42,22 @@ def test_each_decision_is_one_mark(scrape_seconds: int, tmp_path: Path) -> None:
         }
         for scrape in range(first, last)
     ]
+    # The first of its reason, one in each half of the time; the other agent's query came with it,
+    # and what it counted before is no news.
+    began = (first + last) // 2
+    reasons_first = {"news": began * scrape_seconds}
+    for instance, reason, since in (("a", "news", 0), ("b", "old", began)):
+        labels = f'application="orders",query="enrich",instance="{instance}:9655"'
+        there, comes = scrapes - since, scrapes - began
+        series.append(
+            {"series": f"weir_query_up{{{labels}}}", "values": f"{_gap(since)}1x{there - 1}"}
+        )
+        series.append(
+            {
+                "series": f'weir_grants_total{{{labels},reason="{reason}"}}',
+                "values": f"{_gap(began)}3x{comes - 1}",
+            }
+        )
     asked = [
         {
             # Marked is what has any value.
@@ -50,6 +70,14 @@ def test_each_decision_is_one_mark(scrape_seconds: int, tmp_path: Path) -> None:
                 }
                 for scrape in range(first, last)
                 if seconds - step_seconds < scrape * scrape_seconds <= seconds
+            ]
+            + [
+                {
+                    "labels": f'{{application="orders",query="enrich",reason="{reason}"}}',
+                    "value": 1,
+                }
+                for reason, at_seconds in reasons_first.items()
+                if seconds - step_seconds < at_seconds <= seconds
             ],
         }
         for seconds in range(step_seconds, SHOWN_SECONDS, step_seconds)
