@@ -114,8 +114,9 @@ def _units(sizes: Sequence[int], unit: Unit) -> int:
 
 
 class DeltaTable:
-    """The table of one JVM ``DeltaSource``, or of the stream by Delta's own kernel that reads those
-    which a catalog manages; methods may raise what py4j raises.
+    """The table of one JVM ``DeltaSource``; methods may raise what py4j raises.
+
+    Or of the stream by which Delta's own kernel reads the tables that a catalog manages.
 
     ``list_files`` is called by the thread ``weir-files``, all else by the observer's.
     """

@@ -236,7 +236,7 @@ class Follower:
         self._knows_application = False
         self._time = 0.0
         self._job_time = 0.0  # of the newest job or stage of a batch
-        self._line_time: float | None = None  # of the last line read now that tells one
+        self._line_time = 0.0  # of the last line read now that tells one; 0: none does
         self._live = False  # it was read to its end: what comes was written since
         self._heard_time = 0.0  # when something last came so, by the agent's clock
         self._behind_seconds = 0.0  # the driver's clock, as its lines tell, of the agent's
@@ -260,7 +260,7 @@ class Follower:
         """
         if self._waiting is not None:
             return self._waiting
-        self._line_time = None
+        self._line_time = 0.0
         read = None
         for step in range(MOST_STEPS):
             read = self._step()
@@ -271,7 +271,7 @@ class Follower:
             if read.events:
                 self._waiting = read
                 break
-        if now is not None and self._line_time is not None and not self._again:
+        if now is not None and self._line_time and not self._again:
             self._compare_clocks(now - self._line_time)
         self._live = self._live or read is None
         return read
@@ -578,9 +578,9 @@ class Follower:
             self._stages_unread = self._stages_unread or str(error)[:200]
             return
         if heard is not None:
-            time = spark_stages.time_of(heard)
-            self._line_time = self._line_time if time is None else time
-            self._job_time = max(self._job_time, time or 0.0)
+            time = spark_stages.time_of(heard) or 0.0
+            self._line_time = time or self._line_time
+            self._job_time = max(self._job_time, time)
             self._stages.hear(heard)
 
     def _follow(self, event: Event) -> bool:

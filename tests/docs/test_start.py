@@ -90,7 +90,9 @@ def test_a_template_is_never_told_without_what_becomes_of_one_that_is_there() ->
 def test_apaches_operator_gets_no_agent_into_its_drivers_pod() -> None:
     """It ends a job for any init container that ended with an error, one that is restarted too."""
     text = (START / "kubernetes.md").read_text("utf-8")
-    (section,) = re.findall(r"^## Apache's own operator\n(.*?)(?=^## |\Z)", text, re.DOTALL | re.M)
+    (section,) = re.findall(
+        r"^## Apache's own operator\n(.*?)(?=^## |\Z)", text, re.DOTALL | re.MULTILINE
+    )
     assert "mode `shared`" in section
     assert "podTemplateSpec" not in section
     assert "driver.yaml" not in section
