@@ -173,7 +173,7 @@ def test_that_one_row_of_a_far_time_has_all_others_dropped_is_not_blamed_on_smal
     assert finding.severity == "warning"
 
 
-def test_a_watermark_that_a_row_took_an_hour_ahead_counts_again_once_the_rows_are_there() -> None:
+def test_drops_count_again_once_the_rows_are_where_a_far_one_took_the_watermark() -> None:
     stream = Stream(World(policy("guard", mode="dry-run")), ON_TIME).wait(1.0).run(4, 3.0)
     numbers, told = count(), list[bool]()
     stream.lateness = lambda _: 0.0 if next(numbers) else -300.0

@@ -1007,6 +1007,7 @@ def test_a_machine_that_slept_ends_every_grant_until_the_agent_has_heard_of_it(
     observer._origin = origin[0]
     run = Run(query, actuator, None, files_looked_up=True)  # type: ignore[arg-type]
     observer._runs = {"run": run}
+    actuator.sources[0].newest_first = False
     actuator.take([grant(3)], time.monotonic())
     for step in (0.0, 1.0, -3600.0):  # a clock that is set back says nothing of a sleep
         origin[0] += step

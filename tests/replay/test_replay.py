@@ -419,7 +419,7 @@ def test_a_batch_in_which_the_clock_was_set_back_has_no_duration_and_is_not_bad(
             shaped["event log"] = {"Event": f"{listener}$QueryProgressEvent", "progress": body}
             lines.append(json.dumps(shaped[kind], separators=(",", ":")).encode())
         done = weir("replay", "-", data=b"\n".join(lines))
-        assert (done.returncode, done.stderr) == (0, b"")
+        assert done.returncode == 0, done.stderr
         return done.stdout.splitlines()
 
     told = judged(batchDuration=-700)
