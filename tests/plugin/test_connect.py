@@ -29,6 +29,8 @@ pytestmark = [
     pytest.mark.slow("a server, and three clients from an environment of their own"),
 ]
 SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
+#: Tables of the pipeline, by the names that Spark gives their queries.
+TABLE_QUERIES = ("spark_catalog.default.lines", "spark_catalog.default.copies")
 
 
 @pytest.fixture(scope="session")
@@ -145,3 +147,67 @@ def test_a_session_that_refuses_control_is_only_watched(
     )
     for client in made:
         assert client.end() == 0
+
+
+PIPELINE = """\
+name: a pipeline
+storage: file://{folder}/storage
+libraries:
+  - glob:
+      include: tables/**
+"""
+TABLES = """\
+from pyspark import pipelines
+
+@pipelines.table
+def lines():
+    return spark.readStream.format("text").option("maxFilesPerTrigger", "4").load("{lines}")
+
+@pipelines.table
+def copies():
+    return spark.readStream.table("lines")
+"""
+
+
+def test_a_table_of_a_declarative_pipeline_is_regulated_once_its_session_is_found(
+    bench: Bench,
+    agent: AgentProcess,
+    query: Callable[[str], dict[str, Any]],
+    python: str,
+    address: str,
+) -> None:
+    """Each table is a query of its own, under AvailableNow, and each run has a new session."""
+    folder = bench.folder / "pipeline"
+    (folder / "tables").mkdir(parents=True)
+    (folder / "spark-pipeline.yml").write_text(PIPELINE.format(folder=folder))
+    (folder / "tables" / "tables.py").write_text(TABLES.format(lines=bench.input))
+    environ = {k: v for k, v in os.environ.items() if not k.startswith(("SPARK_", "WEIR_"))}
+
+    def run() -> None:
+        done = subprocess.run(
+            [python, "-m", "pyspark.pipelines.cli", "run"],
+            cwd=folder,
+            env={**environ, "SPARK_REMOTE": address},
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        for name in TABLE_QUERIES:
+            until(lambda name=name: query(name)["state"] == "terminated", "its end to be told")
+
+    def told() -> list[tuple[int, int]]:
+        totals = [query(name)["totals"] for name in TABLE_QUERIES]
+        return [(one["batches"]["completed"], one["rows"]) for one in totals]
+
+    bench.files(6)
+    run()
+    assert told() == [(2, 60), (1, 60)]
+    order(agent, TABLE_QUERIES[0], 2, application="connect")
+    bench.files(24)
+    run()
+    (batches, rows), (_, copied) = told()
+    assert (rows, copied) == (300, 300)
+    assert batches > 2 + 6, "four files each, as configured"
+    assert {query(name)["control"] for name in TABLE_QUERIES} == {"live"}
