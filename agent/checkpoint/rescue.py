@@ -90,7 +90,7 @@ def plan_rescue(
     unchanged_seconds: float = UNCHANGED_SECONDS,
     copied: bool = False,
 ) -> Plan:
-    """Plans a rescue. Pure; ``now`` in epoch seconds, by the clock that dates the files.
+    """Plans a rescue. Pure; ``now`` in epoch seconds.
 
     ``sink`` is None where nothing shows that a batch ran, and there was no sink's log to ask.
     ``held_by`` names what shows that the query lives. ``state_folder``: whether there is a folder

@@ -72,9 +72,12 @@ def _rescue(root: Path, address: str, options: RescueOptions) -> int:
         held_by=held_by,
         state_folder=(root / "state").is_dir(),
         copied=copied,
-        now=journal.storage_time(root) if options.apply else time.time(),
+        now=time.time(),
         unchanged_seconds=options.unchanged_seconds,
     )
+    if options.apply and plan.moves and not plan.refusals:
+        refusals = _held_by_its_own_clock(root, checkpoint, options)
+        plan = msgspec.structs.replace(plan, refusals=refusals)
     deadline = options.deadline_seconds
     if deadline is None and watched is not None:
         deadline = watched.deadline_seconds
@@ -112,7 +115,9 @@ def _undo(root: Path, address: str, options: RescueOptions) -> int:
         journal.sweep(root)
     rescues = journal.find_rescues(root)
     newest = rescues[-1] if rescues else None
-    refusals = [] if newest is None else _against_undo(root, checkpoint, newest, options)
+    refusals = [] if newest is None else _against_undo(checkpoint, newest, options)
+    if newest is not None and not refusals:
+        refusals = _held_by_its_own_clock(root, checkpoint, options)
     undone = newest is not None and not refusals
     if newest is not None and undone:
         journal.undo(root, newest)
@@ -131,16 +136,13 @@ def _undo(root: Path, address: str, options: RescueOptions) -> int:
 
 
 def _against_undo(
-    root: Path, checkpoint: Checkpoint, newest: journal.Rescue, options: RescueOptions
+    checkpoint: Checkpoint, newest: journal.Rescue, options: RescueOptions
 ) -> list[Finding]:
     """Why the newest rescue cannot be taken back."""
     layout = checkpoint.layout
     _, held_by = _watched(options.agent, checkpoint)
     refusals = refuse_if_held(
-        layout.newest,
-        held_by,
-        now=journal.storage_time(root),
-        unchanged_seconds=options.unchanged_seconds,
+        layout.newest, held_by, now=time.time(), unchanged_seconds=options.unchanged_seconds
     )
     gone_on = max(layout.latest_offset, layout.latest_commit)
     offsets_back = any(
@@ -157,6 +159,21 @@ def _against_undo(
             )
         )
     return refusals
+
+
+def _held_by_its_own_clock(
+    root: Path, checkpoint: Checkpoint, options: RescueOptions
+) -> list[Finding]:
+    """Whether a query may still write, by the clock that dates the files: this one may be ahead.
+
+    Asked last, as it is written for that.
+    """
+    return refuse_if_held(
+        checkpoint.layout.newest,
+        [],
+        now=journal.storage_time(root),
+        unchanged_seconds=options.unchanged_seconds,
+    )
 
 
 def _sink(
