@@ -8,9 +8,9 @@ from __future__ import annotations
 import json
 import random
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import pyspark
 import pytest
 
 from tests.spark.conftest import (
@@ -24,17 +24,24 @@ from tests.spark.conftest import (
 )
 from tests.spark.file_options import at_random
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
 __all__ = ["agent", "attached", "own_logger", "spark", "start"]
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 ROWS_PER_FILE = 10
 
 
 class Table:
-    """A table that files of as many rows arrive in."""
+    """A table that files of as many rows arrive in.
 
-    def __init__(self, spark: Any, place: Path) -> None:
+    ``by_kernel``: it is read as Delta reads tables that a catalog manages.
+    """
+
+    def __init__(self, spark: Any, place: Path, *, by_kernel: bool = False) -> None:
         self.spark, self.place = spark, str(place)
         self.files = 0
+        self._by_kernel = by_kernel
 
     def add(self, files: int) -> None:
         first = self.files * ROWS_PER_FILE
@@ -43,13 +50,25 @@ class Table:
         rows.write.format("delta").mode("append").save(self.place)
 
     def read(self, **options: str) -> Any:
-        return self.spark.readStream.format("delta").options(**options).load(self.place)
+        reader = self.spark.readStream.format("delta").options(**options)
+        if not self._by_kernel:
+            return reader.load(self.place)
+        self.spark.conf.set(_BY_KERNEL, "STRICT")
+        try:
+            return reader.table(f"delta.`{self.place}`")
+        finally:
+            self.spark.conf.unset(_BY_KERNEL)
 
 
-@pytest.fixture
-def table(spark: Any, tmp_path: Path) -> Table:
+_BY_KERNEL = "spark.databricks.delta.v2.enableMode"
+#: Delta reads by its kernel from 4.1 on; the one for Spark 4.1 is 4.2.
+READERS = [False, *([True] if pyspark.__version__ >= "4.1" else [])]
+
+
+@pytest.fixture(params=READERS, ids=lambda by_kernel: "kernel" if by_kernel else "path")
+def table(spark: Any, tmp_path: Path, request: pytest.FixtureRequest) -> Table:
     spark.conf.set("spark.databricks.delta.snapshotPartitions", "2")
-    made = Table(spark, tmp_path / "table")
+    made = Table(spark, tmp_path / "table", by_kernel=request.param)
     made.add(16)
     return made
 
@@ -150,7 +169,9 @@ def test_what_was_read_and_what_waits_are_the_tables_own_history(
     spark.sql(f"optimize delta.`{table.place}`")
     for files in (7, 4):
         table.add(files)
-    agent.wait(lambda a: beats(a, query)[-1:] == [0] and not rests(a, query), 120)
+    agent.wait(
+        lambda a: beats(a, query)[-1:] == [0] and not rests(a, query, tmp_path / "table"), 120
+    )
     entries = told(agent, query)
     log = commits(tmp_path / "table")
     known = [entry for entry in entries if entry["backlog"] is not None]
@@ -195,13 +216,13 @@ def beats(agent: Any, query: Any) -> list[int | None]:
     ]
 
 
-def rests(agent: Any, query: Any) -> bool:
+def rests(agent: Any, query: Any, place: Path) -> bool:
     """Whether the last offset that was told is before the table's last commit."""
     events = progresses(agent, query)
     if not events:
         return True
     [source] = events[-1]["body"]["sources"]
-    log = commits(Path(source["description"].removeprefix("DeltaSource[file:").rstrip("]")))
+    log = commits(place)
     return bool(source["endOffset"]["reservoirVersion"] <= max(log))
 
 
