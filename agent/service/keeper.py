@@ -204,7 +204,7 @@ class Keeper:
         """The fleet as the disk has it, and of how many parts.
 
         What cannot be read is passed over, and learned anew. An order for one query stands in its
-        part alone: of that all is kept that can be read, and where the orders cannot be, it stays
+        part alone: of that they are kept, and where they cannot be read either, it stays
         on the disk until the query is heard of again. Raises StoreFailed where no part can be read.
         """
         parts = self._store.load()
@@ -214,7 +214,7 @@ class Keeper:
         for part, why in fleet.unreadable.items():
             _log.error("a part of the saved state cannot be read: left out", part=part, cause=why)
         for part, why in fleet.learned_anew.items():
-            said = "some of what was learned of a query cannot be read: it is learned anew"
+            said = "of a query only what was ordered can be read: all else is learned anew"
             _log.warning(said, part=part, cause=why)
         return fleet, len(parts) - len(fleet.unreadable)
 

@@ -83,6 +83,10 @@ class Store:
         database = self._database
         try:
             database.execute("BEGIN IMMEDIATE")
+            # With the first part in the form of this version, not before: until then an agent of
+            # the version before can have it back.
+            if database.execute("PRAGMA user_version").fetchone() < (SCHEMA_VERSION,):
+                database.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
             for change in changes:
                 if change.data is None:
                     database.execute("DELETE FROM parts WHERE part = ?", (change.part,))
@@ -236,7 +240,8 @@ def _prepare(database: sqlite3.Connection, durability: str) -> None:
     database.execute("CREATE TABLE IF NOT EXISTS parts (part TEXT PRIMARY KEY, data BLOB NOT NULL)")
     database.execute("CREATE TABLE IF NOT EXISTS marks (name TEXT PRIMARY KEY, value BLOB)")
     database.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-    database.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+    if not tables:
+        database.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
     database.execute("COMMIT")
 
 

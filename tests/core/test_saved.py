@@ -12,7 +12,7 @@ import pytest
 from agent.core.fleet import Change, Fleet, Order
 from agent.core.fleet.saved import encode, key_of, part_of_query, query_of
 from agent.core.measure.cost import Line
-from agent.core.policy import Policy
+from agent.core.policy import Policy, QueryPolicy
 from agent.core.query import Query
 from tests.core.test_fleet import KEY, World
 
@@ -20,11 +20,12 @@ SAVED = Path(__file__).parent / "saved"
 #: What the recording's last event said, and two seconds later: when the view beside it was drawn.
 LAST_TIME = 1_795_276_455.524
 #: What can be lost of a query and is learned anew.
-GROUPS = [
-    one.name
-    for one in msgspec.structs.fields(Query)
-    if one.name not in ("application", "query", "orders")
-]
+NAMES = ("application", "query")
+KEPT = (
+    *(*NAMES, "name_label", "application_label", "aside"),
+    *("life", "orders", "totals", "run", "clock", "watched"),
+)
+GROUPS = [one.name for one in msgspec.structs.fields(Query) if one.name not in (*NAMES, "orders")]
 
 
 def flat() -> list[Change]:
@@ -106,8 +107,8 @@ def test_files_that_an_earlier_version_did_not_count_are_not_counted() -> None:
 
 
 @pytest.mark.parametrize("group", GROUPS)
-def test_of_a_query_with_a_group_that_cannot_be_read_all_else_is_kept(group: str) -> None:
-    """And it goes on by it: what was ordered holds, and nothing fails."""
+def test_of_a_query_with_a_group_that_cannot_be_read_orders_are_kept(group: str) -> None:
+    """And they hold; what was learned is as of one heard of for the first time."""
     world = World()
     world.send(world.driver.started())
     world.batches(5)
@@ -125,9 +126,10 @@ def test_of_a_query_with_a_group_that_cannot_be_read_all_else_is_kept(group: str
     (saved,) = world.fleet.changes()  # as it was read: the next agent has nothing to say
     assert saved.data is not None
     read = msgspec.msgpack.decode(saved.data)
-    assert {name: read[name] for name in raw if name != group} == {
-        name: value for name, value in raw.items() if name != group
-    }
+    new = msgspec.msgpack.decode(encode(Query(*KEY)))
+    for name in raw:
+        kept = name in KEPT and name != group
+        assert read[name] == (raw if kept else new)[name], name
     assert saved.part == part
     world.fleet.tick(world.now)
     world.send(world.driver.heartbeat())
@@ -137,6 +139,29 @@ def test_of_a_query_with_a_group_that_cannot_be_read_all_else_is_kept(group: str
     world.fleet.control(*KEY, Order(who="kim", mode="on"), world.now)
     *_, receipt = world.batches(3)
     assert [(grant.limit, grant.reason) for grant in receipt.grants] == [(300, "manual")]
+
+
+def test_a_query_of_which_it_is_no_longer_known_that_rows_fall_late_begins_as_configured() -> None:
+    """Not by what its batches cost, which could be read."""
+    world = World(Policy(default=QueryPolicy(late_rows="hold")))
+    limits = [{"source": 0, "unit": "rows", "limit": None, "configured": None, "backlog": 10**6}]
+    late = {"operatorName": "stateStoreSave", "numRowsTotal": 1, "numRowsDroppedByWatermark": 0}
+    of_a_watermark = {
+        "eventTime": {"watermark": "2026-01-01T00:00:00.000Z"},
+        "stateOperators": [late],
+        "limits": limits,
+    }
+    world.send(world.driver.started())
+    for rows in range(20_000, 50_000, 3000):
+        world.send(world.driver.progress(rows, 0.5 + rows / 1000, **of_a_watermark))
+    part, parts = part_of_query(KEY), {one.part: one.data for one in world.fleet.changes()}
+    data = parts[part]
+    assert data is not None
+    parts[part] = msgspec.msgpack.encode(msgspec.msgpack.decode(data) | {"watched": 7})
+    changes = [Change(*one) for one in parts.items()]
+    world.fleet = Fleet.restore(world.policy, changes, started_time=world.now)
+    world.driver.run_id = "another run"
+    assert world.send(world.driver.started(watermarkDelaySeconds=600.0)).grants == []
 
 
 def test_what_is_saved_now_is_read_as_it_was() -> None:

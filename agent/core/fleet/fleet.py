@@ -33,8 +33,8 @@ from agent.core.fleet.saved import (
     Change,
     Changed,
     encode,
-    groups_of,
     key_of,
+    ordered_of,
     part_of_listener,
     part_of_query,
     query_of,
@@ -160,7 +160,7 @@ class Fleet:
         self._clusters = Clusters(self._roster, policy, self.wakefulness)
         self._alignments: dict[Key, tuple[str, AlignmentView]] = {}  # by the run they are of
         self.unreadable: dict[str, str] = {}  # parts of what was saved, and why
-        self.learned_anew: dict[str, str] = {}  # parts that were read but for this, and why
+        self.learned_anew: dict[str, str] = {}  # parts of which only orders were read, and why
 
     # -- events in --------------------------------------------------------------------------
 
@@ -754,8 +754,8 @@ class Fleet:
         """A fleet as saved, but for parts that cannot be read: ``unreadable`` says of each why.
 
         They go with the next ``changes``, but for a query's, which may hold orders: that stays, for
-        an agent that can read it, until the query is heard of again. Of a query's part that can be
-        read but for some groups ``learned_anew`` says which.
+        an agent that can read it, until the query is heard of again. ``learned_anew`` says of which
+        queries only the orders could be read.
         """
         fleet = cls(policy, started_time=started_time)
         for change in parts:
@@ -776,7 +776,7 @@ class Fleet:
             try:
                 query = query_of(data)
             except NO_STATE:
-                query, self.learned_anew[part] = groups_of(data)
+                query, self.learned_anew[part] = ordered_of(data)
                 self._changed.touch(part_of_query(query.key))  # so it is said once
             self._roster.put(query)
         elif kind == "parked":

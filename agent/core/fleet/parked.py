@@ -43,7 +43,7 @@ class Parked:
         self._changed.touch(part_of_parked(query.key))
 
     def take(self, key: Key) -> Query | None:
-        """The query of that name, which is parked no more."""
+        """The query of that name, which is parked no more; None, too, where it cannot be read."""
         found = self._queries.pop(key, None)
         if found is None:
             return None

@@ -65,6 +65,14 @@ _decode_raw: Final = msgspec.msgpack.Decoder(dict[str, Any]).decode
 _decode_query: Final = msgspec.msgpack.Decoder(Query, dec_hook=packed).decode
 
 
+#: Of a query that cannot be read as a whole: whose it is, what was ordered, its counters, and what
+#: keeps it as configured where rows fall late.
+_KEPT: Final = (
+    *("application", "query", "name_label", "application_label", "aside"),
+    *("life", "orders", "totals", "run", "clock", "watched"),
+)
+
+
 def query_of(data: bytes) -> Query:
     """A query as saved, by this version or one before. Raises msgspec.DecodeError."""
     raw = _decode_raw(data)
@@ -77,11 +85,13 @@ def query_of(data: bytes) -> Query:
     return query
 
 
-def groups_of(data: bytes) -> tuple[Query, str]:
-    """A query that cannot be read as a whole, by the groups that can; and what could not, and why.
+def ordered_of(data: bytes) -> tuple[Query, str]:
+    """Of a query that cannot be read as a whole what people ordered; and why it cannot be read.
 
-    A group that cannot is as of a query heard of for the first time: it is learned anew. Not so
-    what people ordered, which nobody would say again. Raises one of ``NO_STATE`` without that.
+    Nobody would say that again. What its batches cost is learned anew, as of a query heard of for
+    the first time: half of what was known would be believed beside what is new, such as that cost
+    without knowing that rows can fall late. Raises one of ``NO_STATE`` where the orders cannot
+    be read either.
     """
     raw = _decode_raw(data)
     if "run" not in raw:
@@ -93,9 +103,12 @@ def groups_of(data: bytes) -> tuple[Query, str]:
             continue
         saved = encode(raw[group.name])
         try:
-            kept[group.name] = msgspec.msgpack.decode(saved, type=group.type, dec_hook=packed)
+            read = msgspec.msgpack.decode(saved, type=group.type, dec_hook=packed)
         except NO_STATE as error:
             lost.append(f"{group.name}: {error}")
+        else:
+            if group.name in _KEPT:
+                kept[group.name] = read
     if "orders" not in kept:
         raise msgspec.ValidationError("; ".join(lost) or "it holds no orders")
     return Query(**kept), "; ".join(lost)
