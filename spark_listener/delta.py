@@ -131,7 +131,8 @@ class DeltaTable:
 
         self._jvm = gateway.jvm
         options = field("options")
-        if str(source.getClass().getName()) == DELTA_KERNEL:
+        self._by_kernel = str(source.getClass().getName()) == DELTA_KERNEL
+        if self._by_kernel:
             folder = self._jvm.org.apache.hadoop.fs.Path(field("tablePath"))
             self._path, configuration = self._below(folder, "_delta_log"), field("hadoopConf")
         else:
@@ -194,7 +195,7 @@ class DeltaTable:
                 if lines is None:
                     if not sizes and first > 0 and not self._exists(f"{first - 1:020d}.json"):
                         return  # cleaned up: what came after is not known to be all
-                    complete = not self._is_staged(first + len(sizes))
+                    complete = not self._may_hide_commits()
                     break
                 with closing(lines):
                     sizes.append(sizes_of(lines, skips_changes=self._skips_changes))
@@ -215,13 +216,13 @@ class DeltaTable:
         said = json.loads(b"\n".join(lines))
         return {version: (int(said["numFiles"]), int(said["tableSizeBytes"]))}
 
-    def _is_staged(self, version: int) -> bool:
-        """Whether somebody wrote it for a catalog to take, which may have: then it is read as well.
+    def _may_hide_commits(self) -> bool:
+        """Whether a catalog takes its commits, which it then reads before they are in the log.
 
-        Delta's ``PROTOCOL.md``, "Catalog-managed tables".
+        Delta's ``PROTOCOL.md``, "Catalog-managed tables". Which of those that are staged it has
+        taken only the catalog knows; there may be as many as a month brings, so none is listed.
         """
-        staged = self._below(self._at("_staged_commits"), f"{version:020d}.*.json")
-        return bool(self._files.globStatus(staged))
+        return self._by_kernel and self._exists("_staged_commits")
 
     def _at(self, name: str) -> Any:
         return self._below(self._path, name)

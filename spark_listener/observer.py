@@ -125,8 +125,8 @@ class Observer:
         self._next_heartbeat = time.monotonic()  # at once: it tells whether the agent is there
         self._answered = 0  # the highest number whose reply has been taken in
         self._origin = clock_origin()
-        self._beat = 0  # the number of the last heartbeat
-        self._woke = 0  # of the first one after the machine slept
+        self._woke = 0  # the number of the first heartbeat after the machine slept
+        self._waking = False  # until there is one
         self._sessions: set[Session] = set()
         self.counters = Counters()  # of the JVM's listeners, as of the last heartbeat
         self._thread = threading.Thread(target=self._loop, name="weir-observer", daemon=True)
@@ -328,12 +328,12 @@ class Observer:
         for run in list(self._runs.values()):
             run.actuator.let_lapse()
             self._guarded("a query's limits", self._steer, run)
+        self._waking = True
         self._guarded("a heartbeat", self._heartbeat)
-        self._woke = self._beat
 
     def _hand_out(self, reply: Reply) -> None:
         now = time.monotonic()
-        heard = reply.acknowledged >= self._woke
+        heard = not self._waking and reply.acknowledged >= self._woke
         for run_id, run in self._runs.items():
             allowed = reply.unsafe_limits.get(run_id)
             if allowed is not None:  # an agent that says nothing of it leaves it as it is
@@ -832,7 +832,9 @@ class Observer:
             if not self._controls:
                 standing.setdefault("note", "its sessions are only watched: attach(control=False)")
             told["executors"] = standing
-        self._beat = number = self._put_heartbeat(told)
+        number = self._put_heartbeat(told, stays=self._waking)
+        if self._waking:
+            self._woke, self._waking = number, False
         for pulse in queries:
             of = self._runs.get(pulse["runId"])
             if of is not None and of.told is None and pulse.get("limits"):
@@ -904,7 +906,7 @@ class Observer:
         if told:
             self._put_heartbeat({"queries": told})
 
-    def _put_heartbeat(self, told: dict[str, Any]) -> int:
+    def _put_heartbeat(self, told: dict[str, Any], *, stays: bool = False) -> int:
         """Where it is too large to be sent, without what is largest: offsets of many partitions."""
 
         def shorter() -> str:
@@ -914,7 +916,7 @@ class Observer:
             return _json(told)
 
         moment = format_time(time.time())
-        return self._outbox.put("heartbeat", moment, _json(told), shorter=shorter)
+        return self._outbox.put("heartbeat", moment, _json(told), shorter=shorter, stays=stays)
 
     def _pulse(self, run: Run) -> dict[str, Any]:
         running = run.query.running()

@@ -39,6 +39,7 @@ class Outbox:
         self._capacity_bytes = capacity_bytes
         self._largest_bytes = largest_bytes
         self._largest_heartbeat_bytes = largest_bytes  # less where the agent refused one
+        self._stays = 0  # the number of a heartbeat that none replaces
         self._changed = threading.Condition()
         self._pending: deque[Pending] = deque()
         self._pending_bytes = 0
@@ -79,6 +80,7 @@ class Outbox:
         *,
         origin: float | None = None,
         shorter: Callable[[], str] | None = None,
+        stays: bool = False,
     ) -> int:
         """Numbers an event and queues it; returns its number.
 
@@ -87,6 +89,7 @@ class Outbox:
         newest says anything.
         ``origin``: of the clock that gave the time; now's where it was read just now.
         ``shorter``: the body of a heartbeat that would be too large: without one a driver is gone.
+        ``stays``: no newer heartbeat replaces it.
         """
         beside = "".join(
             f",{json.dumps(key)}:{json.dumps(value, separators=(',', ':'))}"
@@ -108,6 +111,7 @@ class Outbox:
                 return sequence
             if kind == "heartbeat":
                 self._forget_waiting_heartbeats()
+                self._stays = sequence if stays else self._stays
             self._make_room(len(data))
             self._pending.append(Pending(sequence, kind, data))
             self._pending_bytes += len(data)
@@ -116,7 +120,14 @@ class Outbox:
 
     def _forget_waiting_heartbeats(self) -> None:
         if any(item.kind == "heartbeat" for item in self._pending):
-            self._keep(lambda item: item.kind != "heartbeat" or item.sequence <= self._in_flight)
+            kept = self._stays
+            self._keep(
+                lambda item: (
+                    item.kind != "heartbeat"
+                    or item.sequence <= self._in_flight
+                    or item.sequence == kept
+                )
+            )
 
     def _keep(self, wanted: Callable[[Pending], bool]) -> None:
         self._pending = deque(item for item in self._pending if wanted(item))

@@ -77,6 +77,7 @@ STRUCK: Final = "***"
 #: Of what an exception says, no more is sent.
 LONGEST_TEXT: Final = 16_000
 _LEFT_OUT: Final = "\n[...]\n"
+_UNBROKEN: Final = re.compile(r"\A[^\s\"']*")  # what a value may go on with
 #: Fields of an event whose text is not Weir's own.
 _FREE_TEXTS: Final = frozenset(
     (
@@ -111,10 +112,16 @@ def redact(text: str) -> str:
 def redact_long(text: str) -> str:
     """The ends of a text that may be long, as they are sent and kept.
 
-    Cut before, as there is no end to how long one takes, and after: a value may stand behind a name
-    that a cut takes away, and what the first one goes through the second one leaves out.
+    No more than twice as much is looked at on either side: there is no end to how long one takes.
+    Secrets are struck out before the cut, which may part a value from its name; with what the first
+    cut goes through that may have happened, so nothing of it is kept.
     """
-    return both_ends(redact(both_ends(text, 4 * LONGEST_TEXT)), LONGEST_TEXT)
+    looked_at = 2 * LONGEST_TEXT
+    if len(text) <= 2 * looked_at:
+        return both_ends(redact(text), LONGEST_TEXT)
+    kept = (LONGEST_TEXT - len(_LEFT_OUT)) // 2
+    end = redact(_UNBROKEN.sub("", text[-looked_at:]))
+    return f"{redact(text[:looked_at])[:kept]}{_LEFT_OUT}{end[-kept:]}"
 
 
 #: For what comes again with each batch.

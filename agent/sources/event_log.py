@@ -38,6 +38,7 @@ from agent.core.names import label
 from agent.files import open_regular
 from agent.sources import databricks, recording, spark_events, spark_stages
 from agent.spark_codecs import Damaged, decoder
+from spark_listener.wire import SILENT_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -237,7 +238,7 @@ class Follower:
         self._time = 0.0
         self._job_time = 0.0  # of the newest job or stage of a batch
         self._line_time = 0.0  # of the last line read now that tells one; 0: none does
-        self._live = False  # it was read to its end: what comes was written since
+        self._end_time = -math.inf  # when it was last read to its end, by the agent's clock
         self._heard_time = 0.0  # when something last came so, by the agent's clock
         self._behind_seconds = 0.0  # the driver's clock, as its lines tell, of the agent's
         self._queries: dict[str, _Running] = {}  # by query id: a job's group may be the user's own
@@ -261,28 +262,30 @@ class Follower:
         if self._waiting is not None:
             return self._waiting
         self._line_time = 0.0
+        # Else the agent has not looked for a while, and lines may have come at any time since.
+        live = now is not None and now - self._end_time <= SILENT_SECONDS
         read = None
         for step in range(MOST_STEPS):
             read = self._step()
-            if now is not None and self._live and (read is not None or step):
+            if now is not None and live and (read is not None or step):
                 self._heard_time = now
             if read is None:
+                self._end_time = self._end_time if now is None else now
                 break
             if read.events:
                 self._waiting = read
                 break
         if now is not None and self._line_time and not self._again:
-            self._compare_clocks(now - self._line_time)
-        self._live = self._live or read is None
+            self._compare_clocks(now - self._line_time, live=live)
         return read
 
-    def _compare_clocks(self, behind_seconds: float) -> None:
+    def _compare_clocks(self, behind_seconds: float, *, live: bool) -> None:
         """By so much the agent's clock is ahead of what the last line tells.
 
         One that was written just now tells the driver's clock, or how late its lines come here; one
-        of before tells only that it is no further ahead.
+        of before tells only that it is no further behind.
         """
-        self._behind_seconds = behind_seconds if self._live else min(behind_seconds, 0.0)
+        self._behind_seconds = behind_seconds if live else min(behind_seconds, self._behind_seconds)
 
     def accepted(self) -> None:
         """The fleet has counted what was given last."""

@@ -83,6 +83,7 @@ class Stream:
                 "eventTime": {
                     "min": format_time(min(times)),
                     "max": format_time(max(times)),
+                    "avg": format_time(sum(times) / len(times)),
                     "watermark": format_time(self.watermark),
                 },
                 "stateOperators": [
@@ -168,7 +169,7 @@ def test_that_one_row_of_a_far_time_has_all_others_dropped_is_not_blamed_on_smal
     assert stream.dropped[-1] > 0
     view = stream.world.view()
     assert view.late_rows_held is False
-    (finding,) = [one for one in view.findings if one.check == "late_rows"]
+    finding, *_ = [one for one in view.findings if one.check == "late_rows"]
     assert "the watermark is 250,000,000,000 s ahead of the clock" in finding.evidence
     assert finding.severity == "warning"
 
@@ -199,6 +200,19 @@ def test_rows_whose_own_clock_goes_ahead_are_guarded_as_any() -> None:
     stream.wait(40.0).run(30)
     assert sum(stream.dropped) > 0
     assert stream.world.view().late_rows_held is True
+
+
+def test_rows_of_two_clocks_are_guarded_after_a_batch_that_held_the_few_of_the_one_behind() -> None:
+    ahead, few, numbers = 7200.0, late(0.03, 45.0), count()
+    stream = Stream(World(policy("guard")), lambda _: -ahead).wait(60.0).run(40)
+    stream.lateness = lambda _: 0.0
+    stream.run(1)
+    assert "ahead of the clock" in stream.world.view().findings[0].evidence
+    stream.lateness = lambda draw: few(draw) - ahead if next(numbers) % 10 else 0.0
+    stream.oldest = stream.world.driver.time + ahead
+    stream.wait(40.0).run(30)
+    assert sum(stream.dropped) > 0
+    assert "ahead of the clock" not in stream.world.view().findings[0].evidence
 
 
 def test_rows_within_the_delay_hold_nothing() -> None:

@@ -1013,13 +1013,13 @@ def test_a_machine_that_slept_ends_every_grant_until_the_agent_has_heard_of_it(
         origin[0] += step
         observer._round()
         assert query.in_force[0] == files_at_once(3)
-    before = Reply(observer._beat, (grant(3),), ())
+    before = Reply(len(watched.told), (grant(3),), ())
     origin[0] += 3600.0
     for _ in range(2):
         observer.mailbox.reply(before)
         observer._round()
         assert query.in_force[0] == files_at_once(9)
     assert [kind for kind, _ in watched.told] == ["heartbeat"] * 2, "of before it, and at once"
-    observer.mailbox.reply(Reply(observer._beat, (grant(4),), ()))
+    observer.mailbox.reply(Reply(len(watched.told), (grant(4),), ()))
     observer._round()
     assert query.in_force[0] == files_at_once(4)

@@ -73,6 +73,19 @@ def test_the_oldest_progress_goes_first_starts_and_ends_stay() -> None:
     assert outbox.dropped_total == 1
 
 
+def test_a_heartbeat_that_stays_is_acknowledged_by_its_number_alone() -> None:
+    """Until the agent has it no later number may be acknowledged in its place."""
+    outbox = Outbox(10, 1 << 20, largest_bytes=1000)
+    number = outbox.put("heartbeat", "2026-11-21T08:55:02.865Z", "{}", stays=True)
+    put(outbox)
+    last = put(outbox, "heartbeat")
+    put(outbox, "heartbeat")
+    assert [one.sequence for one in take(outbox, 1)] == [number]
+    outbox.settle(number)
+    outbox.landed()
+    assert last not in [one.sequence for one in take(outbox)]
+
+
 def test_only_the_newest_waiting_heartbeat_is_kept_and_that_is_no_loss() -> None:
     outbox = Outbox(10, 1 << 20, largest_bytes=1000)
     put(outbox, "heartbeat")

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_listener.progress import read_progress
-from spark_listener.redact import LONGEST_TEXT, redact, redact_conf, redact_event
+from spark_listener.redact import LONGEST_TEXT, redact, redact_conf, redact_event, redact_long
 
 S = "hunter2X/y+z9=="  # as of AWS and Azure: slashes, plus, equals
 W = "hunter2X"
@@ -260,6 +260,15 @@ def test_a_secret_is_struck_out_however_long_it_is() -> None:
     for length in (10, 299, 300, 1_999, 2_000, 10_000):
         told = f"(spark.x.token,{'a' * length}{W}) by eyJ{'b' * length}.{W} expired"
         assert redact(told) == "(spark.x.token,***) by *** expired", length
+
+
+@pytest.mark.parametrize("before", ["", "token=" + "b" * 25_000 + " "])
+def test_of_a_secret_that_a_cut_goes_through_nothing_is_kept(before: str) -> None:
+    for length in (40, 25_000, 70_000, 100_000):
+        for told in (f"password={'A' * length}", f"(spark.x.token,{'A' * length})"):
+            for after in ("", " x" * 16_000):
+                assert "AA" not in redact_long(f"{before}{'x ' * 16_000}{told}{after}")
+                assert "AA" not in redact_long(f"{before}{told}{after}")
 
 
 def test_of_a_text_without_end_the_ends_are_looked_at_and_kept() -> None:

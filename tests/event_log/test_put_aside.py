@@ -129,6 +129,28 @@ def test_a_driver_may_have_another_clock_than_the_agent(watch: Watch, behind: fl
     assert view.last_progress_time == pytest.approx(watch.now - behind - 15.0, abs=1.0)
 
 
+def test_what_came_while_the_agent_could_not_look_was_not_written_just_now(watch: Watch) -> None:
+    """Its machine stood still, or the share was gone: the batch is as old as its log says."""
+    path = watch.folder / "app-1.inprogress"
+    watch.now = lines.BASE
+    watch.keeper = Keeper(Policy(), Store(None), started_time=watch.now - 100.0)
+    watch.follow_anew()
+    watch.write([*lines.opening(), lines.started()])
+    for batch in range(4):
+        watch.pass_time(0.5, step=0.5)
+        watch.write([lines.job(batch, watch.now)])
+        watch.pass_time(2.0, step=0.5)
+        watch.write([lines.progress(batch)])
+        watch.pass_time(2.5, step=0.5)
+    began = watch.now + 60.0
+    watch.write([lines.job(4, began)])
+    os.utime(path, (began, began))
+    watch.now += 900.0
+    watch.pass_time(10.0)
+    view = watch.keeper.view(KEY, watch.now)
+    assert view.running_seconds == pytest.approx(850.0, abs=6.0)
+
+
 def test_a_log_that_grows_does_so_whatever_its_servers_clock_says(watch: Watch) -> None:
     path = watch.folder / "app-1.inprogress"
     watch.write([*lines.opening(), lines.started(), lines.job(0, lines.BASE + 0.5)])

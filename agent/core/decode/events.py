@@ -173,6 +173,7 @@ class Progress(msgspec.Struct, frozen=True, gc=False):
     has_watermark: bool = False  # it declares one, whether or not it has moved yet
     least_event_time: float | None = None  # of the batch's rows; epoch seconds of the data's clock
     greatest_event_time: float | None = None
+    mean_event_time: float | None = None
 
 
 class StartedEvent(msgspec.Struct, frozen=True, gc=False):
@@ -541,6 +542,7 @@ def _progress(body: _EventBody) -> Progress:
         "watermark" in event_time,
         _time_or_none(event_time.get("min")),
         _time_or_none(event_time.get("max")),
+        _time_or_none(event_time.get("avg")),
     )
 
 

@@ -227,15 +227,17 @@ class Lateness(msgspec.Struct):
     def _look_ahead(self, batch: Progress, clock_time: float, *, moved: bool) -> None:
         """Whether a row of a far time has taken the watermark beyond the clock and the others.
 
-        It stays there until these have come as far: it never goes back. Where all rows of a batch
-        are ahead as well, it is by their own clock that they are.
+        It stays there until the others come as far: it never goes back. Where most rows of a batch
+        are nearer to it than to the clock, it is by a clock of their own that they are.
         """
-        least, greatest = batch.least_event_time, batch.greatest_event_time
-        if batch.watermark_time is None or least is None or greatest is None:
+        greatest = batch.greatest_event_time
+        if batch.watermark_time is None or greatest is None:
             return
         ahead, far = batch.watermark_time - clock_time, self.ahead_seconds is not None
         if ahead > (self.declared_seconds or 0.0):
-            far = greatest <= clock_time or (far and least <= clock_time)
+            mean = batch.mean_event_time
+            few = mean is not None and mean < clock_time + ahead / 2
+            far = greatest <= clock_time or (far and few)
         elif moved:
             far = False
         self.ahead_seconds = ahead if far else None
@@ -498,19 +500,22 @@ def cut_short(source: Source) -> bool:
 
 def findings(lateness: Lateness, late_rows: LateRows, *, controlled: bool) -> list[Finding]:
     """What the query's declared delay means for smaller batches, for page and audit."""
-    if lateness.drops and lateness.ahead_seconds is not None:
-        ahead = _seconds(max(lateness.ahead_seconds, 0.0))
-        return [
-            Finding(
-                "late_rows",
-                "warning",
-                f"the watermark is {ahead} ahead of the clock, as one row of a far time takes it: "
-                "rows are dropped as late, wherever batches end, until their times have come as "
-                "far or the checkpoint begins anew",
-                "leave out rows with times of the future before withWatermark, and begin a new "
-                "checkpoint",
-            )
-        ]
+    far = [_far(lateness.ahead_seconds)] if lateness.drops and lateness.ahead_seconds else []
+    return far + _of_ends(lateness, late_rows, controlled=controlled)
+
+
+def _far(ahead_seconds: float) -> Finding:
+    return Finding(
+        "late_rows",
+        "warning",
+        f"the watermark is {_seconds(max(ahead_seconds, 0.0))} ahead of the clock, as one row of a "
+        "far time takes it: rows are dropped as late, wherever batches end, until others' times "
+        "have come as far or the checkpoint begins anew",
+        "leave out rows with times of the future before withWatermark, and begin a new checkpoint",
+    )
+
+
+def _of_ends(lateness: Lateness, late_rows: LateRows, *, controlled: bool) -> list[Finding]:
     if not lateness.drops or not controlled:
         return []
     if lateness.went_back(late_rows):
