@@ -89,6 +89,7 @@ class Commits:
     tables: dict[int, tuple[int, int]]  # files and bytes
     complete: bool  # there is none after them; else there may be, or one that cannot be read
     epoch_seconds: float = 0.0
+    hidden: bool = False  # none in the log: a catalog may have taken some already
 
     def units_after(self, offset: Offset, unit: Unit) -> int | None:
         """Files or bytes that a stream at ``offset`` has not read; None where that is not known.
@@ -169,7 +170,8 @@ class DeltaTable:
         left = known.units_after(last, unit)
         before = None if first is None else known.units_after(first, unit)
         admitted = None if left is None or before is None or before < left else before - left
-        return Left(admitted, left, known.complete, format_time(known.epoch_seconds))
+        exact = known.complete and not known.hidden
+        return Left(admitted, left, exact, format_time(known.epoch_seconds))
 
     def list_files(self, clock: Callable[[], float]) -> None:
         """Reads the commits that are new, oldest first; none beyond one that cannot be read.
@@ -188,21 +190,21 @@ class DeltaTable:
         tables = {} if known is None else known.tables
         if wanted.whole and wanted.version not in tables:
             tables = self._table(wanted.version)
-        moment, complete, failure = clock(), False, None
+        moment, complete, hidden, failure = clock(), False, False, None
         while time.monotonic() < stop and first + len(sizes) != self._unreadable:
             try:
                 lines = self._read(f"{first + len(sizes):020d}.json")
                 if lines is None:
                     if not sizes and first > 0 and not self._exists(f"{first - 1:020d}.json"):
                         return  # cleaned up: what came after is not known to be all
-                    complete = not self._may_hide_commits()
+                    complete, hidden = True, self._by_kernel and self._stages_commits()
                     break
                 with closing(lines):
                     sizes.append(sizes_of(lines, skips_changes=self._skips_changes))
             except Exception as error:
                 failure = error
                 break
-        self._known = Commits(first, tuple(sizes), tables, complete, moment)
+        self._known = Commits(first, tuple(sizes), tables, complete, moment, hidden)
         if failure is not None:
             if isinstance(failure, ValueError):  # else the next look may fare better
                 self._unreadable = first + len(sizes)
@@ -216,13 +218,14 @@ class DeltaTable:
         said = json.loads(b"\n".join(lines))
         return {version: (int(said["numFiles"]), int(said["tableSizeBytes"]))}
 
-    def _may_hide_commits(self) -> bool:
-        """Whether a catalog takes its commits, which it then reads before they are in the log.
+    def _stages_commits(self) -> bool:
+        """Whether a catalog takes its commits, which are read before they are in the log.
 
         Delta's ``PROTOCOL.md``, "Catalog-managed tables". Which of those that are staged it has
-        taken only the catalog knows; there may be as many as a month brings, so none is listed.
+        taken only the catalog knows; there may be as many as a month brings, so one is looked for.
         """
-        return self._by_kernel and self._exists("_staged_commits")
+        folder = self._at("_staged_commits")
+        return bool(self._files.exists(folder) and self._files.listStatusIterator(folder).hasNext())
 
     def _at(self, name: str) -> Any:
         return self._below(self._path, name)

@@ -124,7 +124,7 @@ class Log(DeltaTable):
         self._skips_changes, self._countable = True, True
         self._wanted = self._known = self._unreadable = None
         self.fails = ""  # to read, as a file system may for a while
-        self._by_kernel = False
+        self._by_kernel, self.staged, self.asked = False, False, 0
         for files in commits:
             self.commit(files)
 
@@ -139,6 +139,10 @@ class Log(DeltaTable):
             raise OSError(name)
         text = self.files.get(name)
         return None if text is None else (line.encode() for line in text.split("\n"))
+
+    def _stages_commits(self) -> bool:
+        self.asked += 1
+        return self.staged
 
     def _exists(self, name: str) -> bool:
         self.read.append(f"{name}?")
@@ -181,16 +185,15 @@ def test_where_a_catalog_may_have_taken_more_commits_the_count_is_a_lower_bound(
     by_kernel: bool, staged: bool
 ) -> None:
     log, hides = Log(3, 4), by_kernel and staged
-    log._by_kernel = by_kernel
-    if staged:
-        log.files["_staged_commits"] = ""
+    log._by_kernel, log.staged = by_kernel, staged
     ask(log, place(0, 0), place(0, 1))
     log.list_files(lambda: 0.0)
-    assert ("_staged_commits?" in log.read) == by_kernel, "no table pays for what it cannot have"
-    told = log.counted("files", place(0, 0), place(0, 1), timeout_seconds=0.0)
-    assert (told.backlog, told.exact) == (1 + 4, not hides)
-    unread = log.counted("files", place(1, 3), place(2, -1), timeout_seconds=0.0)
-    assert unread.backlog == (None if hides else 0), "it may be one that is staged"
+    assert log.asked == by_kernel, "no other table pays for what it cannot have"
+    for at, left in ((place(0, 1), 1 + 4), (place(2, -1), 0)):
+        told = log.counted("files", place(0, 0), at, timeout_seconds=0.0)
+        assert (told.backlog, told.exact) == (left, not hides)
+    beyond = log.counted("files", place(2, -1), place(3, -1), timeout_seconds=0.0)
+    assert beyond.backlog is None, "it has read what the log does not have yet"
 
 
 def test_the_first_batch_reads_the_table_as_it_was() -> None:
@@ -338,3 +341,14 @@ def test_a_commit_too_long_to_read_is_not_read(gateway: JavaGateway, tmp_path: P
     ask(table, place(2, -1), place(2, -1))
     table.list_files(lambda: 0.0)
     assert ask(table, place(2, -1), place(2, -1)) == (0, 0), "the stream has passed it"
+
+
+def test_a_folder_of_staged_commits_counts_once_one_is_in_it(
+    gateway: JavaGateway, tmp_path: Path
+) -> None:
+    table, staged = Table(gateway.jvm, tmp_path), tmp_path / "_staged_commits"
+    assert not table._stages_commits()
+    staged.mkdir()
+    assert not table._stages_commits(), "Delta makes it for any table"
+    (staged / f"{1:020d}.3a0d65cd-4056-49b8-937b-95f9e3ee90e5.json").touch()
+    assert table._stages_commits()
