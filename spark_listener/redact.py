@@ -120,8 +120,11 @@ def redact_long(text: str) -> str:
     if len(text) <= 2 * looked_at:
         return both_ends(redact(text), LONGEST_TEXT)
     kept = (LONGEST_TEXT - len(_LEFT_OUT)) // 2
-    end = redact(_UNBROKEN.sub("", text[-looked_at:]))
-    return f"{redact(text[:looked_at])[:kept]}{_LEFT_OUT}{end[-kept:]}"
+    begin, end = redact(text[:looked_at]), redact(_UNBROKEN.sub("", text[-looked_at:]))
+    if len(begin) <= kept:  # so much was struck out that the cut would show
+        whole = looked_at - len(_UNBROKEN.match(text[:looked_at][::-1])[0])  # type: ignore[index]
+        begin = redact(text[:whole])
+    return f"{begin[:kept]}{_LEFT_OUT}{end[-kept:]}"
 
 
 #: For what comes again with each batch.

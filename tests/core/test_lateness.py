@@ -174,6 +174,15 @@ def test_that_one_row_of_a_far_time_has_all_others_dropped_is_not_blamed_on_smal
     assert finding.severity == "warning"
 
 
+def test_a_row_that_is_further_off_still_is_no_clock_of_the_others() -> None:
+    stream = Stream(World(policy("guard")), ON_TIME).wait(60.0).run(40).wait(40.0).run(4)
+    numbers, far = count(), {0: -7200.0, 30_000: -250e9}
+    stream.lateness = lambda _: far.get(next(numbers), 0.0)
+    stream.run(20)
+    assert stream.dropped[-1] > 0
+    assert stream.world.view().late_rows_held is False
+
+
 def test_drops_count_again_once_the_rows_are_where_a_far_one_took_the_watermark() -> None:
     stream = Stream(World(policy("guard", mode="dry-run")), ON_TIME).wait(1.0).run(4, 3.0)
     numbers, told = count(), list[bool]()

@@ -141,6 +141,28 @@ def test_of_a_query_with_a_group_that_cannot_be_read_orders_are_kept(group: str)
     assert [(grant.limit, grant.reason) for grant in receipt.grants] == [(300, "manual")]
 
 
+@pytest.mark.parametrize("new_run", [True, False])
+def test_the_number_that_a_hand_holds_is_kept_too(new_run: bool) -> None:
+    world = World()
+    world.send(world.driver.started())
+    world.batches(5)
+    world.fleet.control(*KEY, Order(who="kim", limit=300), world.now)
+    world.batches(2, limit=300)
+    world.fleet.control(*KEY, Order(who="kim", hold=True), world.now)
+    part, parts = part_of_query(KEY), {one.part: one.data for one in world.fleet.changes()}
+    data = parts[part]
+    assert data is not None
+    parts[part] = msgspec.msgpack.encode(msgspec.msgpack.decode(data) | {"watched": 7})
+    changes = [Change(*one) for one in parts.items()]
+    world.fleet = Fleet.restore(world.policy, changes, started_time=world.now)
+    if new_run:
+        world.driver.run_id = "another run"
+        world.send(world.driver.started())
+    *_, receipt = world.batches(3)
+    assert [grant.limit for grant in receipt.grants] == [300]
+    assert world.view().held
+
+
 def test_a_query_of_which_it_is_no_longer_known_that_rows_fall_late_begins_as_configured() -> None:
     """Not by what its batches cost, which could be read."""
     world = World(Policy(default=QueryPolicy(late_rows="hold")))

@@ -271,6 +271,13 @@ def test_of_a_secret_that_a_cut_goes_through_nothing_is_kept(before: str) -> Non
                 assert "AA" not in redact_long(f"{before}{told}{after}")
 
 
+@pytest.mark.parametrize("told", [f"(spark.x.token,{'A' * 40})", f"s3a://AK:{'A' * 40}@bucket/x"])
+def test_of_a_secret_that_the_first_cut_goes_through_nothing_is_kept(told: str) -> None:
+    """Where so much before it was struck out that the cut is among what is kept."""
+    for length in range(31_900, 32_000, 7):
+        assert "AA" not in redact_long(f"token={'b' * length} {told}{' x' * 20_000}")
+
+
 def test_of_a_text_without_end_the_ends_are_looked_at_and_kept() -> None:
     text = f"it begins {'x ' * 1_000_000}and ends"
     said = redact_event({"exception": text, "conf": {"a": text}})

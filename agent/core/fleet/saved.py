@@ -9,6 +9,7 @@ import msgspec
 
 from agent.core.arrays import packed, plain
 from agent.core.measure.cost import Line
+from agent.core.measure.source import Source
 from agent.core.query import Key, Query
 
 #: How states saved before ``Query`` had groups called what its groups hold: the name with this
@@ -98,6 +99,7 @@ def ordered_of(data: bytes) -> tuple[Query, str]:
         raw = _grouped(raw)
     kept: dict[str, Any] = {}
     lost: list[str] = []
+    sources: list[Source] = []
     for group in msgspec.structs.fields(Query):
         if group.name not in raw:
             continue
@@ -109,9 +111,29 @@ def ordered_of(data: bytes) -> tuple[Query, str]:
         else:
             if group.name in _KEPT:
                 kept[group.name] = read
+            elif group.name == "sources":
+                sources = read
     if "orders" not in kept:
         raise msgspec.ValidationError("; ".join(lost) or "it holds no orders")
-    return Query(**kept), "; ".join(lost)
+    query = Query(**kept)
+    if query.orders.held:  # the number that a hand holds stands in them
+        query.sources = [_as_held(source) for source in sources]
+    return query, "; ".join(lost)
+
+
+def _as_held(source: Source) -> Source:
+    """Who it is, and what was granted last."""
+    return Source(
+        source.index,
+        source.identity,
+        unit=source.unit,
+        decided=source.decided,
+        decided_limit=source.decided_limit,
+        decided_reason=source.decided_reason,
+        decided_time=source.decided_time,
+        held_limit=source.held_limit,
+        would_be=source.would_be,
+    )
 
 
 def _brought_over(raw: dict[str, Any]) -> bool:

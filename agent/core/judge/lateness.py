@@ -227,8 +227,8 @@ class Lateness(msgspec.Struct):
     def _look_ahead(self, batch: Progress, clock_time: float, *, moved: bool) -> None:
         """Whether a row of a far time has taken the watermark beyond the clock and the others.
 
-        It stays there until the others come as far: it never goes back. Where most rows of a batch
-        are nearer to it than to the clock, it is by a clock of their own that they are.
+        It stays there until the others come as far: it never goes back. Where the rows of a batch
+        lie about it, by their mean, it is by a clock of their own that they do.
         """
         greatest = batch.greatest_event_time
         if batch.watermark_time is None or greatest is None:
@@ -236,8 +236,9 @@ class Lateness(msgspec.Struct):
         ahead, far = batch.watermark_time - clock_time, self.ahead_seconds is not None
         if ahead > (self.declared_seconds or 0.0):
             mean = batch.mean_event_time
-            few = mean is not None and mean < clock_time + ahead / 2
-            far = greatest <= clock_time or (far and few)
+            # Nearer to it than to the clock; no row from further off can make a mean of others' so.
+            own = mean is not None and ahead / 2 <= mean - clock_time <= 2 * ahead
+            far = greatest <= clock_time or (far and not own)
         elif moved:
             far = False
         self.ahead_seconds = ahead if far else None
