@@ -145,9 +145,9 @@ def test_of_a_query_with_a_group_that_cannot_be_read_orders_are_kept(group: str)
 def test_the_number_that_a_hand_holds_is_kept_too(new_run: bool) -> None:
     world = World()
     world.send(world.driver.started())
-    world.batches(5)
-    world.fleet.control(*KEY, Order(who="kim", limit=300), world.now)
-    world.batches(2, limit=300)
+    *_, receipt = world.batches(12, configured=10**6)
+    (granted,) = [grant.limit for grant in receipt.grants]
+    assert granted is not None
     world.fleet.control(*KEY, Order(who="kim", hold=True), world.now)
     part, parts = part_of_query(KEY), {one.part: one.data for one in world.fleet.changes()}
     data = parts[part]
@@ -158,8 +158,8 @@ def test_the_number_that_a_hand_holds_is_kept_too(new_run: bool) -> None:
     if new_run:
         world.driver.run_id = "another run"
         world.send(world.driver.started())
-    *_, receipt = world.batches(3)
-    assert [grant.limit for grant in receipt.grants] == [300]
+    *_, receipt = world.batches(3, limit=10**6, configured=10**6)
+    assert [grant.limit for grant in receipt.grants] == [granted]
     assert world.view().held
 
 
