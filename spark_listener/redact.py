@@ -77,7 +77,8 @@ STRUCK: Final = "***"
 #: Of what an exception says, no more is sent.
 LONGEST_TEXT: Final = 16_000
 _LEFT_OUT: Final = "\n[...]\n"
-_UNBROKEN: Final = re.compile(r"\A[^\s\"']*")  # what a value may go on with
+_BREAKS: Final = " \t\r\n\"'"
+_UNBROKEN: Final = re.compile(rf"\A[^{_BREAKS}]*")  # what a value may go on with
 #: Fields of an event whose text is not Weir's own.
 _FREE_TEXTS: Final = frozenset(
     (
@@ -120,10 +121,10 @@ def redact_long(text: str) -> str:
     if len(text) <= 2 * looked_at:
         return both_ends(redact(text), LONGEST_TEXT)
     kept = (LONGEST_TEXT - len(_LEFT_OUT)) // 2
-    begin, end = redact(text[:looked_at]), redact(_UNBROKEN.sub("", text[-looked_at:]))
+    first, end = text[:looked_at], redact(_UNBROKEN.sub("", text[-looked_at:]))
+    begin = redact(first)
     if len(begin) <= kept:  # so much was struck out that the cut would show
-        whole = looked_at - len(_UNBROKEN.match(text[:looked_at][::-1])[0])  # type: ignore[index]
-        begin = redact(text[:whole])
+        begin = redact(first[: max(map(first.rfind, _BREAKS)) + 1])
     return f"{begin[:kept]}{_LEFT_OUT}{end[-kept:]}"
 
 
