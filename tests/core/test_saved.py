@@ -106,6 +106,18 @@ def test_files_that_an_earlier_version_did_not_count_are_not_counted() -> None:
     assert (found.greatest, found.files) == (3.0, math.inf)
 
 
+def restored_without(world: World, group: str) -> dict[str, Any]:
+    """The agent starts anew with a query of which a group cannot be read; tells what was saved."""
+    part, parts = part_of_query(KEY), {one.part: one.data for one in world.fleet.changes()}
+    data = parts[part]
+    assert data is not None
+    raw: dict[str, Any] = msgspec.msgpack.decode(data)
+    parts[part] = msgspec.msgpack.encode(raw | {group: 7})
+    changes = [Change(*one) for one in parts.items()]
+    world.fleet = Fleet.restore(world.policy, changes, started_time=world.now)
+    return raw
+
+
 @pytest.mark.parametrize("group", GROUPS)
 def test_of_a_query_with_a_group_that_cannot_be_read_orders_are_kept(group: str) -> None:
     """And they hold; what was learned is as of one heard of for the first time."""
@@ -114,13 +126,7 @@ def test_of_a_query_with_a_group_that_cannot_be_read_orders_are_kept(group: str)
     world.batches(5)
     world.fleet.control(*KEY, Order(who="kim", limit=300), world.now)
     world.fleet.control(*KEY, Order(who="kim", mode="off"), world.now)
-    part, parts = part_of_query(KEY), {one.part: one.data for one in world.fleet.changes()}
-    data = parts[part]
-    assert data is not None
-    raw = msgspec.msgpack.decode(data)
-    parts[part] = msgspec.msgpack.encode(raw | {group: 7})
-    changes = [Change(*one) for one in parts.items()]
-    world.fleet = Fleet.restore(world.policy, changes, started_time=world.now)
+    part, raw = part_of_query(KEY), restored_without(world, group)
     assert world.fleet.unreadable == {}
     assert world.fleet.learned_anew[part].startswith(f"{group}: ")
     (saved,) = world.fleet.changes()  # as it was read: the next agent has nothing to say
@@ -149,12 +155,7 @@ def test_the_number_that_a_hand_holds_is_kept_too(new_run: bool) -> None:
     (granted,) = [grant.limit for grant in receipt.grants]
     assert granted is not None
     world.fleet.control(*KEY, Order(who="kim", hold=True), world.now)
-    part, parts = part_of_query(KEY), {one.part: one.data for one in world.fleet.changes()}
-    data = parts[part]
-    assert data is not None
-    parts[part] = msgspec.msgpack.encode(msgspec.msgpack.decode(data) | {"watched": 7})
-    changes = [Change(*one) for one in parts.items()]
-    world.fleet = Fleet.restore(world.policy, changes, started_time=world.now)
+    restored_without(world, "watched")
     if new_run:
         world.driver.run_id = "another run"
         world.send(world.driver.started())
@@ -176,12 +177,7 @@ def test_a_query_of_which_it_is_no_longer_known_that_rows_fall_late_begins_as_co
     world.send(world.driver.started())
     for rows in range(20_000, 50_000, 3000):
         world.send(world.driver.progress(rows, 0.5 + rows / 1000, **of_a_watermark))
-    part, parts = part_of_query(KEY), {one.part: one.data for one in world.fleet.changes()}
-    data = parts[part]
-    assert data is not None
-    parts[part] = msgspec.msgpack.encode(msgspec.msgpack.decode(data) | {"watched": 7})
-    changes = [Change(*one) for one in parts.items()]
-    world.fleet = Fleet.restore(world.policy, changes, started_time=world.now)
+    restored_without(world, "watched")
     world.driver.run_id = "another run"
     assert world.send(world.driver.started(watermarkDelaySeconds=600.0)).grants == []
 
