@@ -168,14 +168,18 @@ def test_a_restart_needs_what_was_needed_before_it() -> None:
     assert world.slots == slots
 
 
+def an_hour_about(time: float) -> tuple[int, int]:
+    """Before it and after it, in minutes of the day."""
+    minute = int(time % 86_400 // 60)
+    return (minute - 60) % 1_440, (minute + 60) % 1_440
+
+
 @pytest.mark.parametrize("whose", ["the agent's", "the driver's"])
 def test_quiet_hours_are_of_the_agents_clock(whose: str) -> None:
     """Drivers' clocks differ, and each of an application's queries may count by another."""
     behind = 8 * 3_600.0
     clock = START_TIME + (behind if whose == "the agent's" else 0.0)
-    minute = int(clock % 86_400 // 60)
-    quiet = ((minute - 60) % 1_440, (minute + 60) % 1_440)
-    world = World(executors_quiet_hours=(quiet,))
+    world = World(executors_quiet_hours=(an_hour_about(clock),))
     world.behind_seconds = behind
     receipt = world.run(400.0, 12)
     wanted = None if receipt.executors is None else receipt.executors.wanted
@@ -187,9 +191,7 @@ def test_quiet_hours_follow_a_machine_whose_clock_is_corrected(whose: str) -> No
     """The agent's own clock is never set; and what it learned of it outlives a failed write."""
     off_seconds = 8 * 3_600.0
     clock = START_TIME + (off_seconds if whose == "the machine's" else 0.0)
-    minute = int(clock % 86_400 // 60)
-    quiet = ((minute - 60) % 1_440, (minute + 60) % 1_440)
-    world = World(executors_quiet_hours=(quiet,))
+    world = World(executors_quiet_hours=(an_hour_about(clock),))
     world.fleet.tick(START_TIME, off_seconds)
     put_back = Fleet(world.fleet._policy, started_time=START_TIME - 1000)
     put_back.wake(world.fleet.wakefulness)

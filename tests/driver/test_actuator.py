@@ -197,8 +197,9 @@ class NoQuery:
         return False
 
 
-def test_a_grant_that_comes_before_the_sources_is_kept_the_newest_per_source() -> None:
-    actuator = Actuator(
+def unprepared() -> Actuator:
+    """Of a query that has not said yet what it reads."""
+    return Actuator(
         NoQuery(),  # type: ignore[arg-type]
         None,
         lease=Lease(),
@@ -206,6 +207,10 @@ def test_a_grant_that_comes_before_the_sources_is_kept_the_newest_per_source() -
         complaints=Complaints(),
         clock=lambda: 0.0,
     )
+
+
+def test_a_grant_that_comes_before_the_sources_is_kept_the_newest_per_source() -> None:
+    actuator = unprepared()
     assert not actuator.prepare()
     actuator.take([grant(3), grant(4)], 0.0)
     assert actuator.has_early_grants
@@ -225,14 +230,7 @@ def test_a_grant_that_comes_before_the_sources_is_kept_the_newest_per_source() -
 def test_grants_may_end_before_their_time(
     configured: Limit, lapses: bool, wanted: Limit, early: bool
 ) -> None:
-    actuator = Actuator(
-        NoQuery(),  # type: ignore[arg-type]
-        None,
-        lease=Lease(),
-        allowed=True,
-        complaints=Complaints(),
-        clock=lambda: 0.0,
-    )
+    actuator = unprepared()
     control = source(configured)
     actuator.ready = not early
     actuator.sources.append(control)
@@ -246,14 +244,7 @@ def test_grants_may_end_before_their_time(
 
 def ordered(*identities: str) -> Actuator:
     """An actuator of sources with these fingerprints."""
-    actuator = Actuator(
-        NoQuery(),  # type: ignore[arg-type]
-        None,
-        lease=Lease(),
-        allowed=True,
-        complaints=Complaints(),
-        clock=lambda: 0.0,
-    )
+    actuator = unprepared()
     for index, identity in enumerate(identities):
         one = source(Limit("files", 5))
         one.index, one.identity = index, identity

@@ -97,27 +97,21 @@ def ordered_of(data: bytes) -> tuple[Query, str]:
     raw = _decode_raw(data)
     if "run" not in raw:
         raw = _grouped(raw)
-    kept: dict[str, Any] = {}
+    read: dict[str, Any] = {}
     lost: list[str] = []
-    sources: list[Source] = []
     for group in msgspec.structs.fields(Query):
         if group.name not in raw:
             continue
         saved = encode(raw[group.name])
         try:
-            read = msgspec.msgpack.decode(saved, type=group.type, dec_hook=packed)
+            read[group.name] = msgspec.msgpack.decode(saved, type=group.type, dec_hook=packed)
         except NO_STATE as error:
             lost.append(f"{group.name}: {error}")
-        else:
-            if group.name in _KEPT:
-                kept[group.name] = read
-            elif group.name == "sources":
-                sources = read
-    if "orders" not in kept:
+    if "orders" not in read:
         raise msgspec.ValidationError("; ".join(lost) or "it holds no orders")
-    query = Query(**kept)
+    query = Query(**{name: read[name] for name in _KEPT if name in read})
     if query.orders.held:  # the number that a hand holds stands in them
-        query.sources = [_as_held(source) for source in sources]
+        query.sources = [_as_held(source) for source in read.get("sources", ())]
     return query, "; ".join(lost)
 
 

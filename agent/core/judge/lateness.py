@@ -501,7 +501,8 @@ def cut_short(source: Source) -> bool:
 
 def findings(lateness: Lateness, late_rows: LateRows, *, controlled: bool) -> list[Finding]:
     """What the query's declared delay means for smaller batches, for page and audit."""
-    far = [_far(lateness.ahead_seconds)] if lateness.drops and lateness.ahead_seconds else []
+    ahead = lateness.ahead_seconds if lateness.drops else None
+    far = [] if ahead is None else [_far(ahead)]
     return far + _of_ends(lateness, late_rows, controlled=controlled)
 
 
