@@ -985,6 +985,7 @@ def _bare_pulse(query: Query) -> dict[str, Any]:
         "id": query.id,
         "runId": query.run_id,
         "name": query.name,
+        "trigger": query.trigger,
         "batchId": None,
         "running_seconds": None,
     }

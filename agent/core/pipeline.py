@@ -130,6 +130,7 @@ def heartbeat(
         return
     if running.run_id != query.run.run_id:
         watch.begins(query, running.id, running.run_id, time, policy)
+    measure.hear_trigger(query, running.trigger)
     # What ended in an earlier run may run again: its commit was lost, or the checkpoint taken back.
     known = query.run.batches > 0 and query.batch.id is not None and running.batch_id is not None
     ended = known and (running.batch_id or 0) <= (query.batch.id or 0)

@@ -8,6 +8,7 @@ says otherwise; the agent's own clock enters only as ``now``.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -79,6 +80,26 @@ class Run(msgspec.Struct):
     def checkpoint(self) -> tuple[str, str]:
         """Which one it is: a copy has another place, and the same id."""
         return self.query_id, self.checkpoint_location
+
+    @property
+    def as_they_come(self) -> bool:
+        """Whether its rows are read as they come, by tasks that stay.
+
+        In real-time mode and in continuous processing: what a batch takes says nothing of its rows.
+        """
+        return "RealTime" in self.trigger or "ContinuousTrigger" in self.trigger
+
+    def beyond(self, seconds: float) -> float:
+        """A batch's age, or what it took, beyond the time for which it was told to run.
+
+        All of it but in real-time mode, where each runs for as long as its trigger says, however
+        few rows there are (Spark's guide, "Batch Duration Is a Checkpoint Interval"). -inf where a
+        ``RealTimeTrigger(milliseconds)`` says no number: nobody knows of one that is beyond it.
+        """
+        if "RealTime" not in self.trigger:
+            return seconds
+        milliseconds = self.trigger.partition("(")[2].rstrip(") ")
+        return seconds - (int(milliseconds) / 1000.0 if milliseconds.isdecimal() else math.inf)
 
 
 class Life(msgspec.Struct):
@@ -287,6 +308,11 @@ class Sizing(msgspec.Struct):
     decisions: list[Decision] = []
     work: Work = msgspec.field(default_factory=Work)
     need: Need | None = None  # of executors; None: not known
+
+    def say_nothing(self) -> None:
+        """Nothing is known of what is needed now; what was learned of its batches stays."""
+        self.target_feasible = self.required_capacity_ratio = None
+        self.capacity_short_since_time = self.unstable_since_time = self.need = None
 
 
 class Query(msgspec.Struct):

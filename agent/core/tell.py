@@ -83,14 +83,14 @@ def _state(query: Query, running_seconds: float | None, policy: Policy) -> Query
 
 def _hangs(query: Query, running_seconds: float, policy: Policy) -> bool:
     """Whether a batch of that age counts as hung: past its deadline, or what it should take."""
-    settings = query.settings(policy)
+    settings, age = query.settings(policy), query.run.beyond(running_seconds)
     if settings.deadline_seconds is not None:
-        return running_seconds > settings.deadline_seconds
-    usual = max(settings.target_seconds, query.batch.seconds or 0.0)
-    if running_seconds <= max(HUNG_SECONDS, HUNG_FACTOR * usual):
+        return age > settings.deadline_seconds
+    usual = max(settings.target_seconds, query.run.beyond(query.batch.seconds or 0.0))
+    if age <= max(HUNG_SECONDS, HUNG_FACTOR * usual):
         return False
     # After a pause, or where more arrives, a batch without a limit is larger than the last one.
-    return running_seconds > HUNG_FACTOR * (_should_take(query) or 0.0)
+    return age > HUNG_FACTOR * (_should_take(query) or 0.0)
 
 
 def _should_take(query: Query) -> float | None:
@@ -98,6 +98,8 @@ def _should_take(query: Query) -> float | None:
     running, batches, cost = query.running, query.watched.spiral.batches, query.sizing.cost
     if running.heard_time is None or running.seconds is None or not cost.batches:
         return None
+    if query.run.as_they_come:
+        return None  # its cost is of runs that were not
     if running.batch_id is not None and running.batch_id == running.open_batch_id:
         return None  # it reads what it read before, whatever has come since
     planned_time = running.heard_time - running.seconds
@@ -120,7 +122,8 @@ def _limit_view(query: Query) -> LimitView:
 def _checkpoint_view(query: Query, policy: Policy, age: float | None) -> CheckpointView:
     monitor = query.watched.monitor
     configured = query.settings(policy).deadline_seconds
-    deadline = monitor.deadline(configured)
+    # As it is told it counts from a batch's begin: no such figure is right in real-time mode.
+    deadline = None if query.run.as_they_come else monitor.deadline(configured)
     return CheckpointView(
         seconds=monitor.seconds,
         phases=query.batch.phases,
@@ -250,6 +253,7 @@ def view(
     ``growing``: what ``attention.grows`` says of its last batches, which only the service keeps.
     """
     settings = query.settings(policy)
+    by_rows = not query.run.as_they_come  # else a batch is held against neither figure
     driver_now = now - query.clock.skew_seconds
     up = not query.life.terminated and query.life.gone_since_time is None
     age = running_age(query, now) if up else None
@@ -291,8 +295,8 @@ def view(
         batch_limited=query.batch.limited,
         running_batch_id=query.running.batch_id if up else None,
         running_seconds=age,
-        target_seconds=settings.target_seconds,
-        deadline_seconds=settings.deadline_seconds,
+        target_seconds=settings.target_seconds if by_rows else None,
+        deadline_seconds=settings.deadline_seconds if by_rows else None,
         target_feasible=query.sizing.target_feasible,
         required_capacity_ratio=query.sizing.required_capacity_ratio,
         capacity_short_since_time=query.clock.as_driver_says(
@@ -521,6 +525,8 @@ def _missing(query: Query) -> list[str]:
         for s in query.sources
         if not s.controllable
     ]
-    if not decide.capacity_known(query):
+    if query.run.as_they_come:
+        said.append("rows are read as they come: no batch tells the capacity")
+    elif not decide.capacity_known(query):
         said.append("too few batches with rows to know the capacity")
     return said

@@ -479,9 +479,8 @@ def test_a_private_interface_that_changed_costs_the_batch_id_and_no_more(
     assert not watched.observer._stopping.is_set()
     kind, body = watched.told[-1]
     assert kind == "heartbeat"
-    assert body["queries"] == [
-        {"id": "q", "runId": "r", "name": "enrich", "batchId": None, "running_seconds": None}
-    ]
+    bare = {"id": "q", "runId": "r", "name": "enrich", "trigger": RunningQuery.trigger}
+    assert body["queries"] == [bare | {"batchId": None, "running_seconds": None}]
     assert not any(kind == "terminated" for kind, _ in watched.told)
 
 

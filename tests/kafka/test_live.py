@@ -453,6 +453,48 @@ def test_a_topic_deleted_while_it_is_read(
         assert agent.http.get("/readyz").status_code == 200
 
 
+@pytest.mark.parametrize("agent", [("--deadline-seconds", "12")], indirect=True)
+@pytest.mark.slow("two batches of some time each; what is told of them the core's tests hold")
+def test_a_batch_in_real_time_mode_lasts_as_long_as_it_was_told_to_and_is_no_alarm(
+    agent: AgentProcess, broker: Broker, spark: Any, attached: Any, tmp_path: Path
+) -> None:
+    if tuple(map(int, spark.version.split(".")[:2])) < (4, 1):
+        pytest.skip("real-time mode came with Spark 4.1")
+    for topic in ("instant", "at-once"):
+        broker.create_topic(topic)
+    attached(agent.address)
+    writer = (
+        reading(spark, broker, "instant")
+        .select("value")
+        .writeStream.format("kafka")
+        .option("kafka.bootstrap.servers", broker.bootstrap)
+        .option("topic", "at-once")
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+    )
+    query = writer.outputMode("update").queryName("instant").trigger(realTime="15 seconds").start()
+    seen: list[dict[str, Any]] = []
+    past: set[int] = set()  # batches that were seen past the deadline
+
+    def two_are_past_the_deadline() -> bool:
+        broker.produce("instant", numbers(10))
+        told = view(agent, "instant")
+        running_seconds = told.get("running_seconds") or 0.0
+        if told.get("up") and running_seconds < 15.0 + 12.0:  # a busy machine's may last longer
+            seen.append(told)
+        if running_seconds > 12.0:
+            past.add(told["running_batch_id"])
+        return len(past) == 2
+
+    until(two_are_past_the_deadline, "two batches longer than the deadline")
+    assert broker.end_offsets("at-once")[0] > 0
+    assert {one["state"] for one in seen} <= {"busy", "idle"}
+    assert {one["attention"]["level"] for one in seen} <= {"ok", "idle"}
+    assert {one["required_capacity_ratio"] for one in seen} == {None}
+    query.stop()
+    ended = until(lambda: (v := view(agent, "instant"))["state"] == "terminated" and v, "its end")
+    assert (ended["stopped"], ended["failure"]) == (True, None)
+
+
 def metric(agent: AgentProcess, name: str, query: str) -> float | None:
     """Of the application's one source."""
     labels = f'application="weir tests",query="{query}",source="0"'

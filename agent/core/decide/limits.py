@@ -265,8 +265,11 @@ def _probe(query: Query, settings: QueryPolicy, size: Size, full: float, time: f
 
 
 def capacity_known(query: Query) -> bool:
-    """Whether what a batch costs is more than the guess after the first one."""
-    return query.sizing.cost.batches >= LEARN_BATCHES
+    """Whether what a batch costs is more than the guess after the first one.
+
+    Never where rows are read as they come: such a batch is as long as it was told to be.
+    """
+    return query.sizing.cost.batches >= LEARN_BATCHES and not query.run.as_they_come
 
 
 def _note_capacity(query: Query, size: Size, time: float) -> None:
@@ -344,7 +347,7 @@ def after_batch(query: Query, ended: Ended) -> None:
     """Decides after a batch that was measured and learned from."""
     batch, time, policy, settings = ended.batch, ended.time, ended.policy, ended.settings
     follow_mode(query, policy)
-    if batch.rows and batch.seconds and not ended.replayed:
+    if batch.rows and batch.seconds and not (ended.replayed or query.run.as_they_come):
         query.sizing.reach.observe(query.sizing.cost, settings)
     controlled = query.steered()
     size = wanted_size(query, settings, time, controlled)

@@ -222,6 +222,7 @@ class RunningQuery(msgspec.Struct, frozen=True, gc=False):
     running_seconds: float | None
     limits: list[SourceLimit]
     begun_time: float | None = None  # of the first that an event log told of it; drivers tell none
+    trigger: str = ""  # empty where the driver tells none
 
 
 class HeartbeatEvent(msgspec.Struct, frozen=True, gc=False):
@@ -632,6 +633,7 @@ def _heartbeat(body: _EventBody) -> HeartbeatEvent:
                 _count(item.get("batchId")),
                 _running(item.get("running_seconds")),
                 decode_limits(item.get("limits"), f"{place}.limits"),
+                trigger=_trigger(item.get("trigger")),
             )
         )
     return HeartbeatEvent(running, _executors(body.executors))

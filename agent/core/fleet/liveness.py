@@ -73,7 +73,7 @@ class Wakefulness:
         if query.running.since_time is None:
             return Liveness(ok=True, why="idle")
         # By the agent's own clock, and in its own life: the driver's says what it likes.
-        age = now - max(query.running.since_time, self.started_time)
+        age = query.run.beyond(now - max(query.running.since_time, self.started_time))
         settings = query.settings(self._policy)
         deadline_seconds = settings.deadline_seconds
         # The first batch of a run may be the one that a restart repeats, as large as it was, or all

@@ -145,7 +145,7 @@ def growth(query: Query, ended: Ended) -> None:
         limit_rows = before.limit_rows  # one number kept, not one for each batch
     if before is not None and backlog == before.backlog_rows:
         backlog = before.backlog_rows
-    if batch.rows and batch.seconds:
+    if batch.rows and batch.seconds and not query.run.as_they_come:
         query.watched.spiral.commit(
             Batch(batch.time, batch.seconds, float(batch.rows), limit_rows, backlog)
         )
@@ -160,7 +160,7 @@ def growth(query: Query, ended: Ended) -> None:
 def runs(query: Query, time: float, policy: Policy) -> None:
     """A batch runs at ``time``, and how long it has is known."""
     age = query.running.seconds
-    if age is None:
+    if age is None or query.run.as_they_come:
         return
     spiral.runs_long(
         query.watched.spiral,
@@ -279,6 +279,8 @@ def _is_late(query: Query, age: float | None, policy: Policy, *, ran: bool) -> b
     """Whether a batch that ended at that age was timed out; one that surely ``ran`` teaches."""
     settings = query.settings(policy)
     monitor = query.watched.monitor
+    if age is not None:
+        age = query.run.beyond(age)
     if ran and age is not None:
         monitor.ended(age)
     return spiral.timed_out(age, monitor.deadline(settings.deadline_seconds))

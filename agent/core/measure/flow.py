@@ -178,7 +178,7 @@ def count(query: Query, ended: Ended) -> None:
 def work(query: Query, ended: Ended) -> None:
     """What it ran on, and what its stages were made of; other slots change its cost."""
     batch, known = ended.batch, query.sizing.work
-    if ended.work is None:
+    if ended.work is None or query.run.as_they_come:
         return
     if not ended.work.steady:
         if batch.rows and batch.seconds:
@@ -203,11 +203,11 @@ def work(query: Query, ended: Ended) -> None:
 def cost(query: Query, ended: Ended) -> None:
     """Learns from it what batches cost; tells whether it shows that this has changed.
 
-    Empty and replayed batches teach nothing, nor does one with its rows or time missing, or one
-    that ran on some executors and then on others.
+    Empty and replayed batches teach nothing, nor does one with its rows or time missing, one that
+    ran on some executors and then on others, or one that read rows as they came.
     """
     batch, learned = ended.batch, query.sizing.cost
-    if not batch.rows or not batch.seconds or ended.replayed:
+    if not batch.rows or not batch.seconds or ended.replayed or query.run.as_they_come:
         return
     if ended.work is not None and not ended.work.steady:
         return
@@ -288,6 +288,9 @@ def hear_trigger(query: Query, trigger: str) -> None:
     if trigger and trigger != query.run.trigger:
         query.run.trigger = trigger
         query.run.trigger_seconds = trigger_seconds(trigger)
+    if query.run.as_they_come:  # what runs before this one led to says nothing of it
+        query.sizing.say_nothing()
+        query.watched.spiral.rest()
 
 
 def trigger_seconds(trigger: str) -> float:

@@ -42,7 +42,8 @@ METRICS: Final[tuple[Metric, ...]] = (
         "Seconds after which something kills a batch, as configured or learned.",
         lambda view: view.checkpoint.deadline_seconds,
         unit="seconds",
-        note="Learned where one batch was ended twice at one age. Absent where neither is known.",
+        note="Learned where one batch was ended twice at one age. Absent where neither is known, "
+        "and in real-time mode, where it counts from when a batch was told to end.",
         formula=CHECKPOINT.of("Monitor.deadline"),
     ),
     QUERY.gauge(

@@ -74,6 +74,8 @@ METRICS: Final[tuple[Metric, ...]] = (
         "Seconds a batch should take.",
         lambda view: view.target_seconds,
         unit="seconds",
+        note="Absent in real-time mode and continuous processing, where rows do not wait for a "
+        "batch to end.",
     ),
     QUERY.gauge(
         "weir_target_feasible",
