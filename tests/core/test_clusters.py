@@ -168,6 +168,33 @@ def test_a_restart_needs_what_was_needed_before_it() -> None:
     assert world.slots == slots
 
 
+@pytest.mark.parametrize("trigger", ["RealTimeTrigger(300000)", "ContinuousTrigger(1000)"])
+@pytest.mark.parametrize(("arriving", "asked"), [(300.0, 4), (40.0, 1)])
+def test_a_query_whose_tasks_stay_has_what_the_job_has_without_weir(
+    trigger: str, arriving: float, asked: int
+) -> None:
+    """What fewer would do nobody knows, and Spark may end it where they are too few."""
+    world = World()
+    world.run(arriving, 20)
+    assert world.asked == asked
+    learned = world.view.task_seconds
+    world.driver.run_id = "r-2"
+    world.send(world.driver.started(trigger=trigger, control="none"))
+    assert wanted(world.heartbeat()) is None
+    world.asked, world.present = None, 2
+    for _ in range(20):
+        world.driver.time += 30.0
+        assert world.heartbeat(1.0).executors is None
+        assert world.batch(arriving / 10.0).executors is None
+    assert world.view.task_seconds == learned
+    assert "real-time mode" in world.view.note
+    assert world.view.mode == "dry-run"
+    world.driver.run_id = "r-3"
+    world.send(world.driver.started(trigger="ProcessingTimeTrigger(0)"))
+    world.run(arriving, 20)
+    assert world.asked == asked
+
+
 def an_hour_about(time: float) -> tuple[int, int]:
     """Before it and after it, in minutes of the day."""
     minute = int(time % 86_400 // 60)

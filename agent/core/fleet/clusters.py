@@ -26,6 +26,10 @@ def _in_vain_from(need: Need, slots_each: float) -> int | None:
     return None if slots is None else math.ceil(slots / slots_each - 1e-9)
 
 
+#: Why nothing is asked for while one of its queries reads rows as they come.
+STANDS: Final = "a query in real-time mode or continuous processing has its slots all the while"
+
+
 def _works_unknown(query: Query) -> bool:
     """Whether it read rows, and nobody knows what it needs: its stages cannot be had, or more."""
     return query.sizing.need is None and query.totals.rows > 0
@@ -288,6 +292,9 @@ class Clusters:
             settings = one.settings(self._policy)
             mode = min(mode, settings.executors, one.mode(self._policy), key=MODES.index)
             flaw = flaw or settings.executors_flaw
+        if any(one.run.as_they_come for one in live):
+            # No stage of it tells what fewer would do, and Spark may end it where they are too few.
+            mode, flaw = min(mode, "dry-run", key=MODES.index), flaw or STANDS
         return (mode, flaw) if live else ("off", "")
 
     def _settings(self, application_id: str) -> QueryPolicy:
