@@ -25,7 +25,7 @@ from spark_listener.lease import STARTS
 from spark_listener.listener import Captured, Counters
 from spark_listener.mailbox import Mailbox
 from spark_listener.progress import ProgressText, read_progress
-from spark_listener.query import Query, mode_note, takes_all_at_once
+from spark_listener.query import Query, is_real_time, mode_note, takes_all_at_once
 from spark_listener.redact import redact_long
 from spark_listener.sources import known
 from spark_listener.wire import (
@@ -946,7 +946,7 @@ class Observer:
 
     def _add_plans(self, run: Run, running: RunningBatch, entries: list[SourceLimit]) -> None:
         """To sources that count offsets how far the running batch reads, and what that left."""
-        if not any(_counts_offsets(entry) for entry in entries):
+        if is_real_time(run.query.trigger) or not any(_counts_offsets(entry) for entry in entries):
             return
         if running.started_epoch_seconds is None or not run.query.abilities.offsets:
             return

@@ -93,11 +93,16 @@ def takes_all_at_once(trigger: str, execution_class: str, executor_class: str) -
     return any(name in executor_class for name in ("SingleBatch", "RealTime"))
 
 
+def is_real_time(trigger: str) -> bool:
+    """Whether batches read rows as they come, behind what was planned, for as long as was told."""
+    return "RealTime" in trigger
+
+
 def mode_note(trigger: str, execution_class: str) -> str:
     """Why such a query takes no limit, in a few words."""
     if "Continuous" in execution_class or "ContinuousTrigger" in trigger:
         return "continuous processing has no micro-batches"
-    if "RealTime" in trigger:
+    if is_real_time(trigger):
         return "real-time mode takes rows as they come"
     return "the trigger takes everything at once"
 

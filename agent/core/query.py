@@ -400,6 +400,14 @@ class Query(msgspec.Struct):
         for source in self.sources:
             source.begin_run()
 
+    @property
+    def reads_on(self) -> bool:
+        """Whether it is further than it has told: it lives, and reads rows as they come.
+
+        In real-time mode a batch says at its end how far it came.
+        """
+        return self.run.as_they_come and self.life.gone_since_time is None
+
     def main_source(self) -> Source | None:
         """The source whose limit stands for the query's: the controllable one read most."""
         candidates = self.controlled() or [s for s in self.sources if s.limit_known]

@@ -8,7 +8,9 @@ import pytest
 
 from agent.core.decode.events import decode_request
 from agent.core.fleet import Fleet
+from agent.core.measure.partitions import PartitionView
 from agent.core.policy import Policy, QueryPolicy
+from spark_listener.wire import format_time
 from tests.core.events import START_TIME, Driver
 
 if TYPE_CHECKING:
@@ -60,22 +62,30 @@ class Job:
         self.driver.run_id = run_id
         self.send(self.driver.started(trigger=trigger or self.driver.trigger, control="none"))
 
-    def runs(self, seconds: float, every: float = 15.0) -> Iterator[QueryView]:
-        """The next batch, up to that age, as each heartbeat leaves the query."""
+    def runs(self, seconds: float, every: float = 15.0, **more: Any) -> Iterator[QueryView]:
+        """The next batch, up to that age, as each heartbeat leaves the query.
+
+        ``more`` is what it tells of its source.
+        """
         begun, age = self.driver.time, 0.0
         while age < seconds:
             age = min(age + every, seconds)
             self.driver.time = begun + age
-            told = {"trigger": self.driver.trigger, "limits": [SOURCE]}
+            told = {"trigger": self.driver.trigger, "limits": [SOURCE | more]}
             self.send(self.driver.heartbeat(self.driver.batch_id + 1, age, **told))
             yield self.view
 
-    def ends(self, rows: int, seconds: float = LASTING_SECONDS, backlog: int = 0) -> QueryView:
-        """The batch that ran, as long as it did."""
+    def ends(
+        self, rows: int, seconds: float = LASTING_SECONDS, backlog: int = 0, **source: Any
+    ) -> QueryView:
+        """The batch that ran, as long as it did; ``source`` is more of what Spark says of it."""
         self.driver.time = self.begun
         phases = {"walCommit": 0.05, "addBatch": seconds - 0.1, "commitOffsets": 0.05}
         limit = SOURCE | {"backlog": backlog}
-        self.send(self.driver.progress(rows, seconds, limits=[limit], phases=phases))
+        said = {"description": "KafkaV2[Subscribe[t]]", "numInputRows": rows, **source}
+        self.send(
+            self.driver.progress(rows, seconds, limits=[limit], phases=phases, sources=[said])
+        )
         self.begun = self.driver.time
         return self.view
 
@@ -190,3 +200,65 @@ def test_what_runs_of_micro_batches_taught_is_kept_for_the_next_and_not_told_mea
     job.send(job.driver.terminated())
     job.start(MICRO_BATCHES, "r-3")
     assert job.view.throughput_rows_per_second == overloaded.throughput_rows_per_second
+
+
+RATE = 1000  # rows per second that come, and are processed as they do
+
+
+def offsets(time: float) -> dict[str, dict[str, int]]:
+    """Where the topic ends at a time."""
+    return {"t": {"0": round((time - START_TIME) * RATE)}}
+
+
+def plan(time: float) -> dict[str, Any]:
+    """As drivers tell it that do not know the mode."""
+    return {"admitted": 1, "offsets": offsets(time), "observed_time": format_time(time)}
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_what_a_batch_has_processed_since_its_planning_is_no_backlog(asked: bool) -> None:
+    """How far it came is told at its end: what waits meanwhile is unknown, as is retention."""
+    job = Job()
+    job.fleet.keep_offsets()
+    job.start()
+    for _ in range(3):
+        began = job.begun
+        at_planning = offsets(began)
+        for _ in job.runs(LASTING_SECONDS - 5.0, **plan(began)):
+            if asked:
+                rows = offsets(job.driver.time)["t"]["0"] - at_planning["t"]["0"]
+                held = [PartitionView(0, "t", "0", rows, 0, 3600.0)]
+                job.fleet.hear_partitions(KEY, "q-1", 0, held, job.now)
+            view = job.view
+            assert (view.backlog_rows, view.backlog_seconds) == (None, None)
+            assert (view.lag_state, view.partitions) == ("UNKNOWN", [])
+        assert job.fleet.readings() == {}
+        view = job.ends(
+            round(LASTING_SECONDS * RATE),
+            startOffset=offsets(began),
+            endOffset=offsets(began + LASTING_SECONDS),
+            latestOffset=at_planning,
+        )
+        assert (view.backlog_rows, view.lag_state) == (None, "UNKNOWN")
+    assert view.arrival_rows_per_second == pytest.approx(RATE)
+
+
+def test_brokers_are_asked_about_one_that_failed() -> None:
+    """Its next run goes on where the last batch ended: until then rows wait."""
+    job = Job()
+    job.fleet.keep_offsets()
+    job.start()
+    end = offsets(job.begun + LASTING_SECONDS)
+    rows = round(LASTING_SECONDS * RATE)
+    job.ends(rows, startOffset=offsets(job.begun), endOffset=end, latestOffset=end)
+    for _ in job.runs(15.0, **plan(job.begun)):
+        assert job.fleet.readings() == {}
+    job.send(job.driver.terminated("java.lang.IllegalStateException: no leader"))
+    reading = job.fleet.readings()[KEY]
+    assert (reading.offsets, reading.planned) == ({0: {("t", "0"): end["t"]["0"]}}, {})
+    held = [PartitionView(0, "t", "0", 70, 0, 3600.0)]
+    job.fleet.hear_partitions(KEY, "q-1", 0, held, job.now)
+    assert job.view.partitions == held
+    assert job.view.backlog_rows == 70
+    job.start(run_id="r-2")
+    assert (job.view.partitions, job.view.backlog_rows) == ([], None)

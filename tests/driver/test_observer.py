@@ -312,6 +312,17 @@ def test_a_heartbeat_says_how_far_the_running_batch_of_kafka_reads() -> None:
     }
 
 
+def test_of_a_batch_in_real_time_mode_its_plan_tells_nothing() -> None:
+    """It reads on behind it, and says at its end how far."""
+    query = Planning(lambda: RunningBatch(7, 1_795_000_000.0))
+    query.trigger = "RealTimeTrigger(300000)"
+    watched = Watched(query, KafkaControl())
+    watched.observer._heartbeat()
+    (pulse,) = pulses(watched)
+    assert pulse["trigger"] == query.trigger
+    assert not {"admitted", "offsets", "observed_time"} & pulse["limits"][0].keys()
+
+
 class ManyPartitions(Planning):
     """Of which each batch reads so many that to tell them all takes more than a request holds."""
 

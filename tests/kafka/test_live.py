@@ -490,6 +490,7 @@ def test_a_batch_in_real_time_mode_lasts_as_long_as_it_was_told_to_and_is_no_ala
     assert {one["state"] for one in seen} <= {"busy", "idle"}
     assert {one["attention"]["level"] for one in seen} <= {"ok", "idle"}
     assert {one["required_capacity_ratio"] for one in seen} == {None}
+    assert {one["backlog_rows"] for one in seen} == {None}
     query.stop()
     ended = until(lambda: (v := view(agent, "instant"))["state"] == "terminated" and v, "its end")
     assert (ended["stopped"], ended["failure"]) == (True, None)

@@ -67,7 +67,7 @@ class BrokersWord:
 
     def note_plan(self, query: Query, limits: list[SourceLimit]) -> None:
         """The batch after the newest that ended runs: where it will have read to."""
-        if not self._keeps_offsets:
+        if not self._keeps_offsets or query.reads_on:
             return
         planned = {one.source: one.offsets for one in limits if one.offsets}
         known = query.read
@@ -128,7 +128,10 @@ class BrokersWord:
 
         What was planned since is off what waits. And how many seconds ago partitions were seen,
         where a source's backlog is of a later look and another figure; None where all is of one.
+        Nothing of one that is further than it has told.
         """
+        if query.reads_on:
+            return [], None
         shown: list[PartitionView] = []
         seen: list[float] = []
         for index, said in sorted(self._partitions.get(query.key, {}).items()):

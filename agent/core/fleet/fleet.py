@@ -659,7 +659,7 @@ class Fleet:
         self._brokers.keep_offsets()
 
     def readings(self) -> dict[Key, Reading]:
-        """How far each query has read, but those that were stopped, or are known of long ago.
+        """How far each query has read that was not stopped, nor reads on, nor is known of long ago.
 
         What a query that failed has not read may be deleted before it comes back, and before the
         first batch of its next run ends, which goes on where the last one ended.
@@ -669,7 +669,7 @@ class Fleet:
             query.key: query.read
             for query in self._roster
             if query.read is not None
-            and not query.life.stopped
+            and not (query.life.stopped or query.reads_on)
             and query.run.application_id not in told_late
         }
 
@@ -715,7 +715,7 @@ class Fleet:
         Shown for so many seconds: brokers that stop answering leave nothing known.
         """
         query = self._roster.get(key)
-        if query is None or query.run.query_id != query_id:
+        if query is None or query.run.query_id != query_id or query.reads_on:
             return
         self._brokers.hear(query, source, views, now, valid_seconds=valid_seconds)
         self._pools.see(query)

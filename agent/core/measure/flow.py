@@ -105,8 +105,12 @@ def sources(query: Query, ended: Ended) -> None:
     fresh = 0.0
     limited = False
     for index, source in enumerate(present):
-        part = batch.sources[index] if index < count_of else None
-        fresh += source.read(part, said.get(index), batch.time) or 0.0
+        part, told = batch.sources[index] if index < count_of else None, said.get(index)
+        if query.run.as_they_come:
+            # It read on behind where its planning saw the source end: what waits nobody knows.
+            part = part and msgspec.structs.replace(part, backlog=None)
+            told = told and msgspec.structs.replace(told, backlog=None, observed_time=None)
+        fresh += source.read(part, told, batch.time) or 0.0
         limited = limited or source.limited
     query.batch.limited = limited
     query.batch.held_back = any(source.held_back for source in present)
@@ -243,7 +247,8 @@ def hear_limits(
         if told.source >= len(query.sources):
             continue
         item = told
-        if planned_time is None and told.admitted is not None and not of_next_batch:
+        of_another = planned_time is None and told.admitted is not None and not of_next_batch
+        if of_another or query.run.as_they_come:
             item = msgspec.structs.replace(told, admitted=None, backlog=None, observed_time=None)
         source = query.sources[item.source]
         before = source.arrived, source.arrived_time
