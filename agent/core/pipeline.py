@@ -137,7 +137,7 @@ def heartbeat(
     if running.running_seconds is None or ended:
         query.running.nothing()
         if running.running_seconds is None:
-            query.flow.occupancy.spend(time, "idle")
+            query.flow.occupancy.spend(time, "busy" if query.run.continuous else "idle")
             watch.rests(query, time)
             since = time - (query.batch.end_time or 0.0)
             query.flow.between = query.flow.between if since < HEARTBEAT_SECONDS else "idle"

@@ -82,12 +82,17 @@ class Run(msgspec.Struct):
         return self.query_id, self.checkpoint_location
 
     @property
+    def continuous(self) -> bool:
+        """Whether it has no batches, so that Spark tells nothing of what it does while it lives."""
+        return "ContinuousTrigger" in self.trigger
+
+    @property
     def as_they_come(self) -> bool:
         """Whether its rows are read as they come, by tasks that stay.
 
         In real-time mode and in continuous processing: what a batch takes says nothing of its rows.
         """
-        return "RealTime" in self.trigger or "ContinuousTrigger" in self.trigger
+        return "RealTime" in self.trigger or self.continuous
 
     def beyond(self, seconds: float) -> float:
         """A batch's age, or what it took, beyond the time for which it was told to run.

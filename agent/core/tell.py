@@ -75,7 +75,7 @@ def _state(query: Query, running_seconds: float | None, policy: Policy) -> Query
     if query.life.terminated:
         return "terminated"
     if running_seconds is None:
-        return query.flow.between
+        return "busy" if query.run.continuous else query.flow.between
     if _hangs(query, running_seconds, policy):
         return "stalled"
     return "backpressured" if query.holds_back() else "busy"

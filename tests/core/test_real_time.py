@@ -202,6 +202,20 @@ def test_what_runs_of_micro_batches_taught_is_kept_for_the_next_and_not_told_mea
     assert job.view.throughput_rows_per_second == overloaded.throughput_rows_per_second
 
 
+def test_a_query_in_continuous_processing_is_never_told_to_be_idle() -> None:
+    """Spark tells of no batch of it, nor of a trigger that found nothing, while it lives."""
+    job = Job("ContinuousTrigger(1000)")
+    job.start()
+    for epoch in range(60):
+        assert (job.view.state, job.view.attention.level) == ("busy", "ok")
+        job.driver.time += 5.0
+        job.send(job.driver.heartbeat(epoch, None, limits=[SOURCE]))
+    spent = job.view.totals.state_seconds
+    assert (spent["idle"], spent["busy"]) == (0.0, pytest.approx(300.0))
+    job.send(job.driver.terminated())
+    assert job.view.state == "terminated"
+
+
 RATE = 1000  # rows per second that come, and are processed as they do
 
 

@@ -689,7 +689,7 @@ class Fleet:
         found: dict[Key, Offsets] = {}
         told_late = self._told_late()
         for query in self._roster:
-            behind = query.watched.monitor.asynchronous or "Continuous" in query.run.trigger
+            behind = query.watched.monitor.asynchronous or query.run.continuous
             behind |= query.run.application_id in told_late
             if query.read is None or behind or self._brokers.elsewhere(query):
                 continue
