@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 import agent
+from agent.export import runbooks
+from spark_listener.config import conf_key
 
 ROOT = Path(__file__).parents[2]
 START = ROOT / "docs" / "start"
@@ -42,6 +44,14 @@ def test_each_way_in_says_how_to_look(page: str) -> None:
     installed = re.search(r"(~|/opt)/weir/bin/(?=weir agent)", text)
     assert f"{installed[0] if installed else ''}weir top" in text
     assert "weir mode on" in text
+
+
+def test_databricks_gives_each_cluster_a_name_of_its_own() -> None:
+    """There Spark's own name is the same for all of them."""
+    text = (START / "databricks.md").read_text("utf-8")
+    assert re.search(r"^attach\(\s+spark, .*application_name=", text, re.MULTILINE)
+    assert re.search(rf"^{re.escape(conf_key('application_name'))} \S+$", text, re.MULTILINE)
+    assert conf_key("application_name") in runbooks.source("WeirNamesCollide")
 
 
 @pytest.mark.parametrize("page", ["databricks", "dataproc"])
