@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -111,6 +112,30 @@ def test_listener_wheel_depends_on_nothing(listener_wheel: Path) -> None:
     assert "Root-Is-Purelib: true" in about(listener_wheel, "WHEEL")
     with zipfile.ZipFile(listener_wheel) as archive:
         assert any(name.endswith("/LICENSE") for name in archive.namelist())
+
+
+def test_listener_wheel_by_the_name_of_a_zip_is_imported_as_it_is(
+    listener_wheel: Path, tmp_path: Path
+) -> None:
+    """Named as the page says of Dataproc, whose ``--py-files`` takes no wheel."""
+    page = (ROOT / "docs" / "start" / "dataproc.md").read_text("utf-8")
+    (command, name) = re.findall(r"`(cp \S+\.whl (\S+\.zip))`", page)[0]
+    shutil.copy(listener_wheel, tmp_path)
+    subprocess.run(command, shell=True, cwd=tmp_path, check=True, timeout=60)
+    shipped = tmp_path / name
+    python, environ = alone(shipped, cwd=tmp_path)
+    told = "import spark_listener as it; print(it.why_off() or it.__file__, it.__version__)"
+    done = subprocess.run(
+        [*python, "-c", told],
+        cwd=tmp_path,
+        env=environ,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    version = listener_wheel.name.split("-")[1]
+    assert done.stdout == f"{shipped}/spark_listener/__init__.py {version}\n", done.stderr
 
 
 def test_agent_wheel_holds_its_packages_with_their_data(agent_wheel: Path) -> None:
