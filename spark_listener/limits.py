@@ -35,6 +35,7 @@ PYTHON_LIMIT: Final = (
     "org.apache.spark.sql.execution.datasources.v2.python.PythonStreamingSourceReadLimit"
 )
 _PYTHON_KINDS: Final[Mapping[str, tuple[Kind, str]]] = {
+    "ReadMinRows": ("min_rows", "min_rows"),
     "ReadMaxRows": ("rows", "max_rows"),
     "ReadMaxFiles": ("files", "max_files"),
     "ReadMaxBytes": ("bytes", "max_bytes"),
@@ -62,7 +63,7 @@ class Limit:
     value: int | None = None
     delay_milliseconds: int | None = None  # of min_rows
     parts: tuple[Limit, ...] = ()
-    class_name: str = ""  # of kind other, and of a maximum or composite of the source's own class
+    class_name: str = ""  # of kind other, and of any other that is of the source's own class
 
     def same_class(self, other: Limit) -> bool:
         """Equal but for the numbers."""
@@ -252,10 +253,12 @@ def describe(java_limit: Any) -> Limit:
 
 
 def _of_python(text: str) -> Limit:
-    """A limit as a Python source's runner writes it; one that is no plain maximum is other."""
+    """A limit as a Python source's runner writes it; what it does not write now is other."""
     unknown = Limit("other", class_name=PYTHON_LIMIT)
     try:
         said = json.loads(text)
+        if said == {"_type": "ReadAllAvailable"}:  # of each that names none
+            return Limit("all", class_name=PYTHON_LIMIT)
         kind, field = _PYTHON_KINDS[said["_type"]]
         value = said[field]
     except (ValueError, KeyError, TypeError):

@@ -15,6 +15,7 @@ from spark_listener.limits import (
     PYTHON_LIMIT,
     Limit,
     Refused,
+    describe,
     handle_of,
     maximum_of,
     may_follow,
@@ -118,6 +119,8 @@ REFUSED = [
     (OWN, KAFKA, "rows"),
     (Limit("rows", 5, class_name=PYTHON_LIMIT), PYTHON_SOURCE, "bytes"),
     (Limit("other", class_name=PYTHON_LIMIT), PYTHON_SOURCE, "rows"),
+    (Limit("all", class_name=PYTHON_LIMIT), PYTHON_SOURCE, "rows"),
+    (Limit("min_rows", 5, class_name=PYTHON_LIMIT), PYTHON_SOURCE, "rows"),
 ]
 
 
@@ -156,6 +159,39 @@ def test_what_cannot_be_steered_says_why(configured: Limit, source: str, control
     handle = handle_of(configured, source)
     assert handle.control == control
     assert handle.note
+
+
+class JavaLimit:
+    """A Python source's, as the JVM holds it."""
+
+    def __init__(self, text: str) -> None:
+        self.json = lambda: text
+
+    def getClass(self) -> JavaLimit:
+        return self
+
+    def getName(self) -> str:
+        return PYTHON_LIMIT
+
+
+@pytest.mark.parametrize(
+    ("text", "note"),
+    [
+        ('{"_type": "ReadAllAvailable"}', "the source has no limit and is not known to take one"),
+        (
+            '{"min_rows": 5, "_type": "ReadMinRows"}',
+            "the source has a minimum and is not known to take a maximum beside it",
+        ),
+        (
+            '{"max_shards": 5, "_type": "ReadMaxShards"}',
+            "the limit is of the source's own class PythonStreamingSourceReadLimit",
+        ),
+    ],
+)
+def test_a_python_source_without_a_maximum_says_what_it_has(text: str, note: str) -> None:
+    """One that names no limit is written down as one that reads all there is."""
+    handle = handle_of(describe(JavaLimit(text)), PYTHON_SOURCE)
+    assert (handle.control, handle.unit, handle.note) == ("advice", "rows", note)
 
 
 @pytest.mark.parametrize("configured", [ALL, Limit("files", 5), Limit("rows", 5)])
