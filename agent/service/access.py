@@ -2,7 +2,8 @@
 
 Without a token the agent listens on loopback alone. A web page that a local browser shows can still
 reach loopback, by a name that resolves to it or by a cross-site request, so the ``Host`` must be a
-loopback name and an ``Origin`` the agent's own.
+loopback name and an ``Origin`` the agent's own. So can every account of the machine, so an order's
+connection must be that of the agent's own user, or of root.
 """
 
 from __future__ import annotations
@@ -12,12 +13,14 @@ import binascii
 import hashlib
 import hmac
 import ipaddress
+import os
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from agent.service.config import is_loopback
 from agent.service.errors import HttpError
+from spark_listener.sockets import NOBODY, owner
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -111,6 +114,16 @@ class Gate:
             raise HttpError(401, "wrong token", "Authorization")
         return Caller(name, remote)
 
+    def admit_order(self, caller: tuple[str, int] | None, own: tuple[str, int] | None) -> None:
+        """Of who was admitted, by both ends of the connection. Raises HttpError 403.
+
+        Reads the machine's table of sockets, which may be long: for orders alone, in a thread.
+        """
+        if self._tokens is None and caller is not None and own is not None:
+            refused = why_no_order_of(owner(caller, own), os.geteuid())
+            if refused:
+                raise HttpError(403, refused)
+
     def admit_without_token(self, headers: Mapping[bytes, bytes]) -> None:
         """For paths that need none: raises HttpError 403 for a name that is not this machine's.
 
@@ -125,6 +138,21 @@ class Gate:
             raise HttpError(
                 403, "Host is not a loopback name; ask for localhost, or set token_file", "Host"
             )
+
+
+def why_no_order_of(uid: int | None, own: int) -> str:
+    """Why an order of this user is not taken where there is no token; empty where it is.
+
+    ``own``: as whom the agent runs. None is taken: nobody here can tell whose it is.
+    """
+    if uid is None or uid in (0, own):
+        return ""
+    takers = "root" if own == 0 else f"user {own}, as whom the agent runs, and root"
+    whose = "over a connection that is closed" if uid == NOBODY else f"from user {uid}"
+    return (
+        f"without a token orders are taken from {takers} alone, and this one came {whose}: give it "
+        "as one of them, or set token_file"
+    )
 
 
 def refuse_other_sites(headers: Mapping[bytes, bytes]) -> None:

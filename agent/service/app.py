@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import difflib
 import gzip
@@ -318,6 +319,8 @@ class Service:
     async def _control(self, request: Request, application: str, query: str) -> Response:
         headers = dict(request.scope["headers"])
         refuse_other_sites(headers)
+        ends = request.scope.get("client"), request.scope.get("server")
+        await asyncio.to_thread(self.gate.admit_order, *ends)
         body = await self.bodies.read_json(headers, request.receive)
         caller: Caller = request.scope["weir.caller"]
         order = _order(body, caller)

@@ -3,15 +3,30 @@
 from __future__ import annotations
 
 import base64
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
 
-from agent.service.access import Gate, TokenFileError, Tokens, refuse_other_sites
+from agent.service.access import (
+    Gate,
+    TokenFileError,
+    Tokens,
+    refuse_other_sites,
+    why_no_order_of,
+)
 from agent.service.errors import HttpError
+from spark_listener.sockets import NOBODY
 from tests.service import wire
 from tests.service.agents import AgentProcess
+from tests.service.conftest import TOKEN
 from tests.waiting import until
 
 if TYPE_CHECKING:
@@ -144,6 +159,110 @@ def test_a_real_agent_without_a_token(open_agent: AgentProcess, application: str
         assert answer.status_code == 415
     assert http.options(path, headers={"origin": "http://evil.example"}).status_code == 405
     assert http.post(path, json=order, headers={"origin": open_agent.address}).is_success
+
+
+@pytest.mark.parametrize(
+    ("uid", "own", "said"),
+    [
+        (1000, 1000, ""),
+        (0, 1000, ""),
+        (0, 0, ""),
+        (None, 1000, ""),  # no Linux
+        (1001, 1000, "taken from user 1000, as whom the agent runs, and root alone, and this one"),
+        (1001, 0, "taken from root alone, and this one came from user 1001: "),
+        (NOBODY, 0, "taken from root alone, and this one came over a connection that is closed: "),
+    ],
+)
+def test_without_a_token_whose_orders_are_taken(uid: int | None, own: int, said: str) -> None:
+    told = why_no_order_of(uid, own)
+    assert said in told
+    assert bool(told) == bool(said)
+    assert not told or "set token_file" in told
+
+
+linux = pytest.mark.skipif(sys.platform != "linux", reason="Linux' tables of sockets")
+#: Becomes another user, sends standard input to a port and prints what comes back.
+AS_ANOTHER = """
+import os, socket, sys
+port, uid = map(int, sys.argv[1:])
+os.setuid(uid)
+with socket.socket() as agent:
+    agent.connect(("127.0.0.1", port))
+    agent.sendall(sys.stdin.buffer.read())
+    while data := agent.recv(4096):
+        sys.stdout.buffer.write(data)
+"""
+ANOTHER = 4242
+
+
+def written(agent: AgentProcess, method: str, path: str, body: bytes = b"") -> bytes:
+    """A request as it goes over the wire, after which the agent closes."""
+    head = f"{method} {path} HTTP/1.1\r\nHost: {urlsplit(agent.address).netloc}\r\n"
+    kind = "Content-Type: application/json\r\n"
+    return f"{head}{kind}Content-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode() + body
+
+
+def as_another(agent: AgentProcess, request: bytes) -> tuple[int, str]:
+    """Status and body of an answer to another user."""
+    port = urlsplit(agent.address).port
+    done = subprocess.run(
+        [sys.executable, "-c", AS_ANOTHER, str(port), str(ANOTHER)],
+        input=request,
+        capture_output=True,
+        timeout=60,
+        check=True,
+    )
+    head, _, body = done.stdout.decode().partition("\r\n\r\n")
+    return int(head.split()[1]), body
+
+
+@linux
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
+def test_another_user_reads_and_sends_events_and_gives_no_order(
+    open_agent: AgentProcess, application: str
+) -> None:
+    path = f"/v1/queries/{application}/query-0"
+    events = wire.body([wire.progress(1)], application=application)
+    sent = written(open_agent, "POST", "/v1/events", events)
+    assert as_another(open_agent, sent)[0] == 200
+    assert as_another(open_agent, written(open_agent, "GET", path))[0] == 200
+    for order in ({"mode": "off"}, {"hold": True}, {"limit": 5}, {"retire": True}):
+        body = json.dumps(order).encode()
+        status, told = as_another(open_agent, written(open_agent, "POST", f"{path}/control", body))
+        assert status == 403
+        assert f"user {ANOTHER}" in told
+        assert "token_file" in told
+    view = open_agent.http.get(path).json()["query"]
+    assert (view["mode"], view["held"], view["manual_limit"]) == ("on", False, None)
+    assert open_agent.http.post(f"{path}/control", json={"hold": True}).is_success
+
+
+@linux
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
+def test_with_a_token_another_users_order_is_taken(guarded: AgentProcess, application: str) -> None:
+    assert guarded.post(wire.request([wire.progress(1)], application=application)).is_success
+    path = f"/v1/queries/{application}/query-0/control"
+    request = written(guarded, "POST", path, b'{"hold": true}')
+    token = f"\r\nAuthorization: Bearer {TOKEN}\r\n".encode()
+    assert as_another(guarded, request.replace(b"\r\n", token, 1))[0] == 200
+
+
+@linux
+def test_an_order_whose_sender_has_left_is_nobodys(tmp_path: Path) -> None:
+    """Whose it was, Linux tells no more: it may have been anybody's."""
+    with AgentProcess(tmp_path) as agent:
+        assert agent.post(wire.request([wire.progress(1)], application="orders")).is_success
+        path = "/v1/queries/orders/query-0"
+        request = written(agent, "POST", f"{path}/control", b'{"hold": true}')
+        agent.process.send_signal(signal.SIGSTOP)
+        try:
+            with socket.create_connection(("127.0.0.1", urlsplit(agent.address).port)) as gone:
+                gone.sendall(request)
+        finally:
+            agent.process.send_signal(signal.SIGCONT)
+        said = "over a connection that is closed"
+        until(lambda: said in agent.log_path.read_text(), "the refusal")
+        assert agent.http.get(path).json()["query"]["held"] is False
 
 
 OPEN_PATHS = ("/metrics", "/queries/orders/query-0/live")
