@@ -1,7 +1,8 @@
 """Stages and tasks of a running query, from the driver's REST API.
 
 Only what can be said is said: REST that is off, slow, refused or half an answer gives nothing and
-a reason, and never an exception. Answers are bounded in time and size.
+a reason, and never an exception. Answers are bounded in time and size; packed ones, of which a few
+bytes may be gigabytes, are not asked for and not unpacked.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ class SparkRest:
         except httpx.HTTPError as error:
             said = f"the driver's REST API is out of reach: {type(error).__name__}"
             return Found(missing=said, failed=True)
-        except (msgspec.DecodeError, UnicodeDecodeError, _TooLarge) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, _Unfit) as error:
             said = f"the driver's REST API gave no whole answer: {error}"
             return Found(missing=said, failed=True)
 
@@ -99,19 +100,24 @@ class SparkRest:
 
     async def _get(self, path: str) -> Any:
         async with self._client.stream(
-            "GET", self._base + path, timeout=TIMEOUT_SECONDS
+            "GET",
+            self._base + path,
+            headers={"accept-encoding": "identity"},
+            timeout=TIMEOUT_SECONDS,
         ) as response:
             response.raise_for_status()
+            if response.headers.get("content-encoding", "identity").lower() != "identity":
+                raise _Unfit("it is packed, which nobody asked for")
             body = bytearray()
-            async for chunk in response.aiter_bytes():
+            async for chunk in response.aiter_raw():
                 body += chunk
                 if len(body) > MOST_BYTES:
-                    raise _TooLarge(f"more than {MOST_BYTES} bytes")
+                    raise _Unfit(f"more than {MOST_BYTES} bytes")
         return msgspec.json.decode(bytes(body))
 
 
-class _TooLarge(Exception):  # noqa: N818
-    """An answer beyond the bound."""
+class _Unfit(Exception):  # noqa: N818
+    """An answer beyond the bound, or one whose bytes do not tell how much it is."""
 
 
 def tasks(listed: object) -> list[Task]:

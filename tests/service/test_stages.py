@@ -6,6 +6,7 @@ import asyncio
 import json
 import threading
 import time
+import tracemalloc
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
@@ -61,25 +62,31 @@ ANSWERS: dict[str, Any] = {
 class RestServer:
     """Speaks as a driver's REST API does, or as one that is in trouble."""
 
-    def __init__(self, answer: Callable[[str], tuple[int, bytes] | None]) -> None:
+    def __init__(
+        self, answer: Callable[[str], tuple[int, bytes] | None], *, packed: str | None = None
+    ) -> None:
         asked: list[str] = []
+        taken: set[str | None] = set()
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 asked.append(self.path)
+                taken.add(self.headers.get("Accept-Encoding"))
                 said = answer(self.path)
                 if said is None:
                     return
                 self.send_response(said[0])
                 if said[0] == 302:
                     self.send_header("Location", "http://127.0.0.1:1/elsewhere")
+                if packed is not None:
+                    self.send_header("Content-Encoding", packed)
                 self.send_header("Content-Length", str(len(said[1])))
                 self.end_headers()
                 self.wfile.write(said[1])
 
             def log_message(self, *_: Any) -> None: ...
 
-        self.asked = asked
+        self.asked, self.taken = asked, taken
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.address = f"http://127.0.0.1:{self._server.server_address[1]}"
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
@@ -214,6 +221,33 @@ def test_a_driver_in_trouble_is_named_and_asked_ever_less_often(
         assert 3 <= len(server.asked) <= 8  # in ten minutes
     finally:
         server.close()
+
+
+def zstd_of_spaces(blocks: int) -> bytes:
+    """A frame that says "128 KiB of spaces" so often: https://www.rfc-editor.org/rfc/rfc8878."""
+    head = 0xFD2FB528.to_bytes(4, "little") + bytes([0, (17 - 10) << 3])  # a window of 2^17 bytes
+    size, repeated = 1 << 17, 1 << 1
+    block = (size << 3 | repeated).to_bytes(3, "little") + b" "
+    return head + blocks * block + (1 | size << 3 | repeated).to_bytes(3, "little") + b" "
+
+
+def test_an_answer_that_would_unpack_to_much_is_not_unpacked() -> None:
+    bomb = zstd_of_spaces(2048)
+    assert len(bomb) < 10_000  # and 256 MiB when it is unpacked
+    server = RestServer(lambda _: (200, bomb), packed="zstd")
+    try:
+        watched = Watched(server.address, [LOCAL])
+        tracemalloc.start()
+        try:
+            found = watched.look()
+            _, most = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+    finally:
+        server.close()
+    assert most < 32 * 1024 * 1024
+    assert "no whole answer: it is packed" in found.missing
+    assert server.taken == {"identity"}
 
 
 def test_a_driver_that_is_slow_holds_nothing_up(monkeypatch: pytest.MonkeyPatch) -> None:
