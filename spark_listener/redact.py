@@ -43,19 +43,22 @@ _AUTHORIZATION: Final = re.compile(
     r"(?:bearer|basic|token|api-?key|splunk|sharedkey(?:lite)?|aws) +)[^\s,;\"']+"
 )
 _WORDS: Final = (
-    r"passw(?:or)?d|passphrase|\bpass|pwd|secret|token|credential|signature|\bsig"
+    r"passw(?:or)?d|passphrase|\bpass|pwd|secret|token|credential(?!s?[._-]?source)|signature|\bsig"
+    r"|auth[._-]?user[._-]?info"
     r"|master[._-]?key|api[._-]?key|access[._-]?key|account[._-]?key|shared[._-]?key|private[._-]?key|ssl\.key"
     r"|subscription[._-]?key|functions[._-]?key"
     r"|(?:encryption|sse)[._-]?(?:customer[._-]?)?key(?!gen|size)"
 )
-#: ``name=value``, ``name: value``, ``"name":"value"``, ``name -> value``, ``(name,value)``. Looked
-#: for where a run of a name's characters begins, and in no longer ones than anybody gives: a long
-#: text must not take long. Braces behind ``=`` are how SQL Server and ODBC quote, ``}}`` how they
-#: write ``}`` within; behind a colon they are JSON's.
+#: ``name=value``, ``name: value``, ``"name":"value"``, ``name -> value``, ``(name,value)``; where
+#: quotes tell the value, ``"name", "value"`` as in Python, and ``name 'value'`` as in SQL.
+#: Looked for where a run of a name's characters begins, and in no longer ones than anybody gives: a
+#: long text must not take long. Braces behind ``=`` are how SQL Server and ODBC quote, ``}}`` how
+#: they write ``}`` within; behind a colon they are JSON's.
 _NAMED: Final = re.compile(
     r"(?i)(?P<name>(?<![\w.\-])(?![\w.$\-]{0,200}(?:Exception|Error)\b)"
     rf"[\w.\-]{{0,100}}?(?:{_WORDS})[\w.\-]{{0,100}}"
-    r"(?:\\*[\"'])?(?:\s*(?:->|=>|=|:)\s*|(?<=\w),(?=[^\s)]{300}|[^\s)]{1,299}\))))"
+    r"(?:\\*[\"'])?(?:\s*(?:->|=>|=|:)\s*|(?:(?<=[\"']),\s*|[ \t]+)(?=\\*[\"'])"
+    r"|(?<=\w),(?=[^\s)]{300}|[^\s)]{1,299}\))))"
     r"(?!(?<=:\s)(?:The|This|An?|Your|Invalid)\s)"  # a sentence about it
     r"(?P<value>(?P<quote>\\+[\"'])[\s\S]*?(?:(?P=quote)|$)|\"(?:[^\"\\]|\\[\s\S])*(?:\"|$)"
     r"|'[^']*(?:'|$)|(?<=[=])\{(?:[^}\n]|\}\}(?=[^}\n]{0,300}\}))*\}?|[^\s,;&\"'\)\]}]+)"

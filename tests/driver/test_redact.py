@@ -125,6 +125,20 @@ SHAPES = [
         (f"Authorization: {scheme} {{W}}, b", f"Authorization: {scheme} ***, b")
         for scheme in ("Splunk", "token", "ApiKey", "SharedKey", "SharedKeyLite", "AWS", "BASIC")
     ),
+    # quoted behind a name, with no sign between or a comma, as in SQL and in a traceback's lines
+    (
+        '  File "/jobs/j.py", line 7, in <module>\n    .option("password", "{W}")',
+        '.option("password", ***)',
+    ),
+    ("spark.conf.set('fs.azure.account.key.acc','{S}')", "set('fs.azure.account.key.acc',***)"),
+    ('{{\\"sfPassword\\", \\"{W}\\"}} a', "a"),
+    (
+        "OPTIONS (url \"jdbc:h2:mem\", user 'username', password '{W}')",
+        "user 'username', password ***)",
+    ),
+    ("OPTIONS ('es.net.http.auth.pass' \"{S}\", a 'b')", "'es.net.http.auth.pass' ***, a 'b')"),
+    ("confluent.schema.registry.basic.auth.user.info -> KEY:{W}, a -> b", ".info -> ***, a -> b"),
+    ("basic.auth.user.info=KEY:{S}", "basic.auth.user.info=***"),
     *((f"body a=b&{name}={{W}}&c=d", f"{name}=***&c=d") for name in ("auth", "code", "sas")),
 ]
 KNOWN = (S, W, "hunter2", "aHVudGVyMlg6", "0123456789abcdef", "AKIAIOSFODNN7EXAMPLE", "eyJ")
@@ -163,6 +177,8 @@ PLAIN = [
     "authorization failed for bearer of a role",
     "key=5, code=7, ?x=1&codec=lz4&keys=3",
     "Map(orders -> {0=5}, options -> {a;b})",
+    "basic.auth.credentials.source -> USER_INFO, credential_source=Environment",
+    "cannot resolve token\n'Project ['orders]",  # a plan, in which an apostrophe is none's end
 ]
 
 
@@ -172,7 +188,7 @@ def test_what_is_no_secret_stays(text: str) -> None:
 
 
 NAMES = st.sampled_from(["password", "kafka.ssl.key.password", "AccountKey", "my_api_key", "token"])
-JOINS = st.sampled_from(["=", ": ", " = ", " -> ", ":", '="', '": "', "='"])
+JOINS = st.sampled_from(["=", ": ", " = ", " -> ", ":", '="', '": "', "='", '", "', " '"])
 NOISE = st.text(alphabet="abc =:;,/'\"{}()[]\n@?&", max_size=30)
 
 
@@ -224,6 +240,10 @@ def test_a_long_text_takes_no_longer_for_each_of_its_characters() -> None:
         "authorization:bearer ",
         "encryption",
         "token,",
+        "token '",
+        '"token", ',
+        '"token" ',
+        "token  ",
         "token," * 45 + " ",  # too short to be a value, unless its bracket closes
         "eyJ-",
         "eyJ-" * 400 + " ",
