@@ -22,6 +22,7 @@ from typing import IO, TYPE_CHECKING, Final, Literal
 import msgspec
 import structlog
 
+from agent.child import command_of
 from agent.service.log import fit
 from spark_listener import door
 from spark_listener.beyond import DONE, REFUSED
@@ -38,14 +39,6 @@ MOST_AGAIN_SECONDS: Final = 30.0
 #: What a process gets to leave by itself when the agent ends.
 LEAVE_SECONDS: Final = 1.0
 _log = structlog.get_logger("doors")
-
-#: ``python -m spark_listener.beyond``, but for the working directory, which that looks into first
-#: (``-P`` of Python 3.11). Of modules only one that is built in is imported before it is left out.
-_PROGRAM: Final = (
-    "import sys; sys.path[:] = [one for one in sys.path if one] + [sys.argv.pop(1)]; import runpy; "
-    "runpy.run_module('spark_listener.beyond', run_name='__main__', alter_sys=True)"
-)
-_HERE: Final = str(Path(door.__file__).absolute().parents[1])
 
 State = Literal["attached", "waiting", "refused", "done"]
 #: Which file it is: a door that the plugin opens anew is another one.
@@ -216,7 +209,7 @@ def command(
         options += ["--token-file", str(token_file)]
     if certificate_file is not None:
         options += ["--certificate-file", str(certificate_file)]
-    return lambda path: [sys.executable, "-c", _PROGRAM, _HERE, str(path), *options]
+    return lambda path: command_of("spark_listener.beyond", str(path), *options)
 
 
 def _pass_on(lines: IO[bytes], application: str) -> None:

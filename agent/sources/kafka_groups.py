@@ -16,6 +16,7 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Any, Final
 
+from agent.child import command_of
 from agent.sources.kafka import REQUEST_SECONDS, Brokers, GroupRefused, KafkaUnavailable
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ class GroupWriter:
         if child is None or child.poll() is not None:
             self._end()
             child = self._child = subprocess.Popen(  # noqa: S603 - this Python, and this module
-                [sys.executable, "-m", __name__],
+                command_of(__name__),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,  # a client's own words may hold its options

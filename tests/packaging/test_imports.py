@@ -171,12 +171,19 @@ def test_nor_does_it_for_types_alone() -> None:
 MAY_IMPORT: dict[str, set[str]] = {
     "spark_listener": set(),
     "agent": set(),  # agent/__init__.py: the version
+    "agent.child": set(),
     "agent.files": set(),
     "agent.spark_codecs": set(),
     "agent.core": {"spark_listener"},
     "agent.client": {"agent.core"},
     "agent.simulation": {"spark_listener", "agent.core"},
-    "agent.sources": {"spark_listener", "agent.core", "agent.files", "agent.spark_codecs"},
+    "agent.sources": {
+        "spark_listener",
+        "agent.core",
+        "agent.child",
+        "agent.files",
+        "agent.spark_codecs",
+    },
     "agent.replay_summary": {"agent.core"},
     "agent.replay": {"agent.core", "agent.sources"},
     "agent.history": {
@@ -215,6 +222,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "spark_listener",
         "agent",
         "agent.core",
+        "agent.child",
         "agent.files",
         "agent.sources",
         "agent.checkpoint",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import resource
 import signal
@@ -62,6 +63,37 @@ def test_closing_waits_for_no_answer() -> None:
     waiting.join()
     assert time.monotonic() - began < kafka_groups.ANSWER_SECONDS / 2
     assert len(failures) == 1
+
+
+def test_the_child_runs_nothing_that_lies_where_the_agent_was_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others may write there, and it is told what opens the brokers."""
+    mark = tmp_path / "ran"
+    for module in ("json", "runpy", "agent", "confluent_kafka"):
+        (tmp_path / f"{module}.py").write_text(f"open({str(mark)!r}, 'w').close()\n")
+    begun: list[list[str]] = []
+
+    def note(command: list[str], **_: object) -> None:
+        begun.append(command)
+        raise OSError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(kafka_groups.subprocess, "Popen", note)
+        with pytest.raises(KafkaUnavailable):
+            GroupWriter(NOBODY, {}).write_group("g", OFFSETS)
+    done = subprocess.run(
+        begun[0],
+        cwd=tmp_path,
+        input=json.dumps({"bootstrap": NOBODY, "options": {}}),
+        env={key: value for key, value in os.environ.items() if key != "PYTHONPATH"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert not mark.exists()
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 def test_an_agent_of_a_thousand_connections_hears_its_child(
