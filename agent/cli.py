@@ -783,7 +783,9 @@ def _fail(message: str, code: Literal[1, 2]) -> None:
 
 
 def _say(message: str) -> None:
-    sys.stderr.write(" ".join(message.split()) + "\n")
+    from agent.core.names import plain
+
+    sys.stderr.write(plain(" ".join(message.split())) + "\n")
 
 
 if __name__ == "__main__":

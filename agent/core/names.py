@@ -19,13 +19,18 @@ _UNFIT = re.compile(
 )
 
 
+def plain(text: str) -> str:
+    """A text of any length, such as one with a file's name, that steers no terminal."""
+    return _UNFIT.sub("\ufffd", text)
+
+
 def label(name: str) -> str:
     """A name as a label: no control characters, at most 120 characters.
 
     A name that had to be changed carries eight digits of its digest, so that two names never
     become one series.
     """
-    clean = _UNFIT.sub("\ufffd", name)
+    clean = plain(name)
     if clean == name and len(name) <= LONGEST_NAME:
         return name
     digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:8]
@@ -37,4 +42,4 @@ def first_line(text: str, longest: int = 300) -> str:
     # Cut before and after: what strikes secrets out takes long over a long line, and a value that
     # is cut in its middle is still behind its name.
     line = text.lstrip()[: 4 * longest].split("\n", 1)[0].rstrip()
-    return redact(_UNFIT.sub("\ufffd", line))[:longest]
+    return redact(plain(line))[:longest]

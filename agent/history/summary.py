@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from agent.core.names import plain
 from agent.history.findings import in_words
 
 if TYPE_CHECKING:
@@ -111,7 +112,7 @@ def _doubled(outcome: Outcome) -> Text:
     first, counted = outcome.doubled[0]
     plural = "" if len(outcome.doubled) == 1 else "s"
     said = f"{len(outcome.doubled)} log{plural} not counted, as another tells the same; first: "
-    return Text(f"{said}{first}, which {counted} stands for")
+    return Text(plain(f"{said}{first}, which {counted} stands for"))
 
 
 def _skipped(outcome: Outcome) -> Text:
@@ -122,7 +123,7 @@ def _skipped(outcome: Outcome) -> Text:
     said = Text()
     what = f"{files} files with what cannot be used"
     said.append(f"{what}: {whole} left out, {lines} lines in others\n", style="bold yellow")
-    said.append(f"first: {first.file}: {first.reason}")
+    said.append(plain(f"first: {first.file}: {first.reason}"))
     return said
 
 

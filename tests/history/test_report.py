@@ -147,6 +147,16 @@ def test_a_query_that_failed_before_its_first_batch_is_named_with_why() -> None:
     assert "The logs tell of no batch" not in page
 
 
+def test_the_names_of_logs_steer_no_terminal(found: Findings) -> None:
+    out = io.StringIO()
+    left_out = Skipped("file:/l/a\x1b[2J\u202e-1", 3, "a line is not whole")
+    doubled = [("file:/l/b\x1b[2J-1", "file:/l/c\x1b[2J-1")]
+    show(found, Outcome("file:/out", 2, 9_000_000, 1, 2, ["orders"], [left_out], doubled), out)
+    assert "-1: a line is not whole" in out.getvalue()
+    assert "-1 stands for" in out.getvalue()
+    assert all(line.isprintable() for line in out.getvalue().splitlines())
+
+
 def test_the_summary_tells_the_limit_and_what_was_left_out(found: Findings) -> None:
     out = io.StringIO()
     show(found, outcome(), out)

@@ -285,6 +285,15 @@ def test_a_folder_without_a_log_and_what_cannot_be_unpacked_are_named(tmp_path):
     assert b"app-1.lzf: compressed with lzf, which cannot be read here" in done.stderr
 
 
+def test_the_name_of_a_file_steers_no_terminal(tmp_path):
+    (tmp_path / "app\x1b[2J\u202e-1.lzf").write_bytes(b"ZV\x01\x00\x05\x00\x05hello")
+    done = weir("replay", str(tmp_path))
+    assert done.returncode == 2
+    said = done.stderr.decode()
+    assert "-1.lzf: compressed with lzf, which cannot be read here" in said
+    assert said.removesuffix("\n").isprintable()
+
+
 def weir(*arguments: str, data: bytes = b"") -> subprocess.CompletedProcess[bytes]:
     return subprocess.run(
         [sys.executable, "-m", "agent.cli", *arguments],
