@@ -66,6 +66,13 @@ def test_an_agent_that_a_lost_node_keeps_from_starting_is_told(page: str) -> Non
     assert "surely off" in told, "two agents would write to one volume"
 
 
+def test_ending_the_agent_is_no_way_to_end_a_limit_where_none_was_configured() -> None:
+    """It stays then, the plugin's door closed or not: tests/plugin/test_jobs.py sees it."""
+    told = " ".join(section("WeirAgentStateNotSaved", "Mitigation").split())
+    assert "where none is configured the last one stays, with the agent gone too" in told
+    assert "end the agent" not in told
+
+
 def test_the_index_has_each_once_and_the_gravest_first() -> None:
     graded = {alert.name: list(runbooks.SEVERITIES).index(alert.severity) for alert in ALERTS}
     listed = re.findall(r'<dt><a href="(\w+)">', runbooks.index())
