@@ -116,6 +116,51 @@ def test_a_driver_that_is_gone_with_its_agent_is_told_for_a_day(tmp_path: Path) 
     passes(tool("promtool"), "test", "rules", path)
 
 
+def test_a_ruler_s_own_label_on_what_it_records_keeps_no_driver_from_being_told(
+    tmp_path: Path,
+) -> None:
+    """Thanos' ruler needs external labels, and what is scraped does not have them."""
+    rules = read(EXAMPLES / "sidecar.rules.yml")
+    for group in rules["groups"]:
+        group["rules"] = [one for one in group["rules"] if "alert" in one]
+    (tmp_path / "alert.json").write_text(json.dumps(rules))
+    agent = 'job="weir",instance="a",pod="a"'
+    of = f'{{application="orders",query="%s",cluster="eu",namespace="jobs",{agent}%s}}'
+    own = ',ruler="r"'
+    lived = "0+60x10 _x60"  # the time of each minute, as it was recorded until the pod ended
+    given = {
+        "query:weir_query_stopped:last_zero_timestamp_seconds" + of % ("killed", own): lived,
+        "weir_query_stopped" + of % ("killed", ""): "0x10 _x60",
+        "weir_query_up" + of % ("killed", ""): "1x10 _x60",
+        # Stopped between the rules' last look and the last scrape.
+        "query:weir_query_stopped:last_zero_timestamp_seconds" + of % ("stopped", own): lived,
+        "weir_query_stopped" + of % ("stopped", ""): "0x9 1 _x60",
+        "weir_query_up" + of % ("stopped", ""): "1x9 0 _x60",
+        f"agent:weir_build_info:last_timestamp_seconds{{{agent}{own}}}": lived,
+        f"weir_build_info{{{agent}}}": "1x10 _x60",
+    }
+    asked = {
+        "expr": 'ALERTS{alertname="WeirDriverGone",alertstate="firing"}',
+        "eval_time": "30m",
+        "exp_samples": [
+            {
+                "labels": 'ALERTS{alertname="WeirDriverGone",alertstate="firing",'
+                'severity="critical",component="weir",application="orders",query="killed",'
+                'cluster="eu",namespace="jobs"}',
+                "value": 1,
+            }
+        ],
+    }
+    test = {
+        "interval": "1m",
+        "input_series": [{"series": name, "values": values} for name, values in given.items()],
+        "promql_expr_test": [asked],
+    }
+    path = tmp_path / "tests.json"
+    path.write_text(json.dumps({"rule_files": ["alert.json"], "tests": [test]}))
+    passes(tool("promtool"), "test", "rules", path)
+
+
 def test_alertmanager_takes_the_receivers_in_place_of_the_web_hooks(tmp_path: Path) -> None:
     config = yaml.safe_load(generate.alertmanager())
     ours = {one["name"] for one in config["receivers"]}
