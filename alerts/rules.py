@@ -23,6 +23,10 @@ BATCH_P99: Final = "query:weir_batch_duration_seconds:p99_15m"
 
 #: Not what passes by itself, and what other alerts tell.
 _FROM_DRIVERS = 'reason!~"full|state"'
+#: How long a page is kept where it no longer holds: a scrape that fails ends all series, and so
+#: what stands on them, which would be sent once more. An agent that starts anew is back within five
+#: minutes, as WeirAgentDown has it. All alike, so that none is let go of before what it holds back.
+_OVER_A_GAP: Final = "5m"
 _UP = series("weir_query_up")
 _GONE_SINCE = series("weir_query_gone_since_timestamp_seconds")
 
@@ -149,15 +153,17 @@ ALERTS: Final[tuple[Alert, ...]] = (
         subject="query",
         says="batches grow faster than they are committed, and are or will be killed at their "
         "deadline",
-        expression=f"(max without (phase) (max_over_time({_SPIRAL}[5m])) == 1"
+        expression=f"(max without (phase) ({_SPIRAL}) == 1"
         f" or max without (phase) ({_DEAD}) == 1"
         f" and max without (phase) (max_over_time({_TIMING_OUT}[1d])) == 1)"
-        f" unless {over(series, '5m')}",
+        f" {_UNLESS_OVER}",
         hold="0s",
         why="The detector says it only after several batches in a row foresee a time-out, so there "
-        "is nothing left to wait for, and each batch that is lost makes the next one larger. Five "
-        "minutes of memory make one page of one spiral, whatever the batches between do. A batch "
-        "that was lost for good counts where time-outs led there: else WeirBatchesFailing tells.",
+        "is nothing left to wait for, and each batch that is lost makes the next one larger. Kept "
+        "for five minutes, which make one page of one spiral, whatever the batches between do. A "
+        "batch that was lost for good counts where time-outs led there: else WeirBatchesFailing "
+        "tells.",
+        keep=_OVER_A_GAP,
         summary=f"{_QUERY} is in a time-out spiral, or about to be",
         description="Batches grow faster than they are committed: the next ones are killed at "
         "their deadline and start again, larger each time.",
@@ -174,7 +180,9 @@ ALERTS: Final[tuple[Alert, ...]] = (
         "come back by itself. A query that its owner stopped, or that had read what there was "
         "(available now, once), is nobody's alarm, nor is one that came back at another agent, and "
         "may have ended there since. It does not end by itself: until the query is back or "
-        "somebody retires it, nothing of its input is processed.",
+        "somebody retires it, nothing of its input is processed. Kept for five minutes: a scrape "
+        "that fails is no end.",
+        keep=_OVER_A_GAP,
         summary=f"{_QUERY} does not run",
         description="It failed or its driver fell silent, and it has not come back for 3 minutes. "
         "Nothing of its input is processed. If it is gone for good: weir retire.",
@@ -188,7 +196,9 @@ ALERTS: Final[tuple[Alert, ...]] = (
         expression=f"{series('weir_attention', level='hung')} == 1",
         hold="2m",
         why="Hung already means past the deadline, or without one longer than 30 s, six targets "
-        "and six times the last batch. Two minutes more let a first batch after a start warm up.",
+        "and six times the last batch. Two minutes more let a first batch after a start warm up. "
+        "Kept for five minutes: a scrape that fails is no end.",
+        keep=_OVER_A_GAP,
         summary=f"{_QUERY}: a batch hangs",
         description="The running batch is past its deadline or, where none is known, six times as "
         "old as the target and the last batch. Heartbeats still "
@@ -203,7 +213,9 @@ ALERTS: Final[tuple[Alert, ...]] = (
         expression=f"{_FAILING} >= 2 {_UNLESS_OVER}",
         hold="0s",
         why="One failure may be a lost executor, and the restart mends it. A second without a "
-        "commit between is the same batch failing again: restarts will not help.",
+        "commit between is the same batch failing again: restarts will not help. Kept for five "
+        "minutes: a scrape that fails is no end.",
+        keep=_OVER_A_GAP,
         summary=f"{_QUERY}: {{{{ $value }}}} failures in a row",
         description="The query ended with an exception again before it committed a batch. Each "
         "restart runs the same batch into the same fault.",
@@ -238,7 +250,9 @@ ALERTS: Final[tuple[Alert, ...]] = (
         expression=f"min without (source) ({_LOSS}) < 14400 {_UNLESS_OVER}",
         hold="5m",
         why="What retention deletes is lost for good. Four hours are what it takes to find people, "
-        "to raise the retention or to add capacity. Five minutes let the two rates settle.",
+        "to raise the retention or to add capacity. Five minutes let the two rates settle. Kept "
+        "for as long: a scrape that fails is no end.",
+        keep=_OVER_A_GAP,
         summary=f"{_QUERY} is about to lose unread rows",
         description="At the present rates retention deletes unread rows in "
         "{{ $value | humanizeDuration }} (0s: it does already).",
@@ -270,7 +284,9 @@ ALERTS: Final[tuple[Alert, ...]] = (
         why="Half a second lost each second: it digests less than half of what arrives. At that "
         "rate 15 minutes behind are hours by the morning. The short window ends the alert soon "
         "after it turns. The oldest row that waits grows older while a query works through what it "
-        "found at its start; so more rows must wait, too.",
+        "found at its start; so more rows must wait, too. Kept for five minutes: a scrape that "
+        "fails is no end.",
+        keep=_OVER_A_GAP,
         summary=f"{_QUERY} falls behind fast",
         description="It is {{ $value | humanizeDuration }} behind, and loses more than half a "
         "second each second.",
@@ -284,7 +300,9 @@ ALERTS: Final[tuple[Alert, ...]] = (
         expression=f"{series('weir_lag_state', state='STALL')} == 1 {_OF_STATE_ALIVE}",
         hold="5m",
         why="Five batches that took nothing although there was a backlog make the state. Five "
-        "minutes leave out a source that is being moved or a topic without a leader.",
+        "minutes leave out a source that is being moved or a topic without a leader. Kept for as "
+        "long: a scrape that fails is no end.",
+        keep=_OVER_A_GAP,
         summary=f"{_QUERY} commits batches and takes nothing",
         description="There is a backlog, batches are committed, and none of them holds a row.",
         dashboard=links.QUERY,
@@ -597,7 +615,9 @@ ALERTS: Final[tuple[Alert, ...]] = (
         why="Two or more queries fell silent without a word of their end, within two minutes, and "
         "none is left: one cause, so one page. Who had gone before is told already, and where the "
         "last one ended, or another failed, each is told by itself. Two minutes let a driver that "
-        "restarts come back, here or at another agent.",
+        "restarts come back, here or at another agent. Kept for five minutes: a scrape that fails "
+        "is no end, and would let go of what it holds back.",
+        keep=_OVER_A_GAP,
         summary="A Weir agent hears of none of its queries: {{ $value }} fell silent together",
         description="Their drivers died, or cannot reach the agent. If they still run, nobody sees "
         "how.",
@@ -642,7 +662,9 @@ ALERTS: Final[tuple[Alert, ...]] = (
         expression=f"{series('weir_agent_state_writable')} == 0",
         hold="5m",
         why="The agent tries again every second. Five minutes say that the disk is full or gone, "
-        "not busy. Nothing is judged meanwhile, so every other alert stands still: a page.",
+        "not busy. Nothing is judged meanwhile, so every other alert stands still: a page. Kept "
+        "for as long: a scrape that fails is no end.",
+        keep=_OVER_A_GAP,
         summary="A Weir agent cannot save its state",
         description="It takes no events in: drivers keep the newest 2,000 each and fall back to "
         "their configured limits, figures and alerts stand still, jobs run on. Only who is alive "

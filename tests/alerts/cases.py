@@ -251,7 +251,7 @@ CASES: Final[tuple[Case, ...]] = (
         },
         at=2998,
         silent_at=12,
-        ends_at=3005,  # what is not there any more looks alive for 5 minutes
+        ends_at=3010,  # what is not there any more looks alive for 5 minutes, and 5 it is kept
         labels=_OF_QUERY,
         summary="orders/enrich does not run",
         description="It failed or its driver fell silent, and it has not come back for 3 minutes. "
