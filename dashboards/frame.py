@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 TAG: Final = "weir"
 #: What is chosen, as matchers of a query.
 _CHOSEN: Final = ",".join(f'{label}=~"${label}"' for label in FIXED)
+#: On these one query is chosen, and "All" of another board would be its name.
+_OF_ONE: Final = frozenset({links.QUERY, links.CHECKPOINTS})
+#: What is handed on to them by name, where all of what is chosen is too much.
+_WHERE: Final = "?" + "&".join(f"${{{name}:queryparam}}" for name in ("datasource", *FIXED))
 
 
 def frame(uid: str, title: str, description: str) -> builders.Dashboard:
@@ -46,10 +50,10 @@ def frame(uid: str, title: str, description: str) -> builders.Dashboard:
     )
     return board.links(
         [
-            _to("Overview", links.OVERVIEW),
-            _to("Query", links.QUERY),
-            _to("Checkpoints & state", links.CHECKPOINTS),
-            _to("Agent", links.AGENT),
+            _to("Overview", links.OVERVIEW, uid),
+            _to("Query", links.QUERY, uid),
+            _to("Checkpoints & state", links.CHECKPOINTS, uid),
+            _to("Agent", links.AGENT, uid),
         ]
     )
 
@@ -180,15 +184,17 @@ def _one_of(name: str, query: str) -> builders.QueryVariable:
     )
 
 
-def _to(title: str, uid: str) -> builders.DashboardLink:
+def _to(title: str, uid: str, here: str) -> builders.DashboardLink:
+    """To a board with what is chosen here; of one query, where any number may be, without which."""
+    all_of_it = here in _OF_ONE or uid not in _OF_ONE
     return (
         builders.DashboardLink(title)
         .type(models.DashboardLinkType.LINK)
-        .url(f"/d/{uid}")
+        .url(f"/d/{uid}" + ("" if all_of_it else _WHERE))
         .icon("dashboard")
         .tooltip(f"Weir: {title}")
         .tags([])
-        .include_vars(True)
+        .include_vars(all_of_it)
         .keep_time(True)
         .target_blank(False)
     )

@@ -131,7 +131,8 @@ def test_uids_are_the_fixed_ones() -> None:
         assert re.fullmatch(r"[a-z-]{8,40}", uid)
         assert board["title"].startswith("Weir / ")
         assert board["description"]
-        assert {link["url"] for link in board["links"]} == {f"/d/{other}" for other in UIDS}
+        there = {link["url"].partition("?")[0] for link in board["links"]}
+        assert there == {f"/d/{other}" for other in UIDS}
 
 
 @pytest.mark.parametrize("uid", UIDS)
@@ -187,6 +188,27 @@ def test_variables(uid: str) -> None:
     for name in ("cluster", "namespace", *many):
         assert variables[name]["allValue"] == ".*"
         assert variables[name]["multi"]
+
+
+@pytest.mark.parametrize("uid", UIDS)
+def test_no_link_hands_all_to_a_board_of_one(uid: str) -> None:
+    """Grafana would take "All" for a query's name there, and all of the board is unknown."""
+
+    def takes_all(board: str) -> dict[str, bool]:
+        variables = BOARDS[board]["templating"]["list"]
+        return {one["name"]: one.get("includeAll", False) for one in variables}
+
+    for link in BOARDS[uid]["links"]:
+        path, _, handed = link["url"].partition("?")
+        there = takes_all(path.removeprefix("/d/"))
+        if link["includeVars"]:
+            assert handed == ""
+            named = set(takes_all(uid))
+        else:
+            named = set(re.findall(r"\$\{(\w+):queryparam\}", handed))
+            assert named == {"datasource", "cluster", "namespace"}
+        assert all(there.get(name, True) for name in named if takes_all(uid)[name]), path
+        assert link["keepTime"]
 
 
 def test_only_metrics_and_labels_of_the_catalogue() -> None:
