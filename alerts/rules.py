@@ -119,6 +119,10 @@ _MALFORMED = series("weir_agent_rejected_events_total", reason="malformed")
 _AGENT_MAY = series("weir_agent_process_memory_limit_bytes")
 _AGENT_USES = series("weir_agent_process_memory_limit_used_bytes")
 _AGENT_HOLDS = series("process_resident_memory_bytes")
+_STARTED, _STARTED_OF_PODS = (
+    f"changes({series('weir_agent_start_time_seconds', matchers=of)}[1h])"
+    for of in ('pod=""', 'pod!=""')
+)
 _LATE = series("weir_watermark_dropped_rows_total")
 _OFF = f"{series('weir_query_mode', mode='off')} == 1"
 _OFF_SINCE = series("weir_query_mode_since_timestamp_seconds")
@@ -686,6 +690,23 @@ ALERTS: Final[tuple[Alert, ...]] = (
         summary="A Weir agent nears its memory limit",
         description="It and what shares its limit hold {{ $value | humanize1024 }}B, more than "
         "90 % of what they may have.",
+        dashboard=links.AGENT,
+    ),
+    Alert(
+        name="WeirAgentRestarting",
+        severity="warning",
+        subject="agent",
+        says="started three times within an hour",
+        # One in a pod by that: where the pod is made anew, its address is another one.
+        expression=f"{_STARTED} >= 3"
+        f" or sum by (cluster, namespace, job, pod) ({_STARTED_OF_PODS} + 1) - 1 >= 3",
+        hold="0s",
+        why="An upgrade starts an agent anew, and going back does once more. Three starts within "
+        "an hour are one that is killed, or ends, again and again: each begins anew what alerts "
+        "wait for, so that those which wait for ten minutes may never be told.",
+        summary="The Weir agent at {{ or $labels.pod $labels.instance }} starts again and again",
+        description="{{ $value }} times within the last hour. With each start alerts begin anew to "
+        "wait, and those that wait for minutes may not be told at all.",
         dashboard=links.AGENT,
     ),
     Alert(

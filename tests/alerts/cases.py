@@ -61,6 +61,11 @@ _JOB: Final = {"cluster": "eu", "namespace": "streams", "job": "weir"}
 _NEARS_ITS_LIMIT: Final = (
     "It and what shares its limit hold 230.4MiB, more than 90 % of what they may have."
 )
+_STARTED: Final = "weir_agent_start_time_seconds"
+_STARTS_AGAIN: Final = (
+    "3 times within the last hour. With each start alerts begin anew to wait, and those that wait "
+    "for minutes may not be told at all."
+)
 _NO_AGENT: Final = (
     "Jobs run on: grants expire, and drivers go back to the limits that they configured; where "
     "they configured none, the last one stays, unless rows could fall late behind it. Nobody sees "
@@ -90,6 +95,12 @@ def _build(agent: str, pod: str = "") -> str:
     own = "" if pod else 'namespace="streams",'
     told = f'weir_build_info{{cluster="eu",{own}version="1",python_version="3.11",'
     return _target(agent, pod).replace("up{", told)
+
+
+def _of_pod(agent: str, pod: str) -> str:
+    """When an agent in a pod started, at the address that the pod has."""
+    of = f'job="weir",instance="{agent}:9655",pod="{pod}"'
+    return f'{_STARTED}{{cluster="eu",namespace="streams",{of}}}'
 
 
 def _gone(query: str, since: str, *, told: bool = False, stopped: bool = False) -> dict[str, str]:
@@ -1179,6 +1190,40 @@ CASES: Final[tuple[Case, ...]] = (
         labels=LABELS,
         summary="A Weir agent nears its memory limit",
         description=_NEARS_ITS_LIMIT,
+        quiet=(),
+    ),
+    Case(
+        alert="WeirAgentRestarting",
+        fires={_STARTED + AGENT: "60x4 300x19 1500x34 3600x120"},
+        at=60,  # three starts within 55 minutes
+        labels=LABELS,
+        summary="The Weir agent at agent:9655 starts again and again",
+        description=_STARTS_AGAIN,
+        quiet=(
+            {_STARTED + AGENT: "60x4 300x4 _x2 720x120"},  # an upgrade, and back
+            {_STARTED + AGENT: "60x4 300x34 2400x34 4500x120"},  # the third after 70 minutes
+            {  # four agents, each upgraded
+                _STARTED + AGENT.replace("agent:", f"{one}:"): "60x4 300x120"
+                for one in ("a", "b", "c", "d")
+            },
+            {  # and in pods, each of which has another address then
+                _of_pod(f"{one}{at}", f"weir-{one}"): values
+                for one in ("a", "b", "c", "d")
+                for at, values in enumerate(("60x4 stale", "_x6 360x120"))
+            },
+        ),
+    ),
+    Case(
+        alert="WeirAgentRestarting",  # made anew each time, at another address; and once in its pod
+        fires={
+            _of_pod("a", "weir-0"): "60x9 stale",
+            _of_pod("b", "weir-0"): "_x11 660x18 1800x9 stale",
+            _of_pod("c", "weir-0"): "_x41 2460x120",
+        },
+        at=41,
+        labels={**_JOB, "pod": "weir-0"},
+        summary="The Weir agent at weir-0 starts again and again",
+        description=_STARTS_AGAIN,
         quiet=(),
     ),
     Case(
