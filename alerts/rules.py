@@ -116,6 +116,9 @@ _BUILD = series("weir_build_info")
 _DROPPED = series("weir_listener_dropped_events_total")
 _REFUSED = series("weir_agent_refused_requests_total", matchers=_FROM_DRIVERS)
 _MALFORMED = series("weir_agent_rejected_events_total", reason="malformed")
+_DRIVER_MAY = series("weir_driver_process_memory_limit_bytes")
+_DRIVER_USES = series("weir_driver_process_memory_limit_used_bytes")
+_DRIVER_HOLDS = series("weir_driver_process_resident_memory_bytes")
 _AGENT_MAY = series("weir_agent_process_memory_limit_bytes")
 _AGENT_USES = series("weir_agent_process_memory_limit_used_bytes")
 _AGENT_HOLDS = series("process_resident_memory_bytes")
@@ -558,14 +561,16 @@ ALERTS: Final[tuple[Alert, ...]] = (
         severity="warning",
         subject="application",
         says="90 % of its memory limit",
-        expression=f"{series('weir_driver_process_resident_memory_bytes')}"
-        f" > 0.9 * {series('weir_driver_process_memory_limit_bytes')}",
+        expression=f"max without (process) (({_DRIVER_USES} or {_DRIVER_HOLDS})"
+        f" > 0.9 * {_DRIVER_MAY} and {_DRIVER_HOLDS} > 0.02 * {_DRIVER_MAY})",
         hold="10m",
-        why="At the limit the kernel kills the driver, and all its queries with it. A heap that "
-        "fills up to its maximum stays below 90 % of a limit that leaves room for the rest.",
+        why="At the limit the kernel kills the driver, and all its queries with it. All under the "
+        "limit counts: JVM and Python share it. Where a process holds less than a fiftieth, as on "
+        "a machine that others fill, its limit is not the trouble. A heap that fills up to its "
+        "maximum stays below 90 % of a limit that leaves room for the rest.",
         summary="{{ $labels.application }}: the driver nears its memory limit",
-        description="The {{ $labels.process }} process holds {{ $value | humanize1024 }}B, more "
-        "than 90 % of what it may have.",
+        description="Its processes, and what shares their limit, hold "
+        "{{ $value | humanize1024 }}B, more than 90 % of what they may have.",
         dashboard=links.AGENT,
     ),
     # -- the agent --------------------------------------------------------------------------

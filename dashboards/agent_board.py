@@ -298,7 +298,8 @@ def agent_board(runbooks: str) -> Dashboard:
                 ),
                 graph(
                     "Driver memory",
-                    "Resident memory of drivers on the agent's host, and their limit.",
+                    "Resident memory of drivers on the agent's host, what is in use under their "
+                    "limit, and that.",
                     (
                         by(
                             "application, process",
@@ -306,6 +307,14 @@ def agent_board(runbooks: str) -> Dashboard:
                             "max",
                         ),
                         "{{application}}, {{process}}",
+                    ),
+                    (
+                        by(
+                            "application",
+                            AGENTS("weir_driver_process_memory_limit_used_bytes"),
+                            "max",
+                        ),
+                        "under the limit: {{application}}",
                     ),
                     (
                         by(

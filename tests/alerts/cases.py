@@ -30,6 +30,11 @@ def other(name: str, **labels: str) -> str:
     return q(name, **labels).replace('"enrich"', '"archive"')
 
 
+def _of_driver(figure: str, process: str) -> str:
+    """A figure in bytes of a process of the application's driver."""
+    return f'weir_driver_process_{figure}_bytes{{{WHERE},application="orders",process="{process}"}}'
+
+
 class Case(msgspec.Struct, frozen=True, kw_only=True):
     """``fires`` maps series to samples; it must be silent at ``silent_at`` and fire at ``at``.
 
@@ -891,23 +896,66 @@ CASES: Final[tuple[Case, ...]] = (
         quiet=({f"weir_listener_dropped_events_total{A}": "0x4 _x90 0x120"},),
     ),
     Case(
-        alert="WeirDriverMemoryNearLimit",
+        alert="WeirDriverMemoryNearLimit",  # JVM and Python fill it together: 60 and 35 %
         fires={
-            f'weir_driver_process_resident_memory_bytes{{{WHERE},application="orders",'
-            'process="jvm"}': "1000000000x4 3865470567x120",
-            f'weir_driver_process_memory_limit_bytes{{{WHERE},application="orders",'
-            'process="jvm"}': "4294967296x130",
+            _of_driver("resident_memory", "jvm"): "1000000000x4 2576980378x120",
+            _of_driver("resident_memory", "python"): "1503238554x130",
+            **{
+                _of_driver(name, process): values
+                for process in ("jvm", "python")
+                for name, values in (
+                    ("memory_limit_used", "3000000000x4 4080218932x120"),
+                    ("memory_limit", "4294967296x130"),
+                )
+            },
         },
         at=15,
-        labels={**LABELS, "application": "orders", "process": "jvm"},
+        labels={**LABELS, "application": "orders"},
         summary="orders: the driver nears its memory limit",
-        description="The jvm process holds 3.6GiB, more than 90 % of what it may have.",
+        description="Its processes, and what shares their limit, hold 3.8GiB, more than 90 % of "
+        "what they may have.",
         quiet=(
             {
-                f'weir_driver_process_resident_memory_bytes{{{WHERE},application="orders",'
-                'process="jvm"}': "3865470566x120",
-                f'weir_driver_process_memory_limit_bytes{{{WHERE},application="orders",'
-                'process="jvm"}': "4294967296x120",
+                _of_driver("resident_memory", "jvm"): "2576980378x120",
+                _of_driver("memory_limit_used", "jvm"): "3865470566x120",
+                _of_driver("memory_limit", "jvm"): "4294967296x120",
+            },
+            {  # what others fill, of which it has less than a fiftieth
+                _of_driver("resident_memory", "jvm"): "85899345x120",
+                _of_driver("memory_limit_used", "jvm"): "4294967295x120",
+                _of_driver("memory_limit", "jvm"): "4294967296x120",
+            },
+        ),
+    ),
+    Case(
+        alert="WeirDriverMemoryNearLimit",  # others fill it, and of the rest it has enough to count
+        fires={
+            _of_driver("resident_memory", "jvm"): "85899346x130",
+            _of_driver("memory_limit_used", "jvm"): "3000000000x4 4080218932x120",
+            _of_driver("memory_limit", "jvm"): "4294967296x130",
+        },
+        at=15,
+        labels={**LABELS, "application": "orders"},
+        summary="orders: the driver nears its memory limit",
+        description="Its processes, and what shares their limit, hold 3.8GiB, more than 90 % of "
+        "what they may have.",
+        quiet=(),
+    ),
+    Case(
+        alert="WeirDriverMemoryNearLimit",  # what is used under the limit is not told
+        fires={
+            _of_driver("resident_memory", "jvm"): "1000000000x4 3865470567x120",
+            _of_driver("memory_limit", "jvm"): "4294967296x130",
+        },
+        at=15,
+        labels={**LABELS, "application": "orders"},
+        summary="orders: the driver nears its memory limit",
+        description="Its processes, and what shares their limit, hold 3.6GiB, more than 90 % of "
+        "what they may have.",
+        quiet=(
+            {
+                _of_driver("resident_memory", "jvm"): "3865470566x120",
+                _of_driver("memory_limit", "jvm"): "4294967296x120",
             },
         ),
     ),

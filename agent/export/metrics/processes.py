@@ -66,7 +66,7 @@ def _usual(
 
 
 def _more(
-    subject: Subject[ProcessSample], owner: str, process: str, note: str = "", **not_shown: str
+    subject: Subject[ProcessSample], owner: str, process: str, note: str = ""
 ) -> tuple[Metric, ...]:
     """What has no usual name: under a prefix of its own."""
     prefix = f"{PREFIX}{owner}_process_"
@@ -85,7 +85,6 @@ def _more(
             lambda sample: sample.memory.used_bytes if sample.memory else None,
             unit="bytes",
             note=note,
-            not_shown=not_shown.get("memory_limit_used", ""),
         ),
         subject.counter(
             f"{prefix}oom_kills_total",
@@ -125,11 +124,5 @@ METRICS: Final[tuple[Metric, ...]] = (
         open_files_limit="one line for each driver, all of them the same",
         start_time="the query's own run id tells of restarts",
     ),
-    *_more(
-        DRIVER_PROCESS,
-        "driver",
-        "the driver's process",
-        _ON_ITS_HOST,
-        memory_limit_used="resident memory against the limit is shown",
-    ),
+    *_more(DRIVER_PROCESS, "driver", "the driver's process", _ON_ITS_HOST),
 )
