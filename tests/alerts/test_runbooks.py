@@ -73,6 +73,14 @@ def test_ending_the_agent_is_no_way_to_end_a_limit_where_none_was_configured() -
     assert "end the agent" not in told
 
 
+@pytest.mark.parametrize("page", ["WeirAgentBlind", "WeirListenerDropping"])
+def test_whose_log_tells_the_cause_hangs_on_how_the_job_came_to_weir(page: str) -> None:
+    """With the plugin warnings stand in the agent's: docs/plugin.md."""
+    first = " ".join(PAGES[page].split("\n## ", 1)[0].split())
+    assert "with the plugin the agent's, with `attach`" in first
+    assert "`kubectl logs POD -c weir`" in section(page, "Diagnosis")
+
+
 def test_the_index_has_each_once_and_the_gravest_first() -> None:
     graded = {alert.name: list(runbooks.SEVERITIES).index(alert.severity) for alert in ALERTS}
     listed = re.findall(r'<dt><a href="(\w+)">', runbooks.index())
