@@ -43,11 +43,7 @@ def frame(uid: str, title: str, description: str) -> builders.Dashboard:
     )
     for label in FIXED:
         board.with_variable(_all_of(label, f"label_values(weir_build_info, {label})"))
-    board.with_variable(
-        _one_of(links.RUNBOOKS_AT, f"label_values(weir_build_info{{{_CHOSEN}}}, instance)").hide(
-            models.VariableHide.HIDE_VARIABLE
-        )
-    )
+    board.with_variable(_runbooks_at())
     return board.links(
         [
             _to("Overview", links.OVERVIEW, uid),
@@ -159,6 +155,18 @@ def lay_out(
 
 def _marks(name: str, colour: str) -> builders.AnnotationQuery:
     return builders.AnnotationQuery().name(name).datasource(SOURCE).icon_color(colour).enable(True)
+
+
+def _runbooks_at() -> builders.QueryVariable:
+    """Where an agent answers as of now: one that was in the shown time may be gone."""
+    variable = (
+        _one_of(links.RUNBOOKS_AT, f"query_result(topk(1, weir_build_info{{{_CHOSEN}}}))")
+        .regex('/[{,]instance="([^"]+)"/')
+        .hide(models.VariableHide.HIDE_VARIABLE)
+    )
+    # Nor is it handed on by an address, old as that may be. Its builder has no word for that.
+    variable.build().skip_url_sync = True
+    return variable
 
 
 def _all_of(name: str, query: str) -> builders.QueryVariable:

@@ -275,6 +275,22 @@ def test_runbooks_that_panels_lead_to_are_there() -> None:
     assert led <= set(runbooks.names())
 
 
+@pytest.mark.parametrize("uid", UIDS)
+def test_runbooks_are_where_an_agent_is_scraped_now(asked: LivePrometheus, uid: str) -> None:
+    (variable,) = (
+        one for one in BOARDS[uid]["templating"]["list"] if one["name"] == links.RUNBOOKS_AT
+    )
+    # Values of a label are those of the shown time, agents that are gone among them.
+    query = re.fullmatch(r"query_result\((.+)\)", variable["query"]["query"])
+    assert query
+    (found,) = asked.ask(filled(query[1], "orders", "enrich"))
+    labels = ",".join(f'{name}="{value}"' for name, value in found["metric"].items())
+    as_grafana_writes = f"weir_build_info{{{labels}}} 1 1700000000000"
+    written = re.findall(variable["regex"].strip("/"), as_grafana_writes)
+    assert written == [found["metric"]["instance"]]
+    assert variable["skipUrlSync"], "an address that somebody kept would hold one that is gone"
+
+
 @pytest.fixture(scope="module")
 def asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LivePrometheus]:
     """A Prometheus that has scraped a fleet whose counters move."""
