@@ -331,8 +331,10 @@ def rows_of(
             .format(PromQueryFormat.TABLE)
             .datasource(SOURCE)
         )
-        names[f"Value #{ref}"] = column.title
-        order[f"Value #{ref}"] = len(keys) + place
+        # As Grafana calls it; where there is one, without its reference.
+        value = f"Value #{ref}" if len(columns) > 1 else "Value"
+        names[value] = column.title
+        order[value] = len(keys) + place
         panel.override_by_name(column.title, _column_properties(column))
     panel.with_transformation(models.DataTransformerConfig(id_val="merge", options={}))
     panel.with_transformation(

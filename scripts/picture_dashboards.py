@@ -404,9 +404,9 @@ class Panel:
         organised = next(
             item["options"] for item in self._panel["transformations"] if item["id"] == "organize"
         )
-        columns = {
-            ref.removeprefix("Value #"): name for ref, name in organised["renameByName"].items()
-        }
+        names = organised["renameByName"]
+        refs = [one["refId"] for one in self._panel["targets"]]
+        columns = {ref: names[f"Value #{ref}" if len(refs) > 1 else "Value"] for ref in refs}
         keys = [
             key
             for key, _ in sorted(organised["indexByName"].items(), key=lambda item: item[1])

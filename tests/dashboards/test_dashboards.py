@@ -173,6 +173,24 @@ def test_structure(uid: str) -> None:
             assert named <= legends, panel["title"]
 
 
+def test_columns_of_tables_are_renamed_from_what_grafana_calls_them() -> None:
+    """By the reference of each query, but where there is one: then that is left out."""
+    counts = set()
+    for uid in UIDS:
+        for panel in panels(uid):
+            if panel["type"] != "table":
+                continue
+            (organised,) = (
+                one["options"] for one in panel["transformations"] if one["id"] == "organize"
+            )
+            called = {f"Value #{target['refId']}" for target in panel["targets"]}
+            counts.add(len(called))
+            called = called if len(called) > 1 else {"Value"}
+            assert set(organised["renameByName"]) == called, panel["title"]
+            assert called < set(organised["indexByName"])
+    assert 1 in counts
+
+
 @pytest.mark.parametrize("uid", UIDS)
 def test_variables(uid: str) -> None:
     variables = {item["name"]: item for item in BOARDS[uid]["templating"]["list"]}
