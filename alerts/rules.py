@@ -122,10 +122,7 @@ _DRIVER_HOLDS = series("weir_driver_process_resident_memory_bytes")
 _AGENT_MAY = series("weir_agent_process_memory_limit_bytes")
 _AGENT_USES = series("weir_agent_process_memory_limit_used_bytes")
 _AGENT_HOLDS = series("process_resident_memory_bytes")
-_STARTED, _STARTED_OF_PODS = (
-    f"changes({series('weir_agent_start_time_seconds', matchers=of)}[1h])"
-    for of in ('pod=""', 'pod!=""')
-)
+_STARTED = f"changes({series('weir_agent_start_time_seconds')}[1h])"
 _LATE = series("weir_watermark_dropped_rows_total")
 _OFF = f"{series('weir_query_mode', mode='off')} == 1"
 _OFF_SINCE = series("weir_query_mode_since_timestamp_seconds")
@@ -702,9 +699,8 @@ ALERTS: Final[tuple[Alert, ...]] = (
         severity="warning",
         subject="agent",
         says="started three times within an hour",
-        # One in a pod by that: where the pod is made anew, its address is another one.
-        expression=f"{_STARTED} >= 3"
-        f" or sum by (cluster, namespace, job, pod) ({_STARTED_OF_PODS} + 1) - 1 >= 3",
+        # At one address: by its name a driver's pod that each run makes anew would be one agent.
+        expression=f"{_STARTED} >= 3",
         hold="0s",
         why="An upgrade starts an agent anew, and going back does once more. Three starts within "
         "an hour are one that is killed, or ends, again and again: each begins anew what alerts "

@@ -1262,17 +1262,20 @@ CASES: Final[tuple[Case, ...]] = (
         ),
     ),
     Case(
-        alert="WeirAgentRestarting",  # made anew each time, at another address; and once in its pod
-        fires={
-            _of_pod("a", "weir-0"): "60x9 stale",
-            _of_pod("b", "weir-0"): "_x11 660x18 1800x9 stale",
-            _of_pod("c", "weir-0"): "_x41 2460x120",
-        },
-        at=41,
-        labels={**_JOB, "pod": "weir-0"},
+        alert="WeirAgentRestarting",  # in its pod
+        fires={_of_pod("a", "weir-0"): "60x9 stale _ 660x18 1800x9 stale _ 2460x120"},
+        at=43,
+        labels={**_JOB, "instance": "a:9655", "pod": "weir-0"},
         summary="The Weir agent at weir-0 starts again and again",
         description=_STARTS_AGAIN,
-        quiet=(),
+        quiet=(
+            {  # beside a driver that runs every quarter of an hour, in a pod of one name
+                _of_pod("a", "orders-driver"): "60x9 stale",
+                _of_pod("b", "orders-driver"): "_x14 900x9 stale",
+                _of_pod("c", "orders-driver"): "_x29 1800x9 stale",
+                _of_pod("d", "orders-driver"): "_x44 2700x30",
+            },
+        ),
     ),
     Case(
         alert="WeirBrokersUnreachable",
