@@ -559,12 +559,13 @@ ALERTS: Final[tuple[Alert, ...]] = (
         subject="application",
         says="90 % of its memory limit",
         expression=f"max without (process) (({_DRIVER_USES} or {_DRIVER_HOLDS})"
-        f" > 0.9 * {_DRIVER_MAY} and {_DRIVER_HOLDS} > 0.02 * {_DRIVER_MAY})",
+        f" > 0.9 * {_DRIVER_MAY} and 0.25 * {_DRIVER_MAY}"
+        f" < ignoring (process) group_left () sum without (process) ({_DRIVER_HOLDS}))",
         hold="10m",
         why="At the limit the kernel kills the driver, and all its queries with it. All under the "
-        "limit counts: JVM and Python share it. Where a process holds less than a fiftieth, as on "
-        "a machine that others fill, its limit is not the trouble. A heap that fills up to its "
-        "maximum stays below 90 % of a limit that leaves room for the rest.",
+        "limit counts: JVM and Python share it. Where both hold less than a quarter, as on a "
+        "machine that others fill, theirs is not the trouble. A heap that fills up to its maximum "
+        "stays below 90 % of a limit that leaves room for the rest.",
         summary="{{ $labels.application }}: the driver nears its memory limit",
         description="Its processes, and what shares their limit, hold "
         "{{ $value | humanize1024 }}B, more than 90 % of what they may have.",

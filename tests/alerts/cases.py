@@ -920,17 +920,24 @@ CASES: Final[tuple[Case, ...]] = (
                 _of_driver("memory_limit_used", "jvm"): "3865470566x120",
                 _of_driver("memory_limit", "jvm"): "4294967296x120",
             },
-            {  # what others fill, of which it has less than a fiftieth
-                _of_driver("resident_memory", "jvm"): "85899345x120",
+            {  # what others fill, of which both have no more than a quarter
+                _of_driver("resident_memory", "jvm"): "1000000000x120",
+                _of_driver("resident_memory", "python"): "73741824x120",
                 _of_driver("memory_limit_used", "jvm"): "4294967295x120",
                 _of_driver("memory_limit", "jvm"): "4294967296x120",
+            },
+            {  # a machine of 64 GiB that others fill: of 60 it has 4
+                _of_driver("resident_memory", "jvm"): "4294967296x120",
+                _of_driver("memory_limit_used", "jvm"): "64424509440x120",
+                _of_driver("memory_limit", "jvm"): "68719476736x120",
             },
         ),
     ),
     Case(
         alert="WeirDriverMemoryNearLimit",  # others fill it, and of the rest it has enough to count
         fires={
-            _of_driver("resident_memory", "jvm"): "85899346x130",
+            _of_driver("resident_memory", "jvm"): "1000000000x130",
+            _of_driver("resident_memory", "python"): "73741825x130",
             _of_driver("memory_limit_used", "jvm"): "3000000000x4 4080218932x120",
             _of_driver("memory_limit", "jvm"): "4294967296x130",
         },
