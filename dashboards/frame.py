@@ -162,6 +162,8 @@ def _runbooks_at() -> builders.QueryVariable:
     variable = (
         _one_of(links.RUNBOOKS_AT, f"query_result(topk(1, weir_build_info{{{_CHOSEN}}}))")
         .regex('/[{,]instance="([^"]+)"/')
+        # Asked as of the time range's end otherwise, which may be past.
+        .refresh(models.VariableRefresh.ON_DASHBOARD_LOAD)
         .hide(models.VariableHide.HIDE_VARIABLE)
     )
     # Nor is it handed on by an address, old as that may be. Its builder has no word for that.

@@ -307,6 +307,7 @@ def test_runbooks_are_where_an_agent_is_scraped_now(asked: LivePrometheus, uid: 
     written = re.findall(variable["regex"].strip("/"), as_grafana_writes)
     assert written == [found["metric"]["instance"]]
     assert variable["skipUrlSync"], "an address that somebody kept would hold one that is gone"
+    assert variable["refresh"] == 1, "a time range that is past would be asked"
 
 
 @pytest.fixture(scope="module")
