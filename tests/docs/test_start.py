@@ -54,6 +54,12 @@ def test_databricks_gives_each_cluster_a_name_of_its_own() -> None:
     assert conf_key("application_name") in runbooks.source("WeirNamesCollide")
 
 
+def test_where_the_agent_is_roots_orders_are_given_as_root() -> None:
+    text = (START / "dataproc.md").read_text("utf-8")
+    assert "after sudo -i" in text
+    assert re.findall(r"`([^`]*)weir mode\b", text) == ["sudo /opt/weir/bin/"]
+
+
 @pytest.mark.parametrize("page", ["databricks", "dataproc"])
 def test_the_jar_has_the_name_that_its_make_target_gives_it(page: str) -> None:
     names = re.findall(r"weir-spark-plugin\S*?\.jar", (START / f"{page}.md").read_text("utf-8"))
