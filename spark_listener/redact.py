@@ -49,19 +49,26 @@ _WORDS: Final = (
     r"|subscription[._-]?key|functions[._-]?key"
     r"|(?:encryption|sse)[._-]?(?:customer[._-]?)?key(?!gen|size)"
 )
+#: The word alone is what parsers of SQL and of JSON stumble over.
+_BARE: Final = r"(?<![\w.\-])token"
 #: ``name=value``, ``name: value``, ``"name":"value"``, ``name -> value``, ``(name,value)``; where
-#: quotes tell the value, ``"name", "value"`` as in Python, and ``name 'value'`` as in SQL.
+#: quotes tell the value, ``"name", "value"`` as in Python, and ``name 'value'`` as in SQL: within a
+#: line, and not where a parser names what it stumbled over (``Unrecognized token 'x'``), or a JSON
+#: text ends with the word and another key follows.
 #: Looked for where a run of a name's characters begins, and in no longer ones than anybody gives: a
 #: long text must not take long. Braces behind ``=`` are how SQL Server and ODBC quote, ``}}`` how
 #: they write ``}`` within; behind a colon they are JSON's.
 _NAMED: Final = re.compile(
     r"(?i)(?P<name>(?<![\w.\-])(?![\w.$\-]{0,200}(?:Exception|Error)\b)"
     rf"[\w.\-]{{0,100}}?(?:{_WORDS})[\w.\-]{{0,100}}"
-    r"(?:\\*[\"'])?(?:\s*(?:->|=>|=|:)\s*|(?:(?<=[\"']),\s*|[ \t]+)(?=\\*[\"'])"
+    r"(?:\\*[\"'])?(?:\s*(?:->|=>|=|:)\s*|(?P<beside>(?:(?<=[\"']),"
+    rf"(?!(?<={_BARE}[\"'],)\s*\"\w{{1,100}}\"\s?:)\s*|(?<!{_BARE})[ \t]+)(?=\\*[\"']))"
     r"|(?<=\w),(?=[^\s)]{300}|[^\s)]{1,299}\))))"
     r"(?!(?<=:\s)(?:The|This|An?|Your|Invalid)\s)"  # a sentence about it
-    r"(?P<value>(?P<quote>\\+[\"'])[\s\S]*?(?:(?P=quote)|$)|\"(?:[^\"\\]|\\[\s\S])*(?:\"|$)"
-    r"|'[^']*(?:'|$)|(?<=[=])\{(?:[^}\n]|\}\}(?=[^}\n]{0,300}\}))*\}?|[^\s,;&\"'\)\]}]+)"
+    r"(?P<value>(?(beside)(?:(?P<mark>\\+[\"'])[^\n]*?(?:(?P=mark)|(?=\n)|$)"
+    r"|\"(?:[^\"\\\n]|\\[^\n])*\"?|'[^'\n]*'?)"
+    r"|(?:(?P<quote>\\+[\"'])[\s\S]*?(?:(?P=quote)|$)|\"(?:[^\"\\]|\\[\s\S])*(?:\"|$)"
+    r"|'[^']*(?:'|$)|(?<=[=])\{(?:[^}\n]|\}\}(?=[^}\n]{0,300}\}))*\}?|[^\s,;&\"'\)\]}]+)))"
 )
 #: SQL gives a user a password without a sign between: ``IDENTIFIED BY 'x'``.
 _IDENTIFIED: Final = re.compile(

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from spark_listener.progress import read_progress
@@ -136,6 +137,8 @@ SHAPES = [
         "OPTIONS (url \"jdbc:h2:mem\", user 'username', password '{W}')",
         "user 'username', password ***)",
     ),
+    ("run --token '{W}' --user a", "run --token *** --user a"),
+    ("OPTIONS (access.token '{W}', 'token' '{W}')", "(access.token ***, 'token' ***)"),
     ("OPTIONS ('es.net.http.auth.pass' \"{S}\", a 'b')", "'es.net.http.auth.pass' ***, a 'b')"),
     ("confluent.schema.registry.basic.auth.user.info -> KEY:{W}, a -> b", ".info -> ***, a -> b"),
     ("basic.auth.user.info=KEY:{S}", "basic.auth.user.info=***"),
@@ -179,6 +182,10 @@ PLAIN = [
     "Map(orders -> {0=5}, options -> {a;b})",
     "basic.auth.credentials.source -> USER_INFO, credential_source=Environment",
     "cannot resolve token\n'Project ['orders]",  # a plan, in which an apostrophe is none's end
+    "JsonParseException: Unrecognized token 'foo': was expecting (JSON String, Number)",
+    "no viable alternative at or near token 'ORDERS'; Unexpected token \"<\" at 1",
+    '{"error":"invalid token", "message":"it was issued yesterday"}',
+    '{"error" : "invalid token",\n  "message" : "it was issued yesterday"}',
 ]
 
 
@@ -197,10 +204,18 @@ NOISE = st.text(alphabet="abc =:;,/'\"{}()[]\n@?&", max_size=30)
 def test_a_value_behind_a_secrets_name_is_never_left(
     before: str, name: str, join: str, after: str
 ) -> None:
+    # What a parser stumbled over, and a key of JSON, are none's.
+    assume(name != "token" or (join != " '" and not re.match(r'"\s?:', after)))
     text = f"{before} {name}{join}hunter2{after}"
     assert "hunter2" not in redact(text)
     event = {"body": {"sources": [{"description": text}], "sink": {"description": text}}}
     assert "hunter2" not in json.dumps(redact_event(event))
+
+
+@pytest.mark.parametrize("told", ["password '{W}", '"password", "{W}', '\\"secret\\" \\"{W}'])
+def test_a_quote_that_nothing_closes_ends_with_its_line(told: str) -> None:
+    cause = "\nCaused by: java.io.IOException: No space left on device, as of 'orders'"
+    assert redact(told.format(W=W) + cause).endswith(f" ***{cause}")
 
 
 @settings(deadline=None)
