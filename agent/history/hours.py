@@ -212,7 +212,8 @@ class Hours:
         batches = sum(hour.batches - hour.empty for hour in told)
         over = sum(hour.over_target for hour in told)
         seconds, sizes = [hour.seconds for hour in told], [hour.sizes for hour in told]
-        busiest = _largest(hour.arrival for hour in told)
+        # Rows were read, so 0 says that each run's end was fixed as it began (AvailableNow).
+        busiest = _largest(hour.arrival for hour in told) or None
         size, ratio = limit_for(query, busiest, settings)
         if query.sizing.cost.batches < FEWEST_BATCHES:
             size = None
@@ -236,6 +237,8 @@ class Hours:
             limit = sure = None
         if limit is not None and len(self._sources) > 1:
             advice += f"; by sources: {self._parts(limit)}"
+        if limit is not None and busiest is None:
+            advice += "; what arrives is not told, so nor is whether it keeps up"
         if limit is not None and query.watched.lateness.drops:
             advice += (
                 "; its watermark moves once a batch, so smaller batches drop rows as late that "

@@ -29,6 +29,7 @@ from agent.core.fleet import Fleet
 from agent.core.judge.alignment import sources_named
 from agent.core.measure import pace
 from agent.core.measure.flow import ran
+from agent.core.measure.source import UNTOLD
 from agent.core.policy import Policy
 from agent.core.query import Query
 from agent.history import extract, incidents, rows
@@ -51,6 +52,9 @@ if TYPE_CHECKING:
     from agent.history.rows import Row
 
 _LISTENER: Final = Listener(instance="history")
+#: How a rate source describes itself, and its class: it knows of no limit, so it gives all it has.
+_RATE: Final = "RateStreamV2["
+_RATE_CLASS: Final = "org.apache.spark.sql.execution.streaming.sources.RateStreamMicroBatchStream"
 _decode_line = msgspec.json.Decoder().decode
 _decode_query = msgspec.msgpack.Decoder(Query, dec_hook=packed).decode
 
@@ -315,7 +319,9 @@ def _controllable(event: Event, work: BatchWork | None) -> object:
     """A progress as a driver would send it whose sources Weir may limit, in rows.
 
     A log does not say which limit was in force. Where a backlog was left, one was, and it was what
-    the batch admitted; where none was left it did not matter. Nor does it say the trigger.
+    the batch admitted; where none was left it did not matter. Where no backlog is told, what a
+    batch read may be the limit's share of far more, so nobody knows what arrives. Nor does a log
+    say the trigger.
     """
     body = event.body
     if not isinstance(body, ProgressEvent) or body.limits:
@@ -328,6 +334,7 @@ def _controllable(event: Event, work: BatchWork | None) -> object:
             limit=one.rows if one.unit == "rows" and one.backlog and one.rows else None,
             backlog=one.backlog if one.unit == "rows" else None,
             admitted=one.rows,
+            source_class=_RATE_CLASS if one.description.startswith(_RATE) else UNTOLD,
             # A log says nothing of it: what holds of most.
             shares_watermark=False,
         )

@@ -207,7 +207,7 @@ RECOMMENDATIONS: Final = Table(
     throughput_rows_per_second | double    | μ, as learned at the end
     noise                      | double    | Standard deviation of a duration's logarithm
     trigger_seconds            | double    | The trigger interval, as told or as the batches' starts show it; 0: none; null: unknown
-    arrival_rows_per_second    | double    | Of its busiest hour
+    arrival_rows_per_second    | double    | Of its busiest hour; null where no source tells what waits in rows, or each run's end is fixed as it begins
     batch_rows_p50             | double    | Median size as it ran
     batch_rows_max             | double    | The largest
     batch_seconds_p50          | double    | Median duration as it ran

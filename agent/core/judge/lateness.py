@@ -46,6 +46,7 @@ from agent.core.figures import figure
 from agent.core.judge.commits import Commits
 from agent.core.judgement import Finding
 from agent.core.measure.lanes import Lanes
+from agent.core.measure.source import UNTOLD
 from spark_listener.sources import known
 from spark_listener.wire import HEARTBEAT_SECONDS
 
@@ -480,9 +481,9 @@ def _by_commits(source: Source) -> bool:
 def _in_order(source: Source) -> bool:
     if source.in_order is not None:
         return source.in_order
-    if source.source_class:
+    if source.source_class not in ("", UNTOLD):
         return known(source.source_class).in_order
-    # A state that was saved by a version before has what the source says of itself alone.
+    # A log, and a state saved by a version before, has what the source says of itself alone.
     told = source.description
     return known(told.partition("@")[0]).in_order or _IN_ORDER.match(told) is not None
 

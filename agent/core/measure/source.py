@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from agent.core.decode.events import SourceLimit, SourceProgress
 
 RATIO_GAIN: Final = 0.3
+#: The class of a source of which only a log tells: whether a limit held, nobody knows.
+UNTOLD: Final = "untold"
 
 
 class Source(msgspec.Struct):

@@ -1,0 +1,126 @@
+"""What arrives, and what a limit counts of it: told where a log tells it, and nowhere else."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from agent.core.policy import QueryPolicy
+from agent.history import rows
+from spark_listener.wire import format_time
+from tests.event_log import lines as made
+from tests.history.test_hours import windowed
+from tests.history.test_judge import judged, of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+DAY_SECONDS = 86_400.0
+
+
+def batch(
+    number: int, size: int, seconds: float, time: float, source: Mapping[str, Any], run: str
+) -> bytes:
+    """One that was triggered at that time."""
+    told = json.loads(made.progress(number, size, seconds, run))
+    told["progress"]["timestamp"] = format_time(time)
+    told["progress"]["sources"][0] |= source
+    return json.dumps(told, separators=(",", ":")).encode() + b"\n"
+
+
+def delta(version: int) -> dict[str, Any]:
+    def offset(at: int) -> str:
+        place = {"sourceVersion": 1, "reservoirId": "x", "reservoirVersion": at, "index": -1}
+        return json.dumps(place | {"isStartingVersion": False})
+
+    return {
+        "description": "DeltaSource[s3://bucket/table]",
+        "startOffset": offset(version),
+        "endOffset": offset(version + 1),
+        "latestOffset": None,
+    }
+
+
+def kafka(start: int, end: int, latest: int | None) -> dict[str, Any]:
+    told = None if latest is None else json.dumps({"t": {"0": latest}})
+    return {
+        "description": "KafkaV2[Subscribe[t]]",
+        "startOffset": json.dumps({"t": {"0": start}}),
+        "endOffset": json.dumps({"t": {"0": end}}),
+        "latestOffset": told,
+    }
+
+
+def nightly(source: str) -> list[bytes]:
+    """Five nights in which a day's rows are read within minutes, in a limit's batches."""
+    noise = random.Random(3)
+    lines, number, offset = made.opening(), 0, 0
+    for night in range(5):
+        run, time = made.run_of(night), made.BASE + night * DAY_SECONDS
+        lines.append(made.started(run, time=time))
+        sizes = [noise.choice((400_000, 500_000, 600_000)) for _ in range(12)]
+        latest = offset + sum(sizes)
+        for size in sizes:
+            seconds = (4.0 + size / 20_000) * math.exp(noise.gauss(0.0, 0.04))
+            told = {
+                "delta": delta(number),
+                "kafka": kafka(offset, offset + size, latest),
+                "kafka before 3.1": kafka(offset, offset + size, None),
+            }[source]
+            lines.append(batch(number, size, seconds, time, told, run))
+            number, offset, time = number + 1, offset + size, time + seconds + 0.4
+        lines.append(made.terminated(run))
+    return [line.strip() for line in lines]
+
+
+@pytest.mark.parametrize("source", ["delta", "kafka", "kafka before 3.1"])
+def test_what_arrives_is_unknown_where_no_log_tells_it(source: str) -> None:
+    told = judged([nightly(source)], QueryPolicy(target_seconds=30.0))
+    (one,) = of(told, rows.RECOMMENDATIONS)
+    assert one["arrival_rows_per_second"] is None
+    assert one["required_capacity_ratio"] is None
+    assert one["surely_required_ratio"] is None
+    # A batch of the target takes 26 s beside its fixed cost.
+    assert one["limit_rows"] == pytest.approx(26 * 20_000, rel=0.15)
+    assert "cannot keep up" not in one["advice"]
+    assert "what arrives is not told" in one["advice"]
+
+
+def test_an_hour_says_nothing_of_arrivals_that_no_log_tells() -> None:
+    for hour in of(judged([nightly("delta")], QueryPolicy(target_seconds=30.0)), rows.CAPACITY):
+        assert hour["arrival_rows_per_second"] is None
+        assert hour["required_capacity_ratio"] is None
+        assert hour["limit_rows"] is not None
+
+
+def test_what_arrives_is_told_where_the_log_tells_it() -> None:
+    """A topic that gets a thousand rows a second, and is read every ten seconds."""
+    lines = [*made.opening(), made.started()]
+    for number in range(60):
+        start, time = 10_000 * number, made.BASE + 10.0 * number
+        read = kafka(start, start + 10_000, start + 10_000)
+        lines.append(batch(number, 10_000, 2.0, time, read, made.RUN))
+    (one,) = of(judged([[line.strip() for line in lines]]), rows.RECOMMENDATIONS)
+    assert one["arrival_rows_per_second"] == pytest.approx(1000.0, rel=0.05)
+    assert one["required_capacity_ratio"] is not None
+    assert "not told" not in one["advice"]
+
+
+@pytest.mark.parametrize(("description", "cut"), [("FileStreamSource", True), ("Other", False)])
+def test_what_reads_its_files_in_order_is_cut_behind_a_watermark_too(
+    description: str, cut: bool
+) -> None:
+    """A log tells no class of a source: what it says of itself is what it is known by."""
+    lines = [*made.opening(), made.started()]
+    for number in range(20):
+        told = json.loads(windowed(number, 4000 * (1 + number % 5)))
+        told["progress"]["sources"][0]["description"] = f"{description}[s3://bucket/in]"
+        lines.append(json.dumps(told, separators=(",", ":")).encode())
+    told = judged([lines])
+    assert bool(of(told, rows.DECISIONS)) is cut
+    held = {one["would_reason"] == "hold:late_rows" for one in of(told, rows.BATCHES)}
+    assert held == {not cut}
