@@ -71,6 +71,8 @@ class Run(msgspec.Struct):
     ui_url: str | None = None
     conf: dict[str, str] = {}  # keys that the listener allows only
     batches: int = 0  # that ended in it
+    #: Of its batches the first alone has read rows; before that one, the same of the run before.
+    first_alone: bool = False
     slots_each: float = 0.0  # tasks that can run at once in each of its executors; 0: not known
     slots: int = 0  # the same in all of them, or in a local master; 0: not known
     displaced_time: float = 0.0  # when a run in another application took its place; agent's clock
@@ -392,6 +394,8 @@ class Query(msgspec.Struct):
         # A run of another checkpoint that only fell silent may live: it would be a second query.
         if self.run.run_id and (query_id == self.run.query_id or self.life.terminated):
             self.run.past_runs = [*self.run.past_runs[-(MOST_PAST_RUNS - 1) :], self.run.run_id]
+        if not self.life.stopped:
+            self.run.first_alone = False  # what broke off says nothing of how many it has
         self.run.query_id, self.run.run_id = query_id, run_id
         self.life.begin()
         self.run.batches = 0

@@ -228,6 +228,7 @@ class Hours:
             doubt,
             over=over,
             batches=batches,
+            learned=query.sizing.cost.batches,
             settings=settings,
             ratio=sure,
             several=len(self._sources) > 1,
@@ -364,12 +365,19 @@ def _advice(
     *,
     over: int,
     batches: int,
+    learned: int,
     settings: QueryPolicy,
     ratio: float | None,
     several: bool,
     trigger_seconds: float,
 ) -> str:
     if limit is None or size is None or expected is None:
+        if batches >= FEWEST_BATCHES:
+            return (
+                f"of {batches:,} batches {learned} tell what one costs, and {FEWEST_BATCHES} are "
+                "needed: seldom does the first of a run, and none that was run again or saw "
+                "executors come or go"
+            )
         return f"too few batches to tell a limit from; {FEWEST_BATCHES} are needed"
     if doubt is not None and _in_doubt(expected, doubt):
         low, high = max(expected - doubt, 0.0), expected + doubt

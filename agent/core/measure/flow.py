@@ -37,7 +37,7 @@ DURATION_BUCKETS_SECONDS: Final = (
     1800.0,
 )
 #: Once so much is known, the first batch of a run teaches nothing: it pays for code generation,
-#: JIT and the state store's start again.
+#: JIT and the state store's start again. Where runs end with it, that is what a batch costs.
 KNOWN_BATCHES: Final = 3
 
 
@@ -210,12 +210,14 @@ def cost(query: Query, ended: Ended) -> None:
     Empty and replayed batches teach nothing, nor does one with its rows or time missing, one that
     ran on some executors and then on others, or one that read rows as they came.
     """
-    batch, learned = ended.batch, query.sizing.cost
-    if not batch.rows or not batch.seconds or ended.replayed or query.run.as_they_come:
+    batch, learned, run = ended.batch, query.sizing.cost, query.run
+    if not batch.rows or not batch.seconds or ended.replayed or run.as_they_come:
         return
+    first = run.batches == 1
+    alone, run.first_alone = run.first_alone, first
     if ended.work is not None and not ended.work.steady:
         return
-    if learned.batches >= KNOWN_BATCHES and query.run.batches == 1:
+    if learned.batches >= KNOWN_BATCHES and first and not alone:
         return
     ended.changed = learned.learn(float(batch.rows), batch.seconds, ended.settings.target_seconds)
 
