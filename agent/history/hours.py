@@ -164,11 +164,6 @@ class Hour(msgspec.Struct):
         )
 
 
-class _Source(msgspec.Struct):
-    rows: int = 0
-    description: str = ""
-
-
 class Hours:
     """All hours of one query."""
 
@@ -176,15 +171,17 @@ class Hours:
         self._settings = settings
         self.known: list[Hour] = []
         self.crew = CrewedHours()
-        self._sources: dict[int, _Source] = {}  # that had rows, by their place
+        # Rows of the sources that the newest batch had, by place and description.
+        self._sources: dict[tuple[int, str], int] = {}
 
     def read(self, progress: Progress) -> None:
         """What a batch read from each source."""
-        for index, source in enumerate(progress.sources):
-            if source.rows:
-                one = self._sources.setdefault(index, _Source())
-                one.rows += source.rows
-                one.description = source.description
+        present = [(index, one.description) for index, one in enumerate(progress.sources)]
+        if present and present != list(self._sources):
+            # What an earlier run read gets no part of a limit.
+            self._sources = {key: self._sources.get(key, 0) for key in present}
+        for key, source in zip(present, progress.sources, strict=True):
+            self._sources[key] += source.rows or 0
 
     def at(self, whose: Whose, time: float) -> tuple[Hour, Hour | None]:
         """The hour of a time, and the one that it ends, if it does."""
@@ -218,6 +215,7 @@ class Hours:
         if query.sizing.cost.batches < FEWEST_BATCHES:
             size = None
         limit = None if size is None else round(size.rows)
+        several = len(self._read) > 1
         expected = None if size is None else query.sizing.cost.seconds(size.rows)
         doubt = None if size is None else query.sizing.cost.doubt(size.rows)
         sure = None if size is None else _surely_required(query, size, ratio)
@@ -231,12 +229,12 @@ class Hours:
             learned=query.sizing.cost.batches,
             settings=settings,
             ratio=sure,
-            several=len(self._sources) > 1,
+            several=several,
             trigger_seconds=query.run.trigger_seconds,
         )
         if _in_doubt(expected, doubt):
             limit = sure = None
-        if limit is not None and len(self._sources) > 1:
+        if limit is not None and several:
             advice += f"; by sources: {self._parts(limit)}"
         if limit is not None and busiest is None:
             advice += "; what arrives is not told, so nor is whether it keeps up"
@@ -272,7 +270,7 @@ class Hours:
             _largest(hour.longest_seconds for hour in told),
             over / batches,
             limit,
-            len(self._sources),
+            len(self._read),
             None if size is None else size.reason or "target",
             expected,
             doubt,
@@ -287,12 +285,17 @@ class Hours:
             crew.bound or None,
         )
 
+    @property
+    def _read(self) -> dict[tuple[int, str], int]:
+        """Those of the sources that had rows."""
+        return {key: rows for key, rows in self._sources.items() if rows}
+
     def _parts(self, limit: int) -> str:
         """A limit by sources: each is given its own, and there is none for all together."""
-        whole = sum(one.rows for one in self._sources.values())
+        whole = sum(self._read.values())
         parts = [
-            f"{max(round(limit * one.rows / whole), 1):,} of {one.description} (source {index})"
-            for index, one in sorted(self._sources.items())
+            f"{max(round(limit * rows / whole), 1):,} of {description} (source {index})"
+            for (index, description), rows in self._read.items()
         ]
         return ", ".join(parts)
 

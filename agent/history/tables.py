@@ -215,7 +215,7 @@ RECOMMENDATIONS: Final = Table(
     batch_seconds_max          | double    | The longest
     over_target_share          | double    | Of the batches, how many took longer than the target
     limit_rows                 | bigint    | The limit to have, of all sources together; null where too little is known of it
-    sources                    | bigint    | That had rows: what each should have of the limit is in `advice`
+    sources                    | bigint    | Of its newest run, that had rows: what each should have of the limit is in `advice`
     limit_reason               | string    | What set it: target, or a floor or bound
     expected_seconds           | double    | Of a batch of that size
     doubt_seconds              | double    | By how much the model may be off there

@@ -99,6 +99,35 @@ def test_a_limit_of_several_sources_is_told_for_each() -> None:
     assert f"<b>{limit:,} in all</b>" in html(found, Outcome("out"))
 
 
+def test_a_source_that_is_read_no_more_has_no_part_of_a_limit() -> None:
+    """Of two topics a job reads one since its last change; before, it was the smaller part."""
+    lines = [*made.opening(), made.started()]
+    lines += [two_sources(batch, 4000 * (1 + batch % 5)) for batch in range(40)]
+    lines += [made.terminated(), made.started("r-2")]
+    for batch in range(40, 80):
+        told = json.loads(two_sources(batch, 4000 * (1 + batch % 5)))["progress"]
+        told["runId"], told["sources"] = "r-2", [{**told["sources"][2], "numInputRows": 1000}]
+        lines.append(made.line(f"{made.LISTENER}QueryProgressEvent", progress=told))
+    (one,) = of(judged([lines]), rows.RECOMMENDATIONS)
+    assert one["limit_rows"] is not None
+    assert one["sources"] == 1
+    assert "sources" not in one["advice"]
+
+
+def test_a_source_that_has_its_rows_now_and_then_keeps_its_part() -> None:
+    """As where each run is one batch, and the last of them found rows in one topic alone."""
+    lines = [*made.opening(), made.started()]
+    lines += [two_sources(batch, 4000 * (1 + batch % 5)) for batch in range(40)]
+    told = json.loads(two_sources(40, 4000))["progress"]
+    told["runId"] = "r-2"
+    told["sources"][2]["numInputRows"] = 0
+    last = made.line(f"{made.LISTENER}QueryProgressEvent", progress=told)
+    lines += [made.terminated(), made.started("r-2"), last]
+    (one,) = of(judged([lines]), rows.RECOMMENDATIONS)
+    assert one["sources"] == 2
+    assert "of KafkaV2[Subscribe[b]] (source 2)" in one["advice"]
+
+
 def test_a_limit_of_one_source_is_its_own(real_log: bytes) -> None:
     for one in of(judged([real_log.splitlines()]), rows.RECOMMENDATIONS):
         assert one["sources"] == 1
