@@ -17,7 +17,7 @@ from agent.history.rows import CAPACITY, RECOMMENDATIONS, Row, Whose
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from agent.core.decode.events import Progress
+    from agent.core.decode.events import Progress, SourceProgress
     from agent.core.judgement import Judgement
     from agent.core.measure.cost import Cost
     from agent.core.policy import QueryPolicy
@@ -132,8 +132,8 @@ class Hour(msgspec.Struct):
         lag = self.most_backlog_seconds or 0.0
         return (float(self.failures), float(self.spiral), share * (self.longest_seconds or 0), lag)
 
-    def row(self, rank: int, crew: Crewed) -> Row:
-        """With its rank among the query's hours, the worst first."""
+    def row(self, rank: int, crew: Crewed, limit: int | None) -> Row:
+        """With its rank among the query's hours, the worst first, and its limit as one counts."""
         return CAPACITY, (
             *self.whose.values,
             self.begin,
@@ -156,12 +156,31 @@ class Hour(msgspec.Struct):
             self.fixed_cost_seconds,
             self.throughput_rows_per_second,
             self.required_ratio,
-            None if self.limit_rows is None else round(self.limit_rows),
+            limit,
             self.limit_reason or None,
             *crew.means,
             crew.most or None,
             crew.bound or None,
         )
+
+
+class _Source(msgspec.Struct):
+    rows: int = 0
+    #: Of the batches whose offsets are told, which a limit counts: these, and the rows.
+    counted: int = 0
+    counted_rows: int = 0
+
+    def add(self, source: SourceProgress) -> None:
+        """What it had in a batch."""
+        self.rows += source.rows or 0
+        if source.rows and source.unit == "rows" and source.admitted:
+            self.counted += source.admitted
+            self.counted_rows += source.rows
+
+    @property
+    def rows_each(self) -> float:
+        """Rows, as Spark counts them, for each that a limit counts."""
+        return self.counted_rows / self.counted if self.counted else 1.0
 
 
 class Hours:
@@ -171,17 +190,17 @@ class Hours:
         self._settings = settings
         self.known: list[Hour] = []
         self.crew = CrewedHours()
-        # Rows of the sources that the newest batch had, by place and description.
-        self._sources: dict[tuple[int, str], int] = {}
+        # Those that the newest batch had, by place and description.
+        self._sources: dict[tuple[int, str], _Source] = {}
 
     def read(self, progress: Progress) -> None:
         """What a batch read from each source."""
         present = [(index, one.description) for index, one in enumerate(progress.sources)]
         if present and present != list(self._sources):
             # What an earlier run read gets no part of a limit.
-            self._sources = {key: self._sources.get(key, 0) for key in present}
+            self._sources = {key: self._sources.get(key, _Source()) for key in present}
         for key, source in zip(present, progress.sources, strict=True):
-            self._sources[key] += source.rows or 0
+            self._sources[key].add(source)
 
     def at(self, whose: Whose, time: float) -> tuple[Hour, Hour | None]:
         """The hour of a time, and the one that it ends, if it does."""
@@ -198,7 +217,10 @@ class Hours:
         told = [hour for hour in self.known if hour.batches or hour.failures]
         worst = sorted(told, key=lambda hour: (hour.badness, -hour.begin), reverse=True)
         rank = {id(hour): place for place, hour in enumerate(worst, 1)}
-        return [hour.row(rank[id(hour)], self.crew.of(hour.begin)) for hour in told]
+        return [
+            hour.row(rank[id(hour)], self.crew.of(hour.begin), self._limit(hour.limit_rows))
+            for hour in told
+        ]
 
     def recommendation(self, query: Query, decisions: int) -> Row | None:
         """The limit that the query should have; None where it had no batch at all."""
@@ -214,7 +236,7 @@ class Hours:
         size, ratio = limit_for(query, busiest, settings)
         if query.sizing.cost.batches < FEWEST_BATCHES:
             size = None
-        limit = None if size is None else round(size.rows)
+        limit = self._limit(None if size is None else size.rows)
         several = len(self._read) > 1
         expected = None if size is None else query.sizing.cost.seconds(size.rows)
         doubt = None if size is None else query.sizing.cost.doubt(size.rows)
@@ -234,8 +256,8 @@ class Hours:
         )
         if _in_doubt(expected, doubt):
             limit = sure = None
-        if limit is not None and several:
-            advice += f"; by sources: {self._parts(limit)}"
+        if size is not None and limit is not None:
+            advice += self._by_sources(size.rows)
         if limit is not None and busiest is None:
             advice += "; what arrives is not told, so nor is whether it keeps up"
         if limit is not None and query.watched.lateness.drops:
@@ -286,18 +308,38 @@ class Hours:
         )
 
     @property
-    def _read(self) -> dict[tuple[int, str], int]:
+    def _read(self) -> dict[tuple[int, str], _Source]:
         """Those of the sources that had rows."""
-        return {key: rows for key, rows in self._sources.items() if rows}
+        return {key: one for key, one in self._sources.items() if one.rows}
 
-    def _parts(self, limit: int) -> str:
-        """A limit by sources: each is given its own, and there is none for all together."""
-        whole = sum(self._read.values())
-        parts = [
-            f"{max(round(limit * rows / whole), 1):,} of {description} (source {index})"
-            for (index, description), rows in self._read.items()
-        ]
-        return ", ".join(parts)
+    def _parts(self, rows: float) -> list[float]:
+        """So many rows of a batch by the sources that had any, as a limit counts them."""
+        whole = sum(one.rows for one in self._read.values())
+        return [round(rows) * (one.rows / whole) / one.rows_each for one in self._read.values()]
+
+    def _limit(self, rows: float | None) -> int | None:
+        """So many rows of a batch as the limits of its sources count them, all together."""
+        if rows is None:
+            return None
+        parts = self._parts(rows)
+        return max(round(sum(parts)), 1) if parts else round(rows)
+
+    def _by_sources(self, rows: float) -> str:
+        """What each is given of so many rows, as there is no limit for all of them together."""
+        several, said = len(self._read) > 1, ""
+        if several:
+            parts = [
+                f"{max(round(part), 1):,} of {description} (source {index})"
+                for (index, description), part in zip(self._read, self._parts(rows), strict=True)
+            ]
+            said = f"; by sources: {', '.join(parts)}"
+        for (index, _), one in self._read.items():
+            each = figure(round(one.rows_each, 1) or one.rows_each)
+            if each != "1":
+                said += "; offsets, which a limit counts, "
+                said += f"of source {index} " if several else ""
+                said += f"had {each} rows each"
+        return said
 
 
 def limit_for(
@@ -385,8 +427,8 @@ def _advice(
     if doubt is not None and _in_doubt(expected, doubt):
         low, high = max(expected - doubt, 0.0), expected + doubt
         return (
-            f"a batch of {limit:,} rows may take {figure(low)} to {figure(high)} s: too few batches"
-            " near that size to advise a limit"
+            f"a batch of {round(size.rows):,} rows may take {figure(low)} to {figure(high)} s: "
+            "too few batches near that size to advise a limit"
         )
     target = f"{settings.target_seconds:g} s"
     rows = f"{limit:,} rows" + (" over all sources" if several else "")

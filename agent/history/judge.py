@@ -23,6 +23,7 @@ from agent.core.decode.events import (
     ProgressEvent,
     Request,
     SourceLimit,
+    SourceProgress,
     TerminatedEvent,
 )
 from agent.core.fleet import Fleet
@@ -327,18 +328,26 @@ def _controllable(event: Event, work: BatchWork | None) -> object:
     if not isinstance(body, ProgressEvent) or body.limits:
         return body
     limits = [
-        SourceLimit(
-            source=index,
-            unit="rows",
-            # A source that waits, as for its least offsets, admits nothing whatever it has.
-            limit=one.rows if one.unit == "rows" and one.backlog and one.rows else None,
-            backlog=one.backlog if one.unit == "rows" else None,
-            admitted=one.rows,
-            source_class=_RATE_CLASS if one.description.startswith(_RATE) else UNTOLD,
-            # A log says nothing of it: what holds of most.
-            shares_watermark=False,
-        )
+        _limit_of(index, one)
         for index, one in enumerate(body.progress.sources)
         if one.rows is not None
     ]
     return ProgressEvent(body.progress, limits, work, pace.UNTOLD)
+
+
+def _limit_of(index: int, one: SourceProgress) -> SourceLimit:
+    in_rows = one.unit == "rows"
+    # A limit counts offsets, where they are Kafka's. Rows may be twice as many, as of a source that
+    # the query reads twice, or a few of them, as of a compacted topic.
+    counted = one.admitted if in_rows and one.admitted is not None else one.rows
+    return SourceLimit(
+        source=index,
+        unit="rows",
+        # A source that waits, as for its least offsets, admits nothing whatever it has.
+        limit=counted if in_rows and one.backlog and counted else None,
+        backlog=one.backlog if in_rows else None,
+        admitted=counted,
+        source_class=_RATE_CLASS if one.description.startswith(_RATE) else UNTOLD,
+        # A log says nothing of it: what holds of most.
+        shares_watermark=False,
+    )

@@ -165,7 +165,7 @@ CAPACITY: Final = Table(
     fixed_cost_seconds         | double    | c0, at the hour's end
     throughput_rows_per_second | double    | μ, at the hour's end
     required_capacity_ratio    | double    | Capacity needed for those arrivals over what there was
-    limit_rows                 | bigint    | The limit that the hour asked for
+    limit_rows                 | bigint    | The limit that the hour asked for, in Kafka's offsets
     limit_reason               | string    | What set it: target, or a floor or bound
     executors                  | double    | That the application had, on average; null where its log tells of none
     executors_wanted           | double    | That Weir would have asked for, on average
@@ -214,7 +214,7 @@ RECOMMENDATIONS: Final = Table(
     batch_seconds_p95          | double    | 95th percentile
     batch_seconds_max          | double    | The longest
     over_target_share          | double    | Of the batches, how many took longer than the target
-    limit_rows                 | bigint    | The limit to have, of all sources together; null where too little is known of it
+    limit_rows                 | bigint    | The limit to have, of all sources together, in Kafka's offsets; null where too little is known of it
     sources                    | bigint    | Of its newest run, that had rows: what each should have of the limit is in `advice`
     limit_reason               | string    | What set it: target, or a floor or bound
     expected_seconds           | double    | Of a batch of that size

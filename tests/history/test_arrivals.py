@@ -124,3 +124,46 @@ def test_what_reads_its_files_in_order_is_cut_behind_a_watermark_too(
     assert bool(of(told, rows.DECISIONS)) is cut
     held = {one["would_reason"] == "hold:late_rows" for one in of(told, rows.BATCHES)}
     assert held == {not cut}
+
+
+# -- rows that are not offsets ------------------------------------------------------------------
+
+#: Of the batches: offsets that a topic holds from the start, in sizes as an unlimited job has them.
+OFFSETS_EACH = (20_000, 40_000, 80_000)
+
+
+def caught_up(rows_each: float, latest_grows: int = 0) -> dict[str, Any]:
+    """What is advised where 5,000 offsets a second are read, and each has so many rows."""
+    noise = random.Random(3)
+    sizes = [noise.choice(OFFSETS_EACH) for _ in range(100)]
+    lines, start, time = [*made.opening(), made.started()], 0, made.BASE
+    for number, size in enumerate(sizes):
+        seconds = (1.0 + size / 5_000) * math.exp(noise.gauss(0.0, 0.03))
+        latest = sum(sizes) + round(latest_grows * (time - made.BASE))
+        read = kafka(start, start + size, latest)
+        lines.append(batch(number, round(size * rows_each), seconds, time, read, made.RUN))
+        start, time = start + size, time + seconds + 0.05
+    told = judged([[line.strip() for line in lines]], QueryPolicy(target_seconds=5.0))
+    (one,) = of(told, rows.RECOMMENDATIONS)
+    last = of(told, rows.CAPACITY)[-1]
+    assert last["limit_rows"] == pytest.approx(one["limit_rows"], rel=0.1)
+    return one
+
+
+@pytest.mark.parametrize(("rows_each", "said"), [(2, "2"), (3, "3"), (0.1, "0.1"), (0.02, "0.02")])
+def test_a_limit_counts_offsets_whatever_rows_spark_counts(rows_each: float, said: str) -> None:
+    plain, one = caught_up(1), caught_up(rows_each)
+    assert plain["limit_rows"] == pytest.approx(20_000, rel=0.1)
+    assert "rows each" not in plain["advice"]
+    assert one["limit_rows"] == pytest.approx(plain["limit_rows"], rel=0.1)
+    assert f"a limit of {one['limit_rows']:,} rows" in one["advice"]
+    assert f"; offsets, which a limit counts, had {said} rows each" in one["advice"]
+    assert not one["arrival_rows_per_second"]
+
+
+@pytest.mark.parametrize("rows_each", [1, 2, 0.1])
+def test_rows_that_spark_counts_otherwise_are_no_arrivals(rows_each: float) -> None:
+    """A thousand offsets a second come while what waits is read."""
+    one = caught_up(rows_each, latest_grows=1000)
+    assert one["arrival_rows_per_second"] == pytest.approx(1000 * rows_each, rel=0.25)
+    assert one["surely_required_ratio"] < 0.6
