@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from agent.core.policy import QueryPolicy
     from agent.core.query import Query
 
-#: Of an hour's batches so many are kept for its quantiles; of more every second, fourth and so on.
+#: Of batches, an hour's or all, so many are kept for quantiles; of more every second, fourth and so
+#: on.
 MOST_KEPT: Final = 4096
 #: A limit is advised from so many batches on; fewer do not tell a batch's fixed cost.
 FEWEST_BATCHES: Final = 5
@@ -35,7 +36,7 @@ NEXT_SMALLER: Final = 0.9
 
 
 class Sample(msgspec.Struct):
-    """Values in the order they came, one of each so many: all of an hour count, not its end."""
+    """Values in the order they came, one of each so many: all of them count, not their end."""
 
     values: list[float] = []
     each: int = 1  # so many values does each of those kept stand for
@@ -66,9 +67,15 @@ class Hour(msgspec.Struct):
     over_target: int = 0
     failures: int = 0
     spiral: int = 0  # batches in any phase but none
+    #: While it lasts: then figures are left of them, as hours are kept for months.
     seconds: Sample = msgspec.field(default_factory=Sample)
     sizes: Sample = msgspec.field(default_factory=Sample)
     arrivals: Sample = msgspec.field(default_factory=Sample)
+    seconds_p50: float | None = None
+    seconds_p95: float | None = None
+    rows_p50: float | None = None
+    rows_p95: float | None = None
+    arrival: float | None = None  # rows per second in its busier batches
     longest_seconds: float | None = None
     most_rows: float | None = None
     most_backlog_rows: float | None = None
@@ -114,13 +121,16 @@ class Hour(msgspec.Struct):
             self.sizes.add(float(progress.rows))
         self.batches += 1
 
-    @property
-    def arrival(self) -> float | None:
-        """Rows that arrived per second in the hour's busier batches."""
-        return quantile([self.arrivals], 0.95)
+    def end(self) -> None:
+        """It is over: its figures are those of the values kept, and these are let go."""
+        self.seconds_p50 = quantile(self.seconds, 0.5)
+        self.seconds_p95 = quantile(self.seconds, 0.95)
+        self.rows_p50, self.rows_p95 = quantile(self.sizes, 0.5), quantile(self.sizes, 0.95)
+        self.arrival = quantile(self.arrivals, 0.95)
+        self.seconds = self.sizes = self.arrivals = Sample()
 
     def settle(self, query: Query, settings: QueryPolicy) -> None:
-        """At its end: the limit that the model of the time asks for, at the hour's arrivals."""
+        """After its end: the limit that the model of the time asks for, at the hour's arrivals."""
         size, self.required_ratio = limit_for(query, self.arrival, settings)
         if size is not None:
             self.limit_rows, self.limit_reason = size.rows, size.reason or "target"
@@ -142,11 +152,11 @@ class Hour(msgspec.Struct):
             self.empty,
             self.rows,
             min(self.busy_seconds / HOUR_SECONDS, 1.0),
-            quantile([self.seconds], 0.5),
-            quantile([self.seconds], 0.95),
+            self.seconds_p50,
+            self.seconds_p95,
             self.longest_seconds,
-            quantile([self.sizes], 0.5),
-            quantile([self.sizes], 0.95),
+            self.rows_p50,
+            self.rows_p95,
             self.over_target,
             self.failures,
             self.spiral,
@@ -190,11 +200,15 @@ class Hours:
         self._settings = settings
         self.known: list[Hour] = []
         self.crew = CrewedHours()
+        self._seconds, self._sizes = Sample(), Sample()  # of batches that read something
         # Those that the newest batch had, by place and description.
         self._sources: dict[tuple[int, str], _Source] = {}
 
     def read(self, progress: Progress) -> None:
-        """What a batch read from each source."""
+        """What a batch read from each source, and how long it took."""
+        if progress.seconds is not None and progress.rows:
+            self._seconds.add(progress.seconds)
+            self._sizes.add(float(progress.rows))
         present = [(index, one.description) for index, one in enumerate(progress.sources)]
         if present and present != list(self._sources):
             # What an earlier run read gets no part of a limit.
@@ -208,6 +222,8 @@ class Hours:
         last = self.known[-1] if self.known else None
         if last is not None and begin <= last.begin:
             return last, None  # a word that came late
+        if last is not None:
+            last.end()
         hour = Hour(begin, whose)
         self.known.append(hour)
         return hour, last
@@ -230,7 +246,6 @@ class Hours:
         settings, whose = self._settings, told[-1].whose
         batches = sum(hour.batches - hour.empty for hour in told)
         over = sum(hour.over_target for hour in told)
-        seconds, sizes = [hour.seconds for hour in told], [hour.sizes for hour in told]
         # Rows were read, so 0 says that each run's end was fixed as it began (AvailableNow).
         busiest = _largest(hour.arrival for hour in told) or None
         size, ratio = limit_for(query, busiest, settings)
@@ -265,7 +280,7 @@ class Hours:
                 "; its watermark moves once a batch, so smaller batches drop rows as late that "
                 "larger ones count, and within its delay too where partitions hold unequal times"
             )
-        longest = _longest_trigger(query, size, busiest, quantile(seconds, 0.5))
+        longest = _longest_trigger(query, size, busiest, quantile(self._seconds, 0.5))
         if limit is not None and longest is not None:
             advice += (
                 f"; with a trigger interval of more than {figure(longest)} s it would not keep up, "
@@ -285,10 +300,10 @@ class Hours:
             query.sizing.cost.sigma,
             query.run.trigger_seconds if pace.is_known(query.run) else None,
             busiest,
-            quantile(sizes, 0.5),
+            quantile(self._sizes, 0.5),
             _largest(hour.most_rows for hour in told),
-            quantile(seconds, 0.5),
-            quantile(seconds, 0.95),
+            quantile(self._seconds, 0.5),
+            quantile(self._seconds, 0.95),
             _largest(hour.longest_seconds for hour in told),
             over / batches,
             limit,
@@ -454,15 +469,10 @@ def _advice(
     return f"{said}; {over} of {batches} batches took longer than {target}"
 
 
-def quantile(samples: Iterable[Sample], share: float) -> float | None:
-    """The value below which that share of all lies that they stand for; None of nothing."""
-    ordered = sorted((value, one.each) for one in samples for value in one.values)
-    below = share * sum(each for _, each in ordered)
-    for value, each in ordered:
-        below -= each
-        if below < 0.0:
-            return value
-    return ordered[-1][0] if ordered else None
+def quantile(sample: Sample, share: float) -> float | None:
+    """The value below which that share of all lies; None of nothing."""
+    ordered = sorted(sample.values)
+    return ordered[min(int(share * len(ordered)), len(ordered) - 1)] if ordered else None
 
 
 def _largest(values: Iterable[float | None]) -> float | None:

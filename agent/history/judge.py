@@ -167,6 +167,7 @@ class Judge:
             if query is None:
                 continue
             if hours.known:
+                hours.known[-1].end()
                 hours.known[-1].settle(query, self._settings)
             yield from hours.rows()
             advised = hours.recommendation(query, self._decisions.get(key, 0))

@@ -5,17 +5,25 @@ from __future__ import annotations
 import io
 import json
 import random
+from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
+from agent.core.policy import QueryPolicy
 from agent.history import hours, rows
 from agent.history.findings import Findings, Gathering
 from agent.history.hours import MOST_KEPT, Sample, quantile
 from agent.history.job import Outcome
+from agent.history.judge import Judge
 from agent.history.report import html
 from agent.history.summary import show
+from spark_listener.wire import format_time
 from tests.event_log import lines as made
-from tests.history.test_judge import judged, of
+from tests.history.test_judge import LOG, judged, kept, of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 def sample(values: list[float]) -> Sample:
@@ -29,9 +37,9 @@ def test_a_busy_hours_quantiles_are_of_the_whole_hour() -> None:
     """A batch each 0.2 s, of many rows at first and of few in the end."""
     found = sample([10_000.0] * 13_000 + [100.0] * 5_000)
     assert len(found.values) <= MOST_KEPT
-    assert quantile([found], 0.95) == 10_000.0
-    assert quantile([found], 0.5) == 10_000.0
-    assert quantile([found], 0.25) == 100.0
+    assert quantile(found, 0.95) == 10_000.0
+    assert quantile(found, 0.5) == 10_000.0
+    assert quantile(found, 0.25) == 100.0
 
 
 @pytest.mark.parametrize("count", [1, 2, 15, 16, 17, 31, 33, 64, 65, 1000])
@@ -47,15 +55,53 @@ def test_without_thinning_a_quantile_is_one_of_all() -> None:
     values = [noise.random() for _ in range(777)]
     for share in (0.0, 0.05, 0.5, 0.95, 1.0):
         expected = sorted(values)[min(int(share * len(values)), len(values) - 1)]
-        assert quantile([sample(values)], share) == expected
-        assert quantile([sample(values[:300]), sample(values[300:])], share) == expected
-    assert quantile([Sample()], 0.5) is None
+        assert quantile(sample(values), share) == expected
+    assert quantile(Sample(), 0.5) is None
+
+
+def log(seconds_of: Sequence[Sequence[float]]) -> list[bytes]:
+    """Hours of batches that take so long."""
+    lines, number = [*made.opening(), made.started()], 0
+    for hour, batches in enumerate(seconds_of):
+        begin = 3600.0 * (made.BASE // 3600.0 + 1 + hour)
+        every = 3000.0 / len(batches)
+        for place, seconds in enumerate(batches):
+            told = json.loads(made.progress(number, round(1000 * seconds), seconds))
+            told["progress"]["timestamp"] = format_time(begin + every * place)
+            lines.append(json.dumps(told, separators=(",", ":")).encode())
+            number += 1
+    return lines
 
 
 def test_an_hour_of_many_batches_counts_for_as_many() -> None:
-    busy, calm = sample([1.0] * (4 * MOST_KEPT)), sample([9.0] * MOST_KEPT)
-    assert quantile([busy, calm], 0.75) == 1.0
-    assert quantile([busy, calm], 0.85) == 9.0
+    told = judged([log([[1.0] * 85, [9.0] * 15])])
+    assert [one["batch_seconds_p95"] for one in of(told, rows.CAPACITY)] == [1.0, 9.0]
+    (one,) = of(told, rows.RECOMMENDATIONS)
+    assert (one["batch_seconds_p50"], one["batch_seconds_p95"]) == (1.0, 9.0)
+    assert one["batch_rows_p50"] == 1000.0
+    more = of(judged([log([[1.0] * 98, [9.0] * 2])]), rows.RECOMMENDATIONS)
+    assert more[0]["batch_seconds_p95"] == 1.0
+
+
+def numbers_in(what: object) -> int:
+    """How many values of batches are kept in something."""
+    if isinstance(what, Sample):
+        return len(what.values)
+    if isinstance(what, hours.Hour):
+        return numbers_in(msgspec.structs.astuple(what))
+    return sum(map(numbers_in, what)) if isinstance(what, list | tuple) else 0
+
+
+def test_what_is_kept_does_not_grow_with_the_months(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hours, "MOST_KEPT", 64)
+    judge = Judge(QueryPolicy(target_seconds=1.0))
+    for one in kept([log([[0.5 + 0.01 * (hour % 24)] for hour in range(60 * 24)])]):
+        list(judge.hear(LOG, one))
+    (of_query,) = judge._hours.values()
+    assert numbers_in(list(vars(of_query).values())) <= 2 * 64 + 3
+    told = list(judge.end())
+    found = [one["batch_seconds_p95"] for one in of(told, rows.CAPACITY)]
+    assert found == pytest.approx([0.5 + 0.01 * (hour % 24) for hour in range(60 * 24)], abs=0.002)
 
 
 def test_the_longest_is_told_whatever_is_kept(
