@@ -237,6 +237,7 @@ class Follower:
         self._knows_application = False
         self._time = 0.0
         self._job_time = 0.0  # of the newest job or stage of a batch
+        self._begun_time: float | None = None  # of its application
         self._line_time = 0.0  # of the last line read now that tells one; 0: none does
         self._end_time = -math.inf  # when it was last read to its end, by the agent's clock
         self._heard_time = 0.0  # when something last came so, by the agent's clock
@@ -536,7 +537,8 @@ class Follower:
                 raise ValueError("an object is needed on each line")  # noqa: TRY301
             if self._hear(data):
                 return None
-            shaped = spark_events.shape(data, max(self._time, self._job_time) or None)
+            last = max(self._time, self._job_time) or None
+            shaped = spark_events.shape(data, last, self._begun_time)
             if shaped is None:
                 return None
             if shaped["type"] == "started":
@@ -561,6 +563,7 @@ class Follower:
         application = spark_events.application_of(data, self._application)
         if application is not None:
             self._application = application
+            self._begun_time = spark_events.begun_time(data) or self._begun_time
             self._knows_application |= data.get("Event") == "SparkListenerApplicationStart"
             return True
         if data.get("Event") == "SparkListenerApplicationEnd":

@@ -202,6 +202,7 @@ class EventReader:
         self._sequence = 0
         self._before = last_time
         self._time: float | None = None
+        self._begun_time: float | None = None  # of its application
 
     @property
     def application(self) -> Application:
@@ -277,10 +278,11 @@ class EventReader:
         application = spark_events.application_of(data, self._application)
         if application is not None:
             self._application = application
+            self._begun_time = spark_events.begun_time(data) or self._begun_time
             return None
         if isinstance(data.get("progress"), dict):
             _check_progress(data["progress"], None)
-        return spark_events.shape(data, self.last_time)
+        return spark_events.shape(data, self.last_time, self._begun_time)
 
 
 def _check_progress(body: dict[str, Any], limits: object) -> None:

@@ -1,8 +1,9 @@
 """Lines of a Spark event log as events of the wire.
 
 Spark writes its streaming events there as JSON of their own: progress without top-level rows and
-rates and with offsets as texts, a termination without a time. Everything else in an event log
-(tasks, stages, plans) is most of it, and is passed over before it is even decoded.
+rates and with offsets as texts, a termination without a time, as a start before Spark 3.0.
+Everything else in an event log (tasks, stages, plans) is most of it, and is passed over before it
+is even decoded.
 """
 
 from __future__ import annotations
@@ -58,12 +59,23 @@ def application_of(data: Mapping[str, Any], known: Application) -> Application |
     return None
 
 
-def shape(data: Mapping[str, Any], last_time: float | None) -> dict[str, Any] | None:
+def begun_time(data: Mapping[str, Any]) -> float | None:
+    """When its application began, in epoch seconds; None where the line says nothing of it."""
+    said = data.get("Timestamp")
+    if data.get("Event") != "SparkListenerApplicationStart" or not isinstance(said, int):
+        return None
+    return said / 1000.0 if 0 <= said < MOST_COUNT else None
+
+
+def shape(
+    data: Mapping[str, Any], last_time: float | None, begun_time: float | None = None
+) -> dict[str, Any] | None:
     """A streaming event as the wire has it; None for any other. Raises ValueError.
 
     ``last_time`` (epoch seconds) is that of the newest event before it: a termination has no time
-    of its own, and ended after all that stands before it. Where nothing does, it is passed over:
-    nobody knows when it was.
+    of its own, and ended after all that stands before it, as a start of Spark 2 began, and that
+    after its application's, ``begun_time``. Where nothing does, it is passed over: nobody knows
+    when it was.
     """
     name = data.get("Event")
     if not isinstance(name, str):
@@ -77,7 +89,11 @@ def shape(data: Mapping[str, Any], last_time: float | None) -> dict[str, Any] | 
             raise ValueError("progress: an object is needed")
         return progress(body)
     if kind == "QueryStartedEvent":
-        return {"type": "started", "time": data.get("timestamp"), "body": data}
+        time = data.get("timestamp")
+        if time is None:
+            before = [one for one in (last_time, begun_time) if one is not None]
+            time = format_time(max(before)) if before else None
+        return None if time is None else {"type": "started", "time": time, "body": data}
     if kind == "QueryIdleEvent":
         return {"type": "idle", "time": data.get("timestamp"), "body": data}
     if kind == "QueryTerminatedEvent" and last_time is not None:

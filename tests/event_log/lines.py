@@ -42,6 +42,11 @@ def started(run: str = RUN, query: str = QUERY, time: float = BASE) -> bytes:
     )
 
 
+def started_untimed(run: str = RUN, query: str = QUERY) -> bytes:
+    """As Spark 2 writes it."""
+    return line(f"{LISTENER}QueryStartedEvent", id=query, runId=run, name="enrich")
+
+
 def job(
     batch: int, time: float, run: str = RUN, query: str = QUERY, stages: Sequence[int] = ()
 ) -> bytes:

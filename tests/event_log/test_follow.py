@@ -209,6 +209,24 @@ def test_an_end_without_an_event_before_it_was_after_the_newest_job(tmp_path: Pa
     ]
 
 
+def test_a_start_without_a_time_was_after_its_application_s_and_the_newest_job(
+    tmp_path: Path,
+) -> None:
+    """As Spark 2 writes it."""
+    log = Rolling(tmp_path)
+    log.write(1, *lines.opening(), lines.started_untimed(), lines.job(0, lines.BASE + 35.0))
+    log.write(1, lines.started_untimed("r-2"))
+    follower = follow(log.log)
+    assert [(event.kind, event.time) for event in drain(follower)] == [
+        ("started", lines.BASE),
+        ("started", lines.BASE + 35.0),
+    ]
+    (tmp_path / "other").mkdir()
+    other = follow(single(tmp_path / "other", lines.started_untimed() + lines.progress(0)))
+    assert [event.kind for event in drain(other)] == ["progress"]
+    assert (follower.skipped, other.skipped) == (0, 0)
+
+
 def test_it_ends_and_loses_its_mark(tmp_path: Path) -> None:
     content = lines.whole()
     log = single(tmp_path, b"".join(content[:10]))
@@ -233,7 +251,7 @@ def test_it_ends_and_loses_its_mark(tmp_path: Path) -> None:
         ),
         (
             b'{"Event":"' + lines.LISTENER.encode() + b'QueryStartedEvent","id":"x"}\n',
-            "time",
+            "runId",
         ),
         (b"[" * 5000 + b"\n", "recursion"),
         (b"\xff\xfe\n", "malformed"),

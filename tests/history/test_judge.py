@@ -242,6 +242,15 @@ def test_under_a_long_trigger_the_limit_leaves_nothing_that_surely_fits() -> Non
     assert "waits for the next trigger, 600 s later" in one["advice"]
 
 
+def test_a_start_without_a_time_is_no_bad_line_in_whatever_piece_it_stands() -> None:
+    """As Spark 2 writes it."""
+    lines = [*made.opening(), made.started_untimed(), *map(made.progress, range(8))]
+    timed = [made.started() if line == made.started_untimed() else line for line in lines]
+    for pieces in ([lines], [lines[:3], lines[3:]]):
+        assert not [one for one in kept(pieces) if one.kind == extract.BAD]
+        assert judgements(judged(pieces)) == judgements(judged([timed]))
+
+
 def test_an_end_that_comes_first_in_a_piece_was_after_the_piece_before() -> None:
     lines = [*made.opening(), made.started(), *map(made.progress, range(8)), made.terminated()]
     assert judgements(judged([lines[:-1], lines[-1:]])) == judgements(judged([lines]))

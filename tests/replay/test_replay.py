@@ -265,6 +265,26 @@ def test_an_end_before_which_nothing_tells_a_time_is_passed_over(tmp_path):
     assert {one["time"][:10] for one in told} == {"2026-11-21"}
 
 
+def test_a_start_without_a_time_was_after_what_stands_before_it(tmp_path):
+    """As of Spark 2: after its application's, and where nothing is known it is passed over."""
+    batches = [*map(made.progress, range(8)), made.terminated()]
+    later = [made.progress(batch, run="run-2") for batch in range(10, 20)]
+    file = tmp_path / "app-1"
+
+    def told(*lines: bytes) -> bytes:
+        file.write_bytes(b"".join(lines))
+        replayed, broken = replay_of(file)
+        assert broken == []
+        return replayed
+
+    ended = made.BASE + 5.0 * 7 + 2.0
+    timed = [made.started(), *batches, made.started("run-2", time=ended), *later]
+    untimed = [made.started_untimed(), *batches, made.started_untimed("run-2"), *later]
+    assert told(*made.opening(), *untimed) == told(*made.opening(), *timed)
+    assert told(made.started_untimed(), *batches) == told(*batches)
+    assert told(*batches).count(b"\n") == 9
+
+
 def test_a_log_that_is_being_written_gives_what_is_there(tmp_path, real_log):
     log = rolled(tmp_path, real_log, len(real_log) // 2)
     last = log / "events_2_app-1.zstd"
