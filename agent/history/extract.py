@@ -16,7 +16,7 @@ import msgspec
 from agent.core.decode.events import Application
 from agent.core.judge.alignment import Task
 from agent.sources import spark_events, spark_executors, spark_stages
-from agent.sources.recording import EventReader
+from agent.sources.recording import EventReader, Lines
 from agent.sources.spark_executors import ExecutorSeen
 from agent.sources.spark_stages import JobPlanned, StageEnded, TaskEnded
 from agent.spark_codecs import Damaged, Gzip, decoder
@@ -142,39 +142,42 @@ def of_whole(data: bytes, *, in_progress: bool) -> Iterator[Kept]:
 def of_compressed(data: bytes, name: str, *, in_progress: bool) -> Iterator[Kept]:
     """What matters of a whole compressed file; its name's ending says how it is compressed."""
     damage: list[str] = []
-    lines = _decompressed(data, name, damage, in_progress=in_progress)
-    piece = _Piece(0)
-    for line in lines:
+    piece, lines = _Piece(0), Lines(MOST_LINE_BYTES, _is_wanted)
+    for line in _decompressed(data, name, lines, damage, in_progress=in_progress):
         if line and not line.startswith(_NOT_WANTED):
             yield from piece.line(line)
+    for _ in range(lines.too_long):
+        piece.bad(f"a line longer than {MOST_LINE_BYTES} bytes")
     if damage:
-        piece.bad(damage[0])
+        piece.damaged(damage[0])
     yield from piece.end()
 
 
+def _is_wanted(beginning: bytes) -> bool:
+    """Whether a line may tell anything that is judged."""
+    judged = spark_stages.wanted(beginning) or spark_executors.wanted(beginning)
+    return judged or spark_events.wanted(beginning)
+
+
 def _decompressed(
-    data: bytes, name: str, damage: list[str], *, in_progress: bool
+    data: bytes, name: str, lines: Lines, damage: list[str], *, in_progress: bool
 ) -> Iterator[bytes]:
     codec = Gzip() if name.endswith(".gz") else decoder(name)
-    pending = b""
     view = memoryview(data)
     for begin in range(0, len(view), STEP_BYTES):
         try:
             plain = codec.feed(bytes(view[begin : begin + STEP_BYTES]))
         except Damaged as error:
-            damage.append(f"{error}; what stands before it is used")
+            damage.append(f"{error}; from here on nothing was read, what stands before it is used")
             return
         except Exception as error:  # noqa: BLE001 - libraries raise their own, and one log is one log
-            damage.append(f"{type(error).__name__}: {error}; what stands before it is used")
+            told = f"{type(error).__name__}: {error}"
+            damage.append(f"{told}; from here on nothing was read, what stands before it is used")
             return
-        *lines, pending = (pending + plain).split(b"\n")
-        yield from lines
-        if len(pending) > MOST_LINE_BYTES:
-            damage.append(f"a line longer than {MOST_LINE_BYTES} bytes: is this an event log?")
-            return
+        yield from lines.cut(plain)
     if in_progress:
         return
-    if pending or not codec.whole:
+    if lines.rest or not codec.whole:
         damage.append("the file breaks off; what stands before it is used")
 
 
@@ -240,6 +243,11 @@ class _Piece:
         """Counts a line that cannot be used."""
         self._bad += 1
         self._reason = self._reason or reason[:300]
+
+    def damaged(self, reason: str) -> None:
+        """The piece breaks off: more may be lost by that than by the lines before it."""
+        self._bad += 1
+        self._reason = reason[:300]
 
     def end(self) -> Iterator[Kept]:
         """What is left at the piece's end."""

@@ -58,20 +58,56 @@ class _Decompressor(Protocol):
     def decompress(self, data: bytes, /) -> bytes: ...
 
 
+class Lines:
+    """A text that comes in pieces, as lines; one that is too long is passed over to its end."""
+
+    def __init__(self, most_bytes: int, wanted: Callable[[bytes], bool]) -> None:
+        """``wanted``: whether one that is longer than ``most_bytes`` may tell anything."""
+        self._most_bytes = most_bytes
+        self._wanted = wanted
+        self._parts: list[bytes] = []  # of the line that has not ended
+        self._bytes = 0
+        self._passing_over = False
+        self.too_long = 0  # wanted ones that were passed over
+
+    @property
+    def rest(self) -> bytes:
+        """The line that has not ended; of one that is passed over, its beginning."""
+        return b"".join(self._parts)
+
+    def cut(self, piece: bytes) -> list[bytes]:
+        """The lines that end in the next piece; in place of one passed over, an empty one."""
+        *ended, rest = piece.split(b"\n")
+        if ended:
+            ended[0] = b"" if self._passing_over else b"".join((*self._parts, ended[0]))
+            self._parts, self._bytes, self._passing_over = [], 0, False
+        if rest and not self._passing_over:
+            self._parts.append(rest)
+            self._bytes += len(rest)
+        if self._bytes > self._most_bytes:
+            line = self.rest
+            self.too_long += self._wanted(line)
+            self._parts, self._bytes, self._passing_over = [line[:1]], 0, True
+        return ended
+
+
 def read_lines(raw: BinaryIO, file: str) -> Iterator[tuple[int, bytes]]:
-    """Numbered lines of a file, decompressed. Raises RecordingBroken where it breaks off."""
-    number, pending = 0, b""
+    """Numbered lines of a file, decompressed. Raises RecordingBroken where it breaks off.
+
+    One of an event log that tells nothing here, as a plan, may be as long as it likes.
+    """
+    number, lines = 0, Lines(MOST_LINE_BYTES, spark_events.wanted)
     try:
         for chunk in _decompressed(raw, file):
-            *lines, pending = (pending + chunk).split(b"\n")
-            for line in lines:
+            for line in lines.cut(chunk):
                 number += 1
                 yield number, line
-            if len(pending) > MOST_LINE_BYTES:
+            if lines.too_long:
                 limit = f"longer than {MOST_LINE_BYTES} bytes"
                 raise RecordingError(f"{file}:{number + 1}: a line {limit}: is this JSON lines?")
     except _Broken as broken:
         raise RecordingBroken(f"{file}: breaks off after line {number}: {broken}") from None
+    pending = lines.rest
     if pending.strip():
         try:
             _decode(pending)

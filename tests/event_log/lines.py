@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from typing import TYPE_CHECKING, Any
 
 from spark_listener.wire import format_time
@@ -109,6 +110,17 @@ def progress(batch: int, rows: int = 1000, seconds: float = 2.0, run: str = RUN)
 def task() -> bytes:
     """What nearly all of a log is."""
     return line("SparkListenerTaskEnd", **{"Stage ID": 3, "Task Info": {"Task ID": 7}})
+
+
+def long_text(size_bytes: int) -> str:
+    """One that packs to no less than half."""
+    return random.Random(5).randbytes(size_bytes // 2).hex()
+
+
+def plan(size_bytes: int) -> bytes:
+    """A query's plan, which tells nothing here."""
+    started = "org.apache.spark.sql.execution.ui.SparkListenerSQLExecutionStart"
+    return line(started, executionId=1, physicalPlanDescription=long_text(size_bytes))
 
 
 def executor(name: str, cores: int | None, time: float) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,6 +16,7 @@ from agent.history.places import missing_here
 from tests.event_log import lines
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 ROLLING = "hdfs://n/logs/eventlog_v2_app-1"
@@ -186,6 +188,44 @@ def test_compressed_files_give_what_stands_before_their_damage() -> None:
     damaged = list(extract.of_compressed(broken, "a.zstd", in_progress=False))
     assert "damaged zstd" in bad_of(damaged)[0][1]
     assert 0 < events_of(damaged) < 8
+
+
+@pytest.mark.parametrize("packed", [zstandard.compress, gzip.compress])
+def test_of_a_line_that_is_too_long_the_rest_of_a_compressed_file_is_read(
+    packed: Callable[[bytes], bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of a plain one, whose too long lines Spark passes over."""
+    monkeypatch.setattr(extract, "MOST_LINE_BYTES", 1 << 20)
+    name = "a.gz" if packed is gzip.compress else "a.zstd"
+    long = lines.plan(2 << 20)
+
+    def of_compressed(*content: bytes) -> list[extract.Kept]:
+        return list(extract.of_compressed(packed(b"".join(content)), name, in_progress=False))
+
+    plain = list(extract.of_whole(b"".join(CONTENT), in_progress=False))
+    assert of_compressed(*CONTENT[:6], long, *CONTENT[6:]) == plain
+    # One that would tell something is said to be lost.
+    named = PROGRESS.replace(b"enrich", lines.long_text(2 << 20).encode())
+    kept = of_compressed(*CONTENT[:6], named, *CONTENT[6:])
+    assert events_of(kept) == events_of(plain)
+    assert bad_of(kept) == [(1, "a line longer than 1048576 bytes")]
+    # A file that ends within one breaks off.
+    (broken,) = bad_of(of_compressed(*CONTENT[:6], long[:-100]))
+    assert broken == (1, "the file breaks off; what stands before it is used")
+
+
+def test_that_a_file_breaks_off_is_told_before_its_bad_lines() -> None:
+    content = [*CONTENT[:6], b"garbage\n", *CONTENT[6:]]
+    frames = b"".join(map(zstandard.compress, content))
+    damaged = frames[:-200] + b"\0" * 200
+    for packed, reason in (
+        (frames[:-20], "the file breaks off; what stands before it is used"),
+        (damaged, "damaged zstd: "),
+    ):
+        ((count, told),) = bad_of(extract.of_compressed(packed, "a.zstd", in_progress=False))
+        assert count == 2
+        assert told.startswith(reason)
+    assert told.endswith("from here on nothing was read, what stands before it is used")
 
 
 def test_what_is_missing_here_is_only_what_is_for_certain_here(tmp_path: Path) -> None:

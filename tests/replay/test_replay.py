@@ -17,6 +17,7 @@ from agent.core.policy import QueryPolicy
 from agent.replay import replay_files
 from agent.simulation import plant
 from agent.simulation.live import Live, policy_of
+from agent.sources import recording
 from tests.event_log import lines as made
 from tests.simulation.scenarios import SCALED, scenario_of, text_of
 
@@ -425,6 +426,22 @@ def test_the_files_of_a_record_are_read_in_the_order_in_which_they_were_written(
     out = io.BytesIO()
     assert replay_files([str(folder)], settings, out) == []
     assert out.getvalue().splitlines() == replayed(b"\n".join(events), tmp_path, settings)[0]
+
+
+@pytest.mark.parametrize("pack", [bytes, zstandard.compress])
+def test_a_plan_is_passed_over_however_long_it_is(pack, tmp_path, monkeypatch):
+    monkeypatch.setattr(recording, "MOST_LINE_BYTES", 1 << 20)
+    content, plan = made.whole(), made.plan(2 << 20)
+    short, _ = replayed(b"".join(content), tmp_path, QueryPolicy())
+    long = b"".join([*content[:6], plan, *content[6:]])
+    assert replayed(pack(long), tmp_path, QueryPolicy()) == (short, [])
+    # Lines keep their numbers, and one that would tell something is named.
+    endless = made.long_text(2 << 20).encode()
+    for odd, error in ((b"nonsense", "malformed"), (endless, "a line longer than")):
+        with pytest.raises(recording.RecordingError, match=f"events:8: .*{error}"):
+            replayed(pack(b"".join([*content[:6], plan, odd, b"\n"])), tmp_path, QueryPolicy())
+    _, (broken,) = replayed(pack(b"".join([*content[:6], plan[:-100]])), tmp_path, QueryPolicy())
+    assert broken.endswith("breaks off in line 7: the last line is not whole")
 
 
 def test_minus_one_and_missing_numbers_are_unknown_not_bad(tmp_path):
