@@ -387,7 +387,7 @@ class History:
         )
         try:
             # All at once; what follows takes one after the other.
-            failed: list[Failed] = judged.filter(_has_failed).collect()
+            failed: list[Failed] = [one for _, one in judged.filter(_has_failed).collect()]
             self._say("writing the tables")
             self._write(judged, now, touched, {one.application for one in failed})
         finally:

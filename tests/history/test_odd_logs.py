@@ -90,6 +90,27 @@ def test_odd_logs_are_judged_or_named_and_keep_no_other_from_it(
     ]
 
 
+@pytest.mark.slow("two runs of the job, the second of which judges twice")
+def test_a_log_that_cannot_be_judged_is_named_and_the_rest_of_its_application_judged(
+    spark: Executor, tmp_path: Path, run: Callable[..., Outcome], real_log: bytes
+) -> None:
+    """What was kept of it is damaged meanwhile; another log of its application comes."""
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    (logs / "local-1").write_bytes(real_log)
+    assert run(logs).skipped == []
+    once = judged(spark, tmp_path / "out")
+    for part in (tmp_path / "out" / "_weir" / "lines").rglob("part-*"):
+        blocks = [block.partition(b"\t") for block in part.read_bytes().splitlines()]
+        part.write_bytes(b"".join(head + tab + b"AAAA\n" for head, tab, _ in blocks))
+        part.with_name(f".{part.name}.crc").unlink()  # else Hadoop does not even give it out
+    (logs / "local-2").write_bytes(real_log.replace(b'"App ID":"', b'"App ID":"2-'))
+    (bad,) = run(logs).skipped
+    assert (bad.file.rpartition("/")[2], bad.lines) == ("local-1", 0)
+    assert bad.reason.startswith("cannot be judged: error: ")
+    assert judged(spark, tmp_path / "out") == once
+
+
 @pytest.mark.slow("eight runs of the job; without Spark the same is decided every time")
 def test_an_application_seen_twice_counts_once(
     spark: Executor, tmp_path: Path, run: Callable[..., Outcome], real_log: bytes
