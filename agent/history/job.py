@@ -45,6 +45,7 @@ from agent.history.judge import Judge, in_order
 from agent.history.logs import LogFile, Read, log_files, plan
 from agent.history.manifest import FOLDER, LogInfo, Manifest, Settings
 from agent.history.places import GONE, Named, NoSuchPlace, Places, not_to_be_read, within
+from agent.replay import MOST_QUERIES
 from agent.sources import spark_stages
 
 if TYPE_CHECKING:
@@ -63,6 +64,8 @@ AT_ONCE: Final = 4
 MOST_BAD: Final = 5
 
 
+#: Of lines that tell of a query which came when there were so many of one application's name.
+TOO_MANY: Final = "of queries beyond the first {:,} of one application's name: not judged"
 #: Of a file of HDFS: so many bytes more than the listing, by which Spark reads.
 UNCLOSED: Final = (
     "HDFS lists {:,} bytes of it only once it is closed, and it is too large to be read without: "
@@ -211,7 +214,7 @@ class History:
         touched |= {known.logs[log].application for log in changed if log in known.logs}
         outcome.applications = sorted(touched)
         if touched:
-            self._judge(now, touched)
+            outcome.skipped += self._judge(now, touched)
         outcome.skipped += [Skipped(log, 0, reason) for log, reason in now.bad.items()]
         outcome.doubled += doubled(now).items()
         if touched or read:
@@ -339,21 +342,27 @@ class History:
 
     # -- judging ----------------------------------------------------------------------------
 
-    def _judge(self, now: Manifest, touched: set[str]) -> None:
-        """Judges applications; a log that breaks it is left out, and its application done anew."""
+    def _judge(self, now: Manifest, touched: set[str]) -> list[Skipped]:
+        """Judges applications; a log that breaks it is left out, and its application done anew.
+
+        Gives what was left out of those that are judged.
+        """
         self._say(f"judging {len(touched)} application{'s' if len(touched) > 1 else ''}")
         broken: dict[str, int] = defaultdict(int)
-        left = touched
+        left, skipped = touched, []
         while left:
-            failed = self._judge_once(now, left)
+            said = self._judge_once(now, left)
+            skipped += [one for one in said if isinstance(one, Skipped)]
+            failed = [one for one in said if isinstance(one, Failed)]
             for one in failed:
                 broken[one.application] += 1
                 whole = one.log is None or broken[one.application] > MOST_BAD
                 of_it = (log for log, i in now.logs.items() if i.application == one.application)
                 now.bad |= dict.fromkeys(of_it if whole else [one.log or ""], one.reason)
             left = {one.application for one in failed}
+        return skipped
 
-    def _judge_once(self, now: Manifest, touched: set[str]) -> list[Failed]:
+    def _judge_once(self, now: Manifest, touched: set[str]) -> list[Failed | Skipped]:
         from pyspark import StorageLevel
 
         context = self._spark.sparkContext
@@ -382,17 +391,19 @@ class History:
             kept.coalesce(max(1, min(kept.getNumPartitions(), 4 * cores)))
             .mapPartitions(chosen)
             .repartitionAndSortWithinPartitions(count, _partition)
-            .mapPartitions(_Judging(settings))
+            .mapPartitions(_Judging(settings, MOST_QUERIES))
             .persist(StorageLevel.DISK_ONLY)
         )
         try:
             # All at once; what follows takes one after the other.
-            failed: list[Failed] = [one for _, one in judged.filter(_has_failed).collect()]
+            told = judged.filter(_is_said).collect()
+            said: list[Failed | Skipped] = [one for _, one in told]
+            failed = {application for application, one in told if isinstance(one, Failed)}
             self._say("writing the tables")
-            self._write(judged, now, touched, {one.application for one in failed})
+            self._write(judged, now, touched, failed)
         finally:
             judged.unpersist()
-        return failed
+        return said
 
     def _write(self, judged: Any, now: Manifest, touched: set[str], failed: set[str]) -> None:
         """Replaces the touched applications' part of every table, and what is said of them.
@@ -582,12 +593,13 @@ def _partition(key: tuple[Any, ...]) -> int:
 class _Judging:
     """Sorted blocks of applications to files of all tables, and what is said of the queries."""
 
-    def __init__(self, settings: QueryPolicy) -> None:
+    def __init__(self, settings: QueryPolicy, most_queries: int = MOST_QUERIES) -> None:
         self._settings = settings
+        self._most_queries = most_queries
 
     def __call__(
         self, blocks: Iterable[tuple[tuple[Any, ...], bytes]]
-    ) -> Iterator[tuple[str, File | tuple[str, list[Short], bytes] | Failed]]:
+    ) -> Iterator[tuple[str, File | tuple[str, list[Short], bytes] | Skipped | Failed]]:
         """Each with its application, under which it is written only if nothing of it failed."""
         for application, of_application in groupby(blocks, key=lambda block: str(block[0][1])):
             for one in self._whatever(application, of_application):
@@ -595,7 +607,7 @@ class _Judging:
 
     def _whatever(
         self, application: str, blocks: Iterable[tuple[tuple[Any, ...], bytes]]
-    ) -> Iterator[File | tuple[str, list[Short], bytes] | Failed]:
+    ) -> Iterator[File | tuple[str, list[Short], bytes] | Skipped | Failed]:
         try:
             yield from self._application(application, blocks)
         except Unusable as error:
@@ -605,17 +617,20 @@ class _Judging:
 
     def _application(
         self, application: str, blocks: Iterable[tuple[tuple[Any, ...], bytes]]
-    ) -> Iterator[File | tuple[str, list[Short], bytes]]:
+    ) -> Iterator[File | tuple[str, list[Short], bytes] | Skipped]:
         files, gathering = Files(), Gathering()
-        for row in self._judged(blocks):
+        judge = Judge(self._settings, self._most_queries)
+        for row in self._judged(judge, blocks):
             gathering.add(row)
             yield from files.add(row)
         yield from files.end()
         shorts, full = gathering.end()
         yield application, shorts, encode(full)
+        for log, lines in judge.left_out.items():
+            yield Skipped(log, lines, TOO_MANY.format(self._most_queries))
 
-    def _judged(self, blocks: Iterable[tuple[tuple[Any, ...], bytes]]) -> Iterator[Row]:
-        judge = Judge(self._settings)
+    @staticmethod
+    def _judged(judge: Judge, blocks: Iterable[tuple[tuple[Any, ...], bytes]]) -> Iterator[Row]:
         for (_, alone), cluster in groupby(blocks, key=lambda block: block[0][2:4]):
             told = ((key[4], one) for key, lines in cluster for one in _lines_of(key[4], lines))
             if not alone:  # held in memory: what lives at once under one name is little
@@ -641,8 +656,8 @@ def _unusable(log: str, error: Exception) -> Unusable:
     return Unusable(log, f"cannot be judged: {type(error).__name__}: {error}"[:300])
 
 
-def _has_failed(one: tuple[str, Any]) -> bool:
-    return isinstance(one[1], Failed)
+def _is_said(one: tuple[str, Any]) -> bool:
+    return isinstance(one[1], Failed | Skipped)
 
 
 class _Good:
@@ -652,7 +667,7 @@ class _Good:
         self._failed = failed
 
     def __call__(self, one: tuple[str, Any]) -> bool:
-        return one[0] not in self._failed
+        return one[0] not in self._failed and not _is_said(one)
 
 
 class _Place(msgspec.Struct, frozen=True):

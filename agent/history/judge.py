@@ -8,6 +8,7 @@ have done, each in the belief that the one before it held; the batches stay thos
 from __future__ import annotations
 
 import math
+from collections import Counter
 from heapq import merge
 from typing import TYPE_CHECKING, Final
 
@@ -94,9 +95,9 @@ class _Log:
 class Judge:
     """One application by name, over all its logs."""
 
-    def __init__(self, settings: QueryPolicy) -> None:
+    def __init__(self, settings: QueryPolicy, most_queries: int = MOST_QUERIES) -> None:
         self._settings = settings
-        policy = Policy(default=settings, max_queries=MOST_QUERIES)
+        policy = Policy(default=settings, max_queries=most_queries)
         self._policy = policy
         self._fleet: Fleet | None = None
         self._shadow: Fleet | None = None
@@ -109,6 +110,7 @@ class Judge:
         self._next: dict[Key, int | None] = {}
         self._decisions: dict[Key, int] = {}
         self._told: dict[Key, float] = {}  # until when decisions were told
+        self.left_out: Counter[str] = Counter()  # by log: events of queries beyond the most
 
     def hear(self, log: str, kept: Kept) -> Iterator[Row]:
         """A line of a log; lines of one log come in its order."""
@@ -219,7 +221,8 @@ class Judge:
             Request(application, _LISTENER, list(enumerate(told)), []), now=event.time
         )
         if receipt.refused:
-            return  # more queries than anyone follows
+            self.left_out[log] += 1
+            return
         state.last_time = max(state.last_time, event.time)
         if isinstance(body, HeartbeatEvent):
             return  # no event log holds one

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from agent.history import manifest
+from agent.history import job, manifest
 from agent.history.job import History, Outcome, session, ship
 from agent.history.manifest import Settings
 from agent.history.places import Places, bare
 from agent.history.tables import TABLES
+from agent.replay import MOST_QUERIES
 
 if TYPE_CHECKING:
     from agent.history.logs import Found
@@ -65,10 +66,12 @@ def run(
     killed: bool = False,
     moved: dict[Path, Path] | None = None,
     listed_bytes: int | None = None,
+    most_queries: int = MOST_QUERIES,
 ) -> Outcome:
     """``killed``: just before the run would be remembered; ``moved``: as it begins to read.
 
     ``listed_bytes``: all that a listing tells of a file, as HDFS of one that is written to.
+    ``most_queries``: of one application's name.
     """
 
     def say(what: str) -> None:
@@ -81,6 +84,7 @@ def run(
     if listed_bytes is not None:
         history._places = OfHdfs(spark(), listed_bytes)
     save = manifest.save
+    job.MOST_QUERIES = most_queries  # type: ignore[misc]
     if killed:
 
         def die(*_: object) -> None:
@@ -92,7 +96,7 @@ def run(
     except KeyboardInterrupt as error:
         raise InterruptedError from error
     finally:
-        manifest.save = save
+        manifest.save, job.MOST_QUERIES = save, MOST_QUERIES  # type: ignore[misc]
 
 
 def counts(out: Path) -> dict[str, int]:

@@ -10,11 +10,11 @@ from agent.core.policy import QueryPolicy
 from agent.history import extract
 from agent.history.blocks import opened, packed
 from agent.history.files import File
-from agent.history.job import Failed, _Judging, _order, doubled
+from agent.history.job import Failed, Skipped, _Judging, _order, doubled
 from agent.history.judge import Judge
 from agent.history.logs import Found, LogFile, Read, log_files, plan
 from agent.history.manifest import LogInfo, Manifest
-from tests.history.test_odd_logs import beyond_64_bits, changed, waits
+from tests.history.test_odd_logs import beyond_64_bits, changed, several, waits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,10 +30,10 @@ def blocks(log: bytes, name: str, application: str) -> Iterator[tuple[tuple[Any,
         yield (0, application, 0, True, name, 0, 0, number), opened(text)[1]
 
 
-def judged(logs: dict[str, bytes]) -> dict[str, list[Any]]:
+def judged(logs: dict[str, bytes], *most_queries: int) -> dict[str, list[Any]]:
     found: dict[str, list[Any]] = {}
     pieces = (piece for name, log in logs.items() for piece in blocks(log, name, name))
-    for application, one in _Judging(QueryPolicy(target_seconds=1.0))(pieces):
+    for application, one in _Judging(QueryPolicy(target_seconds=1.0), *most_queries)(pieces):
         found.setdefault(application, []).append(one)
     return found
 
@@ -66,6 +66,16 @@ def test_whatever_goes_wrong_in_judging_names_the_log(
     assert [one for one in judged({"a": real_log})["a"] if isinstance(one, Failed)] == [
         Failed("a", None, "KeyError: 'surprise'")
     ]
+
+
+def test_what_is_told_of_more_queries_than_anyone_follows_is_counted() -> None:
+    told = judged({"a": several(3), "b": several(2)}, 2)
+    skipped = {name: [one for one in own if isinstance(one, Skipped)] for name, own in told.items()}
+    said = "of queries beyond the first 2 of one application's name: not judged"
+    assert skipped == {"a": [Skipped("a", 3, said)], "b": []}
+    for own in told.values():
+        ((_, shorts, _),) = [one for one in own if isinstance(one, tuple)]
+        assert [one.query for one in shorts] == ["q-0", "q-1"]
 
 
 def test_a_source_that_waits_shows_no_limit(real_log: bytes) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import zstandard
 
+from tests.event_log import lines
 from tests.history import spark_process
 
 if TYPE_CHECKING:
@@ -29,8 +30,8 @@ def judged(spark: Executor, out: Path) -> dict[str, int]:
 
 @pytest.fixture
 def run(spark: Executor, tmp_path: Path) -> Callable[..., Outcome]:
-    def once(*logs: Path, out: str = "out") -> Outcome:
-        return spark.submit(spark_process.run, list(logs), tmp_path / out).result()
+    def once(*logs: Path, out: str = "out", **what: int) -> Outcome:
+        return spark.submit(spark_process.run, list(logs), tmp_path / out, **what).result()
 
     return once
 
@@ -64,6 +65,19 @@ def waits(progress: dict[str, Any], count: int) -> None:
     second = {**progress["sources"][0], "description": "KafkaV2[Subscribe[t]]"}
     second |= {"startOffset": start, "endOffset": start, "numInputRows": 0}
     progress["sources"].append({**second, "latestOffset": kafka(count * 1000 + 1000)})
+
+
+def several(queries: int) -> bytes:
+    """A log of so many queries, of two batches each."""
+    one = [lines.started(), lines.progress(0), lines.progress(1)]
+    own = ((lines.QUERY.encode(), b"id-%d"), (lines.RUN.encode(), b"run-%d"), (b"enrich", b"q-%d"))
+    told = lines.opening()
+    for number in range(queries):
+        for line in one:
+            for before, after in own:
+                line = line.replace(before, after % number)  # noqa: PLW2901
+            told.append(line)
+    return b"".join(told)
 
 
 @pytest.mark.slow("two runs of the job; without Spark the same logs are judged every time")
@@ -109,6 +123,16 @@ def test_a_log_that_cannot_be_judged_is_named_and_the_rest_of_its_application_ju
     assert (bad.file.rpartition("/")[2], bad.lines) == ("local-1", 0)
     assert bad.reason.startswith("cannot be judged: error: ")
     assert judged(spark, tmp_path / "out") == once
+
+
+@pytest.mark.slow("a run of the job; without Spark the same is counted every time")
+def test_a_log_with_more_queries_than_anyone_follows_is_named(
+    tmp_path: Path, run: Callable[..., Outcome]
+) -> None:
+    (tmp_path / "app-1").write_bytes(several(3))
+    (one,) = run(tmp_path / "app-1", most_queries=2).skipped
+    assert (one.file.rpartition("/")[2], one.lines) == ("app-1", 3)
+    assert one.reason == "of queries beyond the first 2 of one application's name: not judged"
 
 
 @pytest.mark.slow("eight runs of the job; without Spark the same is decided every time")
