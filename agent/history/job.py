@@ -579,6 +579,7 @@ class _Chosen:
                 place.cluster,
                 place.alone,
                 head.log,
+                place.end,
                 head.part,
                 head.block,
                 head.number,
@@ -632,7 +633,7 @@ class _Judging:
     @staticmethod
     def _judged(judge: Judge, blocks: Iterable[tuple[tuple[Any, ...], bytes]]) -> Iterator[Row]:
         for (_, alone), cluster in groupby(blocks, key=lambda block: block[0][2:4]):
-            told = ((key[4], one) for key, lines in cluster for one in _lines_of(key[4], lines))
+            told = _told(judge, cluster)
             if not alone:  # held in memory: what lives at once under one name is little
                 logs = [list(log) for _, log in groupby(told, key=itemgetter(0))]
                 told = (item for item in in_order(logs))
@@ -643,6 +644,17 @@ class _Judging:
                     raise _unusable(log, error) from error
                 yield from rows
         yield from judge.end()
+
+
+def _told(
+    judge: Judge, blocks: Iterable[tuple[tuple[Any, ...], bytes]]
+) -> Iterator[tuple[str, Kept]]:
+    """The lines in blocks, each with its log, of which the judge is told how long it lasts."""
+    for key, lines in blocks:
+        log, end = key[4:6]
+        judge.lasts(log, end)
+        for one in _lines_of(log, lines):
+            yield log, one
 
 
 def _lines_of(log: str, block: bytes) -> list[Kept]:
@@ -676,6 +688,7 @@ class _Place(msgspec.Struct, frozen=True):
     application: str
     cluster: int
     alone: bool  # in its cluster
+    end: float  # of its last line; epoch seconds
 
 
 def _log_of(key: str) -> str:
@@ -714,7 +727,9 @@ def _order(now: Manifest, touched: set[str]) -> dict[str, _Place]:
             clusters[-1].append(log)
             until = max(until, end)
         for number, members in enumerate(clusters):
-            places.update({log: _Place(application, number, len(members) == 1) for log in members})
+            for log in members:
+                alone = len(members) == 1
+                places[log] = _Place(application, number, alone, now.logs[log].end)
     return places
 
 

@@ -103,6 +103,7 @@ class Judge:
         self._shadow: Fleet | None = None
         self._sequence = 0
         self._logs: dict[str, _Log] = {}
+        self._ends: dict[str, float] = {}  # of logs, where they are known
         self._keys: dict[tuple[str, str], Key] = {}  # (application id, query id)
         self._incidents: dict[Key, Incidents] = {}
         self._hours: dict[Key, Hours] = {}
@@ -111,6 +112,13 @@ class Judge:
         self._decisions: dict[Key, int] = {}
         self._told: dict[Key, float] = {}  # until when decisions were told
         self.left_out: Counter[str] = Counter()  # by log: events of queries beyond the most
+
+    def lasts(self, log: str, end: float) -> None:
+        """When a log's last line was written, in epoch seconds: until then its queries live.
+
+        It holds no heartbeats: who waits for the next batch would else have lost its name.
+        """
+        self._ends[log] = end
 
     def hear(self, log: str, kept: Kept) -> Iterator[Row]:
         """A line of a log; lines of one log come in its order."""
@@ -195,8 +203,9 @@ class Judge:
         self, log: str, state: _Log, application: Application, event: Event
     ) -> Iterator[Row]:
         if self._fleet is None or self._shadow is None:
-            self._fleet = Fleet(self._policy, started_time=event.time)
-            self._shadow = Fleet(self._policy, started_time=event.time)
+            # From the first on, as it has heard whatever was said.
+            self._fleet = Fleet(self._policy, started_time=0.0, names_stay=True)
+            self._shadow = Fleet(self._policy, started_time=0.0, names_stay=True)
         beat = state.crew.heartbeat()
         self._sequence += 2
         event = msgspec.structs.replace(event, sequence=self._sequence)
@@ -220,6 +229,10 @@ class Judge:
         would = self._shadow.receive(
             Request(application, _LISTENER, list(enumerate(told)), []), now=event.time
         )
+        if log in self._ends:  # and not for a moment longer
+            heard = self._ends[log] - self._policy.silent_seconds
+            self._fleet.hear(request, heard)
+            self._shadow.hear(request, heard)
         if receipt.refused:
             self.left_out[log] += 1
             return

@@ -357,6 +357,22 @@ def second_application(of: Driver, number: int = 2) -> Driver:
     return found
 
 
+def test_where_names_stay_the_plain_one_is_taken_up_by_a_run_that_begins() -> None:
+    """What was told of a run under its name is not told on under another one."""
+    all_ = Fleet(POLICY, started_time=START_TIME - 1000, names_stay=True)
+    one = Driver()
+    send(all_, one, one.progress(10, 1.0))
+    two = second_application(one)
+    send(all_, two, two.progress(10, 1.0))
+    send(all_, one, one.terminated(None))
+    send(all_, two, two.progress(10, 1.0))
+    assert all_.view(("shop-local-2", "orders"), two.time).totals.batches == {"completed": 2}
+    send(all_, two, two.terminated(None))
+    two.run_id = "r-next"
+    send(all_, two, two.progress(10, 1.0))
+    assert all_.view(KEY, two.time).query_id == "q-2"
+
+
 @pytest.mark.parametrize("again", ["spoke", "restarted", "restarted elsewhere"])
 @pytest.mark.parametrize("application_id", ["local-1", "local-2"])
 def test_who_only_fell_silent_has_what_was_ordered_of_it_when_it_speaks_again(

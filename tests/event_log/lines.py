@@ -215,6 +215,17 @@ def whole(batches: int = 8) -> list[bytes]:
     return [*lines, terminated(), closing()]
 
 
+def each_minute(app_id: str, query: str, begin: float, batches: int = 60) -> list[bytes]:
+    """The log of an application whose query ends a batch each minute, until it is killed."""
+    run = f"run-of-{app_id}"
+    lines = [*opening(app_id=app_id, time=begin), started(run, query, begin)]
+    for batch in range(batches):
+        told = json.loads(progress(batch, run=run))
+        told["progress"] |= {"id": query, "timestamp": format_time(begin + 60.0 * batch)}
+        lines.append(line(told.pop("Event"), **told))
+    return lines
+
+
 def run_of(attempt: int) -> str:
     """The id of a query's run that many times it was started."""
     return f"00000000-0000-4000-8000-{attempt:012d}"

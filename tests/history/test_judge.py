@@ -197,6 +197,46 @@ def test_logs_that_overlap_are_judged_in_the_order_of_their_times() -> None:
     assert [name for name, _ in told] == ["a", "b", "a", "a", "b", "b", "a"]
 
 
+def series_of(*logs: list[bytes]) -> dict[tuple[str, str], int]:
+    """The batches of each, of logs that are judged together."""
+    judge = Judge(TARGET)
+    told: list[Row] = []
+    named = [[(f"file:/logs/{n}", one) for one in kept([log])] for n, log in enumerate(logs)]
+    for log in named:
+        judge.lasts(log[0][0], max(one.time or 0.0 for _, one in log))
+    for name, one in in_order(named):
+        told += judge.hear(name, one)
+    advised = of([*told, *judge.end()], rows.RECOMMENDATIONS)
+    return {(one["application"], one["query"]): one["batches"] for one in advised}
+
+
+@pytest.mark.parametrize("ends", [False, True])
+def test_two_live_applications_of_one_name_are_two_series_however_seldom_a_batch_ends(
+    ends: bool,
+) -> None:
+    """A minute lies between two; the first ends before the second one does."""
+    first = made.each_minute("app-1", "q-1", made.BASE)
+    if ends:
+        end = made.terminated("run-of-app-1").replace(made.QUERY.encode(), b"q-1")
+        first += [end, made.closing(made.BASE + 59.5 * 60.0)]
+    second = made.each_minute("app-2", "q-2", made.BASE + 30.0)
+    assert series_of(first, second) == {("orders", "enrich"): 60, ("orders-app-2", "enrich"): 60}
+
+
+@pytest.mark.parametrize("query", ["q-1", "of a new checkpoint"])
+def test_the_next_application_of_a_name_goes_on_in_the_series_of_one_that_was_killed(
+    query: str,
+) -> None:
+    """Seconds after its log's last line, while another one of the name lives."""
+    first = made.each_minute("app-1", "q-1", made.BASE)
+    other = made.each_minute("app-2", "q-2", made.BASE + 30.0, batches=120)
+    again = made.each_minute("app-3", query, made.BASE + 59 * 60.0 + 5.0)
+    assert series_of(first, other, again) == {
+        ("orders", "enrich"): 120,
+        ("orders-app-2", "enrich"): 120,
+    }
+
+
 @pytest.mark.parametrize("slow", [False, True])
 def test_what_no_batch_showed_is_not_advised(slow: bool) -> None:
     """Batches of some rows, one of 299 in 5.5 s: of a batch of thousands nothing is known."""

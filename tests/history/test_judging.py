@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from agent.core.policy import QueryPolicy
 from agent.history import extract
-from agent.history.blocks import opened, packed
+from agent.history.blocks import Told, opened, packed
 from agent.history.files import File
-from agent.history.job import Failed, Skipped, _Judging, _order, doubled
+from agent.history.job import (
+    Failed,
+    Outcome,
+    Skipped,
+    _Chosen,
+    _Judging,
+    _learn,
+    _order,
+    doubled,
+)
 from agent.history.judge import Judge
 from agent.history.logs import Found, LogFile, Read, log_files, plan
 from agent.history.manifest import LogInfo, Manifest
+from tests.event_log import lines
 from tests.history.test_odd_logs import beyond_64_bits, changed, several, waits
 
 if TYPE_CHECKING:
@@ -27,7 +38,7 @@ def blocks(log: bytes, name: str, application: str) -> Iterator[tuple[tuple[Any,
     file = LogFile(name, 0, name, len(log), 0, "", compact=False, in_progress=False)
     kept = extract.of_lines(log.split(b"\n"), 0, in_progress=False)
     for number, text in enumerate(packed(file, 1, 0, kept, lambda _: None)):
-        yield (0, application, 0, True, name, 0, 0, number), opened(text)[1]
+        yield (0, application, 0, True, name, math.inf, 0, 0, number), opened(text)[1]
 
 
 def judged(logs: dict[str, bytes], *most_queries: int) -> dict[str, list[Any]]:
@@ -106,6 +117,29 @@ def test_the_log_that_holds_most_of_a_start_counts() -> None:
     assert doubled(unknown) == {}, "logs that do not say which start are told apart"
 
 
+def test_of_logs_that_overlap_a_query_lives_as_long_as_its_own() -> None:
+    """Else one that waits for its next batch would lose its name to another application's."""
+    now = Manifest()
+    files: list[LogFile] = []
+    texts: list[bytes] = []
+    told: dict[tuple[str, int], Told] = {}
+    for app_id, begin in (("app-1", lines.BASE), ("app-2", lines.BASE + 30.0)):
+        log = b"".join(lines.each_minute(app_id, f"query of {app_id}", begin))
+        file = LogFile(app_id, 0, app_id, len(log), 0, "", compact=False, in_progress=False)
+        notes: list[Told] = []
+        texts += packed(file, 1, 0, extract.of_whole(log, in_progress=False), notes.append)
+        (told[file.key, 0],) = notes
+        files.append(file)
+    _learn(told, files, now, Outcome("out"))
+    chosen = _Chosen(_order(now, {"orders"}), {"orders": 0}, {file.key: 1 for file in files})
+    found = _Judging(QueryPolicy(target_seconds=1.0))(sorted(chosen(texts)))
+    ((_, shorts, _),) = [one for _, one in found if isinstance(one, tuple)]
+    assert {(one.application, one.query): one.batches for one in shorts} == {
+        ("orders", "enrich"): 60,
+        ("orders-app-2", "enrich"): 60,
+    }
+
+
 @pytest.mark.parametrize(
     ("names", "kept"),
     [
@@ -137,16 +171,16 @@ def test_what_was_read_before_stays(real_log: bytes) -> None:
 
 
 def test_a_line_of_whatever_kind_is_passed_over(real_log: bytes) -> None:
-    lines = real_log.split(b"\n")
-    progress = next(line for line in lines if b"QueryProgressEvent" in line)
+    real = real_log.split(b"\n")
+    progress = next(line for line in real if b"QueryProgressEvent" in line)
     odd = [
         progress.replace(b'"batchId":', b'"batchId":1e999,"x":'),
         progress.replace(b'"sources":[', b'"sources":[7,'),
         b'{"Event":"SparkListenerTaskEnd","Stage ID":{}}',
         b'{"Event":"SparkListenerJobStart","Job ID":"x","Stage Infos":7}',
     ]
-    kept = list(extract.of_lines([*odd, *lines], 0, in_progress=False))
-    plain = list(extract.of_lines(lines, 0, in_progress=False))
+    kept = list(extract.of_lines([*odd, *real], 0, in_progress=False))
+    plain = list(extract.of_lines(real, 0, in_progress=False))
     assert len([one for one in kept if one.kind == extract.EVENT]) >= len(
         [one for one in plain if one.kind == extract.EVENT]
     )

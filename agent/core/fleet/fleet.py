@@ -146,12 +146,13 @@ _decode_agent = msgspec.msgpack.Decoder(_Agent).decode
 class Fleet:
     """Every query's judgement. Not thread-safe: one thread owns it. Times are epoch seconds."""
 
-    def __init__(self, policy: Policy, *, started_time: float) -> None:
+    def __init__(self, policy: Policy, *, started_time: float, names_stay: bool = False) -> None:
+        """``names_stay``: a run keeps the name that it began with; see ``Roster``."""
         self._policy = policy
         self._agent = _Agent()
         self._changed = Changed()
         self.wakefulness = Wakefulness(policy, started_time)
-        self._roster = Roster(policy, self._changed, self.wakefulness)
+        self._roster = Roster(policy, self._changed, self.wakefulness, names_stay=names_stay)
         self._turned_away = False  # somebody, for want of room, since the last look at the clock
         self._senders = Senders(policy)
         self._pools = Pools(self._roster, policy)

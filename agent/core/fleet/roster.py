@@ -62,8 +62,20 @@ class Found(NamedTuple):
 class Roster:
     """All queries, by the names of their series and by the ids that Spark gave them."""
 
-    def __init__(self, policy: Policy, changed: Changed, wakefulness: Wakefulness) -> None:
+    def __init__(
+        self,
+        policy: Policy,
+        changed: Changed,
+        wakefulness: Wakefulness,
+        *,
+        names_stay: bool = False,
+    ) -> None:
+        """``names_stay``: a run keeps the name that it began with, whichever is free by now.
+
+        For who keeps what was told under a name, and not how things stand under it.
+        """
         self._policy = policy
+        self._names_stay = names_stay
         self._changed = changed
         self._wakefulness = wakefulness
         self._queries: dict[Key, Query] = {}
@@ -159,6 +171,7 @@ class Roster:
             query is not None
             and query.aside
             and not renamed
+            and not (self._names_stay and subject.run_id == query.run.run_id)
             and self._is_free(query, application, now)
         ):
             found = self._take_up(query, application, now)
