@@ -457,8 +457,17 @@ class Query(msgspec.Struct):
         """Rows that arrive per second at all sources that tell; None where none does."""
         if len(self.sources) == 1:
             return self.sources[0].arrival_rows
+        if self.untold():
+            return None
         known = [rate for s in self.sources if (rate := s.arrival_rows) is not None]
         return sum(known) if known else None
+
+    def untold(self) -> bool:
+        """Whether a log has rows of a source in this run, and never what waits there.
+
+        What arrives at the others is then a part of all that does, and nobody knows which.
+        """
+        return any(source.untold and source.admitted_total for source in self.sources)
 
     def arrival_at_rest_rows(self) -> float:
         """Rows that arrive per second while no batch runs.

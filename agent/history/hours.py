@@ -246,8 +246,9 @@ class Hours:
         settings, whose = self._settings, told[-1].whose
         batches = sum(hour.batches - hour.empty for hour in told)
         over = sum(hour.over_target for hour in told)
+        # What its newest run reads from does not tell it, whatever the one before did.
         # Rows were read, so 0 says that each run's end was fixed as it began (AvailableNow).
-        busiest = _largest(hour.arrival for hour in told) or None
+        busiest = None if query.untold() else _largest(hour.arrival for hour in told) or None
         size, ratio = limit_for(query, busiest, settings)
         if query.sizing.cost.batches < FEWEST_BATCHES:
             size = None

@@ -71,7 +71,7 @@ BATCH_COLUMNS: Final = WHOSE + _columns(f"""
     pressure                    | string    | ok, low, high
     throughput_rows_per_second  | double    | μ of the cost of a batch, c0 + rows / μ, as learned by then
     fixed_cost_seconds          | double    | c0 of it
-    arrival_rows_per_second     | double    | Rows that arrived per second, over the last minute
+    arrival_rows_per_second     | double    | Rows that arrived per second, over the last minute; null where one of its sources does not tell what waits in rows
     limit_unit                  | string    | As the log tells, which is seldom: of the limit in force
     limit_current               | bigint    | The limit in force
     limit_next                  | bigint    | The limit decided
@@ -159,7 +159,7 @@ CAPACITY: Final = Table(
     batches_over_target        | bigint    | That took longer than the target
     failures                   | bigint    | Runs that failed
     spiral_batches             | bigint    | In any phase of a spiral
-    arrival_rows_per_second    | double    | 95th percentile
+    arrival_rows_per_second    | double    | 95th percentile; null where one of its sources does not tell what waits in rows
     backlog_rows_max           | double    | The most that was left
     backlog_seconds_max        | double    | The longest that rows waited
     fixed_cost_seconds         | double    | c0, at the hour's end
@@ -207,7 +207,7 @@ RECOMMENDATIONS: Final = Table(
     throughput_rows_per_second | double    | μ, as learned at the end
     noise                      | double    | Standard deviation of a duration's logarithm
     trigger_seconds            | double    | The trigger interval, as told or as the batches' starts show it; 0: none; null: unknown
-    arrival_rows_per_second    | double    | Of its busiest hour; null where no source tells what waits in rows, or each run's end is fixed as it begins
+    arrival_rows_per_second    | double    | Of its busiest hour; null where one of its sources does not tell what waits in rows, or each run's end is fixed as it begins
     batch_rows_p50             | double    | Median size as it ran
     batch_rows_max             | double    | The largest
     batch_seconds_p50          | double    | Median duration as it ran

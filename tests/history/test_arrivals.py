@@ -11,10 +11,11 @@ import pytest
 
 from agent.core.policy import QueryPolicy
 from agent.history import rows
+from agent.history.judge import Judge
 from spark_listener.wire import format_time
 from tests.event_log import lines as made
 from tests.history.test_hours import windowed
-from tests.history.test_judge import judged, of
+from tests.history.test_judge import LOG, judged, kept, of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -108,6 +109,75 @@ def test_what_arrives_is_told_where_the_log_tells_it() -> None:
     assert one["arrival_rows_per_second"] == pytest.approx(1000.0, rel=0.05)
     assert one["required_capacity_ratio"] is not None
     assert "not told" not in one["advice"]
+
+
+def beside_delta(batches: int) -> list[bytes]:
+    """Of a topic 100 rows/s, beside a table of 10,000, of which some batches have none."""
+    lines = []
+    for number in range(batches):
+        start, begun = 1000 * number, made.BASE + 10.0 * number
+        of_table = 0 if number % 3 == 2 else 100_000
+        lines.append(made.job(number, begun + 0.2, stages=[number]))
+        lines += made.stage(number, [0.5] * 8, [60] * 8, time=begun + 0.2)
+        seconds = 1.0 + (1000 + of_table) / 20_000
+        read = kafka(start, start + 1000, start + 1000)
+        told = json.loads(batch(number, 1000 + of_table, seconds, begun, read, made.RUN))
+        (topic,) = told["progress"]["sources"]
+        table = topic | delta(number) | {"numInputRows": of_table}
+        told["progress"]["sources"] = [topic | {"numInputRows": 1000}, table]
+        lines.append(json.dumps(told, separators=(",", ":")).encode())
+    return lines
+
+
+def test_a_source_that_tells_what_arrives_does_not_speak_for_one_that_does_not() -> None:
+    crew = [made.executor(name, 2, made.BASE) for name in ("1", "2")]
+    lines = [*made.opening(), *crew, made.started(), *beside_delta(60)]
+    told = judged([lines], QueryPolicy(target_seconds=5.0))
+    (one,) = of(told, rows.RECOMMENDATIONS)
+    assert one["limit_rows"] is not None
+    assert "what arrives is not told" in one["advice"]
+    for row in (one, *of(told, rows.CAPACITY)):
+        assert row["arrival_rows_per_second"] is None
+        assert row["required_capacity_ratio"] is None
+        assert row["executors_wanted_max"] is None
+    assert one["surely_required_ratio"] is None
+    assert {row["arrival_rows_per_second"] for row in of(told, rows.BATCHES)} == {None}
+
+
+def table_in_place_of_a_topic() -> list[bytes]:
+    """A topic is read for an hour and more, and then a table, of which nothing comes at first."""
+    lines = [*made.opening(), made.executor("1", 2, made.BASE), made.started()]
+    for number in range(1000):
+        run, time, odd = made.RUN, made.BASE + 10.0 * number, number % 2
+        start, size = 10_000 * number - 5_000 * odd, (5_000, 15_000)[odd]
+        read = kafka(start, start + size, start + size)
+        if number >= 400:
+            run, read, size = "r-2", delta(number), size * (number >= 405)
+        if number == 400:
+            lines += [made.terminated(), made.started(run, time=time)]
+        lines.append(made.job(number, time + 0.2, run, stages=[number]))
+        lines += made.stage(number, [0.5] * 8, [60] * 8, time=time + 0.2)
+        lines.append(batch(number, size, 1.0 + size / 5_000, time, read, run))
+    return [line.strip() for line in lines]
+
+
+def test_what_arrived_at_the_source_before_says_nothing_of_the_one_at_its_place() -> None:
+    judge = Judge(QueryPolicy(target_seconds=5.0))
+    told = [row for one in kept([table_in_place_of_a_topic()]) for row in judge.hear(LOG, one)]
+    told += judge.end()
+    first, *_, last = of(told, rows.CAPACITY)
+    assert first["arrival_rows_per_second"] == pytest.approx(1000.0, rel=0.25)
+    assert first["executors_wanted_max"] is not None
+    for name in ("arrival_rows_per_second", "required_capacity_ratio", "executors_wanted_max"):
+        assert last[name] is None
+    batches = [one for one in of(told, rows.BATCHES) if one["run_id"] == "r-2"]
+    assert len(batches) == 600
+    assert {one["arrival_rows_per_second"] for one in batches} == {None}
+    (one,) = of(told, rows.RECOMMENDATIONS)
+    assert one["arrival_rows_per_second"] is None
+    assert "what arrives is not told" in one["advice"]
+    (query,) = judge._states.values()
+    assert query.sizing.need is None  # which else counts for the whole application
 
 
 @pytest.mark.parametrize(("description", "cut"), [("FileStreamSource", True), ("Other", False)])

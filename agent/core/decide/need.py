@@ -18,6 +18,9 @@ NO_BOUND: Final = 2**31
 
 def need(query: Query, ended: Ended) -> None:
     """Where its stages were looked at; else what was needed stays."""
+    if query.untold():
+        query.sizing.need = None  # it is of a run before, which read from elsewhere
+        return
     looked_at = ended.work is not None and ended.work.groups
     if looked_at and not ended.replayed and capacity_known(query):
         _renew(query, ended.settings, query.arrival_rows())

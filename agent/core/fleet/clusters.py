@@ -266,7 +266,9 @@ class Clusters:
         known = self._known.get(query.run.application_id)
         if known is None:
             return None
-        return ExecutorsLine(known.told.present, known.scaler.wanted, known.bound)
+        # What was wanted before is of another load, where nobody knows what arrives now.
+        wanted = None if query.untold() else known.scaler.wanted
+        return ExecutorsLine(known.told.present, wanted, known.bound)
 
     def keep(self, application_ids: set[str]) -> None:
         """Forgets all but these."""

@@ -123,10 +123,19 @@ class Source(msgspec.Struct):
         return self.ratio is None and self.backlog == 0
 
     @property
+    def untold(self) -> bool:
+        """Whether a log has told of it in this run, and never what waits.
+
+        A rate is then of a run before, as of what that one read at its place.
+        """
+        heard = self.source_class == UNTOLD and self.limit_known
+        return heard and self.arrived_time is None and self.backlog is None
+
+    @property
     def arrival_rows(self) -> float | None:
         """Rows that arrive per second; None while unknown."""
         rate, ratio = self.arrival.value, self.ratio
-        return None if rate is None or ratio is None else rate * ratio
+        return None if rate is None or ratio is None or self.untold else rate * ratio
 
     def hear(self, said: SourceLimit, planned_time: float | None) -> None:
         """Takes in what is said of limit and backlog.
