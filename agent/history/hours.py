@@ -211,8 +211,9 @@ class Hours:
             self._sizes.add(float(progress.rows))
         present = [(index, one.description) for index, one in enumerate(progress.sources)]
         if present and present != list(self._sources):
-            # What an earlier run read gets no part of a limit.
-            self._sources = {key: self._sources.get(key, _Source()) for key in present}
+            # What an earlier run read gets no part of a limit, nor does months of one make those
+            # of one that was added small.
+            self._sources = {key: _Source() for key in present}
         for key, source in zip(present, progress.sources, strict=True):
             self._sources[key].add(source)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import random
+import re
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -158,6 +159,26 @@ def test_a_source_that_is_read_no_more_has_no_part_of_a_limit() -> None:
     assert one["limit_rows"] is not None
     assert one["sources"] == 1
     assert "sources" not in one["advice"]
+
+
+def test_a_source_that_was_added_has_its_part_of_a_limit_at_once() -> None:
+    """As many rows as of the one that was read alone five times as long."""
+    lines = [*made.opening(), made.started()]
+    for batch in range(240):
+        told = json.loads(two_sources(batch, 4000 * (1 + batch % 5)))["progress"]
+        first, _, second = told["sources"]
+        told["sources"] = [{**first, "numInputRows": 1000}]
+        if batch >= 200:
+            told["runId"] = "r-2"
+            told["sources"].append({**second, "numInputRows": 1000})
+        if batch == 200:
+            lines += [made.terminated(), made.started("r-2")]
+        lines.append(made.line(f"{made.LISTENER}QueryProgressEvent", progress=told))
+    (one,) = of(judged([lines]), rows.RECOMMENDATIONS)
+    assert one["sources"] == 2
+    said = re.findall(r"([0-9,]+) of KafkaV2", one["advice"])
+    parts = [int(part.replace(",", "")) for part in said]
+    assert parts == pytest.approx([one["limit_rows"] / 2] * 2, rel=0.1)
 
 
 def test_a_source_that_has_its_rows_now_and_then_keeps_its_part() -> None:
