@@ -207,6 +207,7 @@ class Judge:
             self._fleet = Fleet(self._policy, started_time=0.0, names_stay=True)
             self._shadow = Fleet(self._policy, started_time=0.0, names_stay=True)
         beat = state.crew.heartbeat()
+        self._begins(state, event)
         self._sequence += 2
         event = msgspec.structs.replace(event, sequence=self._sequence)
         request = Request(application, _LISTENER, [(0, event)], [])
@@ -263,6 +264,15 @@ class Judge:
             running = state.running.get(progress.id)
             if running is not None and running[0] <= progress.batch_id:
                 del state.running[progress.id]
+
+    def _begins(self, state: _Log, event: Event) -> None:
+        """Before a run's first word: with it the query may go on under another name."""
+        body = event.body
+        if isinstance(body, HeartbeatEvent):
+            return
+        subject = body.progress if isinstance(body, ProgressEvent) else body
+        if subject.id in state.runs and state.runs[subject.id] != subject.run_id:
+            self._remember()
 
     def _judged(
         self,
@@ -330,7 +340,8 @@ class Judge:
         for change in self._shadow.changes():
             if change.part.startswith("query:") and change.data is not None:
                 query = _decode_query(change.data)
-                self._states[query.application, query.query] = query
+                if query.run.run_id:  # else it has taken up another name, and this one ends
+                    self._states[query.application, query.query] = query
 
 
 def _controllable(event: Event, work: BatchWork | None) -> object:

@@ -197,8 +197,8 @@ def test_logs_that_overlap_are_judged_in_the_order_of_their_times() -> None:
     assert [name for name, _ in told] == ["a", "b", "a", "a", "b", "b", "a"]
 
 
-def series_of(*logs: list[bytes]) -> dict[tuple[str, str], int]:
-    """The batches of each, of logs that are judged together."""
+def advised_of(*logs: list[bytes]) -> list[dict[str, Any]]:
+    """What is advised, of logs that are judged together."""
     judge = Judge(TARGET)
     told: list[Row] = []
     named = [[(f"file:/logs/{n}", one) for one in kept([log])] for n, log in enumerate(logs)]
@@ -206,8 +206,12 @@ def series_of(*logs: list[bytes]) -> dict[tuple[str, str], int]:
         judge.lasts(log[0][0], max(one.time or 0.0 for _, one in log))
     for name, one in in_order(named):
         told += judge.hear(name, one)
-    advised = of([*told, *judge.end()], rows.RECOMMENDATIONS)
-    return {(one["application"], one["query"]): one["batches"] for one in advised}
+    return of([*told, *judge.end()], rows.RECOMMENDATIONS)
+
+
+def series_of(*logs: list[bytes]) -> dict[tuple[str, str], int]:
+    """The batches of each."""
+    return {(one["application"], one["query"]): one["batches"] for one in advised_of(*logs)}
 
 
 @pytest.mark.parametrize("ends", [False, True])
@@ -235,6 +239,28 @@ def test_the_next_application_of_a_name_goes_on_in_the_series_of_one_that_was_ki
         ("orders", "enrich"): 120,
         ("orders-app-2", "enrich"): 120,
     }
+
+
+@pytest.mark.parametrize("batches", [20, 90])
+def test_a_series_that_ends_keeps_what_it_learned(batches: int) -> None:
+    """Once the first one is gone the next run of the second has its name; within an hour or not."""
+    begin = 3600.0 * (made.BASE // 3600.0 + 1)
+    first = made.each_minute("app-1", "q-1", begin, batches=batches)
+    second = made.each_minute("app-2", "q-2", begin + 30.0, batches=batches + 5)
+    end = made.terminated("run-of-app-2").replace(made.QUERY.encode(), b"q-2")
+    told = json.loads(made.progress(batches + 5, run="r-next"))
+    time = begin + 60.0 * (batches + 8)
+    told["progress"] |= {"id": "q-2", "timestamp": format_time(time)}
+    again = [made.started("r-next", "q-2", time), json.dumps(told, separators=(",", ":")).encode()]
+    found = advised_of(first, [*second, end, *again])
+    ours = {(one["application"], one["query"]): one for one in found}
+    assert {key: one["batches"] for key, one in ours.items()} == {
+        ("orders", "enrich"): batches + 1,
+        ("orders-app-2", "enrich"): batches + 5,
+    }
+    for one in ours.values():
+        assert one["fixed_cost_seconds"] is not None
+        assert one["throughput_rows_per_second"] is not None
 
 
 @pytest.mark.parametrize("slow", [False, True])
