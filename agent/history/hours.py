@@ -127,6 +127,9 @@ class Hour(msgspec.Struct):
         self.seconds_p95 = quantile(self.seconds, 0.95)
         self.rows_p50, self.rows_p95 = quantile(self.sizes, 0.5), quantile(self.sizes, 0.95)
         self.arrival = quantile(self.arrivals, 0.95)
+        if self.batches > self.empty:
+            # Rows were read, so 0 says that each run's end was fixed as it began (AvailableNow).
+            self.arrival = self.arrival or None
         self.seconds = self.sizes = self.arrivals = Sample()
 
     def settle(self, query: Query, settings: QueryPolicy) -> None:
@@ -248,8 +251,7 @@ class Hours:
         batches = sum(hour.batches - hour.empty for hour in told)
         over = sum(hour.over_target for hour in told)
         # What its newest run reads from does not tell it, whatever the one before did.
-        # Rows were read, so 0 says that each run's end was fixed as it began (AvailableNow).
-        busiest = None if query.untold() else _largest(hour.arrival for hour in told) or None
+        busiest = None if query.untold() else _largest(hour.arrival for hour in told)
         size, ratio = limit_for(query, busiest, settings)
         if query.sizing.cost.batches < FEWEST_BATCHES:
             size = None

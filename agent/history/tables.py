@@ -159,7 +159,7 @@ CAPACITY: Final = Table(
     batches_over_target        | bigint    | That took longer than the target
     failures                   | bigint    | Runs that failed
     spiral_batches             | bigint    | In any phase of a spiral
-    arrival_rows_per_second    | double    | 95th percentile; null where one of its sources does not tell what waits in rows
+    arrival_rows_per_second    | double    | 95th percentile; null where one of its sources does not tell what waits in rows, or each run's end is fixed as it begins
     backlog_rows_max           | double    | The most that was left
     backlog_seconds_max        | double    | The longest that rows waited
     fixed_cost_seconds         | double    | c0, at the hour's end

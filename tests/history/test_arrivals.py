@@ -91,8 +91,9 @@ def test_what_arrives_is_unknown_where_no_log_tells_it(source: str) -> None:
     assert "what arrives is not told" in one["advice"]
 
 
-def test_an_hour_says_nothing_of_arrivals_that_no_log_tells() -> None:
-    for hour in of(judged([nightly("delta")], QueryPolicy(target_seconds=30.0)), rows.CAPACITY):
+@pytest.mark.parametrize("source", ["delta", "kafka", "kafka before 3.1"])
+def test_an_hour_says_nothing_of_arrivals_that_no_log_tells(source: str) -> None:
+    for hour in of(judged([nightly(source)], QueryPolicy(target_seconds=30.0)), rows.CAPACITY):
         assert hour["arrival_rows_per_second"] is None
         assert hour["required_capacity_ratio"] is None
         assert hour["limit_rows"] is not None
