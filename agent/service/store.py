@@ -180,6 +180,12 @@ class Store:
         # Looked at by name before SQLite does: for a directory it only says "unable to open".
         if self.path is not None and self.path.exists() and not self.path.is_file():
             raise OSError(f"{self.path} is not a file")
+        if self.path is not None:
+            # Before SQLite makes its log, which gets the rights that the file has then.
+            os.close(os.open(self.path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+            for end in ("", "-wal", "-shm"):
+                with contextlib.suppress(FileNotFoundError):
+                    only_ours(Path(f"{self.path}{end}"))
         database = sqlite3.connect(
             ":memory:" if self.path is None else self.path,
             isolation_level=None,  # transactions are begun and ended by hand, above
@@ -192,8 +198,6 @@ class Store:
         except BaseException:
             database.close()
             raise
-        if self.path is not None:
-            only_ours(self.path)
         return database
 
     def _set_aside(self, path: Path, why: str) -> None:

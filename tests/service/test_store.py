@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sqlite3
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
@@ -259,10 +260,49 @@ def test_a_directory_that_cannot_be_used(tmp_path: Path) -> None:
         Store(tmp_path)
 
 
+def modes(folder: Path) -> dict[str, int]:
+    return {path.name: path.stat().st_mode & 0o777 for path in folder.iterdir()}
+
+
+#: With SQLite's log, which is there while the file is open, and after a kill.
+OURS = dict.fromkeys(("agent.lock", "state.sqlite", "state.sqlite-shm", "state.sqlite-wal"), 0o600)
+
+
 def test_only_the_owner_may_read_it(tmp_path: Path) -> None:
     store = Store(tmp_path / "state")
     assert (tmp_path / "state").stat().st_mode & 0o077 == 0
-    assert (tmp_path / "state" / "state.sqlite").stat().st_mode & 0o077 == 0
+    assert modes(tmp_path / "state") == OURS
+    store.close()
+
+
+def test_only_the_owner_may_read_it_in_a_directory_that_others_may_look_into(
+    tmp_path: Path,
+) -> None:
+    tmp_path.chmod(0o755)
+    before = os.umask(0o022)
+    try:
+        store = Store(tmp_path)
+        store.write([Change("a", b"1")])
+    finally:
+        os.umask(before)
+    assert modes(tmp_path) == OURS
+    store.close()
+
+
+def test_what_others_may_read_of_an_agent_that_was_killed_is_theirs_no_more(
+    tmp_path: Path,
+) -> None:
+    store = Store(tmp_path / "running")
+    store.write([Change("a", b"1")])
+    killed = tmp_path / "killed"
+    shutil.copytree(tmp_path / "running", killed)
+    store.close()
+    for path in killed.iterdir():
+        path.chmod(0o644)
+    (killed / "agent.lock").chmod(0o600)
+    store = Store(killed)
+    assert modes(killed) == OURS
+    assert [one.part for one in store.load()] == ["a"]
     store.close()
 
 
