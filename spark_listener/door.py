@@ -2,7 +2,8 @@
 
 A door file is written by ``plugin/WeirPlugin.java`` and holds the port and the secret of a py4j
 gateway. Who has the secret rules the JVM. So a file is believed only where it is this user's own
-and nobody else's to read or write: any other may be a trap, or a secret that is none.
+and nobody else's to read or write: any other may be a trap, or a secret that is none. And so is who
+listens at that port only where this user does, as far as the system tells.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
+from spark_listener import sockets
 from spark_listener.application import Application
 from spark_listener.config import NAMES, conf_key, environment_key
 from spark_listener.lease import Lease
@@ -67,14 +69,19 @@ class DoorFile:
     process: str  # pid@host of the driver, as its JVM knows itself
 
     def answers(self) -> bool:
-        """Whether something listens there, if only to take no connection just now."""
+        """Whether this user listens there, if only to take no connection just now."""
         try:
             socket.create_connection((LOOPBACK, self.port), _KNOCK_SECONDS).close()
         except ConnectionRefusedError:
             return False
         except OSError:
-            return True
-        return True
+            pass
+        return self.stranger() is None
+
+    def stranger(self) -> int | None:
+        """The uid of another user who listens there: once a driver is gone, anybody may."""
+        found = sockets.owner((LOOPBACK, self.port), None)
+        return None if found in (None, sockets.NOBODY, os.geteuid()) else found
 
 
 def read(path: Path) -> DoorFile:
@@ -195,6 +202,16 @@ class Door:
             )
         )
         self.plugin = self.gateway.entry_point
+        client = self.gateway._gateway_client
+        connect = client._create_connection
+
+        def connect_to_ours() -> Any:
+            # Each time: py4j connects anew where a driver was killed, and believes who answers.
+            if (uid := file.stranger()) is not None:
+                raise ConnectionRefusedError(f"user {uid} listens at port {file.port}")
+            return connect()
+
+        client._create_connection = connect_to_ours
         self._context: Any = None
         self.lease: DoorLease | None = None  # once there is an application
 

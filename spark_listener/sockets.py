@@ -32,7 +32,7 @@ class Socket(NamedTuple):
 
 
 def owner(
-    local: tuple[str, int], remote: tuple[str, int] | None, *, proc: Path = Path("/proc/net")
+    local: tuple[str, int], remote: tuple[str, int] | None, *, proc: Path = Path("/proc/self/net")
 ) -> int | None:
     """The uid of who holds the socket whose own end is ``local``, and whose other is ``remote``.
 

@@ -3,8 +3,8 @@
 The plugin (``spark_listener/plugin``) writes a file for each driver; what goes through it is
 ``spark_listener.beyond``, one process a driver, so that one driver's trouble touches no other and
 not the agent. A process that ends without being done is started again. A file that is no door is
-named once, with the reason, and left alone until it changes; so is a door where nobody answers,
-which a driver that was killed leaves, until somebody does.
+named once, with the reason, and left alone until it changes; so is a door where nobody of this user
+answers, which a driver that was killed leaves, until somebody does.
 """
 
 from __future__ import annotations
@@ -12,10 +12,12 @@ from __future__ import annotations
 import contextlib
 import os
 import pwd
+import stat
 import subprocess
 import sys
 import tempfile
 import threading
+from itertools import islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final, Literal
 
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
 
 #: Doors looked at; a directory of more is no place for doors.
 MOST_DOORS: Final = 1000
+#: Files of any kind looked at, four times a second: some 20 ms of work each time.
+MOST_ENTRIES: Final = 10_000
 #: A process that ended without being done is started again after so long, twice as long each time.
 #: Behind one that was in the plugin opens another door, with which it begins anew.
 AGAIN_SECONDS: Final = 0.5
@@ -77,13 +81,16 @@ class Doors:
 
     def __init__(
         self,
-        folder: Path,
+        folder: Path | None,
         command: Callable[[Path], Sequence[str]],
         *,
         clock: Callable[[], float],
     ) -> None:
-        """``command``: what to run for a door."""
-        self._folder = folder
+        """``command``: what to run for a door. ``folder`` None: the plugin's own default."""
+        self._folder = default_folder() if folder is None else folder
+        self._by_default = folder is None
+        self._refused: str | None = None
+        self._crowded = False
         self._command = command
         self._clock = clock
         self._doors: dict[str, _Door] = {}
@@ -127,19 +134,41 @@ class Doors:
 
     def _present(self) -> dict[str, _Mark]:
         found: dict[str, _Mark] = {}
+        why = _not_ours(self._folder) if self._by_default else None
+        if why is not None:
+            if why != self._refused:
+                _log.warning(
+                    "no doors are looked for where another user may put them: remove that, or name"
+                    " another directory by --doors, and to drivers by spark.weir.door.dir",
+                    directory=str(self._folder),
+                    reason=why,
+                )
+            self._refused = why
+            return found
+        self._refused = None
         try:
             entries = os.scandir(self._folder)
         except (FileNotFoundError, NotADirectoryError):
             return found
+        seen = 0
         with entries:
-            for entry in entries:
+            for entry in islice(entries, MOST_ENTRIES):
+                seen += 1
                 if entry.name.startswith(".") or not entry.name.endswith(door.SUFFIX):
                     continue
                 with contextlib.suppress(OSError):
-                    stat = entry.stat(follow_symlinks=False)
-                    found[entry.name] = (stat.st_ino, stat.st_mtime_ns, stat.st_ctime_ns)
+                    file = entry.stat(follow_symlinks=False)
+                    found[entry.name] = (file.st_ino, file.st_mtime_ns, file.st_ctime_ns)
                 if len(found) >= MOST_DOORS:
                     break
+        if seen == MOST_ENTRIES and not self._crowded:
+            _log.warning(
+                "a directory of so many files is not looked through to its end: name one for doors"
+                " alone, by --doors, and to drivers by spark.weir.door.dir",
+                directory=str(self._folder),
+                looked_at=seen,
+            )
+        self._crowded = seen == MOST_ENTRIES
         return found
 
     def _begin(self, name: str, known: _Door, now: float) -> None:
@@ -159,8 +188,10 @@ class Doors:
         if not found.answers():
             if not known.silent:
                 known.silent = True
+                uid = found.stranger()
+                who = "nobody answers" if uid is None else f"another user ({uid}) answers"
                 _log.warning(
-                    "nobody answers at this door: of a driver that was killed it may be deleted",
+                    f"{who} at this door: of a driver that was killed it may be deleted",
                     door=name,
                     process=found.process,
                 )
@@ -198,6 +229,19 @@ class Doors:
             return
         known.wait(now)
         _log.debug("the process at a door ended", door=name, exit_code=code)
+
+
+def _not_ours(folder: Path) -> str | None:
+    """Why a directory that anybody could make is not believed; None also where there is none."""
+    try:
+        found = folder.lstat()
+    except OSError:
+        return None
+    if stat.S_ISLNK(found.st_mode):
+        return "it is a link"
+    if found.st_uid != os.geteuid():
+        return f"it is of user {found.st_uid}, and this process runs as {os.geteuid()}"
+    return None
 
 
 def command(

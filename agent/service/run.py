@@ -308,7 +308,7 @@ def _doors(settings: Settings, listening: socket.socket, clock: Clock) -> doors.
         return None
     address = _address(listening, secure=settings.tls_cert_file is not None)
     return doors.Doors(
-        settings.doors or doors.default_folder(),
+        settings.doors,
         doors.command(
             address, token_file=settings.token_file, certificate_file=settings.tls_cert_file
         ),

@@ -12,9 +12,11 @@ import java.net.ServerSocket;
 import java.net.Socket;
 import java.net.SocketTimeoutException;
 import java.nio.file.Files;
+import java.nio.file.LinkOption;
 import java.nio.file.Path;
 import java.nio.file.Paths;
 import java.nio.file.StandardCopyOption;
+import java.nio.file.attribute.PosixFileAttributes;
 import java.nio.file.attribute.PosixFilePermission;
 import java.nio.file.attribute.PosixFilePermissions;
 import java.security.SecureRandom;
@@ -25,6 +27,7 @@ import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.locks.LockSupport;
 import javax.net.ServerSocketFactory;
 import org.apache.spark.SparkConf;
 import org.apache.spark.SparkContext;
@@ -269,11 +272,11 @@ public final class WeirPlugin extends SparkListener
   private void write(String text) throws Exception {
     Set<PosixFilePermission> mine = PosixFilePermissions.fromString("rwx------");
     Files.createDirectories(directory, PosixFilePermissions.asFileAttribute(mine)); // if it is missing
+    if (!configured) {
+      refuseOthers();
+    }
     Path partial = Files.createTempFile(directory, ".weir-", ".new"); // rw-------
     try {
-      if (!configured && !Files.getOwner(directory).equals(Files.getOwner(partial))) {
-        throw new IllegalStateException(directory + " is another user's; set spark.weir.door.dir");
-      }
       Files.write(partial, ("weir door 1\n" + text).getBytes("UTF-8"));
       Path target = directory.resolve(application + ".door");
       if (Files.exists(target)) { // of a driver that was killed, or one of the same moment
@@ -282,6 +285,24 @@ public final class WeirPlugin extends SparkListener
       file = Files.move(partial, target, StandardCopyOption.ATOMIC_MOVE);
     } finally {
       Files.deleteIfExists(partial); // of a disk that is full
+    }
+  }
+
+  /** Where nothing is configured another user may have been first. Nothing is written there then. */
+  private void refuseOthers() throws IOException {
+    Path mine = Files.createTempFile(directory.toAbsolutePath().getParent(), ".weir-", ".new");
+    try {
+      PosixFileAttributes found =
+          Files.readAttributes(directory, PosixFileAttributes.class, LinkOption.NOFOLLOW_LINKS);
+      Set<PosixFilePermission> may = found.permissions();
+      if (!found.isDirectory() || !found.owner().equals(Files.getOwner(mine))
+          || may.contains(PosixFilePermission.GROUP_WRITE)
+          || may.contains(PosixFilePermission.OTHERS_WRITE)) {
+        throw new IllegalStateException(
+            directory + " is no directory that only this user writes to; set spark.weir.door.dir");
+      }
+    } finally {
+      Files.deleteIfExists(mine);
     }
   }
 
@@ -304,16 +325,28 @@ public final class WeirPlugin extends SparkListener
     }
   }
 
-  /** py4j itself would wait for a secret for ever, and keep a line of any length that is none. */
+  /**
+   * py4j itself would wait for a secret for ever, keep a line of any length that is none, and take
+   * no connection any more once it could not take one.
+   */
   private static final class Guarded extends ServerSocketFactory {
     @Override
     public ServerSocket createServerSocket() throws IOException {
       return new ServerSocket() {
         @Override
         public Socket accept() throws IOException {
-          Socket caller = new Caller();
-          implAccept(caller);
-          return caller;
+          while (true) {
+            Socket caller = new Caller();
+            try {
+              implAccept(caller);
+              return caller;
+            } catch (IOException failure) { // too many files are open: for py4j the end of the door
+              if (isClosed()) {
+                throw failure;
+              }
+              LockSupport.parkNanos(TimeUnit.MILLISECONDS.toNanos(TICK_MILLISECONDS));
+            }
+          }
         }
       };
     }

@@ -8,7 +8,9 @@ import shutil
 import socket
 import subprocess
 import sys
+import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -23,7 +25,9 @@ from spark_listener.beyond import DONE, LOST, REFUSED
 from tests.waiting import until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
+
+    from typing_extensions import Self
 
 TOKEN = "0" * 63 + "a"
 WHOLE = f"weir door 1\nport 4711\ntoken {TOKEN}\napplication app-1\nprocess 77@host\n"
@@ -51,6 +55,61 @@ def test_a_driver_that_takes_no_connection_just_now_is_there() -> None:
             one.connect_ex((door.LOOPBACK, found.port))
         assert found.answers()
     assert not found.answers()
+
+
+other_users = pytest.mark.skipif(
+    sys.platform != "linux" or os.geteuid() != 0,
+    reason="only root can be another user, and only Linux tells",
+)
+
+
+def strangers(port: int) -> socket.socket:
+    """Another user's, who listens there."""
+    os.seteuid(4242)
+    try:
+        return socket.create_server((door.LOOPBACK, port))
+    finally:
+        os.seteuid(0)
+
+
+def say_yes(server: socket.socket) -> Callable[[], None]:
+    """To all that py4j says on the next connection, until what is returned is called."""
+    taken: list[socket.socket] = []
+
+    def serve() -> None:
+        one, _ = server.accept()
+        taken.append(one)
+        with contextlib.suppress(OSError):
+            while one.recv(4096):
+                one.sendall(b"!ybtrue\n")
+        one.close()
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+
+    def end() -> None:
+        taken[0].shutdown(socket.SHUT_RDWR)
+        thread.join()
+
+    return end
+
+
+@other_users
+def test_who_takes_the_port_of_a_driver_that_was_killed_is_not_believed(tmp_path: Path) -> None:
+    """Nor is the secret said: py4j connects again by itself."""
+    with socket.create_server((door.LOOPBACK, 0)) as driver:
+        port = driver.getsockname()[1]
+        inside = door.Door(opened(tmp_path, text=WHOLE.replace("4711", str(port))))
+        kill = say_yes(driver)
+        inside.enter()
+        assert inside.open
+    kill()
+    with strangers(port) as stranger:
+        say_yes(stranger)
+        with pytest.raises(ConnectionRefusedError, match=f"user 4242 listens at port {port}"):
+            inside.stay()
+        assert not inside.open
+    inside.close()
 
 
 @pytest.mark.parametrize(
@@ -242,6 +301,26 @@ def test_where_nobody_listens_nothing_is_started_until_somebody_does(
     assert here.look(MOST_AGAIN_SECONDS) == 1
 
 
+@other_users
+def test_where_another_user_listens_nothing_is_started_until_this_one_does(
+    keeper: Callable[[str], Keeper],
+) -> None:
+    """A driver that was killed leaves its port too, to whoever takes it."""
+    here = keeper(STAYS)
+    here.opened()
+    here.leave()
+    here.driver = strangers(here.port)
+    with structlog.testing.capture_logs() as told:
+        for _ in range(3):
+            assert here.look(MOST_AGAIN_SECONDS) == 0
+    (one,) = told
+    assert one["event"].startswith("another user (4242) answers at this door")
+    assert here.doors.states()["waiting"] == 1
+    here.leave()
+    here.driver = socket.create_server((door.LOOPBACK, here.port))
+    assert here.look(MOST_AGAIN_SECONDS) == 1
+
+
 def test_what_is_no_door_is_named_once_and_tried_when_it_changes(
     tmp_path: Path, keeper: Callable[[str], Keeper]
 ) -> None:
@@ -273,6 +352,77 @@ def test_the_folder_by_default_is_where_the_plugin_looks() -> None:
     assert doors.default_folder().name.startswith("weir-")
     if sys.platform == "linux":
         assert doors.default_folder().parent == Path("/tmp")
+
+
+def test_a_folder_by_default_that_another_user_may_have_made_is_not_looked_into(
+    tmp_path: Path, keeper: Callable[[str], Keeper], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "elsewhere").mkdir(0o700)
+    folder = tmp_path / "weir-me"
+    folder.symlink_to("elsewhere")
+    monkeypatch.setattr(doors, "default_folder", lambda: folder)
+    here = keeper(STAYS)
+    command, clock = here.doors._command, here.clock
+    named, here.doors = Doors(folder, command, clock=clock), Doors(None, command, clock=clock)
+    opened(folder, text="")
+    with structlog.testing.capture_logs() as told:
+        for _ in range(3):
+            here.look()
+    assert [one["reason"] for one in told] == ["it is a link"]
+    named.look()
+    assert named.states()["refused"] == 1, "whoever names a folder says what it is"
+    folder.unlink()
+    (tmp_path / "elsewhere").rename(folder)
+    if os.geteuid() == 0:
+        os.chown(folder, 4242, -1)
+        with structlog.testing.capture_logs() as told:
+            for _ in range(3):
+                here.look()
+        assert [one["reason"] for one in told] == ["it is of user 4242, and this process runs as 0"]
+        os.chown(folder, 0, -1)
+    assert here.doors.states()["refused"] == 0
+    here.look()
+    assert here.doors.states()["refused"] == 1
+
+
+class Entries:
+    """As ``os.scandir`` gives them."""
+
+    def __init__(self, of: Iterator[SimpleNamespace]) -> None:
+        self._of = of
+
+    def __iter__(self) -> Iterator[SimpleNamespace]:
+        return self._of
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+def test_a_folder_of_many_files_is_not_looked_through_to_its_end(
+    keeper: Callable[[str], Keeper], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And it is said, once; in which order a folder gives them is its own."""
+    here = keeper(STAYS)
+    taken = 0
+
+    def endless(_: Path) -> Entries:
+        def names() -> Iterator[SimpleNamespace]:
+            nonlocal taken
+            while True:
+                taken += 1
+                yield SimpleNamespace(name=f"{taken}.txt")
+
+        return Entries(names())
+
+    monkeypatch.setattr(os, "scandir", endless)
+    with structlog.testing.capture_logs() as told:
+        for _ in range(3):
+            here.look()
+    assert taken == 3 * 10_000, "some 20 ms of work each time"
+    assert [one["looked_at"] for one in told] == [10_000]
 
 
 def test_what_a_process_says_is_said_by_the_agent(

@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
+import os
+import pwd
+import re
 import socket
 import struct
 import subprocess
+import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
 from py4j.java_gateway import GatewayParameters, JavaGateway
 
-from spark_listener import door
+from spark_listener import door, plugin
+from spark_listener.beyond import DONE
+from tests.driver.fake_agent import FakeAgent
 from tests.plugin.conftest import JOBS
 from tests.plugin.driving import beyond, limit, order
+from tests.plugin.test_beyond import LOOKS, USED
 from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
+    from tests.plugin.cluster import Job
     from tests.plugin.conftest import Bench
     from tests.service.agents import AgentProcess
 
@@ -60,6 +68,15 @@ def at_the_door(pid: int) -> int:
     )
     stacks = done.stdout.split("\n\n")
     return sum("py4j.GatewayConnection.run" in one for one in stacks)
+
+
+def the_door(job: Job, folder: Path) -> Path:
+    def paths() -> list[Path]:
+        assert job.process.poll() is None, job.err
+        return list(folder.glob("*.door"))
+
+    (path,) = until(paths, "the door", seconds=180)
+    return path
 
 
 @pytest.mark.slow("a job and a scan of it; the secret itself is py4j's")
@@ -124,11 +141,7 @@ def test_who_has_the_secret_comes_in_however_long_nobody_came(bench: Bench) -> N
     bench.files(2)
     job = bench.submit(JOBS / "python_job.py")
 
-    def paths() -> list[Path]:
-        assert job.process.poll() is None, job.err
-        return list(bench.doors.glob("*.door"))
-
-    (path,) = until(paths, "the door")
+    path = the_door(job, bench.doors)
     time.sleep(QUIET_SECONDS)
     inside = door.Door(path)
     jvm = inside.gateway.jvm
@@ -142,3 +155,90 @@ def test_who_has_the_secret_comes_in_however_long_nobody_came(bench: Bench) -> N
         assert not busy.done()
         busy.result()
     inside.close()
+
+
+def the_one_that_accepts(pid: int) -> int:
+    """The plugin's thread, as the system counts them."""
+    done = subprocess.run(
+        ["jstack", str(pid)], capture_output=True, text=True, timeout=60, check=True
+    )
+    (stack,) = [one for one in done.stdout.split("\n\n") if "WeirPlugin$Guarded" in one]
+    (number,) = re.findall(r" nid=(\w+) ", stack)
+    return int(number, 0)
+
+
+def waits(pid: int, thread: int) -> int:
+    """How often a thread has begun to wait. Raises FileNotFoundError where it has ended."""
+    told = Path(f"/proc/{pid}/task/{thread}/status").read_text()
+    return int(told.split("\nvoluntary_ctxt_switches:")[1].split()[0])
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux limits another process")
+@pytest.mark.slow("a job of its own")
+def test_a_moment_in_which_the_driver_may_open_nothing_does_not_close_the_door(
+    bench: Bench,
+) -> None:
+    """py4j takes no connection any more once it could not take one."""
+    go = bench.folder / "go"
+    source = bench.folder / "used_job.py"
+    source.write_text(USED)
+    job = bench.submit(source, ending=str(go))
+    path = the_door(job, bench.doors)
+    found = door.read(path)
+    jvm = psutil.Process(int(found.process.split("@")[0]))
+    thread = the_one_that_accepts(jvm.pid)
+    soft, hard = jvm.rlimit(psutil.RLIMIT_NOFILE)
+    waited = waits(jvm.pid, thread)
+    jvm.rlimit(psutil.RLIMIT_NOFILE, (3, hard))
+    try:
+        # The first one still has a descriptor, which was got before it was waited for.
+        for _ in range(3):
+            socket.create_connection((door.LOOPBACK, found.port), 10).close()
+        until(lambda: waits(jvm.pid, thread) > waited + 5, "it to be tried again and again")
+    finally:
+        jvm.rlimit(psutil.RLIMIT_NOFILE, (soft, hard))
+    with FakeAgent() as agent:
+        beside = bench.run(
+            bench.folder / "beside",
+            *(sys.executable, "-c", LOOKS, str(path), "--agent-url", agent.url),
+        )
+        until(lambda: "looked" in beside.out, "the agent's process to be in")
+        go.touch()
+        assert job.wait() == 0
+        assert beside.wait() == DONE, beside.err
+
+
+@pytest.mark.slow("a job each")
+@pytest.mark.parametrize("trap", ["another user's", "others may write there"])
+def test_a_default_directory_that_is_not_this_users_alone_is_not_written_to(
+    bench: Bench, trap: str
+) -> None:
+    if trap == "another user's" and os.geteuid() != 0:
+        pytest.skip("only root can give a directory away")
+    folder = bench.folder / "tmp" / f"weir-{pwd.getpwuid(os.geteuid()).pw_name}"
+    folder.mkdir(parents=True)
+    if trap == "another user's":
+        os.chown(folder, 4242, -1)
+    else:
+        folder.chmod(0o777)
+    untouched = folder.stat().st_mtime_ns
+    go = bench.folder / "go"
+    source = bench.folder / "used_job.py"
+    source.write_text(USED)
+    conf = (
+        f"spark.jars={plugin.JAR}",
+        f"{plugin.CONFS[0]}={plugin.NAME}",
+        f"spark.driver.extraJavaOptions=-Djava.io.tmpdir={folder.parent}",
+    )
+    job = bench.submit(source, ways=(), conf=conf, ending=str(go))
+    said = f"{folder} is no directory that only this user writes to; set spark.weir.door.dir"
+    until(lambda: said in job.err or job.process.poll() is not None, "its refusal", seconds=180)
+    assert job.process.poll() is None, job.err
+    assert folder.stat().st_mtime_ns == untouched
+    assert not list(folder.parent.glob(".weir-*"))
+    os.chown(folder, os.geteuid(), -1)
+    folder.chmod(0o755)
+    the_door(job, folder)
+    go.touch()
+    assert job.wait() == 0
+    assert job.err.count(said) == 1
