@@ -109,7 +109,7 @@ class SparkRest:
             if response.headers.get("content-encoding", "identity").lower() != "identity":
                 raise _Unfit("it is packed, which nobody asked for")
             body = bytearray()
-            async for chunk in response.aiter_raw():
+            async for chunk in response.aiter_bytes():
                 body += chunk
                 if len(body) > MOST_BYTES:
                     raise _Unfit(f"more than {MOST_BYTES} bytes")
