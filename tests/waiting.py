@@ -15,7 +15,7 @@ def until(
     look: Callable[[], _Found | None],
     what: str,
     *,
-    seconds: float = 60.0,
+    seconds: float = 180.0,
     every: float = 0.05,
     ignoring: tuple[type[Exception], ...] = (),
     telling: Callable[[], object] | None = None,
