@@ -89,12 +89,17 @@ class Run(msgspec.Struct):
         return "ContinuousTrigger" in self.trigger
 
     @property
+    def real_time(self) -> bool:
+        """Whether each batch runs for as long as its trigger says, and reads rows as they come."""
+        return "RealTime" in self.trigger
+
+    @property
     def as_they_come(self) -> bool:
         """Whether its rows are read as they come, by tasks that stay.
 
         In real-time mode and in continuous processing: what a batch takes says nothing of its rows.
         """
-        return "RealTime" in self.trigger or self.continuous
+        return self.real_time or self.continuous
 
     def beyond(self, seconds: float) -> float:
         """A batch's age, or what it took, beyond the time for which it was told to run.
@@ -103,7 +108,7 @@ class Run(msgspec.Struct):
         few rows there are (Spark's guide, "Batch Duration Is a Checkpoint Interval"). -inf where a
         ``RealTimeTrigger(milliseconds)`` says no number: nobody knows of one that is beyond it.
         """
-        if "RealTime" not in self.trigger:
+        if not self.real_time:
             return seconds
         milliseconds = self.trigger.partition("(")[2].rstrip(") ")
         return seconds - (int(milliseconds) / 1000.0 if milliseconds.isdecimal() else math.inf)

@@ -167,11 +167,8 @@ def _decompressed(
     for begin in range(0, len(view), STEP_BYTES):
         try:
             plain = codec.feed(bytes(view[begin : begin + STEP_BYTES]))
-        except Damaged as error:
-            damage.append(f"{error}; from here on nothing was read, what stands before it is used")
-            return
         except Exception as error:  # noqa: BLE001 - libraries raise their own, and one log is one log
-            told = f"{type(error).__name__}: {error}"
+            told = str(error) if isinstance(error, Damaged) else f"{type(error).__name__}: {error}"
             damage.append(f"{told}; from here on nothing was read, what stands before it is used")
             return
         yield from lines.cut(plain)

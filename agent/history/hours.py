@@ -333,8 +333,9 @@ class Hours:
 
     def _parts(self, rows: float) -> list[float]:
         """So many rows of a batch by the sources that had any, as a limit counts them."""
-        whole = sum(one.rows for one in self._read.values())
-        return [round(rows) * (one.rows / whole) / one.rows_each for one in self._read.values()]
+        read = self._read.values()
+        whole = sum(one.rows for one in read)
+        return [round(rows) * (one.rows / whole) / one.rows_each for one in read]
 
     def _limit(self, rows: float | None) -> int | None:
         """So many rows of a batch as the limits of its sources count them, all together."""
@@ -345,14 +346,15 @@ class Hours:
 
     def _by_sources(self, rows: float) -> str:
         """What each is given of so many rows, as there is no limit for all of them together."""
-        several, said = len(self._read) > 1, ""
+        read, said = self._read, ""
+        several = len(read) > 1
         if several:
             parts = [
                 f"{max(round(part), 1):,} of {description} (source {index})"
-                for (index, description), part in zip(self._read, self._parts(rows), strict=True)
+                for (index, description), part in zip(read, self._parts(rows), strict=True)
             ]
             said = f"; by sources: {', '.join(parts)}"
-        for (index, _), one in self._read.items():
+        for (index, _), one in read.items():
             each = figure(round(one.rows_each, 1) or one.rows_each)
             if each != "1":
                 said += "; offsets, which a limit counts, "

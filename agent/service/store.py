@@ -177,10 +177,10 @@ class Store:
             return self._open()
 
     def _open(self) -> sqlite3.Connection:
-        # Looked at by name before SQLite does: for a directory it only says "unable to open".
-        if self.path is not None and self.path.exists() and not self.path.is_file():
-            raise OSError(f"{self.path} is not a file")
         if self.path is not None:
+            # Looked at by name before SQLite does: for a directory it only says "unable to open".
+            if self.path.exists() and not self.path.is_file():
+                raise OSError(f"{self.path} is not a file")
             # Before SQLite makes its log, which gets the rights that the file has then.
             os.close(os.open(self.path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
             for end in ("", "-wal", "-shm"):
