@@ -173,6 +173,17 @@ class Clock(msgspec.Struct):
             self.skew_seconds = now - time
         return time
 
+    @property
+    def shared_time(self) -> float:
+        """The last event's time by a clock that all queries of the driver share; 0: none yet.
+
+        Seconds since the driver's clock began, as that is never set. Of a driver that does not tell
+        when it began, by the query's own clock: one that was there as the driver's was set is then
+        off from one that was not.
+        """
+        time = 0.0 if self.last_event_time is None else self.last_event_time
+        return time if self.origin is None else time - self.set_seconds - self.origin
+
     def as_driver_says(self, time: float | None) -> float | None:
         """A time by the driver's clock as it goes now, whatever it was set by before."""
         return None if time is None else time - self.set_seconds

@@ -322,3 +322,32 @@ def test_who_starts_and_ends_again_and_again_costs_no_memory() -> None:
         pool.remove(("a", "b"), float(time))
     assert len(pool._oldest) == 1
     assert pool.beside(("a", "c"), 0.0).count == 0
+
+
+@pytest.mark.parametrize("step", [60.0, -60.0])
+def test_queries_of_one_driver_see_each_other_whatever_its_clock_was_set_by(step: float) -> None:
+    """Also one that begins after it was set, for which it was not."""
+    cluster = Cluster(pooled=True, spells={})
+    ahead = 0.0
+
+    def tell(name: str, kind: str, time: float, **more: Any) -> None:
+        more["clock_origin"] = 1e9 - 4321.0 + ahead
+        cluster.send(name, kind, time + ahead, **more)
+
+    def seen() -> dict[str, int]:
+        fleet = cluster.fleet
+        found = {key: fleet._pools.beside(fleet._roster[key]) for key in fleet.keys()}
+        return {name: 0 if beside is None else beside.count for (_, name), beside in found.items()}
+
+    start = {"body": {"trigger": "ProcessingTimeTrigger(0)", "control": "live"}}
+    for time, name in enumerate("abc"):
+        tell(name, "started", float(time), **start)
+    assert seen() == {"a": 2, "b": 2, "c": 2}
+    ahead = step
+    for time, name in enumerate("abc", start=3):
+        tell(name, "idle", float(time))
+    tell("d", "started", 6.0, **start)
+    for now in range(7, 40, 4):  # longer than one may be silent
+        for time, name in enumerate("abcd", start=now):
+            tell(name, "idle", float(time))
+            assert seen() == {"a": 3, "b": 3, "c": 3, "d": 3}

@@ -16,33 +16,35 @@ class Pools:
     """By application.
 
     Worked out by the times of events alone, so that a replay decides alike, and from what is saved
-    alone, so that an agent that was restarted does.
+    alone, so that an agent that was restarted does. Those times are of a clock that all queries of
+    a driver share, whatever the driver's was set by while some of them ran.
     """
 
     def __init__(self, roster: Roster, policy: Policy) -> None:
         self._roster = roster
         self._policy = policy
-        self._pools: dict[str, pool.Members] = {}
+        self._pools: dict[_Clock, pool.Members] = {}
 
     def beside(self, query: Query) -> pool.Beside | None:
         """The other queries that run in its application; None where none does."""
         application_id = query.run.application_id
         if self._roster.count_in(application_id) < 2:
             return None
-        members = self._pools.get(application_id)
+        clock = _clock(query)
+        members = self._pools.get(clock)
         if members is None:
-            members = self._pools[application_id] = pool.Members(self._policy.silent_seconds)
+            members = self._pools[clock] = pool.Members(self._policy.silent_seconds)
             for one in self._roster.of_application(application_id):
                 self.see(one)
-        beside = members.beside(query.key, query.clock.last_event_time or 0.0)
+        beside = members.beside(query.key, query.clock.shared_time)
         return beside if beside.count else None
 
     def see(self, query: Query) -> None:
         """A query as it is now; where nobody asked yet, later."""
-        members = self._pools.get(query.run.application_id)
+        members = self._pools.get(_clock(query))
         if members is None:
             return
-        time = query.clock.last_event_time or 0.0
+        time = query.clock.shared_time
         if query.life.terminated:
             members.remove(query.key, time)
         else:
@@ -52,4 +54,14 @@ class Pools:
     def forget(self, application_ids: set[str]) -> None:
         """Their members have changed: anew with the next question."""
         for application_id in application_ids:
-            self._pools.pop(application_id, None)
+            for steady in (True, False):
+                self._pools.pop((application_id, steady), None)
+
+
+# An application, and whether its times are of a clock that is never set. Times of the two kinds
+# cannot be compared: a query of an event log, and one of a listener beside it, don't see each other.
+_Clock = tuple[str, bool]
+
+
+def _clock(query: Query) -> _Clock:
+    return query.run.application_id, query.clock.origin is not None
