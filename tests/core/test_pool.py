@@ -335,9 +335,9 @@ def test_queries_of_one_driver_see_each_other_whatever_its_clock_was_set_by(step
         cluster.send(name, kind, time + ahead, **more)
 
     def seen() -> dict[str, int]:
-        fleet = cluster.fleet
-        found = {key: fleet._pools.beside(fleet._roster[key]) for key in fleet.keys()}
-        return {name: 0 if beside is None else beside.count for (_, name), beside in found.items()}
+        beside = cluster.fleet._pools.beside
+        found = {query.key[1]: beside(query) for query in cluster.fleet._roster}
+        return {name: 0 if one is None else one.count for name, one in found.items()}
 
     start = {"body": {"trigger": "ProcessingTimeTrigger(0)", "control": "live"}}
     for time, name in enumerate("abc"):

@@ -59,7 +59,7 @@ class Pools:
 
 
 # An application, and whether its times are of a clock that is never set. Times of the two kinds
-# cannot be compared: a query of an event log, and one of a listener beside it, don't see each other.
+# cannot be compared: a query of an event log and one of a listener don't see each other.
 _Clock = tuple[str, bool]
 
 
