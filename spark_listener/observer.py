@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections import deque
+from collections import defaultdict, deque
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -334,13 +334,15 @@ class Observer:
     def _hand_out(self, reply: Reply) -> None:
         now = time.monotonic()
         heard = not self._waking and reply.acknowledged >= self._woke
+        grants = defaultdict(list)
+        for grant in reply.grants:
+            grants[grant.run_id].append(grant)
         for run_id, run in self._runs.items():
             allowed = reply.unsafe_limits.get(run_id)
             if allowed is not None:  # an agent that says nothing of it leaves it as it is
                 self._guarded("a query's limits", self._allow_unsafe, run, allowed)
             if heard:
-                own = [grant for grant in reply.grants if grant.run_id == run_id]
-                run.actuator.take(own, now)
+                run.actuator.take(grants[run_id], now)
             if run.told is None or self._answered < run.told:
                 # Decided by what an earlier run had configured.
                 for source in run.actuator.sources:

@@ -41,6 +41,12 @@ if TYPE_CHECKING:
 
 #: Between two looks at logs that were put aside: has one grown?
 LOOK_AGAIN_SECONDS: Final = 60.0
+#: A look into the directories may take one part in so many of the time, or one with 100,000 logs
+#: would cost a core: 5 %, so that what takes half a second is done every ten.
+FIND_PARTS: Final = 20
+#: Of a turn, for whether logs that are not followed were written to: those that are have their
+#: pulse in time (a pulse is 5 s, and who has none for 15 s is silent).
+CONSIDER_SECONDS: Final = 1.0
 #: A heartbeat for what runs, as often as a listener sends one.
 PULSE_SECONDS: Final = 5.0
 #: Logs followed at once; each keeps a decoder and one step of its bytes.
@@ -119,6 +125,8 @@ class EventLogs:
         self._missing: set[str] = set()
         self._read_out: set[str] = set()
         self._behind: deque[str] = deque()  # not read to their end; who waits longest comes first
+        self._find_time = -math.inf  # the next look into the directories is not before
+        self._waiting: dict[str, Log] = {}  # to be considered, who waits longest first
         self._look_again_time = 0.0
         self._said: set[str] = set()
         self._ended: set[str] = set()  # their applications have: nothing more will be written
@@ -130,7 +138,11 @@ class EventLogs:
     async def poll(self) -> None:
         """Reads every log on towards its present end: first those that had reached it before."""
         now = self._clock()
-        await self._find(now)
+        if now >= self._find_time:
+            await self._find(now)
+            took = self._clock() - now
+            self._find_time = now + took * FIND_PARTS
+        await self._consider_waiting()
         self._tell_behind()
         self._runs.see_all(self._keeper.fleet.runs())
         self._read_out.clear()
@@ -194,11 +206,32 @@ class EventLogs:
         again = now - self._look_again_time >= LOOK_AGAIN_SECONDS
         if again:
             self._look_again_time = now
-        for log in found.values():
-            if log.name in self._followers:
-                self._followers[log.name].log = log  # `.inprogress` falls off at its end
-            elif log.name not in self._past or again:
-                await self._consider(log)
+        self._waiting = {name: found[name] for name in self._waiting if name in found}
+        for name, log in found.items():
+            past = self._past.get(name)
+            if name in self._followers:
+                self._followers[name].log = log  # `.inprogress` falls off at its end
+            elif past is None or (again and past.written_time != math.inf):
+                self._waiting[name] = log
+
+    async def _consider_waiting(self) -> None:
+        """Follows those that are written to, as many as the time of a turn allows to ask of."""
+        ends = self._clock() + CONSIDER_SECONDS
+
+        def written_times() -> list[tuple[Log, float]]:
+            asked: list[tuple[Log, float]] = []
+            for log in self._waiting.values():
+                asked.append((log, newest_time(log)))
+                if self._clock() >= ends:
+                    break
+            return asked
+
+        if not self._waiting:
+            return
+        for log, written in await asyncio.to_thread(written_times):
+            del self._waiting[log.name]
+            if written:  # else it is gone, or not to be read just now
+                self._consider(log, written)
 
     def _drop_missing(self, found: dict[str, Log], unread: set[Path]) -> None:
         """Lets go of deleted logs; one that is renamed just now may be missing once."""
@@ -221,14 +254,9 @@ class EventLogs:
         present = {INSTANCE + name for name in found.keys() - self._ended}
         self._keeper.fleet.see_logs(present, now)
 
-    async def _consider(self, log: Log) -> None:
+    def _consider(self, log: Log, written: float) -> None:
         now = self._machine()
         past = self._past.get(log.name)
-        if past is not None and past.written_time == math.inf:
-            return
-        written = await asyncio.to_thread(newest_time, log)
-        if not written:
-            return  # gone, or not to be read just now
         counted = self._keeper.fleet.counted(INSTANCE + log.name)
         if past is not None:
             counted = max(counted, past.counted)  # the fleet may have had no room for it

@@ -12,6 +12,7 @@ cannot be used is passed over and counted; a live log must not stop at it.
 from __future__ import annotations
 
 import math
+import os
 import re
 from contextlib import suppress
 from pathlib import Path
@@ -95,18 +96,26 @@ class Log(msgspec.Struct, frozen=True):
 def find_logs(directory: Path) -> list[Log]:
     """The logs in a directory, by name. Raises OSError where it cannot be read."""
     found: list[Log] = []
-    for path in directory.iterdir():
-        if path.name.startswith((".", "_")):
-            continue
-        folder = _FOLDER.match(path.name)
-        if folder is not None and path.is_dir():
-            found.append(Log(_fit(folder["name"]), path, rolling=True))
-        elif path.is_file() and not path.name.endswith((".crc", ".tmp")):
-            name = path.name.removesuffix(".inprogress")
-            for ending in _KNOWN_ENDINGS:
-                name = name.removesuffix(ending)
-            found.append(Log(_fit(name), path, rolling=False))
+    with os.scandir(directory) as entries:  # it tells files from folders, of 100,000 too
+        for entry in entries:
+            if entry.name.startswith((".", "_")):
+                continue
+            folder = _FOLDER.match(entry.name)
+            if folder is not None and _is(entry.is_dir):
+                found.append(Log(_fit(folder["name"]), directory / entry.name, rolling=True))
+            elif not entry.name.endswith((".crc", ".tmp")) and _is(entry.is_file):
+                name = entry.name.removesuffix(".inprogress")
+                for ending in _KNOWN_ENDINGS:
+                    name = name.removesuffix(ending)
+                found.append(Log(_fit(name), directory / entry.name, rolling=False))
     return sorted(found, key=lambda log: log.name)
+
+
+def _is(kind: Callable[[], bool]) -> bool:
+    try:
+        return kind()
+    except OSError:  # such as links in a circle
+        return False
 
 
 def _fit(name: str) -> str:

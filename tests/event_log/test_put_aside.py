@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 from typing import TYPE_CHECKING
 
@@ -516,3 +517,50 @@ def test_a_step_of_a_log_that_rolls_costs_the_same_however_many_queries_there_ar
         assert watch.completed - before == len(batches)
         costs.append(looked)
     assert costs[1] == costs[0]
+
+
+def test_a_directory_of_very_many_logs_takes_a_twentieth_of_the_time_to_look_into(
+    watch: Watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[float] = []
+
+    def slow(directory: Path) -> list[event_log.Log]:
+        looks.append(watch.now)
+        watch.now += 2.0
+        return event_log.find_logs(directory)
+
+    monkeypatch.setattr(event_logs, "find_logs", slow)
+    watch.pass_time(400.0, step=1.0)
+    assert 9 <= len(looks) <= 11
+
+
+def test_a_driver_has_its_pulse_while_very_many_old_logs_are_asked_for_what_is_new(
+    watch: Watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each is on a disk that takes a tenth of a second to answer: 30 s for all."""
+    pulses: list[float] = []
+    hear = watch.keeper.receive
+
+    def heard(request: Request, now: float, *more: float) -> Receipt:
+        if request.listener.instance.startswith(event_log.PULSE):
+            pulses.append(now)
+        return hear(request, now, *more)
+
+    def slow(log: event_log.Log) -> float:
+        watch.now += 0.1
+        return event_log.newest_time(log)
+
+    monkeypatch.setattr(event_logs, "newest_time", slow)
+    monkeypatch.setattr(watch.keeper, "receive", heard)
+    watch.write(MIDST)
+    for number in range(300):
+        watch.write(MIDST, f"app-old-{number}")
+        os.utime(watch.folder / f"app-old-{number}", (watch.now - DAY_SECONDS,) * 2)
+    watch.pass_time(200.0, step=1.0)
+    assert watch.followed == ["app-1"]
+    apart = [after - before for before, after in itertools.pairwise(pulses)]
+    assert max(apart) < 10.0
+    assert watch.up
+    os.utime(watch.folder / "app-old-299", (watch.now, watch.now))
+    watch.pass_time(event_logs.LOOK_AGAIN_SECONDS + 40.0, step=1.0)
+    assert watch.followed == ["app-1", "app-old-299"]
