@@ -14,8 +14,10 @@ import sys
 import threading
 import types
 import weakref
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader, SourcelessFileLoader
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+from zipimport import zipimporter
 
 from spark_listener import __version__, why_off
 
@@ -105,17 +107,14 @@ def install_hooks() -> None:
     Not before: what a session is asked, it makes, of what the job has said until then. One that
     streams nothing is left alone: Spark would keep what it makes for a listener. So is one whose
     queries JVM code alone starts, of which nothing is heard here. None is where Weir cannot be
-    imported: then the job runs without, and a warning says why.
+    imported, or PySpark is not as it is known: then the job runs without, and a warning says why.
+    PySpark is the job's to import, which may say first where it is: hooks come in with that.
     """
     if reason := why_off():
-        logging.getLogger("weir").warning("weir is off: %s", reason)
+        _warn(reason)
         return
-    from pyspark.sql import SparkSession
-    from pyspark.sql.streaming import DataStreamWriter
-
     from spark_listener import attachment
 
-    builder: Any = SparkSession.Builder
     lock = threading.Lock()
     met: weakref.WeakSet[Any] = weakref.WeakSet()
 
@@ -130,9 +129,97 @@ def install_hooks() -> None:
                 attachment.attach_started(session)
                 met.add(session)
 
-    _around(builder, "getOrCreate", after=say_where)
-    for start in ("start", "toTable"):
-        _around(DataStreamWriter, start, before=attach_streaming)
+    def around_sessions(module: Any) -> None:
+        _around(module.SparkSession.Builder, "getOrCreate", after=say_where)
+
+    def around_queries(module: Any) -> None:
+        for start in ("start", "toTable"):
+            _around(module.DataStreamWriter, start, before=attach_streaming)
+
+    _AtImport({"pyspark.sql": around_sessions, "pyspark.sql.streaming": around_queries}).begin()
+
+
+def _warn(reason: str) -> None:
+    logging.getLogger("weir").warning("weir is off: %s", reason)
+
+
+#: Python's own: what is set on one is what importing calls. Another's may hand it to one it wraps.
+_PYTHONS_LOADERS: Final = (SourceFileLoader, SourcelessFileLoader, zipimporter)
+
+
+class _AtImport:
+    """Has hooks see modules: those that are there at once, others as soon as they are executed.
+
+    It stands right before Python's own finder of paths, and finds what that one finds: whoever else
+    finds modules is asked as ever, in the same order. Their specs and loaders are Python's own too;
+    a loader has an ``exec_module`` of its own from when it is found until it has executed.
+    """
+
+    def __init__(self, hooks: dict[str, Callable[[Any], object]]) -> None:
+        """``hooks``: by the full name of the module that each is to see."""
+        self._hooks = hooks
+        self._warned = False
+
+    def begin(self) -> None:
+        """Never raises: a hook that cannot be put in is left out, and the first says why."""
+        try:
+            there = [sys.modules[name] for name in self._hooks if name in sys.modules]
+            if len(there) < len(self._hooks):
+                sys.meta_path.insert(sys.meta_path.index(PathFinder), self)
+        except Exception as error:
+            self._give_up(error)
+            return
+        for module in there:
+            self._executed(module)
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        """As ``PathFinder`` finds it; None for all that is nobody's here, and what is reloaded."""
+        if name not in self._hooks or target is not None:
+            return None
+        try:
+            spec = PathFinder.find_spec(name, path)
+        except Exception:
+            return None  # as it says itself, when it is asked next
+        if spec is not None:
+            try:
+                self._follow(spec.loader)
+            except Exception as error:
+                self._give_up(error)
+        return spec
+
+    def _follow(self, loader: Any) -> None:
+        if not issubclass(type(loader), _PYTHONS_LOADERS):
+            raise TypeError(f"PySpark is loaded by a {type(loader).__name__}")
+        if "exec_module" in vars(loader):  # found before, and not executed yet
+            return
+        execute = loader.exec_module
+
+        def exec_module(module: Any) -> None:
+            ours = module.__name__ in self._hooks  # of a zip one loader loads all in a folder
+            try:
+                execute(module)
+            finally:
+                if ours:
+                    vars(loader).pop("exec_module", None)
+            if ours:
+                self._executed(module)
+
+        # So Python leaves it out of the traceback of what the module raises, as all of importing.
+        exec_module.__code__ = exec_module.__code__.replace(
+            co_filename=ModuleSpec.__init__.__code__.co_filename
+        )
+        loader.exec_module = exec_module
+
+    def _executed(self, module: Any) -> None:
+        try:
+            self._hooks[module.__name__](module)
+        except Exception as error:
+            self._give_up(error)
+
+    def _give_up(self, error: Exception) -> None:
+        if not self._warned:
+            self._warned = True
+            _warn(f"it finds no hold in PySpark: {type(error).__name__}: {error}")
 
 
 def _around(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import zipfile
 from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from threading import Event
@@ -85,8 +86,20 @@ def test_where_weir_cannot_be_imported_the_job_runs_without(
     assert done.stderr.count("\n") == 1
 
 
-@pytest.mark.parametrize("text", ["def f():\n    return 1 / 0\nf()\n", "x = = 3\n"])
-def test_a_traceback_is_the_one_python_itself_would_give(tmp_path: Path, text: str) -> None:
+@pytest.mark.parametrize(
+    ("text", "pyspark"),
+    [
+        ("def f():\n    return 1 / 0\nf()\n", ""),
+        ("x = = 3\n", ""),
+        ("import pyspark.sql\n", "1 / 0\n"),
+        ("import pyspark.sql\n", "import none_of_this_name\n"),
+    ],
+)
+def test_a_traceback_is_the_one_python_itself_would_give(
+    tmp_path: Path, text: str, pyspark: str
+) -> None:
+    if pyspark:
+        text = f"import sys\nsys.path.insert(0, {a_pyspark(tmp_path, sql=pyspark)!r})\n{text}"
     path = job(tmp_path, text)
     plain = subprocess.run(
         [sys.executable, path], capture_output=True, text=True, timeout=60, check=False
@@ -135,6 +148,182 @@ def test_usage(arguments: tuple[str, ...], code: int, said: str) -> None:
     assert done.returncode == code
     assert said in done.stderr
     assert "Traceback" not in done.stderr
+
+
+#: What of PySpark hooks hold on to, made by nobody before.
+PYSPARK = {
+    "pyspark/__init__.py": "",
+    "pyspark/sql/__init__.py": "from pyspark.sql.session import SparkSession\n",
+    "pyspark/sql/session.py": (
+        "from pyspark.sql.streaming import DataStreamWriter\n"
+        "class SparkSession:\n"
+        "    class Builder:\n"
+        "        def getOrCreate(self): return SparkSession()\n"
+    ),
+    "pyspark/sql/streaming/__init__.py": (
+        "class DataStreamWriter:\n"
+        "    def __init__(self, df): self._df = df\n"
+        "    def start(self): return 'a query'\n"
+        "    toTable = start\n"
+    ),
+}
+
+
+def a_pyspark(folder: Path, *, zipped: bool = False, **changed: str) -> str:
+    """One in a place of its own, for ``sys.path``; ``changed``: its modules that are otherwise."""
+    files = PYSPARK | {f"pyspark/{name}/__init__.py": text for name, text in changed.items()}
+    place = folder / "spark" / "python"
+    if zipped:
+        place.mkdir(parents=True)
+        with zipfile.ZipFile(place / "pyspark.zip", "w") as archive:
+            for name, text in files.items():
+                archive.writestr(name, text)
+        return str(place / "pyspark.zip")
+    for name, text in files.items():
+        (place / name).parent.mkdir(parents=True, exist_ok=True)
+        (place / name).write_text(text)
+    return str(place)
+
+
+#: A job that says itself where PySpark is, as ``findspark.init()`` does, and then streams.
+BRINGS_IT = """
+import importlib, importlib.util, pkgutil, sys
+from types import SimpleNamespace
+assert "pyspark" not in sys.modules
+try:
+    import pyspark.sql
+    print("another PySpark is in reach")
+    for name in [name for name in sys.modules if name.partition(".")[0] == "pyspark"]:
+        del sys.modules[name]
+except ImportError:
+    pass
+sys.path.insert(0, sys.argv[1])
+importlib.invalidate_caches()
+found = importlib.util.find_spec("pyspark.sql")
+assert found.origin.startswith(sys.argv[1]), found
+assert "SparkSession" in found.loader.get_source("pyspark.sql")
+
+from pyspark.sql import SparkSession
+import pyspark.sql.streaming
+from pyspark.sql.streaming import DataStreamWriter
+
+def as_python_has_them():
+    for name in ("pyspark", "pyspark.sql", "pyspark.sql.session", "pyspark.sql.streaming"):
+        module = sys.modules[name]
+        assert module.__spec__.loader is module.__loader__, name
+        assert type(module.__loader__).__name__ == sys.argv[2], module.__loader__
+        assert "exec_module" not in vars(module.__loader__), name
+        assert module.__spec__.origin == module.__file__, name
+
+as_python_has_them()
+from spark_listener import attachment
+attached = []
+attachment.attach_started = attached.append
+
+def stream():
+    session = SparkSession.Builder().getOrCreate()
+    writer = DataStreamWriter(SimpleNamespace(sparkSession=session))
+    assert writer.start() == writer.toTable() == "a query"
+    return session
+
+assert attached == []
+sessions = [stream()]
+importlib.reload(pyspark.sql)
+assert pyspark.sql.SparkSession is SparkSession
+sessions.append(stream())
+assert attached == sessions, attached
+as_python_has_them()
+print("streamed")
+sys.exit(5)
+"""
+
+
+@pytest.mark.parametrize("in_reach", [False, True])
+@pytest.mark.parametrize("zipped", [False, True])
+def test_a_job_that_brings_pyspark_in_by_its_own_code_is_watched(
+    tmp_path: Path, *, in_reach: bool, zipped: bool
+) -> None:
+    """As ``findspark`` does, also past another PySpark that pip installed. Nothing is imported
+    before the job does, and the modules, their specs and loaders are as without Weir."""
+    path = [str(ROOT)]
+    if in_reach:
+        path.append(a_pyspark(tmp_path / "another"))
+    place = a_pyspark(tmp_path, zipped=zipped)
+    loader = "zipimporter" if zipped else "SourceFileLoader"
+    # -S: without this Python's own packages, of which PySpark is one.
+    done = subprocess.run(
+        [sys.executable, "-S", "-m", "spark_listener.run", job(tmp_path, BRINGS_IT), place, loader],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(path)},
+        check=False,
+    )
+    assert done.stderr == ""
+    said = ["another PySpark is in reach"] if in_reach else []
+    assert (done.returncode, done.stdout.splitlines()) == (5, [*said, "streamed"])
+
+
+def test_a_job_without_pyspark_needs_none(tmp_path: Path) -> None:
+    path = job(tmp_path, "import sys; print('pyspark' in sys.modules); sys.exit(5)")
+    done = weir_run(path)
+    assert (done.returncode, done.stdout, done.stderr) == (5, "False\n", "")
+
+
+ANOTHER_FINDER = """
+import sys, importlib.machinery as m
+class Another(m.PathFinder): pass
+sys.meta_path[sys.meta_path.index(m.PathFinder)] = Another
+"""
+ANOTHER_LOADER = """
+import sys, importlib.machinery as m
+class Own:
+    def __init__(self, *of): self.of = m.SourceFileLoader(*of)
+    def create_module(self, spec): return None
+    def exec_module(self, module): self.of.exec_module(module)
+    def is_package(self, name): return self.of.is_package(name)
+hook = m.FileFinder.path_hook((Own, ['.py']))
+def only_it(path):
+    if 'pyspark' not in path: raise ImportError(path)
+    return hook(path)
+sys.path_hooks.insert(0, only_it)
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "changed", "why"),
+    [
+        (
+            "",
+            {"sql": "SparkSession = None\n", "sql/streaming": ""},
+            "AttributeError: 'NoneType' object has no attribute 'Builder'",
+        ),
+        (ANOTHER_FINDER, {}, "ValueError: "),
+        (ANOTHER_LOADER, {}, "TypeError: PySpark is loaded by a Own"),
+    ],
+)
+def test_a_pyspark_that_is_not_as_it_is_known_is_left_to_the_job(
+    tmp_path: Path, before: str, changed: dict[str, str], why: str
+) -> None:
+    place = a_pyspark(tmp_path, **changed)
+    path = job(
+        tmp_path,
+        f"import sys\nsys.path.insert(0, {place!r})\nimport pyspark.sql, pyspark.sql.streaming\n"
+        "print(pyspark.sql.__file__, pyspark.sql.streaming.__name__)\nsys.exit(5)\n",
+    )
+    lines = f"{before}\nfrom spark_listener.run import main\nraise SystemExit(main())"
+    done = subprocess.run(
+        [sys.executable, "-c", lines, path],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        cwd=ROOT,
+        check=False,
+    )
+    assert done.returncode == 5, done.stderr
+    assert done.stdout == f"{place}/pyspark/sql/__init__.py pyspark.sql.streaming\n"
+    assert done.stderr.startswith(f"weir is off: it finds no hold in PySpark: {why}"), done.stderr
+    assert done.stderr.count("\n") == 1, "one warning, and no more"
 
 
 def test_a_session_is_attached_with_its_first_query_however_it_came_to_be(

@@ -55,9 +55,9 @@ def our_warnings(done: subprocess.CompletedProcess[str]) -> list[str]:
     return [line for line in done.stderr.splitlines() if line.startswith("weir")]
 
 
-def under_weir_run(job: str, source: Any, agent: Any, tmp_path: Path) -> Any:
+def under_weir_run(job: str, source: Any, agent: Any, tmp_path: Path, *python: str) -> Any:
     """The job as weir-run runs it: it is told what to read, and where it may write."""
-    command = [sys.executable, "-m", "spark_listener.run"]
+    command = [sys.executable, *python, "-m", "spark_listener.run"]
     given = [str(source.path), str(tmp_path / "out")]
     return run(command, job, given, tmp_path, WEIR_AGENT_URL=agent.url)
 
@@ -126,17 +126,24 @@ def test_the_two_lines_of_the_page_bring_weir_run_into_spark_submit(
 def test_weir_run_leaves_a_session_as_it_is_until_it_streams(
     agent: Any, folder: Any, tmp_path: Path
 ) -> None:
-    """Spark copies the Hadoop configuration when a session is first used, be it by us."""
-    job = JOB + (
-        "spark = session('late')\n"
+    """Spark copies the Hadoop configuration when a session is first used, be it by us.
+
+    PySpark is in reach by the job's own code alone, as with ``findspark``.
+    """
+    packages = str(Path(pyspark.__file__).parents[1])
+    job = (
+        f"import sys\nassert {packages!r} not in sys.path\nsys.path.insert(0, {packages!r})\n"
+        + JOB
+        + "spark = session('late')\n"
         "spark._jsc.hadoopConfiguration().set('weir.test', 'said late')\n"
         "print(spark._jsparkSession.sharedState().hadoopConf().get('weir.test'))\n"
         "run(spark, sys.argv[2], availableNow=True).awaitTermination()\n"
         "spark.stop()\n"
     )
-    done = under_weir_run(job, folder(files=2), agent, tmp_path)
+    done = under_weir_run(job, folder(files=2), agent, tmp_path, "-S")
     assert done.returncode == 0, done.stderr[-3000:]
     assert done.stdout.splitlines() == ["said late"]
+    assert our_warnings(done) == []
     assert len(agent.of("started")) == 1, "it is watched all the same"
 
 
