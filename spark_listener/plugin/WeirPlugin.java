@@ -67,6 +67,13 @@ public final class WeirPlugin extends SparkListener
   /** How long one that is asked to leave gets to leave by itself. */
   static final long LEAVING_MILLISECONDS = 2_000;
   private static final long TICK_MILLISECONDS = 100;
+  /**
+   * How often it is looked whether the door's file is there. What cleans temporary directories takes
+   * away what is some days old, and an agent that starts after that would never come in. It waits no
+   * longer for the door of a driver than for that of one whose process hangs, and this is one look in
+   * a hundred ticks.
+   */
+  private static final long LOOK_MILLISECONDS = 10_000;
   /** What py4j is sent first: a line A, and one of the secret's 64 digits. */
   private static final int FIRST_BYTES = 67;
   /** How long after a door that could not be opened the next is tried; each time twice as long. */
@@ -79,6 +86,9 @@ public final class WeirPlugin extends SparkListener
   private static final String GONE =
       "weir: the agent's process is gone: limits that the job configured are back, where it set none"
           + " the last one stays unless it could make rows fall late, and the job goes on";
+  private static final String REMOVED =
+      "weir: the door's file was removed and cannot be written anew, so no agent finds this driver"
+          + " until it can: {}";
   private static final String BACK = "weir: the agent's process is back";
   private static final Logger LOG = LoggerFactory.getLogger("weir");
   private static final String PROCESS = ManagementFactory.getRuntimeMXBean().getName(); // pid@host
@@ -94,6 +104,8 @@ public final class WeirPlugin extends SparkListener
   private volatile boolean missed; // the process that was in is gone, and none came after it
   private volatile GatewayServer server;
   private volatile Path file;
+  private String text; // what stands in it
+  private boolean removed; // it is gone, and that it cannot be written anew was said
   private Path directory;
   private boolean configured;
   private String application;
@@ -168,8 +180,13 @@ public final class WeirPlugin extends SparkListener
   public void run() {
     try {
       while (opened()) {
-        while (state.equals("open") && !gone()) {
+        for (long left = LOOK_MILLISECONDS; state.equals("open") && !gone();
+            left -= TICK_MILLISECONDS) {
           tick();
+          if (left <= TICK_MILLISECONDS) {
+            left += LOOK_MILLISECONDS;
+            keepFile();
+          }
         }
         for (long left = LEAVING_MILLISECONDS; !state.equals("open") && !gone() && left > 0;
             left -= TICK_MILLISECONDS) {
@@ -186,7 +203,7 @@ public final class WeirPlugin extends SparkListener
         }
       }
       if (state.equals("aside")) {
-        write("aside\n");
+        write("aside\n", free());
       }
     } catch (Throwable failure) {
       close();
@@ -261,15 +278,25 @@ public final class WeirPlugin extends SparkListener
     });
     opened.start(true);
     server = opened;
-    write("port " + opened.getListeningPort() + "\ntoken " + token + "\napplication " + application
-        + "\nprocess " + PROCESS + "\n");
+    text = "port " + opened.getListeningPort() + "\ntoken " + token + "\napplication " + application
+        + "\nprocess " + PROCESS + "\n";
+    write(text, free());
     if (state.equals("ended")) { // meanwhile, and it had not seen all of this
       shutdown();
     }
   }
 
+  /** Where the next file may be: another driver's stays as it is. */
+  private Path free() {
+    Path target = directory.resolve(application + ".door");
+    if (Files.exists(target)) { // of a driver that was killed, or one of the same moment
+      target = directory.resolve(application + "-" + PROCESS.split("@")[0] + ".door");
+    }
+    return target;
+  }
+
   /** The file is whole from the moment that it has its name, and only its owner's. */
-  private void write(String text) throws Exception {
+  private void write(String text, Path target) throws Exception {
     Set<PosixFilePermission> mine = PosixFilePermissions.fromString("rwx------");
     Files.createDirectories(directory, PosixFilePermissions.asFileAttribute(mine)); // if it is missing
     if (!configured) {
@@ -278,13 +305,29 @@ public final class WeirPlugin extends SparkListener
     Path partial = Files.createTempFile(directory, ".weir-", ".new"); // rw-------
     try {
       Files.write(partial, ("weir door 1\n" + text).getBytes("UTF-8"));
-      Path target = directory.resolve(application + ".door");
-      if (Files.exists(target)) { // of a driver that was killed, or one of the same moment
-        target = directory.resolve(application + "-" + PROCESS.split("@")[0] + ".door");
-      }
       file = Files.move(partial, target, StandardCopyOption.ATOMIC_MOVE);
     } finally {
       Files.deleteIfExists(partial); // of a disk that is full
+    }
+  }
+
+  /** Writes the file of the door that is open anew where somebody removed it. */
+  private void keepFile() {
+    Path known = file;
+    if (known == null || !Files.notExists(known, LinkOption.NOFOLLOW_LINKS)) {
+      return;
+    }
+    try {
+      write(text, known);
+      removed = false;
+      if (!state.equals("open")) { // meanwhile, and whoever said so had no file to take away
+        takeFileAway();
+      }
+    } catch (Throwable failure) {
+      if (!removed) {
+        LOG.warn(REMOVED, failure.toString());
+      }
+      removed = true;
     }
   }
 
