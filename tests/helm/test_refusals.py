@@ -43,6 +43,11 @@ CONTRADICTIONS: list[tuple[str, Values, list[str]]] = [
         ["neither made nor given", "token.create=true", "or agent.host=127.0.0.1"],
     ),
     (
+        "a parent chart's value without a parent chart",
+        {"enabled": False},
+        ["enabled: false turns nothing off here", "leave it out"],
+    ),
+    (
         "two tokens",
         {"token": {"create": True, "existingSecret": "ours"}},
         ["token.create=false", '"ours"'],
@@ -334,6 +339,7 @@ MISFITS: list[tuple[str, Values, list[str]]] = [
     ("unknown key inside", {"token": {"made": True}}, ["/token", "'made' not allowed"]),
     ("misspelt option", {"config": {"target_second": 5}}, ["/config", "'target_second'"]),
     ("an option of the chart's", {"config": {"host": "::"}}, ["/config", "'host' not allowed"]),
+    ("enabled in words", {"enabled": "no"}, ["/enabled", "boolean"]),
     ("unknown mode", {"mode": "deployment"}, ["/mode", "'shared', 'sidecar'"]),
     ("replicas", {"replicas": 2}, ["'replicas' not allowed"]),
     ("port as text", {"agent": {"port": "9655"}}, ["/agent/port", "want integer"]),

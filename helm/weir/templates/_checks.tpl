@@ -19,6 +19,9 @@ each value by itself is values.schema.json's.
 {{- if not .Values.image.repository -}}
 {{- fail "image.repository is empty and no image is published: build the Dockerfile, push it, and set image.repository to where it is" -}}
 {{- end -}}
+{{- if and .Chart.IsRoot (eq (toString .Values.enabled) "false") -}}
+{{- fail "enabled: false turns nothing off here, as it is for the condition of a parent chart's dependency: leave it out, and do not install the chart" -}}
+{{- end -}}
 {{- if and .Values.token.create .Values.token.existingSecret -}}
 {{- fail (printf "token: one is to be made and one is given: set token.create=false to use the Secret %q, or unset token.existingSecret" .Values.token.existingSecret) -}}
 {{- end -}}

@@ -1,0 +1,47 @@
+"""The chart as a dependency of another one, which turns it on and has its values under its name."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING
+
+import pytest
+import yaml
+
+from tests.helm import chart
+from tests.helm.chart import CHART, IMAGE, NAMESPACE, RELEASE, Values, merged
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ABOUT: Values = {
+    "apiVersion": "v2",
+    "name": "platform",
+    "version": "1.0.0",
+    "dependencies": [{"name": "weir", "version": "*", "condition": "weir.enabled"}],
+}
+
+
+@pytest.fixture(scope="module")
+def parent(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("parent") / "platform"
+    shutil.copytree(CHART, folder / "charts" / "weir")
+    (folder / "Chart.yaml").write_text(yaml.safe_dump(ABOUT))
+    return folder
+
+
+def rendered(parent: Path, values: Values) -> list[Values]:
+    """The objects, with these values in the parent's own file, as who keeps them there has them."""
+    (parent / "values.yaml").write_text(yaml.safe_dump(values))
+    done = chart.helm("template", RELEASE, str(parent), "--namespace", NAMESPACE)
+    assert done.returncode == 0, done.stderr
+    return [one for one in yaml.safe_load_all(done.stdout) if one is not None]
+
+
+@pytest.mark.parametrize("mode", ["shared", "sidecar"])
+def test_a_parents_condition_turns_it_on_and_off(parent: Path, mode: str) -> None:
+    values = merged(IMAGE, {"mode": mode, "enabled": True})
+    on = rendered(parent, {"weir": values, "global": {"registry": "registry.example.com"}})
+    # The same objects as of the chart alone, but for the token, which is made anew.
+    assert chart.pod_specs(on) == chart.pod_specs(chart.render({"mode": mode}))
+    assert rendered(parent, {"weir": {**values, "enabled": False}}) == []
