@@ -16,6 +16,7 @@ import yaml
 from tests.helm import chart
 from tests.helm.chart import NAMESPACE, RELEASE, of, only
 from tests.helm.matrix import MATRIX, MONITORING
+from tests.helm.schemas import errors, minors
 
 Objects = list[dict[str, Any]]
 
@@ -345,6 +346,30 @@ def test_the_policy_lets_in_who_is_named_and_nobody_else() -> None:
     assert asked == {(port, protocol) for port in (53, 5353) for protocol in ("UDP", "TCP")}
     assert [one["port"] for one in interfaces["ports"]] == [4040]
     assert interfaces["to"] == [own, others]
+
+
+@pytest.mark.parametrize("mode", ["shared", "sidecar"])
+def test_the_commands_for_openshift_leave_no_number(mode: str) -> None:
+    page = (chart.ROOT / "docs" / "deploy.md").read_text("utf-8")
+    section = page.partition("\n## On OpenShift\n")[2].partition("\n## ")[0]
+    commands = re.findall(r"```sh\n(helm install .*?)```", section, re.DOTALL)
+    (command,) = [one for one in commands if ("mode=sidecar" in one) == (mode == "sidecar")]
+    words = command.replace("\\\n", " ").split()
+    # A claim, too: with it the driver's pod has a group.
+    claim = {"sidecar": {"existingClaim": "orders-weir"}} if mode == "sidecar" else {}
+    objects = chart.render(claim, *words[words.index("--set") :])
+    assert not set(re.findall(r"runAsUser|runAsGroup|fsGroup\b", yaml.safe_dump(objects)))
+    for name, pod in chart.pod_specs(objects):
+        assert all(one["securityContext"]["runAsNonRoot"] is True for one in containers(pod))
+        assert [errors(pod, one) for one in minors() if name == "driver.yaml"] in ([], 3 * [[]])
+    assert [found for one in objects for found in errors(one, minors()[-1])] == []
+
+
+def test_a_driver_of_no_named_user_does_not_make_the_agent_root() -> None:
+    pod = chart.driver_pod(chart.render({"mode": "sidecar", "sidecar": {"driverUser": None}}))
+    context = chart.agent_container(pod)["securityContext"]
+    assert "runAsUser" not in context
+    assert context["runAsNonRoot"] is True
 
 
 def test_a_platform_that_gives_out_user_ids_can_take_ours_away() -> None:

@@ -19,12 +19,19 @@
 {{- and (eq .Values.mode "sidecar") .Values.sidecar.plugin -}}
 {{- end -}}
 
-{{/* The agent's security context. Beside a driver it is the driver's user: no other one goes through its door. */}}
+{{/*
+The agent's security context. Beside a driver it is the driver's user: no other one goes through its door.
+Where no user is named the platform gives one, to all containers of the pod the same.
+*/}}
 {{- define "weir.agentSecurityContext" -}}
 {{- $given := default (dict) .Values.securityContext -}}
-{{- if and (eq (include "weir.hasDoors" .) "true") (hasKey $given "runAsUser") -}}
-{{- $user := .Values.sidecar.driverUser | int -}}
+{{- if and (eq (include "weir.hasDoors" .) "true") (ne (kindOf $given.runAsUser) "invalid") -}}
+{{- if eq (kindOf .Values.sidecar.driverUser) "invalid" -}}
+{{- $given = omit $given "runAsUser" -}}
+{{- else -}}
+{{- $user := .Values.sidecar.driverUser | int64 -}}
 {{- $given = set (set (deepCopy $given) "runAsUser" $user) "runAsNonRoot" (ne $user 0) -}}
+{{- end -}}
 {{- end -}}
 {{- with $given -}}
 {{- toYaml . -}}
