@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from agent.service.access import TokenFileError, Tokens
 from tests.helm import chart
 from tests.helm.chart import NAMESPACE, RELEASE, of
 
@@ -95,12 +96,16 @@ def cluster() -> Iterator[Cluster]:
     thread.join(10)
 
 
-def tokens(cluster: Cluster, folder: Path, values: chart.Values) -> dict[str, bytes]:
-    """What the rendered Secrets hold, by namespace, where helm may ask the cluster."""
+def asking(cluster: Cluster, folder: Path) -> tuple[str, ...]:
+    """What lets helm ask the cluster; it wins over the variable that keeps other tests from any."""
     path = folder / "kubeconfig"
     chart.kubeconfig(path, f"http://127.0.0.1:{cluster.server_port}", {})
-    # --kubeconfig wins over the variable that keeps the other tests from any cluster.
-    objects = chart.render(values, "--dry-run=server", "--kubeconfig", str(path))
+    return "--dry-run=server", "--kubeconfig", str(path)
+
+
+def tokens(cluster: Cluster, folder: Path, values: chart.Values) -> dict[str, bytes]:
+    """What the rendered Secrets hold, by namespace, where helm may ask the cluster."""
+    objects = chart.render(values, *asking(cluster, folder))
     key = values.get("token", {}).get("key", "token")
     return {
         one["metadata"]["namespace"]: base64.b64decode(one["data"][key])
@@ -133,3 +138,75 @@ def test_another_key_is_another_token(cluster: Cluster, tmp_path: Path) -> None:
     cluster.token = b"under the old key"
     made = tokens(cluster, tmp_path, {"token": {"key": "weir"}})
     assert len(made[NAMESPACE]) == 48
+
+
+GIVEN: chart.Values = {"token": {"create": False, "existingSecret": f"{RELEASE}-token"}}
+ASKED: chart.Values = {
+    "monitor": {"enabled": True},
+    "networkPolicy": {"enabled": False},
+    "config": {"metrics_need_token": True},
+}
+
+
+def refused(cluster: Cluster, folder: Path, values: chart.Values) -> str:
+    """What the chart says against what the cluster's Secret holds; empty where it takes it."""
+    done = chart.helm(
+        *("template", RELEASE, str(chart.CHART), "--namespace", NAMESPACE),
+        *asking(cluster, folder),
+        values=chart.merged(chart.IMAGE, values),
+    )
+    return done.stderr
+
+
+@pytest.mark.parametrize(
+    ("token", "taken"),
+    [
+        (b"a-token", True),
+        (b"a-token\n", True),  # as echo and an editor leave it
+        (b" new\r\n\r\nold\t\r\n", True),
+        (b"", False),
+        (b"\n", False),
+        (b"\xef\xbb\xbfa-token", False),  # as some editors save a text
+        ("a-token\r\n".encode("utf-16"), False),
+        ("schlüssel".encode(), False),
+    ],
+)
+def test_a_secrets_token_is_refused_where_the_agent_would_refuse_it(
+    cluster: Cluster, tmp_path: Path, token: bytes, taken: bool
+) -> None:
+    file = tmp_path / "token"
+    file.write_bytes(token)
+    try:
+        Tokens(file)
+    except TokenFileError:
+        assert not taken
+    else:
+        assert taken
+    cluster.token = token
+    for values in (GIVEN, {}) if token else (GIVEN,):
+        said = refused(cluster, tmp_path, values)
+        assert said == "" if taken else f'token: the Secret "{RELEASE}-token" holds under' in said
+
+
+def test_a_key_that_a_secret_does_not_have_is_told_with_those_that_it_has(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    cluster.token, cluster.key = b"a-token", "password"
+    assert "set token.key to the key that has it (there are password)" in refused(
+        cluster, tmp_path, GIVEN
+    )
+    # One that is made is made anew, and nobody who gives none has anything to say.
+    assert refused(cluster, tmp_path, {}) == ""
+    loopback: chart.Values = {"mode": "sidecar", "agent": {"host": "127.0.0.1"}}
+    assert refused(cluster, tmp_path, {**loopback, "token": {"create": False}}) == ""
+
+
+@pytest.mark.parametrize("values", [GIVEN, {}], ids=["given", "made"])
+def test_a_line_end_is_refused_where_prometheus_would_send_it(
+    cluster: Cluster, tmp_path: Path, values: chart.Values
+) -> None:
+    for token, sent in ((b"a-token\n", False), (b"new\nold", False), (b"a-token", True)):
+        cluster.token = token
+        assert refused(cluster, tmp_path, values) == "", "agent and drivers leave it out"
+        said = refused(cluster, tmp_path, chart.merged(values, ASKED))
+        assert said == "" if sent else "config.metrics_need_token: the Secret" in said

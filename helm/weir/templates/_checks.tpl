@@ -38,6 +38,7 @@ each value by itself is values.schema.json's.
 {{- end -}}
 {{- end -}}
 {{- end -}}
+{{- if $token -}}{{- include "weir.checkToken" . -}}{{- end -}}
 {{- if has .Release.Namespace .Values.drivers.namespaces -}}
 {{- fail (printf "drivers.namespaces: %s is the release's own namespace, whose drivers are let in already: leave it out" .Release.Namespace) -}}
 {{- end -}}
@@ -119,6 +120,25 @@ each value by itself is values.schema.json's.
 {{- fail "sidecar.livenessProbe: it has no token to show: set config.live_need_token=false, or sidecar.livenessProbe.enabled=false" -}}
 {{- end -}}
 {{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/*
+What the cluster's Secret holds, where it is there already. Agent and drivers leave out what is blank around
+a token, and Prometheus sends all of it: Go's client refuses a header with a line end in it.
+*/}}
+{{- define "weir.checkToken" -}}
+{{- $name := include "weir.secretName" . -}}
+{{- $secret := lookup "v1" "Secret" .Release.Namespace $name -}}
+{{- $data := default dict (default dict $secret).data -}}
+{{- $text := index $data .Values.token.key | default "" | b64dec -}}
+{{- if and $secret (or $text (not .Values.token.create)) -}}
+{{- if not (regexMatch `^\s*[!-~][ -~\s]*$` $text) -}}
+{{- fail (printf "token: the Secret %q holds under %q none that the agent takes, which is printable ASCII: put one there, or set token.key to the key that has it (there are %s)" $name .Values.token.key (keys $data | sortAlpha | join ", " | default "none")) -}}
+{{- end -}}
+{{- if and .Values.monitor.enabled .Values.config.metrics_need_token (regexMatch `[\r\n]` $text) -}}
+{{- fail (printf "config.metrics_need_token: the Secret %q holds a line end, with which Prometheus could not send the token: write it without one (printf, not echo), or set config.metrics_need_token=false" $name) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
