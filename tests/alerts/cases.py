@@ -667,7 +667,7 @@ CASES: Final[tuple[Case, ...]] = (
             q("weir_consistency_findings", check="state_incomplete", severity="error"): "_x5 2x120",
             q("weir_consistency_findings", check="two_writers", severity="error"): "_x5 1x120",
         },
-        at=15,
+        at=5,
         labels=_OF_QUERY,
         summary="orders/enrich: its checkpoint is not sound",
         description="3 findings of the consistency audit are errors: the query may not come back "
@@ -682,8 +682,41 @@ CASES: Final[tuple[Case, ...]] = (
                     "weir_consistency_findings", check="sink_at_least_once", severity="warning"
                 ): "1x99"
             },
-            {q("weir_consistency_findings", check="snapshot_lag", severity="error"): "1x4 _x120"},
+            {  # killed, and begun again under another name: two live ones for a moment
+                q(
+                    "weir_consistency_findings", check="location_shared", severity="error"
+                ): "_x8 1 1 stale"
+            },
         ),
+    ),
+    Case(
+        alert="WeirCheckpointUnsound",  # a job that lives for two minutes of each hour
+        fires={
+            q(
+                "weir_consistency_findings", check="state_incomplete", severity="error"
+            ): "_x5 1x2 stale _x56 1x2 stale",
+            q("weir_query_up"): "_x4 1x3 0x55 1x3 0x120",
+            q("weir_query_stopped"): "_x4 0x3 1x55 0x3 1x120",
+        },
+        at=5,
+        ends_at=128,
+        labels=_OF_QUERY,
+        summary="orders/enrich: its checkpoint is not sound",
+        description="1 findings of the consistency audit are errors: the query may not come back "
+        "from its checkpoint, or writes rows twice.",
+        quiet=(),
+    ),
+    Case(
+        alert="WeirCheckpointUnsound",  # two that share one
+        fires={
+            q("weir_consistency_findings", check="location_shared", severity="error"): "_x5 1x120"
+        },
+        at=7,
+        labels=_OF_QUERY,
+        summary="orders/enrich: its checkpoint is not sound",
+        description="1 findings of the consistency audit are errors: the query may not come back "
+        "from its checkpoint, or writes rows twice.",
+        quiet=(),
     ),
     Case(
         alert="WeirStateGrowing",  # a steady growth without end: a million more every day
