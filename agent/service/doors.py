@@ -25,15 +25,20 @@ import msgspec
 import structlog
 
 from agent.child import command_of
-from agent.service.log import fit
+from agent.service.log import Rarely, fit
 from spark_listener import door
 from spark_listener.beyond import DONE, REFUSED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-#: Doors looked at; a directory of more is no place for doors.
+#: Doors looked at, the newest of a directory: each live driver has one, and each that was killed
+#: leaves one, so that of more nearly all are dead.
 MOST_DOORS: Final = 1000
+#: Which of more are the newest is asked so seldom: of 10,000 that takes some 150 ms, a look at what
+#: was chosen and at what is new since some 20 ms. A driver waits so long at most that opens a door
+#: anew which was passed over.
+CHOSEN_SECONDS: Final = 10.0
 #: Files of any kind looked at, four times a second: some 20 ms of work each time.
 MOST_ENTRIES: Final = 10_000
 #: A process that ended without being done is started again after so long, twice as long each time.
@@ -69,6 +74,11 @@ class _Door(msgspec.Struct):
     again: float = 0.0  # not tried before
     pause_seconds: float = AGAIN_SECONDS
 
+    @property
+    def in_use(self) -> bool:
+        """Whether a process goes through it, or is about to again."""
+        return self.process is not None or (self.state == "waiting" and not self.silent)
+
     def wait(self, now: float) -> None:
         """To be tried again, each time later."""
         self.state = "waiting"
@@ -91,6 +101,9 @@ class Doors:
         self._by_default = folder is None
         self._refused: str | None = None
         self._crowded = False
+        self._passed_over: set[str] = set()  # doors that are not among the newest
+        self._choose_time = 0.0  # when to choose the newest again
+        self._rarely = Rarely(3600.0)  # drivers come and go about the bound
         self._command = command
         self._clock = clock
         self._doors: dict[str, _Door] = {}
@@ -151,16 +164,12 @@ class Doors:
         except (FileNotFoundError, NotADirectoryError):
             return found
         seen = 0
+        doors: list[os.DirEntry[str]] = []
         with entries:
             for entry in islice(entries, MOST_ENTRIES):
                 seen += 1
-                if entry.name.startswith(".") or not entry.name.endswith(door.SUFFIX):
-                    continue
-                with contextlib.suppress(OSError):
-                    file = entry.stat(follow_symlinks=False)
-                    found[entry.name] = (file.st_ino, file.st_mtime_ns, file.st_ctime_ns)
-                if len(found) >= MOST_DOORS:
-                    break
+                if not entry.name.startswith(".") and entry.name.endswith(door.SUFFIX):
+                    doors.append(entry)
         if seen == MOST_ENTRIES and not self._crowded:
             _log.warning(
                 "a directory of so many files is not looked through to its end: name one for doors"
@@ -169,7 +178,40 @@ class Doors:
                 looked_at=seen,
             )
         self._crowded = seen == MOST_ENTRIES
+        for entry in self._newest(doors):
+            if (mark := _mark(entry)) is not None:
+                found[entry.name] = mark
         return found
+
+    def _newest(self, entries: list[os.DirEntry[str]]) -> list[os.DirEntry[str]]:
+        """Those to look at: where there are too many, the doors in use, and the newest."""
+        if len(entries) <= MOST_DOORS:
+            self._passed_over.clear()
+            return entries
+        now = self._clock()
+        if not self._passed_over:
+            self._choose_time = now
+            self._rarely.warn(
+                _log.warning,
+                "of so many doors only the newest are looked at: delete those of drivers that were"
+                " killed",
+                now,
+                directory=str(self._folder),
+                doors=len(entries),
+                looked_at=MOST_DOORS,
+            )
+        left = [entry for entry in entries if entry.name not in self._passed_over]
+        if now < self._choose_time and len(left) <= MOST_DOORS:
+            return left
+        self._choose_time = now + CHOSEN_SECONDS
+
+        def worth(entry: os.DirEntry[str]) -> tuple[bool, int]:
+            known, mark = self._doors.get(entry.name), _mark(entry)
+            return known is not None and known.in_use, -1 if mark is None else mark[1]
+
+        entries = sorted(entries, key=worth, reverse=True)
+        self._passed_over = {entry.name for entry in entries[MOST_DOORS:]}
+        return entries[:MOST_DOORS]
 
     def _begin(self, name: str, known: _Door, now: float) -> None:
         path = self._folder / name
@@ -229,6 +271,15 @@ class Doors:
             return
         known.wait(now)
         _log.debug("the process at a door ended", door=name, exit_code=code)
+
+
+def _mark(entry: os.DirEntry[str]) -> _Mark | None:
+    """Which file it is now; None where it is gone. Asks the file system at an entry's first."""
+    try:
+        file = entry.stat(follow_symlinks=False)
+    except OSError:
+        return None
+    return file.st_ino, file.st_mtime_ns, file.st_ctime_ns
 
 
 def _not_ours(folder: Path) -> str | None:

@@ -11,7 +11,7 @@ import sys
 import threading
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import pytest
 import structlog
@@ -423,6 +423,54 @@ def test_a_folder_of_many_files_is_not_looked_through_to_its_end(
             here.look()
     assert taken == 3 * 10_000, "some 20 ms of work each time"
     assert [one["looked_at"] for one in told] == [10_000]
+
+
+def test_of_too_many_doors_the_newest_are_looked_at_and_it_is_said_once(
+    tmp_path: Path, keeper: Callable[[str], Keeper], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed drivers leave theirs, which are no reason to pass over one that lives."""
+    monkeypatch.setattr(doors, "MOST_DOORS", 4)
+    here = keeper(STAYS)
+
+    def aged(name: str, seconds: int) -> None:
+        """Not to be read, so it is refused at once."""
+        os.utime(opened(tmp_path, name, text=""), (seconds, seconds))
+
+    here.opened("in-use.door")
+    os.utime(tmp_path / "in-use.door", (1, 1))
+    here.look()
+    for number in range(8):
+        aged(f"dead-{number}.door", 10 + number)
+    live = here.opened("live.door")
+    os.utime(live, (30, 30))
+    with structlog.testing.capture_logs() as told:
+        for _ in range(3):
+            here.look()
+    (said,) = [one for one in told if "directory" in one]
+    assert said["directory"] == str(tmp_path)
+    assert (said["doors"], said["looked_at"]) == (10, 4)
+    assert here.started == ["in-use.door", "live.door"]
+    assert here.doors.states() == {"attached": 2, "waiting": 0, "refused": 2}, "the newest"
+
+    here.opened("new.door")
+    assert here.look() == 3, "what was not there is looked at at once"
+    again = here.opened("again")
+    again.replace(tmp_path / "dead-0.door")
+    assert here.look(9.9) == 3, "to ask all for their times takes long"
+    with structlog.testing.capture_logs() as told:
+        assert here.look(0.2) == 4
+        for path in tmp_path.glob("dead-[1-7].door"):
+            path.unlink()
+        here.look()
+        aged("dead-1.door", 1)
+        here.look()
+    assert not [one for one in told if "directory" in one], "said an hour ago at most"
+
+
+def test_the_most_doors_that_are_looked_at(keeper: Callable[[str], Keeper]) -> None:
+    here = keeper(STAYS)
+    many = [cast("os.DirEntry[str]", SimpleNamespace(name=f"{one}")) for one in range(1000)]
+    assert len(here.doors._newest(many)) == 1000
 
 
 def test_what_a_process_says_is_said_by_the_agent(
