@@ -20,11 +20,17 @@ if TYPE_CHECKING:
 
     from spark_listener.complaints import Complaints
 
-#: Of the time at most this share goes into listing one directory. On this machine's own disk that
-#: is a core's time, which the job's tasks may want: half of the 2 % that Weir may cost a batch.
+#: Of the time at most this share goes into listing directories, however many there are. On this
+#: machine's own disk that is a core's time, which the job's tasks may want: half of the 2 % that
+#: Weir may cost a batch.
 LOCAL_SHARE: Final = 0.01
 #: Elsewhere a listing mostly waits for a network: what takes a second is looked at every 20.
 REMOTE_SHARE: Final = 0.05
+#: What listings took keeps others waiting so long at most: storage that did not answer for ten
+#: minutes, or a query that starts over and over, would else leave all of a driver's directories
+#: unseen for hours. A listing of less than 6 s here, as of 100,000 entries, or of 30 s elsewhere
+#: keeps the share.
+MOST_REST_SECONDS: Final = 600.0
 #: Names that Spark does not pass over, but for those with this end, which are being copied still:
 #: its ``HadoopFSUtils.shouldFilterOutPathName``.
 _VISIBLE: Final = "{[^._]*,_*=*,_metadata*,_common_metadata*}"
@@ -402,9 +408,9 @@ def _path(class_name: str) -> str:
     return class_name.replace(".", "/")
 
 
-def rest_seconds(taken_seconds: float, share: float, least_seconds: float) -> float:
-    """From the end of a listing to the next one: it is to take at most this share of the time."""
-    return max(least_seconds, taken_seconds * (1.0 / share - 1.0))
+def rest_seconds(taken_seconds: float, share: float) -> float:
+    """What is to follow a listing before the next one, so that they take this share of the time."""
+    return taken_seconds * (1.0 / share - 1.0)
 
 
 def _field(java_class: Any, name: str) -> Any:
@@ -419,7 +425,7 @@ Key = tuple[str, int]  # (run id, source's index)
 class Listed(Protocol):
     """A source of which something is learned by looking at a file system."""
 
-    share: float  # of the time that may be spent on it
+    share: float  # of the time that may be spent on such as it
 
     def entries(self) -> int:
         """How many a directory that is listed is known to hold."""
@@ -433,6 +439,11 @@ class _Watched:
     source: Listed
     due: float
     listing: Listing | None = None
+    looked: bool = False
+
+    def next_look(self, rests_until: float) -> float:
+        """When to look again; the first time at once, of which the thread rests afterwards."""
+        return max(self.due, rests_until) if self.looked else self.due
 
 
 @dataclass
@@ -463,6 +474,7 @@ class FileWatcher:
         self._questions: list[_Question] = []
         self._stopping = False
         self._thread: threading.Thread | None = None
+        self._rests_until = 0.0  # from listing any directory; monotonic seconds
 
     def watch(self, key: Key, source: Listed) -> None:
         """Looks at what this source reads from now on, first at once."""
@@ -527,8 +539,9 @@ class FileWatcher:
     def _next_due(self) -> _Watched | None:
         """What to list now; waits, with the lock given up, where nothing is due."""
         if self._watched and self._list_directories:
-            watched = min(self._watched.values(), key=lambda item: item.due)
-            wait = watched.due - time.monotonic()
+            rest = self._rests_until
+            watched = min(self._watched.values(), key=lambda one: (one.next_look(rest), one.due))
+            wait = watched.next_look(rest) - time.monotonic()
             if wait <= 0:
                 return watched
             self._changed.wait(min(wait, _LONGEST_WAIT_SECONDS))
@@ -560,6 +573,10 @@ class FileWatcher:
         except Exception as error:
             self._complaints.error("listing a source's directory", error)
         ended = time.monotonic()
+        rest = rest_seconds(ended - begun, watched.source.share)
+        owed = max(begun, self._rests_until) + (ended - begun) + rest
+        self._rests_until = min(owed, ended + MOST_REST_SECONDS)
+        watched.looked = True
         with self._changed:
             watched.listing = listing
             if stop:
@@ -570,6 +587,4 @@ class FileWatcher:
                 )
                 watched.due = float("inf")
             else:
-                watched.due = ended + rest_seconds(
-                    ended - begun, watched.source.share, self._pause_seconds
-                )
+                watched.due = ended + max(self._pause_seconds, rest)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import threading
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from spark_listener import files
 from spark_listener.backlog import (
     admitted_of,
     backlog_of,
@@ -30,6 +31,11 @@ from spark_listener.files import (
 )
 from spark_listener.sources import FILES, KAFKA
 from tests.waiting import until
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from typing_extensions import Self
 
 DELTA = "org.apache.spark.sql.delta.sources.DeltaSource"
 AUTO_LOADER = "com.databricks.sql.fileNotification.autoIngest.CloudFilesSource"
@@ -335,13 +341,104 @@ def test_arrivals_are_counted_although_the_source_forgets_as_many_files_as_it_ta
 @pytest.mark.parametrize(
     ("taken", "share", "rest"),
     [
-        (0.001, LOCAL_SHARE, 2.0),  # quick: as often as is asked for
         (0.1, LOCAL_SHARE, 9.9),  # a core's time: one part in a hundred
-        (0.1, REMOTE_SHARE, 2.0),
         (1.0, REMOTE_SHARE, 19.0),  # waits for a network: one in twenty
     ],
 )
 def test_a_listing_takes_its_share_of_the_time_at_most(
     taken: float, share: float, rest: float
 ) -> None:
-    assert rest_seconds(taken, share, 2.0) == pytest.approx(rest)
+    assert rest_seconds(taken, share) == pytest.approx(rest)
+
+
+class Clockwork:
+    """A clock that moves where somebody waits or works, and the condition that is waited for."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    time = monotonic
+
+    def wait(self, seconds: float) -> None:
+        self.now += seconds
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+class Slow:
+    """A directory whose listing takes its time."""
+
+    def __init__(self, clock: Clockwork, seconds: float, share: float) -> None:
+        self.clock, self.seconds, self.share = clock, seconds, share
+        self.looks: list[float] = []
+
+    def entries(self) -> int:
+        return 0
+
+    def list_files(self, _: Any) -> Listing:
+        self.looks.append(self.clock.now)
+        self.clock.now += self.seconds
+        return listing(files=1, seen=0)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clockwork:
+    clock = Clockwork()
+    monkeypatch.setattr(files, "time", clock)
+    return clock
+
+
+def played(clock: Clockwork, directories: Sequence[Slow], seconds: float) -> None:
+    """The watcher's thread, for so long."""
+    watcher = FileWatcher(
+        pause_seconds=2.0, max_entries=10, list_directories=True, complaints=Complaints()
+    )
+    watcher._changed = cast("threading.Condition", clock)
+    for at, one in enumerate(directories):
+        watcher._watched["r", at] = _Watched(one, due=clock.now)
+    end = clock.now + seconds
+    while clock.now < end:
+        due = watcher._next_due()
+        if due is not None:
+            watcher._list(due)
+
+
+@pytest.mark.parametrize("many", [1, 20])
+def test_however_many_directories_there_are_their_listings_keep_the_share(
+    clock: Clockwork, many: int
+) -> None:
+    near = [Slow(clock, 0.05, LOCAL_SHARE) for _ in range(many)]
+    far = [Slow(clock, 1.0, REMOTE_SHARE) for _ in range(many)]
+    played(clock, [*near, *far], 3600.0)
+    taken = sum(len(one.looks) * one.seconds / one.share for one in (*near, *far))
+    assert taken < 3600.0 + 1.0 / REMOTE_SHARE
+    if many == 20:
+        assert taken > 3500.0, "and they use it"
+        counts = [len(one.looks) for one in (*near, *far)]
+        assert max(counts) - min(counts) <= 1, "each in its turn"
+
+
+def test_a_directory_that_is_listed_quickly_is_listed_as_often_as_is_asked_for(
+    clock: Clockwork,
+) -> None:
+    one = Slow(clock, 0.001, LOCAL_SHARE)
+    played(clock, [one], 3.0)
+    assert one.looks[1] - one.looks[0] == pytest.approx(2.001)
+
+
+def test_storage_that_does_not_answer_keeps_other_directories_waiting_for_minutes_alone(
+    clock: Clockwork,
+) -> None:
+    hung, other = Slow(clock, 600.0, REMOTE_SHARE), Slow(clock, 0.001, LOCAL_SHARE)
+    played(clock, [hung, other], 3600.0)
+    assert other.looks[0] - hung.looks[0] == 600.0, "the first look is due at once"
+    assert other.looks[1] - other.looks[0] == pytest.approx(600.001, abs=1e-6)
+    assert len(hung.looks) == 1, "it has its share, and no more"
+    assert len(other.looks) > 1000
