@@ -23,7 +23,7 @@ import structlog
 
 from agent.core.judge.alignment import AlignmentView
 from agent.service.log import Rarely
-from agent.sources.spark_rest import Found, SparkRest
+from agent.sources.spark_rest import TOO_LONG, Found, SparkRest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -102,7 +102,7 @@ class Stages:
             async with gate:
                 rest = SparkRest(*place, self._http())
                 for one in queries:
-                    found = Found(missing="the driver's REST API took too long", failed=True)
+                    found = TOO_LONG
                     with contextlib.suppress(asyncio.TimeoutError):
                         found = await asyncio.wait_for(
                             rest.look(one.run_id, stateful=one.stateful), LOOK_LIMIT_SECONDS

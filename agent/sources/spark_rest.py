@@ -37,31 +37,44 @@ class Found(msgspec.Struct, frozen=True):
     failed: bool = False  # nothing could be had: worth another try
 
 
+TOO_LONG: Final = Found(missing="the driver's REST API took too long", failed=True)
+
+
 class SparkRest:
-    """A client of one driver's REST API; ``run_id`` is a query's, which groups its jobs."""
+    """One round of looks at a driver's REST API, for which its jobs are listed once.
+
+    The list is of all its queries, and may be megabytes. ``run_id`` is a query's, which groups its
+    jobs. Used by one task at a time.
+    """
 
     def __init__(self, ui_url: str, application_id: str, client: httpx.AsyncClient) -> None:
         self._base = f"{ui_url.rstrip('/')}/api/v1/applications/{quote(application_id, safe='')}"
         self._client = client
+        self._jobs: Sequence[dict[str, Any]] | None = None
+        self._no_jobs: Found | None = None  # what became of listing them, where there is no list
 
     async def look(self, run_id: str, *, stateful: bool = False) -> Found:
-        """The stages of the query's newest finished batch."""
+        """The stages of the newest batch that the query had finished as the round began."""
         try:
-            return await self._look(run_id, stateful=stateful)
-        except httpx.HTTPStatusError as error:
-            said = f"the driver's REST API answered {error.response.status_code}"
-            return Found(missing=said, failed=True)
-        except httpx.HTTPError as error:
-            said = f"the driver's REST API is out of reach: {type(error).__name__}"
-            return Found(missing=said, failed=True)
-        except (msgspec.DecodeError, UnicodeDecodeError, _Unfit) as error:
-            said = f"the driver's REST API gave no whole answer: {error}"
-            return Found(missing=said, failed=True)
+            if self._no_jobs is not None:
+                return self._no_jobs
+            if self._jobs is None:
+                self._no_jobs = TOO_LONG  # for the others, where this look is given up
+                self._jobs = _objects(await self._get("/jobs?status=succeeded"))
+                self._no_jobs = None
+            return await self._look(self._jobs, run_id, stateful=stateful)
+        except (httpx.HTTPError, msgspec.DecodeError, UnicodeDecodeError, _Unfit) as error:
+            found = Found(missing=f"the driver's REST API {_trouble(error)}", failed=True)
+            if self._jobs is None:
+                self._no_jobs = found
+            return found
 
-    async def _look(self, run_id: str, *, stateful: bool) -> Found:
+    async def _look(
+        self, listed: Sequence[dict[str, Any]], run_id: str, *, stateful: bool
+    ) -> Found:
         jobs = [
             job
-            for job in _objects(await self._get("/jobs?status=succeeded"))
+            for job in listed
             if job.get("jobGroup") == run_id and job.get("status") == "SUCCEEDED"
         ]
         jobs.sort(key=lambda job: _whole(job.get("jobId")) or 0, reverse=True)
@@ -114,6 +127,15 @@ class SparkRest:
                 if len(body) > MOST_BYTES:
                     raise _Unfit(f"more than {MOST_BYTES} bytes")
         return msgspec.json.decode(bytes(body))
+
+
+def _trouble(error: Exception) -> str:
+    """What a driver's REST API did."""
+    if isinstance(error, httpx.HTTPStatusError):
+        return f"answered {error.response.status_code}"
+    if isinstance(error, httpx.HTTPError):
+        return f"is out of reach: {type(error).__name__}"
+    return f"gave no whole answer: {error}"
 
 
 class _Unfit(Exception):  # noqa: N818

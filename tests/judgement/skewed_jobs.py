@@ -123,8 +123,8 @@ def asked(agent: str) -> dict[str, Any]:
 async def look_until(spark: Any, run_id: str) -> Found:
     context = spark.sparkContext
     async with httpx.AsyncClient() as client:
-        rest = SparkRest(context.uiWebUrl, context.applicationId, client)
         for _ in range(40):
+            rest = SparkRest(context.uiWebUrl, context.applicationId, client)
             found = await rest.look(run_id)
             if found.alignments:
                 return found

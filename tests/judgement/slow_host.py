@@ -206,8 +206,8 @@ async def look_until(spark: Any, query: Any, source: Path) -> list[dict[str, Any
     seen: int | None = None
     end = time.monotonic() + LOOK_SECONDS
     async with httpx.AsyncClient() as client:
-        rest = SparkRest(context.uiWebUrl, context.applicationId, client)
         while time.monotonic() < end and query.isActive:
+            rest = SparkRest(context.uiWebUrl, context.applicationId, client)
             found = await rest.look(str(query.runId))
             if found.batch_id != seen:
                 number, seen = number + 1, found.batch_id

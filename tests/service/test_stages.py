@@ -297,6 +297,53 @@ def test_another_run_has_other_stages(driver: RestServer) -> None:
     assert watched.world.view().alignment.stages == []
 
 
+def of_several(watched: Watched, queries: int, address: str) -> Watched:
+    """The driver has so many queries."""
+    for number in range(2, queries + 1):
+        watched.world.driver.query_id, watched.world.driver.run_id = f"q-{number}", f"r-{number}"
+        watched.world.driver.query = f"query-{number}"
+        watched.world.send(watched.world.driver.started(uiUrl=address))
+        watched.world.send(watched.world.driver.progress(500, 0.5))
+    watched.now = watched.world.now
+    return watched
+
+
+def test_a_driver_s_jobs_are_listed_once_a_round_for_all_its_queries(driver: RestServer) -> None:
+    watched = of_several(Watched(driver.address, [LOCAL]), 5, driver.address)
+    assert watched.look().stages
+    assert sum("/jobs" in path for path in driver.asked) == 1
+    watched.now += 21.0  # of those that have no stages nothing was known
+    watched.look()
+    assert sum("/jobs" in path for path in driver.asked) == 2
+
+
+@pytest.mark.parametrize("slow", [False, True])
+def test_a_driver_that_cannot_list_its_jobs_is_asked_once_a_round(
+    monkeypatch: pytest.MonkeyPatch, slow: bool
+) -> None:
+    monkeypatch.setattr(stages, "LOOK_LIMIT_SECONDS", 0.3)
+    released = threading.Event()
+
+    def answer(_: str) -> tuple[int, bytes]:
+        if slow:
+            released.wait(120.0)
+        return 503, b""
+
+    server = RestServer(answer)
+    try:
+        watched = of_several(Watched(server.address, [LOCAL]), 5, server.address)
+        watched.look()
+        wanted = watched.world.fleet.stages_wanted()
+        views = [watched.world.fleet.view(one.key, watched.now) for one in wanted]
+        assert len(views) == 5
+        said = "took too long" if slow else "answered 503"
+        assert all(said in view.alignment.missing for view in views)
+        assert len(server.asked) == 1
+    finally:
+        released.set()
+        server.close()
+
+
 @pytest.mark.timeout(120)
 def test_an_agent_on_loopback_shows_them_everywhere(driver: RestServer, tmp_path: Any) -> None:
     world = World()
